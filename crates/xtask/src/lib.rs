@@ -1,5 +1,5 @@
-//! What `cargo xtask` does, as functions: the floors of the house, the tools that tests need, the
-//! test run itself.
+//! Chores of `cargo xtask`, as functions: the layers of crates, the tools that tests need, the test
+//! run, and the rules for text.
 //!
 //! Nothing here is part of the product.
 

@@ -2,8 +2,13 @@
 
 use std::process::ExitCode;
 
+use anyhow::Result;
 use clap::{Parser, Subcommand};
-use xtask::{floors, report, suite, tidy, workspace::Workspace};
+use xtask::{
+    floors, report, suite,
+    tidy::{self, Mode},
+    workspace::Workspace,
+};
 
 #[derive(Parser)]
 #[command(
@@ -18,34 +23,63 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Find or fetch what the tests need, build the binary, run every test, and print how long each
-    /// step took
+    /// Fetch what the tests need, build the server, run every test, and print how long each step
+    /// took
     Test {
-        /// Run only tests whose name contains this
-        #[arg(long, value_name = "FILTER")]
+        /// Run only the end-to-end tests whose name contains this text, and build no other tests
+        #[arg(long, value_name = "PATTERN")]
         only: Option<String>,
     },
-    /// Print the floors, and which crate may name which
-    Floors,
-    /// Check widths, sizes, terms, doc comments and commit subjects
+    /// Check line widths, sizes of files and functions, terms, comments and commit subjects
     Tidy {
-        /// Lower the numbers of `crates/xtask/tidy.exceptions` to what is there
+        /// Print every finding, also those that `crates/xtask/tidy.exceptions` allows
         #[arg(long)]
+        all: bool,
+        /// Lower the numbers in `crates/xtask/tidy.exceptions` to what is there now
+        #[arg(long, conflicts_with = "all")]
         bless: bool,
+        /// Write `crates/xtask/tidy.exceptions` anew, so that it allows what is there now
+        #[arg(long, conflicts_with_all = ["all", "bless"])]
+        accept: bool,
     },
+    /// Print the layers of crates, and which crate may depend on which
+    Floors,
+    /// Update recorded expectations: the numbers of `crates/xtask/tidy.exceptions`, which only go
+    /// down
+    Bless,
+    /// Build in release mode and run the load generator's quick mode
+    Bench,
+    /// Run the commands that the documents show, against a fresh server
+    Docs,
 }
 
 fn main() -> ExitCode {
-    let result = match Args::parse().chore {
-        Chore::Test { only } => Workspace::load().and_then(|workspace| suite::run(&workspace, only.as_deref())),
-        Chore::Floors => report::say(&floors::picture()),
-        Chore::Tidy { bless } => Workspace::load().and_then(|workspace| tidy::run(&workspace.root, bless)),
-    };
+    let chore = Args::parse().chore;
+    let result = Workspace::load().and_then(|workspace| run(chore, &workspace));
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(chore: Chore, workspace: &Workspace) -> Result<()> {
+    match chore {
+        Chore::Test { only } => suite::run(workspace, only.as_deref()),
+        Chore::Docs => suite::run(workspace, Some("docs::")),
+        Chore::Bench => suite::bench(&workspace.root),
+        Chore::Bless => tidy::run(&workspace.root, Mode::Lower),
+        Chore::Floors => report::say(&floors::picture()),
+        Chore::Tidy { all, bless, accept } => {
+            let mode = match (all, bless, accept) {
+                (true, _, _) => Mode::All,
+                (_, true, _) => Mode::Lower,
+                (_, _, true) => Mode::Accept,
+                _ => Mode::Check,
+            };
+            tidy::run(&workspace.root, mode)
         }
     }
 }

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Result;
 
-/// What has been done so far.
+/// Steps done so far.
 #[derive(Debug, Default)]
 pub struct Report {
     steps: Vec<Step>,
@@ -18,7 +18,7 @@ pub struct Report {
 struct Step {
     name: &'static str,
     took: Duration,
-    /// What came of it: a path, "passed", "skipped: no kubectl", "FAILED".
+    /// Outcome: a path, "passed", "skipped: no kubectl", "FAILED".
     outcome: String,
 }
 

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: everything the tests need, then every test.
+//! Runs of the test suite and of the load generator, with what they need.
 
 use std::{
     path::{Path, PathBuf},
@@ -14,13 +14,35 @@ use crate::{
     workspace::{Workspace, cargo},
 };
 
-/// Runs the suite, or the tests whose name contains `only`, and prints the table of steps also
-/// after a failure.
+/// Runs the suite, or the end-to-end tests whose name contains `only`. Prints the table of steps
+/// also after a failure.
 pub fn run(workspace: &Workspace, only: Option<&str>) -> Result<()> {
     let mut report = Report::default();
     let result = steps(&mut report, &workspace.root, only);
     say(&format!("\n{}", report.table()))?;
     result
+}
+
+/// Builds the server and the load generator in release mode, and runs the quick measurement of all.
+///
+/// # Errors
+/// Fails when the build or the measurement fails.
+pub fn bench(root: &Path) -> Result<()> {
+    let packages = ["--package", "insula-insula", "--package", "insula-bench"];
+    let mut build = cargo(root);
+    build.args(["build", "--locked", "--release"]).args(packages);
+    ensure!(
+        build.status().context("cannot run cargo build")?.success(),
+        "cargo build failed: the output above says why"
+    );
+    let mut load = cargo(root);
+    load.args(["run", "--locked", "--release"]).args(packages);
+    load.args(["--bin", "insula-load", "--", "all", "--quick"]);
+    ensure!(
+        load.status().context("cannot run the load generator")?.success(),
+        "the load generator failed: the output above says why"
+    );
+    Ok(())
 }
 
 fn steps(report: &mut Report, root: &Path, only: Option<&str>) -> Result<()> {
@@ -36,7 +58,10 @@ fn steps(report: &mut Report, root: &Path, only: Option<&str>) -> Result<()> {
     let binary = report.step("build", || with_path(build(root)?))?;
     report.step("tests", || {
         let mut command = cargo(root);
-        command.args(["test", "--workspace", "--locked"]).args(only);
+        command.args(["test", "--workspace", "--locked"]);
+        if let Some(only) = only {
+            command.args(["--test", "e2e", "--", only]);
+        }
         let status = command
             .env("INSULA_BIN", binary)
             .env("INSULA_ETCD", etcd)

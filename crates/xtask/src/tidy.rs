@@ -1,18 +1,20 @@
 //! Rules for text: line widths, sizes of files and functions, terms, doc comments, commit subjects.
 //!
-//! The rules are those of `docs/STYLE.md`. A file may keep findings that it had when the rules came
-//! in: `crates/xtask/tidy.exceptions` holds their number for each rule and file. The numbers only
-//! go down: a new finding fails, and so does a number that is larger than what is there.
+//! A file may keep findings that it had when the rules came in: `crates/xtask/tidy.exceptions`
+//! holds their number for each rule and file, with a reason for each group. The numbers only go
+//! down: a new finding fails, and so does a number that is larger than what is there.
 
 mod exceptions;
 mod source;
 mod terms;
 
-use std::{collections::BTreeMap, fmt, fs, path::Path, process::Command};
+use std::{collections::BTreeMap, fmt, fs, io, path::Path, process::Command};
 
 use anyhow::{Context, Result, ensure};
 
 pub use exceptions::Exceptions;
+
+use crate::report;
 
 /// Columns of a line of code.
 const CODE_COLUMNS_MAX: usize = 120;
@@ -42,7 +44,7 @@ pub enum Rule {
     FunctionLength,
     /// Names of items or files that have a standard term.
     Term,
-    /// Doc comments that begin with a question word.
+    /// Doc comments that begin with a question word, and other comments that begin with "Which".
     DocStart,
     /// Commit subjects that are too long or name no area.
     Subject,
@@ -85,11 +87,15 @@ impl Rule {
             }
             Rule::FileLength => "a file has at most 500 lines: split it where a name is ready",
             Rule::FunctionLength => "a function has at most 70 lines: move its leaves into functions of their own",
-            Rule::Term => "the field's term is used: rename the item as the message says",
-            Rule::DocStart => {
-                "a doc comment begins with a noun phrase or a verb, not with What, Who, Whether, Where or Which"
+            Rule::Term => {
+                "the field's term is used: rename the item as the message says, or list it in ALLOWED of \
+                 crates/xtask/src/tidy/terms.rs with a reason"
             }
-            Rule::Subject => "a commit subject is `area: verb object`, at most 72 characters",
+            Rule::DocStart => {
+                "a comment begins with a noun phrase or a verb, not with What, Who, Whose, Whether, Where, Which or \
+                 How much: name the thing, or say what the function returns"
+            }
+            Rule::Subject => "a commit subject is `area: verb object`, at most 72 characters: say the rest in the body",
         }
     }
 }
@@ -114,22 +120,54 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Checks every tracked file and the commits since the exceptions came in. With `bless`, lowers the
-/// numbers of the exceptions to what is there.
+/// Task for the exceptions file, beside the check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Checks; lists at most 20 findings of a rule.
+    Check,
+    /// Prints every finding, also those that the exceptions allow.
+    All,
+    /// Lowers the numbers of the exceptions to what is there.
+    Lower,
+    /// Writes the exceptions anew from what is there, and keeps their reasons.
+    Accept,
+}
+
+/// Checks every tracked file, and the subjects of commits since the exceptions came in.
 ///
 /// # Errors
-/// Fails with all new findings, or with the numbers that are too large.
-pub fn run(root: &Path, bless: bool) -> Result<()> {
+/// Fails with all findings that are not allowed, and with numbers that are larger than needed.
+pub fn run(root: &Path, mode: Mode) -> Result<()> {
     let findings = findings(root)?;
-    let text = fs::read_to_string(root.join(EXCEPTIONS)).unwrap_or_default();
+    let path = root.join(EXCEPTIONS);
+    let text = match fs::read_to_string(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        read => read.context(EXCEPTIONS)?,
+    };
     let allowed = Exceptions::parse(&text)?;
-    if bless {
-        let lowered = allowed.lowered(&findings);
-        return fs::write(root.join(EXCEPTIONS), lowered.to_string()).context(EXCEPTIONS);
+    let written = match mode {
+        Mode::All => return report::say(&every(&findings)),
+        Mode::Lower => allowed.lowered(&findings),
+        Mode::Accept => allowed.accepting(&findings),
+        Mode::Check => {
+            let problems = allowed.problems(&findings);
+            ensure!(problems.is_empty(), "{}", problems.join("\n"));
+            return Ok(());
+        }
+    };
+    fs::write(path, written.to_string()).context(EXCEPTIONS)
+}
+
+/// Every finding below the sentence of its rule, and their numbers.
+fn every(findings: &[Finding]) -> String {
+    let mut lines = Vec::new();
+    for rule in Rule::ALL {
+        let of_rule: Vec<&Finding> = findings.iter().filter(|finding| finding.rule == rule).collect();
+        lines.push(format!("{} ({}): {}", rule.name(), of_rule.len(), rule.sentence()));
+        lines.extend(of_rule.iter().map(|finding| format!("  {finding}")));
     }
-    let problems = allowed.problems(&findings);
-    ensure!(problems.is_empty(), "{}", problems.join("\n"));
-    Ok(())
+    lines.push(format!("{} findings", findings.len()));
+    lines.join("\n")
 }
 
 /// Everything that breaks a rule, in the order of files.
@@ -137,7 +175,12 @@ fn findings(root: &Path) -> Result<Vec<Finding>> {
     let mut found = Vec::new();
     for file in git(root, &["ls-files"])?.lines() {
         let Some(check) = checker(file) else { continue };
-        let text = fs::read_to_string(root.join(file)).with_context(|| format!("cannot read {file}"))?;
+        let path = root.join(file);
+        // Git still lists a file that was deleted and not committed.
+        if !path.exists() {
+            continue;
+        }
+        let text = fs::read_to_string(path).with_context(|| format!("cannot read {file}"))?;
         found.extend(check(file, &text));
     }
     found.extend(subjects(&recent_subjects(root)?));
@@ -160,7 +203,8 @@ fn document(file: &str, text: &str) -> Vec<Finding> {
         if line.trim_start().starts_with("```") {
             fenced = !fenced;
         }
-        let exempt = fenced || line.trim_start().starts_with('|') || line.contains("](");
+        let link = line.contains("](") || line.contains("://");
+        let exempt = fenced || line.trim_start().starts_with('|') || link;
         if !exempt && line.chars().count() > PROSE_COLUMNS_MAX {
             found.push(Finding {
                 rule: Rule::DocumentWidth,
@@ -195,8 +239,8 @@ fn is_subject(subject: &str) -> bool {
     generated || (has_area && subject.chars().count() <= SUBJECT_CHARS_MAX)
 }
 
-/// Subjects of the commits after the one that brought the exceptions in. Empty where that commit is
-/// unknown: in an archive, or in a clone that is too shallow.
+/// Subjects of the commits after the one that brought the exceptions in. In a shallow clone that
+/// lacks this commit, its oldest commit counts as the one. Empty before the file is committed.
 fn recent_subjects(root: &Path) -> Result<Vec<(String, String)>> {
     let first = git(root, &["log", "--diff-filter=A", "--format=%H", "--", EXCEPTIONS])?;
     let Some(first) = first.lines().last() else {

@@ -45,7 +45,7 @@ pub fn etcd(root: &Path) -> Result<PathBuf> {
     Ok(fetched)
 }
 
-/// Where a program is, if `PATH` leads to it.
+/// Path of a program that `PATH` leads to.
 pub fn on_path(program: &str) -> Option<PathBuf> {
     let candidates = env::split_paths(&env::var_os("PATH")?)
         .map(|dir| dir.join(program))

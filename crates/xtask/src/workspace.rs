@@ -33,11 +33,11 @@ pub struct Package {
 pub struct Dependency {
     /// The name of the package depended on.
     pub name: String,
-    /// What for.
+    /// Use of the dependency.
     pub kind: Kind,
 }
 
-/// What a dependency is for.
+/// Use of a dependency: shipped, or development only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// It is part of what is shipped.

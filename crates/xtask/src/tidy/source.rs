@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{CODE_COLUMNS_MAX, FILE_LINES_MAX, FUNCTION_LINES_MAX, Finding, PROSE_COLUMNS_MAX, Rule, terms};
 
 /// Question words that no doc comment begins with.
-const QUESTION_WORDS: [&str; 5] = ["What", "Who", "Whether", "Where", "Which"];
+const QUESTION_WORDS: [&str; 6] = ["What", "Who", "Whose", "Whether", "Where", "Which"];
 
 /// Findings in a source file.
 pub(super) fn check(file: &str, text: &str) -> Vec<Finding> {
@@ -18,7 +18,7 @@ pub(super) fn check(file: &str, text: &str) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some(term) = Path::new(file)
         .file_stem()
-        .and_then(|stem| terms::for_file(stem.to_str()?))
+        .and_then(|stem| terms::for_file(file, stem.to_str()?))
     {
         found.push(finding(Rule::Term, 0, format!("the file is called {term}")));
     }
@@ -26,7 +26,7 @@ pub(super) fn check(file: &str, text: &str) -> Vec<Finding> {
     if lines.len() > FILE_LINES_MAX {
         found.push(finding(Rule::FileLength, 0, format!("{} lines", lines.len())));
     }
-    let mut in_doc = false;
+    let (mut in_doc, mut in_comment) = (false, false);
     for (index, line) in lines.iter().enumerate() {
         let number = index + 1;
         let columns = line.chars().count();
@@ -38,19 +38,19 @@ pub(super) fn check(file: &str, text: &str) -> Vec<Finding> {
             found.push(finding(Rule::CodeWidth, number, format!("{columns} columns")));
         }
         let doc = doc_text(trimmed);
-        if let (Some(text), false) = (doc, in_doc)
-            && let Some(word) = text.split_whitespace().next()
-            && QUESTION_WORDS.contains(&word.trim_end_matches(','))
-        {
-            found.push(finding(Rule::DocStart, number, text.to_owned()));
+        let begins_badly = match doc {
+            Some(text) if !in_doc => asks(text),
+            None if !in_comment => trimmed.starts_with("// Which "),
+            _ => false,
+        };
+        if begins_badly {
+            found.push(finding(Rule::DocStart, number, trimmed.to_owned()));
         }
-        in_doc = doc.is_some();
+        (in_doc, in_comment) = (doc.is_some(), comment);
         if comment {
             continue;
         }
-        if let Some((name, advice)) = terms::defined(trimmed)
-            && !terms::is_of_kubernetes(file, name)
-        {
+        if let Some((name, advice)) = terms::defined(file, trimmed) {
             found.push(finding(Rule::Term, number, format!("`{name}`: {advice}")));
         }
         if let Some(length) = function_length(&lines[index..])
@@ -71,6 +71,16 @@ fn doc_text(line: &str) -> Option<&str> {
     line.strip_prefix("///")
         .or_else(|| line.strip_prefix("//!"))
         .map(str::trim_start)
+}
+
+/// Returns true for text that begins with a question word, or with "How much" and the like.
+fn asks(text: &str) -> bool {
+    let mut words = text.split_whitespace().map(|word| word.trim_end_matches(','));
+    match words.next() {
+        Some("How") => matches!(words.next(), Some("much" | "many" | "long" | "often")),
+        Some(word) => QUESTION_WORDS.contains(&word),
+        None => false,
+    }
 }
 
 /// Lines of the function that begins on the first line: up to the brace at its own indentation.
@@ -119,6 +129,8 @@ mod tests {
     fn only_the_first_word_of_a_doc_comment_counts() {
         let text = "/// Whether it is.\nfn a() {}\n/// Returns\n/// what is there.\nfn b() {}\n//! Who asks.\n";
         assert_eq!(rules(text), [(Rule::DocStart, 1), (Rule::DocStart, 6)]);
+        let text = "/// How much it is.\nfn a() {}\n/// How it works.\nfn b() {\n// Which is so.\n// What is.\n}\n";
+        assert_eq!(rules(text), [(Rule::DocStart, 1), (Rule::DocStart, 5)]);
     }
 
     #[test]

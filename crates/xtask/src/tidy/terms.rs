@@ -1,7 +1,7 @@
 //! Names that have a standard term, and the term. `docs/GLOSSARY.md` holds the terms that are ours.
 
 /// Names of types: struct, enum, trait, type.
-const TYPES: [(&str, &str); 38] = [
+const TYPES: &[(&str, &str)] = &[
     ("Lane", "say Priority: normal or low"),
     ("Lanes", "say PriorityRuntimes"),
     ("Shares", "say FairShare"),
@@ -40,10 +40,21 @@ const TYPES: [(&str, &str); 38] = [
     ("Stage", "say runner"),
     ("Story", "say script"),
     ("Frames", "say watch encoder"),
+    ("Open", "say in what state of the request it is, or OpenCall"),
+    ("Heirs", "say successor bindings"),
+    ("Population", "say ObjectCounts"),
+    ("Tally", "say Counts"),
+    ("Visits", "say Sessions"),
+    ("Offers", "say ExportOffers"),
+    ("Rights", "say Grants"),
+    ("Wishes", "say AccessRequests"),
+    ("Places", "say scopes, permits or locations"),
+    ("Soup", "say fuzz input"),
+    ("Bomb", "say exhaustion input"),
 ];
 
 /// Names of functions.
-const FUNCTIONS: [(&str, &str); 15] = [
+const FUNCTIONS: &[(&str, &str)] = &[
     ("of", "name the relation: `for_cluster`, `from_bytes`"),
     ("at", "name the relation: `at_revision`"),
     ("where", "say what is found: `position`, `location`"),
@@ -59,10 +70,23 @@ const FUNCTIONS: [(&str, &str); 15] = [
     ("settled", "say `run_until_resolved`"),
     ("carry", "say `passthrough`"),
     ("dear", "say `over_budget`"),
+    ("said_by", "say `reported_by`"),
+    ("asked", "say `requested`"),
+    ("learned", "say `prefetched`"),
+    ("unread", "say `drain_body`"),
+    ("heir", "say `successor_binding`"),
+    ("fate", "say `field_coverage`"),
+    ("fates", "say `field_coverage`"),
+    ("population", "say `object_counts`"),
+    ("tally", "say `counts`"),
+    ("shelf", "say `response_cache`"),
+    ("door", "say `admin_service`"),
+    ("story", "say `script`"),
+    ("stage", "say `request_scope` or `runner`"),
 ];
 
 /// Names of source files, without `.rs`.
-const FILES: [(&str, &str); 14] = [
+const FILES: &[(&str, &str)] = &[
     ("before", "prepare"),
     ("alone", "metadata_only"),
     ("lanes", "priority"),
@@ -77,21 +101,64 @@ const FILES: [(&str, &str); 14] = [
     ("bombs", "exhaustion"),
     ("doors", "tenant_isolation"),
     ("duty", "lifecycle"),
+    ("door", "service"),
+    ("fates", "field_coverage"),
+    ("carry", "passthrough"),
+    ("heir", "successor"),
+    ("library", "response_cache"),
+    ("shelf", "response_cache"),
+    ("place", "location"),
+    ("stage", "request"),
+    ("story", "script"),
+    ("told_apart", "route"),
+    ("turn", "throttle"),
+    ("turns", "conversion_scheduler"),
+    ("ways", "routes"),
 ];
 
-/// Names of Kubernetes' own API that equal one of the names above: (file, name).
-const OF_KUBERNETES: [(&str, &str); 1] = [("crates/auth/src/audit/stage.rs", "Stage")];
+/// Names that stay although a term is listed for them: name, beginning of the path, reason. The
+/// file's name stands with its ending.
+const ALLOWED: &[(&str, &str, &str)] = &[
+    (
+        "Stage",
+        "crates/auth/src/audit/",
+        "Kubernetes' own name in audit.k8s.io",
+    ),
+    (
+        "stage",
+        "crates/auth/src/audit/",
+        "Kubernetes' own name in audit.k8s.io",
+    ),
+    (
+        "stage.rs",
+        "crates/auth/src/audit/",
+        "Kubernetes' own name in audit.k8s.io",
+    ),
+    ("Claim", "crates/auth/src/", "the term of JSON Web Tokens"),
+    ("library.rs", "crates/cel/src/", "CEL's own name for a set of functions"),
+    (
+        "place.rs",
+        "crates/cel/src/estimate/",
+        "Kubernetes' cost estimator speaks of places of a schema",
+    ),
+];
 
 /// Keywords that define a type.
 const TYPE_KEYWORDS: [&str; 4] = ["struct", "enum", "trait", "type"];
 
+/// Returns true for names that stay, by the list of those.
+fn is_allowed(file: &str, name: &str) -> bool {
+    let listed = |(allowed, path, _): &(&str, &str, &str)| *allowed == name && file.starts_with(path);
+    ALLOWED.iter().any(listed)
+}
+
 /// The name that a line of code defines and that has a standard term, with the advice.
-pub(super) fn defined(line: &str) -> Option<(&str, &'static str)> {
+pub(super) fn defined<'l>(file: &str, line: &'l str) -> Option<(&'l str, &'static str)> {
     let mut words = line.split_whitespace();
     while let Some(word) = words.next() {
         let terms: &[(&str, &str)] = match word {
-            "fn" => &FUNCTIONS,
-            _ if TYPE_KEYWORDS.contains(&word) => &TYPES,
+            "fn" => FUNCTIONS,
+            _ if TYPE_KEYWORDS.contains(&word) => TYPES,
             "pub" | "async" | "const" => continue,
             _ if word.starts_with("pub(") => continue,
             _ => return None,
@@ -103,20 +170,16 @@ pub(super) fn defined(line: &str) -> Option<(&str, &'static str)> {
         let name = &name[..end];
         return terms
             .iter()
-            .find(|(term, _)| *term == name)
+            .find(|(term, _)| *term == name && !is_allowed(file, name))
             .map(|(_, advice)| (name, *advice));
     }
     None
 }
 
-/// Returns true if the file defines the name because Kubernetes' API calls it so.
-pub(super) fn is_of_kubernetes(file: &str, name: &str) -> bool {
-    OF_KUBERNETES.contains(&(file, name))
-}
-
 /// Advice for a file whose name has a standard term.
-pub(super) fn for_file(stem: &str) -> Option<String> {
-    let (name, advice) = FILES.iter().find(|(name, _)| *name == stem)?;
+pub(super) fn for_file(file: &str, stem: &str) -> Option<String> {
+    let is_listed = |(name, _): &&(&str, &str)| *name == stem && !is_allowed(file, &format!("{stem}.rs"));
+    let (name, advice) = FILES.iter().find(is_listed)?;
     Some(format!("`{name}.rs`: say `{advice}.rs`"))
 }
 
@@ -135,9 +198,11 @@ mod tests {
             ("pub struct PriorityRuntimes {", None),
             ("fn office() {}", None),
         ] {
-            assert_eq!(defined(line).map(|(name, _)| name), want, "{line}");
+            assert_eq!(defined("crates/a/src/a.rs", line).map(|(name, _)| name), want, "{line}");
         }
-        assert!(for_file("lanes").is_some_and(|advice| advice.contains("priority.rs")));
-        assert!(for_file("limits").is_none());
+        assert!(for_file("a/lanes.rs", "lanes").is_some_and(|advice| advice.contains("priority.rs")));
+        assert!(for_file("a/limits.rs", "limits").is_none());
+        let audit = "crates/auth/src/audit/stage.rs";
+        assert!(defined(audit, "pub enum Stage {").is_none() && for_file(audit, "stage").is_none());
     }
 }
