@@ -1,4 +1,4 @@
-//! Kubernetes' own server of CustomResourceDefinitions, for what has to get along with it.
+//! Kubernetes' own apiextensions-apiserver, for tests of compatibility with it.
 
 use std::{
     fs,
@@ -9,12 +9,12 @@ use tempfile::TempDir;
 
 use crate::{Client, Etcd, Server, Who, until, unused_port};
 
-/// A kubeconfig that leads nowhere: the server asks nobody who may do what, but wants to know whom
-/// it would.
+/// A kubeconfig without a server behind it. The apiextensions-apiserver requires one for
+/// authentication and authorization, and never calls it in these tests.
 const NOWHERE: &str = "{apiVersion: v1, kind: Config, current-context: none, users: [{name: none, user: {}}], \
     clusters: [{name: none, cluster: {server: 'http://127.0.0.1:1'}}], contexts: [{name: none, context: {cluster: none, user: none}}]}";
 
-/// A client of a kube-apiserver, which is not there.
+/// Admission plugins that need a client of a kube-apiserver, which does not run here.
 const PLUGINS_OFF: &str = "NamespaceLifecycle,MutatingAdmissionWebhook,ValidatingAdmissionWebhook,ValidatingAdmissionPolicy,MutatingAdmissionPolicy";
 
 /// A running apiextensions-apiserver on an etcd of its own, killed at the end.
@@ -26,8 +26,8 @@ pub struct Apiextensions {
 }
 
 impl Apiextensions {
-    /// None, and a line that says so, where there is none. It trusts `server`'s authority and has
-    /// its certificate.
+    /// Starts it, with `server`'s CA and certificate. Returns None, and prints a line that says so,
+    /// where the program is missing.
     pub fn start(server: &Server) -> Option<Self> {
         let Ok(program) = std::env::var("INSULA_APIEXTENSIONS_APISERVER") else {
             eprintln!("skipped: INSULA_APIEXTENSIONS_APISERVER names no apiextensions-apiserver");
@@ -62,7 +62,7 @@ impl Apiextensions {
         let process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let started = Self {
             process,
-            // Its group is the one that every authorizer lets through.
+            // Every authorizer admits this group.
             client: Client::new(
                 &format!("https://127.0.0.1:{port}"),
                 &server.data_dir(),
@@ -71,7 +71,8 @@ impl Apiextensions {
             _etcd: etcd,
             _dir: dir,
         };
-        // It calls itself ready when it has seen the namespaces of a server that is not there.
+        // It reports ready only after it has listed the namespaces of a kube-apiserver, which does
+        // not run.
         until("the apiextensions-apiserver answers", || {
             let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
             let answer = started.client.try_send("GET", definitions, &[], Vec::new().into());
@@ -80,7 +81,7 @@ impl Apiextensions {
         Some(started)
     }
 
-    /// As its administrator.
+    /// Returns a client of its administrator.
     pub fn client(&self) -> &Client {
         &self.client
     }

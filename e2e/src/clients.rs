@@ -1,8 +1,9 @@
-//! Other people's clients: what they are written in is found on this machine, their packages come
-//! from its registry.
+//! Kubernetes clients in other languages. The language runtimes are those of this machine; the
+//! packages come from the registries of the languages.
 //!
-//! What was fetched stays beside the build, in a folder named after what asks for it, so that only
-//! the first run needs the network. A test whose client cannot be had says why and passes.
+//! Fetched packages stay beside the build, in a folder named after their manifest files, so that
+//! only the first run needs the network. A test without its runtime or packages prints the reason
+//! and passes.
 
 use std::{
     ffi::OsString,
@@ -33,7 +34,7 @@ pub enum Runtime {
 }
 
 impl Runtime {
-    /// The folder below `e2e/clients`, and the files that decide what is fetched.
+    /// Returns the folder below `e2e/clients`, and the manifest files that determine the packages.
     fn sources(self) -> (&'static str, &'static [&'static str]) {
         match self {
             Self::Python => ("python", &["requirements.txt"]),
@@ -85,7 +86,7 @@ impl Runtime {
         command
     }
 
-    /// The folder with what the client needs; an error is a sentence.
+    /// Returns the folder with the client's packages. An error is a sentence.
     fn install(self) -> Result<PathBuf, String> {
         let (name, files) = self.sources();
         let source = clients().join(name);
@@ -101,12 +102,13 @@ impl Runtime {
             .ok_or("no folder for tools")?;
         let installed = target.join(format!("{name}-{:016x}", hasher.finish()));
         if self == Self::Go || !installed.exists() {
-            // Made beside and renamed, so that what an interrupted run leaves never looks complete.
+            // Installed into a temporary folder and renamed, so that an interrupted run never looks
+            // complete.
             let partial = target.join(format!("{name}-{}.partial", std::process::id()));
             std::fs::create_dir_all(&partial).map_err(|error| format!("{}: {error}", partial.display()))?;
             let fetched = self.fetch(&source, &partial);
             if fetched.is_ok() && std::fs::rename(&partial, &installed).is_err() {
-                // Another run was faster, or Go's program is there from a run before.
+                // Another run was faster, or Go's program exists from an earlier run.
                 let _ = std::fs::remove_dir_all(&installed);
                 std::fs::rename(&partial, &installed).map_err(|error| error.to_string())?;
             }
@@ -148,7 +150,7 @@ impl Runtime {
                     into,
                 )
             }
-            // Go keeps what it built, and only then knows whether anything changed.
+            // Go caches its builds, and decides itself whether anything changed.
             Self::Go => run(
                 "go",
                 &["build", "-o"],
@@ -181,7 +183,7 @@ fn clients() -> PathBuf {
 }
 
 impl Server {
-    /// A kubeconfig of the administrator for one workspace, with everything in it.
+    /// Returns a self-contained kubeconfig of the administrator for one workspace.
     fn kubeconfig_of(&self, workspace: &str) -> Value {
         let text = std::fs::read_to_string(self.kubeconfig()).unwrap();
         let mut config: Value = serde_saphyr::from_str(&text).unwrap();

@@ -17,7 +17,8 @@ use tempfile::TempDir;
 
 use crate::until;
 
-/// Members of a new cluster are tried on other ports when these are taken meanwhile.
+/// Attempts to start a new cluster. Another process can take the chosen ports before the members
+/// do.
 const STARTS_MAX: usize = 5;
 
 /// A running etcd, killed at the end.
@@ -35,7 +36,8 @@ struct Member {
     peer: SocketAddr,
 }
 
-/// The etcd programs that tests run against: none, and a line that says so, where there are none.
+/// Returns the etcd programs that tests run against. Prints a line that says so when there are
+/// none.
 pub fn etcd_programs() -> Vec<PathBuf> {
     let named = std::env::var_os("INSULA_ETCD").unwrap_or_else(|| "etcd".into());
     let runs = |program: &PathBuf| Command::new(program).arg("--version").output().is_ok();
@@ -47,13 +49,13 @@ pub fn etcd_programs() -> Vec<PathBuf> {
 }
 
 impl Etcd {
-    /// One member of the first program, if there is one.
+    /// Starts one member of the first program, if there is one.
     pub fn start() -> Option<Self> {
         let program = etcd_programs().into_iter().next()?;
         Some(Self::cluster(&program, 1))
     }
 
-    /// A cluster that has a leader.
+    /// Starts a cluster and waits until it has a leader.
     pub fn cluster(program: &Path, members: usize) -> Self {
         for _ in 0..STARTS_MAX {
             let mut etcd = Self::spawn(program, members);
@@ -73,7 +75,7 @@ impl Etcd {
     }
 
     fn spawn(program: &Path, members: usize) -> Self {
-        // In memory where that is possible: what a test waits for is not the disk.
+        // In memory where possible: these tests do not measure the disk.
         let shm = Path::new("/dev/shm");
         let place = if shm.is_dir() {
             shm.to_owned()
@@ -81,7 +83,7 @@ impl Etcd {
             std::env::temp_dir()
         };
         let dir = TempDir::with_prefix_in("insula-etcd-", place).unwrap();
-        // All are held until all are known, so that none is given twice.
+        // All listeners stay open until all ports are chosen, so that no port is chosen twice.
         let held: Vec<TcpListener> = (0..2 * members)
             .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
             .collect();
@@ -102,14 +104,14 @@ impl Etcd {
         }
     }
 
-    /// The value of `--store`.
+    /// Returns the value of `--store`.
     pub fn store(&self) -> String {
         let scheme = if self.tls.is_some() { "etcds" } else { "etcd" };
         let clients: Vec<String> = self.members.iter().map(|member| member.client.to_string()).collect();
         format!("{scheme}://{}", clients.join(","))
     }
 
-    /// The leader's index, if a member knows one.
+    /// Returns the leader's index, if a member knows one.
     pub fn leader(&self) -> Option<usize> {
         let status = |member: &Member| post(member.client, "/v3/maintenance/status", &json!({}));
         let ids: Vec<Option<Value>> = self.members.iter().map(status).collect();
@@ -122,13 +124,13 @@ impl Etcd {
         })
     }
 
-    /// A member that is not the leader.
+    /// Returns a member that is not the leader.
     pub fn follower(&self) -> usize {
         let leader = until("etcd has a leader", || self.leader());
         (leader + 1) % self.members.len()
     }
 
-    /// A member that a process of this machine is connected to.
+    /// Returns a member that a process of this machine is connected to.
     pub fn used_by(&self, pid: u32) -> Option<usize> {
         let sockets: Vec<String> = fs::read_dir(format!("/proc/{pid}/fd"))
             .ok()?
@@ -199,20 +201,20 @@ impl Etcd {
         });
     }
 
-    /// Kills all members, does something to their data directories, and starts them again.
+    /// Kills all members, edits their data directories, and starts them again.
     pub fn restart_all_after(&mut self, edit: impl Fn(&Path)) {
         (0..self.members.len()).for_each(|index| self.kill(index));
         (0..self.members.len()).for_each(|index| edit(&data_dir(self.dir.path(), index)));
         (0..self.members.len()).for_each(|index| self.restart(index));
     }
 
-    /// From the next start on, members want TLS and a client certificate of the CA.
+    /// Makes members require TLS and a client certificate of the CA from the next start on.
     pub fn secure(&mut self, ca: &Path, certificate: &Path, key: &Path) {
         self.tls = Some([ca.to_owned(), certificate.to_owned(), key.to_owned()]);
     }
 
-    /// Turns authentication on: a user `root`, who may do everything, and this one with a role for
-    /// one prefix.
+    /// Enables authentication: a user `root` with all rights, and this user with a role for one
+    /// prefix.
     pub fn require_user(&self, name: &str, password: &str, prefix: &str) {
         let base64 = |text: &str| crate::base64(text.as_bytes());
         let mut end = prefix.to_owned().into_bytes();
@@ -283,7 +285,7 @@ fn launch(
     command.stdout(Stdio::null()).stderr(log).spawn().unwrap()
 }
 
-/// One request to etcd's JSON gateway. Nothing where it does not answer within a second.
+/// Sends one request to etcd's JSON gateway. Returns None without an answer within a second.
 fn post(to: SocketAddr, path: &str, body: &Value) -> Option<Value> {
     let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(1)).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;

@@ -1,8 +1,8 @@
-//! Objects for a schema, and objects that break it at one place.
+//! Objects for a schema, and objects that violate it in one place.
 //!
-//! What is generated keeps to types, enumerations, bounds, patterns and formats. Rules in CEL and
-//! junctors (`oneOf`, `not`) it does not know, so that an object may be refused for these, and only
-//! for these.
+//! Generated objects respect types, enumerations, bounds, patterns and formats. The generator knows
+//! neither CEL rules nor junctors (`oneOf`, `not`). So a server may refuse a generated object for
+//! these, and only for these.
 
 use proptest::{
     strategy::{Strategy, ValueTree},
@@ -11,19 +11,19 @@ use proptest::{
 };
 use serde_json::{Map, Value, json};
 
-/// Deeper, only what is required is made.
+/// Depth below which only required fields are generated.
 const DEPTH_MAX: usize = 12;
-/// Lists and maps hold so many entries, unless their bounds want more.
+/// Number of entries of lists and maps, unless their bounds require more.
 const ENTRIES_MAX: u64 = 2;
 
 /// Makes objects; the same seed makes the same ones.
 pub struct Generator {
     random: u64,
-    /// Of 100 optional fields, how many are there.
+    /// Percentage of optional fields that are set.
     share: u64,
 }
 
-/// A change that makes an object invalid, and what the server has to say of it.
+/// A change that makes an object invalid, and the expected refusal.
 #[derive(Debug)]
 pub struct Breakage {
     /// The broken object.
@@ -35,14 +35,14 @@ pub struct Breakage {
 }
 
 impl Generator {
-    /// With a seed and the share (in percent) of optional fields that are set.
+    /// Creates a generator with a seed and the share (in percent) of optional fields that are set.
     pub fn new(seed: u64, share: u64) -> Self {
         // The stream must not begin with zeros for small seeds.
         let random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         Self { random, share }
     }
 
-    /// A number below `bound`.
+    /// Returns a number below `bound`.
     fn below(&mut self, bound: u64) -> u64 {
         // xorshift64*: good enough to choose, and the same everywhere.
         self.random ^= self.random >> 12;
@@ -51,7 +51,7 @@ impl Generator {
         (self.random.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % bound.max(1)
     }
 
-    /// A value for a node of a schema.
+    /// Returns a value for a node of a schema.
     pub fn value(&mut self, schema: &Value, depth: usize) -> Value {
         if let Some(values) = schema["enum"].as_array() {
             return values[self.below(values.len() as u64) as usize].clone();
@@ -105,7 +105,7 @@ impl Generator {
         for _ in 0..wanted.clamp(least, most) {
             let mut item = self.value(&schema["items"], depth + 1);
             for key in keys.into_iter().flatten().filter_map(Value::as_str) {
-                // Left out where an optional key has no default, which the list would refuse.
+                // Omitted where an optional key has no default, because the list would refuse it.
                 let field = &schema["items"]["properties"][key];
                 if item.get(key).is_none() && field.get("default").is_none() {
                     item[key] = self.value(field, depth + 1);
@@ -138,8 +138,8 @@ impl Generator {
         let most = schema["maxLength"].as_u64().unwrap_or(40).max(least);
         let fits = |text: &String| (least..=most).contains(&(text.chars().count() as u64));
         if let Some(pattern) = schema["pattern"].as_str() {
-            // Anchors mean nothing where whole texts are generated; the empty alternative would be
-            // too easy.
+            // Anchors mean nothing because whole texts are generated; the empty alternative would
+            // be too easy.
             let whole = pattern.replace("^$|^", "");
             let whole = whole.trim_start_matches('^').trim_end_matches('$');
             let strategy = string_regex(whole).unwrap_or_else(|e| panic!("{pattern}: {e}"));
@@ -164,8 +164,8 @@ impl Generator {
         }
     }
 
-    /// Breaks a valid object at each place where this schema says how; at most one breakage of each
-    /// kind and place.
+    /// Breaks a valid object at each place that this schema constrains. Makes at most one breakage
+    /// of each kind and place.
     pub fn breakages(&self, schema: &Value, object: &Value) -> Vec<Breakage> {
         let mut found = Vec::new();
         // The metadata of the whole object is Kubernetes' and not the schema's.
@@ -239,11 +239,11 @@ fn walk(schema: &Value, value: &Value, location: &FieldLocation, whole: &Value, 
     }
 }
 
-/// Values that a node must not have, and what is said of them.
+/// Returns values that violate the schema of a node, with a part of the expected message.
 fn broken_values(schema: &Value) -> Vec<(Value, &'static str)> {
     let mut broken = Vec::new();
-    // A text with a format is told to be of its format, not of type string; so the type is left out
-    // of the message.
+    // The message for a string with a format names the format instead of the type. So the type is
+    // not part of the expected message.
     match schema["type"].as_str() {
         Some("string") => broken.push((json!({"a": 1}), "must be of type ")),
         Some(_) => broken.push((json!("text"), "must be of type ")),

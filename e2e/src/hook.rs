@@ -1,5 +1,5 @@
-//! Webhooks for servers to call: HTTPS with a certificate of the server's own authority, and
-//! answers as a test wants them.
+//! Webhooks for servers to call: HTTPS with a certificate of the server's own CA, and answers that
+//! the test chooses.
 
 use std::{
     convert::Infallible,
@@ -20,13 +20,13 @@ use crate::{Server, runtime};
 
 /// Behaviour of a webhook for one request.
 pub enum Reply {
-    /// 200, and this.
+    /// 200 with this body.
     Json(Value),
-    /// 200, and so many bytes.
+    /// 200 with a body of this many bytes.
     Bytes(usize),
-    /// A code, with a place to go to instead.
+    /// A status code with a `Location` header.
     Elsewhere(u16, String),
-    /// Nothing, for ever.
+    /// No answer at all.
     Hang,
 }
 
@@ -38,7 +38,7 @@ pub struct Hook {
 }
 
 impl Hook {
-    /// Answers what a server sends, by its path and body.
+    /// Starts a webhook that answers requests by their path and body.
     pub fn start(server: &Server, answer: impl Fn(&str, &Value) -> Reply + Send + Sync + 'static) -> Self {
         let pki = server.data_dir().join("pki");
         let chain = CertificateDer::pem_file_iter(pki.join("server.crt")).unwrap();
@@ -63,12 +63,12 @@ impl Hook {
         }
     }
 
-    /// URL of the webhook.
+    /// Returns the URL of the webhook.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
-    /// How a definition or a configuration names it, at a path.
+    /// Returns the `clientConfig` of a definition or webhook configuration for a path.
     pub fn client_config(&self, path: &str) -> Value {
         serde_json::json!({"url": format!("{}{path}", self.url), "caBundle": self.ca_bundle})
     }
@@ -96,7 +96,7 @@ async fn accept(
         tokio::spawn(async move {
             let Ok(tls) = acceptor.accept(tcp).await else { return };
             let service = service_fn(move |request| respond(request, Arc::clone(&answer), Arc::clone(&seen)));
-            // A caller that loses patience is one of the things to be tested.
+            // Tests also cover callers that time out and disconnect.
             drop(
                 hyper::server::conn::http1::Builder::new()
                     .serve_connection(TokioIo::new(tls), service)

@@ -1,4 +1,4 @@
-//! An HTTPS client that shows everything: codes, headers, bodies, events.
+//! An HTTPS client that exposes codes, headers, bodies and watch events.
 
 use std::{path::Path, time::Duration};
 
@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use crate::{PATIENCE, runtime};
 
-/// As whom a client speaks.
+/// The identity of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Who {
     /// The certificate of the contexts `base` and `root`.
@@ -27,11 +27,11 @@ pub enum Who {
     ShardAdmin,
     /// A bearer token.
     Token(String),
-    /// Nobody.
+    /// No credential.
     Anonymous,
 }
 
-/// Speaks to one server as one user.
+/// A client of one server with one identity.
 #[derive(Clone)]
 pub struct Client {
     http: Legacy<HttpsConnector<HttpConnector>, Full<Bytes>>,
@@ -52,12 +52,12 @@ pub struct Answer {
     pub body: Value,
     /// The body as text.
     pub text: String,
-    /// The body as it came.
+    /// The body as bytes.
     pub bytes: Bytes,
 }
 
 impl Answer {
-    /// The body, if the code is this one.
+    /// Asserts the status code and returns the body.
     #[track_caller]
     pub fn expect(self, code: u16) -> Value {
         assert_eq!(self.code, code, "{}", self.text);
@@ -65,7 +65,8 @@ impl Answer {
     }
 }
 
-/// TLS that trusts the server of a data directory, as somebody.
+/// Returns TLS settings that trust the server of a data directory, with the credential of an
+/// identity.
 pub fn tls(data_dir: &Path, who: &Who) -> ClientConfig {
     let pki = data_dir.join("pki");
     let mut roots = RootCertStore::empty();
@@ -111,7 +112,7 @@ impl Client {
         }
     }
 
-    /// The same server, below a path: `/clusters/root:a`.
+    /// Returns a client of the same server, below a path: `/clusters/root:a`.
     pub fn below(&self, path: &str) -> Self {
         Self {
             url: format!("{}{path}", self.url),
@@ -119,7 +120,7 @@ impl Client {
         }
     }
 
-    /// The same over HTTP/1.1 alone.
+    /// Returns the same client over HTTP/1.1 alone.
     pub fn over_http1(&self) -> Self {
         Self {
             http: self.http1.clone(),
@@ -127,12 +128,12 @@ impl Client {
         }
     }
 
-    /// The same server, inside a workspace.
+    /// Returns a client of the same server, inside a workspace.
     pub fn at(&self, workspace: &str) -> Self {
         self.below(&format!("/clusters/{workspace}"))
     }
 
-    /// Any request.
+    /// Sends any request.
     pub fn try_send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Bytes) -> Result<Answer, String> {
         let request = self.request(method, path, headers, body)?;
         runtime().block_on(async {
@@ -192,31 +193,31 @@ impl Client {
             .unwrap_or_else(|error| panic!("{method} {path}: {error}"))
     }
 
-    /// GET.
+    /// Sends a GET.
     #[track_caller]
     pub fn get(&self, path: &str) -> Answer {
         self.send("GET", path, &[], None)
     }
 
-    /// GET with headers.
+    /// Sends a GET with headers.
     #[track_caller]
     pub fn get_with(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
         self.send("GET", path, headers, None)
     }
 
-    /// POST.
+    /// Sends a POST.
     #[track_caller]
     pub fn post(&self, path: &str, body: &Value) -> Answer {
         self.send("POST", path, &[], Some(body))
     }
 
-    /// PUT.
+    /// Sends a PUT.
     #[track_caller]
     pub fn put(&self, path: &str, body: &Value) -> Answer {
         self.send("PUT", path, &[], Some(body))
     }
 
-    /// A merge patch.
+    /// Sends a merge patch.
     #[track_caller]
     pub fn merge(&self, path: &str, body: &Value) -> Answer {
         self.send(
@@ -227,24 +228,24 @@ impl Client {
         )
     }
 
-    /// DELETE.
+    /// Sends a DELETE.
     #[track_caller]
     pub fn delete(&self, path: &str) -> Answer {
         self.send("DELETE", path, &[], None)
     }
 
-    /// Opens a watch, gives each event to `look` until it says enough. None if [`PATIENCE`] or the
-    /// stream ended before.
+    /// Opens a watch and passes each event to `look` until it returns a value. Returns None if
+    /// [`PATIENCE`] or the stream ends first.
     pub fn watch<T>(&self, path: &str, mut look: impl FnMut(Value) -> Option<T>) -> Option<T> {
         self.watch_for(PATIENCE, path, &mut look)
     }
 
-    /// The same, for a time.
+    /// Watches like [`Client::watch`], for a given time.
     pub fn watch_for<T>(&self, time: Duration, path: &str, look: &mut dyn FnMut(Value) -> Option<T>) -> Option<T> {
         self.watch_with(time, path, &[], look)
     }
 
-    /// The same, with headers.
+    /// Watches like [`Client::watch_for`], with headers.
     pub fn watch_with<T>(
         &self,
         time: Duration,

@@ -1,5 +1,5 @@
-//! An issuer of tokens (OpenID Connect): announces its keys over HTTPS, signs what a test wants,
-//! and changes its keys.
+//! An issuer of tokens (OpenID Connect). Serves its keys over HTTPS, signs tokens for tests, and
+//! rotates its keys.
 
 use std::{
     sync::{Arc, Mutex, OnceLock},
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{Hook, Reply, Server};
 
-/// For whom its tokens are, unless a test says otherwise.
+/// Audience of its tokens, unless a test sets another one.
 const AUDIENCE: &str = "insula";
 
 /// A running issuer; it ends with the program.
@@ -27,7 +27,7 @@ pub struct Signer {
 }
 
 impl Signer {
-    /// A new key pair of this name.
+    /// Creates a key pair of this name.
     pub fn new(id: &str) -> Self {
         let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
         Self {
@@ -50,7 +50,7 @@ impl Signer {
 }
 
 impl Issuer {
-    /// With a certificate of the server's own authority.
+    /// Starts an issuer with a certificate of the server's own CA.
     pub fn start(server: &Server) -> Self {
         let signer = Arc::new(Mutex::new(Signer::new("first")));
         let (known, place) = (Arc::clone(&signer), Arc::new(OnceLock::<String>::new()));
@@ -66,7 +66,7 @@ impl Issuer {
         Self { hook, signer }
     }
 
-    /// How an AuthenticationConfiguration names it, with these mappings of claims.
+    /// Returns the issuer's entry in an AuthenticationConfiguration, with these claim mappings.
     pub fn configuration(&self, server: &Server, mappings: &Value) -> Value {
         let authority = std::fs::read_to_string(server.data_dir().join("pki/ca.crt")).unwrap();
         json!({
@@ -75,12 +75,12 @@ impl Issuer {
         })
     }
 
-    /// A token that counts for ten minutes, of these claims and those that it needs.
+    /// Returns a token with these claims and the required ones, valid for ten minutes.
     pub fn token(&self, claims: &Value) -> String {
         self.token_by(&self.signer.lock().unwrap(), claims)
     }
 
-    /// The same, signed by somebody.
+    /// Returns the same token, signed by another signer.
     pub fn token_by(&self, signer: &Signer, claims: &Value) -> String {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
         let mut all = json!({"iss": self.hook.url(), "aud": AUDIENCE, "exp": now + 600, "iat": now, "sub": "ada"});
@@ -90,12 +90,12 @@ impl Issuer {
         signer.sign(&all)
     }
 
-    /// From now on another key signs, and it alone is published. Gives the one before.
+    /// Replaces the signing key by a new one, which alone is published. Returns the previous one.
     pub fn rotate(&self, id: &str) -> Signer {
         std::mem::replace(&mut *self.signer.lock().unwrap(), Signer::new(id))
     }
 
-    /// How often its keys were asked for since the last time.
+    /// Returns the number of fetches of its keys since the last call.
     pub fn fetches(&self) -> usize {
         self.hook.take("/keys").len()
     }

@@ -28,7 +28,8 @@ pub struct Ran {
 }
 
 impl Kubectl {
-    /// None, and a line that says so, where there is no kubectl.
+    /// Returns kubectl for a server. Returns None, and prints a line that says so, where there is
+    /// no kubectl.
     pub fn of(server: &Server) -> Option<Self> {
         let found = Command::new("kubectl").args(["version", "--client"]).output();
         if !found.is_ok_and(|output| output.status.success()) {
@@ -43,7 +44,7 @@ impl Kubectl {
         })
     }
 
-    /// A command in a workspace, ready to be changed or spawned.
+    /// Returns a command in a workspace, ready to be changed or spawned.
     pub fn command(&self, workspace: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new("kubectl");
         command
@@ -92,7 +93,7 @@ pub fn run_bounded(command: &mut Command, stdin: &str, time: Duration) -> Output
 fn drain<R: Read + Send + 'static>(stream: Option<R>) -> std::thread::JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
-        // What was read until a failure is still worth showing.
+        // Output read before a failure is still worth showing.
         let _ = stream.map(|mut stream| stream.read_to_end(&mut bytes));
         bytes
     })

@@ -1,13 +1,13 @@
-//! Drives the shipped binary from outside: real processes, real sockets, real clients.
+//! Tests of the shipped binary from outside: real processes, real sockets, real clients.
 //!
-//! Tests are plain functions; what has to wait runs on one runtime of this process. A test takes
-//! the [`shared`] server and makes workspaces of its own there, or starts a [`Server`] when it
-//! wants to kill it. Most tests are scripts ([`run_script`]): requests and commands with the
-//! answers that they must get.
+//! Tests are plain functions; asynchronous code runs on one runtime of this process. A test takes
+//! the [`shared`] server and creates workspaces of its own there, or starts a [`Server`] when it
+//! has to kill it. Most tests are scripts ([`run_script`]): requests and commands with the expected
+//! answers.
 //!
 //! `INSULA_BIN` names the binary (default: `insula` in the folder that these tests were built in),
-//! `INSULA_ETCD` one or more etcds with colons between,
-//! `INSULA_APIEXTENSIONS_APISERVER` a Kubernetes server of CustomResourceDefinitions.
+//! `INSULA_ETCD` one or more etcds separated by colons, `INSULA_APIEXTENSIONS_APISERVER` a
+//! Kubernetes apiextensions-apiserver.
 #![allow(
     clippy::unwrap_used,
     reason = "a harness fails by panicking, like the tests that it serves"
@@ -54,10 +54,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The longest that anything is waited for.
+/// Longest wait for any condition.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The runtime for futures of tests.
+/// Returns the runtime for futures of tests.
 pub fn runtime() -> &'static tokio::runtime::Runtime {
     static RUNTIME: LazyLock<tokio::runtime::Runtime> = LazyLock::new(|| {
         tokio::runtime::Builder::new_multi_thread()
@@ -69,7 +69,7 @@ pub fn runtime() -> &'static tokio::runtime::Runtime {
     &RUNTIME
 }
 
-/// Asks until there is a value. Gives up, naming `what`, when [`PATIENCE`] ends.
+/// Polls until there is a value. Panics, naming `what`, after [`PATIENCE`].
 pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {

@@ -1,5 +1,5 @@
-//! A server that a workspace is mounted from: it knows who passes requests on by their certificate,
-//! and answers with what it was sent.
+//! A server for mounts. It authenticates the server that forwards a request by its client
+//! certificate, and answers with the request it received.
 
 use std::{convert::Infallible, sync::Arc};
 
@@ -19,7 +19,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::{Server, runtime};
 
-/// Starts one that trusts a server's authority; it ends with the program. Its URL.
+/// Starts one that trusts a server's CA and returns its URL. It ends with the program.
 pub fn mirror(server: &Server) -> String {
     let pki = server.data_dir().join("pki");
     let mut roots = RootCertStore::empty();

@@ -1,27 +1,31 @@
-//! Scripts of requests and commands with the answers that they must get.
+//! Scripts of requests and commands with their expected answers.
 //!
 //! ```text
-//! # what this is about
-//! workspaces: provider tenant        made first; `${provider}` is a path, `${cluster.provider}` the cluster's name
+//! # the subject of the script
+//! workspaces: provider tenant        created first; `${provider}` is a path,
+//!                                    `${cluster.provider}` the cluster's name
 //! include: widgets                   the steps of scripts/setup/widgets.txt come first
 //!
 //! === a widget is made
 //! POST /apis/example.io/v1/widgets   below /clusters/${first workspace}
-//! @ in: tenant                       …or of this one; `none` for a path from the root of the server
-//! @ through: tenant                  …or of this one or `*`, through the export `widgets` of `provider`
-//! @ as: alice-token                  …or `anonymous`, `shard-admin`; the platform's administrator otherwise
+//! @ in: tenant                       or of this one; `none`: a path from the server's root
+//! @ through: tenant                  or of this one or `*`, through the export `widgets` of
+//!                                    `provider`
+//! @ as: alice-token                  or `anonymous`, `shard-admin`; default: the platform's
+//!                                    administrator
 //! @ Accept: application/json         a header
-//! {metadata: {name: a}}              a body in YAML, sent as JSON; `@ raw: true` sends it as it is
-//! --> 201 eventually                 the code; `eventually` repeats the request until everything fits
-//! @ ETag: <etag>                     a header of the answer, in the words of [`crate::matches`]
-//! spec: {a: 1}                       the part of the answer that is wanted, see [`crate::matches`]
+//! {metadata: {name: a}}              a body in YAML, sent as JSON; `@ raw: true`: sent as is
+//! --> 201 eventually                 the code; `eventually` repeats until everything matches
+//! @ ETag: <etag>                     a header of the answer, see [`crate::matches`]
+//! spec: {a: 1}                       the expected part of the answer, see [`crate::matches`]
 //!
 //! === kubectl sees it
-//! kubectl get widgets                with `--> 0`: the exit code; then lines that the output has; `! line`: has not
+//! kubectl get widgets                with `--> 0`, the exit code; then lines that the output
+//!                                    contains; `! line`: does not contain
 //! --> 0
 //! ```
 //! Methods beyond HTTP's: `MERGE` and `JSON` are patches of that kind, `WATCH` reads as many events
-//! as are wanted, `TEXT` is a GET whose answer is compared like the output of a command.
+//! as are expected, `TEXT` is a GET whose answer is compared like the output of a command.
 
 use std::{
     collections::BTreeMap,
@@ -175,7 +179,7 @@ impl<'a> ScriptRunner<'a> {
                 "" => json!({}),
                 user => json!({"experimental.tenancy.kcp.io/owner": json!({"username": user}).to_string()}),
             };
-            // Only masters make workspaces for others.
+            // Only masters create workspaces for others.
             let (path, cluster) = ready_workspace(&server.client(Who::ShardAdmin), "root", &unique(name), owner);
             variables.insert(format!("name.{name}"), path.trim_start_matches("root:").to_owned());
             variables.insert(name.to_owned(), path);
@@ -215,7 +219,7 @@ impl<'a> ScriptRunner<'a> {
 
     fn location(&self, step: &Step) -> String {
         let name = step.options.get("in").unwrap_or(&self.default);
-        // A path that an earlier answer gave, or one that is written out.
+        // A path captured from an earlier answer, or a literal one.
         self.variables.get(name).cloned().unwrap_or_else(|| self.fill(name))
     }
 
@@ -234,7 +238,7 @@ impl<'a> ScriptRunner<'a> {
         self.at(client, step)
     }
 
-    /// The path of the virtual workspace that a step looks through.
+    /// Returns the path of the virtual workspace that a step uses.
     fn view(&self, step: &Step) -> Option<String> {
         let cluster = match step.options.get("through")?.as_str() {
             "*" => "*".to_owned(),
@@ -351,7 +355,7 @@ impl<'a> ScriptRunner<'a> {
             .view(step)
             .map(|view| format!("--server={}{view}", self.server.url()));
         let arguments: Vec<&str> = words.iter().skip(1).chain(&view).map(String::as_str).collect();
-        // kubectl takes what begins with a brace for JSON.
+        // kubectl reads input that begins with a brace as JSON.
         let input = self.body(step)?;
         let ran = kubectl.run(&self.location(step), &arguments, &String::from_utf8_lossy(&input));
         if ran.code != step.code {
@@ -381,12 +385,12 @@ impl<'a> ScriptRunner<'a> {
     }
 }
 
-/// Runs of blanks count as one: columns of tables grow with their content.
+/// Collapses runs of blanks, because the columns of tables grow with their content.
 fn squeeze(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Words as a shell splits them; quotes of both kinds hold them together.
+/// Splits a line like a shell does. Quotes of both kinds group text.
 fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let (mut word, mut quote, mut open) = (String::new(), None, false);

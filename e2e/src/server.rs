@@ -1,4 +1,4 @@
-//! Processes of the binary: started, watched, killed by the one that started them.
+//! Processes of the binary. The test that starts a process watches it and kills it.
 
 use std::{
     io::{BufRead, BufReader},
@@ -22,7 +22,8 @@ carol-token,carol,3,\"system:masters\"
 dave-token,dave,4,\"system:kcp:admin\"
 ";
 
-/// The binary with arguments, free of settings that this process was started with.
+/// Returns a command for the binary, without `KUBECONFIG` and the `INSULA_` variables of this
+/// process.
 pub fn insula(arguments: &[&str]) -> Command {
     let mut command = Command::new(binary());
     for (name, _) in std::env::vars_os() {
@@ -39,7 +40,7 @@ pub fn insula(arguments: &[&str]) -> Command {
     command
 }
 
-/// Path of the binary.
+/// Returns the path of the binary.
 pub fn binary() -> PathBuf {
     if let Some(given) = std::env::var_os("INSULA_BIN") {
         return given.into();
@@ -55,7 +56,7 @@ pub fn binary() -> PathBuf {
     beside
 }
 
-/// The same command in a process with so many file descriptors.
+/// Returns the same command with a limit on file descriptors.
 fn limited(command: &Command, descriptors: u64) -> Command {
     let mut limited = Command::new("sh");
     limited.args(["-c", &format!("ulimit -n {descriptors} && exec \"$0\" \"$@\"")]);
@@ -73,14 +74,14 @@ fn limited(command: &Command, descriptors: u64) -> Command {
     limited
 }
 
-/// How a server is started.
+/// Flags, variables and limits of a server process.
 #[derive(Debug, Clone, Default)]
 pub struct Setup {
     /// Flags beyond those that every server here gets.
     pub flags: Vec<String>,
     /// Variables.
     pub environment: Vec<(String, String)>,
-    /// File descriptors that the process may have; nothing: as many as this one.
+    /// Limit on the process's file descriptors. None inherits the limit of this process.
     pub descriptors: Option<u64>,
 }
 
@@ -107,14 +108,14 @@ impl Setup {
 }
 
 impl Server {
-    /// A server on a free port with a folder of its own, embedded store, and the users alice, bob,
-    /// carol (of `system:masters`) and dave (of `system:kcp:admin`), whose tokens are `alice-token`
-    /// and so on.
+    /// Starts a server on a free port with a folder of its own and the embedded store. Its users
+    /// are alice, bob, carol (of `system:masters`) and dave (of `system:kcp:admin`), with the
+    /// tokens `alice-token` and so on.
     pub fn start() -> Self {
         Self::with(Setup::default())
     }
 
-    /// The same with more flags.
+    /// Starts a server with more flags.
     pub fn with_flags(flags: &[&str]) -> Self {
         let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
         Self::with(Setup {
@@ -123,12 +124,12 @@ impl Server {
         })
     }
 
-    /// The same with a setup.
+    /// Starts a server with a setup.
     pub fn with(setup: Setup) -> Self {
         Self::with_data(setup, |_| ())
     }
 
-    /// The same, on a data directory that `prepare` makes or fills.
+    /// Starts a server on a data directory that `prepare` creates or fills.
     pub fn with_data(setup: Setup, prepare: impl FnOnce(&Path)) -> Self {
         let dir = TempDir::with_prefix("insula-e2e-").unwrap();
         let tokens = dir.path().join("tokens.csv");
@@ -138,7 +139,7 @@ impl Server {
         Self::launch(setup, Arc::new(dir)).unwrap_or_else(|end| panic!("{end}"))
     }
 
-    /// Starts a process, and waits until it is ready. Gives what it wrote if it ends instead.
+    /// Starts a process, and waits until it is ready. Returns its output if it ends instead.
     fn launch(setup: Setup, dir: Arc<TempDir>) -> Result<Self, String> {
         let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
         let mut command = insula(&[
@@ -189,22 +190,22 @@ impl Server {
         Some(Ok(ready["detail"].as_str().unwrap().trim_end_matches('/').to_owned()))
     }
 
-    /// `https://127.0.0.1:PORT`.
+    /// Returns `https://127.0.0.1:PORT`.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// `127.0.0.1:PORT`.
+    /// Returns `127.0.0.1:PORT`.
     pub fn address(&self) -> &str {
         self.url.trim_start_matches("https://")
     }
 
-    /// The administrator's kubeconfig.
+    /// Returns the path of the administrator's kubeconfig.
     pub fn kubeconfig(&self) -> PathBuf {
         self.dir.path().join("kubeconfig")
     }
 
-    /// The data directory.
+    /// Returns the data directory.
     pub fn data_dir(&self) -> PathBuf {
         self.dir.path().join("data")
     }
@@ -214,7 +215,7 @@ impl Server {
         self.lines.lock().unwrap().join("\n")
     }
 
-    /// The lines of its log that are JSON.
+    /// Returns the lines of its log that are JSON.
     pub fn json_log(&self) -> Vec<Value> {
         let lines = self.lines.lock().unwrap();
         lines
@@ -228,41 +229,41 @@ impl Server {
         self.process.id()
     }
 
-    /// A client of it.
+    /// Returns a client with this identity.
     pub fn client(&self, who: Who) -> Client {
         Client::new(&self.url, &self.data_dir(), who)
     }
 
-    /// The platform's administrator.
+    /// Returns a client of the platform's administrator.
     pub fn admin(&self) -> Client {
         self.client(Who::KcpAdmin)
     }
 
-    /// A signal, by kill's name for it.
+    /// Sends a signal, by kill's name for it.
     pub fn signal(&self, signal: &str) {
         let pid = self.process.id().to_string();
         assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
     }
 
-    /// Waits for its end: the exit code, and everything that it wrote.
+    /// Waits for its end. Returns the exit code and all output.
     pub fn wait(mut self) -> (Option<i32>, String) {
         let status = until("the server ends", || self.process.try_wait().unwrap());
         self.reader.take().map(JoinHandle::join);
         (status.code(), self.log())
     }
 
-    /// Ends it without a warning, as the kernel would.
+    /// Kills it with SIGKILL.
     pub fn kill9(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
     }
 
-    /// Another process on the same folder; this one is killed unless it ended.
+    /// Starts another process on the same folder. Kills this one unless it has ended.
     pub fn restart(self) -> Self {
         self.restart_after(|_| ())
     }
 
-    /// The same, with something done to the data directory in between.
+    /// Restarts the server, and edits the data directory in between.
     pub fn restart_after(self, edit: impl FnOnce(&Path)) -> Self {
         let stopped = self.stopped();
         edit(&stopped.data_dir());
@@ -294,12 +295,12 @@ pub struct Stopped {
 }
 
 impl Stopped {
-    /// The data directory.
+    /// Returns the data directory.
     pub fn data_dir(&self) -> PathBuf {
         self.dir.path().join("data")
     }
 
-    /// Another process on the folder. Gives what it wrote if it ends before it is ready.
+    /// Starts another process on the folder. Returns its output if it ends before it is ready.
     pub fn start(&self) -> Result<Server, String> {
         Server::launch(self.setup.clone(), Arc::clone(&self.dir))
     }
@@ -313,7 +314,7 @@ impl Drop for Server {
     }
 }
 
-/// A port of this machine that nobody uses now.
+/// Returns a port of this machine that is free now.
 pub fn unused_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
@@ -322,14 +323,13 @@ pub fn unused_port() -> u16 {
         .port()
 }
 
-/// A command's output, both streams, and its exit code.
+/// Returns a command's output, both streams, and its exit code.
 pub(crate) fn both(output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     text(&output.stdout) + &text(&output.stderr)
 }
 
-/// The server that tests share: there as long as one of them holds it, so that the last one ends
-/// it.
+/// Returns the server that tests share. The last test that holds it ends it.
 pub fn shared() -> Arc<Server> {
     static SHARED: Mutex<Weak<Server>> = Mutex::new(Weak::new());
     // A test that failed while starting it must not fail all others.

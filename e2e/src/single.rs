@@ -1,5 +1,4 @@
-//! Single connections, for tests that look at what happens to one: left idle, not read from, or
-//! broken off.
+//! Single connections, for tests of idle, stalled and broken connections.
 
 use std::{
     io::{self, Read, Write},
@@ -31,7 +30,8 @@ fn bearer(who: &Who) -> Option<String> {
     }
 }
 
-/// A socket for which the kernel keeps little: what is not read is soon not sent.
+/// Opens a socket with a small receive buffer, so that the server's sends stall soon after the
+/// client stops reading.
 fn unbuffered(server: &Server) -> io::Result<TcpStream> {
     let address = server.address().parse().map_err(io::Error::other)?;
     let connected = runtime().block_on(async {
@@ -83,7 +83,7 @@ impl Http1 {
         self.write(format!("GET {path} HTTP/1.1\r\nHost: x\r\n{credential}\r\n").as_bytes())
     }
 
-    /// Sends a GET and reads up to the end of the answer's headers; gives its code.
+    /// Sends a GET and reads up to the end of the answer's headers. Returns the status code.
     pub fn get(&mut self, path: &str) -> io::Result<u16> {
         self.ask(path)?;
         let mut head = Vec::new();
@@ -104,8 +104,8 @@ impl Http1 {
         code.ok_or_else(|| io::Error::other(head.into_owned()))
     }
 
-    /// Returns true when the server closes the connection within a time; what comes before is
-    /// thrown away.
+    /// Returns true when the server closes the connection within a time. Discards the bytes
+    /// received before that.
     pub fn ends_within(&mut self, time: Duration) -> bool {
         self.stream.sock.set_read_timeout(Some(time)).unwrap();
         let mut buffer = [0; 4096];
@@ -127,7 +127,7 @@ pub struct Http2 {
 }
 
 impl Http2 {
-    /// Connects; `window` is how many bytes of each stream the server may send unasked.
+    /// Connects. `window` is the number of bytes that the server may send ahead on each stream.
     pub fn connect(server: &Server, who: &Who, window: Option<u32>) -> Result<Self, String> {
         let (config, name) = config(server, who, b"h2");
         let connected = async {
@@ -149,7 +149,7 @@ impl Http2 {
         })
     }
 
-    /// Sends a GET; gives the answer when its headers are there.
+    /// Sends a GET and returns the answer once its headers have arrived.
     pub fn get(&self, path: &str) -> Result<Response<Incoming>, String> {
         let mut request = Request::get(format!("https://127.0.0.1{path}"));
         if let Some(bearer) = &self.bearer {
@@ -172,7 +172,7 @@ impl Http2 {
                 return false;
             }
             let answer = sender.send_request(request.unwrap());
-            // It is on its way after a moment, or there already: what is left of it is dropped.
+            // The request is on its way after a moment, or answered already. The answer is dropped.
             drop(tokio::time::timeout(Duration::from_micros(50), answer).await);
             true
         })

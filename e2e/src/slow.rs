@@ -1,4 +1,4 @@
-//! Clients that read when a test wants them to: what they do not take stays with the server.
+//! Clients that read only on request. Unread data stays with the server.
 
 use std::{any::Any, sync::Arc};
 
@@ -16,14 +16,14 @@ use crate::{PATIENCE, Server, runtime};
 
 /// Bytes of an answer that the server may send ahead over HTTP/2.
 const WINDOW_BYTES: u32 = 4 << 10;
-/// Room of the client's socket.
+/// Size of the client's socket buffer.
 const SOCKET_BYTES: u32 = 8 << 10;
 
 /// An answer on a connection of its own, read step by step.
 pub struct Slow {
     body: Incoming,
     rest: Vec<u8>,
-    /// The connection lasts as long as it may be used.
+    /// Keeps the connection open.
     _connection: Box<dyn Any + Send>,
 }
 
@@ -34,7 +34,7 @@ impl Slow {
         runtime().block_on(opened).expect("no answer in time")
     }
 
-    /// The next event; None at the end of the stream.
+    /// Returns the next event, or None at the end of the stream.
     pub fn event(&mut self) -> Option<Value> {
         loop {
             if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
@@ -46,7 +46,7 @@ impl Slow {
         }
     }
 
-    /// The next bytes; None at the end of the stream.
+    /// Returns the next bytes, or None at the end of the stream.
     pub fn read(&mut self) -> Option<Bytes> {
         let next = async { tokio::time::timeout(PATIENCE, self.body.frame()).await };
         let frame = runtime().block_on(next).expect("nothing came in time")?;

@@ -1,5 +1,5 @@
-//! Direct changes to the store of a server that is not running: objects as
-//! rules of before left them, and what a disk could lose.
+//! Direct changes to the store of a stopped server: objects as earlier versions of the server
+//! stored them, and data that a damaged disk could lose.
 
 use std::{ops::ControlFlow, path::Path, sync::Arc};
 
@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use crate::runtime;
 
-/// Gives every stored object of a resource to `edit`, and stores what it leaves; an object that it
-/// makes null is gone. Returns how many there were.
+/// Passes every stored object of a resource to `edit` and stores the result. Deletes an object that
+/// `edit` sets to null. Returns the number of objects.
 pub fn edit_stored(data_dir: &Path, plural: &str, edit: impl Fn(&mut Value)) -> usize {
     write_stored(data_dir, plural, |entry, writes| {
         let mut value = entry.object.body_value();
@@ -28,7 +28,7 @@ pub fn edit_stored(data_dir: &Path, plural: &str, edit: impl Fn(&mut Value)) -> 
     })
 }
 
-/// Stores so many copies of every object of a resource, under names and UIDs of their own.
+/// Stores a number of copies of every object of a resource, under names and UIDs of their own.
 pub fn copy_stored(data_dir: &Path, plural: &str, copies: usize) {
     write_stored(data_dir, plural, |entry, writes| {
         let mut value = entry.object.body_value();
@@ -43,7 +43,7 @@ pub fn copy_stored(data_dir: &Path, plural: &str, copies: usize) {
     });
 }
 
-/// `group/resource cluster namespace/name` of everything that is stored.
+/// Returns `group/resource cluster namespace/name` of every stored object.
 pub fn stored_keys(data_dir: &Path) -> Vec<String> {
     let store = EmbeddedStore::open(&data_dir.join("store"), Options::default()).unwrap();
     let mut keys = Vec::new();

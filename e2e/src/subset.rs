@@ -1,18 +1,18 @@
-//! Comparison of an answer with an expectation, which is a part of the answer.
+//! Comparison of an answer with an expected part of it.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// Values that earlier answers gave, by name.
+/// Values captured from earlier answers, by name.
 pub type Captures = BTreeMap<String, String>;
 
-/// Compares `got` with the part of it that is wanted.
+/// Compares `got` with an expected part of it.
 ///
-/// Scalars are equal, maps may have more fields, lists have as many items. Strings with a meaning:
-/// `*` is anything that is there, `!absent` is nothing, `~part` contains `part`, `<name>` is taken
-/// down as `name`. A map wanted of a list picks items: `type=Ready` (by a field), `0` (by place),
-/// `len` (how many).
+/// Scalars must be equal, maps may have more fields, lists must have the same length. Special
+/// strings: `*` matches any present value, `!absent` an absent one, `~part` a string that contains
+/// `part`; `<name>` captures the value as `name`. A map expected of a list selects items:
+/// `type=Ready` (by a field), `0` (by index), `len` (the length).
 pub fn matches(want: &Value, got: Option<&Value>, captures: &mut Captures) -> Result<(), String> {
     compare(want, got, "", captures)
 }

@@ -20,7 +20,7 @@ pub struct WebSocket {
 }
 
 impl Client {
-    /// Asks for a WebSocket; the code of a refusal.
+    /// Requests a WebSocket. Returns the status code of a refusal.
     pub fn websocket(&self, path: &str, headers: &[(&str, &str)]) -> Result<WebSocket, u16> {
         let handshake = [
             ("upgrade", "websocket"),
@@ -45,12 +45,12 @@ impl Client {
 }
 
 impl WebSocket {
-    /// Says something.
+    /// Sends a message.
     pub fn send(&mut self, message: Message) {
         runtime().block_on(self.stream.send(message)).unwrap();
     }
 
-    /// The next message; None at the end.
+    /// Returns the next message, or None at the end.
     pub fn receive(&mut self) -> Option<Message> {
         let next = async { tokio::time::timeout(PATIENCE, self.stream.next()).await };
         let message = runtime().block_on(next).expect("there is no message in time");

@@ -1,4 +1,4 @@
-//! Workspaces for a test to live in.
+//! Workspaces for tests.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -8,7 +8,7 @@ use crate::{Client, Server, Who, until};
 
 const WORKSPACES: &str = "/apis/tenancy.kcp.io/v1alpha1/workspaces";
 
-/// A name that no other test has.
+/// Returns a name that no other test has.
 pub fn unique(prefix: &str) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!(
@@ -18,18 +18,19 @@ pub fn unique(prefix: &str) -> String {
     )
 }
 
-/// A new workspace below `root` that is ready: its path, and the name of its logical cluster.
+/// Creates a workspace below `root` and waits until it is ready. Returns its path, and the name of
+/// its logical cluster.
 pub fn workspace(admin: &Client, prefix: &str) -> (String, String) {
     ready_workspace(admin, "root", &unique(prefix), json!({}))
 }
 
-/// The same, administered by a user. Only masters make workspaces for others.
+/// Creates a workspace administered by a user. Only masters create workspaces for others.
 pub fn workspace_owned_by(server: &Server, user: &str) -> (String, String) {
     let owner = json!({"experimental.tenancy.kcp.io/owner": json!({"username": user}).to_string()});
     ready_workspace(&server.client(Who::ShardAdmin), "root", &unique(user), owner)
 }
 
-/// A new workspace of this name and these annotations.
+/// Creates a workspace of this name and with these annotations, and waits until it is ready.
 pub fn ready_workspace(admin: &Client, parent: &str, name: &str, annotations: Value) -> (String, String) {
     let parent_of = admin.at(parent);
     let wanted = json!({
@@ -88,7 +89,7 @@ pub fn publish_widgets(client: &Client) {
     }
 }
 
-/// A workspace that exports the seed's widgets to itself, and binds them.
+/// Creates a workspace that exports the seed's widgets to itself, and binds them.
 pub fn with_widgets(server: &Server) -> String {
     let admin = server.admin();
     let (path, _) = workspace(&admin, "kube");

@@ -32,7 +32,7 @@ pub struct Accounts {
     pub verifier: Verifier,
     /// Signs.
     pub sign: Sign,
-    /// Where the accounts are.
+    /// Store of the accounts.
     pub store: Arc<dyn Store>,
     /// When.
     pub clock: Arc<dyn Clock>,
@@ -44,7 +44,7 @@ impl fmt::Debug for Accounts {
     }
 }
 
-/// Who asks for a token: the name of their program, and where and when.
+/// Context of a TokenRequest.
 pub struct Asked<'a> {
     /// The state in which the account is looked up.
     pub snapshot: &'a Snapshot,

@@ -1,5 +1,4 @@
-//! Who asks and what is known of a cluster when it is decided whether they may: shared by every
-//! door.
+//! Authentication of requests by bearer token or client certificate, shared by all endpoints.
 
 use crate::{
     accounts::Accounts,
@@ -16,7 +15,7 @@ use std::{
 
 /// The certificate (DER) that a client showed on its connection, already verified against our CA.
 ///
-/// Whose it is gets read once for the connection, not for each of its requests.
+/// The user is parsed once for the connection, not for each request.
 #[derive(Debug, Clone)]
 pub struct PeerCertificate(Arc<Peer>);
 
@@ -47,19 +46,18 @@ impl PeerCertificate {
     }
 }
 
-/// Tells the connection of a request that its sender showed a good credential. A request extension,
-/// made by whoever owns the connection: one that stays a stranger's is the first to be closed when
-/// there are too many.
+/// Request extension that reports an authenticated user to the connection. When there are too many
+/// connections, those without one are closed first.
 #[derive(Clone)]
 pub struct OnAuthenticated(Arc<dyn Fn(&str) + Send + Sync>);
 
 impl OnAuthenticated {
-    /// Whatever takes the name of the account.
+    /// Creates the extension from a callback for the account's name.
     pub fn new(told: impl Fn(&str) + Send + Sync + 'static) -> Self {
         OnAuthenticated(Arc::new(told))
     }
 
-    /// Tells who it is, unless it is nobody.
+    /// Reports the user unless it is anonymous.
     pub fn tell(&self, user: &UserInfo) {
         if user.is_in(GROUP_AUTHENTICATED) {
             (self.0)(&user.account_name());
@@ -106,9 +104,8 @@ impl Authenticator {
         }
     }
 
-    /// Whose a token is, if it is for one of `audiences`; none of them means this server. Says,
-    /// too, for which of them it is, where it says so itself: a static token does not, and is for
-    /// this server.
+    /// Returns the user of a token that is for one of `audiences`, and the audiences it names; no
+    /// audience means this server. A static token names none and is for this server.
     pub async fn by_token(
         &self,
         token: &str,

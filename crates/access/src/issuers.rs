@@ -64,8 +64,8 @@ impl Issuers {
         *self.configured.write() = Arc::new(configured);
     }
 
-    /// Whose a token of the issuer `named` is, if one of that name is known to the server, or to
-    /// the workspace.
+    /// Returns the user of a token from the issuer `named`, if the server or the workspace knows
+    /// that issuer.
     pub async fn user(
         &self,
         token: &str,
@@ -132,14 +132,14 @@ fn of_workspace(snapshot: &Snapshot, cluster: &ClusterName) -> Vec<Arc<Issuer>> 
     configurations.flat_map(|found| found.issuers.clone()).collect()
 }
 
-/// What a WorkspaceAuthenticationConfiguration says, read once for each state of it.
+/// A parsed WorkspaceAuthenticationConfiguration.
 struct Configuration {
     issuers: Vec<Arc<Issuer>>,
 }
 
 impl Configuration {
     fn read(object: &Object) -> Self {
-        // What admission let in compiles.
+        // Admission checked that it compiles.
         let issuers = read_all(
             &object.body_value()["spec"]["jwt"],
             Giver::Workspace,

@@ -1,5 +1,5 @@
-//! Those who finish workspaces before they are Ready (initializers) and clear them before they go
-//! (terminators): what waits for one of them, and what it may do there.
+//! Lifecycle controllers of workspaces: initializers and terminators, the clusters that wait for
+//! them, and their rights there.
 //!
 //! Whoever acts for one does so under its group. The group's rights are a function of the snapshot:
 //! they are those that the type gives, in clusters that wait for it, and end with the write that
@@ -21,7 +21,7 @@ pub const INITIALIZER_GROUP: &str = "system:kcp:initializer:";
 /// The group of whoever clears workspaces for a terminator.
 pub const TERMINATOR_GROUP: &str = "system:kcp:terminator:";
 
-/// When it is its turn.
+/// Phase of a workspace in which the controller acts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LifecyclePhase {
     /// Before the workspace is Ready.
@@ -67,7 +67,7 @@ impl LifecycleController {
         }
     }
 
-    /// What it is called in messages.
+    /// Returns its name in messages.
     pub fn word(&self) -> &'static str {
         match self.phase {
             LifecyclePhase::Initializing => "initializer",
@@ -94,7 +94,7 @@ impl LifecycleController {
         LabelSelector::from_json(&selector).expect("names and digests are labels")
     }
 
-    /// Whether a cluster waits for it.
+    /// Returns true if the cluster waits for the controller.
     pub fn is_awaited(&self, snapshot: &Snapshot, cluster: &ClusterName) -> bool {
         locate::logical_cluster(snapshot, cluster).is_some_and(|view| self.is_awaited_in(&view))
     }
@@ -114,7 +114,7 @@ impl LifecycleController {
         Some(Guard::At(key, found.revision))
     }
 
-    /// Why it may do nothing in a cluster that does not wait for it.
+    /// Returns the refusal for a cluster that does not wait for the controller.
     pub fn refusal(&self) -> String {
         format!("{} {:?} cannot access this workspace", self.word(), self.name())
     }

@@ -1,5 +1,5 @@
-//! Access reviews: questions that are answered at once, from the snapshot of their request, by the
-//! chain that lets requests in (`pkg/registry/authorization`, `pkg/registry/authentication`).
+//! Access reviews, answered from the snapshot of their request by the authorization chain
+//! (`pkg/registry/authorization`, `pkg/registry/authentication`).
 
 use crate::{Target, Unauthenticated, facts, roles::RolesAt};
 use insula_api::{ClusterName, FieldError, FieldPath, Json, Timestamp};
@@ -8,12 +8,12 @@ use insula_catalog::{Error, Named, Result, ids};
 use insula_store::Snapshot;
 use serde_json::{Map, json};
 
-/// Who asks, when and where.
+/// Caller and context of a review.
 #[derive(Debug, Clone, Copy)]
 pub struct Asker<'a> {
     /// The state that answers.
     pub snapshot: &'a Snapshot,
-    /// Who asks.
+    /// The caller.
     pub user: &'a UserInfo,
     /// By which program, for `managedFields`.
     pub manager: &'a str,
@@ -21,7 +21,7 @@ pub struct Asker<'a> {
     pub now: Timestamp,
 }
 
-/// Whose a token is, and for which of the audiences that were asked for; or why nobody's.
+/// User of a token and its matching audiences, or the reason for its refusal.
 pub type Known = std::result::Result<(UserInfo, Vec<String>), Unauthenticated>;
 
 /// The token that a review asks about, and for which audiences.

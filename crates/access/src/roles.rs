@@ -26,7 +26,7 @@ struct Binding {
     role: String,
 }
 
-/// What every cluster has.
+/// Roles and bindings of every cluster.
 struct Bootstrap {
     roles: HashMap<String, Arc<Vec<PolicyRule>>>,
     bindings: Vec<Binding>,

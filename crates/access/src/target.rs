@@ -5,7 +5,7 @@ use insula_api::ClusterName;
 use insula_catalog::{ApiVersion, Error, Result, Served};
 use std::sync::Arc;
 
-/// What a verb works on: a resource in a version, in one cluster and, for namespaced objects, one
+/// Target of a verb: a resource in a version, in one cluster and, for namespaced objects, one
 /// namespace or all.
 #[derive(Debug, Clone)]
 pub struct Target {
@@ -17,8 +17,7 @@ pub struct Target {
     pub version: Arc<str>,
     /// The namespace; `None` for cluster-scoped resources and for lists over all namespaces.
     pub namespace: Option<Arc<str>>,
-    /// How much of it is looked at, and through what. Across all clusters, the cluster is the one
-    /// of those who look.
+    /// View scope. Across all clusters, the cluster is the caller's.
     pub view_scope: ViewScope,
 }
 

@@ -1,4 +1,5 @@
-//! Workspace types: which one a name means, what it extends, and who may stand below whom.
+//! Workspace types: resolution of names, types that they extend, and limits on parents and
+//! children.
 
 use crate::rules;
 use insula_api::{ClusterName, ClusterPath, Json, ObjectKey};
@@ -50,7 +51,7 @@ impl std::fmt::Display for TypeReference {
     }
 }
 
-/// Who may be a parent or a child.
+/// Limit on the types of parents or children.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Limit {
     /// Everybody.
@@ -73,14 +74,14 @@ impl Limit {
     }
 }
 
-/// What a WorkspaceType says, read once for each state of it.
+/// A parsed WorkspaceType.
 #[derive(Debug)]
 pub struct TypeView {
     /// A controller has to finish each workspace of the type.
     pub initializer: bool,
     /// A controller has to clear each workspace of the type before it goes.
     pub terminator: bool,
-    /// What the initializer may do in the workspace; what its owner may, if nothing is said.
+    /// Rules of the initializer in the workspace; if empty, it acts as the owner.
     pub initializer_rules: Vec<PolicyRule>,
     /// The same of the terminator.
     pub terminator_rules: Vec<PolicyRule>,
@@ -90,9 +91,9 @@ pub struct TypeView {
     pub extends: Vec<TypeReference>,
     /// `(path, export)` of APIs that are bound in each workspace of the type.
     pub default_bindings: Vec<(String, String)>,
-    /// Where its workspaces may stand.
+    /// Limit on parents of its workspaces.
     pub parents: Limit,
-    /// What may stand in its workspaces.
+    /// Limit on children of its workspaces.
     pub children: Limit,
     /// Type of children that name none.
     pub default_child: Option<TypeReference>,
@@ -155,7 +156,7 @@ pub struct Resolved {
     pub cluster: ClusterName,
     /// Its canonical path and name.
     pub reference: TypeReference,
-    /// What it says.
+    /// The parsed type.
     pub view: Arc<TypeView>,
 }
 

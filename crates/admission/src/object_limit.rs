@@ -1,10 +1,10 @@
-//! How many objects a workspace may have in all: what its administrators' platform says of it, or
-//! of every workspace. A limit against runaway programs, as in kcp; what tenants count themselves
-//! are ResourceQuotas.
+//! Object limit of a workspace: the number that the platform's administrators set for it, or the
+//! server's default. As in kcp, it protects against runaway programs; tenants set limits of their
+//! own with ResourceQuotas.
 //!
-//! No number is stored for a workspace: where there is a limit, a creation asks the store how many
-//! there are of each resource, and is committed with the [`SerializationPoint`] of the workspace's
-//! objects, so that no two creations take the last place.
+//! No counter is stored for a workspace. If it has a limit, a creation counts the objects of each
+//! resource in the store and commits with the [`SerializationPoint`] of the workspace's objects, so
+//! two creations cannot both take the last place.
 
 use insula_access::Target;
 use insula_api::{ClusterName, ResourceId, Scope};
@@ -27,10 +27,10 @@ pub fn of_target(default: u64, snapshot: &Snapshot, target: &Target) -> Option<u
     holds.then_some(limit)
 }
 
-/// Takes a place for another object: what is written with it.
+/// Reserves room for one more object and returns the guards and writes to commit with it.
 ///
 /// # Errors
-/// 403 in kcp's words where there is none.
+/// 403 with kcp's message if the limit is reached.
 pub fn settle(
     catalog: &Catalog,
     snapshot: &Snapshot,
@@ -50,7 +50,8 @@ pub fn settle(
     Err(target.served.api.forbidden(name, why))
 }
 
-/// Events go by themselves, and help whoever wants to know what happened.
+/// Returns true for resources that count. Events do not: they expire, and they help to find the
+/// cause of a problem.
 fn counts(resource: &ResourceId) -> bool {
     *resource != ids::events() && *resource != ids::logicalclusters()
 }

@@ -1,10 +1,11 @@
-//! ResourceQuotas at commit: whoever creates an object that a quota limits changes the quota's
-//! `status.used` in the same transaction, under a guard that it is as it was seen. So of two that
-//! take the last place one conflicts, looks again, and is refused. What is deleted frees its place
-//! when a reconciler has counted anew ([`recount`]): counting looks at keys alone.
+//! Enforcement of ResourceQuotas at commit. The creation of an object that a quota limits updates
+//! the quota's `status.used` in the same transaction, guarded by the quota's revision. Of two
+//! creations that compete for the last place, one conflicts, retries and is refused. A deletion
+//! frees its place when a reconciler counts again ([`recount`]), which reads keys only.
 //!
-//! A quota counts in its namespace; annotated [`CLUSTER_SCOPED`] it counts in the whole workspace,
-//! as in kcp. Who creates where no quota is looks into an empty range, and nothing more.
+//! A quota counts in its namespace or, with the annotation [`CLUSTER_SCOPED`], in the whole
+//! workspace, as in kcp. A creation in a workspace without quotas costs one lookup in an empty
+//! range.
 
 use dashmap::DashMap;
 use futures_util::lock::{Mutex, OwnedMutexGuard};
@@ -19,22 +20,24 @@ use std::{cell::LazyCell, cmp::Ordering, collections::BTreeMap, ops::ControlFlow
 /// Marks a quota that counts in its whole workspace.
 pub const CLUSTER_SCOPED: &str = "experimental.quota.kcp.io/cluster-scoped";
 
-/// Quotas that a creation charges at most: all in one transaction, which has a limit of its own.
+/// Maximum number of quotas that one creation charges: one transaction, which has its own limit,
+/// holds them all.
 const NAMESPACE_QUOTAS_MAX: usize = 64;
 const WORKSPACE_QUOTAS_MAX: usize = 32;
-/// Quotas of a workspace in all: a creation looks at each, for those that count everywhere.
+/// Maximum number of quotas in a workspace: a creation reads each of them to find those that count
+/// in the whole workspace.
 const QUOTAS_MAX: usize = 5_000;
 
-/// Kinds of the core group that a quota may name as they are.
+/// Resources of the core group that a quota may name without `count/`.
 const PLAIN: &[&str] = &["configmaps", "secrets", "resourcequotas"];
 
-/// What a quota says.
+/// A parsed ResourceQuota.
 struct Quota {
     everywhere: bool,
-    /// It counts pods of some kind: nothing that there is here.
+    /// The quota selects pods, which this server does not serve.
     selective: bool,
     hard: BTreeMap<String, Quantity>,
-    /// What was counted, if it was under these limits.
+    /// Usage in the status; empty if the limits have changed since.
     used: BTreeMap<String, i64>,
 }
 
@@ -69,10 +72,11 @@ impl Quota {
     }
 }
 
-/// The names under which quotas may limit a resource of a cluster; none for what is not counted.
+/// Returns the names under which quotas may limit a resource of a cluster; empty for resources that
+/// are not counted.
 fn names(group: &str, plural: &str) -> Vec<String> {
     match group {
-        // Kubernetes does not count what is only told.
+        // Kubernetes does not count events.
         "" if plural == "events" => Vec::new(),
         "" if PLAIN.contains(&plural) => vec![plural.to_owned(), format!("count/{plural}")],
         "" => vec![format!("count/{plural}")],
@@ -80,7 +84,7 @@ fn names(group: &str, plural: &str) -> Vec<String> {
     }
 }
 
-/// The resource that a name in a quota means.
+/// Resolves the resource that a name in a quota means.
 fn counted(catalog: &Catalog, snapshot: &Snapshot, cluster: &ClusterName, name: &str) -> Option<Served> {
     let (plural, group) = match name.strip_prefix("count/") {
         Some(counted) => counted.split_once('.').unwrap_or((counted, "")),
@@ -103,7 +107,7 @@ fn each(snapshot: &Snapshot, cluster: &ClusterName, namespace: &str, mut visit: 
     });
 }
 
-/// The quotas that a resource's objects in a namespace count for.
+/// Returns the quotas that count objects of the key's resource and namespace.
 pub fn concerned(snapshot: &Snapshot, key: &ObjectKey) -> Vec<ObjectKey> {
     let names = LazyCell::new(|| names(&key.resource.group, &key.resource.resource));
     let mut found = Vec::new();
@@ -115,7 +119,7 @@ pub fn concerned(snapshot: &Snapshot, key: &ObjectKey) -> Vec<ObjectKey> {
     found
 }
 
-/// A quota's status, counted in a snapshot.
+/// Returns a quota's status, counted in a snapshot.
 pub fn recount(catalog: &Catalog, snapshot: &Snapshot, entry: &Entry) -> Json {
     let quota = entry.object.parsed(Quota::read);
     let counts = quota.hard.keys().filter_map(|name| {
@@ -143,16 +147,16 @@ fn count(catalog: &Catalog, snapshot: &Snapshot, entry: &Entry, quota: &Quota, n
     Some(if none { 0 } else { snapshot.count(&scope) as i64 })
 }
 
-/// A count as Go writes quantities.
+/// Formats a count as Go formats quantities.
 fn amount(count: i64) -> Json {
     let text = count.to_string();
     json!(Quantity::parse(&text).map_or(text, |quantity| quantity.to_string()))
 }
 
-/// What creating an object takes from the quotas that limit it, to be committed with it.
+/// Returns the guards and writes that charge the limiting quotas for the creation of an object.
 ///
 /// # Errors
-/// 403 in Kubernetes' words where there is no place left.
+/// 403 with Kubernetes' message if a quota is exceeded.
 pub fn charge(
     catalog: &Catalog,
     snapshot: &Snapshot,
@@ -165,7 +169,7 @@ pub fn charge(
         let quota = entry.object.parsed(Quota::read);
         let mut value = entry.object.body_value();
         let mut used = match quota.used.is_empty() {
-            // Nobody has counted since the limits changed.
+            // The limits changed after the last count.
             true => recount(catalog, snapshot, &entry)["used"].take(),
             false => value["status"]["used"].take(),
         };
@@ -212,7 +216,7 @@ fn words(quota: &str, exceeded: &BTreeMap<String, (i64, String)>) -> String {
     )
 }
 
-/// The quotas that limit a target's objects.
+/// Returns the quotas that limit a target's objects.
 pub fn limiting(snapshot: &Snapshot, target: &Target) -> Vec<Entry> {
     let api = &target.served.api;
     let names = LazyCell::new(|| names(&api.group, &api.names.plural));
@@ -226,13 +230,13 @@ pub fn limiting(snapshot: &Snapshot, target: &Target) -> Vec<Entry> {
     found
 }
 
-/// What a new or changed quota writes beside itself: the namespace (or workspace) that it counts
-/// in, as it is. Creations are guarded by that, so that those who looked before there was this
-/// quota look again. For the same reason quotas of one place are made one after the other, so that
-/// there are never more than each creation can charge.
+/// Returns the guard and write that a new or changed quota needs: an unchanged write of the
+/// namespace (or logical cluster) that it counts in. Creations are guarded by that object, so one
+/// that was decided before the quota existed conflicts and retries. The guard also serializes the
+/// creation of quotas, so their number never exceeds what one creation can charge.
 ///
 /// # Errors
-/// 403 where there are as many already.
+/// 403 if the maximum number of quotas is reached.
 pub fn announced(
     snapshot: &Snapshot,
     target: &Target,
@@ -292,8 +296,8 @@ fn check_number(snapshot: &Snapshot, target: &Target, everywhere: bool, new: &Ob
     Err(target.served.api.forbidden(&new.meta.name, why))
 }
 
-/// Where creations that these quotas limit take turns: in a namespace, or (empty) in the whole
-/// workspace.
+/// Returns the scope in which creations under these quotas are serialized: a namespace, or (empty)
+/// the whole workspace.
 pub fn place(target: &Target, limiting: &[Entry]) -> Option<Arc<str>> {
     let everywhere = |entry: &Entry| entry.object.parsed(Quota::read).everywhere;
     let namespace = match limiting.iter().any(everywhere) {
@@ -303,16 +307,15 @@ pub fn place(target: &Target, limiting: &[Entry]) -> Option<Arc<str>> {
     (!limiting.is_empty()).then_some(namespace)
 }
 
-/// Whose turn it is to create under quotas, or in a workspace that may have so many objects.
-/// Creations that charge one quota would conflict with each other, all but one at a time; so they
-/// wait for each other instead. Others do not.
+/// Locks that serialize creations under one quota or under the object limit of a workspace. Without
+/// them all but one of the concurrent creations would conflict. Other creations do not wait.
 #[derive(Default)]
 pub struct CreateLocks(Arc<Locks>);
 
 type LockKey = (ClusterName, Arc<str>);
 type Locks = DashMap<LockKey, Arc<Mutex<()>>>;
 
-/// A turn, until it is dropped.
+/// A held lock. Dropping it releases the lock.
 pub struct CreateLock {
     places: Arc<Locks>,
     place: LockKey,
@@ -320,11 +323,11 @@ pub struct CreateLock {
 }
 
 impl CreateLocks {
-    /// Waits for the turn of a creation in a namespace, or (empty) among all of the cluster.
+    /// Waits for the lock of a namespace, or (empty) of the whole cluster.
     pub async fn take(&self, cluster: &ClusterName, namespace: Arc<str>) -> CreateLock {
         let place = (cluster.clone(), namespace);
         let lock = self.0.entry(place.clone()).or_default().clone();
-        // Made before the wait: a creation that is cancelled while it waits forgets the lock, too.
+        // Created before the wait, so that a cancelled creation also removes the lock.
         let mut turn = CreateLock {
             places: self.0.clone(),
             place,
@@ -338,7 +341,7 @@ impl CreateLocks {
 impl Drop for CreateLock {
     fn drop(&mut self) {
         self.held.take();
-        // Who waits has a share of the lock; without any it is forgotten.
+        // Each waiter holds a reference to the lock. Without any the entry is removed.
         self.places
             .remove_if(&self.place, |_, lock| Arc::strong_count(lock) == 1);
     }
@@ -357,7 +360,7 @@ mod tests {
         let first = take().now_or_never().expect("nobody holds it");
         let mut second = Box::pin(take());
         assert!(second.as_mut().now_or_never().is_none(), "the first one holds it");
-        // Its drop sees that another one waits, and leaves the lock to that one.
+        // Its drop finds another waiter and keeps the entry.
         drop(first);
         drop(second);
         assert!(locks.0.is_empty());

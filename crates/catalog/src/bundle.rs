@@ -1,17 +1,17 @@
-//! What a schema and its conversion rules come to: the bundle that every tenant bound to it is
-//! served from.
+//! Bundles: a schema and its conversion rules in the form that serves every tenant bound to them.
 //!
-//! Admission compiles it to find out what is wrong before it is stored; the binding reconciler
-//! writes it.
+//! Admission compiles a bundle to find its errors before the schema is stored. The binding
+//! reconciler stores it.
 
 use crate::ids;
 use insula_api::{FieldError, FieldPath, Json};
 use serde_json::{Map, json};
 
-/// Annotations of a schema that its bundle keeps.
+/// Annotation of a schema that its bundle keeps.
 const APPROVED: &str = "api-approved.kubernetes.io";
 
-/// The bundle of an APIResourceSchema and, if there is one, the APIConversion of its name.
+/// Returns the bundle of an APIResourceSchema and, if there is one, of the APIConversion with the
+/// same name.
 pub fn of_schema(schema: &Json, conversion: Option<&Json>) -> Json {
     let (spec, metadata) = (&schema["spec"], &schema["metadata"]);
     let mut annotations = json!({
@@ -34,7 +34,7 @@ pub fn of_schema(schema: &Json, conversion: Option<&Json>) -> Json {
     )
 }
 
-/// The bundle of a CustomResourceDefinition with an APIConversion of its name.
+/// Returns the bundle of a CustomResourceDefinition and the APIConversion with the same name.
 pub fn of_definition(definition: &Json, conversion: &Json) -> Json {
     let metadata = &definition["metadata"];
     let annotations = json!({
@@ -66,7 +66,7 @@ fn assemble(name: &str, annotations: Json, spec: Json, rules: Option<Json>) -> J
     bundle
 }
 
-/// A schema's `spec` in the form of a CustomResourceDefinition's.
+/// Returns an APIResourceSchema's `spec` in the form of a CustomResourceDefinition's `spec`.
 pub fn definition_of(spec: &Json) -> Json {
     let mut out = Map::new();
     for field in ["group", "names", "scope", "nameValidation"] {
@@ -87,7 +87,7 @@ pub fn definition_of(spec: &Json) -> Json {
     Json::Object(out)
 }
 
-/// The rules that stand in a schema, in the spelling of an APIConversion's `spec`.
+/// Returns the conversion rules inside a schema's `spec`, in the form of an APIConversion's `spec`.
 fn rules_in(spec: &Json) -> Option<Json> {
     let conversion = &spec["conversion"];
     if !conversion["conversions"].is_null() || !conversion["hub"].is_null() {
@@ -118,7 +118,7 @@ fn spokes(spec: &Json) -> impl Iterator<Item = (usize, &Json)> {
     versions.filter(|(_, version)| version["conversion"].is_object())
 }
 
-/// Errors of a bundle's rules, pointed at where the schema's author wrote them.
+/// Returns the errors of a bundle's rules with their field paths translated to the schema.
 pub fn point_into_schema(schema: &Json, errors: Vec<FieldError>) -> Vec<FieldError> {
     let spec = &schema["spec"];
     let in_conversion = !spec["conversion"]["conversions"].is_null();

@@ -1,10 +1,11 @@
-//! What each logical cluster serves: a function of one snapshot, with no state for each cluster.
+//! The APIs that each logical cluster serves, computed from one snapshot without state for each
+//! cluster.
 //!
-//! A claim (`widgets.example.io` in the tenant's cluster) says who serves a resource name there: a
-//! bundle in `system:bound-crds` or a definition of the cluster. Making a claim under
-//! `Guard::Absent` is how a name is won, in the same transaction that writes the bundle and the
-//! binding's status; so discovery, reads and writes change at one revision. What claims and bundles
-//! say is read once for each state of them, and kept with the object itself.
+//! A route (`widgets.example.io` in the tenant's cluster) leads from a resource name to a bundle in
+//! `system:bound-crds` or to a definition of the cluster. A binding or definition wins a name by
+//! creating its route under `Guard::Absent`. The same transaction writes the bundle and the
+//! binding's status, so discovery, reads and writes change at one revision. The parsed form of a
+//! route or bundle is cached with each stored object.
 
 use crate::{
     Api, Origin, Served, System, compile, ids,
@@ -21,17 +22,18 @@ use std::{
     sync::{Arc, Weak},
 };
 
-/// APIs that are kept after a search, used or not.
+/// Limit on the searched APIs that the catalog keeps alive, used or not.
 const SEARCHED_MAX: usize = 16;
 
-/// Compiles and finds APIs.
+/// The compiler, cache and resolver of APIs.
 pub struct Catalog {
     system: System,
-    /// Compiled APIs by content, so that the same definition in a thousand clusters is compiled
-    /// once. Weak: the views of the objects that use an API keep it.
+    /// Compiled APIs by fingerprint. A definition with the same content in a thousand clusters is
+    /// compiled once. The references are weak: the parsed forms of the stored objects keep an API
+    /// alive.
     compiled: DashMap<u64, Weak<Api>>,
-    /// What was searched last: admission, the rules' status and the first bundle ask one after the
-    /// other.
+    /// The APIs searched last. Admission, the status of the rules and the first bundle need the
+    /// result of a search one after the other.
     searched: Mutex<VecDeque<Arc<Api>>>,
     bundles: Served,
     prover: Prover,
@@ -40,7 +42,7 @@ pub struct Catalog {
 type Compiled = Result<Arc<Api>, Vec<FieldError>>;
 
 impl Catalog {
-    /// A catalog of the built-in kinds.
+    /// Returns a catalog of the built-in kinds.
     pub fn new(prover: Prover) -> Self {
         Catalog {
             system: System::load(),
@@ -51,17 +53,18 @@ impl Catalog {
         }
     }
 
-    /// Where searches and other long work run; on the caller's thread if nothing is said.
+    /// Sets the executor for searches. The default runs them on the caller's thread.
     pub fn work_aside(&mut self, aside: BlockingExecutor) {
         self.prover.aside = aside;
     }
 
-    /// The built-in kinds.
+    /// Returns the built-in kinds.
     pub fn system(&self) -> &System {
         &self.system
     }
 
-    /// Finds what serves a resource in a cluster: built-in, then bound, then local.
+    /// Resolves a resource name in a cluster: first among the built-in kinds, then by the route of
+    /// a binding or a definition.
     pub fn resolve(&self, snapshot: &Snapshot, cluster: &ClusterName, group: &str, plural: &str) -> Option<Served> {
         if let Some(served) = self.system.get(group, plural) {
             return is_for(served, cluster).then(|| served.clone());
@@ -74,7 +77,8 @@ impl Catalog {
         self.follow(snapshot, cluster, key, &claim)
     }
 
-    /// Everything that a cluster serves, in order of group and name: built-ins first.
+    /// Returns all resources that a cluster serves: built-in kinds first, then by the name of their
+    /// route.
     pub fn served(&self, snapshot: &Snapshot, cluster: &ClusterName) -> Vec<Served> {
         let mut all: Vec<Served> = self.built_in(cluster).cloned().collect();
         if *cluster == ClusterName::bound_crds() {
@@ -88,13 +92,13 @@ impl Catalog {
         self.system.iter().filter(move |served| is_for(served, cluster))
     }
 
-    /// What a cluster serves beyond the built-ins.
+    /// Returns the resources that a cluster serves in addition to the built-in kinds.
     pub fn claimed(&self, snapshot: &Snapshot, cluster: &ClusterName) -> Vec<Served> {
         self.claimed_where(snapshot, cluster, |_| true)
     }
 
-    /// What a cluster serves of one group, built-ins first. Looks at the names of others, and at
-    /// nothing else of them.
+    /// Returns the resources of one group that a cluster serves, built-in kinds first. Skips the
+    /// routes of other groups by their names, without a read of their objects.
     pub fn served_in(&self, snapshot: &Snapshot, cluster: &ClusterName, group: &str) -> Vec<Served> {
         let system = self.built_in(cluster).filter(|served| **served.group() == *group);
         let mut all: Vec<Served> = system.cloned().collect();
@@ -116,8 +120,8 @@ impl Catalog {
         found
     }
 
-    /// What serves a resource in the first cluster that has it, of the exporter with an identity if
-    /// one is given.
+    /// Returns the API of a resource from the first cluster with a route for it. With an identity,
+    /// considers only routes to the exporter with that identity.
     pub fn claimed_by(
         &self,
         snapshot: &Snapshot,
@@ -137,7 +141,7 @@ impl Catalog {
                 None => ControlFlow::Continue(()),
             }
         });
-        // It is nobody's in particular: no cluster's claim has to stay for it.
+        // The result belongs to no cluster, so it carries no guard on the route it came from.
         found.map(|served| Served { guard: None, ..served })
     }
 
@@ -176,8 +180,11 @@ impl Catalog {
         })
     }
 
-    /// The API that a bundle or a CustomResourceDefinition defines, compiled at most once for each
-    /// content.
+    /// Returns the API that a bundle or a CustomResourceDefinition defines. Compiles each content
+    /// at most once.
+    ///
+    /// # Errors
+    /// Returns the field errors of a definition that does not compile.
     pub fn compiled(&self, source: &Object) -> Compiled {
         source
             .parsed(|source| self.compile(&source.body_value()))
@@ -186,6 +193,9 @@ impl Catalog {
     }
 
     /// Compiles a bundle or a definition given as JSON.
+    ///
+    /// # Errors
+    /// Returns the field errors of a definition that does not compile.
     pub fn compile(&self, source: &Json) -> Compiled {
         let is_bundle = source["kind"] == "Bundle";
         let definition = compile::Definition {
@@ -209,7 +219,10 @@ impl Catalog {
         Ok(api)
     }
 
-    /// Compiles a bundle that is to serve, and searches its rules for a reason why it must not.
+    /// Compiles a new bundle and searches its rules for a counterexample to the conversion laws.
+    ///
+    /// # Errors
+    /// Returns the field errors of a bundle that does not compile or whose rules break a law.
     pub fn prove(&self, source: &Json) -> Compiled {
         let api = self.compile(source)?;
         match self.proof(&api) {
@@ -218,7 +231,8 @@ impl Catalog {
         }
     }
 
-    /// What the search for a counterexample says of an API's rules.
+    /// Returns the result of the search for a counterexample in an API's rules. Searches each API
+    /// once.
     pub fn proof<'a>(&self, api: &'a Arc<Api>) -> &'a Proof {
         api.proof.get_or_init(|| {
             let proof = self.prover.prove(&api.bundle);
@@ -229,7 +243,10 @@ impl Catalog {
         })
     }
 
-    /// A bundle that is to serve where `present` does. What serves already is not asked again.
+    /// Compiles the bundle that replaces `present`. Searches its rules only if the content differs.
+    ///
+    /// # Errors
+    /// Returns the field errors of a bundle that does not compile or whose rules break a law.
     pub fn successor(&self, wanted: &Json, present: Option<&Object>) -> Compiled {
         let api = self.compile(wanted)?;
         let serves = |present: &Object| {
@@ -243,21 +260,22 @@ impl Catalog {
         }
     }
 
-    /// Forgets APIs that nothing uses any more. Called now and then, so that churn leaves nothing
-    /// behind.
+    /// Removes cache entries of APIs without users. The server calls it periodically, so churn
+    /// leaks no memory.
     pub fn sweep(&self) {
         self.compiled.retain(|_, api| api.strong_count() > 0);
     }
 }
 
-/// Shards are the operator's: tenants do not even see the kind.
+/// Returns true if a cluster serves a built-in kind. Only the root and system clusters serve
+/// Shards, which belong to the operator.
 fn is_for(served: &Served, cluster: &ClusterName) -> bool {
     let is_shards = **served.group() == *"core.kcp.io" && *served.names().plural == *"shards";
     !is_shards || *cluster == ClusterName::root() || cluster.is_system()
 }
 
-/// Bundles are shown in `system:bound-crds` for operators to look at; the reconciler alone writes
-/// them.
+/// Returns the API that shows bundles in `system:bound-crds` to operators. Only the reconciler
+/// writes bundles.
 fn bundle_api() -> Api {
     let spec = serde_json::json!({
         "group": ids::INTERNAL, "scope": "Cluster",

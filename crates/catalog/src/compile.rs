@@ -1,7 +1,7 @@
-//! From definitions to [`Api`]s, once for each content.
+//! Compilation of definitions to [`Api`]s.
 //!
-//! A definition is the `spec` of a CustomResourceDefinition; bundles, built-in kinds and our own
-//! kinds all have that form, so that there is one kind of kind.
+//! A definition is the `spec` of a CustomResourceDefinition. Bundles, built-in kinds and Insula's
+//! own kinds all have that form, so there is one compiler.
 
 use crate::{
     Api, ApiVersion, Column, Custom, Names, Scale, ScopeKind, Strategy, bundle::definition_of, webhook::Webhook,
@@ -12,19 +12,20 @@ use insula_schema::{JsonPath, Structural};
 use sha2::{Digest, Sha256};
 use std::sync::{Arc, OnceLock};
 
-/// What an API is compiled from.
+/// The source of an API.
 pub struct Definition<'a> {
     /// `spec` of a CustomResourceDefinition.
     pub spec: &'a Json,
-    /// Names in the place of `spec.names`, e.g. the accepted ones; may be partial.
+    /// Names that replace those in `spec.names`, e.g. the accepted names. May be partial.
     pub accepted_names: Option<&'a Json>,
-    /// Conversion rules, in any spelling.
+    /// Conversion rules, in any of their forms.
     pub rules: Option<&'a Json>,
-    /// Whether versions keep the conversion laws, or lose fields as plain definitions do.
+    /// Policy for fields that a version lacks: `Lossless` keeps the conversion laws, `None` loses
+    /// fields as CustomResourceDefinitions do.
     pub strategy: insula_conversion::LossPolicy,
 }
 
-/// The 64 bits of SHA-256 that tell definitions apart.
+/// Returns the first 64 bits of the SHA-256 of a definition.
 pub fn fingerprint(definition: &Definition<'_>) -> u64 {
     let mut hash = Sha256::new();
     for part in [Some(definition.spec), definition.accepted_names, definition.rules] {
@@ -37,8 +38,10 @@ pub fn fingerprint(definition: &Definition<'_>) -> u64 {
     u64::from_le_bytes(*first)
 }
 
-/// Compiles a definition that admission has accepted. Errors are what a person must look at, with
-/// field paths.
+/// Compiles a definition that admission has accepted.
+///
+/// # Errors
+/// Returns errors with field paths, for the definition's author.
 pub fn compile(definition: &Definition<'_>, strategy: Option<Arc<dyn Strategy>>) -> Result<Api, Vec<FieldError>> {
     let spec = definition.spec;
     let text = |pointer: &str| spec.pointer(pointer).and_then(Json::as_str).unwrap_or_default();
@@ -68,13 +71,13 @@ pub fn compile(definition: &Definition<'_>, strategy: Option<Arc<dyn Strategy>>)
         Some(rules) => Some(insula_conversion::parse_rules(rules, &FieldPath::new("spec"))?),
         None => None,
     };
-    // Rules are the better converter: nobody is asked where there are some.
+    // Conversion rules take precedence over a webhook: an API with rules never calls one.
     let webhook = match definition.rules {
         None => Webhook::read(&group, &spec["conversion"]),
         Some(_) => None,
     };
     let bundle = compile_bundle(&group, &versions, storage, rules.as_ref(), definition.strategy)?;
-    // Kinds with a strategy of their own are the server's: their rules are known to be fit.
+    // Kinds with their own strategy are built in, and their rules are known to fit the budget.
     let dear = match strategy {
         None => bundle.over_budget(&FieldPath::new("spec")),
         Some(_) => Vec::new(),
@@ -180,7 +183,8 @@ fn compile_version(version: &Json, kind: &str, group: &str, at: &FieldPath) -> R
     })
 }
 
-/// Columns whose path does not parse are accepted by Kubernetes and stay empty.
+/// Returns a printer column, or None if its path does not parse. Kubernetes accepts such a column
+/// and leaves it empty.
 fn column(column: &Json) -> Option<Column> {
     let json_path = string(column, "jsonPath");
     Some(Column {
@@ -217,7 +221,7 @@ fn names(spec: &Json, accepted: Option<&Json>) -> Names {
         singular: or(text("singular"), kind.to_lowercase()).into(),
         list_kind: or(text("listKind"), format!("{kind}List")).into(),
         kind: kind.into(),
-        // With accepted names only those short names are served that no other resource has.
+        // Accepted names contain only the short names that no other resource of the cluster has.
         short_names: strings(accepted.map_or(&spec["shortNames"], |a| &a["shortNames"])),
         categories: strings(&spec["categories"]),
     }
@@ -234,9 +238,9 @@ fn list<'a>(value: &'a Json, pointer: &str) -> &'a [Json] {
         .map_or(&[], Vec::as_slice)
 }
 
-/// Returns an APIResourceSchema's `spec` in the form of a definition's: there the schema of a
-/// version stands one level deeper. Rules that its author put inside (options 1 and 2 of the
-/// conversion proposal) are left out; see [`insula_conversion::rules_in_schema`].
+/// Returns an APIResourceSchema's `spec` in the form of a definition's `spec`, which nests the
+/// schema of a version one level deeper. Omits rules inside the schema (options 1 and 2 of the
+/// conversion proposal). See [`insula_conversion::rules_in_schema`].
 pub fn spec_of_schema(schema: &Json) -> Json {
     definition_of(&schema["spec"])
 }

@@ -1,18 +1,17 @@
-//! How the objects of an API come from one version into another: by the rules of its bundle, or by
-//! the webhook of its definition. Everybody who reads or writes an object in a version comes
-//! through here.
+//! Conversion of an API's objects between versions: by the rules of its bundle, or by the webhook
+//! of its definition. Every read and write of an object in a version uses this module.
 
 use crate::{Api, Error, Respelled, Served, webhook::Question};
 use insula_api::Json;
 use insula_conversion::{ConvertError, Stored, ToStore};
 use std::{fmt, sync::Arc};
 
-/// Why an object cannot be shown in a version.
+/// The reason that an object cannot be converted to a version.
 #[derive(Debug, Clone)]
 pub enum Failed {
-    /// A rule fails.
+    /// A conversion rule failed.
     Rules(ConvertError),
-    /// The webhook does, or has not been asked yet.
+    /// The webhook failed, or its response is still pending.
     Webhook(Arc<str>),
 }
 
@@ -32,7 +31,7 @@ impl From<ConvertError> for Failed {
 }
 
 impl Failed {
-    /// As a verb's error; what a rule's failure means there is the caller's to say.
+    /// Converts the failure to an error of a verb. `rules` maps the failure of a rule.
     pub fn or(self, rules: impl FnOnce(&ConvertError) -> Error) -> Error {
         match self {
             Failed::Rules(error) => rules(&error),
@@ -44,7 +43,7 @@ impl Failed {
 type Converted<T> = Result<T, Failed>;
 
 impl Respelled {
-    /// A stored object under the names of the alias, which leaves empty texts out.
+    /// Returns a stored object with the field names of the alias. Omits fields with empty strings.
     pub fn shown(&self, stored: Json) -> Json {
         let names = self.fields.iter().map(|(stored, shown)| (*stored, *shown));
         let mut shown = renamed(stored, names, &self.api);
@@ -54,7 +53,7 @@ impl Respelled {
         shown
     }
 
-    /// The same back, with what the stored form does not leave out.
+    /// Returns an object of the alias in its stored form, with the defaults of the storage version.
     pub fn stored(&self, shown: Json, api: &Api) -> Json {
         let names = self.fields.iter().map(|(stored, shown)| (*shown, *stored));
         let mut stored = renamed(shown, names, api);
@@ -63,7 +62,7 @@ impl Respelled {
     }
 }
 
-/// An object with other names for its fields, as one of the API that calls them so.
+/// Renames fields of an object and sets its `apiVersion` to the storage version of `api`.
 fn renamed<'a>(object: Json, names: impl Iterator<Item = (&'a str, &'a str)>, api: &Api) -> Json {
     let Json::Object(mut map) = object else { return object };
     for (from, to) in names {
@@ -79,7 +78,10 @@ fn renamed<'a>(object: Json, names: impl Iterator<Item = (&'a str, &'a str)>, ap
 }
 
 impl Served {
-    /// A stored object in a version.
+    /// Converts a stored object to a version.
+    ///
+    /// # Errors
+    /// A rule fails, the webhook fails, or its response is pending.
     pub fn get(&self, stored: Stored<'_>, to: &str) -> Converted<Json> {
         if self.asks(stored.version, to) || self.respelled().is_some() {
             return self.get_owned(stored.value.clone(), stored.version, stored.residual, to);
@@ -90,7 +92,7 @@ impl Served {
             .get(stored, to, &mut insula_conversion::object_budget())?)
     }
 
-    /// The same of an object that its caller needs no more.
+    /// Converts a stored object to a version. Consumes the object, so it avoids a copy.
     pub(crate) fn get_owned(&self, value: Json, version: &str, residual: Option<&[u8]>, to: &str) -> Converted<Json> {
         let mut budget = insula_conversion::object_budget();
         if let Some(spelling) = self.respelled() {
@@ -101,7 +103,7 @@ impl Served {
         if !self.asks(version, to) {
             return Ok(bundle.get_owned(value, version, residual, to, &mut budget)?);
         }
-        // What is stored is completed in its own version before anybody converts it.
+        // Complete the stored object in its own version before the webhook converts it.
         let complete = match bundle.schema(version) {
             Some(_) => bundle.get_owned(value, version, residual, version, &mut budget)?,
             None => value,
@@ -109,12 +111,15 @@ impl Served {
         self.ask(complete, to)
     }
 
-    /// An object of version `from`, as it is to be stored.
+    /// Converts an object of version `from` to its stored form. `old` is the present stored object.
+    ///
+    /// # Errors
+    /// A rule fails, the webhook fails, or its response is pending.
     pub fn put(&self, new: &Json, from: &str, old: Option<Stored<'_>>) -> Converted<ToStore> {
         let mut budget = insula_conversion::object_budget();
         if let Some(spelling) = self.respelled() {
-            // What both spellings show is all that is stored: nothing of the old object is to be
-            // kept.
+            // The store holds only fields that both APIs show, so nothing of the old object is
+            // preserved.
             let mut owned = spelling.api.bundle.put(new, from, None, &mut budget)?;
             owned.value = spelling.stored(owned.value, &self.api);
             return Ok(owned);
@@ -128,7 +133,10 @@ impl Served {
         Ok(bundle.put(&converted, storage, None, &mut budget)?)
     }
 
-    /// An object in another version, without what is stored beside it.
+    /// Converts an object to another version, without its residual.
+    ///
+    /// # Errors
+    /// A rule fails, the webhook fails, or its response is pending.
     pub fn convert(&self, object: &Json, to: &str) -> Converted<Json> {
         let from = object["apiVersion"].as_str().unwrap_or_default();
         let from = from.rsplit('/').next().unwrap_or_default();
@@ -139,13 +147,16 @@ impl Served {
         Ok(self.api.bundle.convert(object, to, &mut budget)?)
     }
 
-    /// Whether everything that was asked has been answered.
+    /// Checks that no webhook call of the request is pending.
+    ///
+    /// # Errors
+    /// Returns `Error::Webhook` while a call is pending.
     #[inline]
     pub fn check_answers(&self) -> crate::Result<()> {
         self.questions.as_ref().map_or(Ok(()), |questions| questions.check())
     }
 
-    /// Whether only a webhook knows the way.
+    /// Returns true if a conversion between the versions needs a call to a webhook.
     #[inline]
     pub fn asks(&self, from: &str, to: &str) -> bool {
         self.api.webhook.is_some() && from != to

@@ -1,4 +1,4 @@
-//! Names made of digests, as kcp makes them.
+//! Names derived from digests, by the algorithms of kcp.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use insula_api::{ClusterName, Json};
@@ -7,7 +7,7 @@ use sha2::{Digest, Sha224, Sha256};
 
 const DIGITS: &[u8; 62] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
-/// A big-endian number in a base of up to 62, without leading zeros.
+/// Writes a big-endian number in a base of up to 62, without leading zeros.
 fn in_base(bytes: &[u8], base: u32) -> String {
     let mut number = bytes.to_vec();
     let mut text = Vec::new();
@@ -23,38 +23,39 @@ fn in_base(bytes: &[u8], base: u32) -> String {
     text.iter().rev().collect()
 }
 
-/// base62(SHA-224(text)).
+/// Returns base62(SHA-224(text)).
 pub fn base62(text: &str) -> String {
     in_base(&Sha224::digest(text.as_bytes()), 62)
 }
 
-/// The value of the label `internal.apis.kcp.io/export` on bindings of an export.
+/// Returns the value of the label `internal.apis.kcp.io/export` for bindings of an export.
 pub fn export_label(cluster: &ClusterName, export: &str) -> String {
     base62(&format!("{cluster}:{export}"))
 }
 
-/// A name for a new logical cluster: 16 characters of base36(SHA-224(random)).
+/// Returns a name for a new logical cluster: 16 characters of base36(SHA-224(random)).
 pub fn cluster_name(random: &[u8; 32]) -> ClusterName {
     let text = in_base(&Sha224::digest(random), 36);
     let text = format!("{text:0>16}");
     ClusterName::parse(&text[..16]).expect("base 36 has lower case letters and digits only")
 }
 
-/// The cluster of a user's home workspace: base36 of the first eight bytes of SHA-224(name).
+/// Returns the logical cluster of a user's home workspace: base36 of the first eight bytes of
+/// SHA-224(name).
 pub fn home_cluster(user: &str) -> ClusterName {
     let text = in_base(&Sha224::digest(user.as_bytes())[..8], 36);
     ClusterName::parse(&format!("{text:0>13}")).expect("base 36 has lower case letters and digits only")
 }
 
-/// Name of the binding that a workspace type's default makes: the export and five letters that tell
-/// paths apart.
+/// Returns the name of the binding that a workspace type's default creates: the export's name and
+/// five characters of a hash over cluster, path and export.
 pub fn default_binding_name(cluster: &ClusterName, path: &str, export: &str) -> String {
     let hash = base62(&format!("{cluster}|{path}|{export}")).to_lowercase();
     format!("{}-{}", export.chars().take(250 - 6).collect::<String>(), &hash[..5])
 }
 
-/// The label of a LogicalCluster that waits for an initializer or terminator: `prefix` and a digest
-/// of its name, and the digest.
+/// Returns the label of a LogicalCluster with a pending initializer or terminator. The key is
+/// `prefix` and the start of the SHA-224 of its name; the value is the whole digest.
 pub fn duty_label(prefix: &str, name: &str) -> (String, String) {
     const LABEL_MAX: usize = 63;
     let digest: String = Sha224::digest(name.as_bytes())
@@ -65,12 +66,12 @@ pub fn duty_label(prefix: &str, name: &str) -> (String, String) {
     (format!("{prefix}{}", &digest[..room]), digest)
 }
 
-/// The identity of an export: hex SHA-256 of its secret key.
+/// Returns the identity of an export: hex SHA-256 of its secret key.
 pub fn identity(key: &[u8]) -> String {
     Sha256::digest(key).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A Secret with a fresh key, as an export without one gets it.
+/// Returns the Secret with the key of a new export that names no Secret of its own.
 pub fn identity_secret(name: &str, key: &[u8; 32]) -> Json {
     json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "type": "Opaque",
@@ -78,7 +79,7 @@ pub fn identity_secret(name: &str, key: &[u8; 32]) -> Json {
     })
 }
 
-/// The identity that a Secret stands for; nothing if it has no key.
+/// Returns the identity of a Secret's key, or None if it has no key.
 pub fn identity_of_secret(secret: &Json) -> Option<String> {
     let key = STANDARD.decode(secret["data"]["key"].as_str()?).ok()?;
     (!key.is_empty()).then(|| identity(&key))

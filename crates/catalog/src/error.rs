@@ -1,11 +1,11 @@
-//! What can go wrong with a request on objects, in terms of what its sender can do about it.
+//! Errors of requests on objects, grouped by the client's possible reaction.
 //!
-//! Only `apiserver::status` and `admin::status` know what these are on the wire.
+//! Only `apiserver::status` and `admin::status` translate them to the wire format.
 
 use insula_api::{FieldError, Revision, aggregate};
 use std::sync::Arc;
 
-/// Group and resource (or kind) as messages name them.
+/// Group and resource (or kind) in the form of error messages.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Named {
     /// API group; empty for the core group.
@@ -30,7 +30,7 @@ pub enum Error {
     /// The object does not exist.
     #[error("{resource} {name:?} not found")]
     NotFound { resource: Named, name: String },
-    /// The path names nothing that is served here.
+    /// The cluster serves no resource at this path.
     #[error("the server could not find the requested resource")]
     UnknownResource,
     /// An object of this name exists.
@@ -43,14 +43,14 @@ pub enum Error {
     /// No free name was found for a `generateName`.
     #[error("{resource} {name:?} already exists, the server was not able to generate a unique name for the object")]
     NoFreeName { resource: Named, name: String },
-    /// Somebody else wrote meanwhile, or a precondition does not hold.
+    /// A concurrent write came first, or a precondition does not hold.
     #[error("Operation cannot be fulfilled on {resource} {name:?}: {detail}")]
     Conflict {
         resource: Named,
         name: String,
         detail: String,
     },
-    /// Fields are wrong. `subject` is the kind (or, for some refusals, the resource).
+    /// Fields are invalid. `subject` is the kind (or, for some errors, the resource).
     #[error("{subject} {name:?} is invalid: {}", aggregate(errors))]
     Invalid {
         subject: Named,
@@ -60,10 +60,11 @@ pub enum Error {
     /// The request itself is malformed.
     #[error("{0}")]
     BadRequest(String),
-    /// Somebody else owns what is applied.
+    /// Another field manager owns an applied field.
     #[error("{0}")]
     ApplyConflict(insula_apply::Conflicts),
-    /// What is applied does not fit the schema, so that it cannot be said whose which field is.
+    /// The applied object does not fit the schema, so the owners of its fields cannot be
+    /// determined.
     #[error("{0}")]
     Mistyped(String),
     /// The caller may not do this, or the object's state does not allow it.
@@ -81,10 +82,11 @@ pub enum Error {
         name: String,
         denial: Denial,
         message: String,
-        /// One for each refusal that is told.
+        /// Messages of all reported refusals.
         causes: Vec<String>,
     },
-    /// An admission webhook of the workspace refuses, in its own words.
+    /// An admission webhook of the workspace refuses the write, with its own message, code and
+    /// reason.
     #[error("{message}")]
     Refused {
         message: String,
@@ -95,7 +97,7 @@ pub enum Error {
     /// The verb does not exist for the resource.
     #[error("the server does not allow this method on the requested resource")]
     MethodNotAllowed,
-    /// A revision is no longer kept. `next` is a token that continues a list at the present.
+    /// A revision is compacted. `next` is a token that continues a list at the present revision.
     #[error("{message}")]
     Expired { message: String, next: Option<String> },
     /// A revision lies in the future.
@@ -107,34 +109,35 @@ pub enum Error {
     /// A patch does not apply.
     #[error("the server rejected our request due to an error in our request")]
     BadPatch,
-    /// A stored object cannot be shown in a version: names object, rule and field.
+    /// A stored object cannot be converted to a version. The message names object, rule and field.
     #[error("{0}")]
     Conversion(String),
-    /// A conversion webhook failed: the text is Kubernetes' for it.
+    /// A conversion webhook failed. The message is Kubernetes'.
     #[error("{0}")]
     Webhook(Arc<str>),
-    /// The server's fault.
+    /// An error of the server.
     #[error("Internal error occurred: {0}")]
     Internal(String),
-    /// The server cannot now: nothing was changed, or it is unknown whether it was.
+    /// The server is temporarily unavailable. The write did not happen, or its outcome is unknown.
     #[error("{0}")]
     Unavailable(String),
-    /// The disk is full: nothing was changed, and a retry helps only when somebody has made space.
+    /// The disk is full and nothing was written. A retry succeeds only after an operator frees
+    /// space.
     #[error("{0}")]
     InsufficientStorage(String),
-    /// Try again after a moment.
+    /// The client must retry later.
     #[error("{0}")]
     TooManyRequests(String),
     /// A subresource patch of this media type is not supported.
     #[error("{0}")]
     UnsupportedMediaType(String),
-    /// A refusal, and what was to be said of the request before it was refused.
+    /// An error with warnings for the client from before the error.
     #[error("{error}")]
     Warned { error: Box<Error>, warnings: Vec<String> },
 }
 
 impl Error {
-    /// The same refusal with warnings, if there are any.
+    /// Returns the error with warnings, if there are any.
     #[must_use]
     pub fn warned(self, warnings: Vec<String>) -> Error {
         if warnings.is_empty() {
@@ -144,7 +147,7 @@ impl Error {
         Error::Warned { error, warnings }
     }
 
-    /// The refusal itself.
+    /// Returns the error without its warnings.
     pub fn bare(&self) -> &Error {
         match self {
             Error::Warned { error, .. } => error.bare(),
@@ -153,29 +156,29 @@ impl Error {
     }
 }
 
-/// What kind of refusal a policy asks for.
+/// The kind of refusal that an admission policy requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Denial {
-    /// The content is wrong: what policies mean that do not say otherwise.
+    /// The content is invalid. Default of policies without a reason.
     Invalid,
-    /// The caller may not.
+    /// The caller lacks permission.
     Forbidden,
-    /// It is too much.
+    /// The request entity is too large.
     TooLarge,
-    /// A mutating policy could not do its work.
+    /// A mutating policy failed.
     Mutation,
 }
 
 /// A machine-readable cause of a refusal, e.g. `NamespaceTerminating`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cause {
-    /// Word for machines.
+    /// Machine-readable reason.
     pub reason: String,
-    /// Words for people.
+    /// Human-readable message.
     pub message: String,
     /// The field, if there is one.
     pub field: String,
 }
 
-/// What a verb gives.
+/// The result of a verb.
 pub type Result<T> = std::result::Result<T, Error>;

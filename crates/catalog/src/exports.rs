@@ -1,4 +1,5 @@
-//! What requests for a bound resource have to know of its export.
+//! APIExports from the view of requests: offered resources, permission claims, permission policies
+//! and schemas.
 
 pub mod offer;
 mod right;
@@ -15,22 +16,22 @@ use insula_store::Snapshot;
 use offer::{Binding, ExportOffer};
 use std::sync::Arc;
 
-/// What an APIExport says, read once for each state of it.
+/// The parsed form of an APIExport, cached with the stored object.
 #[derive(Debug)]
 pub struct ExportView {
-    /// Its owner limits by roles in the export's cluster what consumers may do.
+    /// True if RBAC roles in the export's cluster limit the permissions of consumers.
     pub has_local_policy: bool,
-    /// What it offers and claims.
+    /// Identity, offered resources and permission claims.
     pub offer: ExportOffer,
 }
 
 impl ExportName {
-    /// What it offers and claims.
+    /// Returns the parsed APIExport, or None if it does not exist.
     pub fn said(&self, snapshot: &Snapshot) -> Option<Arc<ExportView>> {
         Some(snapshot.get(&self.key())?.object.parsed(ExportView::read))
     }
 
-    /// Whether there is such an export.
+    /// Returns true if the APIExport exists.
     pub fn exists(&self, snapshot: &Snapshot) -> bool {
         snapshot.get(&self.key()).is_some()
     }
@@ -42,7 +43,7 @@ impl ExportName {
 }
 
 impl ExportView {
-    /// Whether it has this identity.
+    /// Returns true for an export with this identity.
     pub fn has_identity(&self, identity: &str) -> bool {
         self.offer.identity == identity
     }
@@ -57,8 +58,9 @@ impl ExportView {
     }
 }
 
-/// The cluster whose roles say what consumers may do with a resource at most. None for what is not
-/// bound, and where the export's owner says nothing; a policy ends with its export.
+/// Returns the cluster whose roles limit the permissions of consumers on a resource. Returns None
+/// for resources that are not bound and for exports without a maximal permission policy. The policy
+/// ends with its export.
 pub fn policy_of(snapshot: &Snapshot, cluster: &ClusterName, group: &str, resource: &str) -> Option<ClusterName> {
     let claim = snapshot.get(&ids::claim(cluster, group, resource))?;
     let claim = claim.object.parsed(ResourceRoute::read);
@@ -68,9 +70,9 @@ pub fn policy_of(snapshot: &Snapshot, cluster: &ClusterName, group: &str, resour
     view.has_local_policy.then(|| export.cluster.clone())
 }
 
-/// The clusters whose policies and webhooks are about writes of a resource in a cluster: that of
-/// the export which it is bound from, if it is, and its own. What the owner of an API says of its
-/// objects holds for all who bind it, as long as there is the export.
+/// Returns the clusters whose admission policies and webhooks apply to writes of a resource in a
+/// cluster: the cluster of its export, if it is bound, and the cluster itself. An export's policies
+/// apply to all consumers while the export exists.
 pub fn homes_of_hooks(snapshot: &Snapshot, cluster: &ClusterName, served: &Served) -> Vec<ClusterName> {
     let exporter = || {
         let (claim, _) = served.guard.as_ref()?;

@@ -1,25 +1,24 @@
-//! Prefixes and keys of the objects that the server itself looks for.
+//! Resource ids and keys of the objects that the server itself reads.
 
 use insula_api::{ClusterName, ObjectKey, ResourceId};
 use std::sync::LazyLock;
 
-/// Group of the objects that no tenant sees: claims, bundles and registers.
+/// Group of the objects that tenants cannot see: routes, bundles and serialization points.
 pub const INTERNAL: &str = "internal.insula.io";
 
 /// Group of roles and their bindings.
 pub const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// Group of the reviews of access.
+/// Group of the access reviews.
 pub const AUTHORIZATION: &str = "authorization.k8s.io";
 
-/// Group of the reviews of identity.
+/// Group of the identity reviews.
 pub const AUTHENTICATION: &str = "authentication.k8s.io";
 
 macro_rules! resource {
     ($($(#[$doc:meta])* $name:ident = $group:expr, $plural:expr;)*) => {
         $($(#[$doc])* pub fn $name() -> ResourceId {
-            // Made once: every key of the resource shares its names, and a request looks for
-            // several.
+            // Shared by all keys of the resource: a request builds several keys.
             static ID: LazyLock<ResourceId> = LazyLock::new(|| ResourceId::local($group, $plural));
             ID.clone()
         })*
@@ -27,11 +26,11 @@ macro_rules! resource {
 }
 
 resource! {
-    /// Claims on resource names in a cluster: what routes a request.
+    /// Routes of resource names in a cluster.
     claims = INTERNAL, "claims";
     /// Bundles of schema and rules in `system:bound-crds`.
     bundles = INTERNAL, "bundles";
-    /// What decisions over many objects meet at ([`crate::SerializationPoint`]).
+    /// Serialization points ([`crate::SerializationPoint`]).
     registers = INTERNAL, "registers";
     /// Namespaces.
     namespaces = "", "namespaces";
@@ -95,24 +94,24 @@ resource! {
     mutatingwebhookconfigurations = "admissionregistration.k8s.io", "mutatingwebhookconfigurations";
 }
 
-/// The LogicalCluster of a cluster: always named `cluster`.
+/// Returns the key of a cluster's LogicalCluster, which is always named `cluster`.
 pub fn logical_cluster(cluster: &ClusterName) -> ObjectKey {
     ObjectKey::cluster_scoped(logicalclusters(), cluster.clone(), "cluster")
 }
 
-/// The claim on a resource name in a cluster. `core` stands for the empty group, as in names of
-/// schemas.
+/// Returns the key of the route of a resource name in a cluster. `core` stands for the empty group,
+/// as in names of schemas.
 pub fn claim(cluster: &ClusterName, group: &str, plural: &str) -> ObjectKey {
     let group = if group.is_empty() { "core" } else { group };
     ObjectKey::cluster_scoped(claims(), cluster.clone(), &format!("{plural}.{group}"))
 }
 
-/// The register of objects of a cluster.
+/// Returns the key of a serialization point of a cluster.
 pub fn register(cluster: &ClusterName, of: &str) -> ObjectKey {
     ObjectKey::cluster_scoped(registers(), cluster.clone(), of)
 }
 
-/// The group that a claim's name ends in; nothing, for the empty group.
+/// Returns the group in the name of a route; the empty string for the core group.
 pub fn group_of(claim: &str) -> &str {
     match claim.split_once('.') {
         Some((_, "core")) | None => "",
@@ -120,7 +119,7 @@ pub fn group_of(claim: &str) -> &str {
     }
 }
 
-/// A bundle, by the UID of what it was made from.
+/// Returns the key of a bundle. Its name is the UID of the schema or definition it was made from.
 pub fn bundle(name: &str) -> ObjectKey {
     ObjectKey::cluster_scoped(bundles(), ClusterName::bound_crds(), name)
 }

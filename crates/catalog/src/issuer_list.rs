@@ -1,11 +1,12 @@
-//! Lists of token issuers in configurations: `spec.jwt` of a WorkspaceAuthenticationConfiguration
-//! and the operator's own.
+//! Lists of token issuers in configurations: `spec.jwt` of a WorkspaceAuthenticationConfiguration,
+//! and the operator's list.
 
 use insula_api::{FieldError, FieldPath, Json};
 use insula_auth::jwt::{Giver, ISSUERS_MAX, Issuer, JwtAuthenticator, compile};
 use std::collections::BTreeSet;
 
-/// Issuers of one configuration of a workspace. A type may name several configurations.
+/// Limit on the issuers of one workspace configuration. A workspace type may name several
+/// configurations.
 const WORKSPACE_ISSUERS_MAX: usize = 16;
 
 /// Returns the errors in a WorkspaceAuthenticationConfiguration.
@@ -19,7 +20,7 @@ pub fn check(object: &Json) -> Vec<FieldError> {
 /// Compiles a list of issuers.
 ///
 /// # Errors
-/// Everything that is wrong with it.
+/// Returns all field errors of the list.
 pub fn read_all(jwt: &Json, giver: Giver, at: &FieldPath) -> Result<Vec<Issuer>, Vec<FieldError>> {
     let max = match giver {
         Giver::Operator => ISSUERS_MAX,

@@ -1,9 +1,9 @@
 //! The catalog of each logical cluster: resources and their compiled APIs, routes of names, exports
 //! and their permission claims, and the built-in kinds with their strategies.
 //!
-//! Everything here is a function of a snapshot and of values; nothing here reads a role or decides
-//! who may do what. Objects are converted here too, with the calls to webhooks that a conversion
-//! needs ([`webhook`]).
+//! Everything in this crate is a function of a snapshot and of values. No function reads a role or
+//! makes an authorization decision. The crate also converts objects, including the webhook calls
+//! that a conversion needs ([`webhook`]).
 
 pub mod bundle;
 mod catalog;

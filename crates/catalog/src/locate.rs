@@ -1,4 +1,4 @@
-//! From workspace paths to logical clusters.
+//! Resolution of workspace paths to logical clusters.
 
 use crate::{digest, ids};
 use insula_api::{ClusterName, ClusterPath, Json, ObjectKey};
@@ -6,24 +6,24 @@ use insula_auth::RequiredGroups;
 use insula_store::Snapshot;
 use std::{fmt, sync::Arc};
 
-/// Why a path leads nowhere.
+/// The reason that a path does not resolve.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotLocated {
-    /// The first segment is no logical cluster (kcp answers 403).
+    /// The first segment names no logical cluster (kcp answers 403).
     UnknownCluster(ClusterName),
-    /// A workspace on the way does not exist (404).
+    /// A workspace on the path does not exist (404).
     UnknownWorkspace { parent: ClusterName, name: String },
-    /// The workspace exists and cannot be entered yet or any more (503).
+    /// The workspace exists but is not accessible yet or any more (503).
     Unavailable {
         parent: ClusterName,
         name: String,
         phase: String,
     },
-    /// The workspace is a mount: its content is at this address.
+    /// The workspace is a mount. `url` is the address of its content.
     Mounted { url: Arc<str> },
 }
 
-/// For the audit log, not for clients: it tells whether a cluster exists.
+/// The message is for the audit log only: for clients it would reveal the existence of a cluster.
 impl fmt::Display for NotLocated {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -45,34 +45,37 @@ impl fmt::Display for NotLocated {
 /// The first segment of paths to home workspaces: `user:alice`.
 pub const HOMES: &str = "user";
 
-/// What routing has to know of a Workspace, read once for each state of it.
+/// The parsed form of a Workspace for path resolution, cached with the stored object.
 #[derive(Debug)]
 struct Route {
     cluster: Option<ClusterName>,
     phase: String,
-    /// Where the content is, of a mount.
+    /// URL of a mount's content.
     mount: Option<Arc<str>>,
 }
 
-/// Whether a logical cluster exists.
+/// Returns true if a logical cluster exists. System clusters always exist.
 pub fn exists(snapshot: &Snapshot, cluster: &ClusterName) -> bool {
     cluster.is_system() || snapshot.get(&ids::logical_cluster(cluster)).is_some()
 }
 
-/// The groups without which nobody enters a workspace, on its LogicalCluster and its Workspace.
+/// Annotation of a LogicalCluster and its Workspace with the groups that callers need for access.
 pub const REQUIRED_GROUPS: &str = "authorization.kcp.io/required-groups";
 
-/// What switches a LogicalCluster off where it says `true`; the second is how it was spelled
-/// before.
+/// Annotations that deactivate a LogicalCluster with the value `true`. The second is the older
+/// name.
 pub const INACTIVE: [&str; 2] = ["core.kcp.io/inactive", "internal.kcp.io/inactive"];
 
-/// Whether a logical cluster is switched off: nobody may reach its content for now.
+/// Returns true if a logical cluster is deactivated, so no caller can reach its content.
 pub fn is_inactive(snapshot: &Snapshot, cluster: &ClusterName) -> bool {
     logical_cluster(snapshot, cluster).is_some_and(|view| view.inactive)
 }
 
-/// Follows a path: the first segment names a cluster, each further one a Workspace in the cluster
-/// found so far.
+/// Resolves a path: the first segment names a cluster, each further segment a Workspace in the
+/// cluster resolved so far.
+///
+/// # Errors
+/// Returns the reason that the path does not resolve.
 pub fn locate(snapshot: &Snapshot, path: &ClusterPath) -> Result<ClusterName, NotLocated> {
     let (mut cluster, rest) = home_of(snapshot, path).unwrap_or_else(|| path.split_first());
     if !exists(snapshot, &cluster) {
@@ -89,7 +92,7 @@ pub fn locate(snapshot: &Snapshot, path: &ClusterPath) -> Result<ClusterName, No
         };
         let route = entry.object.parsed(|object| read_route(&object.body_value()));
         cluster = match &route.cluster {
-            // What is below a mount is the other server's to know.
+            // Only the other server can resolve segments below a mount.
             None if at == last && route.phase == "Ready" && route.mount.is_some() => {
                 let url = route.mount.clone().unwrap_or_default();
                 return Err(NotLocated::Mounted { url });
@@ -108,7 +111,7 @@ pub fn locate(snapshot: &Snapshot, path: &ClusterPath) -> Result<ClusterName, No
     Ok(cluster)
 }
 
-/// The cluster that a path below `user:` begins with, and the rest of the path.
+/// Returns the home cluster of a path that begins with `user:<name>`, and the remaining segments.
 fn home_of<'a>(snapshot: &Snapshot, path: &'a ClusterPath) -> Option<(ClusterName, Vec<&'a str>)> {
     let (first, rest) = path.split_first();
     let (user, below) = rest.split_first().filter(|_| first.as_str() == HOMES)?;
@@ -121,7 +124,7 @@ fn home_of<'a>(snapshot: &Snapshot, path: &'a ClusterPath) -> Option<(ClusterNam
     is_home.then(|| (cluster, below.to_vec()))
 }
 
-/// The cluster of a Workspace, whether it is available or not.
+/// Returns the logical cluster of a Workspace, available or not.
 pub fn cluster_of(snapshot: &Snapshot, parent: &ClusterName, name: &str) -> Option<ClusterName> {
     let entry = snapshot.get(&ObjectKey::cluster_scoped(ids::workspaces(), parent.clone(), name))?;
     let route = entry.object.parsed(|object| read_route(&object.body_value()));
@@ -137,30 +140,30 @@ fn read_route(workspace: &Json) -> Route {
     }
 }
 
-/// The canonical path of a cluster, as its LogicalCluster is annotated; the name itself where it is
-/// not.
+/// Returns the canonical path of a cluster, from an annotation of its LogicalCluster. Without the
+/// annotation, returns the cluster's name as a path.
 pub fn path_of(snapshot: &Snapshot, cluster: &ClusterName) -> ClusterPath {
     let known = logical_cluster(snapshot, cluster).and_then(|view| view.path.clone());
     known.unwrap_or_else(|| ClusterPath::from(cluster))
 }
 
-/// Where a logical cluster is in its life.
+/// The lifecycle phase of a logical cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Phase {
-    /// It has a name, and nothing else yet.
+    /// The cluster has a name but no content yet.
     #[default]
     Scheduling,
-    /// Initializers are at work.
+    /// Initializers are running.
     Initializing,
-    /// It serves.
+    /// The cluster serves requests.
     Ready,
-    /// It should serve, and something is in the way.
+    /// The cluster completed initialization, but a condition now prevents access.
     Unavailable,
-    /// Switched off by an administrator.
+    /// An administrator deactivated the cluster.
     Inactive,
-    /// Terminators are at work.
+    /// Terminators are running.
     Terminating,
-    /// Its content goes.
+    /// The content is being deleted.
     Deleting,
 }
 
@@ -179,24 +182,25 @@ impl Phase {
     }
 }
 
-/// What request handling has to know of a LogicalCluster, read once for each state of it.
+/// The parsed form of a LogicalCluster for request handling, cached with the stored object.
 #[derive(Debug)]
 pub struct LogicalClusterView {
     /// Canonical path.
     pub path: Option<ClusterPath>,
     /// `status.phase`.
     pub phase: Phase,
-    /// Switched off.
+    /// True if an annotation deactivates the cluster.
     pub inactive: bool,
-    /// How many objects it may have in all, where that is said of it; 0 is any number.
+    /// Limit on the objects of the cluster, from an annotation. 0 means no limit; None means that
+    /// the server's default applies.
     pub objects_max: Option<u64>,
     /// `status.initializers`.
     pub initializers: Box<[Box<str>]>,
     /// `status.terminators`.
     pub terminators: Box<[Box<str>]>,
-    /// Name of the user who owns the workspace.
+    /// Name of the workspace's owner.
     pub owner: Option<Arc<str>>,
-    /// The groups without which nobody enters.
+    /// Groups that callers need for access.
     pub required_groups: Option<Arc<RequiredGroups>>,
     /// `<path of the type>:<name of the type>`.
     pub workspace_type: String,
@@ -217,8 +221,7 @@ impl LogicalClusterView {
             path: annotation("kcp.io/path").and_then(|path| ClusterPath::parse(path).ok()),
             phase: Phase::parse(object["status"]["phase"].as_str().unwrap_or_default()),
             inactive: INACTIVE.iter().any(|key| annotation(key) == Some("true")),
-            // A number that none is below means no limit, as in kcp; what is no number says
-            // nothing.
+            // As in kcp, a negative number means no limit. A value that is not a number is ignored.
             objects_max: annotation("core.kcp.io/max-total-objects")
                 .and_then(|text| text.parse::<i64>().ok())
                 .map(|limit| u64::try_from(limit).unwrap_or(0)),
@@ -233,7 +236,7 @@ impl LogicalClusterView {
     }
 }
 
-/// The view of a cluster's LogicalCluster.
+/// Returns the parsed LogicalCluster of a cluster.
 pub fn logical_cluster(snapshot: &Snapshot, cluster: &ClusterName) -> Option<Arc<LogicalClusterView>> {
     let entry = snapshot.get(&ids::logical_cluster(cluster))?;
     Some(

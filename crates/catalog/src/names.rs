@@ -1,10 +1,10 @@
-//! Rules for names, labels and annotations, with Kubernetes' texts (apimachinery
+//! Rules for names, labels and annotations, with Kubernetes' messages (apimachinery
 //! `util/validation`).
 
 use insula_api::{FieldError, FieldPath, Json};
 use serde_json::json;
 
-/// All annotations of an object together, in bytes.
+/// Limit on the total size of an object's annotations, in bytes.
 pub const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
 
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
@@ -12,14 +12,14 @@ const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alpha
 const QUALIFIED: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
-/// How an object may be called.
+/// The rule for an object's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameRule {
     /// DNS-1123 subdomain, 253 characters: most objects.
     Subdomain,
     /// DNS-1123 label, 63 characters: namespaces, workspaces.
     Label,
-    /// Anything that fits into a URL's path.
+    /// Any segment of a URL path.
     PathSegment,
 }
 
@@ -31,7 +31,7 @@ fn is_label(text: &str) -> bool {
         && bytes.iter().all(|b| alnum(*b) || *b == b'-')
 }
 
-/// What is wrong with a name; nothing if it is fine.
+/// Returns the violations of a name rule; empty for a valid name.
 pub fn name_problems(name: &str, rule: NameRule) -> Vec<String> {
     let mut problems = Vec::new();
     match rule {
@@ -73,7 +73,7 @@ fn is_qualified_part(text: &str) -> bool {
         && bytes.iter().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b))
 }
 
-/// What is wrong with a key of labels or annotations.
+/// Returns the violations of a label or annotation key; empty for a valid key.
 pub fn qualified_name_problems(key: &str) -> Vec<String> {
     let mut problems = Vec::new();
     let name = match key.split('/').collect::<Vec<_>>()[..] {
@@ -142,7 +142,7 @@ pub fn check_labels_and_annotations(metadata: &Json, at: &FieldPath, errors: &mu
     }
 }
 
-/// Checks a name or, before the server completed it, a `generateName`.
+/// Checks a name, or a `generateName` before the server completes it.
 pub fn check_name(name: &str, rule: NameRule, at: &FieldPath, errors: &mut Vec<FieldError>) {
     errors.extend(
         name_problems(name, rule)

@@ -1,30 +1,30 @@
-//! Parts of an object that every kind has, as JSON: its metadata, and the annotation of its
+//! Helpers for the parts that every object has, as JSON: its metadata and the annotation with its
 //! cluster.
 
 use crate::{Error, Result, Served};
 use insula_api::{ClusterName, FieldError, Json, Object};
 use serde_json::{Map, json};
 
-/// Every object says which cluster it is in, as kcp's clients expect.
+/// Annotation with an object's cluster. kcp's clients expect it on every object.
 pub const CLUSTER_ANNOTATION: &str = "kcp.io/cluster";
 
-/// Which part of an object a write may change.
+/// The part of an object that a write may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// All but status, where status is a subresource.
+    /// Everything except status, if status is a subresource.
     Main,
     /// Only status.
     Status,
-    /// Only the replicas, through the scale subresource.
+    /// Only the replicas, by the scale subresource.
     Scale,
-    /// Only whether a request for a certificate is granted: a part of its status.
+    /// Only the approval of a CertificateSigningRequest, a part of its status.
     Approval,
-    /// Only what a namespace waits for before it goes: `spec.finalizers`.
+    /// Only a namespace's `spec.finalizers`.
     Finalizers,
 }
 
 impl Part {
-    /// Whether nothing but the status may change.
+    /// Returns true for parts that may change only `status`.
     pub fn is_of_status(self) -> bool {
         match self {
             Part::Status | Part::Approval => true,
@@ -33,7 +33,7 @@ impl Part {
     }
 }
 
-/// The object's metadata as a map, made where there is none.
+/// Returns the object's metadata as a map. Creates it if it is missing.
 pub fn metadata_of(object: &mut Json) -> &mut Map<String, Json> {
     if !object["metadata"].is_object() {
         object["metadata"] = json!({});
@@ -41,7 +41,7 @@ pub fn metadata_of(object: &mut Json) -> &mut Map<String, Json> {
     object["metadata"].as_object_mut().expect("was just made one")
 }
 
-/// Writes the name of its cluster into an object's annotations.
+/// Sets the annotation with the name of the object's cluster.
 pub fn annotate_cluster(metadata: &mut Map<String, Json>, cluster: &ClusterName) {
     let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
     if let Some(annotations) = annotations.as_object_mut() {
@@ -49,7 +49,8 @@ pub fn annotate_cluster(metadata: &mut Map<String, Json>, cluster: &ClusterName)
     }
 }
 
-/// Writes on an object where it is. Whether that stood there already.
+/// Annotates an object with its cluster. Returns true if the annotation was there already, and for
+/// `null`.
 pub fn place(object: &mut Json, cluster: &ClusterName) -> bool {
     if *object == Json::Null || !object["metadata"]["annotations"][CLUSTER_ANNOTATION].is_null() {
         return true;
@@ -58,7 +59,7 @@ pub fn place(object: &mut Json, cluster: &ClusterName) -> bool {
     false
 }
 
-/// Takes the word about where an object is off it.
+/// Removes the annotation with the object's cluster.
 pub fn unplace(object: &mut Json) {
     let metadata = metadata_of(object);
     if let Some(Json::Object(annotations)) = metadata.get_mut("annotations") {
@@ -69,6 +70,9 @@ pub fn unplace(object: &mut Json) {
     }
 }
 
+/// Returns `Ok` for an object without errors.
+///
+/// # Errors
 /// Returns `Invalid` for an object with errors.
 pub fn refuse(served: &Served, name: &str, errors: Vec<FieldError>) -> Result<()> {
     if errors.is_empty() {
@@ -78,7 +82,8 @@ pub fn refuse(served: &Served, name: &str, errors: Vec<FieldError>) -> Result<()
     }
 }
 
-/// Group and version as messages about kinds name them: with a slash, even for the core group.
+/// Returns group and version in the form of messages about kinds: with a slash, even for the core
+/// group.
 pub fn group_version(api_version: &str) -> String {
     match api_version.contains('/') {
         true => api_version.to_owned(),
@@ -86,7 +91,11 @@ pub fn group_version(api_version: &str) -> String {
     }
 }
 
-/// The same object with other JSON in the same version: residual and schema mark stay.
+/// Returns an object with new JSON in the same version and with the same residual and schema
+/// fingerprint.
+///
+/// # Errors
+/// Returns `Internal` if the value is no valid object.
 pub fn rewrite(old: &Object, value: &Json) -> Result<Object> {
     Object::new(value, old.residual().map(Box::from))
         .map(|object| object.written_under(old.schema()))

@@ -1,45 +1,47 @@
-//! Calls to other people's servers: webhooks that a workspace names.
+//! Calls to external servers: the webhooks that a workspace configures.
 //!
-//! The registry says what to send; who may be called, over what, and how many at once is the
-//! server's business. Below it nobody opens a connection.
+//! This crate composes the requests. The server decides which addresses are allowed, and limits
+//! transport and concurrency. No layer below the server opens a connection.
 
 use futures_util::future::BoxFuture;
 use insula_api::ClusterName;
 use std::sync::Arc;
 
-/// A body of JSON to be posted.
+/// A POST request with a JSON body.
 #[derive(Debug, Clone)]
 pub struct Call {
-    /// Whose call it is: each workspace has its own share of calls.
+    /// Cluster that the call is charged to: each workspace has its own share of calls.
     pub cluster: ClusterName,
-    /// Where to.
+    /// Address of the server.
     pub endpoint: Endpoint,
-    /// What to send.
+    /// Request body.
     pub body: Vec<u8>,
-    /// How long it may take, in seconds; nothing leaves it to the operator.
+    /// Timeout in seconds; None selects the operator's default.
     pub timeout_seconds: Option<u32>,
-    /// Bytes of the answer at most.
+    /// Limit on the size of the response, in bytes.
     pub answer_bytes_max: usize,
 }
 
-/// What a client configuration names.
+/// The address and trusted certificates of a webhook's client configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
     /// An `https` URL.
     pub url: Arc<str>,
-    /// Who may sign the server's certificate, as PEM; nothing means the certificates that the
-    /// machine trusts.
+    /// Certificate authorities for the server's certificate, as PEM; None trusts the authorities of
+    /// the machine.
     pub ca_bundle: Option<Arc<[u8]>>,
 }
 
-/// Posts to other people's servers.
+/// A client that sends requests to external servers.
 pub trait Outbound: Send + Sync {
-    /// The answer's body. An error is for the tenant to read: it tells nothing of the network
-    /// behind this server.
+    /// Sends a call and returns the body of the response.
+    ///
+    /// # Errors
+    /// Returns a message for the tenant. It reveals nothing of the network behind this server.
     fn post(&self, call: Call) -> BoxFuture<'_, Result<Vec<u8>, String>>;
 }
 
-/// Where nobody may be called.
+/// A client that refuses every call.
 pub struct Nobody;
 
 impl Outbound for Nobody {

@@ -1,31 +1,32 @@
-//! Rules are searched for a counterexample before they serve: once for each content, aside from the
-//! threads that answer requests, and for a bounded time.
+//! Search of conversion rules for a counterexample before they serve: once for each content, in
+//! bounded time, outside the threads that answer requests.
 //!
-//! Only what is new is searched. What a stored bundle serves was searched when it came, and must
-//! not end because a later search goes further.
+//! Only new rules are searched. Rules of a stored bundle passed the search at their creation. They
+//! keep serving even if a later, deeper search would find a counterexample.
 
 use insula_api::{Clock, FieldError};
 use insula_conversion::Bundle;
 use insula_conversion::proof::{self, Search, Searched};
 use std::sync::Arc;
 
-/// How long one search may take.
+/// Time limit of one search, in microseconds.
 const MICROS_MAX: i64 = 250_000;
 
-/// Runs work that takes a while where it holds up nobody else. Called once, before it returns.
+/// An executor for long work that must not block other requests. Runs the function once, before it
+/// returns.
 pub type BlockingExecutor = fn(&mut dyn FnMut());
 
-/// What a search said: how far it went, or what it found.
+/// The result of a search: its extent, or the counterexamples found.
 pub type Proof = Result<Searched, Vec<FieldError>>;
 
-/// Searches.
+/// The search, with its clock and executor.
 pub struct Prover {
     clock: Arc<dyn Clock>,
     pub(crate) aside: BlockingExecutor,
 }
 
 impl Prover {
-    /// A prover that searches on the caller's thread.
+    /// Returns a prover that searches on the caller's thread.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Prover {
             clock,
@@ -34,6 +35,9 @@ impl Prover {
     }
 
     /// Searches the rules of a bundle for a counterexample to the conversion laws.
+    ///
+    /// # Errors
+    /// Returns the counterexamples as field errors.
     pub fn prove(&self, bundle: &Bundle) -> Proof {
         let end = self.clock.monotonic_micros().saturating_add(MICROS_MAX);
         let go_on = || self.clock.monotonic_micros() < end;

@@ -1,5 +1,5 @@
-//! What is served: an [`Api`] is one resource in all its versions, compiled and shared by content;
-//! a [`Served`] is an API as one logical cluster sees it.
+//! Served resources. An [`Api`] is one resource in all its versions, compiled and shared by
+//! content. A [`Served`] is an API in one logical cluster.
 
 use crate::{
     Error, Named, Strategy,
@@ -14,7 +14,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-/// Whether objects live in namespaces.
+/// The scope of a resource's objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScopeKind {
     /// Directly in the logical cluster.
@@ -49,11 +49,11 @@ pub struct Column {
     pub kind: String,
     /// Display format.
     pub format: String,
-    /// For people.
+    /// Human-readable description.
     pub description: String,
-    /// 0 shows always, more only in wide output.
+    /// Priority: 0 always shows the column, higher values only in wide output.
     pub priority: i64,
-    /// Where the value stands, e.g. `.spec.size`.
+    /// Path of the value, e.g. `.spec.size`.
     pub path: insula_schema::JsonPath,
     /// The path as written.
     pub json_path: String,
@@ -62,11 +62,11 @@ pub struct Column {
 /// Paths of the scale subresource, as written (`.spec.replicas`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scale {
-    /// Path of the wanted replicas.
+    /// Path of the desired replicas.
     pub spec_replicas: String,
     /// Path of the observed replicas.
     pub status_replicas: String,
-    /// Path of the selector as text, or empty.
+    /// Path of the selector as a string, or empty.
     pub selector: String,
 }
 
@@ -75,15 +75,15 @@ pub struct Scale {
 pub struct ApiVersion {
     /// E.g. `v1`.
     pub name: Arc<str>,
-    /// Whether clients may use it.
+    /// True if clients may use the version.
     pub served: bool,
-    /// The warning that its users get, if it is deprecated.
+    /// Warning for clients of a deprecated version.
     pub deprecated: Option<String>,
-    /// Whether it is marked deprecated (an own warning text may be empty).
+    /// Compiled structural schema.
     pub schema: Arc<Structural>,
-    /// The schema as its author wrote it, for OpenAPI.
+    /// Schema as its author wrote it, for OpenAPI.
     pub openapi: Json,
-    /// Whether `/status` exists.
+    /// True if `/status` exists.
     pub status: bool,
     /// `/scale`.
     pub scale: Option<Scale>,
@@ -105,21 +105,20 @@ pub struct Api {
     pub versions: Vec<ApiVersion>,
     /// Index of the storage version.
     pub storage: usize,
-    /// Converts between the versions.
+    /// Conversion between the versions.
     pub bundle: Bundle,
-    /// Who converts in the bundle's place, if its definition names somebody.
+    /// Webhook that converts in the bundle's place, if the definition names one.
     pub webhook: Option<Arc<Webhook>>,
-    /// What the schema cannot say.
+    /// Behaviour that the schema cannot express.
     pub strategy: Arc<dyn Strategy>,
-    /// Names are path segments instead of DNS subdomains.
+    /// True if names are path segments instead of DNS subdomains.
     pub path_segment_names: bool,
-    /// Changes whenever schemas, rules or versions do: objects written under it need no second
-    /// look.
+    /// Fingerprint of the definition. Stored bytes with the same fingerprint are served in their
+    /// version without conversion.
     pub fingerprint: u64,
-    /// What the search for a counterexample said of its rules, once somebody asked.
+    /// Result of the search for a counterexample in the rules, after the first request for it.
     pub proof: OnceLock<Proof>,
-    /// How an alias calls the fields of the same objects, once the kinds of the system are put
-    /// together.
+    /// Field names of the same objects under an alias, set once all built-in kinds are loaded.
     pub spelling: OnceLock<Arc<Respelled>>,
 }
 
@@ -130,19 +129,19 @@ impl fmt::Debug for Api {
 }
 
 impl Api {
-    /// A version by name, whether served or not.
+    /// Returns a version by name, served or not.
     #[inline]
     pub fn version(&self, name: &str) -> Option<&ApiVersion> {
         self.versions.iter().find(|v| &*v.name == name)
     }
 
-    /// The version that objects are stored in.
+    /// Returns the storage version.
     #[inline]
     pub fn storage_version(&self) -> &ApiVersion {
         &self.versions[self.storage]
     }
 
-    /// Group and plural, as messages name them.
+    /// Returns group and plural, in the form of error messages.
     pub fn named(&self) -> Named {
         Named {
             group: self.group.clone(),
@@ -150,7 +149,7 @@ impl Api {
         }
     }
 
-    /// Group and kind, as refusals of fields name them.
+    /// Returns group and kind, in the form of error messages about fields.
     pub fn kind(&self) -> Named {
         Named {
             group: self.group.clone(),
@@ -158,7 +157,7 @@ impl Api {
         }
     }
 
-    /// `group/version` of a version.
+    /// Returns the `apiVersion` of a version: `group/version`.
     pub fn api_version(&self, version: &str) -> String {
         if self.group.is_empty() {
             version.to_owned()
@@ -167,7 +166,7 @@ impl Api {
         }
     }
 
-    /// `NotFound` for an object.
+    /// Returns `NotFound` for an object.
     pub fn not_found(&self, name: &str) -> Error {
         Error::NotFound {
             resource: self.named(),
@@ -175,7 +174,7 @@ impl Api {
         }
     }
 
-    /// `Invalid` for an object.
+    /// Returns `Invalid` for an object.
     pub fn invalid(&self, name: &str, errors: Vec<FieldError>) -> Error {
         Error::Invalid {
             subject: self.kind(),
@@ -184,7 +183,7 @@ impl Api {
         }
     }
 
-    /// `Conflict` in the usual words.
+    /// Returns `Conflict` with Kubernetes' message for a concurrent modification.
     pub fn modified(&self, name: &str) -> Error {
         let detail = "the object has been modified; please apply your changes to the latest version and try again";
         Error::Conflict {
@@ -194,7 +193,7 @@ impl Api {
         }
     }
 
-    /// `Forbidden` with a reason.
+    /// Returns `Forbidden` with a reason.
     pub fn forbidden(&self, name: &str, why: impl Into<String>) -> Error {
         Error::Forbidden {
             resource: self.named(),
@@ -205,7 +204,7 @@ impl Api {
     }
 }
 
-/// Where a served resource comes from; earlier ones win.
+/// The origin of a served resource; earlier variants take precedence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// Built in.
@@ -223,17 +222,15 @@ pub struct Served {
     pub api: Arc<Api>,
     /// The exporter's identity, empty unless bound.
     pub identity: Arc<str>,
-    /// Where it comes from.
+    /// Origin of the resource.
     pub origin: Origin,
-    /// It goes away: nothing may be created.
+    /// True if the binding or definition is being deleted, so creates fail.
     pub terminating: bool,
-    /// Another spelling of the same objects: group and kind that clients see, in the place of the
-    /// API's own.
+    /// Alias of the resource: the group and kind that clients see instead of the API's own.
     pub alias: Option<Alias>,
-    /// Writes hold only while this object is at this revision (the claim that routes here).
+    /// Guard for writes: the route of the resource and its revision.
     pub guard: Option<(insula_api::ObjectKey, insula_api::Revision)>,
-    /// Calls of the request to webhooks; none where no webhook converts the kind or reviews the
-    /// write.
+    /// Webhook calls of the request; None if no webhook converts the kind or reviews the write.
     pub questions: Option<Arc<PendingCalls>>,
 }
 
@@ -246,21 +243,21 @@ pub struct Alias {
     pub names: Names,
     /// The only version of the alias.
     pub version: Arc<str>,
-    /// How the fields are called there, where they have other names than in the store.
+    /// Field names under the alias, if they differ from those in the store.
     pub respelled: Option<Arc<Respelled>>,
 }
 
-/// A kind whose fields have other names under its alias.
+/// The field names of a kind under its alias.
 #[derive(Debug, Clone)]
 pub struct Respelled {
-    /// The kind as the alias shows it; it stores nothing.
+    /// Kind that the alias shows; it stores nothing.
     pub api: Arc<Api>,
-    /// Fields of the object, as the store and as the alias call them.
+    /// Pairs of field names: in the store and under the alias.
     pub fields: &'static [(&'static str, &'static str)],
 }
 
 impl Served {
-    /// A built-in resource.
+    /// Returns a built-in resource.
     pub fn system(api: Arc<Api>) -> Self {
         let identity = "".into();
         Served {
@@ -274,7 +271,7 @@ impl Served {
         }
     }
 
-    /// The prefix of its objects.
+    /// Returns the resource id: the prefix of the keys of its objects.
     #[inline]
     pub fn resource_id(&self) -> ResourceId {
         ResourceId {
@@ -284,36 +281,36 @@ impl Served {
         }
     }
 
-    /// The group that clients see.
+    /// Returns the group that clients see.
     #[inline]
     pub fn group(&self) -> &Arc<str> {
         self.alias.as_ref().map_or(&self.api.group, |alias| &alias.group)
     }
 
-    /// The names that clients see.
+    /// Returns the names that clients see.
     #[inline]
     pub fn names(&self) -> &Names {
         self.alias.as_ref().map_or(&self.api.names, |alias| &alias.names)
     }
 
-    /// How an alias calls the fields.
+    /// Returns the field names of the alias, if they differ from those in the store.
     #[inline]
     pub(crate) fn respelled(&self) -> Option<&Respelled> {
         self.alias.as_ref().and_then(|alias| alias.respelled.as_deref())
     }
 
-    /// The API whose schemas are those of what clients see.
+    /// Returns the API with the schemas that clients see.
     fn shown(&self) -> &Api {
         self.respelled().map_or(&self.api, |respelled| &respelled.api)
     }
 
-    /// A version by name, whether served or not.
+    /// Returns a version by name, served or not.
     #[inline]
     pub fn version(&self, name: &str) -> Option<&ApiVersion> {
         self.shown().version(name)
     }
 
-    /// The versions that clients may use, in order of the definition.
+    /// Returns the served versions in the order of the definition.
     pub fn served_versions(&self) -> impl Iterator<Item = &ApiVersion> {
         self.shown()
             .versions
@@ -321,7 +318,7 @@ impl Served {
             .filter(|v| v.served && self.alias.as_ref().is_none_or(|alias| alias.version == v.name))
     }
 
-    /// `group/version` that clients see.
+    /// Returns the `apiVersion` that clients see: `group/version`.
     pub fn api_version(&self, version: &str) -> String {
         let group = self.group();
         if group.is_empty() {

@@ -5,22 +5,22 @@ use crate::ids;
 use insula_api::{ClusterName, Json, Object, ObjectKey};
 use std::sync::Arc;
 
-/// An export by where it is.
+/// The location of an APIExport.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExportName {
-    /// Its cluster.
+    /// Cluster of the export.
     pub cluster: ClusterName,
-    /// Its name.
+    /// Name of the export.
     pub name: Arc<str>,
 }
 
 impl ExportName {
-    /// The export's key.
+    /// Returns the export's key.
     pub fn key(&self) -> ObjectKey {
         ObjectKey::cluster_scoped(ids::apiexports(), self.cluster.clone(), &self.name)
     }
 
-    /// As a claim tells it.
+    /// Reads the location from a route.
     pub fn read(value: &Json) -> Option<Self> {
         Some(ExportName {
             cluster: ClusterName::parse(value["cluster"].as_str()?).ok()?,
@@ -28,33 +28,33 @@ impl ExportName {
         })
     }
 
-    /// Writes the name as a route tells it.
+    /// Returns the location in the form of a route.
     pub fn write(&self) -> Json {
         serde_json::json!({"cluster": self.cluster.as_str(), "name": &*self.name})
     }
 }
 
-/// What a claim says.
+/// The route of a resource name.
 #[derive(Debug)]
 pub struct ResourceRoute {
-    /// The APIBinding, unless a definition claims.
+    /// APIBinding that owns the route, unless a definition does.
     pub binding: Option<Arc<str>>,
-    /// The APIExport that the binding binds.
+    /// APIExport of the binding.
     pub export: Option<ExportName>,
-    /// The CustomResourceDefinition, unless a binding claims.
+    /// CustomResourceDefinition that owns the route, unless a binding does.
     pub definition: Option<Arc<str>>,
-    /// The bundle that serves; a definition without rules of its own serves itself.
+    /// Bundle that serves the resource. A definition without conversion rules needs none.
     pub bundle: Option<Arc<str>>,
-    /// The exporter's identity.
+    /// Identity of the export; empty unless bound.
     pub identity: Arc<str>,
-    /// The version that a definition's objects are stored in. A definition changes in place; here
-    /// it stands so that writes that were prepared for another storage version fail, since the
-    /// claim is a guard of each.
+    /// Storage version of a definition, which can change in place. The route is a guard of every
+    /// write, so a change of this field fails the writes that were prepared for another storage
+    /// version.
     pub storage: Option<Arc<str>>,
 }
 
 impl ResourceRoute {
-    /// Reads a claim.
+    /// Reads a route.
     pub fn read(object: &Object) -> Self {
         let value = object.body_value();
         let text = |field: &str| value["spec"][field].as_str().filter(|s| !s.is_empty()).map(Arc::from);
@@ -68,7 +68,7 @@ impl ResourceRoute {
         }
     }
 
-    /// The claim as an object.
+    /// Returns the route as an object.
     pub fn write(&self, name: &str) -> Json {
         let mut spec = serde_json::Map::new();
         for (field, value) in [

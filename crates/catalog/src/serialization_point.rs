@@ -1,11 +1,11 @@
-//! Registers: what makes decisions over many objects meet.
+//! Serialization points for decisions that depend on many objects.
 //!
-//! "So many objects in a workspace", "no two exports with one identity": whether another one fits
-//! is seen by looking at all, and none of those that are looked at changes when one more is made.
-//! So whoever makes one writes the register of them, too, under a guard that it is as it was seen.
-//! A register says nothing; it has a revision. Of two that decide at the same moment one conflicts,
-//! looks again, and finds what the other one made. What leaves writes nothing: there is only more
-//! room then.
+//! A limit on the objects of a workspace, or the uniqueness of export identities, depends on the
+//! set of all objects. A create changes none of the existing objects, so guards on them cannot
+//! detect a concurrent create. Every create therefore also writes the serialization point, with a
+//! guard on the revision it read. The object has no content; only its revision matters. Of two
+//! concurrent creates one conflicts and retries with the other's object in view. Deletes do not
+//! write it, because they cannot violate a limit.
 
 use crate::{Error, Result, ids};
 use insula_api::{ClusterName, Object, ObjectKey};
@@ -13,7 +13,7 @@ use insula_store::{Entry, Guard, Snapshot, Write};
 use serde_json::json;
 use std::sync::Arc;
 
-/// A register as it was seen.
+/// A serialization point at the revision of a snapshot.
 #[derive(Debug, Clone)]
 pub struct SerializationPoint {
     key: ObjectKey,
@@ -21,12 +21,12 @@ pub struct SerializationPoint {
 }
 
 impl SerializationPoint {
-    /// Of all objects of a cluster.
+    /// Returns the serialization point for the number of objects in a cluster.
     pub fn of_objects(snapshot: &Snapshot, cluster: &ClusterName) -> Self {
         SerializationPoint::at(snapshot, ids::register(cluster, "objects"))
     }
 
-    /// Of the identities of all exports.
+    /// Returns the serialization point for the identities of all exports.
     pub fn of_identities(snapshot: &Snapshot) -> Self {
         SerializationPoint::at(snapshot, ids::register(&ClusterName::bound_crds(), "identities"))
     }
@@ -38,7 +38,10 @@ impl SerializationPoint {
         }
     }
 
-    /// What is committed with the object that is added.
+    /// Returns the guard and write that a create commits together with its object.
+    ///
+    /// # Errors
+    /// Returns `Internal` if the object cannot be built.
     pub fn written(&self) -> Result<(Guard, Write)> {
         Ok(match &self.seen {
             Some(entry) => (

@@ -1,23 +1,26 @@
-//! Stored objects as values in the version that is asked for.
+//! Conversion of stored objects to the requested version.
 
 use crate::{Error, Result, Served};
 use insula_api::Json;
 use insula_conversion::ConvertError;
 use insula_store::Entry;
 
-/// The stored JSON, as it lies.
+/// Returns the stored JSON with its resourceVersion, without conversion.
 #[inline]
 pub fn stored_value(entry: &Entry) -> Json {
     entry.object.value(entry.revision)
 }
 
-/// Whether the stored bytes are what clients of the version see.
+/// Returns true if clients of the version see the stored bytes without conversion.
 #[inline]
 pub fn passes_through(served: &Served, entry: &Entry, version: &str) -> bool {
     served.alias.is_none() && entry.object.version() == version && entry.object.schema() == served.api.fingerprint
 }
 
-/// An object in a version, as a value with its resourceVersion.
+/// Returns an object in a version, with its resourceVersion.
+///
+/// # Errors
+/// The object cannot be converted to the version.
 pub fn value(served: &Served, entry: &Entry, version: &str) -> Result<Json> {
     if passes_through(served, entry, version) {
         return Ok(stored_value(entry));
@@ -34,7 +37,8 @@ pub fn value(served: &Served, entry: &Entry, version: &str) -> Result<Json> {
     Ok(value)
 }
 
-/// An alias' object under the API's own group and kind; nothing where there is no alias.
+/// Returns an object of an alias with the API's own group and kind; None without an alias, and for
+/// an alias with other field names.
 pub fn unalias(served: &Served, object: &Json) -> Option<Json> {
     let alias = served.alias.as_ref().filter(|alias| alias.respelled.is_none())?;
     let mut own = object.clone();
@@ -43,7 +47,7 @@ pub fn unalias(served: &Served, object: &Json) -> Option<Json> {
     Some(own)
 }
 
-/// Returns the error of an object that cannot be shown in a version.
+/// Returns the error for an object that cannot be converted to a version.
 pub fn read_error(served: &Served, entry: &Entry, version: &str, error: &ConvertError) -> Error {
     Error::Conversion(format!(
         "{} {:?} in workspace {} is stored as {} and cannot be shown as {version}: {error}",
@@ -54,11 +58,11 @@ pub fn read_error(served: &Served, entry: &Entry, version: &str, error: &Convert
     ))
 }
 
-/// Returns the error of an object that cannot be converted to the storage version.
+/// Returns the error for an object that cannot be converted to the storage version.
 pub fn write_error(served: &Served, new: &Json, error: &ConvertError) -> Error {
     let name = new["metadata"]["name"].as_str().unwrap_or_default();
-    // What the writer sent is what the rule reads, where that is a path; an expression is named as
-    // it is.
+    // Report the field that the rule reads, if the rule's source is a path. An expression appears
+    // as it is.
     let source = error
         .rule
         .as_ref()

@@ -1,31 +1,34 @@
-//! What a resource adds to the generic path: the hooks of apiserver-builder, closed to these.
+//! Strategies: the hooks by which a resource extends the generic path, a fixed set modelled on
+//! apiserver-builder.
 
 use insula_api::{FieldError, Json, Timestamp};
 
-/// How a resource behaves where Kubernetes' resources differ.
+/// Differences in behaviour between Kubernetes' resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Traits {
-    /// A PUT without `resourceVersion` overwrites.
+    /// True if a PUT without `resourceVersion` overwrites.
     pub unconditional_update: bool,
-    /// Counts `metadata.generation`.
+    /// True if the server maintains `metadata.generation`.
     pub generation: bool,
-    /// DELETE answers with the object instead of a Status.
+    /// True if DELETE returns the object instead of a Status.
     pub deletes_to_object: bool,
-    /// Its deletion is not the general one (Kubernetes' namespaces and definitions): no grace
-    /// period, no new generation, preconditions in other words.
+    /// True for resources with their own deletion path (Kubernetes' namespaces and definitions): no
+    /// grace period, no new generation, other messages for failed preconditions.
     pub own_deletion: bool,
-    /// Built-in: lists leave `metadata.continue` out when empty, other field selectors.
+    /// True for built-in kinds: lists omit an empty `metadata.continue`, and the field selectors
+    /// differ.
     pub built_in: bool,
-    /// A PUT of an object that is not there makes it.
+    /// True if a PUT creates a missing object.
     pub created_by_update: bool,
-    /// A question that is answered at once: it can only be created, and is never stored.
+    /// True for reviews: they can only be created, are answered at once, and are never stored.
     pub review: bool,
-    /// `/status` writes may also change labels and annotations (built-ins; never custom resources).
+    /// True if `/status` writes may also change labels and annotations (built-in kinds, never
+    /// custom resources).
     pub status_takes_metadata: bool,
 }
 
 impl Traits {
-    /// A custom resource.
+    /// Traits of a custom resource.
     pub const CUSTOM: Traits = Traits {
         unconditional_update: false,
         generation: true,
@@ -36,7 +39,7 @@ impl Traits {
         review: false,
         status_takes_metadata: false,
     };
-    /// A built-in such as a ConfigMap.
+    /// Traits of a built-in kind such as a ConfigMap.
     pub const BUILT_IN: Traits = Traits {
         unconditional_update: true,
         generation: false,
@@ -49,80 +52,80 @@ impl Traits {
     };
 }
 
-/// What DELETE does to an object without finalizers that hold it.
+/// The effect of DELETE on an object without finalizers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnDelete {
-    /// It goes at once.
+    /// The server deletes the object at once.
     Go,
-    /// It stays, marked as deleting, until something the strategy put there is gone.
+    /// The object stays, marked as deleting, until the strategy's own hold is gone.
     Hold,
 }
 
-/// Hooks around the generic path. All work on the object in its storage version as JSON and are
-/// pure; what needs a look at other objects is admission. The order is in [`crate::before`].
+/// Hooks of a resource in the generic path. All hooks are pure functions of the object's JSON in
+/// its storage version; admission makes the checks that depend on other objects. The registry's
+/// `prepare` module defines the order of the hooks.
 pub trait Strategy: Send + Sync {
-    /// How the resource behaves.
+    /// Returns the traits of the resource.
     fn traits(&self) -> Traits {
         Traits::CUSTOM
     }
 
-    /// Why what was sent could not be read, where a schema cannot say it.
+    /// Returns the decoding error of a request body, for formats that a schema cannot express.
     fn undecodable(&self, _sent: &Json) -> Option<String> {
         None
     }
 
-    /// Paths of fields that nobody knows, where a schema cannot say it.
+    /// Returns the paths of unknown fields, for formats that a schema cannot express.
     fn unknown_fields(&self, _sent: &Json) -> Vec<String> {
         Vec::new()
     }
 
-    /// Defaults that a schema cannot say.
+    /// Sets defaults that a schema cannot express.
     fn default(&self, _new: &mut Json) {}
 
-    /// Sets what the server owns on a new object.
+    /// Sets the server's fields on a new object.
     fn prepare_for_create(&self, _new: &mut Json, _now: Timestamp) {}
 
-    /// Keeps what the server owns on a changed object.
+    /// Preserves the server's fields on an updated object.
     fn prepare_for_update(&self, _new: &mut Json, _old: &Json, _now: Timestamp) {}
 
-    /// What a field selector compares, where it is not the field of that name. In the version that
-    /// is asked for.
+    /// Returns the value that a field selector compares, if it is not the field of that name.
+    /// `_shown` is the object in the requested version.
     fn selectable(&self, _shown: &Json, _field: &str) -> Option<String> {
         None
     }
 
-    /// Rules beyond the schema.
+    /// Validates rules that the schema cannot express.
     fn validate(&self, _new: &Json) -> Vec<FieldError> {
         Vec::new()
     }
 
-    /// Rules about changes.
+    /// Validates the change between two versions of an object.
     fn validate_update(&self, _new: &Json, _old: &Json) -> Vec<FieldError> {
         Vec::new()
     }
 
-    /// What the sender should know of an object that is fine; of a changed one, what the change
-    /// brought.
+    /// Returns warnings for a valid object; for an update, only about the change.
     fn warnings(&self, _new: &Json, _old: Option<&Json>) -> Vec<String> {
         Vec::new()
     }
 
-    /// Brings equal content into one form.
+    /// Normalizes an object so that equal content has one form.
     fn canonicalize(&self, _new: &mut Json) {}
 
-    /// Marks an object that is being deleted, and says whether it stays for now.
+    /// Marks an object as deleting and returns the effect of the deletion.
     fn on_delete(&self, _object: &mut Json, _now: Timestamp) -> OnDelete {
         OnDelete::Go
     }
 
-    /// Whether something other than `metadata.finalizers` still holds a deleted object (a
+    /// Returns true if something other than `metadata.finalizers` still holds a deleted object (a
     /// namespace's `spec.finalizers`).
     fn is_held(&self, _object: &Json) -> bool {
         false
     }
 }
 
-/// A custom resource: its schema says it all.
+/// The strategy of custom resources: their schema defines all behaviour.
 #[derive(Debug, Clone, Copy)]
 pub struct Custom;
 

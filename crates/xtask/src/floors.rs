@@ -1,20 +1,20 @@
-//! The floors of the house: a crate names only crates below it, and the exceptions are written down
+//! The layers of crates. A crate depends only on crates of lower layers; the exceptions are listed
 //! here.
 
 use crate::workspace::{Kind, Package};
 
-/// A floor: crates that do not know each other, unless [`SAME_FLOOR`] says so.
+/// A layer: crates that do not depend on each other, unless [`SAME_FLOOR`] lists the pair.
 #[derive(Debug)]
 pub struct Floor {
-    /// What people call it.
+    /// Common name of the layer.
     pub name: &'static str,
     /// Folder names: the package is `insula-<folder>`.
     pub crates: &'static [&'static str],
-    /// What lives there.
+    /// Description of its contents.
     pub what: &'static str,
 }
 
-/// From the ground up. `docs/ARCHITECTURE.md` shows the same table.
+/// The layers, from the lowest up. `docs/ARCHITECTURE.md` shows the same table.
 pub const FLOORS: [Floor; 7] = [
     Floor {
         name: "words",
@@ -53,7 +53,7 @@ pub const FLOORS: [Floor; 7] = [
     },
 ];
 
-/// Who may name whom on the same floor.
+/// Pairs of crates of one layer: the first may depend on the second.
 pub const SAME_FLOOR: [(&str, &str); 14] = [
     ("auth", "cel"),
     ("schema", "cel"),
@@ -71,8 +71,8 @@ pub const SAME_FLOOR: [(&str, &str); 14] = [
     ("insula", "server"),
 ];
 
-/// What would bring time, chance, threads or the outside into the functions over values. `proto` is
-/// exempt: the code generated for gRPC names its transport.
+/// Dependencies that bring time, randomness, threads or I/O into the functions over values. `proto`
+/// is exempt: the code generated for gRPC names its transport.
 const NOT_IN_PURE: [&str; 14] = [
     "tokio",
     "tokio-util",
@@ -90,12 +90,12 @@ const NOT_IN_PURE: [&str; 14] = [
     "tempfile",
 ];
 
-/// Every dependency that the floors forbid, one sentence each, in the order of the packages.
+/// Returns one sentence for each dependency that the layers forbid, in the order of the packages.
 pub fn forbidden(packages: &[Package]) -> Vec<String> {
     packages.iter().flat_map(forbidden_of).collect()
 }
 
-/// The table for people, top floor first.
+/// Returns the table of layers as text, top layer first.
 pub fn picture() -> String {
     let floors = FLOORS.iter().rev().map(|floor| {
         let Floor { name, crates, what } = floor;
@@ -133,7 +133,7 @@ fn forbidden_of(package: &Package) -> Vec<String> {
     ours.chain(impure).collect()
 }
 
-/// A package's folder name, and the index of its floor.
+/// Returns a package's folder name, and the index of its layer.
 pub(crate) fn place(package: &str) -> Option<(&'static str, usize)> {
     let folder = package.strip_prefix("insula-")?;
     let on = |(height, floor): (usize, &Floor)| Some((*floor.crates.iter().find(|name| **name == folder)?, height));

@@ -1,14 +1,14 @@
-//! One home for each third-party crate: whoever wants what it does asks the crate that it lives in.
+//! One home for each third-party crate. Other crates use its functionality through that home.
 //!
-//! `deny.toml` says the same for the whole dependency graph, for those who have cargo-deny.
+//! `deny.toml` states the same for the whole dependency graph, for use with cargo-deny.
 
 use crate::{
     floors::{FLOORS, place},
     workspace::Package,
 };
 
-/// A third-party crate, or all whose names begin like it when it ends in `*`, and the folders that
-/// may name it.
+/// Third-party crates and the folders that may depend on them. A name that ends in `*` covers all
+/// crates with that prefix.
 pub const HOMES: [(&str, &[&str]); 25] = [
     ("cel", &["cel"]),
     ("jsonschema", &["schema"]),
@@ -37,8 +37,8 @@ pub const HOMES: [(&str, &[&str]); 25] = [
     ("mimalloc", &["insula"]),
 ];
 
-/// Every dependency on a third-party crate outside its home, one sentence each. What is for
-/// development only is exempt.
+/// Returns one sentence for each dependency on a third-party crate outside its home. Development
+/// dependencies are exempt.
 pub fn strangers(packages: &[Package]) -> Vec<String> {
     let rim = FLOORS.len() - 1;
     let shipped = packages.iter().filter_map(|package| {
@@ -59,7 +59,8 @@ pub fn strangers(packages: &[Package]) -> Vec<String> {
     found.collect()
 }
 
-/// The first entry that fits decides, so that the narrow ones stand before the wide ones.
+/// Returns the home of a dependency. The first entry that matches decides, so narrow entries stand
+/// before wide ones.
 fn homes(dependency: &str) -> Option<&'static [&'static str]> {
     let fits = |pattern: &str| match pattern.strip_suffix('*') {
         Some(beginning) => dependency.starts_with(beginning),

@@ -1,5 +1,5 @@
-//! Chores of `cargo xtask`, as functions: the layers of crates, the tools that tests need, the test
-//! run, and the rules for text.
+//! Chores of `cargo xtask`, as functions: the layers of crates, the tools for tests, the test run,
+//! and the rules for text.
 //!
 //! Nothing here is part of the product.
 

@@ -1,5 +1,5 @@
-//! Steps with their times: each one is announced, timed, and listed in a table at the end, whatever
-//! happened.
+//! Steps with their times. Each step is announced, timed, and listed in a table at the end, failed
+//! steps included.
 
 use std::{
     io::{self, Write},
@@ -23,7 +23,8 @@ struct Step {
 }
 
 impl Report {
-    /// Does one step; `work` answers what came of it. A failure is listed too, and handed on.
+    /// Runs one step. `work` returns its result and a description of the outcome. A failure is
+    /// listed too, and returned.
     pub fn step<T>(&mut self, name: &'static str, work: impl FnOnce() -> Result<(T, String)>) -> Result<T> {
         say(&format!("==> {name}"))?;
         let start = Instant::now();
@@ -39,7 +40,7 @@ impl Report {
         result.map(|(value, _)| value)
     }
 
-    /// The table: one line a step, and the sum.
+    /// Returns the table: one line for each step, and the sum.
     pub fn table(&self) -> String {
         let line =
             |name: &str, took: Duration, outcome: &str| format!("{name:<10}{:>8.1} s  {outcome}\n", took.as_secs_f64());
@@ -49,7 +50,7 @@ impl Report {
     }
 }
 
-/// A line on stdout. An error when nobody can read it any more.
+/// Prints a line on stdout. Fails when stdout is closed.
 pub fn say(text: &str) -> Result<()> {
     Ok(writeln!(io::stdout().lock(), "{text}")?)
 }

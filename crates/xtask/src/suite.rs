@@ -1,4 +1,4 @@
-//! Runs of the test suite and of the load generator, with what they need.
+//! Runs of the test suite and of the load generator, with the programs that they need.
 
 use std::{
     path::{Path, PathBuf},
@@ -23,7 +23,8 @@ pub fn run(workspace: &Workspace, only: Option<&str>) -> Result<()> {
     result
 }
 
-/// Builds the server and the load generator in release mode, and runs the quick measurement of all.
+/// Builds the server and the load generator in release mode, and runs the load generator's quick
+/// mode.
 ///
 /// # Errors
 /// Fails when the build or the measurement fails.
@@ -48,7 +49,7 @@ pub fn bench(root: &Path) -> Result<()> {
 fn steps(report: &mut Report, root: &Path, only: Option<&str>) -> Result<()> {
     let etcd = report.step("etcd", || with_path(tools::etcd(root)?))?;
     report.step("kubectl", || {
-        // Tests look for kubectl themselves, and say the same in their own output.
+        // Tests look for kubectl themselves, and report the same in their own output.
         let found = tools::on_path("kubectl");
         Ok((
             (),
@@ -75,7 +76,7 @@ fn steps(report: &mut Report, root: &Path, only: Option<&str>) -> Result<()> {
     })
 }
 
-/// Builds the binary that the tests drive, and answers where cargo put it.
+/// Builds the binary under test and returns its path.
 fn build(root: &Path) -> Result<PathBuf> {
     let out = cargo(root)
         .args([
@@ -94,7 +95,7 @@ fn build(root: &Path) -> Result<PathBuf> {
     binary.context("cargo built no executable called insula")
 }
 
-/// The path in cargo's message about the finished binary.
+/// Returns the path in cargo's message about the finished binary.
 fn executable(message: &str) -> Option<PathBuf> {
     let message: Value = serde_json::from_str(message).ok()?;
     let binary = message["target"]["name"] == "insula" && message["target"]["kind"][0] == "bin";

@@ -1,8 +1,8 @@
 //! Rules for text: line widths, sizes of files and functions, terms, doc comments, commit subjects.
 //!
-//! A file may keep findings that it had when the rules came in: `crates/xtask/tidy.exceptions`
+//! A file may keep the findings that it had when the rules came in. `crates/xtask/tidy.exceptions`
 //! holds their number for each rule and file, with a reason for each group. The numbers only go
-//! down: a new finding fails, and so does a number that is larger than what is there.
+//! down: a new finding fails, and so does a number larger than the count of findings.
 
 mod exceptions;
 mod source;
@@ -63,7 +63,7 @@ impl Rule {
         Rule::Subject,
     ];
 
-    /// Name of the rule in the exceptions file and in messages.
+    /// Returns the name of the rule in the exceptions file and in messages.
     pub fn name(self) -> &'static str {
         match self {
             Rule::CodeWidth => "code-width",
@@ -77,7 +77,7 @@ impl Rule {
         }
     }
 
-    /// The rule as a sentence, with the way to follow it.
+    /// Returns the rule as a sentence, with the way to follow it.
     pub fn sentence(self) -> &'static str {
         match self {
             Rule::CodeWidth => "code has at most 120 columns: break the line, or name a part of it",
@@ -109,7 +109,7 @@ pub struct Finding {
     pub file: String,
     /// Line number from 1; 0 where the whole file or a commit is meant.
     pub line: usize,
-    /// The text, or what is wrong with it.
+    /// The text, or the reason of the finding.
     pub text: String,
 }
 
@@ -127,9 +127,9 @@ pub enum Mode {
     Check,
     /// Prints every finding, also those that the exceptions allow.
     All,
-    /// Lowers the numbers of the exceptions to what is there.
+    /// Lowers the numbers of the exceptions to the current counts.
     Lower,
-    /// Writes the exceptions anew from what is there, and keeps their reasons.
+    /// Rewrites the exceptions from the current findings, and keeps their reasons.
     Accept,
 }
 
@@ -158,7 +158,7 @@ pub fn run(root: &Path, mode: Mode) -> Result<()> {
     fs::write(path, written.to_string()).context(EXCEPTIONS)
 }
 
-/// Every finding below the sentence of its rule, and their numbers.
+/// Returns all findings below the sentences of their rules, and their numbers.
 fn every(findings: &[Finding]) -> String {
     let mut lines = Vec::new();
     for rule in Rule::ALL {
@@ -170,7 +170,7 @@ fn every(findings: &[Finding]) -> String {
     lines.join("\n")
 }
 
-/// Everything that breaks a rule, in the order of files.
+/// Returns everything that breaks a rule, in the order of files.
 fn findings(root: &Path) -> Result<Vec<Finding>> {
     let mut found = Vec::new();
     for file in git(root, &["ls-files"])?.lines() {
@@ -187,7 +187,7 @@ fn findings(root: &Path) -> Result<Vec<Finding>> {
     Ok(found)
 }
 
-/// Function that checks a file, by its name.
+/// Returns the function that checks a file of this name.
 fn checker(file: &str) -> Option<fn(&str, &str) -> Vec<Finding>> {
     match Path::new(file).extension()?.to_str()? {
         "rs" => Some(source::check),
@@ -239,8 +239,8 @@ fn is_subject(subject: &str) -> bool {
     generated || (has_area && subject.chars().count() <= SUBJECT_CHARS_MAX)
 }
 
-/// Subjects of the commits after the one that brought the exceptions in. In a shallow clone that
-/// lacks this commit, its oldest commit counts as the one. Empty before the file is committed.
+/// Returns the subjects of the commits after the one that added the exceptions. In a shallow clone
+/// that lacks this commit, its oldest commit takes its place. Empty before the file is committed.
 fn recent_subjects(root: &Path) -> Result<Vec<(String, String)>> {
     let first = git(root, &["log", "--diff-filter=A", "--format=%H", "--", EXCEPTIONS])?;
     let Some(first) = first.lines().last() else {
@@ -253,7 +253,7 @@ fn recent_subjects(root: &Path) -> Result<Vec<(String, String)>> {
         .collect())
 }
 
-/// Output of a git command in the repository.
+/// Returns the output of a git command in the repository.
 fn git(root: &Path, arguments: &[&str]) -> Result<String> {
     let output = Command::new("git")
         .current_dir(root)

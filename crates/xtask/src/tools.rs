@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// Etcds to run, as `INSULA_ETCD` names them with colons between: those that it names, the one on
+/// Returns the etcds to run, separated by colons: those that `INSULA_ETCD` names, the one on
 /// `PATH`, the one fetched before, or one fetched now.
 pub fn etcd(root: &Path) -> Result<PathBuf> {
     if let Some(named) = env::var_os("INSULA_ETCD") {
@@ -34,8 +34,8 @@ pub fn etcd(root: &Path) -> Result<PathBuf> {
         let remedy = "the tests of the etcd store need an etcd 3.4 or newer: install one, or name one in INSULA_ETCD";
         unpack("etcd-server", &tools).context(remedy)?;
     }
-    // One that cannot run here (another architecture, a missing library) is better found out now
-    // than in each test.
+    // Fails here rather than in each test if the program cannot run on this machine (another
+    // architecture, a missing library).
     let version = Command::new(&fetched).arg("--version").output();
     ensure!(
         version.is_ok_and(|out| out.status.success()),
@@ -45,7 +45,7 @@ pub fn etcd(root: &Path) -> Result<PathBuf> {
     Ok(fetched)
 }
 
-/// Path of a program that `PATH` leads to.
+/// Returns the path of a program on `PATH`.
 pub fn on_path(program: &str) -> Option<PathBuf> {
     let candidates = env::split_paths(&env::var_os("PATH")?)
         .map(|dir| dir.join(program))
@@ -62,7 +62,8 @@ fn unpack(package: &str, tools: &Path) -> Result<()> {
     let dir = tools.join("download");
     fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let deb = download(package, &dir)?;
-    // Unpacked beside and renamed, so that an interrupted run leaves nothing that looks complete.
+    // Unpacked into a temporary folder and renamed, so that an interrupted run never looks
+    // complete.
     let (partial, complete) = (tools.join(format!("{package}.partial")), tools.join(package));
     for stale in [&partial, &complete] {
         if stale.exists() {
@@ -74,8 +75,9 @@ fn unpack(package: &str, tools: &Path) -> Result<()> {
     fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))
 }
 
-/// The package's file in `dir`. With the machine's package lists if it has them, else with lists of
-/// our own: a fresh container has none, and refreshing the machine's takes root.
+/// Downloads the package to `dir` and returns the file. Uses the machine's package lists if it has
+/// them, else lists of our own: a fresh container has none, and refreshing the machine's takes
+/// root.
 fn download(package: &str, dir: &Path) -> Result<PathBuf> {
     let apt = |options: &[String], verb: &[&str]| {
         run(Command::new("apt-get")
@@ -102,7 +104,7 @@ fn download(package: &str, dir: &Path) -> Result<PathBuf> {
     package_file.with_context(|| format!("apt-get left no {package} package"))
 }
 
-/// Runs a command to its end; what it wrote to stderr is the error.
+/// Runs a command to its end. Its stderr becomes the error.
 fn run(command: &mut Command) -> Result<()> {
     let Output { status, stderr, .. } = command.output().with_context(|| format!("cannot run {command:?}"))?;
     let stderr = String::from_utf8_lossy(&stderr);

@@ -1,4 +1,4 @@
-//! This workspace as cargo sees it: its packages, what each one names, where builds go.
+//! This workspace as cargo sees it: its packages, their dependencies, and the target directory.
 
 use std::{
     env,
@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-/// The workspace's own packages.
+/// The packages of this workspace, and its root.
 #[derive(Debug)]
 pub struct Workspace {
     /// The folder of the root Cargo.toml.
@@ -18,8 +18,7 @@ pub struct Workspace {
     pub packages: Vec<Package>,
 }
 
-/// A package and the names of the packages that it depends on, for whatever purpose (dev and build
-/// included).
+/// A package and the names of its dependencies, dev and build dependencies included.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Package {
     /// As in Cargo.toml: `insula-store`.
@@ -40,14 +39,14 @@ pub struct Dependency {
 /// Use of a dependency: shipped, or development only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// It is part of what is shipped.
+    /// Part of the shipped product.
     Normal,
     /// Only tests, benchmarks or build scripts use it.
     Development,
 }
 
 impl Workspace {
-    /// Asks cargo, without touching the network.
+    /// Runs `cargo metadata` without network access.
     pub fn load() -> Result<Self> {
         let out = cargo(Path::new(env!("CARGO_MANIFEST_DIR")))
             .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
@@ -72,7 +71,7 @@ impl Workspace {
     }
 }
 
-/// The cargo that runs this, in `dir`.
+/// Returns a command for the cargo that runs this program, in `dir`.
 pub fn cargo(dir: &Path) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(dir);

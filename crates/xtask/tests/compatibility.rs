@@ -1,8 +1,8 @@
-//! Every behaviour that `docs/compatibility.md` promises names tests that are there.
+//! Every behaviour that `docs/compatibility.md` promises names existing tests.
 
 use std::path::Path;
 
-/// The cells of a row: behaviour, state, remarks, tests.
+/// Returns the cells of each row: behaviour, state, remarks, tests.
 fn rows(document: &str) -> impl Iterator<Item = Vec<&str>> {
     let rows = document.lines().filter(|line| line.starts_with('|'));
     rows.filter(|line| !line.starts_with("| |") && !line.starts_with("|--"))

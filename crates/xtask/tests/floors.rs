@@ -1,4 +1,5 @@
-//! The floors hold, in this workspace and as a rule. A failure prints the edges that have to go.
+//! Tests of the layers, for this workspace and for the rule itself. A failure prints the forbidden
+//! dependencies.
 
 use xtask::{
     floors, homes,
@@ -24,8 +25,8 @@ fn every_third_party_crate_stays_in_its_home() {
     assert!(edges.is_empty(), "outside their home:\n  {}", edges.join("\n  "));
 }
 
-/// `"store: api tokio +tempfile"` is a package with its dependencies; `+` marks one for development
-/// only.
+/// Parses packages such as `"store: api tokio +tempfile"`: a name and its dependencies. `+` marks a
+/// development dependency.
 fn packages(lines: &[&str]) -> Vec<Package> {
     let package = |line: &&str| {
         let (name, dependencies) = line.split_once(':').expect("a colon after the name");

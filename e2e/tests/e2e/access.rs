@@ -1,12 +1,11 @@
-//! Authentication and authorization: by certificate, by token, by every path, by watches that are
-//! open.
+//! Authentication and authorization: by certificate, by token, by every path, of open watches.
 
 use insula_e2e::{Server, Who, shared, workspace_owned_by};
 use serde_json::json;
 
 scripts!("access": accounts, everybody, groups, identities, policy, reviews, roles, tenants, types);
 
-/// A token that is a prefix, a suffix or another case of a known one is none.
+/// A prefix, a suffix or another case of a known token is invalid.
 #[test]
 fn only_the_whole_token_is_one() {
     let server = shared();
@@ -50,7 +49,7 @@ fn refusals_do_not_tell_what_exists() {
     assert_eq!(refusal("there"), refusal("absent"));
 }
 
-/// A certificate of another server's CA is no identity here.
+/// A certificate of another server's CA is invalid here.
 #[test]
 fn a_strangers_certificate_is_refused() {
     let (server, stranger) = (shared(), Server::with_flags(&["--store", "memory"]));
@@ -73,7 +72,7 @@ fn a_strangers_certificate_is_refused() {
     assert!(insula_e2e::runtime().block_on(client.request(request)).is_err());
 }
 
-/// Credentials of a workspace end with it, whichever workspace they are shown to.
+/// Credentials of a workspace end with it, in every workspace.
 #[test]
 fn tokens_of_accounts_end_with_their_workspace() {
     let server = shared();

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// The lines of a log.
+/// Returns the lines of a log.
 fn lines(path: &Path) -> Vec<Value> {
     let text = fs::read_to_string(path).unwrap_or_default();
-    // The last one may be on its way.
+    // The last line may be incomplete.
     let lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
     lines.map(|line| serde_json::from_str(line).unwrap()).collect()
 }
@@ -39,8 +39,8 @@ fn token(server: &Server, user: &str) -> Client {
     server.client(Who::Token(format!("{user}-token")))
 }
 
-/// Without any setting every request leaves a line, and a refusal the reason that its sender does
-/// not learn.
+/// Without any setting every request leaves a line. A refusal's line has the reason, which its
+/// sender does not learn.
 #[test]
 fn every_refusal_is_recorded_with_its_reason() {
     let server = Server::start();
@@ -117,7 +117,7 @@ fn every_refusal_is_recorded_with_its_reason() {
     assert!(!text.contains("/readyz"), "health is not recorded");
 }
 
-/// A policy says how much, and of what; secrets stay what they are.
+/// A policy selects the requests and the level of detail. Secrets are never recorded.
 #[test]
 fn a_policy_says_what_is_recorded() {
     let dir = tempfile::tempdir().unwrap();
@@ -187,7 +187,7 @@ fn a_policy_says_what_is_recorded() {
     assert!(!text.contains("sesame") && !text.contains("\"verb\":\"get\"") && !text.contains("bob"));
 }
 
-/// A policy that cannot be used ends the start, with its file, the field and what would be right.
+/// A policy that cannot be used ends the start, with its file, the field and the accepted values.
 #[test]
 fn a_wrong_policy_is_refused_at_the_start() {
     let dir = tempfile::tempdir().unwrap();
@@ -216,8 +216,8 @@ fn explained(server: &Server, id: &str) -> (Option<i32>, String) {
     (ended.status.code(), text)
 }
 
-/// Who was refused shows the operator an id; the operator is told which rule is missing, and making
-/// it lets the request pass.
+/// A refused user shows the operator an id. `insula` explains from it which rule is missing, and
+/// creating that rule allows the request.
 #[test]
 fn a_refusal_is_explained_with_what_would_allow_it() {
     let server = Server::start();
@@ -261,7 +261,8 @@ fn a_refusal_is_explained_with_what_would_allow_it() {
     assert_eq!(code, Some(1), "{text}");
 }
 
-/// Notes of policies, and refusals that they only audit, are in the line of the write.
+/// The line of a write contains the audit annotations of policies, and the violations that they
+/// only audit.
 #[test]
 fn notes_of_policies_are_in_the_line_of_the_write() {
     let server = Server::start();

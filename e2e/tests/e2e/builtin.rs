@@ -1,4 +1,4 @@
-//! Kubernetes' own kinds that every workspace has.
+//! Kubernetes' own kinds, which every workspace has.
 
 use insula_e2e::{shared, workspace};
 use serde_json::json;
@@ -9,8 +9,8 @@ use std::{
 
 scripts!("builtin": apis, certificates, events, garbage, quota, surroundings);
 
-/// However many ask at once, a quota's places are given out once each; who finds none is told so,
-/// and nobody else waits.
+/// Concurrent creations never exceed a quota. Creations above the quota get a 403, and other
+/// requests do not wait.
 #[test]
 fn a_quota_is_never_exceeded() {
     const PLACES: usize = 10;
@@ -38,8 +38,8 @@ fn a_quota_is_never_exceeded() {
                 }
             });
         }
-        // It comes in the middle of it all: who was already at it may have more than it allows, and
-        // nobody after that.
+        // The quota is created during the writes. Writes before it may exceed it; no later write
+        // may.
         let made = client
             .post("/api/v1/namespaces/default/resourcequotas", &quota)
             .expect(201);
@@ -64,8 +64,8 @@ fn a_quota_is_never_exceeded() {
     assert!(refused.load(Ordering::Relaxed) > 0, "{count} were made");
 }
 
-/// The same of a workspace that may have so many objects in all: kcp scans once a minute, and lets
-/// as many in as come meanwhile.
+/// The same for a workspace with a limit on all its objects. kcp scans once a minute, and admits
+/// any number of objects in between.
 #[test]
 fn a_workspaces_limit_is_never_exceeded() {
     const WRITERS: usize = 12;
@@ -84,7 +84,7 @@ fn a_workspaces_limit_is_never_exceeded() {
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}});
         client.post("/api/v1/namespaces/default/secrets", &secret)
     };
-    // What is there already, a refusal tells.
+    // A refusal reports the current number of objects.
     limit(1);
     let told = secret("first").expect(403)["message"].as_str().unwrap().to_owned();
     let there: usize = told
@@ -108,7 +108,7 @@ fn a_workspaces_limit_is_never_exceeded() {
     });
     let (made, refused): (Vec<u16>, Vec<u16>) = codes.iter().partition(|code| **code == 201);
     assert_eq!((made.len(), refused), (10, vec![403; WRITERS * 4 - 10]));
-    // What goes makes room.
+    // A deletion frees room.
     let list = client.get("/api/v1/namespaces/default/secrets").expect(200);
     let name = list["items"][0]["metadata"]["name"].as_str().unwrap();
     client
@@ -116,7 +116,7 @@ fn a_workspaces_limit_is_never_exceeded() {
         .expect(200);
     secret("next").expect(201);
     secret("last").expect(403);
-    // The workspace goes as any other.
+    // The workspace can be deleted as any other.
     let (parent, name) = path.rsplit_once(':').unwrap();
     let workspaces = "/apis/tenancy.kcp.io/v1alpha1/workspaces";
     admin.at(parent).delete(&format!("{workspaces}/{name}")).expect(200);
@@ -125,8 +125,8 @@ fn a_workspaces_limit_is_never_exceeded() {
     });
 }
 
-/// A creation charges all quotas of its place in one transaction; so a place has no more of them
-/// than fit.
+/// A creation charges all quotas that apply in one transaction, so the number of quotas in a
+/// namespace and in a workspace has a limit.
 #[test]
 fn a_place_has_so_many_quotas() {
     let server = shared();
@@ -150,7 +150,7 @@ fn a_place_has_so_many_quotas() {
     client.post("/api/v1/namespaces/default/secrets", &secret).expect(201);
 }
 
-/// Of exports that name one secret at the same moment, one has its identity.
+/// Of several exports that name one secret at the same moment, one gets its identity.
 #[test]
 fn a_secret_is_the_identity_of_one_export() {
     let server = shared();
@@ -167,7 +167,7 @@ fn a_secret_is_the_identity_of_one_export() {
         for name in ["a", "b", "c"] {
             export(&format!("{name}-{round}"), &secret);
         }
-        // They all wait for it.
+        // All the exports wait for the secret.
         let object = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": secret}, "stringData": {"key": format!("{secret}-of-many")}});
         client.post("/api/v1/namespaces/default/secrets", &object).expect(201);
         let valid = insula_e2e::until("each was looked at", || {

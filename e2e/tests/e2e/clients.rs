@@ -1,5 +1,5 @@
-//! The clients that people use, each against a workspace of its own: `e2e/clients` has what they
-//! do.
+//! Common Kubernetes clients, each against a workspace of its own. `e2e/clients` has their
+//! programs.
 
 use insula_e2e::{Runtime, shared, with_widgets};
 

@@ -1,5 +1,5 @@
-//! Conversion, seen by tenants: kcp's own acceptance test, the laws, every form, every spelling,
-//! and what fails.
+//! Conversion, seen by tenants: kcp's own acceptance test, the round-trip laws, every form, every
+//! spelling, and the failures.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -18,8 +18,8 @@ fn kind_of(plural: &str) -> String {
     plural[..1].to_uppercase() + &plural[1..]
 }
 
-/// Publishes a kind of its own with one rule, which computes `spec.b` of v2 from `spec.a` of v1.
-/// None if the rule is refused.
+/// Publishes a kind with one rule, which computes `spec.b` of v2 from `spec.a` of v1. Returns None
+/// if the rule is refused.
 fn publish(client: &Client, plural: &str, transformation: &str) -> Option<()> {
     let fields = json!({"a": {"type": "string"}, "b": {"type": "string"}});
     let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": fields}}});
@@ -65,7 +65,7 @@ fn publish(client: &Client, plural: &str, transformation: &str) -> Option<()> {
     Some(())
 }
 
-/// Not a measurement: minutes and gigabytes are what these take where nobody counts.
+/// A generous bound, not a measurement: without limits these take minutes and gigabytes.
 const BOUND: Duration = Duration::from_secs(20);
 
 #[test]
@@ -129,8 +129,8 @@ fn tenants_do_not_see_each_other() {
     }
 }
 
-/// A generation of an API for the load test: its own name of the field in v2, and a mark that its
-/// rule leaves there.
+/// Publishes one generation of an API for the load test: its own name of the field in v2, and a
+/// mark that its rule sets.
 fn generation(client: &Client, schema: &str, field: &str, mark: &str) {
     let fields = |name: &str| json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {name: {"type": "string"}}}}});
     let version = |name: &str, field: &str| json!({"name": name, "served": true, "storage": name == "v1", "schema": fields(field)});
@@ -153,7 +153,7 @@ fn generation(client: &Client, schema: &str, field: &str, mark: &str) {
     }
 }
 
-/// Ends the load, also when what it is for fails.
+/// Ends the load on drop, also when the test fails.
 struct Sets<'a>(&'a AtomicBool);
 
 impl Drop for Sets<'_> {
@@ -162,9 +162,9 @@ impl Drop for Sets<'_> {
     }
 }
 
-/// Reads and writes in two versions while the API's schema and rules change under them, time and
-/// again: whoever reads v2 gets a field of one generation with the mark of that generation's rule,
-/// or, where the rules alone changed, one of its two marks.
+/// Reads and writes in two versions while the API's schema and rules change repeatedly. A reader of
+/// v2 gets a field of one generation with the mark of that generation's rule, or, where only the
+/// rules changed, one of its two marks.
 #[test]
 fn rules_that_are_swapped_under_load_never_meet_another_schema() {
     const OBJECTS: usize = 5;
@@ -221,8 +221,7 @@ fn rules_that_are_swapped_under_load_never_meet_another_schema() {
                         _ => json!({"metadata": {"labels": {"n": n.to_string()}}}),
                     };
                     let answer = client.merge(&object, &patch);
-                    // A write that was routed by the claim of before says so, and may be sent
-                    // again.
+                    // A write routed by a previous route gets a 409, and may be sent again.
                     assert!(matches!(answer.code, 200 | 409), "{}: {}", answer.code, answer.text);
                     if version == "v2" && answer.code == 200 {
                         of_one_generation(&answer.expect(200));
@@ -231,7 +230,7 @@ fn rules_that_are_swapped_under_load_never_meet_another_schema() {
                 }
             });
         }
-        // A busy machine makes few requests in six rounds.
+        // A busy machine completes few requests in six rounds.
         let few = || reads.load(Ordering::Relaxed) <= 10 || writes.load(Ordering::Relaxed) <= 10;
         for round in 0..60 {
             if round >= 6 && !few() {
@@ -260,8 +259,8 @@ fn rules_that_are_swapped_under_load_never_meet_another_schema() {
     assert!(reads > 10 && writes > 10, "{reads} reads, {writes} writes");
 }
 
-/// Enough objects that their conversion is shared out: lists of several clients at once, a table
-/// and the first events of a watch show all of them, in order.
+/// Enough objects that several tasks share their conversion. Concurrent lists, a table and the
+/// initial events of a watch contain all of them, in order.
 #[test]
 fn many_objects_are_shown_in_another_version_whole_and_in_order() {
     let server = shared();

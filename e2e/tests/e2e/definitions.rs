@@ -1,6 +1,5 @@
-//! Real definitions (`../shared/testdata/crds`) as their users meet them: installed, explained,
-//! filled with objects, protected from broken ones. Where the definitions are not at hand the tests
-//! say so and pass.
+//! Real definitions (`../shared/testdata/crds`) in use: installed, explained, filled with objects,
+//! protected from invalid ones. Without the definitions the tests print the reason and pass.
 
 use std::path::{Path, PathBuf};
 
@@ -8,12 +7,12 @@ use insula_e2e::{Breakage, Client, Generator, Kubectl, shared, until, workspace}
 use serde_json::{Value, json};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-/// Seeds of one version's objects; they also say how full an object is.
+/// Seeds of one version's objects. A seed also determines the share of optional fields.
 const SEEDS: u64 = 12;
-/// Broken objects of one version that are sent.
+/// Broken objects of one version that the test sends.
 const BREAKAGES_MAX: usize = 25;
 
-/// The definitions of one project, by file.
+/// Returns the definitions of one project, by file.
 fn definitions(project: &str) -> Vec<(PathBuf, Value)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../shared/testdata/crds")
@@ -65,7 +64,8 @@ impl Version<'_> {
         &self.version["schema"]["openAPIV3Schema"]
     }
 
-    /// A generated object. Seeds begin with what is required alone and end with nearly everything.
+    /// Returns a generated object. The first seeds set only required fields, the last ones nearly
+    /// all.
     fn object(&self, seed: u64) -> Value {
         let mut generator = Generator::new(seed, seed * 90 / SEEDS);
         let mut object = generator.value(self.schema(), 0);
@@ -76,8 +76,8 @@ impl Version<'_> {
     }
 }
 
-/// Whether a cause can come of what the generator does not know: rules in CEL, junctors, and what
-/// they make required.
+/// Returns true for a cause that can come from constraints that the generator does not know: rules
+/// in CEL, junctors, and the fields that they require.
 fn beyond_the_generator(version: &Version<'_>, cause: &Value) -> bool {
     let told = cause["message"].as_str().unwrap_or_default();
     let text = version.schema().to_string();
@@ -85,14 +85,15 @@ fn beyond_the_generator(version: &Version<'_>, cause: &Value) -> bool {
     rules && !told.contains("must be of type") && !told.contains("Unsupported value") && !told.contains("should match")
 }
 
-/// Objects of all seeds are accepted, but for rules; answers the accepted one with most fields.
+/// Checks that the server accepts objects of all seeds, unless a rule refuses one. Returns the
+/// accepted object with the most fields.
 fn accepted(client: &Client, version: &Version<'_>) -> Value {
     let mut found = Vec::new();
     for seed in 0..SEEDS {
         let object = version.object(seed);
         let answer = client.post(&format!("{}?fieldValidation=Strict", version.path()), &object);
         if answer.code == 201 {
-            // Something of what was sent is there, and nothing that was not but for defaults.
+            // Strict validation refuses unknown fields, so comparing the kind is enough.
             assert_eq!(answer.body["kind"], object["kind"]);
             client.delete(&format!("{}/seed-{seed}", version.path())).expect(200);
             found.push(object);
@@ -118,8 +119,8 @@ fn accepted(client: &Client, version: &Version<'_>) -> Value {
     largest.unwrap_or_else(|| panic!("no object of {} is accepted", version.path()))
 }
 
-/// Each broken object is refused, and the refusal names the place. A status is sent to where it is
-/// written.
+/// Checks that each broken object is refused and that the refusal names the field. A broken status
+/// goes to the status subresource.
 fn broken_are_refused(client: &Client, version: &Version<'_>, object: &Value) -> usize {
     let path = version.path();
     client.post(&path, object).expect(201);
@@ -176,7 +177,7 @@ fn explained(kubectl: &Kubectl, workspace: &str, version: &Version<'_>) {
     }
 }
 
-/// A project's definitions from the first to the last step of their use.
+/// Runs a project's definitions through all steps of their use.
 fn used(project: &str) {
     let definitions = definitions(project);
     if definitions.is_empty() {
@@ -227,14 +228,14 @@ fn definitions_of_crossplane_are_used() {
     used("crossplane");
 }
 
-/// kcp's own kinds are served already, and nobody can put others in their place.
+/// The server serves kcp's own kinds already, and no definition can replace them.
 #[test]
 fn definitions_of_kcp_are_reserved() {
     let server = shared();
     let admin = server.admin();
     let client = admin.at(&workspace(&admin, "reserved").0);
     for (file, definition) in definitions("kcp") {
-        // Those of kcp's kinds that no workspace serves are anybody's.
+        // A definition may use those of kcp's kinds that no workspace serves.
         let spec = &definition["spec"];
         let version = Version {
             definition: &definition,

@@ -1,10 +1,10 @@
 //! The command blocks of the documents, run as they are written.
 //!
 //! Blocks marked `sh`, `bash` or `console` are run, those of one file in order in one `bash -e`, in
-//! a folder that has this repository's `config` and nothing else, with `insula` on the path: a
-//! block that needs a server starts it. In `console` blocks the lines after `$ ` are run.
-//! `cargo run --release -- X` is run as `insula X`; other `cargo`, `git` and `target/` commands are
-//! not run. Other blocks (`text`, `yaml`) are for reading.
+//! a folder with only this repository's `config`, and with `insula` on the path. A block that needs
+//! a server starts it. In `console` blocks the lines after `$ ` are run. `cargo run --release -- X`
+//! is run as `insula X`; other `cargo`, `git` and `target/` commands are not run. Other blocks
+//! (`text`, `yaml`) are for reading.
 
 use std::{
     fmt::Write,
@@ -16,7 +16,7 @@ use std::{
 
 use insula_e2e::{run_bounded, unused_port};
 
-/// Commands of a file, with a line that says where each block begins.
+/// Returns the commands of a file. A line before each block names its position.
 fn script(name: &str, text: &str) -> Option<String> {
     let (mut script, mut language, mut found) = (String::new(), None, false);
     for (index, line) in text.lines().enumerate() {
@@ -57,7 +57,7 @@ fn command(line: &str) -> String {
     }
 }
 
-/// The repository, which readers of the documents have checked out.
+/// Returns the repository, which readers of the documents have checked out.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
@@ -72,14 +72,14 @@ fn run(name: &str, script: &str) -> Result<(), String> {
     std::os::unix::fs::symlink(root().join("config"), work.join("config")).unwrap();
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     let mut command = Command::new("bash");
-    // What a file starts in the background ends with it.
+    // Background processes of a file end with it.
     let ended = format!("trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n{script}");
     command.args(["-e", "-o", "pipefail", "-c", &ended]).current_dir(&work);
     command
         .env("PATH", path)
         .env("HOME", dir.path())
         .env_remove("KUBECONFIG");
-    // Documents speak of the default port, which may be taken here.
+    // Documents use the default port, which may be taken here.
     command.env("INSULA_LISTEN", format!("127.0.0.1:{}", unused_port()));
     let output = run_bounded(&mut command, "", Duration::from_secs(180));
     if output.status.success() {

@@ -1,25 +1,25 @@
 //! Recorded answers of a real kcp, replayed against this server by the recorder's own program.
 //!
-//! The floors are what was reached; they only go up. What is left of definitions and verbs stays as
-//! it is:
+//! The floors are the numbers of equal steps reached so far; they only go up. These differences of
+//! definitions and verbs remain:
 //!
-//! - `crd-lifecycle`: what the server's own controllers write has no owner.
+//! - `crd-lifecycle`: fields that the server's own controllers write have no owner.
 //! - `crd-openapi-v3`: descriptions are in our own words; parameters and fields of alpha features
 //!   that are not served are not published; a redirect stays in its workspace, where the recorded
 //!   one leaves it.
-//! - `crd-versions-invalid`: unknown fields are told by name, and not in the order in which they
-//!   were sent.
+//! - `crd-versions-invalid`: unknown fields are reported sorted by name, and not in the order of
+//!   the request.
 //! - `builtin-openapi`: whole objects are written as JSON, and OpenAPI v3 too, which every client
 //!   takes; the paths of tokens are not published.
 //! - `builtin-rbac-validation`: the rules that an aggregated role gathers have no owner.
-//! - `builtin-strategic-patch`: a refused patch is told as the object that it would make, and not
-//!   as a map of Go's.
-//! - `kcp-apiconversion`: rules have a status here. `kcp-export-versions`: what v1alpha1 cannot
-//!   show is kept beside the object, and so a write through it is not refused for what it did not
-//!   send. `kcp-binding-validation`: a reference without a name is 422 with its causes, by the
-//!   schema that requires it, before the question who may bind it.
-//! - `kcp-routing`: a path that leads nowhere is 404 for those alone who may know which workspaces
-//!   there are. The recorded server says so to everybody; kcp's front proxy, to nobody.
+//! - `builtin-strategic-patch`: the refusal of a patch shows the resulting object, and not a map of
+//!   Go's.
+//! - `kcp-apiconversion`: rules have a status here. `kcp-export-versions`: fields that v1alpha1
+//!   lacks are kept beside the object, so a write through v1alpha1 is not refused for their
+//!   absence. `kcp-binding-validation`: a reference without a name is 422 with its causes, by the
+//!   schema that requires it, before the authorization of the binding.
+//! - `kcp-routing`: a path without a workspace is 404 only for callers who may know the existing
+//!   workspaces. The recorded server answers 404 to everybody; kcp's front proxy, to nobody.
 //! - `verbs-generation-status`: fields at the root of an object keep their owner when its status is
 //!   written.
 
@@ -27,7 +27,7 @@ use std::{path::Path, process::Command, time::Duration};
 
 use insula_e2e::{Server, run_bounded};
 
-/// Scenarios by name, and how many of their steps answer alike.
+/// Scenarios by name, and the number of their steps with equal answers.
 const FLOORS: &[(&str, usize)] = &[
     ("^apply-", 318),
     ("^crd-", 295),
@@ -78,7 +78,7 @@ fn recorded_answers_are_given() {
     assert!(fallen.is_empty(), "{}", fallen.join("\n"));
 }
 
-/// The last line is `N passed, M failed`.
+/// Reads the last line, `N passed, M failed`.
 fn equal_steps(text: &str) -> usize {
     let counts = text.lines().rev().find_map(|line| line.split_once(" passed, "));
     counts

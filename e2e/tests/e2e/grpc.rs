@@ -1,4 +1,4 @@
-//! The admin services over gRPC: with the generated client, and with one that knows nothing but
+//! The admin services over gRPC, with the generated client and with a client that uses only
 //! reflection.
 
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ pub(crate) fn origin(server: &Server) -> http::Uri {
     server.url().parse().unwrap()
 }
 
-/// Calls leave their lines in the audit log like every request, with the code that HTTP would have.
+/// Calls appear in the audit log like every request, with the equivalent HTTP status code.
 #[test]
 fn calls_are_in_the_audit_log() {
     let server = Server::start();
@@ -162,7 +162,8 @@ fn nobody_gets_in_without_a_credential() {
     });
 }
 
-/// Health needs no credential: `grpc.health.v1.Health/Check` of every service, spoken by hand.
+/// Health needs no credential: `grpc.health.v1.Health/Check` of every service, with messages
+/// encoded by hand.
 #[test]
 fn health_is_for_everybody() {
     #[derive(Clone, PartialEq, Message)]
@@ -339,8 +340,8 @@ async fn reflect(server: &Server, who: Who, ask: MessageRequest) -> Result<Messa
         .ok_or_else(|| Status::internal("an empty answer"))
 }
 
-/// A client that was built without any of our definitions: it asks for the services, learns the
-/// messages' fields, makes a request from them and reads the answer by them.
+/// A client that was built without any of our definitions. It lists the services, reads the
+/// messages' fields, builds a request from them and decodes the answer with them.
 #[test]
 fn a_client_that_knows_only_reflection_gets_along() {
     let server = shared();
@@ -389,7 +390,7 @@ fn a_client_that_knows_only_reflection_gets_along() {
     });
 }
 
-/// Numbers of a message's fields by name.
+/// Returns the numbers of a message's fields by name.
 fn fields(file: &FileDescriptorProto, message: &str) -> BTreeMap<String, u32> {
     let short = message.rsplit('.').next().unwrap();
     let found = file
@@ -404,7 +405,7 @@ fn fields(file: &FileDescriptorProto, message: &str) -> BTreeMap<String, u32> {
         .collect()
 }
 
-/// The wire form of a message of strings; how a field is encoded follows from its type alone.
+/// Calls a method with a message of strings. The type of a field alone determines its encoding.
 async fn call(
     server: &Server,
     file: &FileDescriptorProto,
@@ -439,7 +440,7 @@ async fn call(
     body.to_bytes()[5..].to_vec()
 }
 
-/// Fields with a length by name: strings and messages.
+/// Returns the length-delimited fields by name: strings and messages.
 fn read(mut message: &[u8], numbers: &BTreeMap<String, u32>) -> BTreeMap<String, Vec<u8>> {
     use prost::encoding::{DecodeContext, WireType, bytes, decode_key, skip_field};
     let mut found = BTreeMap::new();

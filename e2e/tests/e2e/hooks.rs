@@ -1,5 +1,5 @@
-//! Webhooks that definitions name: called as Kubernetes calls them, where the operator allows it,
-//! and believed only as far as the contract goes.
+//! Conversion webhooks of definitions. The server calls them as Kubernetes does, where the operator
+//! allows it, and accepts from their answers only changes that the contract allows.
 
 mod admission;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const GROUP: &str = "hooks.example.io";
 
-/// A server that may call this machine, and waits two seconds for it.
+/// Starts a server that may call this machine, with a webhook timeout of two seconds.
 fn server() -> Server {
     Server::with(Setup {
         flags: vec!["--webhook-allow".into(), "127.0.0.1".into()],
@@ -20,7 +20,7 @@ fn server() -> Server {
     })
 }
 
-/// Objects as the review wants them: v1 has `spec.text`, v2 `spec.texts[0]`.
+/// Converts the objects of a review: v1 has `spec.text`, v2 `spec.texts[0]`.
 fn converted(review: &Value) -> Value {
     let request = &review["request"];
     let to = request["desiredAPIVersion"].as_str().unwrap();
@@ -44,7 +44,7 @@ fn converted(review: &Value) -> Value {
         "uid": request["uid"], "result": {"status": "Success"}, "convertedObjects": objects}})
 }
 
-/// A converter that breaks the contract in the way that its path names.
+/// Answers a review with the breach of the contract that the path names.
 fn answer(path: &str, review: &Value) -> Reply {
     let mut good = converted(review);
     let response = &mut good["response"];
@@ -77,7 +77,7 @@ fn answer(path: &str, review: &Value) -> Reply {
     Reply::Json(good)
 }
 
-/// A definition whose objects are converted by whom `client` names, served.
+/// Creates a definition whose objects the webhook `client` converts, and waits until it is served.
 fn define(at: &Client, plural: &str, client: &Value) {
     let fields = |spec: Value| json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object", "properties": spec}}}});
     let text = json!({"type": "string"});
@@ -102,7 +102,7 @@ fn define(at: &Client, plural: &str, client: &Value) {
     });
 }
 
-/// Sends the definition's conversions elsewhere.
+/// Points the definition's conversion at another webhook.
 fn redirect(at: &Client, plural: &str, client: &Value) {
     let patch = json!({"spec": {"conversion": {"webhook": {"clientConfig": client}}}});
     at.merge(&format!("{DEFINITIONS}/{plural}.{GROUP}"), &patch).expect(200);
@@ -122,7 +122,7 @@ fn definitions_convert_by_webhook() {
     define(&at, "notes", &hook.client_config("/convert"));
     let url = |version: &str, name: &str| format!("/apis/{GROUP}/{version}/notes{name}");
 
-    // Written in v1, which is stored: nobody is asked.
+    // Written in v1, the storage version: the server calls no webhook.
     at.post(&url("v1", ""), &object("notes", "v1", "a", json!({"text": "one"})))
         .expect(201);
     assert_eq!(hook.take("/convert"), [] as [Value; 0]);
@@ -132,12 +132,12 @@ fn definitions_convert_by_webhook() {
     let reviews = hook.take("/convert");
     assert_eq!(reviews.len(), 1);
     assert_eq!(reviews[0]["apiVersion"], "apiextensions.k8s.io/v1");
-    // What is sent is complete in its own version, and has no resourceVersion.
+    // A sent object is complete in its own version, and has no resourceVersion.
     let sent = &reviews[0]["request"]["objects"][0];
     assert_eq!(sent["spec"], json!({"text": "one", "size": 3}));
     assert_eq!(sent["metadata"].get("resourceVersion"), None);
 
-    // Written in v2: to v1 for the store, where what its schema does not know is dropped, and back
+    // Written in v2: converted to v1 for the store, which drops fields outside its schema, and back
     // for the answer.
     let made = at
         .post(
@@ -180,7 +180,7 @@ fn definitions_convert_by_webhook() {
         applied["metadata"]["resourceVersion"]
     );
 
-    // A list is one question; metadata alone is none.
+    // A list is one call; metadata alone is none.
     hook.take("/convert");
     let list = at.get(&url("v2", "")).expect(200);
     let texts: Vec<&Value> = list["items"]
@@ -199,7 +199,7 @@ fn definitions_convert_by_webhook() {
     let table = "application/json;as=Table;g=meta.k8s.io;v=v1";
     at.get_with(&url("v2", ""), &[("accept", table)]).expect(200);
 
-    // Watchers see their version.
+    // Watchers receive their version.
     let mut events = Vec::new();
     let watch = url("v2", "?watch=true&allowWatchBookmarks=false");
     at.watch(&watch, |event| {
@@ -212,7 +212,7 @@ fn definitions_convert_by_webhook() {
     .unwrap();
     assert_eq!(events, ["one", "four", "again", "new"]);
 
-    // A dry run asks, too, and writes nothing.
+    // A dry run calls the webhook, too, and writes nothing.
     let dry = url("v2", "?dryRun=All");
     at.post(&dry, &object("notes", "v2", "d", json!({"texts": ["dry"]})))
         .expect(201);
@@ -220,7 +220,8 @@ fn definitions_convert_by_webhook() {
     at.delete(&url("v2", "/a")).expect(200);
 }
 
-/// A change while a watch is read: its runtime must not wait for it.
+/// Writes from another thread while a watch is read: the watch's runtime must not wait for the
+/// write.
 fn at_once(at: &Client, url: &str, text: &str) {
     let (at, url, text) = (at.clone(), url.to_owned(), text.to_owned());
     std::thread::spawn(move || at.merge(&url, &json!({"spec": {"text": text}})));
@@ -241,7 +242,7 @@ fn fields_are_selected_by_as_the_version_has_them() {
     let list = at.get(&url("v2", "?fieldSelector=spec.first%3Dtwo")).expect(200);
     assert_eq!(list["items"].as_array().unwrap().len(), 1);
     assert_eq!(list["items"][0]["metadata"]["name"], "b");
-    // A watcher sees an object come that was another one's, and go again.
+    // A watcher sees an object enter its selection and leave it again.
     let mut events = Vec::new();
     at.watch(&url("v2", "?watch=true&fieldSelector=spec.first%3Dtwo"), |event| {
         let seen = (event["type"].clone(), event["object"]["metadata"]["name"].clone());
@@ -258,8 +259,8 @@ fn fields_are_selected_by_as_the_version_has_them() {
     assert_eq!(events, want.map(|(kind, name)| (kind.to_owned(), name.to_owned())));
 }
 
-/// However many watch, a change is one question, whether they select by fields of their version or
-/// take everything.
+/// A change is one call for any number of watchers, whether they select by fields of their version
+/// or receive everything.
 #[test]
 fn watchers_share_what_the_webhook_says() {
     const WATCHERS: usize = 5;
@@ -358,20 +359,20 @@ fn a_converter_that_breaks_the_contract_is_not_believed() {
         });
         assert_eq!(refused.body["reason"], Value::Null, "{path}");
         assert!(begun.elapsed() < Duration::from_secs(20), "{path}");
-        // Nothing is written on such an answer, and who needs no conversion does not notice.
+        // Such an answer prevents the write. Requests without a conversion succeed.
         let written = at.post(&v2, &object("notes", "v2", "b", json!({"texts": ["two"]})));
         assert_eq!(written.code, 500, "{path}: {}", written.text);
         at.get(&format!("{v1}/b")).expect(404);
         at.get(&format!("{v1}/a")).expect(200);
     }
-    // What only the server may say of an object does not come from a converter.
+    // A converter cannot set fields that only the server sets.
     redirect(&at, "notes", &hook.client_config("/owner"));
     let seen = until("the new converter is asked", || {
         let got = at.get(&format!("{v2}/a"));
         (got.code == 200).then_some(got)
     });
     assert_eq!(seen.body["metadata"].get("ownerReferences"), None);
-    // Deletion asks nobody.
+    // Deletion calls no webhook.
     redirect(&at, "notes", &hook.client_config("/broken"));
     let held = json!({"metadata": {"finalizers": ["example.io/held"]}});
     at.merge(&format!("{v1}/a"), &held).expect(200);

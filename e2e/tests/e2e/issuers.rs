@@ -1,5 +1,5 @@
-//! Tokens of other issuers: the operator's for the whole server, those of a workspace's type for
-//! that workspace alone.
+//! Tokens of other issuers. The operator configures issuers for the whole server, a workspace type
+//! for its workspaces alone.
 
 use std::{
     path::Path,
@@ -27,7 +27,7 @@ fn write(file: &Path, jwt: &[Value]) {
     std::fs::write(file, config.to_string()).unwrap();
 }
 
-/// A server that believes an issuer.
+/// Starts a server that trusts an issuer.
 pub(crate) fn server_with(jwt: &[Value]) -> Server {
     let file = tempfile::NamedTempFile::new().unwrap();
     write(file.path(), jwt);
@@ -112,11 +112,11 @@ fn keys_of_an_issuer_change_and_strangers_do_not_have_it_called() {
     assert_eq!(maps(&server, &first, "root"), 403);
     assert_eq!(maps(&server, &first, "root"), 403);
     assert_eq!(issuer.fetches(), 1);
-    // A key that nobody has seen is looked for at once.
+    // The server fetches an unknown key at once.
     let old = issuer.rotate("second");
     assert_eq!(maps(&server, &issuer.token(&json!({})), "root"), 403);
     assert_eq!(issuer.fetches(), 1);
-    // A key that the issuer no longer publishes is no longer accepted.
+    // The server rejects a key that the issuer no longer publishes.
     assert_eq!(maps(&server, &issuer.token_by(&old, &json!({})), "root"), 401);
     for n in 0..20 {
         let stranger = issuer.token_by(&Signer::new(&format!("stranger-{n}")), &json!({}));
@@ -124,7 +124,7 @@ fn keys_of_an_issuer_change_and_strangers_do_not_have_it_called() {
     }
     assert_eq!(issuer.fetches(), 0, "for a while, nobody has it called");
     assert_eq!(maps(&server, &issuer.token(&json!({})), "root"), 403);
-    // An issuer that does not answer holds nobody up.
+    // An issuer that does not answer delays no other issuer's tokens.
     let unknown = issuer.token(&json!({"iss": silent["issuer"]["url"]}));
     assert_eq!(maps(&server, &unknown, "root"), 401);
     assert!(server.log().contains("the keys of an issuer cannot be fetched"));
@@ -155,8 +155,9 @@ fn what_is_wrong_with_a_file_of_issuers_stops_the_start() {
     }
 }
 
-/// An issuer that takes a connection and says nothing holds up a request for seconds, and the next
-/// ones not at all. What the operator changes is taken up; a mistake changes nothing.
+/// An issuer that accepts a connection and never answers delays one request for seconds, and later
+/// requests not at all. The server reloads the operator's changes; an invalid configuration changes
+/// nothing.
 #[test]
 fn a_silent_issuer_is_given_up_and_another_takes_its_place() {
     let other = shared();
@@ -196,7 +197,7 @@ fn a_silent_issuer_is_given_up_and_another_takes_its_place() {
     assert_eq!(maps(&server, &token, "root"), 403);
 }
 
-/// The same rules over gRPC: paths of a workspace and those below it.
+/// Applies the same rules over gRPC: paths of a workspace and those below it.
 fn tree(server: &Server, token: &str, at: &str) -> Result<Vec<String>, Code> {
     let channel = grpc::channel(server, &Who::Anonymous);
     runtime().block_on(async {
@@ -206,7 +207,7 @@ fn tree(server: &Server, token: &str, at: &str) -> Result<Vec<String>, Code> {
             ..TreeRequest::default()
         };
         let mut request = grpc::as_user(token, root);
-        // A message is read when its sender is known.
+        // The server reads a message only after it has authenticated the caller.
         let metadata = request.metadata_mut();
         metadata.insert("insula-workspace", at.parse().unwrap());
         let answers = client.tree(request).await;
@@ -219,7 +220,7 @@ fn tree(server: &Server, token: &str, at: &str) -> Result<Vec<String>, Code> {
     })
 }
 
-/// A workspace whose type lets an issuer vouch: the type's place, and the workspace.
+/// Creates a workspace whose type trusts an issuer. Returns the type's workspace and the workspace.
 fn with_own_issuer(server: &Server, configuration: &Value) -> (String, String) {
     let admin = server.admin();
     let (home, _) = workspace(&admin, "org");

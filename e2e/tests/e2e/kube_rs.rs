@@ -1,4 +1,4 @@
-//! kube-rs: another client's idea of the same API.
+//! kube-rs as another client of the same API.
 
 use std::{
     pin::pin,
@@ -113,7 +113,7 @@ fn watchers_of_both_versions_see_each_change() {
             .await
             .unwrap();
         let mut old = pin!(watcher(v1.clone(), watcher::Config::default()).applied_objects());
-        // The newer protocol, where the list comes through the watch.
+        // The newer protocol, where the watch streams the list.
         let mut new = pin!(watcher(v2.clone(), watcher::Config::default().streaming_lists()).applied_objects());
         let patience = Duration::from_secs(20);
         let first = tokio::time::timeout(patience, old.try_next())
@@ -155,7 +155,7 @@ fn watchers_of_both_versions_see_each_change() {
     });
 }
 
-/// Gives each widget of v1 its name, as a controller of v1 that knows nothing of v2.
+/// Sets the name of each widget of v1, as a controller of v1 that does not know v2.
 async fn give_name(
     widget: Arc<DynamicObject>,
     context: Arc<(Api<DynamicObject>, AtomicUsize)>,
@@ -169,8 +169,8 @@ async fn give_name(
     Ok(Action::await_change())
 }
 
-/// A controller reaches its goal, is told of what others change, and rests when nothing is left to
-/// do.
+/// A controller reaches its goal, receives other clients' changes, and rests when nothing is left
+/// to do.
 #[test]
 fn a_controller_reaches_its_goal_and_rests() {
     let server = shared();
@@ -203,7 +203,7 @@ fn a_controller_reaches_its_goal_and_rests() {
         let patch = Patch::Merge(json!({"spec": {"name": {"first": "Eve"}}}));
         v2.patch("a", &PatchParams::default(), &patch).await.unwrap();
         named("Named").await;
-        // Its own writes that change nothing are no events for it.
+        // Its own writes without changes cause no events.
         tokio::time::sleep(Duration::from_millis(500)).await;
         let runs = context.1.load(Ordering::Relaxed);
         assert!((2..10).contains(&runs), "{runs} runs");

@@ -1,4 +1,4 @@
-//! kubectl as users run it, on our kinds and on bound resources.
+//! kubectl as users run it, on built-in kinds and on bound resources.
 
 use std::{io::BufRead, process::Stdio};
 
@@ -35,7 +35,7 @@ fn edit_changes_what_the_editor_changed() {
     assert_eq!(now["data"]["x"], "after");
 }
 
-/// `kubectl delete --cascade`: dependents go after their owner, before it, or not at all.
+/// `kubectl delete --cascade` deletes dependents after their owner, before it, or not at all.
 #[test]
 fn delete_cascades_as_it_is_told() {
     let server = shared();
@@ -81,7 +81,7 @@ fn delete_cascades_as_it_is_told() {
     assert!(kept["metadata"].get("ownerReferences").is_none(), "{kept}");
 }
 
-/// `kubectl get -w` prints what is there, then what comes.
+/// `kubectl get -w` prints the current objects, then each change.
 #[test]
 fn get_w_prints_changes_as_they_come() {
     let server = shared();
@@ -152,15 +152,15 @@ fn the_contexts_work_as_they_are() {
     }
 }
 
-/// The same script by the cluster's name instead of its path is part of `kinds`; here bound
-/// resources.
+/// Two users of kubectl on bound resources. `kinds` runs the same script by the cluster's name
+/// instead of its path.
 #[test]
 fn two_users_of_kubectl_do_not_see_each_other() {
     let both = [(); 2].map(|()| std::thread::spawn(|| run_script("kubectl/bound")));
     both.into_iter().for_each(|one| one.join().unwrap());
 }
 
-/// One object of each kind: what kubectl calls it, a condition to wait for, and its manifest.
+/// Returns one object of each kind: its name in kubectl, a condition to wait for, and its manifest.
 fn objects(provider: &str) -> Vec<(&'static str, Option<&'static str>, Value)> {
     let schema =
         json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {"a": {"type": "string"}}}}});

@@ -1,5 +1,5 @@
-//! The life of an API's versions: stored objects follow the storage version, whatever happens
-//! meanwhile.
+//! The life of an API's versions. Stored objects migrate to the storage version under concurrent
+//! writes and restarts.
 
 mod leaving;
 mod progress;
@@ -20,7 +20,8 @@ fn names() -> Value {
     json!({"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"})
 }
 
-/// `v1` has `size`, `v2` has `bytes` and a `note` that only it shows; more versions are like `v2`.
+/// Returns versions: `v1` has `size`; `v2` has `bytes`, and a `note` that `v1` lacks. Further
+/// versions are like `v2`.
 fn versions(names: &[&str], storage: &str) -> Vec<Value> {
     let version = |name: &&str| {
         let fields = match *name {
@@ -54,7 +55,7 @@ fn renames() -> Value {
         rule("v1", "v2", ".spec.size", ".spec.bytes"), rule("v2", "v1", ".spec.bytes", ".spec.size")]})
 }
 
-/// A schema of `v1` and `v2` with rules between them.
+/// Publishes a schema of `v1` and `v2` with rules between them.
 fn publish(provider: &Client, prefix: &str, storage: &str) {
     publish_versions(provider, prefix, versions(&["v1", "v2"], storage));
     publish_rules(provider, prefix);
@@ -94,7 +95,7 @@ fn storage_versions(tenant: &Client) -> Value {
     binding["status"]["boundResources"][0]["storageVersions"].clone()
 }
 
-/// Everything but the revision, by name.
+/// Returns everything but the revision, by name.
 fn contents(client: &Client, path: &str) -> Vec<Value> {
     let mut list = client.get(path).expect(200);
     let mut items = list["items"].as_array_mut().map(std::mem::take).unwrap_or_default();
@@ -146,7 +147,7 @@ fn migration_goes_on_after_kill_9_while_tenants_write() {
     server.kill9();
     server = server.restart();
 
-    // Somebody writes one object over and over, through the old version.
+    // A client writes one object repeatedly through the old version.
     let stop = Arc::new(AtomicBool::new(false));
     let writer = {
         let (client, stop) = (client(&server), Arc::clone(&stop));
@@ -234,7 +235,7 @@ fn a_storage_version_migration_rewrites_a_plain_definition() {
     assert_eq!(kept["spec"], json!({"bytes": 1, "note": "n1"}));
 }
 
-/// Rules of `v1` to `v2` that need what they read to be below a hundred.
+/// Returns rules from `v1` to `v2` that require the value to be below a hundred.
 fn picky(name: &str) -> Value {
     let rule = json!({"field": ".spec.size", "destination": ".spec.bytes",
         "transformation": "self < 100 ? self : [1][self]", "mayFail": true});
@@ -281,7 +282,7 @@ fn what_stored_objects_need_stays_and_what_they_do_not_fit_waits() {
         "{said}"
     );
 
-    // Rules that the object does not fit: it is read as before, and both sides are told.
+    // Rules that do not fit the object: reads still succeed; export and binding report it.
     let rules = format!("{APIS}/apiconversions/{one}");
     at_provider.merge(&rules, &picky(one)).expect(200);
     let said = |client: &Client, path: &str, kind: &str| {
@@ -307,7 +308,7 @@ fn what_stored_objects_need_stays_and_what_they_do_not_fit_waits() {
     let kept = at_tenant.get(&format!("{WIDGETS_V2}/w200")).expect(200);
     assert_eq!(kept["spec"], json!({"bytes": 200, "note": "n200"}));
 
-    // Without the object nothing is in the way.
+    // Without the object nothing blocks the rules.
     at_tenant.delete(&format!("{WIDGETS_V1}/w200")).expect(200);
     until("the new rules serve", || {
         (said(&at_provider, &at, "RolledOut")["status"] == "True").then_some(())

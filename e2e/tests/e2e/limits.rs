@@ -1,5 +1,4 @@
-//! What a tenant may send, and how much at once: everything has a limit, and who meets it is told
-//! which.
+//! Limits on a tenant's requests: their sizes, rates and concurrency. A refusal names the limit.
 
 use std::{
     io::Write,
@@ -93,8 +92,8 @@ fn what_is_sent_has_limits() {
     );
 }
 
-/// A selector of thousands of values fits the URL; headers beyond all measure are refused, and the
-/// server stays.
+/// A selector of thousands of values fits the URL. The server refuses excessive headers, and stays
+/// up.
 #[test]
 fn urls_and_headers_have_room_and_an_end() {
     let server = shared();
@@ -113,7 +112,7 @@ fn urls_and_headers_have_room_and_an_end() {
     client.get(MAPS).expect(200);
 }
 
-/// Begins a request, and leaves its body out.
+/// Begins a request without sending its body.
 fn begun(server: &Server, token: &str, path: &str) -> StreamOwned<ClientConnection, TcpStream> {
     let mut config = insula_e2e::tls(&server.data_dir(), &Who::Anonymous);
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
@@ -128,8 +127,8 @@ fn begun(server: &Server, token: &str, path: &str) -> StreamOwned<ClientConnecti
     stream
 }
 
-/// Begins a request that takes the only place, and gives what another one is told then. It begins
-/// anew when one of the others had the place at the moment in which it came.
+/// Begins a request that takes the only permit, and returns the refusal of another request. Begins
+/// again when one of the other requests held the permit at that moment.
 fn in_flight(
     server: &Server,
     path: &str,
@@ -156,8 +155,8 @@ fn busy(answer: &Answer) -> bool {
     true
 }
 
-/// One user's requests and watches leave room for everybody else's; who is over the limit is told
-/// when to come again.
+/// One user's requests and watches leave permits for other users. A user over the limit gets a
+/// retry delay.
 #[test]
 fn what_is_open_at_once_has_limits() {
     let limits = ["REQUESTS_IN_FLIGHT_PER_USER", "WATCHES_PER_USER", "REQUEST_SECONDS"];
@@ -176,7 +175,7 @@ fn what_is_open_at_once_has_limits() {
     );
     let (held, _) = in_flight(&server, &path, || carol.get(&path));
     assert_eq!(dave.get(&path).code, 200, "another user is served");
-    // A body that never comes is waited for no longer than for any request.
+    // The usual timeout of requests ends a request whose body never comes.
     until("carol's place is free again", || {
         (carol.get(&path).code == 200).then_some(())
     });
@@ -195,7 +194,7 @@ fn what_is_open_at_once_has_limits() {
     until("dave's watch is over", || (dave.get(&again).code == 200).then_some(()));
 }
 
-/// All users of one workspace together leave room for other workspaces.
+/// All users of one workspace together leave permits for other workspaces.
 #[test]
 fn a_workspace_has_limits_of_its_own() {
     let limits =
@@ -234,8 +233,8 @@ fn a_workspace_has_limits_of_its_own() {
     });
 }
 
-/// A second's requests may come at once, and then no more than the rate; others are not slowed
-/// down.
+/// A burst may have a second's worth of requests, and then the rate applies. Other users are not
+/// slowed down.
 #[test]
 fn who_sends_too_many_requests_a_second_is_told() {
     let server = Server::with(Setup {
@@ -258,11 +257,10 @@ fn who_sends_too_many_requests_a_second_is_told() {
     carol.get(&path).expect(200);
 }
 
-/// What the threads did that work for tenants who are behind, in hundredths of a second.
+/// Returns the CPU time of the low-priority threads, in hundredths of a second.
 #[cfg(target_os = "linux")]
 fn behind(server: &Server) -> u64 {
-    // `pid (name) state …`: the time in user mode is the eleventh field behind the state, the
-    // niceness the sixteenth.
+    // `pid (name) state …`: after the name, the user time is field 11 and the niceness field 16.
     let name_used_niceness = |stat: String| {
         let (head, rest) = stat.rsplit_once(") ")?;
         let name = head.split_once('(')?.1.to_owned();
@@ -277,15 +275,15 @@ fn behind(server: &Server) -> u64 {
         .filter_map(name_used_niceness)
         .filter(|(name, ..)| name == "low-priority");
     let used = behind.map(|(_, used, niceness)| {
-        // The suite itself may run at another niceness than 0, and 19 is the end of the scale.
+        // The suite itself may run at another niceness than 0; the maximum is 19.
         assert_eq!(niceness, (own + 5).min(19), "others go first");
         u64::try_from(used).unwrap()
     });
     used.sum()
 }
 
-/// Who computes much while others are there goes on where others go first; nobody loses anything by
-/// it.
+/// A tenant that computes much while other tenants are active moves to the low-priority runtime. No
+/// request of either fails.
 #[test]
 #[cfg(target_os = "linux")]
 fn who_floods_lets_others_go_first() {
@@ -323,7 +321,7 @@ fn who_floods_lets_others_go_first() {
     quiet.post(MAPS, &map(&json!({"name": "a"}))).expect(201);
 }
 
-/// What takes long and waits for nothing is made behind others, whoever it is for.
+/// Large conversions run on the low-priority runtime, for any tenant.
 #[test]
 #[cfg(target_os = "linux")]
 fn large_conversions_are_made_behind() {
@@ -342,9 +340,9 @@ fn large_conversions_are_made_behind() {
     assert!(used > 1, "{used} hundredths of a second");
 }
 
-/// A workspace that used all that it may of the cores, while others ask, is served by turns: what
-/// it sends one by one is answered, and of what it sends all at once a part is told to come again.
-/// Others are not, and alone it is not.
+/// A workspace that exceeds its CPU share while other workspaces are active is throttled.
+/// Sequential requests are answered; of concurrent requests a part gets a 429. Other workspaces are
+/// not throttled, and neither is the workspace when it is alone.
 #[test]
 fn a_workspace_may_use_so_much_of_the_cores() {
     let server = Server::with(Setup {
@@ -359,7 +357,7 @@ fn a_workspace_may_use_so_much_of_the_cores() {
         admin.at(&workspace(&admin, "loud").0),
         admin.at(&workspace(&admin, "quiet").0),
     );
-    // Long after somebody else asked nobody is there to be disturbed.
+    // Other workspaces are inactive long after their last request.
     loud.get(MAPS).expect(200);
     std::thread::sleep(std::time::Duration::from_secs(2));
     for i in 0..60 {
@@ -395,7 +393,8 @@ fn a_workspace_may_use_so_much_of_the_cores() {
     });
 }
 
-/// A page of a list whose past is gone is told so, with a token to go on from what is now.
+/// A list page whose revision is compacted gets a 410, with a token to continue from the latest
+/// revision.
 #[test]
 fn a_page_that_is_too_old_says_how_to_go_on() {
     let server = Server::start();
@@ -405,7 +404,7 @@ fn a_page_that_is_too_old_says_how_to_go_on() {
     }
     let first = maps(&server).get(&format!("{MAPS}?limit=1")).expect(200);
     let token = first["metadata"]["continue"].as_str().unwrap().to_owned();
-    // A new process reads what is, and not how it came to be.
+    // A new process reads the current state without its history.
     maps(&server).post(MAPS, &map(&json!({"name": "d"}))).expect(201);
     let server = server.restart();
     let expired = maps(&server).get(&format!("{MAPS}?limit=1&continue={token}"));
@@ -424,14 +423,13 @@ fn a_page_that_is_too_old_says_how_to_go_on() {
     assert_eq!(next["items"][0]["metadata"]["name"], "b", "{next}");
 }
 
-/// Programs that write and are heard of no more do not make an object grow for ever.
+/// The field managers of programs that write once do not make an object grow without limit.
 #[test]
 fn old_managers_become_one() {
     let server = shared();
     let admin = server.admin();
     let client = admin.at(&workspace(&admin, "managers").0);
-    // Of an object that nobody owned anything of from the start, nobody does later, as in
-    // Kubernetes.
+    // As in Kubernetes, an object without managed fields from the start gets none later.
     let mut first = map(&json!({"name": "a"}));
     first["data"] = json!({"key": "v"});
     client.post(MAPS, &first).expect(201);

@@ -1,5 +1,5 @@
-//! The shipped binary from outside, one file for each numbered promise. One program, so that it is
-//! linked once and its tests share a server.
+//! Tests of the shipped binary from outside, one file for each promise. They are one program, so
+//! that it is linked once and its tests share a server.
 #![allow(clippy::unwrap_used)]
 
 /// Defines a test for each script of a group, and the list of the group.

@@ -1,3 +1,3 @@
-//! Admission policies: what a workspace says about its own writes.
+//! Admission policies: rules of a workspace for its own writes.
 
 scripts!("policies": matching, mutating, provider, validating);

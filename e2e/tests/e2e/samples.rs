@@ -1,5 +1,5 @@
-//! The samples of `config/samples/conversions` are admitted as they are printed, and what they say
-//! of their objects is what tenants read.
+//! The samples of `config/samples/conversions`. The server admits them as printed, and tenants read
+//! the objects that the samples show.
 
 use std::{
     fs,
@@ -9,7 +9,7 @@ use std::{
 use insula_e2e::{Client, Kubectl, shared, until, workspace};
 use serde_json::{Value, json};
 
-/// Folders with a `conversion.yaml`; the others are run by the guide that prints them.
+/// Returns folders with a `conversion.yaml`; the guide that prints the others runs them.
 fn folders() -> Vec<PathBuf> {
     let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/samples/conversions");
     let mut folders: Vec<PathBuf> = fs::read_dir(samples).unwrap().map(|e| e.unwrap().path()).collect();
@@ -22,7 +22,7 @@ fn read(path: &Path) -> Value {
     serde_saphyr::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// Publishes the schema of a folder, and binds it where `tenant` is.
+/// Publishes the schema of a folder, and binds it in the tenant's workspace.
 fn bind(provider: (&Client, &str), tenant: &Client, folder: &Path) {
     let schema = read(&folder.join("schema.yaml"));
     let plural = schema["spec"]["names"]["plural"].as_str().unwrap();
@@ -46,7 +46,7 @@ fn bind(provider: (&Client, &str), tenant: &Client, folder: &Path) {
     });
 }
 
-/// Writes the object of a case through one version, and reads it in all as the case says.
+/// Writes the object of a case through one version, and compares it with the case in all versions.
 fn show(kubectl: &Kubectl, tenant: &str, folder: &Path, case: &str, writer: &str) {
     let schema = read(&folder.join("schema.yaml"));
     let plural = schema["spec"]["names"]["plural"].as_str().unwrap();

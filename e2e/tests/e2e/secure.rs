@@ -1,4 +1,4 @@
-//! Secure defaults: the behaviour of a server whose operator set nothing.
+//! Secure defaults: the behaviour of a server without any settings.
 
 use std::{
     io::{Read, Write},
@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use crate::grpc;
 
-/// What the port answers to a ClientHello of a version: the type of the record, and what stands
-/// behind its header.
+/// Returns the port's answer to a ClientHello of a version: the type of the record, and the bytes
+/// after its header.
 fn greeted(server: &Server, version: u8) -> (u8, Vec<u8>) {
     let mut hello = vec![3, version];
     hello.extend([7; 32]);
@@ -57,7 +57,7 @@ fn only_tls_of_today_is_spoken() {
     }
     let (kind, rest) = greeted(&server, 3);
     assert_eq!((kind, rest[0]), (0x16, 2), "a ServerHello");
-    // Who sends a token in the clear is not led on.
+    // The server does not redirect a client that sends a token in the clear.
     let mut plain = TcpStream::connect(server.address()).unwrap();
     plain.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     plain
@@ -69,7 +69,7 @@ fn only_tls_of_today_is_spoken() {
     assert!(!answer.to_lowercase().contains("location:"), "{answer}");
 }
 
-/// Everything below a folder that somebody else may read or write.
+/// Finds all files below a folder that other users can read or write.
 fn open_to_others(dir: &Path, found: &mut Vec<String>) {
     for entry in std::fs::read_dir(dir).unwrap().map(Result::unwrap) {
         let metadata = std::fs::symlink_metadata(entry.path()).unwrap();
@@ -95,8 +95,8 @@ fn what_is_on_disk_is_the_owners() {
     let mut found = Vec::new();
     open_to_others(&server.data_dir(), &mut found);
     assert!(found.is_empty(), "{found:?}");
-    // What a library makes without a mode of its own is nobody else's either, and no core dump has
-    // what is in memory.
+    // Files that a library creates without a mode of its own are private too, and no core dump
+    // contains the memory.
     let process = |file: &str| std::fs::read_to_string(format!("/proc/{}/{file}", server.pid()));
     if let (Ok(status), Ok(limits)) = (process("status"), process("limits")) {
         assert!(status.contains("Umask:\t0077"), "{status}");
@@ -157,7 +157,7 @@ fn anybody_may_ask_whether_it_works_and_nothing_else() {
     }
 }
 
-/// At the level at which people look for mistakes, too.
+/// No log, argument, variable or kubeconfig contains a secret of a tenant, at debug level either.
 #[test]
 fn nothing_secret_is_told() {
     let server = Server::with_flags(&["--log-level", "debug"]);
@@ -202,7 +202,7 @@ fn nothing_secret_is_told() {
         ("the kubeconfig", kubeconfig),
     ];
     let signature = token.rsplit('.').next().unwrap();
-    // The second is what a Secret has in `data`.
+    // The second is the encoding in the `data` of a Secret.
     let secrets = [
         "the-value-of-a-secret",
         "dGhlLXZhbHVlLW9mLWEtc2VjcmV0",
@@ -217,14 +217,14 @@ fn nothing_secret_is_told() {
             assert!(!text.contains(secret), "{secret} in {place}");
         }
     }
-    // The administrator's credential is a file; the start says which.
+    // The administrator's credential is a file, whose path the start logs.
     let steps = server.json_log();
     let told: Vec<&Value> = steps.iter().filter(|line| line["step"] == "identity").collect();
     assert!(told[0]["detail"].as_str().unwrap().contains("kubeconfig"), "{told:?}");
 }
 
-/// Streams that are opened and reset at once (CVE-2023-44487) cost who does it the connection, and
-/// nobody else a place.
+/// Streams that are opened and reset at once (CVE-2023-44487) cost their client the connection, and
+/// other clients no permit.
 #[test]
 fn streams_that_are_reset_cost_nobody_else() {
     let server = Server::with_flags(&["--store", "memory"]);
@@ -238,7 +238,7 @@ fn streams_that_are_reset_cost_nobody_else() {
                 .body(tonic::body::Body::empty())
                 .unwrap();
             let answer = flood.request(request);
-            // Dropped when it was sent, or soon.
+            // Dropped after it was sent, or soon.
             let _ = tokio::time::timeout(Duration::from_micros(50), answer).await;
         }
     });
@@ -254,7 +254,7 @@ fn streams_that_are_reset_cost_nobody_else() {
     });
 }
 
-/// There is no way to have less of all this: nothing to warn about at a start.
+/// No flag weakens these defaults, so a start has nothing to warn about.
 #[test]
 fn no_flag_takes_a_check_away() {
     let output = run_bounded(&mut insula(&["start", "--help"]), "", Duration::from_secs(20));

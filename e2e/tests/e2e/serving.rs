@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 scripts!("serving": apply, changes, corners, definition, definitions, discovery, documents, lists, naming, owners, pipeline, refusals, representations, revisions, subresources, verbs, watches, writes);
 
-/// Pages of a list are of one revision, each object once, whatever the size of the page and
-/// whatever is written meanwhile.
+/// All pages of a list are of one revision and contain each object once, for any page size and
+/// under concurrent writes.
 #[test]
 fn pages_of_any_size_make_the_same_list() {
     let server = shared();
@@ -54,7 +54,7 @@ fn pages_of_any_size_make_the_same_list() {
     }
 }
 
-/// Of writers that read, change and write, exactly as many succeed as there are changes.
+/// Concurrent read-modify-write updates succeed exactly as often as the object changes.
 #[test]
 fn no_update_is_lost_among_writers() {
     let server = shared();
@@ -93,8 +93,8 @@ fn no_update_is_lost_among_writers() {
     );
 }
 
-/// Patches without a revision are tried again where others were faster: none is refused, and none
-/// is lost.
+/// The server retries patches without a revision after a conflict: none is refused, and none is
+/// lost.
 #[test]
 fn patches_at_the_same_time_all_count() {
     let server = shared();
@@ -120,8 +120,8 @@ fn patches_at_the_same_time_all_count() {
     assert_eq!(data.as_object().unwrap().len(), writers * writes);
 }
 
-/// What is too large with its owners is stored without them, and what is too large by itself is
-/// refused.
+/// The server drops managed fields of an object that is too large with them, and refuses an object
+/// that is too large without them.
 #[test]
 fn owners_make_room_for_large_objects() {
     let server = shared();
@@ -163,8 +163,8 @@ fn owners_make_room_for_large_objects() {
     assert_eq!(refused["reason"], "RequestEntityTooLarge");
 }
 
-/// A watch gives every change once, in order, while several write; and another that begins in the
-/// middle gives the same rest.
+/// A watch sends every change once, in order, under concurrent writes. A second watch from a
+/// revision in between sends the same remaining events.
 #[test]
 fn watches_are_ordered_unique_and_complete() {
     let server = shared();
@@ -240,8 +240,8 @@ fn watches_are_ordered_unique_and_complete() {
     );
 }
 
-/// A watch whose definition changes ends without an error, so that its client lists anew under what
-/// is served now.
+/// A watch whose definition changes ends without an error, so that its client lists again under the
+/// new definition.
 #[test]
 fn watches_end_when_their_definition_changes() {
     let server = shared();
@@ -265,7 +265,7 @@ fn watches_end_when_their_definition_changes() {
             (events, begun.elapsed())
         })
     };
-    // Not before the watch is open, which nothing but the server could tell.
+    // No client can observe that the watch is open, so the test waits.
     std::thread::sleep(std::time::Duration::from_millis(300));
     let path = format!("{DEFINITIONS}/lamps.house.example.io");
     let names = json!({"spec": {"names": {"shortNames": ["lp", "lamp2"]}}});
@@ -275,8 +275,8 @@ fn watches_end_when_their_definition_changes() {
     assert_eq!(events, Vec::<Value>::new());
 }
 
-/// While a definition changes, time and again, its objects are read, listed, written and made as
-/// ever.
+/// Requests to read, list, write and create objects succeed while their definition changes
+/// repeatedly.
 #[test]
 fn nothing_fails_while_a_definition_changes() {
     const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -327,8 +327,8 @@ fn nothing_fails_while_a_definition_changes() {
     assert!(rounds >= 3, "{rounds} rounds are none to speak of");
 }
 
-/// At most ten managers are remembered for updates; what the oldest ones changed is
-/// `ancient-changes`, of one version.
+/// An object keeps at most ten managers of updates. The server merges the oldest ones into
+/// `ancient-changes`, one per version.
 #[test]
 fn owners_of_long_ago_are_summed_up() {
     let server = shared();

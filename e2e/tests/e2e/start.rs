@@ -1,4 +1,4 @@
-//! `insula start`: what a first start makes, what a second one refuses, and how it ends.
+//! `insula start`: files of the first start, refusals of a second one, and the shutdown.
 
 use std::{
     fs,
@@ -80,7 +80,7 @@ fn the_kubeconfig_has_kcps_contexts_and_absolute_paths() {
 #[test]
 fn only_tls_with_a_certificate_of_its_ca_is_spoken() {
     let (server, stranger) = (Server::start(), Server::start());
-    // Whoever trusts another CA does not talk to this server.
+    // A client that trusts another CA refuses this server.
     let other = tls(&stranger.data_dir(), &Who::Anonymous);
     let connector = hyper_rustls::HttpsConnectorBuilder::new()
         .with_tls_config(other)
@@ -92,9 +92,9 @@ fn only_tls_with_a_certificate_of_its_ca_is_spoken() {
         .body(String::new())
         .unwrap();
     let error = runtime().block_on(client.request(request)).unwrap_err();
-    // Unknown, or known by name and signed with another key: both CAs have the same name.
+    // Unknown, or of the same name and signed with another key: both CAs have the same name.
     assert!(format!("{error:?}").contains("InvalidCertificate"), "{error:?}");
-    // Whoever does not speak TLS gets nothing of the API.
+    // A client without TLS gets nothing of the API.
     use std::io::{Read, Write};
     let mut plain = TcpStream::connect(server.address()).unwrap();
     plain.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -131,7 +131,7 @@ fn a_restart_keeps_everything() {
             .at(&cluster)
             .get("/apis/core.kcp.io/v1alpha1/logicalclusters/cluster")
             .expect(200);
-        // Its URL names the port, which is a new one each time.
+        // Its URL contains the port, which changes with each start.
         let spaces = admin.at(&path).get("/api/v1/namespaces").expect(200);
         (
             map,
@@ -146,7 +146,7 @@ fn a_restart_keeps_everything() {
     let server = server.restart();
     assert_eq!(read(&server), before);
     assert_eq!(fs::read(server.data_dir().join("pki/ca.crt")).unwrap(), certificate);
-    // Revisions go on: what was listed before can be watched from.
+    // Revisions continue: a watch can start from a list before the restart.
     let version = before.0["metadata"]["resourceVersion"].as_str().unwrap();
     let path_of_watch = format!("{MAPS}?watch=true&resourceVersion={version}");
     let admin = server.admin().at(&path);
@@ -166,7 +166,7 @@ fn sigterm_ends_watches_and_exits_with_0() {
     let (send, open) = std::sync::mpsc::channel();
     let watching = std::thread::spawn(move || {
         client.watch::<()>(&watch, |event| {
-            // Nobody listens any more when the test is over.
+            // The receiver is gone when the test is over.
             let _ = send.send(event);
             None
         })
@@ -191,8 +191,8 @@ fn a_request_in_flight_is_answered_during_the_drain() {
     let server = Server::start();
     let admin = server.admin().at("root");
     admin.get("/readyz").expect(200);
-    // Writers go on until they are refused; whatever was answered with 201 is there after a
-    // restart.
+    // Writers continue until the server refuses them. Every write answered with 201 is there after
+    // a restart.
     let name = unique("drain");
     let writer = {
         let (admin, name) = (admin, name.clone());
@@ -235,7 +235,7 @@ fn settings_come_from_flags_then_variables_then_the_file() {
         flags: vec!["--config".to_owned(), path("a.yaml")],
         environment: vec![
             ("INSULA_LOG_LEVEL".to_owned(), "debug".to_owned()),
-            // The flag that every server here gets wins over this.
+            // The `--listen` flag of every server here overrides this variable.
             ("INSULA_LISTEN".to_owned(), "127.0.0.1:2".to_owned()),
         ],
         ..Setup::default()
@@ -250,7 +250,7 @@ fn settings_come_from_flags_then_variables_then_the_file() {
     let mut large = config_map("large");
     large["data"]["a"] = "x".repeat(5000).into();
     server.admin().at("root").post(MAPS, &large).expect(413);
-    // The variable's level, not the file's.
+    // The variable's level overrides the file's.
     until("requests are logged", || {
         server
             .json_log()
@@ -287,8 +287,8 @@ fn unknown_keys_are_refused_with_the_nearest_one() {
     }
 }
 
-/// In large pages, of which the system makes more by and by, an idle server would grow to what it
-/// needed once.
+/// With transparent huge pages, of which the kernel makes more over time, an idle server would grow
+/// to its peak memory.
 #[test]
 #[cfg(target_os = "linux")]
 fn memory_comes_in_small_pages() {
@@ -299,8 +299,8 @@ fn memory_comes_in_small_pages() {
 
 #[test]
 fn it_is_ready_when_it_says_so() {
-    // No sleep, no retry: the first request after the line works, in a workspace made by the
-    // second.
+    // No sleep, no retry: the first request after the line succeeds, in a workspace that the second
+    // creates.
     let server = Server::with_flags(&["--store", "memory"]);
     let admin = server.admin();
     admin.get("/readyz").expect(200);
@@ -308,8 +308,8 @@ fn it_is_ready_when_it_says_so() {
     admin.at(&path).get("/api/v1/namespaces/default").expect(200);
 }
 
-/// History need not outlive a process, but nothing may be passed over: either the deletion is told,
-/// or the client is told to list again.
+/// History need not survive a process, but the client must not miss an event: either the watch
+/// reports the deletion, or the server asks the client to list again.
 #[test]
 fn a_watch_from_before_a_restart_misses_nothing() {
     let mut server = Server::start();
@@ -340,9 +340,9 @@ fn a_watch_from_before_a_restart_misses_nothing() {
     }
 }
 
-/// Pages that began before a restart go on in the present, with the token that the refusal has;
-/// lists of that time are told that it is gone. (Answers of 200 would do as well, from a store that
-/// remembers.)
+/// Pages that began before a restart continue from the present, with the token in the refusal.
+/// Lists at revisions of that time get a 410. (A 200 would do as well, from a store that keeps its
+/// history.)
 #[test]
 fn pages_from_before_a_restart_go_on() {
     let mut server = Server::start();

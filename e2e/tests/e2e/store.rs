@@ -1,5 +1,4 @@
-//! What was acknowledged is there, whatever happens to the process; and several servers on one etcd
-//! are one.
+//! Durability of acknowledged writes after crashes, and consistency of several servers on one etcd.
 
 use std::{
     collections::BTreeSet,
@@ -30,8 +29,8 @@ fn create(client: &Client, path: &str, body: &Value) -> Option<u16> {
     sent.ok().map(|answer| answer.code)
 }
 
-/// Writes until the server is gone; gives the names that were acknowledged, and counts them for all
-/// writers.
+/// Writes until the server is gone. Returns the names of the acknowledged objects, and counts them
+/// for all writers.
 fn write_until_killed(client: Client, prefix: String, count: &AtomicUsize) -> Vec<String> {
     let mut acknowledged = Vec::new();
     for i in 0..100_000 {
@@ -70,7 +69,7 @@ fn kill_9_loses_no_acknowledged_write() {
                 std::thread::spawn(move || write_until_killed(client, prefix, &acknowledged))
             })
             .collect();
-        // In the middle of writes: some are acknowledged, some are under way.
+        // In the middle of writes: some are acknowledged, some are in flight.
         until("writes are acknowledged", || {
             (acknowledged.load(Ordering::Relaxed) > 20 * (round + 1)).then_some(())
         });
@@ -84,7 +83,7 @@ fn kill_9_loses_no_acknowledged_write() {
         let found = names(&server.admin().at(&path));
         let lost: Vec<_> = all.iter().filter(|name| !found.contains(*name)).collect();
         assert!(lost.is_empty(), "round {round} lost {lost:?}");
-        // At most what was under way is there besides.
+        // Besides them, at most the writes in flight are there.
         assert!(
             found.len() <= all.len() + 1 + 4 * (round + 1),
             "{} of {}",
@@ -103,8 +102,8 @@ fn kill_9_loses_no_acknowledged_write() {
     }
 }
 
-/// A binding's bundle, claim and status appear together: what is Bound is served in every version,
-/// what is served is Bound.
+/// Checks that a binding's bundle, route and status appear together: a Bound resource is served in
+/// every version, and a served resource is Bound.
 fn is_whole(client: &Client, plural: &str) -> bool {
     let binding = client.get(&format!("{APIS}/apibindings/{plural}"));
     if binding.code != 200 {
@@ -178,7 +177,7 @@ fn kill_9_leaves_no_half_bundle() {
     let mut published = Vec::new();
     for round in 0..3 {
         let (stop, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-        // Somebody looks all the time, while bundles come and when the server goes.
+        // A client polls all the time, while bundles arrive and when the server is killed.
         let publisher = {
             let (client, stop, count) = (server.admin().at(&path), Arc::clone(&stop), Arc::clone(&count));
             std::thread::spawn(move || {
@@ -197,14 +196,14 @@ fn kill_9_leaves_no_half_bundle() {
         until("a bundle is published", || {
             (count.load(Ordering::Relaxed) > 0).then_some(())
         });
-        // Somewhere in the next one.
+        // During the next publication.
         std::thread::sleep(Duration::from_millis(60 * round));
         server.kill9();
         stop.store(true, Ordering::Relaxed);
         published.extend(publisher.join().unwrap());
         server = server.restart();
         let client = server.admin().at(&path);
-        // The first look after the restart, before controllers had time, and every later one.
+        // The first check after the restart, before controllers had time, and every later one.
         for plural in &published {
             is_whole(&client, plural);
         }
@@ -244,7 +243,7 @@ fn two_servers_on_one_etcd_serve_the_same_tenants() {
     });
     let made = a.at(&path).post(MAPS, &config_map("a")).expect(201);
     let version = made["metadata"]["resourceVersion"].as_str().unwrap();
-    // Asked for that revision, the other one waits until it has it.
+    // Given that revision, the other server waits until it has it.
     let read = b
         .at(&cluster)
         .get(&format!(
@@ -258,21 +257,21 @@ fn two_servers_on_one_etcd_serve_the_same_tenants() {
             .iter()
             .any(|item| item["metadata"]["uid"] == made["metadata"]["uid"])
     );
-    // A change through the other one conflicts with what this one still holds.
+    // A change through the other server conflicts with this server's stale object.
     let mut newer = made.clone();
     newer["data"]["x"] = "from b".into();
     b.at(&path).put(&format!("{MAPS}/a"), &newer).expect(200);
     let mut stale = made.clone();
     stale["data"]["x"] = "from a".into();
     a.at(&path).put(&format!("{MAPS}/a"), &stale).expect(409);
-    // A watch here sees what is written there.
+    // A watch here receives the other server's writes.
     let watch = format!("{MAPS}?watch=true&resourceVersion={version}");
     let seen = a.at(&path).watch(&watch, |event| {
         let object = &event["object"];
         (object["metadata"]["name"] == "a").then(|| object["data"]["x"].clone())
     });
     assert_eq!(seen, Some(json!("from b")));
-    // A binding made there converts here.
+    // A binding made through the other server converts here.
     publish(&b.at(&path), "shared").unwrap();
     until("it is bound for both", || {
         (is_whole(&a.at(&path), "shared") && is_whole(&b.at(&path), "shared")).then_some(())
@@ -318,7 +317,7 @@ fn a_server_killed_on_etcd_loses_nothing_and_the_other_goes_on() {
             .all(|name| names(&client).contains(name))
             .then_some(())
     });
-    // Controllers go on: a workspace gets ready without the one that was killed.
+    // Controllers continue: a workspace becomes ready without the killed server.
     workspace(&two.admin(), "after");
     let one = one.restart();
     assert!(

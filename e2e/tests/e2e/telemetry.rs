@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use insula_e2e::{Server, shared, until, workspace};
 use serde_json::json;
 
-/// Everything that a tenant can choose, in a request of its own; none of it may become a label.
+/// Every value that a tenant can choose, in a request of its own; none of them may become a label.
 #[test]
 fn metrics_have_closed_labels() {
     let server = Server::with_flags(&["--store", "memory"]);
@@ -36,7 +36,7 @@ fn metrics_have_closed_labels() {
         client.get(maps).expect(200);
     };
     play(0);
-    // Asking for the metrics is counted as well, once it was answered.
+    // The request for the metrics is counted as well, after its answer.
     series();
     let before = series();
     assert!(
@@ -132,7 +132,7 @@ fn secrets_and_tokens_are_not_logged() {
     }
 }
 
-/// The gauge was registered and never set: it said 0 whatever was open.
+/// The gauge was registered and never set, so it reported 0 with watches open.
 #[test]
 fn open_watches_are_counted() {
     let server = Server::with_flags(&["--store", "memory"]);
@@ -146,7 +146,7 @@ fn open_watches_are_counted() {
     };
     assert_eq!(open(), 0);
     let path = "/api/v1/namespaces?watch=true";
-    // From another thread: this one is inside the runtime that reads the watch.
+    // On another thread, because this one is inside the runtime that reads the watch.
     let elsewhere = || std::thread::scope(|threads| threads.spawn(open).join().unwrap());
     let counted = server
         .admin()

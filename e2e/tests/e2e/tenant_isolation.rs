@@ -1,15 +1,14 @@
-//! Requests that are refused, row by row of the table of negative tests, by every route: workspaces
-//! by path and by the name of their cluster, over HTTP/1.1 and HTTP/2; as watches, WebSockets among
-//! them; through the virtual workspaces of exports, initializers, terminators and schemas, whosever
-//! they are; over gRPC. Whatever is refused changes nothing in the store, its answer names nobody's
-//! workspace, owner or value that the request did not name itself, and the audit log has it with
-//! the reason.
+//! Refused requests, row by row of the table of negative tests, by every route: workspaces by path
+//! and by the name of their cluster, over HTTP/1.1 and HTTP/2; as watches, WebSockets among them;
+//! through the virtual workspaces of exports, initializers, terminators and schemas of any owner;
+//! over gRPC. A refused request changes nothing in the store. Its answer names no workspace, owner
+//! or value that the request did not name itself, and the audit log has it with the reason.
 //!
-//! Here are those who come from outside; what a tenant tries in its own workspace is in `tenants`,
-//! bytes that are no request in `framing`, gRPC and other ports in `admin`, browsers in `browsers`,
-//! mounts in `mounts`. Rows 9 and 10 (certificates) are in `access.rs` and `crates/auth/tests`;
-//! rows that need a scene of their own (36, 46, 48–50, 52–63, 65, 66) are in the scripts that set
-//! it up. Anonymous requests get 403 where the table says 401, as in kcp.
+//! This file has the attacks from outside. `tenants` has those by a tenant in its own workspace,
+//! `framing` malformed requests, `admin` gRPC and other ports, `browsers` browsers, and `mounts`
+//! mounts. Rows 9 and 10 (certificates) are in `access.rs` and `crates/auth/tests`; rows that need
+//! a setup of their own (36, 46, 48–50, 52–63, 65, 66) are in the scripts with that setup.
+//! Anonymous requests get 403 where the table says 401, as in kcp.
 
 mod admin;
 mod browsers;
@@ -82,7 +81,7 @@ fn tokens_that_do_not_count_let_nobody_in() {
     let scene = Scene::new();
     let issuer = &scene.issuer;
     let list = format!("GET /clusters/{{mine}}{MAPS}");
-    // What everybody can read is no secret: not the key of the issuer, nor its claims without a
+    // A publicly readable value is no secret: neither the issuer's key, nor its claims without a
     // signature.
     let public = EncodingKey::from_secret(scene.ada.as_bytes());
     let confused = |kid: &str| {
@@ -114,7 +113,7 @@ fn tokens_that_do_not_count_let_nobody_in() {
         .map(|(number, token)| row(*number, token, &list, &[401]))
         .collect();
     refuse(&scene, &rows);
-    // What counts, counts: the table is about the tokens.
+    // A valid token is accepted: the rows are about the tokens alone.
     assert_eq!(
         scene
             .server
@@ -126,7 +125,7 @@ fn tokens_that_do_not_count_let_nobody_in() {
     );
 }
 
-/// The issuer that a token names.
+/// Returns the issuer that a token names.
 fn named_by(token: &str) -> String {
     let claims: Value = jsonwebtoken::dangerous::insecure_decode_claims(token).unwrap();
     claims["iss"].as_str().unwrap().to_owned()
@@ -213,7 +212,7 @@ fn headers_make_nobody_another() {
     }
     let alone = [("Impersonate-Group", "system:masters")];
     rows.push(with(row(13, "tA", &mine, &[400]), &alone));
-    // Alice may act as others in her workspace; what she borrows there counts there.
+    // Alice may impersonate others in her workspace; the impersonated identity is valid there.
     rows.push(with(
         row(14, "tA", &theirs, &[403]),
         &[("Impersonate-User", "the-owner")],
@@ -308,8 +307,8 @@ fn system_clusters_are_closed() {
     refuse(&scene, &rows);
 }
 
-/// Impersonation (row 14): an owner acts as others in the owner's workspace, by roles there, and as
-/// nobody of the system.
+/// Impersonation (row 14): an owner impersonates others in the owner's workspace, by its roles, and
+/// never a system identity.
 #[test]
 fn an_owner_borrows_identities_of_the_workspace() {
     let server = shared();

@@ -1,11 +1,11 @@
-//! The tools that need no server: what they print and how they end.
+//! The tools that need no server: their output and exit codes.
 
 use std::{fs, path::Path, process::Output, time::Duration};
 
 use insula_e2e::{insula, run_bounded};
 use serde_json::{Value, json};
 
-/// Exit code, standard output, standard error.
+/// Runs the binary. Returns the exit code, standard output and standard error.
 pub(crate) fn ran(arguments: &[&str], stdin: &str) -> (i32, String, String) {
     let Output { status, stdout, stderr } = run_bounded(&mut insula(arguments), stdin, Duration::from_secs(60));
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
@@ -23,7 +23,7 @@ pub(crate) fn sample(path: &str) -> String {
     samples.join(path).to_str().unwrap().to_owned()
 }
 
-/// A definition whose versions have these fields of `spec`, and rules.
+/// Returns a definition whose versions have these fields of `spec`, and these conversion rules.
 fn api(fields: &[(&str, Value)], conversions: Value) -> String {
     let versions = fields.iter().enumerate().map(|(i, (name, fields))| {
         let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": fields}}});
@@ -119,7 +119,7 @@ fn samples_that_are_refused_or_lose_something_are_findings() {
         "{reports}"
     );
 
-    // Without rules, a plain definition loses what the stored version lacks.
+    // Without rules, a plain definition loses the fields that the stored version lacks.
     fs::write(
         &objects,
         "apiVersion: samples.example.io/v2\nkind: Engine\nmetadata: {name: a}\nspec: {mode: Fast}\n",
@@ -301,7 +301,7 @@ fn rules_are_guessed_and_hold_what_they_promise() {
         rules.contains("transformation: int(self)\n      mayFail: true"),
         "{rules}"
     );
-    // What is guessed can be tried at once, on a schema with both versions.
+    // Guessed rules can be tried at once, on a schema with both versions.
     let both = folder.path().join("both.yaml");
     let of = |path: &str| -> Value { serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap() };
     let (mut one, mut other) = (of(&old), of(&new));
@@ -385,8 +385,7 @@ fn definitions_are_published_for_other_workspaces() {
         "{rules}"
     );
 
-    // Somebody works on the draft; it is not drafted again, neither for this schema nor for the
-    // next.
+    // A draft with edits is not drafted again, neither for this schema nor for the next.
     let drop = json!({"spec": {"conversions": [
         {"from": "v1", "to": "v2", "rules": rules["spec"]["conversions"][0]["rules"], "drop": [".spec.hint"]},
         rules["spec"]["conversions"][1]]}});
@@ -398,7 +397,7 @@ fn definitions_are_published_for_other_workspaces() {
             .all(|action| action.ends_with("unchanged"))
     );
 
-    // Another content is another schema, and the export moves to it.
+    // Changed content creates a new schema, and the export moves to it.
     write(json!({"type": "string", "maxLength": 9}));
     let steps = publish("--diff", 1);
     assert_eq!(

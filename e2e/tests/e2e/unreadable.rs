@@ -1,5 +1,6 @@
-//! What must never need a converter, with objects that none can convert: rules of before let them
-//! be stored. And what serves while a bundle is missing.
+//! Operations that must never need a conversion, on objects that no rule can convert. Earlier
+//! versions of the server admitted such objects. Also the requests that succeed while a bundle is
+//! missing.
 
 use std::time::Duration;
 
@@ -15,8 +16,8 @@ fn engines(version: &str, namespace: &str) -> String {
     format!("/apis/example.io/{version}/namespaces/{namespace}/engines")
 }
 
-/// Publishes engines, whose size is a text in `v1` and their liters a number in `v2`, and binds
-/// them here.
+/// Publishes engines in this workspace and binds them. Their size is a text in `v1` and a number of
+/// liters in `v2`.
 fn engines_in(client: &Client) {
     let version = |name: &str, fields: Value| {
         let spec = json!({"type": "object", "properties": fields});
@@ -69,7 +70,7 @@ fn engine(client: &Client, namespace: &str, metadata: Value) {
     client.post(&engines("v1", namespace), &object).expect(201);
 }
 
-/// 500, with the object and the rule.
+/// Checks for a 500 with the object and the rule.
 #[track_caller]
 fn cannot_be_shown(answer: Answer) {
     let said = answer.expect(500);
@@ -78,7 +79,7 @@ fn cannot_be_shown(answer: Answer) {
     assert!(message.contains("conversions[0].rules[0]"), "{message}");
 }
 
-/// Two workspaces with objects that `v2` cannot show, any more: one of them is to be deleted.
+/// Creates two workspaces with objects that `v2` can no longer show. The test deletes one of them.
 fn with_unreadable_objects() -> (Server, String, String) {
     let server = Server::start();
     let admin = server.admin();
@@ -123,7 +124,7 @@ fn what_no_version_but_its_own_can_show_is_worked_on_by_its_metadata() {
     let client = server.admin().at(&own);
     let (v1, v2) = (engines("v1", "default"), engines("v2", "default"));
 
-    // It fails for itself, and for lists that meet it.
+    // The failure concerns the object itself, and lists that contain it.
     cannot_be_shown(client.get(&format!("{v2}/plain")));
     cannot_be_shown(client.get(&v2));
     let shown = client.get(&format!("{v1}/plain")).expect(200);
@@ -132,7 +133,7 @@ fn what_no_version_but_its_own_can_show_is_worked_on_by_its_metadata() {
     metadata_is_read(&client, &v2);
     metadata_is_written(&client, &v2);
 
-    // Finalizers come off through either version.
+    // Finalizers can be removed through either version.
     for (name, path) in [("held-v1", &v1), ("held-v2", &v2)] {
         let held = client.delete(&format!("{v2}/{name}")).expect(200);
         assert!(held["metadata"]["deletionTimestamp"].is_string(), "{held}");
@@ -161,7 +162,7 @@ fn what_no_version_but_its_own_can_show_is_worked_on_by_its_metadata() {
         until(what, || (client.get(&path).code == 404).then_some(()));
     }
 
-    // A write that every version can show puts it right.
+    // A write that every version can show repairs the object.
     cannot_be_shown(client.merge(&format!("{v2}/repaired"), &json!({"spec": {"liters": 3}})));
     client
         .merge(&format!("{v1}/repaired"), &json!({"spec": {"size": "huge"}}))
@@ -184,7 +185,7 @@ fn what_no_version_but_its_own_can_show_is_worked_on_by_its_metadata() {
     assert_eq!(client.get(&v2).expect(200)["items"].as_array().map(Vec::len), Some(1));
 }
 
-/// `PartialObjectMetadata`: one, many, and as they change.
+/// Reads `PartialObjectMetadata` of one object, of a list and of a watch.
 fn metadata_is_read(client: &Client, v2: &str) {
     let one = client
         .get_with(&format!("{v2}/plain"), &[("accept", METADATA)])
@@ -205,7 +206,7 @@ fn metadata_is_read(client: &Client, v2: &str) {
         (event["type"] == "BOOKMARK").then_some(())
     });
     assert_eq!(seen, 8);
-    // One that is shown whole ends where it meets the first that cannot be.
+    // A watch of whole objects ends at the first object that cannot be converted.
     let end = client.watch(&watch, Some).unwrap_or_default();
     assert_eq!(
         (&end["type"], &end["object"]["code"]),
@@ -214,7 +215,7 @@ fn metadata_is_read(client: &Client, v2: &str) {
     );
 }
 
-/// A patch of metadata alone, through the version that cannot show the rest.
+/// Patches only metadata, through the version that cannot show the rest.
 fn metadata_is_written(client: &Client, v2: &str) {
     let at = format!("{v2}/plain");
     let marked = client

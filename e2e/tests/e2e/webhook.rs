@@ -1,4 +1,4 @@
-//! `insula conversion webhook`: who converts for a Kubernetes cluster, as the cluster sees it.
+//! `insula conversion webhook`, a converter for a Kubernetes cluster, from the cluster's side.
 
 use std::{
     fs,
@@ -40,7 +40,7 @@ impl Webhook {
         webhook
     }
 
-    /// Its next line.
+    /// Returns its next line.
     fn says(&mut self) -> String {
         let mut line = String::new();
         self.said.read_line(&mut line).unwrap();
@@ -137,7 +137,7 @@ fn a_certificate_is_taken_up_when_its_files_change() {
             fs::copy(server.data_dir().join("pki").join(format!("{name}.{kind}")), to).unwrap();
         }
     };
-    // An administrator's certificate names no server, so that nobody who calls one trusts it.
+    // An administrator's certificate names no server, so that no client trusts it for one.
     put("shard-admin");
     let mut webhook = Webhook::start(&sample("computed"), &certificate, &key);
     let error = webhook.asked(&server, "v1", &engine()).unwrap_err();
@@ -154,8 +154,8 @@ fn a_certificate_is_taken_up_when_its_files_change() {
     assert_eq!(answer["result"]["status"], "Success");
 }
 
-/// What Kubernetes itself makes of the answers. Its server comes of Go's module proxy
-/// (docs/tools.md says how), so that this runs where somebody has built it.
+/// Kubernetes' own handling of the answers. Its server is built from Go's module proxy
+/// (docs/tools.md says how), so this runs only where it has been built.
 #[test]
 fn kubernetes_converts_by_it() {
     let server = insula_e2e::shared();
@@ -182,7 +182,7 @@ fn kubernetes_converts_by_it() {
     });
     assert_eq!(created.expect(201)["spec"], engine()["spec"]);
 
-    // Stored as v1, and shown there with what v1 has no field for.
+    // Stored as v1, and shown there with an annotation for the fields that v1 lacks.
     let stored = kube.get(&v8("v1")).expect(200);
     assert_eq!(stored["spec"], json!({"size": "6", "label": "loud"}));
     assert!(
@@ -191,7 +191,7 @@ fn kubernetes_converts_by_it() {
     );
     assert_eq!(kube.get(&v8("v2")).expect(200)["metadata"]["annotations"], Value::Null);
 
-    // A write of either version is read in the other, and v2 keeps its own.
+    // A write of either version is read in the other, and v2 keeps its own fields.
     kube.merge(&v8("v1"), &json!({"spec": {"size": "8"}})).expect(200);
     let both = json!({"liters": 8, "label": "loud", "mode": "Slow", "comment": "only v2 knows"});
     assert_eq!(kube.get(&v8("v2")).expect(200)["spec"], both);
@@ -224,8 +224,8 @@ fn kubernetes_converts_by_it() {
     let wanted: Vec<Value> = (0..20).chain([8]).map(Value::from).collect();
     assert_eq!(liters, wanted.iter().collect::<Vec<_>>());
 
-    // What cannot be converted is refused with the rule; it is written through v1, read in v2, and
-    // deleted all the same.
+    // A refusal names the rule that cannot convert the object. The object can still be written
+    // through v1, read in v2, and deleted.
     kube.merge(&v8("v1"), &json!({"spec": {"size": "huge"}})).expect(200);
     let failed = kube.get(&v8("v2"));
     let message = failed.body["message"].as_str().unwrap_or_default();

@@ -17,7 +17,7 @@ const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// Defines widgets that take anything, and waits until they are served.
+/// Defines widgets with arbitrary fields, and waits until they are served.
 fn widgets(client: &Client) -> &'static str {
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let versions = json!([{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]);
@@ -39,8 +39,8 @@ fn unpacked(answer: &Answer) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// A list that is large travels compressed, and is the same list; a small one and a watch travel as
-/// they are.
+/// The server compresses a large list without changing it. It does not compress a small list or a
+/// watch.
 #[test]
 fn large_answers_are_compressed() {
     let server = shared();
@@ -74,7 +74,7 @@ fn large_answers_are_compressed() {
     assert_eq!(unpacked(&openapi)["openapi"], "3.0.0");
 }
 
-/// Informers of metadata ask for it in protobuf: lists, objects, events and refusals come in it,
+/// Informers of metadata ask for protobuf. Lists, objects, events and refusals come in protobuf,
 /// whole objects never do.
 #[test]
 fn metadata_travels_in_protobuf() {
@@ -114,7 +114,7 @@ fn metadata_travels_in_protobuf() {
     assert_eq!(both.body["items"][0]["metadata"]["name"], "left");
 }
 
-/// A watch over HTTP/1.1 is told in chunks: it has no length, and is JSON.
+/// A watch over HTTP/1.1 comes in chunks: it has no length, and is JSON.
 #[test]
 fn watches_come_in_chunks() {
     let server = shared();
@@ -131,7 +131,7 @@ fn watches_come_in_chunks() {
     );
 }
 
-/// Options of a deletion come in protobuf from clients that speak it: here a UID that is another
+/// Clients that use protobuf send the options of a deletion in it: here a UID that is another
 /// object's.
 #[test]
 fn options_of_deletions_travel_in_protobuf() {
@@ -165,8 +165,8 @@ fn options_of_deletions_travel_in_protobuf() {
     client.get(&path).expect(404);
 }
 
-/// A revision from before the definition is none of its history: the watch says so within the
-/// stream, and clients list anew.
+/// A revision from before the definition is not part of its history. The watch reports that within
+/// the stream, and clients list again.
 #[test]
 fn watches_begin_with_the_definition() {
     let server = shared();
@@ -251,12 +251,12 @@ fn watches_are_websockets_for_browsers() {
             .err(),
         Some(400)
     );
-    // Whoever does not ask to watch gets an ordinary answer.
+    // A handshake on a request that is no watch gets an ordinary answer.
     assert_eq!(client.websocket(MAPS, &[]).err(), Some(200));
 }
 
-/// HTTP/2 by its frames (RFC 9113, 4.1): a client library does not send what a refusal makes
-/// needless, the network does.
+/// HTTP/2 by its frames (RFC 9113, 4.1). A client library stops sending a body after a refusal,
+/// while parts of it can still be in transit on the network.
 struct Http2Connection(StreamOwned<ClientConnection, TcpStream>);
 
 impl Http2Connection {
@@ -311,7 +311,7 @@ impl Http2Connection {
     }
 }
 
-/// A connection stays, however many requests are refused on it while their bodies are on the way.
+/// A connection stays open after any number of requests refused while their bodies are in transit.
 #[test]
 fn refusals_do_not_end_a_connection() {
     let server = shared();
@@ -330,7 +330,7 @@ fn refusals_do_not_end_a_connection() {
         ("content-type", "application/json"),
     ];
     let mut streams = (1..).step_by(2);
-    // More than HTTP/2's library forgives.
+    // More than HTTP/2's library tolerates.
     for _ in 0..20 {
         let some: Vec<u32> = streams.by_ref().take(100).collect();
         some.iter().for_each(|stream| frames.begin(*stream, &headers));

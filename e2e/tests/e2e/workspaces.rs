@@ -1,5 +1,5 @@
-//! The life of workspaces, from outside: whole trees go at once and leave nothing, and who watches
-//! one that is closed is told so.
+//! The life of workspaces, from outside. A deleted tree goes at once and leaves nothing, and
+//! watches of a closed workspace end with an error.
 
 use std::time::{Duration, Instant};
 
@@ -18,8 +18,8 @@ fn map(name: &str, finalizers: &[&str]) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "finalizers": finalizers}, "data": {"a": "b"}})
 }
 
-/// A definition of the workspace's own, so that there are claims and objects of kinds that go with
-/// it.
+/// Returns a definition, so that each workspace has routes and objects that its deletion must
+/// remove.
 fn definition() -> Value {
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
     json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "leaves.tree.example.com"},
@@ -47,7 +47,7 @@ fn grow(admin: &Client, path: &str, children: &[usize]) {
     }
 }
 
-/// Seconds of CPU that a process used.
+/// Returns the seconds of CPU that a process used.
 fn cpu_seconds(pid: u32) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
@@ -144,7 +144,7 @@ fn a_workspace_that_is_switched_off_ends_its_watches() {
     assert_eq!(here.get(MAPS).code, 403);
     here.merge(CLUSTER, &off(Value::Null)).expect(200);
     until("it is on again", || (here.get(MAPS).code == 200).then_some(()));
-    // Whom it belongs to cannot undo what the platform's administrators did.
+    // An owner cannot undo changes of the platform's administrators.
     let (owned, _) = insula_e2e::workspace_owned_by(&server, "alice");
     admin.at(&owned).merge(CLUSTER, &off(json!("true"))).expect(200);
     let alice = server.client(Who::Token("alice-token".to_owned())).at(&owned);
@@ -231,14 +231,14 @@ fn a_mount_passes_requests_on_with_the_name_of_who_asks_and_no_credential() {
     }
     let sent = far.post("/api/v1/pods", &json!({"a": 1})).body;
     assert_eq!((&sent["method"], &sent["body"]), (&json!("POST"), &json!("{\"a\":1}")));
-    // Nobody without a name, and nobody in another's.
+    // Neither an anonymous request nor an impersonated user gets through.
     let anonymous = server.client(Who::Anonymous).at(&format!("{path}:far"));
     assert_eq!(anonymous.get("/api").code, 403);
     let admin = server.admin().at(&format!("{path}:far"));
     assert_eq!(admin.get_with("/api", &[("impersonate-user", "alice")]).code, 403);
     assert_eq!(alice.at(&format!("{path}:far:below")).get("/api").code, 503);
 
-    // Only where the operator lets requests go.
+    // Mounts lead only to servers that the operator allows.
     for (name, target) in [("inner", "https://169.254.169.254"), ("plain", "http://127.0.0.1")] {
         here.post(REMOTES, &remote(name, target, "Ready")).expect(201);
         here.post(WORKSPACES, &mount(name)).expect(201);

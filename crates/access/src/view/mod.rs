@@ -1,4 +1,4 @@
-//! What an export lets its provider see and do in the clusters that bind it.
+//! Access of an export's provider to the clusters that bind the export.
 //!
 //! A view is a function of a snapshot: of the export, of a cluster's bindings to it, and of the
 //! claim that routes a resource there. Nothing is copied and nothing is kept for an export or a

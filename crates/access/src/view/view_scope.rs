@@ -1,5 +1,4 @@
-//! How much a verb looks at, and through what: a cluster from within, one cluster through an
-//! export, or all at once.
+//! View scope of a verb: a cluster from within, one cluster through an export, or all clusters.
 
 use crate::{Target, lifecycle::LifecycleController, roles::RolesAt};
 use insula_api::{ClusterName, Json, LabelSelector, Object, ObjectKey, Scope};
@@ -17,7 +16,7 @@ use std::{
     sync::Arc,
 };
 
-/// What a target shows of a resource.
+/// View scope of a target.
 #[derive(Debug, Clone, Default)]
 pub enum ViewScope {
     /// The cluster from within: everything.
@@ -45,8 +44,8 @@ pub struct ViaExport {
 }
 
 impl ViaExport {
-    /// What a cluster lets the caller do: what it lets the export's provider do, less what the
-    /// owner of a claimed API leaves to nobody.
+    /// Returns the caller's grant in a cluster: that of the export's provider, less what the
+    /// maximal permission policy of a claimed API denies.
     ///
     /// # Errors
     /// The cluster does not let them, or the policy does not.
@@ -84,7 +83,7 @@ pub struct WrittenObject<'a> {
     pub shown: Option<&'a mut Json>,
 }
 
-/// Who looks at many clusters.
+/// Reader of many clusters.
 #[derive(Debug, Clone, Default)]
 pub enum By {
     /// Whoever may look everywhere.
@@ -99,7 +98,7 @@ pub enum By {
 /// All clusters, or those that somebody may look into.
 #[derive(Debug, Default)]
 pub struct AllClusters {
-    /// Who looks.
+    /// The reader.
     pub by: By,
     /// Labels that objects must have to be seen.
     pub labels: LabelSelector,
@@ -142,7 +141,7 @@ impl AllClusters {
         let found = catalog
             .resolve(snapshot, cluster, &api.group, &api.names.plural)
             .filter(|found| found.identity == served.identity && found.api.fingerprint != api.fingerprint)
-            // Where the version is not served any more or yet, the newest schema shows it.
+            // If the version is not served there, the target's schema shows it.
             .filter(|found| found.served_versions().any(|version| version.name == target.version));
         match found {
             Some(found) => drop(self.others.write().insert(cluster.clone(), found)),
@@ -162,7 +161,7 @@ impl Target {
         }
     }
 
-    /// Whether it is all clusters that are looked at.
+    /// Returns true if the view scope is all clusters.
     #[inline]
     pub fn is_across(&self) -> bool {
         matches!(self.view_scope, ViewScope::AllClusters(_))
@@ -218,8 +217,7 @@ impl Target {
         }
     }
 
-    /// What must hold when a write is committed, and the object kept within what the writer may
-    /// touch.
+    /// Returns the guard of a write's commit, and keeps the object within the grant of the writer.
     pub fn hold(&self, snapshot: &Snapshot, draft: Option<WrittenObject<'_>>) -> insula_catalog::Result<Option<Guard>> {
         let through = match &self.view_scope {
             ViewScope::Within => return Ok(None),
@@ -249,7 +247,7 @@ impl Target {
         Ok(Some(right.guard()))
     }
 
-    /// Eyes for what a snapshot holds.
+    /// Returns the visibility filter for a snapshot.
     pub fn looking<'a>(&'a self, catalog: &'a Catalog, snapshot: &'a Snapshot) -> VisibilityFilter<'a> {
         VisibilityFilter {
             target: self,
@@ -267,19 +265,19 @@ impl Target {
     }
 }
 
-/// Tells what of a snapshot a target shows. Objects come cluster by cluster, so that the last right
-/// is remembered.
+/// Filter for the objects that a target shows. Objects come cluster by cluster, so the last grant
+/// is cached.
 pub struct VisibilityFilter<'a> {
     target: &'a Target,
     catalog: &'a Catalog,
     snapshot: &'a Snapshot,
     last: Option<(ClusterName, Option<Grant>)>,
-    /// What a consumer looks for.
+    /// Schemas that a consumer may see.
     schemas: BTreeSet<ObjectKey>,
 }
 
 impl VisibilityFilter<'_> {
-    /// Whether an object is shown.
+    /// Returns true if the object is visible.
     pub fn sees(&mut self, key: &ObjectKey, object: &Object) -> bool {
         let target = self.target;
         let through = match &target.view_scope {

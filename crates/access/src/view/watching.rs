@@ -1,5 +1,5 @@
-//! What a change of a binding shows and hides: to accept a claim makes objects appear, to reject it
-//! makes them go, for those who watch as for those who list. So does binding another schema.
+//! Effects of binding changes on a watch: accepting a claim shows objects, rejecting it hides them.
+//! So does binding another schema.
 
 use crate::{
     Target,
@@ -13,7 +13,7 @@ use insula_catalog::{
 use insula_store::{Change, Cursor, Entry, Gone, Snapshot, Store};
 use std::{ops::ControlFlow, sync::Arc};
 
-/// What happened to an object, as the watcher sees it.
+/// Kind of a watch event, as the watcher sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind {
     /// It appeared, or began to match.

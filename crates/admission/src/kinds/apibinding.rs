@@ -1,4 +1,5 @@
-//! APIBindings: a complete reference to an export that is there, and selectors that select.
+//! Admission of APIBindings: the export reference is complete and resolves, and each permission
+//! claim has a valid selector.
 
 use crate::kinds::{Operation, Review, spaced};
 use insula_api::{ClusterName, ClusterPath, FieldError, FieldPath, Json};
@@ -20,7 +21,7 @@ pub(super) fn review(review: &Review<'_>, new: &mut Json, old: Option<&Json>) ->
     );
     let changed = old.is_none_or(|old| old["spec"]["reference"] != new["spec"]["reference"]);
     let cluster = review.place_of(path);
-    // Without a path it may wait for an export that comes later.
+    // A reference without a path may precede its export.
     let bindable =
         |cluster: &ClusterName| (path.is_empty() || review.has_export(cluster, name)) && review.may_bind(cluster, name);
     if changed && !cluster.as_ref().is_some_and(bindable) {
@@ -40,7 +41,7 @@ pub(super) fn review(review: &Review<'_>, new: &mut Json, old: Option<&Json>) ->
             }
             new["metadata"]["labels"][EXPORT_LABEL] = json!(digest::export_label(&cluster, name));
         }
-        // The export's workspace is gone; what the binding was bound to stays known.
+        // The export's workspace is gone, so the label of the old binding is kept.
         None => {
             if let Some(label) = old.and_then(|old| old["metadata"]["labels"].get(EXPORT_LABEL)) {
                 new["metadata"]["labels"][EXPORT_LABEL] = label.clone();

@@ -1,5 +1,5 @@
-//! APIConversions: rules that compile against the schema or definition of their name. Where there
-//! is none yet they wait, and only their form is checked.
+//! Admission of APIConversions: their rules compile against the schema or definition of the same
+//! name. If neither exists yet, only the form of the rules is checked.
 
 use crate::kinds::{
     Review,
@@ -28,8 +28,8 @@ pub(super) fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Res
     Ok(())
 }
 
-/// Rules that stored objects are read by stay, and those of a schema that somebody may be bound to:
-/// without them tenants would find their fields in no version but the stored one.
+/// Refuses to delete rules that convert stored objects or that belong to a schema of an export.
+/// Without them consumers would find their fields in no version but the stored one.
 pub(super) fn review_deletion(review: &Review<'_>, old: &Json) -> Result<()> {
     let name = &old["metadata"]["name"];
     let usage = usage(review, name.as_str().unwrap_or_default());
@@ -63,7 +63,7 @@ pub(super) fn review_deletion(review: &Review<'_>, old: &Json) -> Result<()> {
     Err(review.forbid(old, why))
 }
 
-/// The objects that are served by a bundle which these rules are part of.
+/// Counts the objects that are served by a bundle with these rules.
 fn usage(review: &Review<'_>, name: &str) -> Usage {
     let key = ObjectKey::cluster_scoped(ids::apiresourceschemas(), review.cluster.clone(), name);
     match review.snapshot.get(&key) {

@@ -1,10 +1,11 @@
-//! APIExports: schemas that fit their resources, and claims that say whose API they mean.
+//! Admission of APIExports: schema names match their resources, and permission claims on APIs that
+//! are not built in carry an identity hash.
 
 use crate::kinds::{Review, usage::Usage};
 use insula_api::{FieldError, FieldPath, Json, Object, ObjectKey, aggregate};
 use insula_catalog::{Result, ids};
 
-/// Kubernetes' resources that every workspace has, with kcp's own.
+/// Built-in resources of every workspace: those of Kubernetes and of kcp.
 const BUILT_IN: &[(&str, &[&str])] = &[
     (
         "",
@@ -91,8 +92,8 @@ pub(super) fn review(review: &Review<'_>, new: &Json) -> Result<()> {
     }
 }
 
-/// Another schema in the place of one must have every version in which objects of its tenants are
-/// stored.
+/// Refuses to replace the schema of a resource by one that lacks a version in which consumers have
+/// stored objects.
 pub(super) fn review_change(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
     let Some(old) = old.filter(|old| old["spec"]["resources"] != new["spec"]["resources"]) else {
         return Ok(());
@@ -137,7 +138,8 @@ pub(super) fn review_change(review: &Review<'_>, new: &Json, old: Option<&Json>)
     }
 }
 
-/// The versions of the schema that a resource of an export names, if it is there already.
+/// Returns the versions of the schema that a resource of an export names, or `None` if the schema
+/// does not exist.
 fn versions_of(review: &Review<'_>, resource: &Json) -> Option<Vec<String>> {
     let name = resource["schema"].as_str()?;
     let key = ObjectKey::cluster_scoped(ids::apiresourceschemas(), review.cluster.clone(), name);

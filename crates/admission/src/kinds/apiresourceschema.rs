@@ -1,4 +1,4 @@
-//! APIResourceSchemas: definitions with names of their own, which never change.
+//! Admission of APIResourceSchemas: immutable definitions with names of their own.
 
 use crate::kinds::{Review, spaced, usage};
 use insula_api::{FieldError, FieldPath, Json};
@@ -8,8 +8,8 @@ use serde_json::json;
 
 /// Groups of Kubernetes without a dot in their name.
 const SHORT_GROUPS: [&str; 5] = ["apps", "batch", "extensions", "policy", "autoscaling"];
-/// What definitions report at their root where all versions have the same, and where schemas have
-/// it.
+/// Fields that errors of definitions report at the root if all versions agree, and their paths in a
+/// schema.
 const MOVED: [(&str, &str); 4] = [
     ("spec.validation", "spec.versions[0].schema"),
     (
@@ -35,16 +35,16 @@ pub(super) fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Res
     check_rules(review, new)
 }
 
-/// What is wrong with a schema by itself: its name, its versions and what they describe. Rules are
-/// not looked at.
+/// Returns the errors of a schema by itself: of its name, its versions and their schemas.
+/// Conversion rules are not checked.
 pub fn check(schema: &Json) -> Vec<FieldError> {
     let mut errors = check_name(schema);
     errors.extend(check_definition(schema));
     errors
 }
 
-/// A schema that serves stored objects stays: whoever binds its export next must find them in the
-/// same form.
+/// Refuses to delete a schema that serves stored objects: the next consumer of its export must find
+/// them in the same form.
 pub(super) fn review_deletion(review: &Review<'_>, old: &Json) -> Result<()> {
     let usage = usage::of_schema(review.snapshot, text(old, "/metadata/uid"));
     if usage.is_empty() {
@@ -61,7 +61,7 @@ fn text<'a>(value: &'a Json, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Json::as_str).unwrap_or_default()
 }
 
-/// `<prefix>.<plural>.<group>`
+/// Checks that the name is `<prefix>.<plural>.<group>`.
 fn check_name(schema: &Json) -> Vec<FieldError> {
     let (name, plural) = (text(schema, "/metadata/name"), text(schema, "/spec/names/plural"));
     let group = text(schema, "/spec/group");
@@ -82,7 +82,7 @@ fn is_label(text: &str) -> bool {
         && text.chars().all(|c| inner(c) || c == '-')
 }
 
-/// The rules of definitions, with the paths of schemas.
+/// Validates a schema by the rules of definitions and reports the paths of schemas.
 fn check_definition(schema: &Json) -> Vec<FieldError> {
     let mut spec = bundle::definition_of(&schema["spec"]);
     spec["conversion"] = json!({"strategy": "None"});
@@ -111,7 +111,7 @@ fn check_definition(schema: &Json) -> Vec<FieldError> {
         .into_iter()
         .filter(|error| !(error.field.as_str().starts_with("status.") || free && error.field == at));
     let mut found: Vec<FieldError> = found.map(moved).collect();
-    // What is wrong inside of schemas is told in the order of its text, as Kubernetes does.
+    // Errors inside a schema are sorted by their text, as in Kubernetes.
     let inside = |error: &FieldError| error.field.as_str().contains("openAPIV3Schema");
     let first = found.iter().position(inside).unwrap_or_default();
     let last = found.iter().rposition(inside).map_or(first, |last| last + 1);
@@ -122,7 +122,7 @@ fn check_definition(schema: &Json) -> Vec<FieldError> {
     errors
 }
 
-/// The same error where schemas have it.
+/// Moves an error to the path that schemas use.
 fn moved(error: FieldError) -> FieldError {
     let path = error.field.as_str();
     let moved = MOVED
@@ -137,7 +137,7 @@ fn moved(error: FieldError) -> FieldError {
     }
 }
 
-/// Rules that stand in the schema itself must convert between its versions. Those of an
+/// Checks that conversion rules in the schema itself convert between its versions. Rules of an
 /// APIConversion may come later.
 fn check_rules(review: &Review<'_>, schema: &Json) -> Result<()> {
     let invalid = |errors| Err(review.served.api.invalid(text(schema, "/metadata/name"), errors));

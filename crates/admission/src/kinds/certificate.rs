@@ -1,6 +1,7 @@
-//! CertificateSigningRequests: who asked, what changes through which path, and who may approve and
-//! sign (Kubernetes' strategies of `/approval` and `/status`, and its plugins CertificateApproval,
-//! CertificateSigning and CertificateSubjectRestriction).
+//! Admission of CertificateSigningRequests: records the requester, limits the fields that each
+//! subresource may change, and checks who may approve and sign. Follows Kubernetes' strategies of
+//! `/approval` and `/status` and its plugins CertificateApproval, CertificateSigning and
+//! CertificateSubjectRestriction.
 
 use crate::kinds::{Operation, Review};
 use insula_api::{FieldError, FieldPath, Json};
@@ -8,11 +9,11 @@ use insula_catalog::{Part, Result, object::refuse, strategies};
 use serde_json::json;
 
 const GROUP: &str = "certificates.k8s.io";
-/// Whoever has a certificate of this signer comes in as its subject says.
+/// Signer of client certificates. Their holder authenticates as the subject.
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
-/// Conditions that are set through `/approval` alone.
+/// Conditions that only `/approval` may set.
 const VERDICTS: [&str; 2] = ["Approved", "Denied"];
-/// Conditions that stay once they are there.
+/// Conditions that cannot be removed.
 const LASTING: [&str; 3] = ["Approved", "Denied", "Failed"];
 
 pub(super) fn review(review: &Review<'_>, new: &mut Json, old: Option<&Json>) -> Result<()> {
@@ -20,7 +21,7 @@ pub(super) fn review(review: &Review<'_>, new: &mut Json, old: Option<&Json>) ->
         return create(review, new);
     };
     if review.part == Part::Approval {
-        // All but the conditions stays.
+        // `/approval` changes only the conditions of the status.
         let conditions = new["status"]["conditions"].take();
         new["status"] = old["status"].clone();
         set_conditions(new, conditions);
@@ -77,7 +78,7 @@ fn set_conditions(object: &mut Json, conditions: Json) {
     }
 }
 
-/// Verdicts stay as they were said, where their number does.
+/// Restores the old verdicts of each type whose number is unchanged.
 fn keep_verdicts(new: &mut Json, old: &Json) {
     for kind in VERDICTS {
         let before: Vec<Json> = of_type(old, kind).cloned().collect();
@@ -90,7 +91,7 @@ fn keep_verdicts(new: &mut Json, old: &Json) {
     }
 }
 
-/// Fills in when conditions were written and when they changed.
+/// Fills in the update and transition times of conditions.
 fn stamp(new: &mut Json, old: &Json, now: &Json) {
     for condition in new["status"]["conditions"].as_array_mut().into_iter().flatten() {
         let kind = condition["type"].as_str().unwrap_or_default();
@@ -107,7 +108,7 @@ fn stamp(new: &mut Json, old: &Json, now: &Json) {
     }
 }
 
-/// What may not change this way.
+/// Returns the errors for changes that this subresource may not make.
 fn changes(review: &Review<'_>, new: &Json, old: &Json) -> Vec<FieldError> {
     let at = FieldPath::new("status").child("conditions");
     let mut errors = Vec::new();
@@ -136,7 +137,7 @@ fn changes(review: &Review<'_>, new: &Json, old: &Json) -> Vec<FieldError> {
     errors
 }
 
-/// Approving and signing are rights on the signer.
+/// Checks the caller's right on the signer to approve or sign.
 fn may_change(review: &Review<'_>, new: &Json, old: &Json) -> Result<()> {
     let (verb, what) = match review.part {
         Part::Approval => ("approve", "approve"),

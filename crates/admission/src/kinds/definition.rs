@@ -1,5 +1,5 @@
-//! CustomResourceDefinitions: not in the groups that are the server's own, and fit for the
-//! conversion rules of their name.
+//! Admission of CustomResourceDefinitions: their group is not reserved, and they fit the conversion
+//! rules of the same name.
 
 use crate::kinds::{Operation, Review, usage::Usage};
 use insula_api::{FieldError, FieldPath, Json, ObjectKey};
@@ -18,8 +18,7 @@ pub(super) fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Res
     Ok(())
 }
 
-/// A version in which objects are stored stays in `status.storedVersions`, and so in the
-/// definition.
+/// Refuses to remove a version from `status.storedVersions` while objects are stored in it.
 fn check_stored_versions(review: &Review<'_>, new: &Json, old: &Json) -> Result<()> {
     let versions = |object: &Json| {
         object["status"]["storedVersions"]
@@ -55,9 +54,9 @@ fn check_stored_versions(review: &Review<'_>, new: &Json, old: &Json) -> Result<
     Err(review.served.api.invalid(name, vec![error]))
 }
 
-/// Says of a version that may not go yet how much is stored in it. Only where the server itself
-/// writes objects anew, by the rules of an APIConversion: other definitions are as in Kubernetes,
-/// to the letter.
+/// Adds the number of stored objects to the error for a version that cannot be removed yet. Applies
+/// only to definitions with an APIConversion, whose objects the server migrates itself. Errors for
+/// other definitions are the same as in Kubernetes.
 pub(super) fn explain(review: &Review<'_>, name: &str, mut errors: Vec<FieldError>) -> Vec<FieldError> {
     for error in &mut errors {
         if !error.field.as_str().starts_with("status.storedVersions[") {
@@ -81,7 +80,7 @@ pub(super) fn explain(review: &Review<'_>, name: &str, mut errors: Vec<FieldErro
     errors
 }
 
-/// An APIConversion of the definition's name must still convert between its versions.
+/// Checks that the APIConversion of the definition's name still converts between its versions.
 fn check_rules(review: &Review<'_>, new: &Json) -> Result<()> {
     let name = new["metadata"]["name"].as_str().unwrap_or_default();
     let key = ObjectKey::cluster_scoped(ids::apiconversions(), review.cluster.clone(), name);

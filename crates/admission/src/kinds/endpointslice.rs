@@ -1,5 +1,5 @@
-//! APIExportEndpointSlices: their author may bind the export, which is there. Who may not bind it
-//! learns nothing of it.
+//! Admission of APIExportEndpointSlices: the export exists and the author may bind it. A caller
+//! without that permission cannot learn whether the export exists.
 
 use crate::kinds::{Operation, Review};
 use insula_api::{ClusterName, Json};

@@ -1,4 +1,5 @@
-//! LogicalClusters: made and ended by the server, finished by initializers.
+//! Admission of LogicalClusters. The server creates and deletes them; initializers and terminators
+//! complete their phases.
 
 use crate::kinds::{Operation, Review};
 use insula_access::lifecycle::{INITIALIZER_GROUP, TERMINATOR_GROUP};
@@ -23,7 +24,7 @@ pub(super) fn review(review: &Review<'_>, new: Option<&mut Json>, old: Option<&J
     }
 }
 
-/// Leaves an annotation as it was.
+/// Restores an annotation to its old value.
 pub(super) fn keep(new: &mut Json, old: &Json, key: &str) {
     let annotations = &mut new["metadata"]["annotations"];
     if let Some(kept) = old["metadata"]["annotations"].get(key) {
@@ -33,7 +34,7 @@ pub(super) fn keep(new: &mut Json, old: &Json, key: &str) {
     }
 }
 
-/// A list of groups that nobody can be in would lock a workspace.
+/// Checks that the required groups parse: an invalid list would lock out every user.
 pub(super) fn check_required_groups(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
     let of = |object: &Json| {
         object["metadata"]["annotations"][REQUIRED_GROUPS]
@@ -55,8 +56,8 @@ pub(super) fn check_required_groups(review: &Review<'_>, new: &Json, old: Option
     }
 }
 
-/// What only administrators of the platform say of a workspace: its users must not lift their own
-/// limits.
+/// Labels and annotations that only platform administrators may change, so that users cannot lift
+/// the limits of their own workspace.
 const OPERATORS: [&str; 3] = [
     "core.kcp.io/inactive",
     "core.kcp.io/max-total-objects",
@@ -73,7 +74,7 @@ fn update(review: &Review<'_>, new: &mut Json, old: &Json) -> Result<()> {
         keep(new, old, REQUIRED_GROUPS);
         operators_only(review, new, old)?;
     }
-    // Deletion of the content cannot be skipped.
+    // Clients cannot skip the deletion of the content.
     for finalizer in old["metadata"]["finalizers"].as_array().into_iter().flatten() {
         if let Some(own @ ("core.kcp.io/logicalcluster-deletion" | "kcp.io/has-terminators")) = finalizer.as_str() {
             insula_catalog::strategies::add_finalizer(new, own);
@@ -124,7 +125,7 @@ fn operators_only(review: &Review<'_>, new: &mut Json, old: &Json) -> Result<()>
         let at = |object: &Json| object["metadata"][map].get(key).cloned();
         match (at(old), at(new)) {
             (was, is) if was == is => {}
-            // What a client leaves out stays: a PUT of a manifest is no attack.
+            // Omitted keys are kept: a client may PUT a manifest without them.
             (Some(was), None) => new["metadata"][map][key] = was,
             _ => {
                 let why =
@@ -136,9 +137,8 @@ fn operators_only(review: &Review<'_>, new: &mut Json, old: &Json) -> Result<()>
     Ok(())
 }
 
-/// `status.initializers` and `status.terminators` only get shorter, and each entry is taken out by
-/// the one who it stands for or by an administrator of the platform. Whoever stands for one changes
-/// nothing else.
+/// Checks changes of `status.initializers` and `status.terminators`. Entries may only be removed,
+/// each by its own controller or by a platform administrator. A controller may change nothing else.
 fn lists(review: &Review<'_>, new: &Json, old: &Json) -> Result<()> {
     for (field, word, group) in [
         ("initializers", "initializer", INITIALIZER_GROUP),

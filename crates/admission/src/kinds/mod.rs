@@ -1,6 +1,5 @@
-//! What a write to one of our kinds must find in its surroundings: one file a kind. Runs on the
-//! storage version, after the strategy and before the commit, and reads the same snapshot as the
-//! rest of the request.
+//! Admission rules of the server's own kinds, one file a kind. They run on the storage version,
+//! after the strategy and before the commit, and read the same snapshot as the rest of the request.
 
 mod apibinding;
 mod apiconversion;
@@ -28,57 +27,58 @@ use insula_auth::{Attributes, ClusterFacts, UserInfo};
 use insula_catalog::{Catalog, Error, Part, Result, Served, ids, locate, object::refuse, strategies};
 use insula_store::Snapshot;
 
-/// What is done to the object.
+/// Operation on an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
-    /// It is new.
+    /// Creation of a new object.
     Create,
-    /// It changes.
+    /// Update of an existing object.
     Update,
-    /// Its deletion is asked for.
+    /// Deletion of an existing object.
     Delete,
 }
 
-/// A write and its surroundings.
+/// A write under review, with the state that decides it.
 pub struct Review<'a> {
-    /// The present.
+    /// Snapshot that decides the write.
     pub snapshot: &'a Snapshot,
-    /// What clusters serve.
+    /// Catalog of the APIs that clusters serve.
     pub catalog: &'a Catalog,
-    /// Who asks.
+    /// The caller.
     pub user: &'a UserInfo,
-    /// Where.
+    /// Logical cluster of the object.
     pub cluster: &'a ClusterName,
-    /// The resource.
+    /// Resource as the cluster serves it.
     pub served: &'a Served,
-    /// What is done.
+    /// Operation on the object.
     pub operation: Operation,
-    /// Which part changes.
+    /// Part of the object that changes.
     pub part: Part,
-    /// When.
+    /// Time of the request.
     pub now: Timestamp,
 }
 
 impl Review<'_> {
-    /// Whether the caller is one of the groups that may do what tenants may not.
+    /// Returns true for callers in a privileged group: `system:masters` or the administrators of
+    /// kcp.
     pub fn privileged(&self) -> bool {
         self.is_master() || self.own().is_in(insula_auth::GROUP_KCP_ADMIN)
     }
 
-    /// Whether the caller may do what only the server itself does.
+    /// Returns true for callers in `system:masters`.
     fn is_master(&self) -> bool {
         self.own().is_in(insula_auth::GROUP_MASTERS)
     }
 
-    /// The caller as the cluster sees them: a group that does not count here makes nobody
+    /// Returns the caller as this cluster sees them: a group that does not count here makes nobody
     /// privileged.
     fn own(&self) -> UserInfo {
         self.user.within(Some(self.cluster))
     }
 
-    /// Whether the caller has a right on an object of another cluster, which they need not be able
-    /// to enter: what is offered to others is asked for where it is. The object need not exist, so
-    /// that the answer does not tell whether it does.
+    /// Checks whether the caller has a right on an object of another cluster. The caller need not
+    /// have access to that cluster, because an offer is authorized where it is published. The
+    /// object need not exist, so the answer does not reveal whether it does.
     fn may(&self, verb: &str, cluster: &ClusterName, group: &str, resource: &str, name: &str) -> bool {
         let attributes = Attributes {
             verb: verb.into(),
@@ -97,7 +97,7 @@ impl Review<'_> {
         insula_auth::permit(self.user, attributes, &facts).is_ok()
     }
 
-    /// Where a reference to another object leads: without a path, to one beside it.
+    /// Returns the cluster that a reference leads to; an empty path means the cluster of the write.
     fn place_of(&self, path: &str) -> Option<ClusterName> {
         if path.is_empty() {
             return Some(self.cluster.clone());
@@ -106,7 +106,7 @@ impl Review<'_> {
         locate::locate(self.snapshot, &path).ok()
     }
 
-    /// Whether the caller may bind an export, there or not.
+    /// Checks whether the caller may bind an export, which need not exist.
     fn may_bind(&self, cluster: &ClusterName, export: &str) -> bool {
         self.may("bind", cluster, "apis.kcp.io", "apiexports", export)
     }
@@ -123,8 +123,8 @@ impl Review<'_> {
     }
 }
 
-/// Looks at a write and may complete `new`. Refusals are kcp's: 403 for what its admission plugins
-/// refuse, 422 for what a kind's own rules do.
+/// Reviews a write and may complete `new`. Refusals have kcp's codes: 403 where its admission
+/// plugins refuse, 422 where the rules of a kind do.
 pub fn review(review: Review<'_>, new: Option<&mut Json>, old: Option<&Json>) -> Result<()> {
     let review = &review;
     let Some(new) = new else {
@@ -169,7 +169,7 @@ pub fn review(review: Review<'_>, new: Option<&mut Json>, old: Option<&Json>) ->
     }
 }
 
-/// A refusal by a kind's own rules, with what only a look at its surroundings can add.
+/// Adds details from the snapshot to a refusal by a kind's own rules.
 pub fn explain(review: &Review<'_>, refusal: Error) -> Error {
     let api = &review.served.api;
     match (&*api.group, &*api.names.plural, refusal) {
@@ -199,13 +199,13 @@ fn review_deletion(review: &Review<'_>, old: Option<&Json>) -> Result<()> {
     }
 }
 
-/// `kcp.io/path`: the canonical path of the workspace that an object is in.
+/// Sets `kcp.io/path`, the canonical path of the object's workspace.
 fn annotate_path(review: &Review<'_>, new: &mut Json) {
     let path = locate::path_of(review.snapshot, review.cluster);
     new["metadata"]["annotations"]["kcp.io/path"] = Json::String(path.to_string());
 }
 
-/// kcp's plugins print several errors like Go prints a list.
+/// Joins errors with spaces in brackets, as Go prints a list and kcp's plugins do.
 fn spaced(errors: &[insula_api::FieldError]) -> String {
     let words: Vec<String> = errors.iter().map(ToString::to_string).collect();
     format!("[{}]", words.join(" "))

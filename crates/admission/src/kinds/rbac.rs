@@ -1,10 +1,10 @@
-//! Escalation checks of roles and bindings (`pkg/registry/rbac/*/policybased`): nobody grants what
-//! they do not hold, unless they may `escalate` the role, or `bind` it, or administer the
+//! Escalation checks of roles and bindings (`pkg/registry/rbac/*/policybased`). A caller may grant
+//! only rules that they hold, unless they may `escalate` the role, may `bind` it, or administer the
 //! workspace.
 //!
-//! Every update is checked that changes more than the fields of the garbage collector, and not only
-//! one that changes rules: a label can make an aggregated role gather the rules of the role that
-//! bears it.
+//! Every update is checked, except one that changes only the fields of the garbage collector. A
+//! changed label matters, too: it can make an aggregated role gather the rules of the labelled
+//! role.
 
 use crate::kinds::Review;
 use insula_access::{facts, roles::RolesAt, rules};
@@ -12,8 +12,8 @@ use insula_api::Json;
 use insula_auth::{Attributes, Decision, PolicyRule, authorize, grant_refusal, uncovered};
 use insula_catalog::{Error, Named, Result, ids, object};
 
-/// Metadata that grants nothing: the garbage collector's two fields, and what the server writes by
-/// itself (`IsOnlyMutatingGCFields` in `pkg/registry/rbac/helpers.go`).
+/// Metadata that grants nothing: the two fields of the garbage collector, and fields that the
+/// server writes (`IsOnlyMutatingGCFields` in `pkg/registry/rbac/helpers.go`).
 const UNCHECKED: [&str; 5] = [
     "ownerReferences",
     "finalizers",
@@ -32,7 +32,7 @@ pub(super) fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Res
     }
 }
 
-/// The object without the fields that need no check.
+/// Returns the object without the fields that need no check.
 fn checked(object: &Json) -> Json {
     let mut object = object.clone();
     object::unplace(&mut object);
@@ -49,7 +49,7 @@ fn role(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
         return Ok(());
     }
     holds(review, new, namespace, &rules::rules(new))?;
-    // Taking an aggregation rule away is guarded like setting one: the gathered rules would stay.
+    // Removing an aggregation rule needs the same right as setting one: the gathered rules stay.
     let aggregates = |role: &Json| role["aggregationRule"].is_object();
     if (aggregates(new) || old.is_some_and(aggregates)) && !missing(review, namespace, &everything()).is_empty() {
         let why = "must have cluster-admin privileges to use the aggregationRule";
@@ -83,7 +83,7 @@ fn text(value: &Json) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Whether the chain lets the sender do this to roles: administrators may do anything.
+/// Returns true if the authorization chain lets the caller use the verb on the role.
 fn may(review: &Review<'_>, verb: &str, resource: &str, namespace: &str, name: &str) -> bool {
     let attributes = Attributes {
         verb: verb.to_owned(),
@@ -113,7 +113,7 @@ fn holds(review: &Review<'_>, new: &Json, namespace: &str, rules: &[PolicyRule])
     }
 }
 
-/// What `cluster-admin` holds: all resources and all paths.
+/// Returns the rules of `cluster-admin`: all resources and all paths.
 fn everything() -> [PolicyRule; 2] {
     let all = || vec!["*".to_owned()];
     let resources = PolicyRule {

@@ -1,4 +1,4 @@
-//! Labels and annotations that the server writes for itself: `internal.….kcp.io/…`, and
+//! Admission of labels and annotations reserved for the server: `internal.….kcp.io/…` and
 //! `….internal.….kcp.io/…`.
 
 use crate::kinds::{Operation, Review};
@@ -11,8 +11,8 @@ fn is_reserved(key: &str) -> bool {
         .is_some_and(|(domain, _)| domain.ends_with(".kcp.io") && domain.split('.').any(|part| part == "internal"))
 }
 
-/// Tenants may neither set nor change them. What a client leaves out stays: a PUT of a manifest is
-/// no attack.
+/// Refuses tenants that set or change a reserved key. Restores reserved keys that the request
+/// omits, because a client may PUT a manifest without them.
 pub(super) fn review(review: &Review<'_>, new: &mut Json, old: Option<&Json>) -> Result<()> {
     if review.privileged() {
         return Ok(());

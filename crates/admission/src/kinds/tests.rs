@@ -1,4 +1,4 @@
-//! Refusals with the words that were recorded from kcp.
+//! Tests of refusals against messages recorded from kcp.
 
 use crate::kinds::{Operation, Review, review};
 use insula_api::{Clock, ClusterName, Json, Object, ObjectKey, Revision, Timestamp};
@@ -21,7 +21,7 @@ impl Clock for StillClock {
     }
 }
 
-/// What admission says to a user about a new object, in a store that holds some.
+/// Runs admission on a new object in a store that holds `others`.
 fn create_among(others: &[(ObjectKey, Json)], kind: (&str, &str), object: &Json) -> Result<Json, String> {
     let store = MemoryStore::new();
     let put = |(key, value): &(ObjectKey, Json)| Write::Put(key.clone(), Arc::new(Object::new(value, None).unwrap()));

@@ -1,5 +1,5 @@
-//! What stored objects need of an API: which workspaces have how many, and in which versions. Asked
-//! when somebody takes a version, a schema or rules away; the answer names them.
+//! Usage of an API by stored objects: their number in each workspace, and the versions they are
+//! stored in. A refusal to remove a version, a schema or conversion rules lists the usage.
 
 use insula_api::{ClusterName, Object, ResourceId, Scope};
 use insula_catalog::{ResourceRoute, ids, locate};
@@ -9,19 +9,20 @@ use std::{
     ops::ControlFlow,
 };
 
-/// Workspaces that a refusal names.
+/// Number of workspaces that a refusal names.
 const NAMED_MAX: usize = 5;
 
-/// Objects by workspace.
+/// Number of objects by workspace.
 #[derive(Debug, Default)]
 pub(super) struct Usage {
     objects: BTreeMap<ClusterName, usize>,
-    /// The versions that they are stored in.
+    /// Versions that the objects are stored in.
     pub(super) versions: BTreeSet<String>,
 }
 
 impl Usage {
-    /// Objects of every workspace whose claim is one of these, as far as they are meant.
+    /// Counts, in every workspace, the objects that satisfy `is_meant` and whose route satisfies
+    /// `is_one`.
     pub(super) fn claimed(
         snapshot: &Snapshot,
         is_one: impl Fn(&Entry, &ResourceRoute) -> bool,
@@ -63,12 +64,12 @@ impl Usage {
         });
     }
 
-    /// Whether there is nothing.
+    /// Returns true if no object was counted.
     pub(super) fn is_empty(&self) -> bool {
         self.objects.is_empty()
     }
 
-    /// `3 objects in 2 workspaces (root:bob: 2, root:eve: 1)`.
+    /// Formats the usage: `3 objects in 2 workspaces (root:bob: 2, root:eve: 1)`.
     pub(super) fn words(&self, snapshot: &Snapshot) -> String {
         let total: usize = self.objects.values().sum();
         let mut by_count: Vec<(&ClusterName, &usize)> = self.objects.iter().collect();
@@ -91,7 +92,7 @@ impl Usage {
     }
 }
 
-/// Everything that a schema's bundle serves.
+/// Counts the objects that the bundle of a schema serves.
 pub(super) fn of_schema(snapshot: &Snapshot, uid: &str) -> Usage {
     Usage::claimed(snapshot, |_, claim| claim.bundle.as_deref() == Some(uid), |_| true)
 }

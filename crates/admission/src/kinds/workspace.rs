@@ -1,4 +1,4 @@
-//! Workspaces: which type, who owns them, where they may stand.
+//! Admission of Workspaces: their type, owner, required groups and permitted parent.
 
 use crate::kinds::{Operation, Review, logicalcluster};
 use insula_access::workspace_types;
@@ -51,7 +51,7 @@ fn create(review: &Review<'_>, new: &mut Json) -> Result<()> {
     fits(review, new, &child)
 }
 
-/// A mount has no content here, and so no type.
+/// Checks a mount. Its content is elsewhere, so it has no type.
 fn mount(review: &Review<'_>, new: &Json) -> Result<()> {
     if !new["spec"]["type"].is_null() && !review.privileged() {
         return Err(review.forbid(
@@ -75,9 +75,9 @@ fn may_use(review: &Review<'_>, cluster: &ClusterName, name: &str) -> bool {
     review.may("use", cluster, "tenancy.kcp.io", "workspacetypes", name)
 }
 
-/// The first type that the caller may not use, of a type and all that it extends. What extends is
-/// looked at before what is extended, so that nobody learns what a type extends that is closed to
-/// them, nor whether it is there.
+/// Returns the first type that the caller may not use among a type and all types it extends. An
+/// extending type is checked before the types it extends, so a caller without permission on a type
+/// cannot learn what it extends or whether those types exist.
 fn first_unusable(review: &Review<'_>, start: workspace_types::Resolved) -> Option<workspace_types::TypeReference> {
     let mut found = vec![start];
     let mut next = 0;
@@ -88,7 +88,7 @@ fn first_unusable(review: &Review<'_>, start: workspace_types::Resolved) -> Opti
         for wanted in here.view.clone().extends.iter() {
             match workspace_types::at(review.snapshot, wanted) {
                 Some(base) if found.iter().any(|known| known.reference == base.reference) => {}
-                // A type that extends more than can be meant is refused by its lineage.
+                // `lineage` refuses a type that extends too many others.
                 Some(base) if found.len() < workspace_types::EXTENDS_MAX => found.push(base),
                 Some(_) => return None,
                 None if may_know(review, wanted) => {}
@@ -104,8 +104,8 @@ fn unusable(reference: &workspace_types::TypeReference) -> String {
     format!("unable to use workspace type {reference}: missing verb='use' permission on workspacetype")
 }
 
-/// A child requires the groups that its parent does. Only the server itself, and a master, may say
-/// something else.
+/// Sets the required groups of a workspace to those of its parent. Only the server itself and
+/// members of `system:masters` may set others.
 fn required_groups(review: &Review<'_>, new: &mut Json) -> Result<()> {
     let given = new["metadata"]["annotations"].get(REQUIRED_GROUPS).cloned();
     if review.is_master() && given.is_some() {
@@ -144,15 +144,15 @@ fn resolve(review: &Review<'_>, new: &Json) -> Result<workspace_types::Resolved>
     }
 }
 
-/// Returns true for callers who may learn that a type is not there: those who might use it if it
-/// were.
+/// Returns true if the caller may learn that a type does not exist: they could use it if it
+/// existed.
 fn may_know(review: &Review<'_>, wanted: &workspace_types::TypeReference) -> bool {
     let path = ClusterPath::parse(&wanted.path).ok();
     let place = path.and_then(|path| locate::locate(review.snapshot, &path).ok());
     review.privileged() || place.is_some_and(|place| may_use(review, &place, &wanted.name))
 }
 
-/// The type of children that name none.
+/// Returns the default type of a child workspace.
 fn default_child(review: &Review<'_>) -> workspace_types::TypeReference {
     let parent = workspace_types::of_cluster(review.snapshot, review.cluster);
     let said = parent.and_then(|parent| parent.view.default_child.clone());
@@ -162,8 +162,8 @@ fn default_child(review: &Review<'_>) -> workspace_types::TypeReference {
     })
 }
 
-/// The limits of the type on its parents, and of the parent on its children; what a type extends
-/// counts as the type.
+/// Checks the limits of the type on its parents and of the parent's type on its children. A limit
+/// that permits a type also permits the types that extend it.
 fn fits(review: &Review<'_>, new: &Json, child: &[workspace_types::Resolved]) -> Result<()> {
     let Some(parent) = workspace_types::of_cluster(review.snapshot, review.cluster) else {
         return Ok(());
@@ -174,8 +174,8 @@ fn fits(review: &Review<'_>, new: &Json, child: &[workspace_types::Resolved]) ->
     refusal.map_or(Ok(()), |why| Err(review.forbid(new, why)))
 }
 
-/// Why one side's limits do not let the other side be its parent or child. The last type of each is
-/// the workspace's own.
+/// Returns the reason why the limits of one side exclude the other side as its parent or child. The
+/// last type of each list is the workspace's own.
 fn limited(
     word: &str,
     limiting: &[workspace_types::Resolved],
@@ -220,7 +220,7 @@ fn update(review: &Review<'_>, new: &mut Json, old: &Json) -> Result<()> {
     Ok(())
 }
 
-/// Kubernetes' `UserInfo`.
+/// Returns the user as a Kubernetes `UserInfo`.
 pub fn user_json(user: &UserInfo) -> Json {
     let mut value = json!({"username": user.name});
     if !user.uid.is_empty() {

@@ -1,5 +1,5 @@
-//! WorkspaceTypes: reserved names, references that say where, and default bindings that their
-//! author may make.
+//! Admission of WorkspaceTypes: names are not reserved, references have a path, and the author may
+//! bind the default exports.
 
 use crate::kinds::Review;
 use insula_api::{ClusterName, FieldError, FieldPath, Json};
@@ -35,9 +35,9 @@ pub(super) fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Res
     bindable(review, new, old)
 }
 
-/// Workspaces of the type bind these in the name of nobody, so that its author is asked for the
-/// right to bind. What the type had before stays. An export need not be there yet, and the answer
-/// does not tell whether it is.
+/// Checks that the author may bind the added default exports, because workspaces of the type bind
+/// them without a further check. Bindings of the old object are not checked again. An export need
+/// not exist, and the answer does not reveal whether it does.
 fn bindable(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
     let bindings = |object: &Json| {
         let list = object["spec"]["defaultAPIBindings"].as_array();

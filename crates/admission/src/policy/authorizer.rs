@@ -1,12 +1,12 @@
-//! `authorizer`: what else the sender, or a service account, may do in the workspace. The chain
-//! that let the request in answers.
+//! The CEL variable `authorizer`: checks of the sender's, or a service account's, rights in the
+//! workspace. The authorization chain of the request answers them.
 
 use super::request::Request;
 use insula_access::facts;
 use insula_auth::{Attributes, ClusterFacts, Decision, UserInfo, authorize};
 use insula_cel::{Authorize, AuthorizerCheck, AuthorizerDecision, CheckTarget};
 
-/// Answers for one request.
+/// Authorizer for one request.
 #[derive(Debug)]
 pub(crate) struct Authorizer<'a> {
     user: &'a UserInfo,
@@ -42,7 +42,7 @@ impl Authorize for Authorizer<'_> {
             CheckTarget::Resource(resource) => Attributes {
                 verb: check.verb.to_owned(),
                 group: resource.group.clone(),
-                // Any version: what may be done does not depend on it.
+                // Rights do not depend on the version.
                 version: "*".to_owned(),
                 resource: resource.resource.clone(),
                 subresource: resource.subresource.clone(),

@@ -1,5 +1,5 @@
-//! Running a policy's programs on one request: pure, metered, each variable at most once and only
-//! if something reads it.
+//! Evaluation of a policy's programs on one request. It is pure and metered, and evaluates each
+//! variable at most once, when an expression reads it.
 
 use insula_api::Json;
 use insula_catalog::policies::compile::{CompiledPolicy, Expression, NamedExpression};
@@ -7,15 +7,16 @@ use insula_cel::{Activation, Authorize, Budget, EvalError, OBJECT_COST_MAX, Outc
 use serde_json::Map;
 use std::collections::BTreeMap;
 
-/// Cost of all conditions of a policy, as in Kubernetes (`RuntimeCELCostBudgetMatchConditions`).
+/// Cost limit of all conditions of a policy, as in Kubernetes
+/// (`RuntimeCELCostBudgetMatchConditions`).
 const CONDITIONS_COST_MAX: u64 = OBJECT_COST_MAX / 4;
-/// Longer results of message expressions count for nothing, as in Kubernetes.
+/// Size limit for results of message expressions; longer ones are ignored, as in Kubernetes.
 const MESSAGE_BYTES_MAX: usize = 5 * 1024;
 
 const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
-/// What expressions see. What there is none of is null.
+/// Inputs of expressions; absent ones are null.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Inputs<'a> {
     pub(crate) object: &'a Json,
@@ -24,16 +25,16 @@ pub(crate) struct Inputs<'a> {
     pub(crate) request: &'a Json,
     pub(crate) namespace: &'a Json,
     pub(crate) authorizer: &'a dyn Authorize,
-    /// What the request itself is about, for `authorizer.requestResource`.
+    /// Resource of the request, for `authorizer.requestResource`.
     pub(crate) request_resource: &'a ResourceCheck,
 }
 
-/// Why an expression has no value.
+/// Failure of an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// Nothing more may be evaluated.
+    /// The cost budget is exhausted, so evaluation ends.
     OutOfBudget,
-    /// What the sender reads.
+    /// Message for the sender.
     Error(String),
 }
 
@@ -46,32 +47,32 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// Whether a policy's conditions hold.
+/// Result of a policy's conditions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Condition {
     Holds,
     Fails,
-    /// Unknown, and the policy does not ignore that.
+    /// A condition failed to evaluate, and the policy does not ignore failures.
     Error(String),
 }
 
-/// Why a policy refuses.
+/// Refusal by a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refusal {
     /// Index of the validation.
     pub(crate) index: usize,
-    /// As the policy says, or `Invalid`.
+    /// Reason that the policy names, or `Invalid`.
     pub(crate) reason: Option<String>,
     pub(crate) message: String,
 }
 
-/// What a policy says about a request.
+/// Result of a policy for a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) refusals: Vec<Refusal>,
     /// Notes for the audit log.
     pub(crate) annotations: Vec<(String, String)>,
-    /// Notes that could not be made: they refuse, whatever the binding's actions are.
+    /// Errors of audit annotations: they refuse the write, whatever the binding's actions are.
     pub(crate) annotation_errors: Vec<String>,
 }
 
@@ -81,7 +82,7 @@ pub(crate) struct Evaluation<'a> {
     inputs: Inputs<'a>,
     /// Values of the variables that were read so far.
     variables: Json,
-    /// Which these are, and why the others have none.
+    /// Names of the evaluated variables, with the errors of those that failed.
     known: BTreeMap<&'a str, Result<(), String>>,
 }
 
@@ -95,7 +96,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// The value of an expression.
+    /// Evaluates an expression.
     pub(crate) fn value(&mut self, expression: &'a Expression, budget: &mut Budget) -> Result<Json, Failure> {
         let program = expression
             .program
@@ -158,7 +159,7 @@ impl<'a> Evaluation<'a> {
         Ok(())
     }
 
-    /// The error of a variable without the words about its expression.
+    /// Returns a variable's error without the prefix about its expression.
     fn plain(&self, expression: &Expression, why: String) -> String {
         let prefix = format!("expression '{}' resulted in error: ", expression.source);
         match why.strip_prefix(&prefix) {
@@ -167,7 +168,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// A variable that failed is missing where it is read: what is told is why it failed.
+    /// Formats an error. A missing variable is reported with the error that it failed with.
     fn explain(&self, error: &EvalError) -> String {
         if let EvalError::NoSuchKey(key) = error
             && let Some(Err(why)) = self.known.get(&**key)
@@ -177,7 +178,7 @@ impl<'a> Evaluation<'a> {
         error.to_string()
     }
 
-    /// Whether all conditions of the policy hold. One that is false outweighs errors of the others.
+    /// Evaluates the conditions of the policy. A false condition outweighs errors of the others.
     pub(crate) fn conditions(&mut self) -> Condition {
         let policy = self.policy;
         let mut budget = Budget::new(CONDITIONS_COST_MAX);
@@ -201,7 +202,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// What a ValidatingAdmissionPolicy says about the request.
+    /// Evaluates a ValidatingAdmissionPolicy on the request.
     pub(crate) fn validate(&mut self) -> Verdict {
         let policy = self.policy;
         match self.conditions() {
@@ -237,8 +238,8 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Reason and message of a validation that is false; nothing where a failure to tell is
-    /// ignored.
+    /// Returns the reason and message of a false validation, or `None` if the message cannot be
+    /// evaluated and failures are ignored.
     fn message(&mut self, index: usize, budget: &mut Budget) -> Option<(Option<String>, String)> {
         let policy = self.policy;
         let validation = &policy.validations[index];

@@ -1,9 +1,9 @@
-//! The policies about a workspace's writes that are bound, compiled once for each content and
-//! shared by all workspaces.
+//! Bound policies for the writes of a workspace, compiled once for each content and shared by all
+//! workspaces.
 //!
-//! Nothing is kept for a workspace: what a policy says is kept with the policy's object, so that a
-//! change is effective with the very revision that makes it, and a workspace without bindings pays
-//! one look into an empty range.
+//! There is no state for a workspace. A parsed policy is cached with its object, so a change takes
+//! effect with its own revision, and a workspace without bindings costs one lookup in an empty
+//! range.
 
 use crate::policy::request::Request;
 use dashmap::DashMap;
@@ -40,7 +40,7 @@ pub(crate) struct Binding {
 }
 
 impl Policies {
-    /// The program of a policy.
+    /// Returns the compiled policy.
     pub(crate) fn compiled(&self, policy: &Object) -> Arc<CompiledPolicy> {
         let compile = |policy: &Object| {
             let value = policy.body_value();
@@ -50,7 +50,7 @@ impl Policies {
             }
             let compiled = Arc::new(CompiledPolicy::compile(PolicySpec::read(&value)));
             self.compiled.insert(content, Arc::downgrade(&compiled));
-            // What nothing uses any more goes now and then, so that churn leaves nothing behind.
+            // Unused programs are removed now and then, so that churn does not leak memory.
             if self.compiled.len().is_power_of_two() {
                 self.compiled.retain(|_, policy| policy.strong_count() > 0);
             }
@@ -59,7 +59,7 @@ impl Policies {
         Arc::clone(&policy.parsed(compile))
     }
 
-    /// The bound policies that are about a write: the exporter's of what is bound, then the
+    /// Returns the bound policies for a write: those of the provider of a bound API first, then the
     /// workspace's own.
     pub(crate) fn hooks(&self, request: &Request<'_>, bindings: &ResourceId, policies: &ResourceId) -> Vec<Hook> {
         let homes = request.homes_of_hooks().into_iter();
@@ -68,7 +68,7 @@ impl Policies {
             .collect()
     }
 
-    /// The bound policies of a cluster, in order of their names.
+    /// Returns the bound policies of a cluster, in order of their names.
     fn at(&self, snapshot: &Snapshot, cluster: &ClusterName, bindings: ResourceId, policies: &ResourceId) -> Vec<Hook> {
         let found = snapshot.range(&Scope::cluster(bindings, cluster.clone()), None, usize::MAX);
         let mut hooks: Vec<Hook> = Vec::new();
@@ -83,7 +83,7 @@ impl Policies {
                 Ok(at) => hooks[at].bindings.push(binding),
                 Err(at) => {
                     let key = ObjectKey::cluster_scoped(policies.clone(), cluster.clone(), name);
-                    // A binding of no policy waits for it.
+                    // The policy of the binding does not exist yet.
                     let Some(policy) = snapshot.get(&key) else { continue };
                     let hook = Hook {
                         home: cluster.clone(),

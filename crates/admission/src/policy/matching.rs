@@ -1,4 +1,4 @@
-//! Does a policy, or a binding, concern a request? Kubernetes' rules
+//! Matching of policies and bindings against a request, by Kubernetes' rules
 //! (`admission/plugin/policy/matching`).
 
 use insula_api::{Json, LabelSelector, Labels};
@@ -14,7 +14,7 @@ pub(crate) struct ResourceVersion {
     pub(crate) kind: Arc<str>,
 }
 
-/// What is known of a request before a version is chosen.
+/// Properties of a request that matching uses before a version is chosen.
 #[derive(Debug)]
 pub(crate) struct Subject<'a> {
     pub(crate) operation: &'static str,
@@ -25,14 +25,14 @@ pub(crate) struct Subject<'a> {
     /// The object's namespace; its own name for a Namespace that exists.
     pub(crate) namespace: &'a str,
     pub(crate) name: &'a str,
-    /// Labels that `namespaceSelector` looks at; none where there is no namespace.
+    /// Labels for `namespaceSelector`; `None` without a namespace.
     pub(crate) namespace_labels: Option<Labels>,
-    /// Labels of the object before and after, as far as there is one.
+    /// Labels of the new and the old object, where they exist.
     pub(crate) object_labels: Vec<Labels>,
 }
 
-/// The version in which a policy sees the request, if it concerns it. `Err`: it would, but its
-/// selector is malformed.
+/// Returns the version in which a policy sees the request, or `None` if the policy does not match.
+/// Fails if a selector of a matching policy is malformed.
 pub(crate) fn matches(subject: &Subject<'_>, constraints: &MatchResources) -> Result<Option<ResourceVersion>, String> {
     let namespace = match &subject.namespace_labels {
         // Objects in no namespace are never exempt.
@@ -52,13 +52,13 @@ pub(crate) fn matches(subject: &Subject<'_>, constraints: &MatchResources) -> Re
         false => find(subject, &constraints.resource_rules, exact),
     };
     let Some(found) = found else { return Ok(None) };
-    // A mistake in a selector is told only to those whom the rules concern.
+    // A malformed selector is an error only if the rules match.
     namespace?;
     object?;
     Ok(Some(found.clone()))
 }
 
-/// The request's own version first, then the others.
+/// Finds a matching version: the request's own first, then its equivalents.
 fn find<'s>(subject: &'s Subject<'_>, rules: &[Rule], exact: bool) -> Option<&'s ResourceVersion> {
     if rules.iter().any(|rule| concerns(rule, subject, &subject.resource)) {
         return Some(&subject.resource);
@@ -98,13 +98,14 @@ fn names(list: &[String], wanted: &str) -> bool {
     list.iter().any(|item| item == "*" || item == wanted)
 }
 
-/// `orders`, `orders/status`, `*`, `*/status`, `orders/*`, `*/*`.
+/// Matches a pattern of resources: `orders`, `orders/status`, `*`, `*/status`, `orders/*`, `*/*`.
 fn is_resource(pattern: &str, resource: &str, subresource: &str) -> bool {
     let (wanted, sub) = pattern.split_once('/').unwrap_or((pattern, ""));
     (wanted == "*" || wanted == resource) && (sub == "*" || sub == subresource)
 }
 
-/// Whether a selector takes one of the label sets. An absent one takes everything.
+/// Returns true if the selector matches one of the label sets. An absent selector matches
+/// everything.
 fn selects(selector: Option<&Json>, labels: &[Labels]) -> Result<bool, String> {
     let Some(selector) = selector.filter(|selector| !selector.is_null()) else {
         return Ok(true);

@@ -1,7 +1,7 @@
-//! Admission policies at a write: which policies of a workspace concern it, and what they decide.
+//! Admission policies and webhooks: selection of those that match a write, and their evaluation.
 //!
-//! [`hooks`] finds the policies that are bound, [`matching`] says whether they concern the
-//! [`request`], [`params`] are what bindings give, and [`evaluate`] runs the programs that
+//! [`hooks`] finds the bound policies, [`matching`] matches them against the [`request`],
+//! [`params`] collects the parameters of bindings, and [`evaluate`] runs the programs that
 //! [`insula_catalog::policies`] compiled.
 
 mod authorizer;

@@ -1,5 +1,4 @@
-//! MutatingAdmissionPolicies at a write: they change what was sent before anything else looks at
-//! it.
+//! MutatingAdmissionPolicies: changes to the sent object before any other check.
 
 use crate::policy::{
     authorizer::Authorizer,
@@ -37,25 +36,25 @@ struct Invocation<'h> {
 /// Policy, binding, and the parameter's namespace and name.
 type InvocationKey = (Arc<str>, Arc<str>, String);
 
-/// Done, or why not.
+/// Success, or the reason for a failure.
 type Done = std::result::Result<(), String>;
 
-/// What a policy could not do.
+/// Failure of a policy.
 struct Problem {
     message: String,
     denial: Denial,
 }
 
-/// Who was asked, and who has to be asked again.
+/// Record of the invocations and of those to repeat.
 #[derive(Default)]
 struct Rounds {
-    /// Invoked so far, of those who want to know of later changes.
+    /// Past invocations with the reinvocation policy `IfNeeded`.
     invoked: BTreeSet<InvocationKey>,
     again: BTreeSet<InvocationKey>,
 }
 
 impl<'a> Mutations<'a> {
-    /// The policies that are bound in the write's workspace; nothing where there are none.
+    /// Returns the policies and webhooks for the write, or `None` if there are none.
     pub fn find(policies: &Policies, catalog: &'a Catalog, request: Request<'a>) -> Option<Self> {
         if request.is_exempt() {
             return None;
@@ -71,8 +70,8 @@ impl<'a> Mutations<'a> {
         })
     }
 
-    /// Lets policies and then webhooks change an object that was sent, complete with its defaults.
-    /// Gives what the sender should know.
+    /// Applies policies and then webhooks to a sent object that has its defaults. Returns the
+    /// warnings for the sender.
     pub fn apply(&self, new: &mut Json) -> Result<Vec<String>> {
         let mut warnings = Vec::new();
         self.apply_policies(new)?;
@@ -82,7 +81,8 @@ impl<'a> Mutations<'a> {
         Ok(warnings)
     }
 
-    /// Policies that ask for it are asked once more when others changed the object behind them.
+    /// Applies all policies. Those with the reinvocation policy `IfNeeded` run once more if a later
+    /// policy changed the object.
     fn apply_policies(&self, new: &mut Json) -> Result<()> {
         let mut rounds = Rounds::default();
         self.round(new, &mut rounds, None)?;
@@ -119,7 +119,7 @@ impl<'a> Mutations<'a> {
         self.refuse(problems)
     }
 
-    /// Whom the write concerns, decided on the object as it is before any of them.
+    /// Returns the invocations that match the object as it is before any of them.
     fn invocations(&self, new: &Json, problems: &mut Vec<Problem>) -> Vec<Invocation<'_>> {
         let request = &self.request;
         let subject = request.subject(New::Sent(new));
@@ -174,7 +174,7 @@ impl<'a> Mutations<'a> {
         found
     }
 
-    /// Lets one policy make its changes, in the version that it is about.
+    /// Applies one policy in the version that it matched.
     fn invoke(&self, invocation: &Invocation<'_>, new: &mut Json, namespace: &Json) -> Done {
         let request = &self.request;
         let (policy, seen_as) = (&invocation.hook.policy, &invocation.seen_as);
@@ -235,7 +235,7 @@ impl<'a> Mutations<'a> {
             true => object,
             false => convert(&object, &target.version)?,
         };
-        // What the object is, and the revision that it builds on, are the sender's to say.
+        // A policy cannot change the object's kind nor the revision that the sender named.
         changed["apiVersion"] = new["apiVersion"].clone();
         changed["kind"] = new["kind"].clone();
         let revision = new["metadata"].get("resourceVersion").cloned();
@@ -296,7 +296,7 @@ impl Invocation<'_> {
     }
 }
 
-/// An object that was sent, or changed by a policy, in another version.
+/// Converts an object that was sent, or changed by a policy, to another version.
 pub(super) fn convert(target: &Target, object: &Json, to: &str) -> Result<Json> {
     let own = stored::unalias(&target.served, object);
     target

@@ -1,4 +1,4 @@
-//! The objects that a binding gives to its policy as `params`.
+//! Parameters: objects that a binding passes to its policy as `params`.
 
 use insula_api::{ClusterName, Json, LabelSelector, ObjectKey, Scope};
 use insula_catalog::{
@@ -9,13 +9,13 @@ use insula_catalog::{
 use insula_store::Snapshot;
 use std::sync::Arc;
 
-/// What serves a kind of parameters, and in which version they are read.
+/// The served resource of a kind of parameters, and the version to read.
 pub(crate) struct ParamSource {
     served: Served,
     version: Arc<str>,
 }
 
-/// Finds what serves a kind. `Err`: why the policy cannot be used.
+/// Finds the resource that serves a kind, or returns the reason why the policy cannot be used.
 pub(crate) fn source(
     catalog: &Catalog,
     snapshot: &Snapshot,
@@ -38,8 +38,8 @@ pub(crate) fn source(
     }
 }
 
-/// The parameters of a binding; `None` is one evaluation without any. `Err`: why the binding cannot
-/// be used.
+/// Returns the parameters of a binding; `None` is one evaluation without any. Fails with the reason
+/// why the binding cannot be used.
 pub(crate) fn collect(
     snapshot: &Snapshot,
     cluster: &ClusterName,

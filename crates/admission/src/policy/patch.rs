@@ -1,17 +1,15 @@
-//! What mutations do to an object: operations of a JSON patch, or fields merged as server-side
-//! apply merges them.
+//! Mutations of an object: operations of a JSON patch, or fields merged as in server-side apply.
 
 use insula_api::Json;
 use insula_schema::{ListType, MapType, Node};
 use serde_json::Map;
 
-/// Applies the result of a `jsonPatch` expression. A `test` that does not hold leaves everything as
-/// it is.
+/// Applies the result of a `jsonPatch` expression. A failed `test` leaves the object unchanged.
 pub(crate) fn json_patch(object: &mut Json, patch: Json) -> Result<(), String> {
     let Json::Array(operations) = patch else {
         return Err("type mismatch: JSONPatchType.expression should evaluate to array".to_owned());
     };
-    // One by one, so that a test which does not hold can be told from an operation that fails.
+    // Applied one by one to distinguish a failed test from another failed operation.
     let mut patched = object.clone();
     for operation in operations {
         let is_test = operation["op"] == "test";
@@ -39,8 +37,7 @@ pub(crate) fn apply_configuration(object: &mut Json, configuration: &Json, schem
     Ok(())
 }
 
-/// Values that can only be set as a whole: a configuration that names some of their parts would
-/// drop the others.
+/// Collects atomic values that a configuration sets in part, which would drop their other fields.
 fn find_atomics(value: &Json, node: Option<&Node>, path: String, found: &mut Vec<String>) {
     match value {
         Json::Object(fields) => {
@@ -57,7 +54,7 @@ fn find_atomics(value: &Json, node: Option<&Node>, path: String, found: &mut Vec
             }
         }
         Json::Array(items) => {
-            // What no schema describes is one value, as everything in metadata that is no map is.
+            // A list without a schema has no list type and is replaced as a whole.
             if node.is_some_and(|node| *node.list_type() == ListType::Atomic) {
                 found.push(path.clone());
             }

@@ -1,4 +1,4 @@
-//! A write as policies see it: in the version that a policy is about, with its surroundings.
+//! A write as policies see it: in the version that a policy matched, with its surroundings.
 
 use super::matching::{ResourceVersion, Subject};
 use crate::kinds::Operation;
@@ -16,7 +16,7 @@ use std::{cell::OnceCell, sync::Arc};
 /// A write.
 #[derive(Clone, Copy)]
 pub struct Request<'a> {
-    /// State that decides.
+    /// Snapshot that decides the write.
     pub snapshot: &'a Snapshot,
     /// Resource, cluster and namespace.
     pub target: &'a Target,
@@ -32,7 +32,7 @@ pub struct Request<'a> {
     pub name: &'a str,
     /// The object as it was.
     pub old: Option<&'a Entry>,
-    /// Where notes are left.
+    /// Audit record of the request.
     pub record: &'a Record,
 }
 
@@ -82,18 +82,18 @@ impl<'a> Request<'a> {
         &self.target.served
     }
 
-    /// The clusters whose policies and webhooks are about it.
+    /// Returns the clusters whose policies and webhooks apply to the write.
     pub(crate) fn homes_of_hooks(&self) -> Vec<ClusterName> {
         exports::homes_of_hooks(self.snapshot, &self.target.cluster, self.served())
     }
 
-    /// Policies are about everything but themselves: a policy that refuses all policies could not
-    /// be taken back.
+    /// Returns true for the resources of admission policies themselves: a policy that refuses all
+    /// policies could not be removed.
     pub(crate) fn is_exempt(&self) -> bool {
         &*self.served().api.group == "admissionregistration.k8s.io"
     }
 
-    /// The resource as refusals name it.
+    /// Returns the resource as refusals name it.
     pub(crate) fn named(&self) -> Named {
         Named {
             group: self.served().group().clone(),
@@ -106,7 +106,7 @@ impl<'a> Request<'a> {
         api.group.is_empty() && &*api.names.plural == "namespaces"
     }
 
-    /// The namespace of the object; a Namespace that exists is in itself.
+    /// Returns the namespace of the object; an existing Namespace is in itself.
     pub(crate) fn namespace(&self) -> &'a str {
         match self.is_namespace() && self.operation != Operation::Create {
             true => self.name,
@@ -116,7 +116,7 @@ impl<'a> Request<'a> {
 
     fn subresource(&self) -> &'static str {
         match self.part {
-            // Who scales changes the object: policies see all of it.
+            // Scaling changes the object, so policies see all of it.
             Part::Main | Part::Scale => "",
             Part::Status => "status",
             Part::Approval => "approval",
@@ -124,7 +124,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// What `authorizer.requestResource` asks about.
+    /// Returns the resource that `authorizer.requestResource` checks.
     pub(crate) fn checked(&self) -> ResourceCheck {
         let named = self.named();
         ResourceCheck {
@@ -137,7 +137,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// What matching looks at.
+    /// Returns the properties of the request that matching uses.
     pub(crate) fn subject(&self, new: New<'_>) -> Subject<'a> {
         let served = self.served();
         let own = ResourceVersion {
@@ -182,7 +182,7 @@ impl<'a> Request<'a> {
         self.snapshot.get(&key)
     }
 
-    /// `namespaceObject`: null outside of namespaces, and for Namespaces themselves.
+    /// Returns `namespaceObject`: null outside of namespaces, and for Namespaces themselves.
     pub(crate) fn namespace_object(&self) -> Json {
         let Some(entry) = self.namespace_entry() else {
             return Json::Null;
@@ -196,7 +196,7 @@ impl<'a> Request<'a> {
         namespace
     }
 
-    /// `request`, as seen in a version.
+    /// Returns the CEL variable `request` in a version.
     pub(crate) fn describe(&self, seen_as: &ResourceVersion, own: &ResourceVersion) -> Json {
         let user = self.user.within(Some(&self.target.cluster));
         let mut options = json!({"apiVersion": "meta.k8s.io/v1", "kind": self.operation.options_kind()});
@@ -233,7 +233,7 @@ impl<'a> Request<'a> {
         request
     }
 
-    /// The new object in a version; null for a deletion.
+    /// Returns the new object in a version; null for a deletion.
     pub(crate) fn object(&self, new: New<'_>, seen_as: &ResourceVersion) -> Result<Json> {
         let mut object = match new {
             New::Nothing => return Ok(Json::Null),
@@ -245,7 +245,7 @@ impl<'a> Request<'a> {
                     .map_err(|failed| failed.or(|error| stored::write_error(self.served(), value, error)))?
             }
             New::Stored { value, residual } => {
-                // What no version can show stays in the one that it is stored in.
+                // The residual belongs to the storage version.
                 let named = value["apiVersion"].as_str().unwrap_or_default();
                 let version = named.rsplit('/').next().unwrap_or_default();
                 match *version == *seen_as.version {
@@ -270,7 +270,7 @@ impl<'a> Request<'a> {
         Ok(object)
     }
 
-    /// The object as it was, in a version; null for a creation.
+    /// Returns the old object in a version; null for a creation.
     pub(crate) fn old_object(&self, seen_as: &ResourceVersion) -> Result<Json> {
         let Some(old) = self.old else { return Ok(Json::Null) };
         let served = Served {
@@ -304,7 +304,7 @@ fn labels(object: &Json) -> Labels {
     Labels::deserialize(&object["metadata"]["labels"]).unwrap_or_default()
 }
 
-/// A request's objects in the versions that policies asked for so far, each made once.
+/// Cache of a request's objects in the versions that policies use.
 pub(crate) struct Views<'a> {
     request: &'a Request<'a>,
     new: New<'a>,
@@ -332,7 +332,7 @@ impl<'a> Views<'a> {
         }
     }
 
-    /// The request in a version.
+    /// Returns the request in a version.
     pub(crate) fn view(&mut self, seen_as: &ResourceVersion) -> Result<Arc<VersionedRequest>> {
         if let Some((_, made)) = self.made.iter().find(|(version, _)| version == seen_as) {
             return made.clone();
@@ -349,7 +349,7 @@ impl<'a> Views<'a> {
         made
     }
 
-    /// `namespaceObject`.
+    /// Returns `namespaceObject`.
     pub(crate) fn namespace(&self) -> &Json {
         self.namespace.get_or_init(|| self.request.namespace_object())
     }

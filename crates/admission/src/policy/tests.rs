@@ -1,4 +1,4 @@
-//! Policies over plain JSON: what compiles, and what evaluation says.
+//! Tests of policies over plain JSON: compilation and evaluation.
 
 use crate::policy::evaluate::{Evaluation, Inputs, Verdict};
 use insula_api::Json;
@@ -53,7 +53,7 @@ fn with_inputs<T>(object: &Json, run: impl FnOnce(Inputs<'_>) -> T) -> T {
     })
 }
 
-/// The messages of one validation that is false, and of what it says otherwise.
+/// Returns the messages of one validation that is false.
 fn messages(spec: Json, object: Json) -> Vec<String> {
     let policy = compiled(spec);
     verdict(&policy, &object)
@@ -109,7 +109,7 @@ fn messages_and_failures() {
             json!({"expression": "object.spec.count < 5", "message": "few", "messageExpression": "'not ' + string(object.spec.count)"}),
             "not 5",
         ),
-        // A message expression that fails, or says nothing, gives way to the message.
+        // A message expression that fails or is empty gives way to the message.
         (
             json!({"expression": "object.spec.count < 5", "message": "few", "messageExpression": "object.x.y"}),
             "few",

@@ -1,5 +1,5 @@
-//! Do a policy's expressions fit the types of the objects that they are about? Told in the policy's
-//! status; nothing is refused for it, since types may be unknown and may change.
+//! Type checks of a policy's expressions against the objects that they match. The status of the
+//! policy reports them; they refuse nothing, since types may be unknown and may change.
 
 use insula_api::{ClusterName, Json};
 use insula_catalog::{
@@ -14,10 +14,10 @@ use insula_cel::{Decl, ListKind, Shape, Type};
 use insula_store::Snapshot;
 use std::{collections::BTreeMap, sync::LazyLock};
 
-/// Types that a policy is checked against at most, as in Kubernetes.
+/// Maximum number of types that a policy is checked against, as in Kubernetes.
 const TYPES_MAX: usize = 10;
 
-/// Where something does not fit, and what.
+/// Type error of an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExpressionWarning {
     /// E.g. `spec.validations[0].expression`.
@@ -82,8 +82,8 @@ fn check(scopes: &[(String, Scope)], source: &str) -> String {
     paragraphs.join("\n")
 }
 
-/// The kinds that the rules name without wildcards, with their types, in order of group, version
-/// and kind.
+/// Returns the kinds that the rules name without wildcards, with their types, in order of group,
+/// version and kind.
 fn kinds(catalog: &Catalog, snapshot: &Snapshot, cluster: &ClusterName, spec: &PolicySpec) -> Vec<(String, Decl)> {
     let mut found = BTreeMap::new();
     let rules = spec
@@ -126,8 +126,8 @@ fn named(rule: &Rule) -> impl Iterator<Item = (&str, &str, &str)> {
     })
 }
 
-/// The type of a served kind's objects, metadata included: rules on schemas see little of it,
-/// policies see it all.
+/// Returns the type of a served kind's objects. It includes all metadata, of which schema rules see
+/// only a part.
 fn declared(served: &Served, version: &str) -> Option<Decl> {
     let version = served.served_versions().find(|known| &*known.name == version)?;
     let decl = version.schema.declaration();

@@ -1,5 +1,5 @@
-//! ValidatingAdmissionPolicies at a write: all of them are asked, the first refusal is what the
-//! sender reads.
+//! ValidatingAdmissionPolicies: all of them are evaluated, and the sender receives the first
+//! refusal.
 
 use super::{
     authorizer::Authorizer,
@@ -14,12 +14,12 @@ use insula_catalog::{Catalog, Denial, Error, Result, ids};
 use serde_json::json;
 use std::collections::BTreeMap;
 
-/// Longer notes are cut, as in Kubernetes.
+/// Size limit of an audit annotation; longer ones are cut, as in Kubernetes.
 const NOTE_BYTES_MAX: usize = 10 * 1024;
-/// Annotation: what would have been refused.
+/// Audit annotation for failures that bindings only audit.
 const NOTE_FAILURE: &str = "validation.policy.admission.k8s.io/validation_failure";
 
-/// Asks the policies about a write. Gives what the sender should know of a write that may happen.
+/// Evaluates the policies on a write. Returns the warnings for the sender of an allowed write.
 pub fn review(policies: &Policies, catalog: &Catalog, request: &Request<'_>, new: New<'_>) -> Result<Vec<String>> {
     if request.is_exempt() {
         return Ok(Vec::new());
@@ -60,7 +60,7 @@ struct Review<'a> {
     request: &'a Request<'a>,
     views: Views<'a>,
     warnings: Vec<String>,
-    /// What bindings with the action `Audit` refuse.
+    /// Failures for bindings with the action `Audit`.
     failures: Vec<Json>,
     /// The first refusal.
     denied: Option<Error>,
@@ -114,7 +114,7 @@ impl Review<'_> {
         Ok(())
     }
 
-    /// What the policy says, once for each of the binding's parameters.
+    /// Evaluates the policy once for each of the binding's parameters.
     fn verdicts(
         &mut self,
         hook: &Hook,
@@ -192,7 +192,8 @@ impl Review<'_> {
         }
     }
 
-    /// A policy or binding that cannot be asked refuses, unless failures are ignored.
+    /// Refuses the write because of a policy or binding that cannot be evaluated, unless failures
+    /// are ignored.
     fn misconfigured(&mut self, hook: &Hook, binding: Option<&Binding>, why: &str) {
         if !hook.policy.spec.ignores_failure() {
             let what = if binding.is_some() { "binding" } else { "policy" };

@@ -1,8 +1,8 @@
-//! Admission webhooks at a write: who is asked, and what follows from the answers.
+//! Admission webhooks: selection of those that match a write, and handling of their responses.
 //!
-//! Like policies they are looked up where a write is decided, so that a configuration is effective
-//! with the revision that makes it. Calling them is [`insula_catalog::webhook`]'s: here an answer
-//! is there, or the write is decided again once it is.
+//! Webhooks are looked up in the snapshot of the write, so a configuration takes effect with its
+//! own revision. [`insula_catalog::webhook`] makes the calls. If a response is missing, the write
+//! is decided again once it has arrived.
 
 use crate::policy::{
     authorizer::Authorizer,
@@ -24,18 +24,18 @@ use insula_catalog::{
 };
 use std::{collections::BTreeSet, sync::Arc};
 
-/// A webhook of a configuration, ready to be asked.
+/// A webhook of a configuration, ready to be called.
 #[derive(Debug)]
 pub(crate) struct Webhook {
     spec: WebhookSpec,
     constraints: MatchResources,
     conditions: CompiledPolicy,
-    /// Nothing where nobody can be called: a failure like another.
+    /// `None` if the webhook cannot be called, which is a failure like another.
     hook: Option<Arc<webhook::Hook>>,
 }
 
-/// All webhooks of a kind of configuration that are about a write: the exporter's of what is bound,
-/// then the workspace's own, each in order of configurations' names.
+/// Returns all webhooks of one kind of configuration for a write: those of the provider of a bound
+/// API first, then the workspace's own, each in order of the configurations' names.
 fn find(request: &Request<'_>, kind: &ResourceId, mutating: bool) -> Vec<Arc<Vec<Webhook>>> {
     let read = |entry: &insula_store::Entry| {
         entry.object.parsed(|object| {
@@ -77,7 +77,7 @@ impl Webhook {
         }
     }
 
-    /// The version in which it sees a write that it is about.
+    /// Returns the version in which the webhook sees the write, or `None` if it does not match.
     fn sees(&self, subject: &matching::Subject<'_>) -> Result<Option<ResourceVersion>> {
         if self.spec.rules.is_empty() {
             return Ok(None);
@@ -85,7 +85,7 @@ impl Webhook {
         matching::matches(subject, &self.constraints).map_err(Error::Internal)
     }
 
-    /// Whether its conditions on a write hold.
+    /// Returns true if the webhook's match conditions hold.
     fn holds(&self, request: &Request<'_>, view: &VersionedRequest, namespace: &Json) -> Result<bool> {
         if self.conditions.conditions.is_empty() {
             return Ok(true);
@@ -107,10 +107,10 @@ impl Webhook {
         }
     }
 
-    /// What it says of an object; nothing where it has not been asked yet.
+    /// Requests the webhook's response for an object; `None` until it has arrived.
     fn ask(&self, request: &Request<'_>, view: &VersionedRequest, object: &Json) -> Result<Option<Answer>> {
         let Some(questions) = &request.target.served.questions else {
-            // Its configuration came while the write was on its way.
+            // The configuration was created after the request was resolved.
             return Err(Error::TooManyRequests(
                 "the admission webhooks of the workspace have just changed, please try again".into(),
             ));
@@ -127,7 +127,8 @@ impl Webhook {
         }))
     }
 
-    /// The response of a webhook that lets the write pass; nothing where a failure is ignored.
+    /// Returns the response of a webhook that allows the write, or `None` if its failure is
+    /// ignored.
     fn settle(&self, request: &Request<'_>, answer: Answer, warnings: &mut Vec<String>) -> Result<Option<Arc<Json>>> {
         let name = &self.spec.name;
         let response = match answer {
@@ -152,7 +153,7 @@ impl Webhook {
     }
 }
 
-/// A refusal in the webhook's words.
+/// Builds a refusal from the webhook's status.
 fn denied(name: &str, status: &Json) -> Error {
     let text = |field: &str| status[field].as_str().unwrap_or_default();
     let by = format!("admission webhook {name:?} denied the request");
@@ -164,14 +165,14 @@ fn denied(name: &str, status: &Json) -> Error {
     let code = status["code"].as_u64().and_then(|code| u16::try_from(code).ok());
     Error::Refused {
         message,
-        // A refusal is no success, whatever the webhook says.
+        // A refusal needs an error code, whatever the webhook returned.
         code: code.filter(|code| (400..600).contains(code)).unwrap_or(400),
         reason: text("reason").to_owned(),
         details: status["details"].clone(),
     }
 }
 
-/// Asks all validating webhooks about a write at once. The first refusal is what the sender reads.
+/// Calls all validating webhooks at once. The sender receives the first refusal.
 pub fn validate(request: &Request<'_>, new: New<'_>) -> Result<Vec<String>> {
     let mut warnings = Vec::new();
     if request.is_exempt() {
@@ -192,7 +193,7 @@ pub fn validate(request: &Request<'_>, new: New<'_>) -> Result<Vec<String>> {
         }
     }
     for (hook, answer) in asked {
-        // The run ends here if somebody has not been asked: all questions are open by now.
+        // The run ends here if a response is missing; all calls are pending by now.
         hook.settle(request, answer.ok_or_else(unasked)?, &mut warnings)?;
     }
     Ok(warnings)
@@ -202,18 +203,18 @@ fn unasked() -> Error {
     Error::Webhook("an admission webhook has not been asked yet".into())
 }
 
-/// The mutating webhooks that are about a write.
+/// Mutating webhooks for a write.
 pub(super) struct Mutators(Vec<Arc<Vec<Webhook>>>);
 
 impl Mutators {
-    /// Nothing where there are none.
+    /// Returns the mutating webhooks for a write, or `None` if there are none.
     pub(super) fn find(request: &Request<'_>) -> Option<Self> {
         let found = find(request, &insula_catalog::ids::mutatingwebhookconfigurations(), true);
         (!found.is_empty()).then_some(Mutators(found))
     }
 
-    /// Lets them change an object that was sent, one after the other. Those that ask for it are
-    /// asked once more when others changed the object behind them.
+    /// Applies the webhooks to a sent object, one after the other. Those with the reinvocation
+    /// policy `IfNeeded` are called once more if a later webhook changed the object.
     pub(super) fn apply(&self, request: &Request<'_>, new: &mut Json, warnings: &mut Vec<String>) -> Result<()> {
         let hooks: Vec<&Webhook> = self.0.iter().flat_map(|hooks| hooks.iter()).collect();
         let (mut asked, mut again) = (BTreeSet::new(), BTreeSet::new());
@@ -233,7 +234,7 @@ impl Mutators {
 }
 
 impl Webhook {
-    /// Lets it change the object, in the version that it is about. Whether it did.
+    /// Applies the webhook in the version that it matched. Returns true if it changed the object.
     fn change(&self, request: &Request<'_>, new: &mut Json, warnings: &mut Vec<String>) -> Result<bool> {
         let target = request.target;
         let subject = request.subject(New::Sent(new));
@@ -245,7 +246,7 @@ impl Webhook {
         if !self.holds(request, &view, views.namespace())? {
             return Ok(false);
         }
-        // Whoever judges objects of many workspaces has to know whose this is.
+        // A webhook for objects of many workspaces needs the logical cluster of each.
         let mut placed = view.object.clone();
         let has_place = place(&mut placed, &target.cluster);
         let answer = self.ask(request, &view, &placed)?.ok_or_else(unasked)?;

@@ -1,32 +1,32 @@
-//! What an export says of itself, and a binding of the export: each read once for each state of it.
+//! Parsed APIExports and APIBindings, cached with their stored objects.
 
 use insula_api::{Json, LabelSelector, Labels, Object};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What an APIExport offers, and what it claims for it.
+/// The resources that an APIExport offers and its permission claims.
 #[derive(Debug)]
 pub struct ExportOffer {
-    /// Empty until it has one.
+    /// Identity hash; empty until the export has one.
     pub(crate) identity: String,
     pub(crate) resources: Vec<Offered>,
     pub(crate) claims: Vec<Terms>,
 }
 
-/// A resource that an export offers.
+/// A resource of an APIExport.
 #[derive(Debug)]
 pub(crate) struct Offered {
     pub(crate) group: String,
     pub(crate) resource: String,
-    /// Name of its APIResourceSchema.
+    /// Name of the resource's APIResourceSchema.
     pub(crate) schema: String,
 }
 
-/// What a claim is on, and what may be done with it.
+/// The resource and verbs of a permission claim.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Terms {
     pub(crate) group: String,
     pub(crate) resource: String,
-    /// Whose API it is; empty for what is built in.
+    /// Identity of the claimed resource's export; empty for built-in kinds.
     pub(crate) identity: String,
     pub(crate) verbs: BTreeSet<String>,
 }
@@ -34,20 +34,20 @@ pub(crate) struct Terms {
 /// An APIBinding.
 #[derive(Debug)]
 pub struct Binding {
-    /// The cluster of the export, as the server found it.
+    /// Cluster of the export, from the binding's status.
     pub(crate) cluster: String,
     pub(crate) export: String,
-    /// The claims that its owner accepted.
+    /// Permission claims that the consumer accepted.
     pub(crate) accepted: Vec<(Terms, Selection)>,
-    /// Names of the schemas that are bound.
+    /// Names of the bound APIResourceSchemas.
     pub(crate) schemas: BTreeSet<String>,
 }
 
-/// The objects that a claim is accepted for.
+/// The objects of an accepted permission claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Selection {
     selector: LabelSelector,
-    /// Labels that must have these values.
+    /// Required labels with their values.
     labels: BTreeMap<String, String>,
 }
 
@@ -87,13 +87,13 @@ impl Terms {
         }
     }
 
-    /// Whether both are about the same resource of the same API.
+    /// Returns true if both name the same resource of the same API.
     pub(crate) fn is_about(&self, other: &Terms) -> bool {
         self.group == other.group && self.resource == other.resource && self.identity == other.identity
     }
 
-    /// Whether a verb is in both. As in kcp, `*` counts only where both say it: what one side
-    /// widens waits for the other.
+    /// Returns true if both sides allow a verb. As in kcp, `*` counts only if both sides contain
+    /// it: a wider permission on one side takes effect only after the other side follows.
     pub(crate) fn agree_on(&self, other: &Terms, verb: &str) -> bool {
         let both = |verb: &str| self.verbs.contains(verb) && other.verbs.contains(verb);
         both(verb) || both("*")
@@ -119,7 +119,8 @@ impl Binding {
 }
 
 impl Selection {
-    /// Nothing where it cannot be read, or selects nothing in particular without saying so.
+    /// Reads the selector of an accepted claim. Returns None for a malformed selector, and for an
+    /// empty one without `matchAll`.
     fn read(selector: &Json) -> Option<Selection> {
         let selected = LabelSelector::from_json(selector).ok()?;
         if selected.is_empty() && selector["matchAll"] != true {
@@ -138,10 +139,10 @@ impl Selection {
         self.selector.matches(labels)
     }
 
-    /// Gives an object the labels that it lacks to be selected.
+    /// Adds the required labels to an object.
     ///
     /// # Errors
-    /// It has another value of one, or is not selected for another reason.
+    /// The object has another value for a required label, or the selector does not match it.
     pub(crate) fn keep(&self, object: &mut Json) -> Result<(), String> {
         for (key, wanted) in &self.labels {
             if !object["metadata"]["labels"].is_object() {

@@ -1,4 +1,4 @@
-//! What a provider may do in one cluster, and with which objects.
+//! Permissions of a provider in a consumer's cluster, and the objects they cover.
 
 use crate::{
     exports::{
@@ -12,33 +12,33 @@ use insula_api::{ClusterName, ClusterPath, Json, Object, ObjectKey, Revision, Sc
 use insula_store::{Entry, Guard, Snapshot};
 use std::sync::Arc;
 
-/// Verbs that change nothing.
+/// Verbs that only read.
 const READING: [&str; 3] = ["get", "list", "watch"];
 
-/// What is to be done with which resource.
+/// The resource and verb of a provider's request.
 #[derive(Debug, Clone, Copy)]
 pub struct AccessRequest<'a> {
     /// Group, empty for the core group.
     pub group: &'a str,
-    /// Plural.
+    /// Plural resource name.
     pub resource: &'a str,
-    /// Kubernetes' verb.
+    /// Verb, as in RBAC.
     pub verb: &'a str,
 }
 
-/// Why not, for those who look: nothing in it is from the cluster.
+/// The reason for a denial. Contains no data of the cluster, so the provider may see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Denied {
     /// The cluster does not bind the export.
     NoBinding,
-    /// It does not let it do this.
+    /// No accepted permission claim allows the request.
     NoReason,
-    /// The owner of a claimed API does not leave it to the caller.
+    /// The owner of a claimed API does not grant it to the caller.
     Policy,
 }
 
 impl Denied {
-    /// kcp's words.
+    /// Returns the message of the denial, as in kcp.
     pub fn why(self) -> &'static str {
         match self {
             Denied::NoBinding => "could not find suitable APIBinding in target logical cluster",
@@ -48,23 +48,24 @@ impl Denied {
     }
 }
 
-/// What a cluster lets a provider do.
+/// The permission of a provider for one resource of a cluster.
 #[derive(Debug, Clone)]
 pub struct Grant {
     objects: Objects,
-    /// What gives it: the claim that routes to the export, or the binding.
+    /// Source of the grant: the route to the export, or the binding.
     given_by: (ObjectKey, Revision),
 }
 
-/// The objects that a right is about.
+/// The objects that a grant covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Objects {
-    /// The provider's own API: all.
+    /// All objects of the provider's own API.
     Own,
-    /// The bindings to the export, to look at; with a claim also others.
+    /// The bindings to the export, read-only, and those that an accepted claim selects.
     Bindings { of: ExportName, claimed: Option<Selection> },
-    /// Those that a claim was accepted for. The identity is whose API it is; the bindings of an
-    /// export are not its provider's to change, who could answer its own claims in them.
+    /// The objects of an accepted permission claim. `identity` is that of the claimed resource's
+    /// export. `besides` excludes the bindings to the provider's own export, in which it could
+    /// accept its own claims.
     Claimed {
         of: Selection,
         identity: String,
@@ -73,7 +74,7 @@ enum Objects {
 }
 
 impl Grant {
-    /// Whether it is about an object.
+    /// Returns true if the grant covers an object.
     pub fn covers(&self, object: &Object) -> bool {
         match &self.objects {
             Objects::Own => true,
@@ -90,18 +91,21 @@ impl Grant {
         }
     }
 
-    /// Whether another right is about the same objects.
+    /// Returns true if both grants cover the same objects.
     pub fn is_as_wide_as(&self, other: &Grant) -> bool {
         self.objects == other.objects
     }
 
-    /// What must still be there when something is written by it.
+    /// Returns the guard for writes under the grant: its source must still be at the same revision.
     pub fn guard(&self) -> Guard {
         let (key, revision) = self.given_by.clone();
         Guard::At(key, revision)
     }
 
-    /// Keeps a written object within the right.
+    /// Adds the labels that keep a written object within the grant.
+    ///
+    /// # Errors
+    /// The object is outside the selector of the accepted claim.
     pub fn keep(&self, object: &mut Json) -> Result<(), String> {
         match &self.objects {
             Objects::Own | Objects::Bindings { claimed: None, .. } => Ok(()),
@@ -109,13 +113,14 @@ impl Grant {
         }
     }
 
-    /// Whether it is about an API of another export, whose owner may leave less to those who are
-    /// not its tenants.
+    /// Returns true for a claimed API of another export, whose owner may grant less to the provider
+    /// than to consumers.
     pub fn is_to_anothers(&self) -> bool {
         matches!(&self.objects, Objects::Claimed { identity, .. } if !identity.is_empty())
     }
 
-    /// Whose API the resource has to be.
+    /// Returns the identity that the resource must have. `own` is the identity of the provider's
+    /// export.
     pub fn identity<'a>(&'a self, own: &'a str) -> &'a str {
         match &self.objects {
             Objects::Own => own,
@@ -126,7 +131,7 @@ impl Grant {
 }
 
 impl ExportName {
-    /// Whether a binding in a cluster names this export.
+    /// Returns true if a binding in a cluster references this export.
     pub fn is_named_by(&self, snapshot: &Snapshot, cluster: &ClusterName, binding: &Json) -> bool {
         let export = &binding["spec"]["reference"]["export"];
         let path = export["path"].as_str().unwrap_or_default();
@@ -139,16 +144,16 @@ impl ExportName {
         export["name"] == *self.name && named.as_ref() == Some(&self.cluster)
     }
 
-    /// What a cluster lets the provider do.
+    /// Returns the permission of the export's provider in a cluster.
     ///
     /// # Errors
-    /// The cluster does not let it.
+    /// The cluster has no binding to the export, or none that allows the request.
     pub fn right(&self, snapshot: &Snapshot, cluster: &ClusterName, wish: AccessRequest<'_>) -> Result<Grant, Denied> {
         let Some(said) = self.said(snapshot) else {
             return Err(Denied::NoBinding);
         };
         let offer = &said.offer;
-        // System clusters are nobody's consumers, whatever somebody wrote into them.
+        // System clusters are never consumers, even if they contain a binding.
         if cluster.is_system() || !locate::exists(snapshot, cluster) {
             return Err(Denied::NoBinding);
         }
@@ -170,8 +175,8 @@ impl ExportName {
         Err(denied)
     }
 
-    /// The right to the export's own API: the claim on the name leads to a binding to the export,
-    /// with its identity.
+    /// Returns the grant on the export's own API, if the route of the resource leads to a binding
+    /// to the export with its identity.
     fn own_right(
         &self,
         snapshot: &Snapshot,
@@ -190,7 +195,8 @@ impl ExportName {
         })
     }
 
-    /// The right that one binding gives by its accepted claims.
+    /// Returns the grant that one binding gives: by its accepted claims, or to read bindings to the
+    /// export.
     pub fn right_by(
         &self,
         offer: &ExportOffer,

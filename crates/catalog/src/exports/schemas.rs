@@ -1,12 +1,12 @@
-//! The schemas behind the bindings of a cluster: for those who may read its bindings, wherever the
-//! schemas are.
+//! APIResourceSchemas that the bindings of a cluster reference, in any cluster. A caller who may
+//! read the bindings may read these schemas.
 
 use crate::{exports::offer::Binding, ids};
 use insula_api::{ClusterName, Object, ObjectKey, Scope};
 use insula_store::Snapshot;
 use std::{collections::BTreeSet, ops::ControlFlow};
 
-/// Where the schemas are that the bindings of a cluster name.
+/// Returns the keys of the schemas that a cluster's bindings reference.
 pub fn schemas_behind(snapshot: &Snapshot, consumer: &ClusterName) -> BTreeSet<ObjectKey> {
     let mut found = BTreeSet::new();
     let bindings = Scope::cluster(ids::apibindings(), consumer.clone());
@@ -17,7 +17,7 @@ pub fn schemas_behind(snapshot: &Snapshot, consumer: &ClusterName) -> BTreeSet<O
     found
 }
 
-/// The same of one binding.
+/// Returns the keys of the schemas that one binding references.
 pub fn schemas_of(binding: &Object) -> BTreeSet<ObjectKey> {
     let said = binding.parsed(Binding::read);
     let Ok(cluster) = ClusterName::parse(&said.cluster) else {

@@ -1,4 +1,5 @@
-//! Which APIs a view has: what the export offers, what it claims, and the bindings to it.
+//! The APIs of an export's virtual workspace: the offered resources, the claimed resources and the
+//! bindings to the export.
 
 use crate::{
     Api, Catalog, Origin, Served, bundle,
@@ -13,7 +14,8 @@ use insula_store::Snapshot;
 use std::{collections::BTreeSet, ops::ControlFlow, sync::Arc};
 
 impl ExportName {
-    /// Everything that the view has, with what is the provider's to read only.
+    /// Returns all resources of the virtual workspace, including those that the provider may only
+    /// read.
     pub fn served(&self, catalog: &Catalog, snapshot: &Snapshot) -> Vec<Served> {
         let Some(said) = self.said(snapshot) else {
             return Vec::new();
@@ -40,7 +42,8 @@ impl ExportName {
         all
     }
 
-    /// Whether the provider may change what the view has of a resource.
+    /// Returns true if the provider may only read the resource: APIBindings without a permission
+    /// claim on them.
     pub fn only_reads(&self, snapshot: &Snapshot, served: &Served) -> bool {
         let (group, plural) = (&*served.api.group, &*served.api.names.plural);
         let claimed = |offer: &ExportOffer| {
@@ -54,16 +57,16 @@ impl ExportName {
             && !self.said(snapshot).is_some_and(|said| claimed(&said.offer))
     }
 
-    /// A resource as the view shows it across all clusters.
+    /// Resolves a resource of the virtual workspace across all clusters.
     pub fn resolve(&self, catalog: &Catalog, snapshot: &Snapshot, group: &str, plural: &str) -> Option<Served> {
         let mut all = self.served(catalog, snapshot).into_iter();
         all.find(|served| **served.group() == *group && *served.names().plural == *plural)
     }
 
-    /// A resource as one cluster serves it, if that is what the provider has the right to.
+    /// Resolves a resource in one cluster, or returns None if the cluster does not serve it.
     ///
     /// # Errors
-    /// It is another's.
+    /// The cluster serves another API by this name than the one that the grant covers.
     pub fn resolve_in(
         &self,
         (catalog, snapshot): (&Catalog, &Snapshot),
@@ -83,13 +86,13 @@ impl ExportName {
         }
     }
 
-    /// Whether an API is the export's own.
+    /// Returns true for an API with the export's own identity.
     pub fn owns(&self, snapshot: &Snapshot, served: &Served) -> bool {
         let said = self.said(snapshot);
         said.is_some_and(|said| !said.offer.identity.is_empty() && *said.offer.identity == *served.identity)
     }
 
-    /// The clusters that bind the export.
+    /// Returns the clusters that bind the export.
     pub fn consumers(&self, snapshot: &Snapshot) -> BTreeSet<ClusterName> {
         let mut found = BTreeSet::new();
         snapshot.for_each(&Scope::everywhere(ids::apibindings()), |entry| {
@@ -119,8 +122,8 @@ impl ExportName {
         })
     }
 
-    /// The API of a schema of the export: as the bundle has it that consumers are served from, once
-    /// there are any.
+    /// Returns the API of one of the export's schemas. Uses the bundle that serves the consumers;
+    /// before the first binding, compiles the schema itself.
     fn api(&self, catalog: &Catalog, snapshot: &Snapshot, schema: &str) -> Option<Arc<Api>> {
         let key = ObjectKey::cluster_scoped(ids::apiresourceschemas(), self.cluster.clone(), schema);
         let schema = snapshot.get(&key)?;
@@ -134,7 +137,7 @@ impl ExportName {
     }
 }
 
-/// The API of an identity: as the export has it whose identity it is.
+/// Returns a resource of the export that has the given identity.
 fn of_identity(
     catalog: &Catalog,
     snapshot: &Snapshot,

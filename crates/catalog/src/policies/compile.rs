@@ -1,5 +1,5 @@
-//! A policy's expressions as programs. Compiled once for each content, and shared by all clusters
-//! that have it.
+//! Compiled CEL programs of a policy. Each distinct policy is compiled once and shared by all
+//! clusters that have it.
 
 use crate::policies::{
     environment::{Scope, declare, field},
@@ -7,7 +7,7 @@ use crate::policies::{
 };
 use insula_cel::{Program, Type};
 
-/// What an expression has to give.
+/// The result type that an expression must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Want {
     Anything,
@@ -20,18 +20,18 @@ pub enum Want {
     ApplyConfiguration,
 }
 
-/// An expression and what it compiled to.
+/// An expression and its compiled program.
 #[derive(Debug)]
 pub struct Expression {
     /// The expression as written.
     pub source: String,
-    /// Or why it did not: what comes behind `Invalid value`.
+    /// The program, or the compile error that follows `Invalid value` in messages.
     pub program: Result<Program, String>,
 }
 
 impl Expression {
-    /// Compiles a text. Never fails as a whole: a policy with a broken expression fails where it is
-    /// evaluated.
+    /// Compiles a source text. Compile errors are kept in `program`, so that a policy with a broken
+    /// expression fails where that expression is evaluated.
     pub fn compile(source: &str, scope: &Scope, want: Want) -> Expression {
         let program = Program::compile_in(source, &scope.environment())
             .map_err(|error| error.refusal())
@@ -60,7 +60,7 @@ impl Want {
     }
 }
 
-/// A type as messages about results name it: some have longer names than in messages of the
+/// Returns the name of a type in messages about results. Some names are longer than those of the
 /// checker.
 fn runtime_name(ty: &Type) -> String {
     match ty {
@@ -73,7 +73,7 @@ fn runtime_name(ty: &Type) -> String {
     }
 }
 
-/// A condition or a variable.
+/// A named expression: a match condition, a variable or an audit annotation.
 #[derive(Debug)]
 pub struct NamedExpression {
     /// Name of the condition, variable or annotation.
@@ -82,7 +82,7 @@ pub struct NamedExpression {
     pub expression: Expression,
 }
 
-/// One thing that must be true.
+/// A validation: an expression that must be true.
 #[derive(Debug)]
 pub struct CompiledValidation {
     /// Expression that must be true.
@@ -95,7 +95,7 @@ pub struct CompiledValidation {
     pub reason: Option<String>,
 }
 
-/// One change.
+/// A mutation.
 #[derive(Debug)]
 pub enum CompiledMutation {
     /// Expression of a JSON patch.
@@ -111,7 +111,7 @@ pub struct CompiledPolicy {
     pub spec: PolicySpec,
     /// Match conditions.
     pub conditions: Vec<NamedExpression>,
-    /// In order: each may use those before it.
+    /// Variables in order; each may use those before it.
     pub variables: Vec<NamedExpression>,
     /// Validations in order.
     pub validations: Vec<CompiledValidation>,
@@ -122,7 +122,7 @@ pub struct CompiledPolicy {
 }
 
 impl CompiledPolicy {
-    /// Compiles everything that a policy says.
+    /// Compiles all expressions of a policy.
     pub fn compile(spec: PolicySpec) -> CompiledPolicy {
         let base = Scope::dynamic(spec.param_kind.is_some());
         let conditions = spec.match_conditions.iter().map(|condition| NamedExpression {
@@ -180,8 +180,8 @@ impl CompiledPolicy {
     }
 }
 
-/// The variables, each in the scope of those before it, and the scope of what comes behind them
-/// all.
+/// Compiles the variables, each in the scope of those before it. Returns them and the scope that
+/// contains all of them.
 pub fn compile_variables(spec: &PolicySpec, mut scope: Scope) -> (Vec<NamedExpression>, Scope) {
     if spec.variables.is_empty() {
         return (Vec::new(), scope);
@@ -190,7 +190,8 @@ pub fn compile_variables(spec: &PolicySpec, mut scope: Scope) -> (Vec<NamedExpre
     scope.variables = Some(Vec::new());
     for variable in &spec.variables {
         let expression = Expression::compile(&variable.expression, &scope, Want::Anything);
-        // One that does not compile is `dyn` to the others, so that each mistake is told once.
+        // A variable that does not compile has the type `dyn` for others, so that each error is
+        // reported once.
         let ty = expression.program.as_ref().map_or(&Type::Dyn, Program::result);
         let declared = field(&variable.name, declare(ty));
         let fields = scope.variables.get_or_insert_default();

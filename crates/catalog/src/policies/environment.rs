@@ -1,26 +1,26 @@
-//! What expressions of policies may use, as Kubernetes declares it: `object`, `oldObject`,
+//! The CEL environment of policy expressions, as Kubernetes declares it: `object`, `oldObject`,
 //! `params`, `request`, `namespaceObject`, `authorizer` and `variables`.
 
 use insula_cel::{AbsenceMode, Decl, Env, Field, ListKind, Type};
 use std::sync::LazyLock;
 
-/// What differs between the expressions of a policy.
+/// The declarations that vary between the expressions of a policy.
 #[derive(Debug, Clone)]
 pub struct Scope {
     /// Type of `object` and `oldObject`.
     pub object: Decl,
-    /// Type of `params`, where there are any.
+    /// Type of `params`; `None` for a policy without parameters.
     pub params: Option<Decl>,
-    /// Whether there is an `authorizer`.
+    /// True if `authorizer` is declared.
     pub authorizer: bool,
-    /// The fields of `variables`, where there are any.
+    /// Fields of `variables`; `None` if the policy has none.
     pub variables: Option<Vec<Field>>,
-    /// Whether it makes `Object{}` and `JSONPatch{}`.
+    /// True for mutations, which may construct `Object{}` and `JSONPatch{}`.
     pub patches: bool,
 }
 
 impl Scope {
-    /// The scope in which policies run: whatever comes.
+    /// Returns the scope for evaluation, in which objects and parameters are `dyn`.
     pub fn dynamic(params: bool) -> Scope {
         Scope {
             object: Decl::dynamic(),
@@ -31,7 +31,7 @@ impl Scope {
         }
     }
 
-    /// Declares everything.
+    /// Builds the environment with all declarations of the scope.
     pub fn environment(&self) -> Env {
         let mut env = Env::new(AbsenceMode::Error)
             .with("object", self.object.clone())
@@ -63,8 +63,7 @@ impl Scope {
     }
 }
 
-/// How a variable of a type is declared to the expressions behind it. Types with a name of their
-/// own are `dyn` there.
+/// Returns the declaration of a variable for later expressions. Named types are declared as `dyn`.
 pub fn declare(ty: &Type) -> Decl {
     match ty {
         Type::List(item) => Decl::list(declare(item), ListKind::Atomic),
@@ -82,7 +81,7 @@ pub fn declare(ty: &Type) -> Decl {
     }
 }
 
-/// A field whose name needs no escape.
+/// Builds a field and escapes its name if it is a reserved word.
 pub fn field(name: &str, decl: Decl) -> Field {
     Field {
         name: name.into(),
@@ -91,7 +90,7 @@ pub fn field(name: &str, decl: Decl) -> Field {
     }
 }
 
-/// Words of the grammar are written `__word__`.
+/// Escapes a reserved word of the grammar as `__name__`.
 fn escaped(name: &str) -> String {
     match name {
         "namespace" => "__namespace__".to_owned(),

@@ -1,9 +1,7 @@
-//! The language of admission policies: what policies, bindings and webhook configurations say, and
-//! what is wrong with them.
+//! Admission policies, bindings and webhook configurations: their specs, programs and validation.
 //!
-//! [`spec`] reads the objects, [`compile`] makes programs of their expressions in the
-//! [`environment`] that Kubernetes gives them, [`validate`] lists errors. Running the programs at a
-//! write is admission's.
+//! [`spec`] reads the objects. [`compile`] compiles their expressions in the [`environment`] that
+//! Kubernetes declares. [`validate`] reports errors. Admission evaluates the programs at a write.
 
 pub mod compile;
 pub mod environment;

@@ -1,5 +1,5 @@
-//! What policies and bindings say, read from their JSON. Admission has looked at it before: what is
-//! missing here is empty, and nothing is judged.
+//! Specs of policies and bindings, read from their JSON. Validation happened at admission: a
+//! missing field is empty here, and nothing is checked again.
 
 use insula_api::Json;
 use serde::Deserialize;
@@ -10,7 +10,7 @@ use serde::Deserialize;
 pub struct PolicySpec {
     /// Kind of the parameter objects; none for a policy without parameters.
     pub param_kind: Option<ParamKind>,
-    /// Requests that the policy concerns.
+    /// Requests that the policy matches.
     pub match_constraints: Option<MatchResources>,
     /// Conditions in CEL on a request; all must hold.
     pub match_conditions: Vec<Named>,
@@ -36,7 +36,7 @@ pub struct BindingSpec {
     pub policy_name: String,
     /// Reference to the parameter objects.
     pub param_ref: Option<ParamRef>,
-    /// Requests that the binding concerns, of those of its policy.
+    /// Requests that the binding matches, among those of its policy.
     pub match_resources: Option<MatchResources>,
     /// `Deny`, `Warn` or `Audit`.
     pub validation_actions: Vec<String>,
@@ -52,7 +52,7 @@ pub struct ParamKind {
     pub kind: String,
 }
 
-/// Which objects are parameters.
+/// A reference to the parameter objects.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ParamRef {
@@ -66,7 +66,7 @@ pub struct ParamRef {
     pub parameter_not_found_action: String,
 }
 
-/// Which requests.
+/// Criteria that select requests.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct MatchResources {
@@ -76,13 +76,13 @@ pub struct MatchResources {
     pub namespace_selector: Option<Json>,
     /// Label selector on the object of the request.
     pub object_selector: Option<Json>,
-    /// Rules of which one must match.
+    /// Rules; at least one must match.
     pub resource_rules: Vec<Rule>,
-    /// Rules of which none may match.
+    /// Exclusion rules; none may match.
     pub exclude_resource_rules: Vec<Rule>,
 }
 
-/// Operations on resources.
+/// A rule that selects operations on resources.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Rule {
@@ -100,7 +100,7 @@ pub struct Rule {
     pub scope: String,
 }
 
-/// A condition or a variable.
+/// A named expression: a match condition or a variable.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Named {
@@ -110,7 +110,7 @@ pub struct Named {
     pub expression: String,
 }
 
-/// One thing that must be true.
+/// A validation: an expression that must be true.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Validation {
@@ -134,7 +134,7 @@ pub struct AuditAnnotation {
     pub value_expression: String,
 }
 
-/// One change.
+/// A mutation.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Mutation {
@@ -146,7 +146,7 @@ pub struct Mutation {
     pub json_patch: Option<Source>,
 }
 
-/// An expression in an object of its own.
+/// A wrapper object around an expression.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Source {
@@ -154,7 +154,7 @@ pub struct Source {
     pub expression: String,
 }
 
-/// What a webhook configuration says.
+/// The webhooks of a webhook configuration.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Hooks {
@@ -200,7 +200,7 @@ impl Hooks {
 }
 
 impl WebhookSpec {
-    /// Its conditions, as a policy without anything else.
+    /// Returns a policy that has only the match conditions and failure policy of this webhook.
     pub fn as_policy(&self) -> PolicySpec {
         PolicySpec {
             match_conditions: self.match_conditions.clone(),
@@ -209,7 +209,7 @@ impl WebhookSpec {
         }
     }
 
-    /// The requests that it is about.
+    /// Returns the criteria for the requests that the webhook is called for.
     pub fn constraints(&self) -> MatchResources {
         MatchResources {
             match_policy: self.match_policy.clone(),
@@ -227,7 +227,7 @@ impl PolicySpec {
         PolicySpec::deserialize(&policy["spec"]).unwrap_or_default()
     }
 
-    /// Whether failures let requests pass.
+    /// Returns true if requests pass when an expression or a call fails.
     pub fn ignores_failure(&self) -> bool {
         self.failure_policy == "Ignore"
     }
@@ -241,7 +241,7 @@ impl BindingSpec {
 }
 
 impl ParamKind {
-    /// Group and version.
+    /// Returns the group and the version.
     pub fn group_version(&self) -> (&str, &str) {
         self.api_version.split_once('/').unwrap_or(("", &self.api_version))
     }

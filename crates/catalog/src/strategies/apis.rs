@@ -4,7 +4,7 @@ use super::add_finalizer;
 use crate::Strategy;
 use insula_api::{Json, Timestamp};
 
-/// Holds a binding until its objects are gone.
+/// Finalizer that keeps a binding until its objects are deleted.
 pub(super) const BINDING_FINALIZER: &str = "apis.kcp.io/apibinding-finalizer";
 
 /// APIBindings.

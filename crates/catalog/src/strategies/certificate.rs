@@ -1,5 +1,5 @@
-//! CertificateSigningRequests (`pkg/apis/certificates/validation`). Which part of the status
-//! changes through which path, and who may change it, is admission's.
+//! CertificateSigningRequests (`pkg/apis/certificates/validation`). Admission decides which callers
+//! may change which part of the status.
 
 use crate::{
     Strategy, Traits,
@@ -9,7 +9,7 @@ use insula_api::{FieldError, FieldPath, Json, Timestamp};
 use insula_auth::certificate;
 use serde_json::json;
 
-/// What the server says of who asked.
+/// Spec fields that the server sets from the identity of the caller.
 const SENDER: [&str; 4] = ["username", "uid", "groups", "extra"];
 const USAGES: &[&str] = &[
     "any",
@@ -82,7 +82,11 @@ impl Strategy for Requests {
     }
 }
 
-/// The groups that a request's subject names.
+/// Returns the groups in the subject of a certificate request.
+///
+/// # Errors
+///
+/// Returns a message if `spec.request` is not a valid certificate request.
 pub fn request(spec: &Json) -> Result<Vec<String>, String> {
     use base64::Engine;
     let text = spec["request"].as_str().unwrap_or_default();

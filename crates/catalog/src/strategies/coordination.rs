@@ -1,4 +1,4 @@
-//! Leases, which controllers elect their leader by.
+//! Leases, used by controllers for leader election.
 
 use crate::{Strategy, Traits};
 use insula_api::{FieldError, FieldPath, Json};

@@ -5,7 +5,7 @@ use crate::{OnDelete, Strategy, Traits};
 use insula_api::{FieldError, FieldPath, Json, Timestamp};
 use serde_json::json;
 
-/// Bytes of data in a ConfigMap or a Secret.
+/// Maximum bytes of data in a ConfigMap or a Secret.
 const DATA_MAX: usize = 1024 * 1024;
 
 /// Namespaces.
@@ -32,7 +32,7 @@ impl Strategy for Namespaces {
         label_with_name(new);
     }
 
-    /// Finalizers in `spec` are taken off by whoever does what they stand for.
+    /// Keeps the old `spec`: its finalizers change only through the `finalize` subresource.
     fn prepare_for_update(&self, new: &mut Json, old: &Json, _now: Timestamp) {
         if let Some(spec) = old.get("spec") {
             new["spec"] = spec.clone();
@@ -159,7 +159,7 @@ impl Strategy for Secrets {
         errors
     }
 
-    /// A pair that no server could be started with.
+    /// Warns about a TLS Secret whose certificate or key is not PEM.
     fn warnings(&self, new: &Json, _old: Option<&Json>) -> Vec<String> {
         let pair = [("tls.crt", "certificate"), ("tls.key", "key")];
         let bad = pair.into_iter().find(|(key, _)| !holds_pem(&new["data"][*key]));
@@ -204,8 +204,8 @@ impl Strategy for ServiceAccounts {
     }
 }
 
-/// A reference has many fields; an account's secrets are of its own namespace, so that their names
-/// say all.
+/// Keeps only the names of an account's secrets. The secrets are in the account's namespace, so a
+/// name identifies them.
 fn keep_names_of_secrets(account: &mut Json) {
     for secret in account["secrets"].as_array_mut().into_iter().flatten() {
         if let Some(fields) = secret.as_object_mut() {
@@ -220,7 +220,7 @@ fn holds_pem(value: &Json) -> bool {
     bytes.is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains("-----BEGIN "))
 }
 
-/// What secrets of Kubernetes' own types must have.
+/// Checks the keys that Secrets of Kubernetes' own types must have.
 fn check_type(secret: &Json, errors: &mut Vec<FieldError>) {
     let has = |key: &str| secret["data"].get(key).is_some();
     let data = |key: &str| FieldPath::new("data").key(key);
@@ -274,7 +274,7 @@ fn check_json(secret: &Json, key: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// `stringData` is only a way to write `data`.
+/// Moves `stringData` into `data`: it is a write-only form of that field.
 fn merge_string_data(secret: &mut Json) {
     use base64::Engine;
     let Some(Json::Object(given)) = secret.as_object_mut().and_then(|map| map.remove("stringData")) else {

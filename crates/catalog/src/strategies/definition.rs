@@ -11,7 +11,7 @@ use serde_json::json;
 
 const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// Definitions of a workspace's own resources.
+/// CustomResourceDefinitions of a workspace.
 pub(super) struct Definitions;
 
 impl Strategy for Definitions {
@@ -37,8 +37,8 @@ impl Strategy for Definitions {
     }
 
     fn prepare_for_create(&self, new: &mut Json, _now: Timestamp) {
-        // Of several storage versions none is the one: that is refused, and so is a definition
-        // without any.
+        // Several storage versions record none. Validation refuses them, and also a definition
+        // without a storage version.
         let stored = storage_versions(new);
         let stored = if stored.len() == 1 { stored } else { Vec::new() };
         new["status"] = json!({
@@ -46,7 +46,7 @@ impl Strategy for Definitions {
         });
     }
 
-    /// The version that objects are stored in from now on joins those that they were stored in.
+    /// Adds the current storage version to `status.storedVersions`.
     fn prepare_for_update(&self, new: &mut Json, _old: &Json, _now: Timestamp) {
         let storage = storage_versions(new);
         if !new["status"].is_object() {
@@ -66,7 +66,7 @@ impl Strategy for Definitions {
     }
 
     fn validate(&self, new: &Json) -> Vec<FieldError> {
-        // Changes are judged with what they change.
+        // An update is checked against the old object in `validate_update`.
         if new["status"]["conditions"].is_null() {
             validate_definition(new)
         } else {
@@ -79,7 +79,7 @@ impl Strategy for Definitions {
             return Vec::new();
         }
         let mut errors = validate_definition_update(new, old);
-        // A name cannot change; if it does not fit any more then because of what is told anyway.
+        // A name is immutable. If it no longer fits, another error already reports the cause.
         errors.retain(|error| error.field.as_str() != "metadata.name");
         if new["status"] != old["status"] {
             let status = validate_definition_status(new);

@@ -1,12 +1,11 @@
-//! Events, in both of their spellings (`pkg/apis/core/validation/events.go`): what was written
-//! through the core group follows few rules, what is written through `events.k8s.io` more, and
-//! hardly changes afterwards.
+//! Events in both API groups (`pkg/apis/core/validation/events.go`). The core group has few rules.
+//! `events.k8s.io` has more, and its events are almost immutable.
 
 use crate::{Strategy, Traits, names};
 use insula_api::{FieldError, FieldPath, Json};
 use serde_json::json;
 
-/// Fields as the core group, whose objects are stored, and as `events.k8s.io` call them.
+/// Field names in the core group, in which objects are stored, and in `events.k8s.io`.
 pub const FIELDS: &[(&str, &str)] = &[
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -16,9 +15,9 @@ pub const FIELDS: &[(&str, &str)] = &[
     ("lastTimestamp", "deprecatedLastTimestamp"),
     ("count", "deprecatedCount"),
 ];
-/// Times that show as null where they are not set.
+/// Timestamps that are shown as null if unset.
 const TIMES: &[&str] = &["eventTime", "firstTimestamp", "lastTimestamp"];
-/// Characters of a word about an event, and of its message.
+/// Maximum bytes of an event's `reportingInstance`, `action` and `reason`, and of its message.
 const WORD_MAX: usize = 128;
 const MESSAGE_MAX: usize = 1024;
 
@@ -41,7 +40,7 @@ impl Strategy for Events {
         }
     }
 
-    /// Who reported it, by whichever of the two fields they said it.
+    /// Returns the reporting component from whichever of its two fields is set.
     fn selectable(&self, shown: &Json, field: &str) -> Option<String> {
         let component = shown["source"]["component"].as_str().filter(|text| !text.is_empty());
         (field == "source").then(|| {
@@ -60,14 +59,12 @@ fn at(field: &str) -> FieldPath {
     FieldPath::new(field)
 }
 
-/// The rules for an event in its stored spelling, sent in the core group's or (`strict`) in that of
-/// `events.k8s.io`.
+/// Validates an event in its stored form. `strict` is true if it was sent through `events.k8s.io`.
 pub fn review(new: &Json, old: Option<&Json>, strict: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();
     match new["eventTime"].is_null() {
         true => errors.extend(misplaced(new, false)),
-        // Whoever says when it was to the microsecond is a recorder of today, and says all the
-        // rest.
+        // Only current recorders set `eventTime`; they must also set the other new fields.
         false => {
             errors.extend(misplaced(new, true));
             errors.extend(incomplete(new, strict));
@@ -81,8 +78,8 @@ pub fn review(new: &Json, old: Option<&Json>, strict: bool) -> Vec<FieldError> {
     errors
 }
 
-/// What is about an object of no namespace stands in `default`; recorders of today may put it into
-/// `kube-system`, too.
+/// Checks the namespace of an event. An event about a cluster-scoped object belongs to `default`;
+/// current recorders (`today`) may also use `kube-system`.
 fn misplaced(event: &Json, today: bool) -> Option<FieldError> {
     let namespace = event["metadata"]["namespace"].as_str().unwrap_or_default();
     let involved = event["involvedObject"]["namespace"].as_str().unwrap_or_default();
@@ -102,7 +99,7 @@ fn misplaced(event: &Json, today: bool) -> Option<FieldError> {
     (!fits).then(error)
 }
 
-/// What recorders of today must say.
+/// Checks the fields that current recorders must set.
 fn incomplete(event: &Json, strict: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let controller = text(event, "reportingComponent");
@@ -139,7 +136,7 @@ fn incomplete(event: &Json, strict: bool) -> Vec<FieldError> {
     errors
 }
 
-/// An error that does not repeat the value.
+/// Builds an error that does not repeat the value.
 fn unquoted(field: &str, detail: impl Into<String>) -> FieldError {
     FieldError::invalid(&at(field), &json!(""), detail)
 }
@@ -180,13 +177,13 @@ fn unfit_series(event: &Json) -> Vec<FieldError> {
     errors
 }
 
-/// All but the series stays as it was said.
+/// Checks that only `series` changed.
 fn changed(new: &Json, old: &Json) -> Vec<FieldError> {
     let mut errors = match new.get("series") == old.get("series") {
         true => Vec::new(),
         false => unfit_series(new),
     };
-    // Kubernetes looks at the reason twice, and so does whoever compares the answers.
+    // Kubernetes checks the reason twice; the duplicate keeps the error list identical.
     let kept = [
         ("involvedObject", "involvedObject"),
         ("reason", "reason"),

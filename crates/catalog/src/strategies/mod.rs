@@ -1,6 +1,6 @@
-//! What our own kinds and Kubernetes' built-ins add to their schemas, one file a kind. All of it is
-//! pure: whatever needs a look at other objects is admission, whatever takes more than
-//! one write is a controller.
+//! Strategies of built-in kinds and of kcp kinds, one file for each kind or group. All of them are
+//! pure functions. Checks that read other objects belong to admission; work that takes more than
+//! one write belongs to a controller.
 
 mod apis;
 mod certificate;
@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
-/// The hooks of a built-in kind; those of a custom resource for all others.
+/// Returns the strategy of a built-in kind, or that of custom resources for all others.
 pub fn of(group: &str, plural: &str) -> Arc<dyn Strategy> {
     match (group, plural) {
         ("", "namespaces") => Arc::new(core::Namespaces),
@@ -58,7 +58,7 @@ pub fn of(group: &str, plural: &str) -> Arc<dyn Strategy> {
     }
 }
 
-/// `object.metadata.<field>` as a list that can be pushed to.
+/// Returns `object.<parent>.<field>` as a mutable list; creates it if needed.
 pub fn list_at<'a>(object: &'a mut Json, parent: &str, field: &str) -> &'a mut Vec<Json> {
     let parent = &mut object[parent];
     if !parent[field].is_array() {
@@ -67,7 +67,7 @@ pub fn list_at<'a>(object: &'a mut Json, parent: &str, field: &str) -> &'a mut V
     parent[field].as_array_mut().expect("made an array above")
 }
 
-/// Adds a finalizer unless it is there.
+/// Adds a finalizer unless the object already has it.
 pub fn add_finalizer(object: &mut Json, finalizer: &str) {
     let list = list_at(object, "metadata", "finalizers");
     if !list.iter().any(|known| known == finalizer) {

@@ -1,4 +1,4 @@
-//! Admission policies and their bindings. What they say is checked in [`crate::policies`].
+//! Admission policies and their bindings. [`crate::policies`] validates their specs.
 
 use crate::{Strategy, Traits, policies::validate};
 use insula_api::{FieldError, Json, Timestamp};

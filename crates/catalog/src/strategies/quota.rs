@@ -1,4 +1,4 @@
-//! ResourceQuotas: what they may limit, and quantities in one form (`ValidateResourceQuota`).
+//! ResourceQuotas: validation of their limits (`ValidateResourceQuota`) and canonical quantities.
 
 use crate::{Strategy, Traits, names};
 use insula_api::{FieldError, FieldPath, Json};
@@ -6,7 +6,7 @@ use insula_cel::Quantity;
 use serde_json::json;
 use std::cmp::Ordering;
 
-/// Plain names of what comes in amounts, beside sizes of huge pages.
+/// Unqualified resources measured in fractional amounts, except huge pages.
 const AMOUNTS: &[&str] = &[
     "cpu",
     "memory",
@@ -19,9 +19,9 @@ const AMOUNTS: &[&str] = &[
     "limits.memory",
     "limits.ephemeral-storage",
 ];
-/// A plain name that is known, but that no quota limits.
+/// An unqualified resource that is known but cannot be limited by a quota.
 const STORAGE: &str = "storage";
-/// Plain names of what comes in wholes.
+/// Unqualified resources counted in integers.
 const WHOLE: &[&str] = &[
     "pods",
     "resourcequotas",
@@ -42,7 +42,7 @@ const SCOPES: &[&str] = &[
     "CrossNamespacePodAffinity",
     "VolumeAttributesClass",
 ];
-/// Scopes that cannot both hold.
+/// Pairs of mutually exclusive scopes.
 const OPPOSITES: &[[&str; 2]] = &[["BestEffort", "NotBestEffort"], ["Terminating", "NotTerminating"]];
 const POD_COMPUTE: &[&str] = &[
     "cpu",
@@ -52,7 +52,7 @@ const POD_COMPUTE: &[&str] = &[
     "requests.cpu",
     "requests.memory",
 ];
-/// Where quantities stand.
+/// JSON pointers to the maps of quantities.
 const LISTS: [&str; 3] = ["/spec/hard", "/status/hard", "/status/used"];
 
 /// ResourceQuotas.
@@ -105,7 +105,7 @@ impl Strategy for Quotas {
         }
     }
 
-    /// Quantities as Go writes them: `1.5` as `1500m`.
+    /// Writes quantities in Go's canonical form: `1.5` as `1500m`.
     fn canonicalize(&self, new: &mut Json) {
         for list in LISTS {
             let map = new.pointer_mut(list).and_then(Json::as_object_mut);
@@ -118,7 +118,7 @@ impl Strategy for Quotas {
     }
 }
 
-/// A quantity as text, by whichever of the two ways it is written.
+/// Returns a quantity as text, whether it is a JSON string or a number.
 fn written(value: &Json) -> Option<String> {
     match value {
         Json::String(text) => Some(text.clone()),
@@ -156,14 +156,14 @@ fn check_limit(at: &FieldPath, name: &str, value: &Json, errors: &mut Vec<FieldE
     if quantity.sign() == Ordering::Less {
         errors.push(about_value("must be greater than or equal to 0"));
     }
-    // What Kubernetes has no unit for comes in wholes.
+    // Extended resources have no unit in Kubernetes and are counted in integers.
     let extended = name.contains('/') && !name.contains("kubernetes.io/");
     if (WHOLE.contains(&name) || extended) && !quantity.is_whole() {
         errors.push(about_value("must be an integer"));
     }
 }
 
-/// Whether what is limited has such a scope. What is no resource of Kubernetes' own is not asked.
+/// Returns true if a scope applies to a limited resource. Resources that are not standard pass.
 fn fits(scope: &str, limited: &str) -> bool {
     match scope {
         _ if !is_standard(limited) => true,

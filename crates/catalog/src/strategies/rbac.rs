@@ -1,4 +1,4 @@
-//! Roles and bindings (`pkg/apis/rbac/validation`). Whether somebody may grant them is admission.
+//! Roles and bindings (`pkg/apis/rbac/validation`). Admission checks for privilege escalation.
 
 use crate::{
     Strategy, Traits,
@@ -35,7 +35,7 @@ impl Strategy for Roles {
         TRAITS
     }
 
-    /// Kubernetes always shows the rules.
+    /// Sets missing rules to null, because Kubernetes always shows the field.
     fn default(&self, new: &mut Json) {
         if new.get("rules").is_none() {
             new["rules"] = Json::Null;
@@ -103,7 +103,7 @@ fn check_aggregation(aggregation: &Json, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// A condition of a selector (`apimachinery/pkg/apis/meta/v1/validation`).
+/// Checks a requirement of a selector (`apimachinery/pkg/apis/meta/v1/validation`).
 fn check_expression(expression: &Json, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let values = at.child("values");
     let filled = expression["values"].as_array().is_some_and(|values| !values.is_empty());
@@ -179,7 +179,7 @@ impl Strategy for Bindings {
         if new["roleRef"] == old["roleRef"] {
             return Vec::new();
         }
-        // As Go prints the reference: its fields in their order there.
+        // Go prints the fields of the reference in the order of its struct.
         let text = |field: &str| json!(new["roleRef"][field].as_str().unwrap_or_default());
         let (group, kind, name) = (text("apiGroup"), text("kind"), text("name"));
         let printed = format!("{{\"APIGroup\":{group},\"Kind\":{kind},\"Name\":{name}}}");

@@ -1,4 +1,4 @@
-//! Workspaces, where they are, and who vouches for their users.
+//! Workspaces, shards and workspace authentication configurations.
 
 use crate::{Strategy, Traits, issuer_list};
 use insula_api::{FieldError, Json, Timestamp};
@@ -20,7 +20,7 @@ impl Strategy for Workspaces {
     }
 }
 
-/// Shards: one address is enough.
+/// Shards. Unset addresses default to `baseURL`.
 pub(super) struct Shards;
 
 impl Strategy for Shards {
@@ -34,7 +34,7 @@ impl Strategy for Shards {
     }
 }
 
-/// WorkspaceAuthenticationConfigurations: what is let in can be used.
+/// WorkspaceAuthenticationConfigurations. Validation refuses issuers that cannot be used.
 pub(super) struct AuthenticationConfigurations;
 
 impl Strategy for AuthenticationConfigurations {

@@ -1,7 +1,6 @@
-//! Admission webhooks: AdmissionReviews (`admission.k8s.io`), and what Kubernetes asks of their
-//! answers.
+//! Admission webhooks: AdmissionReviews (`admission.k8s.io`) and the checks of their responses.
 //!
-//! Texts are Kubernetes' (apiserver, `admission/plugin/webhook`).
+//! Messages are those of Kubernetes (apiserver, `admission/plugin/webhook`).
 
 use super::{Answer, call, review_uid};
 use crate::{Endpoint, Outbound};
@@ -11,20 +10,20 @@ use std::sync::Arc;
 
 const GROUP: &str = "admission.k8s.io";
 
-/// An admission webhook, as far as calling it goes.
+/// The configuration needed to call an admission webhook.
 #[derive(Debug, Clone)]
 pub struct Hook {
     /// Address of the webhook.
     pub endpoint: Endpoint,
-    /// The version of AdmissionReview that both sides know.
+    /// The version of AdmissionReview that both sides support.
     pub review: &'static str,
     /// Seconds to wait for a response.
     pub timeout_seconds: u32,
-    /// Whether it may answer with a patch.
+    /// True for a mutating webhook, which may respond with a patch.
     pub mutating: bool,
 }
 
-/// Asks about a request; gives the `response` of a review that keeps the contract.
+/// Calls the webhook and returns the `response` of a valid review.
 pub(super) async fn ask(
     hook: &Hook,
     request: &Json,
@@ -53,7 +52,7 @@ fn check(hook: &Hook, review: &Json, uid: &str) -> Result<(), String> {
     if !response.is_object() {
         return Err("webhook response was absent".to_owned());
     }
-    // The older version was never asked for more.
+    // Kubernetes makes no further checks for v1beta1.
     if hook.review != "v1" {
         return Ok(());
     }

@@ -1,8 +1,8 @@
-//! Conversion webhooks: ConversionReviews (`apiextensions.k8s.io`), and what Kubernetes asks of
-//! their answers.
+//! Conversion webhooks: ConversionReviews (`apiextensions.k8s.io`) and the checks of their
+//! responses.
 //!
-//! An answer is for all objects of a review or for none: one that breaks the contract in one place
-//! is not believed in another. Texts are Kubernetes' (apiextensions-apiserver,
+//! A response is valid for all objects of a review or for none: one invalid object fails the whole
+//! review. Messages are those of Kubernetes (apiextensions-apiserver,
 //! `conversion/webhook_converter.go`).
 
 use super::{Answer, Question, call, review_uid};
@@ -13,7 +13,7 @@ use serde_json::{Map, json};
 use std::sync::Arc;
 
 const GROUP: &str = "apiextensions.k8s.io";
-/// Objects in a review: what a watch hands out together at its start.
+/// Maximum number of objects in a review: the size of a watch's initial batch.
 const OBJECTS_MAX: usize = 500;
 
 /// The conversion webhook of a definition.
@@ -21,14 +21,15 @@ const OBJECTS_MAX: usize = 500;
 pub struct Webhook {
     /// Address of the webhook.
     pub endpoint: Endpoint,
-    /// The version of ConversionReview that both sides know.
+    /// The version of ConversionReview that both sides support.
     review: &'static str,
     /// The definition's group.
     group: Arc<str>,
 }
 
 impl Webhook {
-    /// Reads a definition's `spec.conversion`; nothing unless it names a webhook.
+    /// Reads a definition's `spec.conversion`. Returns `None` unless it configures a usable
+    /// webhook.
     pub fn read(group: &Arc<str>, conversion: &Json) -> Option<Arc<Self>> {
         if conversion["strategy"] != "Webhook" {
             return None;
@@ -47,7 +48,7 @@ impl Webhook {
     }
 }
 
-/// Whom a client configuration names. A service goes by the name that it has in a cluster's DNS.
+/// Returns the endpoint of a `clientConfig`. A service is addressed by its DNS name in the cluster.
 pub fn endpoint(config: &Json) -> Option<Endpoint> {
     let url = match config["url"].as_str() {
         Some(url) => url.to_owned(),
@@ -62,21 +63,21 @@ pub fn endpoint(config: &Json) -> Option<Endpoint> {
     let bundle = config["caBundle"].as_str().filter(|bundle| !bundle.is_empty());
     Some(Endpoint {
         url: url.into(),
-        // What is not base64 is a bundle without certificates: nobody is trusted by it.
+        // Invalid base64 becomes a bundle without certificates, which trusts no server.
         ca_bundle: bundle.map(|bundle| STANDARD.decode(bundle).unwrap_or_default().into()),
     })
 }
 
-/// Questions about objects of one webhook that go into the same version.
+/// A ConversionReview: the objects that one webhook converts to one version.
 pub(super) struct Review<'q> {
     webhook: &'q Webhook,
     to: &'q str,
     uid: String,
-    /// Each with its place among all questions.
+    /// Objects, each with its index in the list of calls.
     objects: Vec<(usize, &'q Json)>,
 }
 
-/// Puts questions together that one review can ask.
+/// Groups conversions by webhook and target version into reviews of at most `OBJECTS_MAX` objects.
 pub(super) fn reviews<'q>(questions: &'q [Question], rng: &dyn Rng) -> Vec<Review<'q>> {
     let mut reviews: Vec<Review<'q>> = Vec::new();
     for (index, question) in questions.iter().enumerate() {
@@ -131,8 +132,8 @@ impl Review<'_> {
         format!("{}/{}", self.webhook.group, self.to)
     }
 
-    /// What was to be converted, as Go prints a kind with its version: of a list where there are
-    /// several.
+    /// Returns the version and kind of the objects as Go prints them; several objects get the
+    /// kind's list name.
     fn kind(&self) -> String {
         let Some((_, first)) = self.objects.first() else {
             return String::new();
@@ -141,7 +142,7 @@ impl Review<'_> {
         format!("{}, Kind={}{list}", text(first, "apiVersion"), text(first, "kind"))
     }
 
-    /// The objects of an answer, in the order of the review.
+    /// Checks a response and returns its objects in the order of the review.
     fn read(&self, body: &[u8]) -> Result<Vec<Json>, String> {
         let mut review: Json = serde_json::from_slice(body)
             .map_err(|error| format!("failed: couldn't get version/kind; json parse error: {error}"))?;
@@ -192,7 +193,7 @@ impl Review<'_> {
             .collect()
     }
 
-    /// What is wrong with one object of the answer.
+    /// Returns the message for an invalid object of the response.
     fn tell(&self, place: usize, broken: &Broken) -> String {
         let several = self.objects.len() > 1;
         match (broken, several) {
@@ -207,14 +208,14 @@ impl Review<'_> {
     }
 }
 
-/// What an answer's object breaks of the contract.
+/// The rule that a converted object violates, with the reason.
 enum Broken {
     Type(String),
     Object(String),
     Metadata(String),
 }
 
-/// Checks an object that came back, and puts back what a conversion must not change.
+/// Checks a converted object and restores the metadata that a conversion must not change.
 fn check(original: &Json, mut converted: Json, desired: &str) -> Result<Json, Broken> {
     let got = text(&converted, "apiVersion");
     if got != desired {
@@ -238,7 +239,7 @@ fn check(original: &Json, mut converted: Json, desired: &str) -> Result<Json, Br
     Ok(converted)
 }
 
-/// The metadata of before, with labels and annotations of after.
+/// Returns the original metadata with the labels and annotations of the converted object.
 fn restored(original: &Json, converted: Option<&Json>) -> Result<Json, String> {
     let converted = match converted {
         None => return Err("missing metadata in converted object".to_owned()),
@@ -289,7 +290,7 @@ fn check_texts(field: &str, texts: &Map<String, Json>) -> Result<(), String> {
     }
 }
 
-/// Go's word for what JSON of this type is read into.
+/// Returns the Go type that this JSON value decodes to.
 fn go_type(value: &Json) -> &'static str {
     match value {
         Json::Null => "<nil>",

@@ -2,7 +2,7 @@ use super::*;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 
-/// Answers what a function makes of a review, and remembers the calls.
+/// A webhook that responds with the result of a function and records its calls.
 struct Says<F> {
     answer: F,
     calls: Mutex<Vec<(crate::Call, Json)>>,
@@ -56,7 +56,7 @@ fn ask(questions: &[Question], answer: impl Fn(&Json) -> Json + Send + Sync) -> 
     (told, calls.collect())
 }
 
-/// The same objects in the version that was asked for.
+/// Returns the objects of a review in the desired version.
 fn obliging(review: &Json) -> Json {
     let mut objects = review["request"]["objects"].clone();
     for object in objects.as_array_mut().into_iter().flatten() {
@@ -144,7 +144,7 @@ fn the_first_review_version_that_is_known_is_spoken() {
         assert_eq!(webhook(versions).review, want);
     }
     assert_eq!(Webhook::read(&"e.io".into(), &json!({"strategy": "None"})), None);
-    // The older one was never asked for its uid.
+    // Kubernetes does not check the uid of a v1beta1 review.
     let Question::Convert { object, to, .. } = question("a", "v2") else {
         panic!("it is about a conversion");
     };

@@ -1,20 +1,20 @@
-//! What a request has to ask others before it can be answered.
+//! Pending webhook calls of a request.
 //!
-//! Between a request and the store everything is a function of a snapshot: nothing there waits or
-//! calls. Where it needs what only a webhook knows, it looks among the answers of the request. A
-//! question without an answer is noted, the function ends in an error, and whoever called it
-//! (`Registry::settled`) asks all open questions at once and calls it again. So the core stays
-//! without a wait, a list asks one question about all of its objects, and nothing is committed on
-//! half an answer.
+//! Between a request and the store everything is a pure function of a snapshot: nothing there waits
+//! or calls a webhook. A function that needs a webhook's response looks it up in the request's
+//! [`PendingCalls`]. A missing response is recorded as an open call and the function returns an
+//! error. Its caller then makes all open calls at once and runs the function again. So the core
+//! stays synchronous, a list makes one call for all of its objects, and nothing is committed on an
+//! incomplete set of responses.
 //!
 //! ```text
-//! run 1: update → old object in v2?  open          ask, remember
-//! run 2: update → old object in v2   known → new object in v1?  open          ask, remember
+//! run 1: update → old object in v2?  open                              call, remember
+//! run 2: update → old object in v2   known → new object in v1?  open   call, remember
 //! run 3: update → … known → … known → commit
 //! ```
 //!
-//! Every run must ask the same again, or the questions would never end: time and randomness are
-//! drawn once for all runs.
+//! Every run must request the same calls, or the loop would not end. Time and randomness are
+//! therefore drawn once for all runs.
 
 pub mod admission;
 pub mod conversion;
@@ -31,22 +31,21 @@ use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use std::{collections::HashMap, fmt, sync::Arc};
 
-/// What a webhook says: JSON, or why there is none.
+/// The response of a webhook: JSON, or the error message.
 pub type Answer = std::result::Result<Arc<Json>, Arc<str>>;
 
 type Key = [u8; 32];
 
-/// A question, complete in itself.
+/// A self-contained call to a webhook.
 #[derive(Debug, Clone)]
 pub enum Question {
-    /// How an object looks in another version.
+    /// Converts an object to another version.
     Convert {
         webhook: Arc<Webhook>,
         object: Json,
         to: Arc<str>,
     },
-    /// Whether a write may happen, and what is to be changed of it: an AdmissionRequest without its
-    /// name.
+    /// Admits and possibly mutates a write. `request` is an AdmissionRequest without its `uid`.
     Admit { hook: Arc<Hook>, request: Json },
 }
 
@@ -81,18 +80,18 @@ impl Question {
     }
 }
 
-/// The questions of one request, and what came back.
+/// The webhook calls of one request and their responses.
 pub struct PendingCalls {
     known: Mutex<Known>,
     now: (Timestamp, i64),
     rng: Arc<dyn Rng>,
     outbound: Arc<dyn Outbound>,
-    /// Where answers are looked for before anybody is asked, and the clock by which they age: for
-    /// watches.
+    /// The cache that a watch consults before it calls a webhook, and the clock by which cached
+    /// responses expire.
     shared: Option<(Arc<ResponseCache>, Arc<dyn Clock>)>,
 }
 
-/// Who carries questions out.
+/// Sends calls to webhooks.
 #[derive(Clone)]
 struct Asker {
     outbound: Arc<dyn Outbound>,
@@ -102,9 +101,9 @@ struct Asker {
 #[derive(Default)]
 struct Known {
     answers: HashMap<Key, Answer>,
-    /// In the order in which they came up.
+    /// Calls without a response, in the order of their first request.
     open: Vec<(Key, Question)>,
-    /// Randomness drawn so far, and how much of it this run has seen.
+    /// Random bytes drawn so far, and the number of them that the current run has used.
     drawn: Vec<u8>,
     seen: usize,
 }
@@ -122,7 +121,7 @@ impl fmt::Debug for PendingCalls {
 }
 
 impl PendingCalls {
-    /// The calls of one request: no call was made yet.
+    /// Creates the state of one request, without any call.
     pub fn new(clock: &dyn Clock, rng: Arc<dyn Rng>, outbound: Arc<dyn Outbound>) -> Self {
         PendingCalls {
             known: Mutex::default(),
@@ -133,7 +132,7 @@ impl PendingCalls {
         }
     }
 
-    /// The same for a watch, which looks for responses that other watches got first.
+    /// Shares responses with other watches through `responses`.
     pub fn sharing(self, responses: Arc<ResponseCache>, clock: Arc<dyn Clock>) -> Self {
         PendingCalls {
             shared: Some((responses, clock)),
@@ -141,7 +140,7 @@ impl PendingCalls {
         }
     }
 
-    /// The answer, if there is one; otherwise the question is open now.
+    /// Returns the response if it is known; otherwise records the call as open.
     pub fn ask(&self, question: Question) -> Option<Answer> {
         let key = question.key();
         let mut known = self.known.lock();
@@ -154,8 +153,12 @@ impl PendingCalls {
         None
     }
 
-    /// Nothing may be committed on questions that are still open, whatever was made of their
-    /// absence.
+    /// Checks that no call is open. A transaction must not commit while one is, even if the code
+    /// handled the missing response.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Webhook`] while a call has no response.
     pub fn check(&self) -> Result<()> {
         match self.known.lock().open.is_empty() {
             true => Ok(()),
@@ -163,19 +166,19 @@ impl PendingCalls {
         }
     }
 
-    /// Begins another run of the request: randomness is handed out from the start again.
+    /// Begins another run of the request and replays its randomness from the start.
     pub fn begin_run(&self) {
         self.known.lock().seen = 0;
     }
 
-    /// Forgets everything: for those who live longer than a request.
+    /// Drops all responses and open calls, for callers that outlive a request.
     pub fn forget(&self) {
         let mut known = self.known.lock();
         known.answers.clear();
         known.open.clear();
     }
 
-    /// Asks what is open. `false`: nothing was.
+    /// Makes all open calls. Returns `false` if there were none.
     pub async fn answer(&self, cluster: &ClusterName) -> bool {
         let open = std::mem::take(&mut self.known.lock().open);
         if open.is_empty() {
@@ -239,7 +242,7 @@ impl Rng for PendingCalls {
     }
 }
 
-/// A call with a review of its own name.
+/// Builds a call whose body is `review`.
 fn call(cluster: &ClusterName, endpoint: &Endpoint, review: &Json, timeout_seconds: Option<u32>) -> Call {
     let body = review.to_string().into_bytes();
     Call {
@@ -251,10 +254,10 @@ fn call(cluster: &ClusterName, endpoint: &Endpoint, review: &Json, timeout_secon
     }
 }
 
-/// An answer may have twice the bytes of the question, and these: an object's worth of additions.
+/// Bytes that a response may have beyond twice the size of its call: room for additions.
 const ANSWER_BYTES_FREE: usize = 1 << 20;
 
-/// A name for a review, that its answer has to repeat.
+/// Returns a random `uid` for a review; the response must repeat it.
 fn review_uid(rng: &dyn Rng) -> String {
     Uid::random(rng).to_string()
 }

@@ -1,16 +1,16 @@
-//! What conversion webhooks say to watches.
+//! A cache of conversion webhook responses that watches share.
 //!
-//! Who watches one kind in one version sees the same changes as the others who do, at the same
-//! moment. The first of them asks, the others wait for its answer, and those who come a little
-//! later find it kept. So a change costs one question for each version that is watched, whatever
-//! the number of watchers.
+//! Watchers of one kind in one version see the same changes at the same moment. The first watcher
+//! calls the webhook, concurrent watchers wait for that call, and later watchers find the response
+//! in the cache. So each change costs one call for each watched version, whatever the number of
+//! watchers.
 //!
 //! ```text
-//! watcher 1: a@7 in v2?  nobody asked          asks; the question is one future that both drive
-//! watcher 2: a@7 in v2?  being asked           waits for the same future, and drives it on if watcher 1 goes
-//! watcher 3: a@7 in v2?  answered              takes it
+//! watcher 1: a@7 in v2?  unknown     calls the webhook; both watchers drive one shared future
+//! watcher 2: a@7 in v2?  in flight   waits for that future, also after watcher 1 is dropped
+//! watcher 3: a@7 in v2?  cached      takes the response
 //! ```
-//! Failures are told to all who wait, and not kept.
+//! All waiting watchers receive a failure; the cache does not keep it.
 
 use super::{Answer, Asker, Key, Question};
 use futures_util::{
@@ -24,24 +24,24 @@ use std::{
     sync::Arc,
 };
 
-/// Bytes of answers that are kept, over all tenants.
+/// Maximum bytes of cached responses, over all tenants.
 const KEPT_BYTES_MAX: usize = 64 << 20;
-/// How long: a webhook that is mended is believed by new watches after this.
+/// Seconds that a response is cached. New watches see a repaired webhook after this time.
 const KEPT_SECONDS: i64 = 60;
 
 type Answers = Arc<Vec<(Key, Answer)>>;
 type Asking = BoxFuture<'static, Answers>;
-/// A question of a cluster's.
+/// A call of one logical cluster.
 type CacheKey = (ClusterName, Key);
 
-/// Answers that watches share.
+/// Webhook responses shared by watches.
 #[derive(Default)]
 pub struct ResponseCache(Mutex<CachedResponses>);
 
 #[derive(Default)]
 struct CachedResponses {
     slots: HashMap<CacheKey, Slot>,
-    /// Places by when they were taken. Each slot is here; not each of these has its slot still.
+    /// Keys by the time of their insertion. Every slot has an entry; an entry may outlive its slot.
     order: VecDeque<(Timestamp, CacheKey)>,
     bytes: usize,
 }
@@ -52,7 +52,8 @@ struct Slot {
 }
 
 enum State {
-    /// Held by those who wait for it alone: when all of them go, nobody is asked on.
+    /// A call in flight. Only its waiters hold the future, so the call ends when all of them drop
+    /// it.
     Asking(WeakShared<Asking>),
     Kept {
         answer: Arc<Json>,
@@ -61,7 +62,8 @@ enum State {
 }
 
 impl ResponseCache {
-    /// The answers to questions of a cluster's, as far as they cannot be had otherwise by asking.
+    /// Returns the responses to calls of a cluster: from the cache, from calls in flight, or from
+    /// new calls.
     pub(super) async fn ask(
         self: &Arc<Self>,
         cluster: &ClusterName,
@@ -76,7 +78,8 @@ impl ResponseCache {
         known
     }
 
-    /// What is kept, and what is being asked from now on at the latest.
+    /// Returns the cached responses and the futures of the calls in flight; starts the missing
+    /// calls.
     fn look_up(
         self: &Arc<Self>,
         cluster: &ClusterName,
@@ -153,7 +156,7 @@ impl CachedResponses {
         }
     }
 
-    /// Lets go what is too old, and the oldest while there is too much.
+    /// Evicts expired responses, and the oldest ones while the cache is over its size limit.
     fn forget(&mut self, now: Timestamp) {
         while let Some((since, _)) = self.order.front()
             && (now.0 - since.0 > KEPT_SECONDS || self.bytes > KEPT_BYTES_MAX)

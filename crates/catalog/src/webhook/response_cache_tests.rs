@@ -8,7 +8,7 @@ use std::{
     task::Poll,
 };
 
-/// A webhook that answers once it is let, and counts how often it is asked.
+/// A webhook that responds once it is opened and records its calls.
 #[derive(Default)]
 struct Gate(Mutex<Seen>);
 
@@ -24,7 +24,7 @@ impl Gate {
         self.0.lock().open = true;
     }
 
-    /// How many objects each call had.
+    /// Returns the number of objects of each call.
     fn calls(&self) -> Vec<usize> {
         self.0.lock().calls.clone()
     }
@@ -74,7 +74,7 @@ impl World {
         }
     }
 
-    /// A watcher that wants objects of these names, at this second.
+    /// Starts a watcher that converts objects of these names at time `now`.
     fn watcher(&self, names: &'static [&'static str], now: i64) -> Pin<Box<dyn Future<Output = Vec<String>> + Send>> {
         let endpoint = Endpoint {
             url: "https://a.example/convert".into(),
@@ -113,7 +113,7 @@ impl World {
     }
 }
 
-/// What a watcher is told, if it is told anything yet.
+/// Polls a watcher once and returns its responses if they are ready.
 fn look(watcher: &mut Pin<Box<dyn Future<Output = Vec<String>> + Send>>) -> Option<Vec<String>> {
     watcher.as_mut().now_or_never()
 }

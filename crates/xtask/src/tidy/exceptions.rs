@@ -31,7 +31,7 @@ struct Allowed {
 
 /// First line of the file.
 const HEADER: &str = "# Findings of `cargo xtask tidy` that files may keep: rule, file, number. Numbers only go down.";
-/// Findings of one rule that a message lists; more are counted.
+/// Findings of one rule that a message lists. The message counts the rest.
 const LISTED_MAX: usize = 20;
 
 impl Exceptions {
@@ -90,7 +90,7 @@ impl Exceptions {
         problems
     }
 
-    /// The same exceptions with no number larger than what was found.
+    /// Returns the same exceptions with no number larger than the count of findings.
     #[must_use]
     pub fn lowered(&self, findings: &[Finding]) -> Self {
         let counts = counts(findings);
@@ -108,8 +108,8 @@ impl Exceptions {
         }
     }
 
-    /// Exceptions for exactly what was found. Entries stay in their groups; a new one joins the
-    /// last group that holds its rule, or begins a group. Commits cannot be excepted.
+    /// Returns exceptions for exactly these findings. Entries stay in their groups; a new one joins
+    /// the last group that holds its rule, or begins a group. Commits cannot be excepted.
     #[must_use]
     pub fn accepting(&self, findings: &[Finding]) -> Self {
         let mut groups = self.groups.clone();
@@ -164,7 +164,7 @@ fn parse_line(line: &str) -> Result<((Rule, String), Allowed)> {
     Ok(((rule, file.to_owned()), allowed))
 }
 
-/// Reason of a new group.
+/// Returns the reason of a new group.
 fn reason(rule: Rule) -> String {
     let why = match rule {
         Rule::CodeWidth => "Rows of tables in tests and texts of messages, which rustfmt does not break.",

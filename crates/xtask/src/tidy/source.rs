@@ -66,7 +66,7 @@ pub(super) fn check(file: &str, text: &str) -> Vec<Finding> {
     found
 }
 
-/// Text of a line of a doc comment.
+/// Returns the text of a line of a doc comment.
 fn doc_text(line: &str) -> Option<&str> {
     line.strip_prefix("///")
         .or_else(|| line.strip_prefix("//!"))

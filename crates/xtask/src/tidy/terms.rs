@@ -1,4 +1,4 @@
-//! Names that have a standard term, and the term. `docs/GLOSSARY.md` holds the terms that are ours.
+//! Names that have a standard term, and the term. `docs/GLOSSARY.md` holds the project's own terms.
 
 /// Names of types: struct, enum, trait, type.
 const TYPES: &[(&str, &str)] = &[
@@ -117,7 +117,7 @@ const FILES: &[(&str, &str)] = &[
 ];
 
 /// Names that stay although a term is listed for them: name, beginning of the path, reason. The
-/// file's name stands with its ending.
+/// name of a file includes its extension.
 const ALLOWED: &[(&str, &str, &str)] = &[
     (
         "Stage",
@@ -152,7 +152,7 @@ fn is_allowed(file: &str, name: &str) -> bool {
     ALLOWED.iter().any(listed)
 }
 
-/// The name that a line of code defines and that has a standard term, with the advice.
+/// Returns the name that a line of code defines and that has a standard term, with the advice.
 pub(super) fn defined<'l>(file: &str, line: &'l str) -> Option<(&'l str, &'static str)> {
     let mut words = line.split_whitespace();
     while let Some(word) = words.next() {
@@ -176,7 +176,7 @@ pub(super) fn defined<'l>(file: &str, line: &'l str) -> Option<(&'l str, &'stati
     None
 }
 
-/// Advice for a file whose name has a standard term.
+/// Returns the advice for a file whose name has a standard term.
 pub(super) fn for_file(file: &str, stem: &str) -> Option<String> {
     let is_listed = |(name, _): &&(&str, &str)| *name == stem && !is_allowed(file, &format!("{stem}.rs"));
     let (name, advice) = FILES.iter().find(is_listed)?;

@@ -1,4 +1,4 @@
-//! Connections: shares of addresses, idle time, file descriptors, half-open peers.
+//! Connections: limits of addresses, idle time, file descriptors, half-open peers.
 
 use insula_e2e::{Client, Http1, Http2, PATIENCE, Server, Setup, Who, until};
 use std::{
@@ -13,8 +13,8 @@ fn carol() -> Who {
     Who::Token("carol-token".into())
 }
 
-/// Strangers' connections that stay: HTTP/2 with one answered request, so that nothing times out of
-/// itself.
+/// Opens anonymous connections that stay open: HTTP/2 with one answered request, so that no timeout
+/// ends them.
 fn strangers(server: &Server, count: usize) -> Vec<Http2> {
     let connect = |_| Http2::connect(server, &Who::Anonymous, None).ok();
     (0..count).map_while(connect).collect()
@@ -31,8 +31,8 @@ fn closed(admin: &Client, reason: &str) -> u64 {
     count.map_or(0, |count| count.parse().unwrap())
 }
 
-/// 20 connections without a credential lock nobody out where 20 are allowed, and take nothing from
-/// whoever showed one before.
+/// 20 connections without a credential lock nobody out at a limit of 20, and close no connection
+/// that has shown a credential.
 #[test]
 fn strangers_give_way_to_those_who_come() {
     let server = Server::with(Setup::limits(&[("CONNECTIONS", "20")]));
@@ -47,7 +47,7 @@ fn strangers_give_way_to_those_who_come() {
     assert!(closed(&server.admin(), "Full") >= 12);
 }
 
-/// Connections of one account, idle by the dozen, do not lock out others either.
+/// Idle connections of one account do not lock out others either.
 #[test]
 fn an_account_gives_way_to_others() {
     let server = Server::with(Setup::limits(&[("CONNECTIONS", "20")]));
@@ -69,8 +69,8 @@ fn an_account_gives_way_to_others() {
     until("carol has less than all places", || (open(&idle) < 19).then_some(()));
 }
 
-/// Sockets that say nothing, or stop in the middle of a TLS handshake, lock nobody out; and the
-/// requests of somebody who asks and takes it back at once cost nobody else theirs.
+/// Sockets that send nothing or stop within a TLS handshake lock nobody out. A client that resets
+/// its requests at once costs other clients no request.
 #[test]
 fn half_open_connections_and_resets_lock_nobody_out() {
     let server = Server::with(Setup::limits(&[("CONNECTIONS", "100")]));
@@ -97,8 +97,8 @@ fn half_open_connections_and_resets_lock_nobody_out() {
     assert_eq!(server.admin().get(MAPS).code, 200);
 }
 
-/// An address has a share of the places for strangers; beyond it, its oldest idle one is closed for
-/// the next.
+/// An address has a share of the limit for anonymous connections. Beyond it, the server closes the
+/// oldest idle connection of the address for the new one.
 #[test]
 fn an_address_has_a_share() {
     let server = Server::with(Setup::limits(&[("CONNECTIONS_PER_ADDRESS", "5")]));
@@ -112,8 +112,7 @@ fn an_address_has_a_share() {
     assert!(closed(&server.admin(), "Address") >= 10);
 }
 
-/// A connection without a request ends after a while, in both versions of HTTP; a quiet watch is a
-/// request.
+/// An idle connection ends after a while, in both versions of HTTP. A quiet watch is not idle.
 #[test]
 fn idle_connections_end() {
     let server = Server::with(Setup::limits(&[("IDLE_SECONDS", "1")]));
@@ -137,7 +136,7 @@ fn idle_connections_end() {
     assert!(closed(&server.admin(), "Idle") >= 3);
 }
 
-/// Headers that come byte by byte end their connection, on the second request as on the first.
+/// Headers that arrive byte by byte end their connection, on the second request as on the first.
 #[test]
 fn slow_headers_end_their_connection() {
     let server = Server::with(Setup::limits(&[("HEADER_SECONDS", "1")]));
@@ -156,11 +155,11 @@ fn slow_headers_end_their_connection() {
     assert!(!trickles(Http1::connect(&server, &carol()).unwrap()));
     let mut second = Http1::connect(&server, &carol()).unwrap();
     assert_eq!(second.get(MAPS).unwrap(), 200);
-    // Between requests there is as much time as for any idle connection.
+    // Between requests the idle timeout of connections applies.
     std::thread::sleep(Duration::from_secs(2));
     assert_eq!(second.get(MAPS).unwrap(), 200);
     assert!(!trickles(second));
-    // Nobody waits for a first request for longer.
+    // The first request has no longer timeout.
     assert!(
         Http1::connect(&server, &carol())
             .unwrap()
@@ -168,8 +167,8 @@ fn slow_headers_end_their_connection() {
     );
 }
 
-/// A process with few file descriptors takes fewer connections, says so, and answers for its health
-/// whatever comes.
+/// A process with few file descriptors accepts fewer connections, logs it, and always answers
+/// health requests.
 #[test]
 fn out_of_file_descriptors_health_answers() {
     let server = Server::with(Setup {
@@ -192,8 +191,8 @@ fn out_of_file_descriptors_health_answers() {
     );
 }
 
-/// The same when something else took the descriptors, which the limit of connections does not know
-/// of.
+/// The same when other parts of the process use the descriptors, which the connection limit does
+/// not count.
 #[test]
 #[cfg(target_os = "linux")]
 fn health_answers_on_the_spare_descriptor() {
@@ -201,7 +200,7 @@ fn health_answers_on_the_spare_descriptor() {
     let pid = server.pid().to_string();
     let known = Http2::connect(&server, &carol(), None).unwrap();
     assert_eq!(known.get(MAPS).unwrap().status(), 200);
-    // The first number that is free: the spare one is all there is.
+    // The first free number: only the spare one remains.
     let in_use = |number: &u64| std::fs::symlink_metadata(format!("/proc/{pid}/fd/{number}")).is_ok();
     let free = (0..).find(|number| !in_use(number)).unwrap();
     let limit = format!("--nofile={free}");
@@ -213,7 +212,7 @@ fn health_answers_on_the_spare_descriptor() {
         return;
     }
     let mut all = Vec::new();
-    // Others of the process may close theirs meanwhile.
+    // Other parts of the process may close theirs meanwhile.
     while open(&all) == all.len() && all.len() < 500 {
         let health = Http2::connect(&server, &Who::Anonymous, None).expect("there is a descriptor for health");
         assert_eq!(health.get("/livez").unwrap().status(), 200);

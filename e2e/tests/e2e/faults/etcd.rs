@@ -18,10 +18,10 @@ use serde_json::{Value, json};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Requests that have to be answered after a fault before the round is over.
+/// Requests that must succeed after a fault before the round is over.
 const ROUND_WRITES: usize = 40;
 
-/// Settings with which a request that etcd cannot answer does not take long.
+/// Settings that shorten the timeouts of requests that etcd cannot answer.
 const QUICK: [(&str, &str); 2] = [
     ("INSULA_ETCD_REQUEST_SECONDS", "3"),
     ("INSULA_ETCD_ATTEMPT_SECONDS", "1"),
@@ -40,7 +40,7 @@ fn send(client: &Client, method: &str, path: &str, body: Option<&Value>) -> Resu
     }
 }
 
-/// Figures of a load: what failed, and how long the slowest request took.
+/// Figures of a load: the failures, and the time of the slowest request.
 #[derive(Default)]
 struct Figures {
     requests: usize,
@@ -90,7 +90,7 @@ impl Load {
         }
     }
 
-    /// Waits for so many more acknowledged writes.
+    /// Waits for a number of further acknowledged writes.
     fn until_acknowledged(&self, more: usize) {
         let wanted = self.acknowledged.load(Ordering::Relaxed) + more;
         until("writes are acknowledged", || {
@@ -110,9 +110,9 @@ impl Load {
     }
 }
 
-/// Creates objects, counts up one that nobody else writes, and reads it. Every other outcome than
-/// success is a failure: a conflict of the counter would be a write that happened without being
-/// acknowledged, or twice.
+/// Creates objects, increments a counter that nobody else writes, and reads it. Every outcome
+/// except success is a failure: a conflict of the counter would mean that a write happened without
+/// an acknowledgement, or twice.
 fn write_until(client: &Client, name: &str, stop: &AtomicBool, acknowledged: &AtomicUsize) -> (Figures, Vec<String>) {
     let (mut figures, mut names) = (Figures::default(), Vec::new());
     let counter = format!("{MAPS}/{name}");
@@ -166,7 +166,7 @@ fn record(server: &Server, path: &str, after: &str) -> JoinHandle<Vec<(u64, Stri
     })
 }
 
-/// Two servers on one cluster, and a workspace that both know.
+/// Starts two servers on one cluster, with a workspace that both serve.
 fn two_servers(etcd: &Etcd, environment: &[(&str, &str)]) -> ([Server; 2], String) {
     let setup = Setup {
         flags: vec!["--store".into(), etcd.store()],
@@ -192,8 +192,8 @@ enum Fault {
     Pause,
 }
 
-/// Kills and pauses the leader, and a member that a server uses, under load: no request fails,
-/// nothing that was acknowledged is lost or happens twice, and watches go on with every event once.
+/// Kills and pauses the leader and a member that a server uses, under load. No request fails, no
+/// acknowledged write is lost or happens twice, and watches receive every event once.
 #[test]
 fn one_member_of_three_is_not_missed() {
     for program in etcd_programs() {
@@ -278,8 +278,8 @@ fn code(client: &Client, method: &str, path: &str, body: Option<&Value>) -> u16 
         .map_or(0, |answer| answer.code)
 }
 
-/// Without quorum servers stay alive and say that they are not ready; writes and reads of the
-/// latest state fail, reads of any state do not. With quorum all goes on by itself.
+/// Without quorum servers stay alive and report that they are not ready. Writes and reads of the
+/// latest state fail; reads of any state succeed. With quorum everything recovers by itself.
 #[test]
 fn a_lost_quorum_is_told_and_healed() {
     for program in etcd_programs() {
@@ -312,7 +312,7 @@ fn a_lost_quorum_is_told_and_healed() {
             server.admin().get("/livez").expect(200);
         }
         for (index, client) in clients.iter().enumerate() {
-            // Whether or not this server has seen the write: it answers.
+            // The server answers whether or not it has seen the write.
             assert_eq!(code(client, "GET", &format!("{MAPS}?resourceVersion=0"), None), 200);
             let begun = Instant::now();
             let write = code(client, "POST", MAPS, Some(&config_map(&format!("lost-{index}"), 0)));
@@ -370,15 +370,15 @@ fn roll_back(data: &Path) {
     copy(&saved(data), data);
 }
 
-/// An etcd is replaced by an older copy of itself. Servers that saw more than that end, with a
-/// message, and acknowledge nothing after it: neither when the revisions are fewer, nor when others
-/// have reached the old ones meanwhile.
+/// An etcd is replaced by an older copy of itself. Servers that have seen later revisions end with
+/// a message and acknowledge nothing after it: neither when the revisions are lower, nor when other
+/// writes have reached the old revisions meanwhile.
 #[test]
 fn a_server_whose_etcd_was_rolled_back_ends() {
     for program in etcd_programs() {
         let mut etcd = Etcd::cluster(&program, 1);
         let (servers, path) = two_servers(&etcd, &[]);
-        // A copy of now; writes go on through both servers afterwards.
+        // A copy of the current state; writes continue through both servers afterwards.
         etcd.restart_all_after(|data| copy(data, &saved(data)));
         for (index, server) in servers.iter().enumerate() {
             let client = server.admin().at(&path);
@@ -390,12 +390,12 @@ fn a_server_whose_etcd_was_rolled_back_ends() {
             }
         }
         let [awake, asleep] = servers;
-        // The second one sleeps through it all.
+        // The second server is stopped throughout.
         asleep.signal("-STOP");
         etcd.restart_all_after(roll_back);
         let client = awake.admin().at(&path);
         for i in 0.. {
-            // It may have ended already.
+            // The server may have ended already.
             let code = code(&client, "POST", MAPS, Some(&config_map(&format!("after-{i}"), 0)));
             assert!(code != 201, "a write was acknowledged after the rollback");
             if code == 0 || i > 1_000 {
@@ -405,7 +405,8 @@ fn a_server_whose_etcd_was_rolled_back_ends() {
         let (exit, log) = awake.wait();
         assert_eq!(exit, Some(1), "{log}");
         assert!(log.contains("etcd was replaced or rolled back"), "{log}");
-        // Another server reads the truth, and goes beyond the revisions that the sleeper has seen.
+        // Another server reads the current state, and writes beyond the revisions that the stopped
+        // server has seen.
         let truth = Server::with_flags(&["--store", &etcd.store()]);
         let client = truth.admin().at(&path);
         let list = client.get(MAPS).expect(200);

@@ -36,12 +36,12 @@ use crate::grpc::{self, as_user};
 
 const VALIDATE: &str = "/insula.admin.v1.ConversionService/Validate";
 const TREE: &str = "/insula.admin.v1.WorkspaceService/Tree";
-/// The longest that a test waits for something: the machine may be busy.
+/// Longest wait of a test for a condition; the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 type Headers<'a> = &'a [(&'a str, &'a str)];
 
-/// A client of calls whose messages come as slowly as the test wants.
+/// A client of calls whose messages the test sends slowly.
 struct Slow {
     http: Client<HttpsConnector<HttpConnector>, BoxBody<Bytes, Infallible>>,
     url: String,
@@ -49,12 +49,12 @@ struct Slow {
 
 /// A call whose message has not ended.
 struct OpenCall {
-    /// Sends more of it; ends it when it is dropped.
+    /// Sends more of the message. Dropping it ends the message.
     rest: Sender<Bytes>,
     answer: JoinHandle<Result<Response<Incoming>, String>>,
 }
 
-/// How a call ended.
+/// Result of a call.
 #[derive(Debug)]
 struct Ended {
     code: Code,
@@ -94,7 +94,7 @@ impl Slow {
 }
 
 impl OpenCall {
-    /// How it ends while its message goes on.
+    /// Returns the result of a call whose message has not ended.
     async fn ended(self) -> Ended {
         let answer = timeout(PATIENCE, self.answer).await.expect("an answer in time");
         let answer = answer.unwrap().expect("an answer");
@@ -124,7 +124,7 @@ fn server_with(settings: &[(&str, &str)]) -> Server {
     })
 }
 
-/// The announcement of a message of so many bytes.
+/// Returns the prefix of a message with a number of bytes.
 fn announced(bytes: u32) -> Bytes {
     Bytes::from([&[0][..], &bytes.to_be_bytes()].concat())
 }
@@ -135,7 +135,7 @@ fn resident_bytes(server: &Server) -> u64 {
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
 
-/// A number of the server's metrics.
+/// Returns a number of the server's metrics.
 fn metric(server: &Server, name: &str) -> Option<f64> {
     let text = server.admin().get_with("/metrics", &[("accept", "text/plain")]).text;
     let line = text.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
@@ -146,7 +146,7 @@ fn message(value: &serde_json::Value) -> Option<Struct> {
     Some(from_json(value.as_object().unwrap()).unwrap())
 }
 
-/// A schema that takes a while to compile: many fields with rules.
+/// Returns a schema that is slow to compile: many fields with rules.
 fn schema() -> Option<Struct> {
     let rule = json!([{"rule": "self.all(a, self.all(b, a == b || a != b))"}]);
     let list = json!({"type": "array", "maxItems": 10, "items": {"type": "string", "maxLength": 10}, "x-kubernetes-validations": rule});
@@ -161,12 +161,12 @@ fn schema() -> Option<Struct> {
     }))
 }
 
-/// Messages of strangers are not taken in, and those of accounts without rights are counted: a
-/// hundred of 4 MB, none of which ends, used to add 407 MiB.
+/// The server does not buffer messages of anonymous callers, and limits those of accounts without
+/// rights. A hundred open messages of 4 MB used to add 407 MiB.
 #[test]
 fn messages_that_never_end_take_no_memory() {
     const STREAMS: usize = 100;
-    // Half of what the messages have together; 50 MiB were seen while calls are refused.
+    // Half of the total size of the messages; 50 MiB were measured while calls are refused.
     const GROWTH_MAX: u64 = 128 << 20;
     let server = server_with(&[("STREAMS_PER_CONNECTION", "200")]);
     server.admin().get("/version").expect(200);
@@ -174,8 +174,8 @@ fn messages_that_never_end_take_no_memory() {
     let slow = Slow::new(&server);
     let grown = || resident_bytes(&server).saturating_sub(before);
     runtime().block_on(async {
-        // Of those without a credential nothing is read; those of an account fill what it may have,
-        // which is less than three.
+        // The server reads no message without a credential. The messages of an account share its
+        // limit, which is less than three of them.
         for (headers, refusal) in [
             (&[][..], Code::Unauthenticated),
             (&[("authorization", "Bearer bob-token")][..], Code::ResourceExhausted),
@@ -187,7 +187,7 @@ fn messages_that_never_end_take_no_memory() {
             for OpenCall { rest, answer } in calls {
                 let (sender, silent) = (rest.clone(), rest);
                 runtime().spawn(async move {
-                    // All but the last byte; it fails when the call was answered.
+                    // All but the last byte. The send fails if the call was answered.
                     let _ = sender.send(announced(u32::try_from(bytes).unwrap())).await;
                     for _ in 0..(bytes - 1) / 50_000 {
                         if sender.send(vec![0; 50_000].into()).await.is_err() {
@@ -219,9 +219,9 @@ fn messages_that_never_end_take_no_memory() {
     });
 }
 
-/// A flood of calls that compile a schema, by an account without rights: each is refused before
-/// anything is compiled, so that another tenant's requests took 17 s beside them and take their
-/// usual time now.
+/// A flood of calls that compile a schema, by an account without rights. The server refuses each
+/// before it compiles anything. Before the fix, another tenant's requests took 17 s beside the
+/// flood.
 #[test]
 fn calls_of_an_account_without_rights_compute_nothing() {
     const CALLS: usize = 200;
@@ -284,7 +284,7 @@ fn calls_of_an_account_without_rights_compute_nothing() {
     assert_eq!(metric(&server, refused), Some(CALLS as f64));
 }
 
-/// A call has the time that its client gives it, and no more than the server's.
+/// A call ends at its client's deadline, or at the server's limit if that is earlier.
 #[test]
 fn calls_end_in_time() {
     let server = server_with(&[("REQUEST_SECONDS", "2"), ("REQUESTS_IN_FLIGHT_PER_USER", "1")]);
@@ -304,7 +304,7 @@ fn calls_end_in_time() {
             assert_eq!(ended.code, want, "{headers:?} {:?}", ended.headers);
             drop(rest);
         }
-        // A stream of requests that stops, too.
+        // A stream of requests that stalls, too.
         let path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
         let call = slow.open(path, &[alice]);
         let rest = call.rest.clone();
@@ -314,8 +314,7 @@ fn calls_end_in_time() {
     });
 }
 
-/// Who has as many calls open as they may is told when to come again, and a call that is given up
-/// leaves its place.
+/// A caller at the limit of open calls gets a retry delay. An abandoned call frees its permit.
 #[test]
 fn calls_take_places_and_give_them_back() {
     let server = server_with(&[("REQUESTS_IN_FLIGHT_PER_USER", "2"), ("WATCHES_PER_USER", "1")]);
@@ -354,7 +353,7 @@ fn calls_take_places_and_give_them_back() {
         while let Err(refused) = info().await {
             assert!(begun.elapsed() < PATIENCE, "{refused:?}");
         }
-        // Streams have places of watches, those of strangers, too.
+        // Streams take permits of watches, those of anonymous callers too.
         let watch = || async {
             let call = slow.open("/grpc.health.v1.Health/Watch", &[]);
             call.rest.send(announced(0)).await.unwrap();
@@ -368,7 +367,7 @@ fn calls_take_places_and_give_them_back() {
     });
 }
 
-/// Calls that are reset as soon as they are sent leave nothing behind.
+/// Calls that are reset at once keep no resources.
 #[test]
 fn calls_that_are_reset_cost_nobody_else() {
     let server = server_with(&[]);
@@ -390,13 +389,13 @@ fn calls_that_are_reset_cost_nobody_else() {
     });
     until("nothing of it is left", || {
         let bytes = metric(&server, "insula_grpc_message_bytes")?;
-        // The request for the metrics is none of them.
+        // The request for the metrics is not counted.
         let flying = metric(&server, "insula_requests_in_flight{effect=\"ReadOnly\"}")?;
         (bytes == 0.0 && flying == 0.0).then_some(())
     });
 }
 
-/// Every refusal of a call is one in gRPC's form; what is no call is HTTP's.
+/// Every refusal of a call has gRPC's form; other requests get HTTP's.
 #[test]
 fn refusals_are_in_grpcs_form() {
     let server = server_with(&[]);

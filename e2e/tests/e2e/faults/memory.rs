@@ -1,4 +1,4 @@
-//! Memory that requests and answers hold while they are sent.
+//! Memory that requests and answers hold during transmission.
 
 use insula_e2e::{Client, Http1, Http2, Server, Setup, Who, until};
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ fn fill(server: &Server, objects: usize) {
     }
 }
 
-/// Resident memory in MiB.
+/// Returns the resident memory in MiB.
 #[cfg(target_os = "linux")]
 fn resident(server: &Server) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
@@ -38,8 +38,8 @@ fn counted(admin: &Client, name: &str) -> u64 {
     count.map_or(0, |count| count.trim().parse().unwrap())
 }
 
-/// 100 lists of 18 MB of which nobody reads a byte cost little, and their streams are reset after a
-/// while; the connection and what else goes on over it stay.
+/// 100 unread lists of 18 MB hold little memory, and the server resets their streams after a while.
+/// The connection and its other streams stay.
 #[test]
 #[cfg(target_os = "linux")]
 fn lists_that_nobody_reads_hold_little() {
@@ -62,7 +62,7 @@ fn lists_that_nobody_reads_hold_little() {
     drop(lists);
 }
 
-/// Whoever reads a large list slowly but reads gets all of it.
+/// A slow reader of a large list gets all of it.
 #[test]
 fn a_large_list_arrives_whole() {
     let server = Server::with(Setup::limits(&[("STALL_SECONDS", "3"), ("BYTES_IN_FLIGHT", "100000")]));
@@ -78,7 +78,7 @@ fn a_large_list_arrives_whole() {
     ] {
         for encoding in ["identity", "gzip"] {
             let asked = [("accept", accept), ("accept-encoding", encoding)];
-            // The bytes of the answer before are there until the server has seen that they are
+            // The bytes of the previous answer count until the server has noticed that they are
             // sent.
             let list = until("alone every list is answered", || {
                 let list = server.admin().get_with(MAPS, &asked);
@@ -125,7 +125,7 @@ fn a_large_list_arrives_whole() {
     assert!(length > 20 * 300_000, "{length}");
 }
 
-/// A client over HTTP/1.1 that asks for a list and reads nothing loses its connection.
+/// A client over HTTP/1.1 that requests a list and reads nothing loses its connection.
 #[test]
 fn who_takes_nothing_is_cut_off() {
     let server = Server::with(Setup::limits(&[("STALL_SECONDS", "1")]));
@@ -139,8 +139,8 @@ fn who_takes_nothing_is_cut_off() {
     assert!(stalled.ends_within(Duration::from_secs(30)));
 }
 
-/// A request keeps its place until the last byte of its answer is sent: otherwise answers that
-/// nobody reads would have no limit.
+/// A request keeps its permit until the last byte of its answer is sent. Otherwise unread answers
+/// would have no limit.
 #[test]
 fn unread_answers_keep_their_places() {
     let server = Server::with(Setup::limits(&[
@@ -164,8 +164,8 @@ fn unread_answers_keep_their_places() {
     drop(unread);
 }
 
-/// What the bodies of one user's requests and the answers that are made for them hold at once has a
-/// limit; alone each of them is taken, however large.
+/// The request bodies and answers of one user that are in memory at once have a limit. The server
+/// takes a single one of any size.
 #[test]
 fn bytes_in_flight_have_limits() {
     let server = Server::with(Setup::limits(&[("BYTES_IN_FLIGHT_PER_USER", "1000000")]));

@@ -1,5 +1,5 @@
-//! OpenAPI documents of large definitions, compressed and plain. A document that was put together
-//! of compressed parts was broken as soon as one of them had more than 32 KiB to flush.
+//! OpenAPI documents of large definitions, compressed and plain. A document assembled from
+//! compressed parts was corrupt as soon as one part had more than 32 KiB to flush.
 
 use std::{
     collections::BTreeSet,
@@ -15,8 +15,7 @@ use serde_json::{Value, json};
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 
-/// A document as a client gets it that accepts gzip, and as one gets it that does not: the same
-/// bytes.
+/// Fetches a document with gzip and without, checks that both have the same bytes, and returns it.
 fn document(client: &Client, path: &str, accept: &str) -> Bytes {
     let plain = client.get_with(path, &[("accept", accept)]);
     let packed = client.get_with(path, &[("accept", accept), ("accept-encoding", "gzip")]);
@@ -32,7 +31,8 @@ fn document(client: &Client, path: &str, accept: &str) -> Bytes {
     plain.bytes
 }
 
-/// Every document of a workspace is whole. Answers the definitions and the paths of version 2.
+/// Checks that every document of a workspace is complete. Returns the definitions and the paths of
+/// version 2.
 fn documents(client: &Client) -> (BTreeSet<String>, BTreeSet<String>) {
     let index = client.get("/openapi/v3").expect(200);
     for (path, place) in index["paths"].as_object().unwrap() {
@@ -48,7 +48,7 @@ fn documents(client: &Client) -> (BTreeSet<String>, BTreeSet<String>) {
     (keys("definitions"), keys("paths"))
 }
 
-/// Installs a definition; false where its name is taken or reserved.
+/// Installs a definition. Returns false where its name is taken or reserved.
 fn install(client: &Client, definition: &Value) -> bool {
     let answer = client.post(DEFINITIONS, definition);
     let name = definition["metadata"]["name"].as_str().unwrap();
@@ -70,7 +70,7 @@ fn install(client: &Client, definition: &Value) -> bool {
     true
 }
 
-/// The paths at which version 2 must show a definition.
+/// Returns the paths under which version 2 must contain a definition.
 fn paths(definition: &Value) -> Vec<String> {
     let spec = &definition["spec"];
     let place = if spec["scope"] == "Cluster" {
@@ -91,7 +91,7 @@ fn paths(definition: &Value) -> Vec<String> {
     served.map(path).collect()
 }
 
-/// Requests of users for an object of a large kind.
+/// Runs kubectl commands on an object of a large kind.
 fn kubectl(server: &Server, workspace: &str, resource: &str, object: &Value) {
     let Some(kubectl) = Kubectl::of(server) else { return };
     let run = |arguments: &[&str], stdin: &str, codes: &[i32], told: &str| {
@@ -114,7 +114,7 @@ fn kubectl(server: &Server, workspace: &str, resource: &str, object: &Value) {
     run(&["diff", "-f", "-"], &text, &[1], "+");
 }
 
-/// The files below a folder whose names end in `.yaml` and that hold a definition.
+/// Returns the files below a folder whose names end in `.yaml` and that contain a definition.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
@@ -128,7 +128,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// All real definitions in one workspace: those whose name another one has taken in a workspace of
+/// All real definitions in one workspace. Those whose name is taken there go into a workspace of
 /// their own.
 #[test]
 fn documents_of_real_definitions_are_whole() {
@@ -159,13 +159,13 @@ fn documents_of_real_definitions_are_whole() {
                 "spec": {"secretName": "a", "issuerRef": {"name": "a"}}});
             kubectl(&server, &path, "certificates.spec", &object);
         }
-        // Kinds of the server's own are refused everywhere.
+        // The server refuses its own kinds everywhere.
         rest = left;
         rest.retain(|one| !one["metadata"]["name"].as_str().unwrap().ends_with(".kcp.io"));
     }
 }
 
-/// A definition with as many bytes of text that hardly can be compressed.
+/// Returns a definition with this number of bytes of nearly incompressible text.
 fn large(plural: &str, bytes: usize) -> Value {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64 ^ bytes as u64;
     let mut word = || {
@@ -193,7 +193,7 @@ fn large(plural: &str, bytes: usize) -> Value {
     })
 }
 
-/// The same with definitions made here: their parts compress to some 30 KiB, 40 KiB, 100 KiB and
+/// The same with generated definitions, whose parts compress to some 30 KiB, 40 KiB, 100 KiB and
 /// more.
 #[test]
 fn documents_of_large_definitions_are_whole() {

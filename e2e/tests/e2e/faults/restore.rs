@@ -33,7 +33,7 @@ fn text(output: &Output) -> String {
         .concat()
 }
 
-/// Metadata of a backup: its revision, and the line of its hash.
+/// Returns the metadata of a backup: its revision, and the line of its hash.
 fn taken(output: &Output) -> (u64, String) {
     let text = text(output);
     assert!(output.status.success(), "{text}");
@@ -59,7 +59,7 @@ fn objects(list: &Value) -> BTreeMap<String, (String, Value)> {
     items.collect()
 }
 
-/// A server on what a backup restores, with the keys of the one before.
+/// Starts a server on a restored backup, with the keys of the previous server.
 fn restored(from: &Server, file: &str) -> Server {
     Server::with_data(Setup::default(), |data| {
         let output = backup(&["restore", file, "--to", data.to_str().unwrap()]);
@@ -73,7 +73,7 @@ fn restored(from: &Server, file: &str) -> Server {
     })
 }
 
-/// Creates, changes and deletes objects until it is told to stop.
+/// Creates, changes and deletes objects until `stop` is set.
 fn write(client: &Client, writer: usize, stop: &AtomicBool, writes: &AtomicUsize) {
     for n in 0..100_000 {
         let name = format!("w{writer}-{}", n % 7);
@@ -114,7 +114,7 @@ fn a_backup_under_writers_restores_one_revision_exactly() {
     writers.into_iter().for_each(|writer| writer.join().unwrap());
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
 
-    // The history tells what was there at that revision.
+    // The history shows the objects at that revision.
     let client = server.admin().at(&place);
     let exact = |revision: u64| format!("{MAPS}?resourceVersion={revision}&resourceVersionMatch=Exact");
     let wanted = objects(&client.get(&exact(revision)).expect(200));
@@ -128,7 +128,7 @@ fn a_backup_under_writers_restores_one_revision_exactly() {
     assert_eq!(objects(&list), wanted);
     let found: u64 = list["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
     assert!(found >= revision + BUMP, "{found}");
-    // Clients of before start anew, wherever they were.
+    // Earlier clients list again, from any revision.
     for seen in [revision, revision + 1, latest, latest + 1] {
         client.get(&exact(seen)).expect(410);
         let watch = format!("{MAPS}?watch=true&resourceVersion={seen}&timeoutSeconds=5");
@@ -141,7 +141,7 @@ fn a_backup_under_writers_restores_one_revision_exactly() {
     let made = client.post(MAPS, &config_map("after", 1)).expect(201);
     let version: u64 = made["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
     assert!(version > revision + BUMP);
-    // Restored without a server in between, it is the same to the last byte.
+    // A backup of a restored store without a server in between is identical byte for byte.
     let data = path(dir.path(), "same");
     assert!(backup(&["restore", &file, "--to", &data]).status.success());
     let same = backup(&["create", &path(dir.path(), "same.backup"), "--data-dir", &data]);
@@ -150,7 +150,7 @@ fn a_backup_under_writers_restores_one_revision_exactly() {
 
 #[test]
 fn what_is_damaged_or_in_the_way_is_refused() {
-    // Of its own: there is one backup of a server at a time.
+    // A server of its own: a server makes one backup at a time.
     let (server, dir) = (Server::start(), TempDir::new().unwrap());
     let file = path(dir.path(), "a.backup");
     let (revision, hash) = taken(&create(&server, &file));
@@ -218,7 +218,7 @@ fn only_administrators_of_the_platform_take_backups() {
         let answer = get(token("alice"), path);
         assert!([400, 403, 404].contains(&answer.code), "{path}: {}", answer.code);
     }
-    // Whoever may do everything in root is not the platform's administrator.
+    // A user with all rights in root is not the platform's administrator.
     let admin = server.admin();
     let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
         "metadata": {"name": "backup-bob"}, "subjects": [{"kind": "User", "name": "bob"}],
@@ -231,7 +231,7 @@ fn only_administrators_of_the_platform_take_backups() {
     for who in [token("carol"), token("dave"), Who::KcpAdmin] {
         let answer = until("it is our turn", || {
             let answer = get(who.clone(), "/backup");
-            // One at a time, whoever takes it.
+            // One backup at a time, for all callers together.
             (answer.code != 429).then_some(answer)
         });
         assert_eq!(answer.code, 200, "{who:?}: {}", answer.text);
@@ -253,7 +253,7 @@ fn a_backup_of_a_server_on_etcd_becomes_an_embedded_store() {
     let next = again.admin().at(&place).post(MAPS, &config_map("b", 1)).expect(201);
     let version: u64 = next["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
     assert!(version > revision + BUMP);
-    // kubectl reads it as it read the other one.
+    // kubectl reads it as it read the previous server.
     if let Some(kubectl) = Kubectl::of(&again) {
         let ran = kubectl.run(&place, &["get", "configmap", "a", "-o", "jsonpath={.data.n}"], "");
         assert_eq!((ran.code, ran.text.as_str()), (0, "1"));

@@ -17,7 +17,7 @@ fn config_map(name: &str, text: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"text": text}})
 }
 
-/// Every config map of the workspace: its revision and its data.
+/// Returns every config map of the workspace: its revision and its data.
 fn served(client: &Client) -> BTreeMap<String, (String, Value)> {
     let list = client.get(MAPS).expect(200);
     let items = list["items"].as_array().unwrap().iter().map(|item| {
@@ -27,10 +27,10 @@ fn served(client: &Client) -> BTreeMap<String, (String, Value)> {
     items.collect()
 }
 
-/// A server's files after it ended, and what it had acknowledged.
+/// A server's files after its end, and the state that it had acknowledged.
 struct Ended {
     stopped: Stopped,
-    /// The files of its store, as they were at the end.
+    /// The store's files at the end of the server.
     files: Vec<(PathBuf, Vec<u8>)>,
     workspace: String,
     acknowledged: BTreeMap<String, (String, Value)>,
@@ -71,8 +71,8 @@ impl Ended {
         &found.unwrap().1
     }
 
-    /// Puts the files back, damages them, and starts a server. Returns true if it serves what was
-    /// acknowledged, false if it refuses to start with a reason.
+    /// Restores the files, damages them, and starts a server. Returns true if it serves the
+    /// acknowledged state, false if it refuses to start with a reason.
     fn serves_after(&self, what: &str, damage: impl FnOnce(&Path)) -> bool {
         let dir = self.stopped.data_dir().join("store");
         for (path, bytes) in &self.files {
@@ -95,7 +95,7 @@ impl Ended {
         }
     }
 
-    /// Changes a part of the objects, at each start of another.
+    /// Changes a part of the objects, a different part at each start.
     fn serves_with(&self, what: &str, at: usize, change: impl FnOnce(&mut [u8])) -> bool {
         let mut bytes = self.objects().to_vec();
         change(&mut bytes[at..]);
@@ -103,7 +103,7 @@ impl Ended {
     }
 }
 
-/// Small numbers from a seed, which is printed.
+/// Small random numbers from a printed seed.
 struct Draw(u64);
 
 impl Draw {
@@ -122,8 +122,8 @@ impl Draw {
     }
 }
 
-/// Two dozen bits: of texts of objects, of anything that is not zero, and of the first bytes, which
-/// name the newest commit.
+/// Flips two dozen bits each: in texts of objects, in any nonzero bytes, and in the first bytes,
+/// which name the newest commit.
 fn flip_bits(signal: &str) {
     let ended = Ended::after(signal);
     let (mut draw, objects) = (Draw::from_clock(), ended.objects());
@@ -136,8 +136,8 @@ fn flip_bits(signal: &str) {
     let used: Vec<_> = (0..objects.len()).filter(|at| objects[*at] != 0).collect();
     let first: Vec<_> = (0..320).collect();
     let mut refused = 0;
-    // The checksums of the two newest commits: the engine falls back to the older one, which is not
-    // what was acknowledged.
+    // The checksums of the two newest commits: the engine falls back to the older commit, which is
+    // not the acknowledged state.
     for at in [64 + 112, 192 + 112] {
         let what = format!("bit 0 of byte {at} after {signal}");
         refused += usize::from(!ended.serves_with(&what, at, |bytes| bytes[0] ^= 1));
@@ -201,11 +201,11 @@ fn a_store_that_lost_its_file_is_not_started_empty() {
     }
 }
 
-/// A small file system of its own, as long as this lives.
+/// A small file system, mounted until it is dropped.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    /// None, and a line that says so, where mounting is not permitted.
+    /// Mounts it. Returns None, and prints a line that says so, where mounting is not permitted.
     fn mount(at: &Path) -> Option<Self> {
         std::fs::create_dir(at).unwrap();
         let options = ["-t", "tmpfs", "-o", "size=40m,mode=0700", "tmpfs"];
@@ -257,11 +257,12 @@ fn a_full_disk_lets_deletions_through_and_clears_by_itself() {
         refused.text
     );
     assert!(!refused.headers.contains_key("retry-after"));
-    // Also when it is started anew.
+    // The same after a restart.
     let server = server.restart();
     let client = server.admin().at(&place);
     client.post(MAPS, &large(count)).expect(507);
-    // Reads go on, the alarm is up, and the server is in service for those who free space.
+    // Reads succeed, the alarm is raised, and the server stays in service for clients that free
+    // space.
     assert_eq!(
         served(&client)
             .values()
@@ -286,14 +287,14 @@ fn a_full_disk_lets_deletions_through_and_clears_by_itself() {
         .merge(&format!("{MAPS}/m1"), &json!({"data": {"more": "x"}}))
         .expect(507);
     client.delete(&format!("{MAPS}/m0")).expect(200);
-    // Deletions alone make the space that ends it.
+    // Deletions alone free the space that clears the alarm.
     (1..count).for_each(|n| drop(client.delete(&format!("{MAPS}/m{n}")).expect(200)));
     until("writes are taken again", || {
         (client.post(MAPS, &large(0)).code == 201).then_some(())
     });
     full(0);
     assert!(server.log().contains("there is space on the disk again"));
-    // Nothing of it is lost.
+    // No data is lost.
     let before = served(&client);
     let server = server.restart();
     assert!(served(&server.admin().at(&place)) == before);

@@ -28,7 +28,7 @@ fn server_with(environment: &[(&str, &str)], flags: &[&str]) -> Server {
     })
 }
 
-/// Forgets what happened more than a second or two ago.
+/// Starts a server that keeps a history of one or two seconds.
 fn forgetful() -> Server {
     server_with(&[("INSULA_WATCHES_HISTORY_SECONDS", "1")], &[])
 }
@@ -62,15 +62,15 @@ fn object(api_version: &str, kind: &str, name: &str) -> Value {
     json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": "default"}})
 }
 
-/// A map of so many bytes.
+/// Returns a map with a number of bytes.
 fn map(name: &str, bytes: usize, fill: &str) -> Value {
     let mut map = object("v1", "ConfigMap", name);
     map["data"] = json!({"a": fill.repeat(bytes)});
     map
 }
 
-/// Writes until what happened up to now is forgotten. Nobody here watches Secrets: a watch of what
-/// is written here would rightly be told 410.
+/// Writes until the server has compacted the history up to now. No test here watches Secrets: such
+/// a watch would rightly get a 410.
 fn forget(client: &Client) {
     let now = client.post(SECRETS, &object("v1", "Secret", "clock")).expect(201);
     let revision = now["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
@@ -85,7 +85,7 @@ fn forget(client: &Client) {
     client.delete(&format!("{SECRETS}/clock")).expect(200);
 }
 
-/// The server answers those who come anew.
+/// Checks that the server answers new requests.
 fn is_alive(server: &Server) {
     for _ in 0..8 {
         let livez = server.client(Who::Anonymous).get("/livez");
@@ -108,9 +108,9 @@ fn added(name: &str) -> Option<(String, String)> {
     Some(("ADDED".to_owned(), name.to_owned()))
 }
 
-/// A watch stalls, what it depends on changes, and the history of that change is forgotten. Read
-/// on, it goes on: a thread that turned in circles over the lost place answered nobody any more,
-/// and kept the process from ending.
+/// A watch stalls, objects that it depends on change, and the server compacts the history of these
+/// changes. The watch continues when its client reads on. Before the fix, a thread spun on the lost
+/// position, no longer answered requests, and kept the process from ending.
 #[test]
 fn stalled_watches_outlast_the_history() {
     let server = forgetful();
@@ -153,7 +153,7 @@ fn stalled_watches_outlast_the_history() {
         let code = client.post(path, &object).code;
         assert!(code == 201 || code == 409, "{path}: {code}");
     };
-    // More than the window of HTTP/2 lets through; of lamps, more than any socket takes.
+    // More than the window of HTTP/2 lets through; of lamps, more than any socket buffer holds.
     for (_, client, path, object) in &kinds {
         let mut object = object.clone();
         object["metadata"]["annotations"] = json!({"long": "x".repeat(32 << 10)});
@@ -199,7 +199,7 @@ fn stalled_watches_outlast_the_history() {
     for (path, watch) in &mut watches {
         assert_eq!(next_event(watch), added("second"), "{path}");
     }
-    // A definition that goes still ends its watches.
+    // Deleting a definition still ends its watches.
     here.delete(&format!("{DEFINITIONS}/lamps.example.org")).expect(200);
     for (path, watch) in watches.iter_mut().filter(|(path, _)| is_lamps(path)) {
         let gone = std::iter::from_fn(|| next_event(watch)).collect::<Vec<_>>();
@@ -212,7 +212,7 @@ fn stalled_watches_outlast_the_history() {
     assert_eq!(code, Some(0), "{log}");
 }
 
-/// Of a state that is sent slowly nothing is kept but names: what changed and is forgotten before
+/// The server keeps only names of a state that it sends slowly. A change that is compacted before
 /// it was sent ends the watch.
 #[test]
 fn a_state_that_is_forgotten_ends_its_watch() {
@@ -252,7 +252,7 @@ fn a_state_that_is_forgotten_ends_its_watch() {
     assert_eq!(watch.event(), None);
 }
 
-/// Memory of the process in MiB.
+/// Returns the resident memory of the process in MiB.
 fn resident(server: &Server) -> u64 {
     let status = Path::new("/proc").join(server.pid().to_string()).join("status");
     let text = std::fs::read_to_string(status).unwrap();
@@ -260,7 +260,7 @@ fn resident(server: &Server) -> u64 {
     line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap() / 1024
 }
 
-/// Watches far behind hold a little of what they have not sent, not all of it.
+/// Watches that lag far behind buffer a small part of their pending events.
 #[test]
 fn watches_far_behind_hold_little() {
     const WATCHES: usize = 16;
@@ -283,7 +283,7 @@ fn watches_far_behind_hold_little() {
             .expect(200);
     }
     let before = resident(&server);
-    // The first event was there before the others: with its end they are pulled.
+    // The first event was sent before the others; reading its end pulls them.
     for watch in &mut watches {
         for _ in 0..2 {
             assert_eq!(next_event(watch), Some(("MODIFIED".to_owned(), "large".to_owned())));
@@ -291,7 +291,7 @@ fn watches_far_behind_hold_little() {
     }
     std::thread::sleep(Duration::from_millis(500));
     let grown = resident(&server).saturating_sub(before);
-    // Sixteen times 30 MB, where all that is there is encoded at once.
+    // About sixteen times 30 MB if each watch encoded all pending events at once.
     eprintln!("{WATCHES} watches {CHANGES} changes of 300 kB behind: {before} MiB, and {grown} MiB more");
     assert!(grown < 120, "{before} MiB and {grown} MiB more");
     // They lose nothing.
@@ -310,7 +310,7 @@ fn grant(client: &Client, user: &str) {
     client.post(BINDINGS, &binding).expect(201);
 }
 
-/// The token of a new service account that may do everything.
+/// Returns the token of a new service account with all rights.
 fn account(client: &Client, name: &str) -> String {
     client.post(ACCOUNTS, &object("v1", "ServiceAccount", name)).expect(201);
     grant(client, &format!("system:serviceaccount:default:{name}"));
@@ -319,8 +319,8 @@ fn account(client: &Client, name: &str) -> String {
     answer["status"]["token"].as_str().unwrap().to_owned()
 }
 
-/// TLS with a client certificate of the server's own authority that is valid for so many seconds
-/// more.
+/// Returns TLS settings with a client certificate of the server's own CA that is valid for some
+/// more seconds.
 fn certified(server: &Server, name: &str, seconds: u64) -> rustls::ClientConfig {
     use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair};
     let read = |name: &str| std::fs::read_to_string(server.data_dir().join("pki").join(name)).unwrap();
@@ -347,7 +347,8 @@ fn certified(server: &Server, name: &str, seconds: u64) -> rustls::ClientConfig 
         .unwrap()
 }
 
-/// The server, a workspace that exports widgets to itself, and an issuer that the server believes.
+/// Starts the server with a workspace that exports widgets to itself, and an issuer that the server
+/// trusts.
 fn reviewing() -> (Server, String, Issuer) {
     let other = shared();
     let issuer = Issuer::start(&other);
@@ -363,7 +364,7 @@ fn reviewing() -> (Server, String, Issuer) {
     (server, path, issuer)
 }
 
-/// The code with which a watch ends that must end with an ERROR.
+/// Checks that a watch ends with an ERROR, and returns its code.
 fn refusal(name: &str, mut next: impl FnMut() -> Option<Value>) -> Value {
     let error = std::iter::from_fn(&mut next).find(|event| event["type"] != "BOOKMARK");
     let error = error.unwrap_or_else(|| panic!("{name}: it ended without a word"));
@@ -388,8 +389,8 @@ fn message(socket: &mut WebSocket) -> Option<Value> {
     }
 }
 
-/// Who loses the account, the credential or the right loses the watch, however it came, with the
-/// error that a new request gets.
+/// A watch ends when its user loses the account, the credential or the right, over every protocol,
+/// with the error that a new request gets.
 #[test]
 fn watches_end_with_the_right_to_them() {
     let (server, path, issuer) = reviewing();

@@ -1,4 +1,4 @@
-//! Webhooks that judge and change what is written.
+//! Admission webhooks that validate and mutate writes.
 
 use insula_e2e::{Client, Hook, Reply, workspace};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use super::server;
 const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Lets a write pass, refuses it, or changes it, as the path says.
+/// Allows, refuses or mutates a write, depending on the path.
 fn judge(path: &str, review: &Value) -> Reply {
     let request = &review["request"];
     let mut response = json!({"uid": request["uid"], "allowed": true});
@@ -41,7 +41,8 @@ fn judge(path: &str, review: &Value) -> Reply {
     Reply::Json(json!({"apiVersion": review["apiVersion"], "kind": "AdmissionReview", "response": response}))
 }
 
-/// A configuration of one webhook for ConfigMaps, with more fields; effective at once.
+/// Creates a configuration of one webhook for ConfigMaps, with extra fields. It takes effect at
+/// once.
 fn configure(at: &Client, mutating: bool, name: &str, client: &Value, more: Value) {
     let mut hook = json!({
         "name": format!("{name}.hooks.example.io"), "clientConfig": client, "sideEffects": "None", "timeoutSeconds": 2,
@@ -90,7 +91,7 @@ fn admission_webhooks_change_what_is_written() {
     assert_eq!(request["namespace"], "default");
     assert_eq!(request["object"]["metadata"]["name"], "a");
     assert_eq!(request["oldObject"], Value::Null);
-    // Changed behind the first one, which wants to know.
+    // A later webhook mutated it, so the first one is reinvoked.
     let b = at.post(MAPS, &map("b")).expect(201);
     assert_eq!(b["metadata"]["labels"], json!({"seen": "2"}));
     assert_eq!(b["data"], json!({"made": "by a webhook"}));
@@ -173,8 +174,8 @@ fn admission_webhooks_decide_about_writes() {
     at.post(MAPS, &map("a")).expect(201);
 }
 
-/// Whoever offers an API judges its objects in every workspace that binds it, and nothing else
-/// there; it is told which workspace it is.
+/// A provider's webhooks review the objects of its API in every workspace that binds it, and
+/// nothing else there. The review names the workspace.
 #[test]
 fn a_provider_s_webhooks_are_about_its_api_wherever_it_is_bound() {
     let server = server();

@@ -1,4 +1,4 @@
-//! Versions that leave: what keeps them, and what becomes of those who own fields in them.
+//! Versions that leave: the reasons that delay them, and the managed fields of their users.
 
 use super::{
     APIS, WIDGETS_V1, WIDGETS_V2, bind, names, object, offer, picky, publish, publish_rules, publish_versions,
@@ -38,7 +38,7 @@ fn a_version_of_a_definition_stays_while_objects_are_stored_in_it() {
         (client.get(&format!("{WIDGETS_V2}/large")).expect(200)["spec"]["bytes"] == 20).then_some(())
     });
 
-    // It is as rules of before let it be: nothing can write it in v2.
+    // The object is as an earlier server admitted it: it cannot be written in v2.
     let server = server.restart_after(|data| {
         let spoilt = edit_stored(data, "widgets", |widget| widget["spec"]["size"] = json!(200));
         assert_eq!(spoilt, 1);
@@ -56,7 +56,7 @@ fn a_version_of_a_definition_stays_while_objects_are_stored_in_it() {
         format!("; still to be written anew: 1 object in 1 workspace ({path}: 1), see the condition StorageMigrating");
     assert_eq!(said, format!("{in_kubernetes_words}{ours}"));
 
-    // Put right, it is written anew, and the version may go.
+    // A repaired object is migrated, and the version may be removed.
     client
         .merge(&format!("{WIDGETS_V1}/large"), &json!({"spec": {"size": 20}}))
         .expect(200);
@@ -64,7 +64,7 @@ fn a_version_of_a_definition_stays_while_objects_are_stored_in_it() {
     until("only v2 is stored", || {
         (client.get(&at).expect(200)["status"]["storedVersions"] == json!(["v2"])).then_some(())
     });
-    // Served no more, it leaves those who own fields in it to v2.
+    // When a version is no longer served, its managed fields move to v2.
     let mut retired = versions("v2", &["v1", "v2"]);
     retired["spec"]["versions"][0]["served"] = json!(false);
     let owned_in = |version: &str| {
@@ -74,7 +74,7 @@ fn a_version_of_a_definition_stays_while_objects_are_stored_in_it() {
     assert!(owned_in("/v1"));
     client.merge(&at, &retired).expect(200);
     until("owners are told in v2", || owned_in("/v2").then_some(()));
-    // Rules of a version that is gone go with it.
+    // Rules of a removed version go with it.
     client.merge(&rules, &json!({"spec": {"conversions": []}})).expect(200);
     client.merge(&at, &gone).expect(200);
     until("v2 is served", || {
@@ -84,7 +84,7 @@ fn a_version_of_a_definition_stays_while_objects_are_stored_in_it() {
     until("v1 is not", || (client.get(WIDGETS_V1).code == 404).then_some(()));
 }
 
-/// Server-side apply through a version.
+/// Applies (server-side apply) through a version.
 fn apply(client: &Client, path: &str, manager: &str, spec: &Value) -> Answer {
     let version = if path == WIDGETS_V1 { "v1" } else { "v2" };
     let config = json!({"apiVersion": format!("life.example.io/{version}"), "kind": "Widget",
@@ -96,7 +96,7 @@ fn apply(client: &Client, path: &str, manager: &str, spec: &Value) -> Answer {
         .unwrap()
 }
 
-/// Manager, version and fields of each owner.
+/// Returns manager, version and fields of each managed fields entry.
 fn owners(client: &Client, name: &str) -> Vec<(String, String, String)> {
     let object = client.get(&format!("{WIDGETS_V2}/{name}")).expect(200);
     let all = object["metadata"]["managedFields"]
@@ -115,8 +115,8 @@ fn owners(client: &Client, name: &str) -> Vec<(String, String, String)> {
     owners
 }
 
-/// A provider whose v1 leaves: it is stored no more in `two`, not served in `three`, and gone in
-/// `four`.
+/// Creates a provider whose v1 leaves: it is no longer stored in `two`, not served in `three`, and
+/// removed in `four`.
 fn leaving(server: &Server) -> (Client, String) {
     let (provider, _) = workspace(&server.admin(), "provider");
     let client = server.admin().at(&provider);
@@ -134,8 +134,8 @@ fn leaving(server: &Server) -> (Client, String) {
     (client, provider)
 }
 
-/// What two appliers own of one widget, each in its version, while v1 leaves: in steps, where what
-/// `old` owns stays its own, and at once, where nobody owns it any more.
+/// Managed fields of two appliers of one widget, each in its version, while v1 leaves. In steps,
+/// the fields of `old` stay its own; at once, they lose their owner.
 #[test]
 fn owners_of_fields_leave_with_the_version_that_they_are_named_in() {
     let server = shared();
@@ -154,7 +154,7 @@ fn owners_of_fields_leave_with_the_version_that_they_are_named_in() {
             (manager.to_owned(), format!("life.example.io/{version}"), fields)
         };
 
-        // v1 is served: whoever applies through it finds what is theirs.
+        // v1 is served: an applier through it finds its own fields.
         offers("two");
         until("all is stored in v2", || {
             (storage_versions(&tenant) == json!(["v2"])).then_some(())
@@ -171,7 +171,7 @@ fn owners_of_fields_leave_with_the_version_that_they_are_named_in() {
         let kept = tenant.get(&format!("{WIDGETS_V2}/a")).expect(200);
         assert_eq!(kept["spec"], json!({"bytes": 1, "note": "n"}));
 
-        // Whose the field is, others are told; what nobody owns any more is free.
+        // An owned field causes a conflict for other appliers; a field without an owner is free.
         let other = apply(&tenant, WIDGETS_V2, "other", &json!({"bytes": 5}));
         let size = if stays {
             let said = other.expect(409)["details"]["causes"][0].take();
@@ -187,7 +187,7 @@ fn owners_of_fields_leave_with_the_version_that_they_are_named_in() {
         };
         let mine = apply(&tenant, WIDGETS_V2, "old", &json!({"bytes": size})).expect(200);
         assert_eq!(mine["spec"], json!({"bytes": size, "note": "n"}));
-        // What is given up goes, unless somebody else has it.
+        // A field that its applier omits is removed, unless another manager owns it.
         let given_up = apply(&tenant, WIDGETS_V2, "old", &json!({})).expect(200);
         let want = if stays {
             json!({"note": "n"})

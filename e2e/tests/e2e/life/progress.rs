@@ -1,4 +1,4 @@
-//! A migration of many objects: it tells how far it is, and leaves room for tenants.
+//! A migration of many objects. It reports its progress, and leaves capacity for tenants.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,8 @@ use super::{APIS, WIDGETS_V1, WIDGETS_V2, bind, contents, object, offer, publish
 use insula_e2e::{Server, copy_stored, until, workspace};
 use serde_json::json;
 
-/// At a thousand a second they take four, of which the first and the last may be short.
+/// At a thousand a second the migration takes four seconds, of which the first and the last may be
+/// short.
 const OBJECTS: usize = 4000;
 const AT_LEAST: Duration = Duration::from_secs(2);
 

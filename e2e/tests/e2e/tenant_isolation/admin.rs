@@ -25,7 +25,8 @@ use super::{
 };
 use crate::grpc;
 
-/// Who asks of a row, where it is about another one's workspace, or about whoever asks.
+/// Returns the names of the workspace that a row is about: another tenant's, or the caller's own in
+/// rows that test the caller's credential. Empty for other rows.
 fn asked<'a>(scene: &'a Scene, row: &Row<'a>) -> Vec<&'a str> {
     let (_, path) = row.request.split_once(' ').unwrap();
     let cluster = path.strip_prefix("/clusters/").and_then(|path| path.split('/').next());
@@ -139,16 +140,15 @@ fn called(channel: grpc::Channel, server: &Server, path: &str, token: Option<&st
     })
 }
 
-/// Row 67, for every call that there is: one that no line here names is one that nobody thought
-/// about.
+/// Row 67, for every existing call. A call that this list lacks fails the test.
 #[test]
 fn every_call_is_for_those_with_a_credential_and_a_right() {
     let scene = Scene::new();
     let server = &scene.server;
     let root = Err(Code::PermissionDenied);
     let empty = Err(Code::InvalidArgument);
-    // What a tenant and the administrator get who ask for nothing in particular: about `root`,
-    // where a tenant may nothing, or a word on what is missing.
+    // Expected codes for a tenant and for the administrator of empty requests: about `root`, where
+    // a tenant has no rights, or an error about a missing field.
     let calls = BTreeMap::from([
         ("/insula.admin.v1.ClusterService/GetInfo", [Ok(()); 2]),
         ("/insula.admin.v1.WorkspaceService/List", [root, Ok(())]),
@@ -204,7 +204,7 @@ fn every_call_is_for_those_with_a_credential_and_a_right() {
     assert_eq!(scene.settle(), before);
 }
 
-/// Row 68: what is too large is refused before it is there.
+/// Row 68: the server refuses an oversized message before it has received all of it.
 #[test]
 fn calls_have_limits() {
     let server = shared();
@@ -225,7 +225,7 @@ fn calls_have_limits() {
         "{:?}",
         compressed.headers
     );
-    // Metadata are headers: what is too much of them is no request at all.
+    // Metadata are headers: too many of them make the request invalid.
     let value = "a".repeat(1 << 20);
     let answer = call(&[("x-remote-user", &value)], claimed(0));
     assert!(answer.is_err() || answer.is_ok_and(|answer| answer.code == 431));
@@ -275,14 +275,14 @@ fn answers(server: &Server, token: &str, workspace: &str) -> Vec<(Code, String)>
     answers.into_iter().map(told).collect()
 }
 
-/// Who has no right in a workspace does not learn whether there is one, by its path, by its cluster
-/// or below it.
+/// A caller without rights in a workspace cannot learn by its path, by its cluster name or by a
+/// path below it whether it exists.
 #[test]
 fn workspaces_of_others_and_those_that_are_not_there_look_the_same() {
     let server = shared();
     let (theirs, mine) = (owned_by(&server, "alice"), owned_by(&server, OWNER));
     let name = |path: &str| path.rsplit(':').next().unwrap().to_owned();
-    // Get names the workspace in its refusal, as it was asked.
+    // Get repeats the requested workspace name in its refusal.
     let nameless = |path: &str, answers: Vec<(Code, String)>| -> Vec<(Code, String)> {
         let word = format!("{:?}", name(path));
         answers
@@ -300,7 +300,7 @@ fn workspaces_of_others_and_those_that_are_not_there_look_the_same() {
         assert_eq!(seen(path), nowhere, "{path}");
     }
     assert_eq!(seen(&theirs.cluster), seen("0123456789abcdef"));
-    // Who has rights is told what is wrong.
+    // A caller with rights gets an explanation of the error.
     let own = answers(&server, "bob-token", &mine.path);
     assert_eq!(own[..3], [(); 3].map(|()| (Code::Ok, String::new())), "{own:?}");
     assert_eq!(own[3].0, Code::InvalidArgument, "{own:?}");
@@ -309,8 +309,7 @@ fn workspaces_of_others_and_those_that_are_not_there_look_the_same() {
     assert!(missing.iter().all(|(code, _)| *code == Code::NotFound), "{missing:?}");
 }
 
-/// `Impersonate-*` means over gRPC what it means over HTTP: who may act as another does, and nobody
-/// else does.
+/// `Impersonate-*` has the same meaning over gRPC as over HTTP, and requires the same right.
 #[test]
 fn callers_act_as_others_where_they_may() {
     let server = shared();
@@ -353,7 +352,8 @@ fn callers_act_as_others_where_they_may() {
     let as_alice = [("impersonate-user", "alice")];
     assert_eq!(admin(&as_alice, &mine.path), (Ok("alice".to_owned()), Ok(())));
     assert_eq!(admin(&as_alice, &theirs.path), (Ok("alice".to_owned()), denied));
-    // An owner lends names of their workspace, and no right with them; elsewhere nobody asks.
+    // An owner may impersonate names in their own workspace, which gives no right; elsewhere the
+    // impersonation is refused.
     let as_friend = [("impersonate-user", "friend")];
     let no_name = Err(Code::PermissionDenied);
     assert_eq!(alice(&as_friend, &mine.path), (no_name.clone(), denied));
@@ -368,7 +368,7 @@ fn callers_act_as_others_where_they_may() {
     assert_eq!(alice(&nobody, &theirs.path), (Err(invalid), Err(invalid)));
 }
 
-/// Row 71: servers meet at etcd. There is one port, and nothing that only servers would use.
+/// Row 71: servers communicate through etcd. There is one port, and no API for servers alone.
 #[test]
 fn there_is_one_port() {
     let server = Server::start();
@@ -386,7 +386,7 @@ fn there_is_one_port() {
             .skip(1)
         {
             let fields: Vec<&str> = line.split_whitespace().collect();
-            // 0A is LISTEN; a UDP socket that waits for anybody is 07.
+            // 0A is LISTEN; 07 is an unconnected UDP socket.
             if matches!(fields[3], "0A" | "07") && own.contains(fields[9]) {
                 listening.push(format!("{table} {}", fields[1]));
             }

@@ -1,6 +1,6 @@
-//! Row 72: what a page of somebody else's makes a browser send, and what a browser could take an
-//! answer for. There is no console here, no cookie and no page: a credential is shown on purpose or
-//! not at all.
+//! Row 72: requests that another site's page makes a browser send, and answers that a browser could
+//! misinterpret. The server has no console, no cookies and no pages: a client sends a credential
+//! explicitly or not at all.
 
 use bytes::Bytes;
 
@@ -23,7 +23,7 @@ fn a_page_gets_nothing_done() {
             "token=alice-token; Authorization=Bearer alice-token; session=alice-token",
         ),
     ];
-    // The kinds of body that a form or a script sends without asking first.
+    // Content types that a form or a script sends without a preflight.
     let rows: Vec<Row<'_>> = [
         "text/plain",
         "application/x-www-form-urlencoded",
@@ -41,7 +41,8 @@ fn a_page_gets_nothing_done() {
     })
     .collect();
     refuse(&scene, &rows);
-    // A token in the URL is none, and one that a page may not read is not handed to it.
+    // A token in the URL is not a credential, and no answer allows a page of another origin to read
+    // it.
     let [alice, _] = scene.clients_of("tA");
     let [anybody, _] = scene.clients_of("anon");
     let maps = format!("/clusters/{}{MAPS}", scene.mine.path);
@@ -70,7 +71,7 @@ fn a_page_gets_nothing_done() {
     assert_eq!(scene.settle(), before);
 }
 
-/// Nothing in an answer is for a browser to show, to follow or to keep.
+/// Checks that an answer contains nothing for a browser to render, follow or cache.
 fn is_no_page(what: &str, answer: &Answer) {
     for name in answer.headers.keys() {
         let name = name.as_str();
@@ -123,7 +124,7 @@ fn markup_is_data() {
         assert_eq!(answer.code, *code, "{at}: {}", answer.text);
         is_no_page(&at.to_string(), answer);
     }
-    // Nor does a path lead anywhere else.
+    // A path leads to no redirect either.
     for path in [
         "//evil.example.com/a",
         "/%2F%2Fevil.example.com",

@@ -1,5 +1,5 @@
-//! Escalation through labels, roles, initializers and wildcard views: rights that nobody gave. What
-//! wildcard views leave of a claimed API is in `scripts/views/others.txt`.
+//! Escalation through labels, roles, initializers and wildcard views. `scripts/views/others.txt`
+//! covers the objects of a claimed API that wildcard views show.
 
 use bytes::Bytes;
 use insula_e2e::{Answer, Client, Server, Who, shared, unique, until};
@@ -43,8 +43,8 @@ fn patch(at: &Client, kind: &str, path: &str, body: &Value) -> Answer {
     at.try_send("PATCH", path, &[("content-type", &kind)], body).unwrap()
 }
 
-/// Alice's workspace with a role that reads secrets, one that gathers roles with a label, which bob
-/// holds, and one that lets bob write roles and bindings.
+/// Creates alice's workspace with a role that reads secrets, a role of bob's that aggregates roles
+/// by a label, and a role that lets bob write roles and bindings.
 fn with_roles(server: &Server) -> (Client, Client) {
     let place = owned_by(server, "alice");
     let (alice, bob) = (
@@ -70,8 +70,8 @@ fn with_roles(server: &Server) -> (Client, Client) {
     (alice, bob)
 }
 
-/// A label on a mighty role let an aggregated role take its rules: only changes of rules were
-/// checked.
+/// A label on a powerful role let an aggregated role take its rules, because the server checked
+/// only changes of rules.
 #[test]
 fn a_label_makes_no_role_mightier() {
     let server = shared();
@@ -124,14 +124,14 @@ fn a_label_makes_no_role_mightier() {
         assert!(answer.text.contains(why), "{what}: {}", answer.text);
     }
     assert_eq!(bob.get(SECRETS).code, 403);
-    // What the garbage collector needs is not checked, as in Kubernetes, nor is what changes
-    // nothing.
+    // As in Kubernetes, the server does not check writes that the garbage collector needs, nor
+    // writes without changes.
     for body in [json!({"metadata": {"finalizers": ["example.io/hold"]}}), json!({})] {
         bob.merge(&mighty, &body).expect(200);
     }
     bob.merge(&mighty, &json!({"metadata": {"finalizers": null}}))
         .expect(200);
-    // A user who holds all rights may.
+    // A user with all the rights may change it.
     alice.merge(&mighty, &label).expect(200);
     until("the rules are gathered", || {
         (bob.get(SECRETS).code == 200).then_some(())
@@ -203,7 +203,7 @@ fn tenants_write_no_status_of_workspaces_and_types() {
     }
 }
 
-/// A workspace that somebody owns, of a type in another workspace, which waits for the type's
+/// Creates a workspace with an owner, of a type in another workspace, that waits for the type's
 /// initializer.
 fn waiting(server: &Server, owner: &str, lobby: &TenantWorkspace, kind: &str) -> String {
     let root = server.client(Who::ShardAdmin).at("root");
@@ -241,8 +241,8 @@ fn export(at: &Client, name: &str) {
     at.post(EXPORTS, &export).expect(201);
 }
 
-/// An initializer that works as a workspace's owner is the owner there, and in no other workspace:
-/// it bound private exports that its own account may not bind.
+/// An initializer that acts as a workspace's owner has the owner's rights in that workspace only.
+/// It used to bind private exports that its own account may not bind.
 #[test]
 fn an_initializer_is_the_owner_in_one_workspace_only() {
     let server = shared();
@@ -287,15 +287,15 @@ fn an_initializer_is_the_owner_in_one_workspace_only() {
         "{}",
         refused.text
     );
-    // What is for everybody is for the owner, too, and in the workspace the owner may do anything.
+    // The owner may bind public exports, too, and may do anything in the workspace.
     bob.post(&inside(API_BINDINGS), &bind("open", &private.path))
         .expect(201);
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "map"}});
     bob.post(&inside(MAPS), &map).expect(201);
 }
 
-/// Whoever may act as others in their own workspace acted as its guests' owners in the guests'
-/// workspaces: the name was kept, and the scope in which it counts was not.
+/// A user who could impersonate others in their own workspace acted as the owners of the workspaces
+/// that it initializes: the server kept the name, but not the scope in which the name is valid.
 #[test]
 fn an_initializer_borrows_no_name_that_counts_elsewhere() {
     let server = shared();

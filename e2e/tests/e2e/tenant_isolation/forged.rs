@@ -1,6 +1,6 @@
-//! What the server or the platform says in an object, its owner does not: by no verb, on no part of
-//! it (GHSA-q6hv-wcjr-wp8h came in by an update that nobody had thought of). And what is written
-//! there all the same, by whoever may, harms nobody else.
+//! Fields that only the server or the platform sets. The owner of an object cannot set them by any
+//! verb on any subresource (GHSA-q6hv-wcjr-wp8h came in by an unexpected update). Values that a
+//! permitted caller sets there harm no other tenant.
 
 use bytes::Bytes;
 use insula_e2e::Client;
@@ -12,7 +12,7 @@ const WORKSPACE: &str = "/apis/tenancy.kcp.io/v1alpha1/workspaces/child";
 const BINDING: &str = "/apis/apis.kcp.io/v1alpha2/apibindings/own";
 const EXPORT: &str = "/apis/apis.kcp.io/v1alpha2/apiexports/private";
 
-/// An object, and what somebody would like it to say.
+/// Returns paths of objects, with pointers to protected fields and forged values.
 fn wishes(theirs: &str) -> Vec<(&'static str, &'static str, Value)> {
     let owner = json!(json!({"username": "bob"}).to_string());
     let metadata = [
@@ -83,7 +83,7 @@ fn wishes(theirs: &str) -> Vec<(&'static str, &'static str, Value)> {
     all.chain(own).collect()
 }
 
-/// An object that says it.
+/// Returns an object with the value at the pointer.
 fn with_wish(object: &Value, at: &str, wish: &Value) -> Value {
     let mut object = object.clone();
     let (mut place, steps) = (&mut object, at.split('/').skip(1));
@@ -124,7 +124,7 @@ fn furnish(scene: &Scene) -> Client {
 
 const APPLY: &str = "application/apply-patch+yaml";
 
-/// Every way to write it.
+/// Returns every form of a write of the value.
 fn forms(object: &Value, at: &str, wish: &Value) -> [(&'static str, &'static str, Value); 4] {
     let all = with_wish(object, at, wish);
     let alone = with_wish(&json!({}), at, wish);
@@ -173,7 +173,7 @@ fn no_verb_says_what_the_server_says() {
             let now = says(&admin, path, at);
             if now != was {
                 changed.push(format!("{path}{part} {at}: {was} -> {now} by one of {sent:?}"));
-                // The next ones are asked about what was there.
+                // Restores the previous value for the next writes.
                 let back = with_wish(&json!({}), at, &was);
                 admin.merge(path, &back);
                 admin.merge(&format!("{path}/status"), &back);
@@ -181,7 +181,7 @@ fn no_verb_says_what_the_server_says() {
         }
     }
     assert!(changed.is_empty(), "{changed:#?}");
-    // What is hers to say, she says in each of these ways.
+    // Alice sets her own fields in each of these forms.
     for path in [CLUSTER, WORKSPACE, BINDING, EXPORT] {
         for i in 0..4 {
             let (at, wish) = ("/metadata/labels/mine", json!(format!("v{i}")));
@@ -192,8 +192,8 @@ fn no_verb_says_what_the_server_says() {
     }
 }
 
-/// An annotation of nonsense stops no reconciler (Argo's CVE-2026-40886): whoever comes next is
-/// served as ever.
+/// A malformed annotation stops no reconciler (Argo's CVE-2026-40886): it still processes later
+/// objects.
 #[test]
 fn nonsense_in_annotations_harms_nobody_else() {
     let scene = Scene::new();
@@ -232,7 +232,7 @@ fn nonsense_in_annotations_harms_nobody_else() {
             assert!(master.merge(path, &json!({"metadata": {"annotations": back}})).code < 500);
         }
     }
-    // Somebody else's workspace, binding and quota go on.
+    // Another tenant's workspace, binding and quota go on.
     let [admin, _] = scene.clients_of("pA");
     let (path, _) = workspace(&admin, "after-nonsense");
     let there = admin.at(&path);

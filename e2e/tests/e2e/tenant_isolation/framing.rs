@@ -1,6 +1,6 @@
-//! Row 21: bytes that two readers could take for different requests. Whoever stands between a
-//! client and the server may read them in the other way; so each is one request or none here, and
-//! nothing behind it on the connection is ever another one.
+//! Row 21: bytes that a proxy and the server could parse as different requests (request smuggling).
+//! The server reads them as one request or none, and never reads another request behind them on the
+//! connection.
 
 use std::{
     io::{Read, Write},
@@ -48,7 +48,7 @@ fn bytes_are_one_request_or_none() {
     let before = scene.settle();
     let maps = format!("/clusters/{}{MAPS}", scene.mine.path);
     let body = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"smuggled"}}"#;
-    // Alice may do this; whoever gets it into her connection must not have it done.
+    // Alice may send this request; bytes smuggled into her connection must not.
     let hidden = format!(
         "POST {maps} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer alice-token\r\nConnection: close\r\n\
          Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",

@@ -1,6 +1,6 @@
-//! Row 64: a workspace that is a mount of somebody else's, on the very server that it is on. What
-//! the operator allows is a server; who may do what there is that server's to say, and the name
-//! that requests are passed on under is nobody's.
+//! Row 64: a workspace mounted from another tenant's workspace on the same server. The operator
+//! allows a server as a target; that server authorizes each request, and the identity of the
+//! forwarding server has no rights.
 
 use insula_e2e::Setup;
 

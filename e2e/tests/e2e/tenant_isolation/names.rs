@@ -1,4 +1,4 @@
-//! Names of workspaces, hosts and tokens that answers and logs must not tell.
+//! Names of workspaces, hosts and tokens that answers and logs must not reveal.
 
 use bytes::Bytes;
 use insula_e2e::{Answer, Client, Server, Who, shared, unique, until};
@@ -20,7 +20,7 @@ fn map() -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "map"}})
 }
 
-/// An answer without what differs between any two.
+/// Returns an answer without the parts that differ between any two answers.
 fn shown(answer: &Answer) -> String {
     let headers = answer.headers.iter();
     let mut headers: Vec<String> = headers
@@ -76,8 +76,8 @@ fn requests() -> Vec<Request> {
     all
 }
 
-/// Who may not enter a workspace reads the same of one that is there, one that is not, and one that
-/// cannot be entered now.
+/// A caller without access to a workspace gets the same answer whether the workspace exists, does
+/// not exist, or is unavailable.
 #[test]
 fn answers_do_not_tell_which_workspaces_there_are() {
     let server = shared();
@@ -141,8 +141,8 @@ fn answers_do_not_tell_which_workspaces_there_are() {
             }
         }
     }
-    // Who may read Workspaces where they are learns what there is: owners below their own, the
-    // platform everywhere.
+    // Callers who may read Workspace objects learn which workspaces exist: owners below their own,
+    // the platform everywhere.
     for knows in [user(&server, "bob"), user(&server, "dave")] {
         for (name, code) in [("nosuch", 404), ("mount", 503)] {
             let answer = knows.at(&format!("{}:{name}", there.path)).get("/apis");
@@ -151,7 +151,8 @@ fn answers_do_not_tell_which_workspaces_there_are() {
     }
 }
 
-/// Types tell no more than workspaces do: neither by their names, nor by what they extend.
+/// Types reveal no more than workspaces do: neither by their names, nor by the types that they
+/// extend.
 #[test]
 fn types_do_not_tell_what_is_elsewhere() {
     let server = shared();
@@ -197,8 +198,8 @@ fn types_do_not_tell_what_is_elsewhere() {
     assert_eq!(lengthless(refusal("c", &nowhere, "nosuch")), there);
 }
 
-/// Bindings and endpoint slices say the same of an export that is closed, one that is not there,
-/// and one in a workspace that is not there.
+/// Bindings and endpoint slices report the same for a closed export, a missing export, and an
+/// export in a missing workspace.
 #[test]
 fn bindings_do_not_tell_which_exports_there_are() {
     let server = shared();
@@ -259,7 +260,8 @@ fn bindings_do_not_tell_which_exports_there_are() {
     }
 }
 
-/// The error of a webhook says the same of a name that leads nowhere and one that leads inside.
+/// The error of a webhook call is the same for a name that does not resolve and one that resolves
+/// to an internal address.
 #[test]
 fn webhook_errors_do_not_tell_which_names_resolve() {
     let server = shared();
@@ -292,7 +294,7 @@ fn webhook_errors_do_not_tell_which_names_resolve() {
     for host in ["no-such-host.invalid", "127.0.0.1", "10.0.0.1"] {
         assert_eq!(refusal(host), inside, "{host}");
     }
-    // The operator reads which it was.
+    // The operator's log distinguishes the two.
     let log = until("the operator's log has both", || {
         let log = server.log();
         let has = |text: &str, host: &str| log.lines().any(|line| line.contains(text) && line.contains(host));
@@ -301,7 +303,7 @@ fn webhook_errors_do_not_tell_which_names_resolve() {
     assert!(log.contains("127.0.0.1"), "{log}");
 }
 
-/// Credentials that clients put where they do not belong are nobody's to read in a log.
+/// Logs contain no credentials, not even those that clients put in the wrong place.
 #[test]
 fn credentials_are_not_recorded() {
     let server = shared();

@@ -1,5 +1,5 @@
-//! Reads at old revisions after rights were revoked: the latest state decides who may read, and
-//! what is read is of the revision that was asked for.
+//! Reads at old revisions after rights were revoked. The latest state decides on access; the data
+//! is that of the requested revision.
 
 use std::time::Duration;
 
@@ -21,14 +21,14 @@ fn map(name: &str, labels: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": labels}})
 }
 
-/// A list's revision and, of its first page, the token to go on with.
+/// Returns a list's revision and the continue token of its first page.
 fn bookmarks(at: &Client, list: &str) -> (String, String) {
     let page = at.get(&format!("{list}?limit=1")).expect(200);
     let text = |field: &str| page["metadata"][field].as_str().unwrap_or_default().to_owned();
     (text("resourceVersion"), text("continue"))
 }
 
-/// The ways to ask for an old revision.
+/// Returns the requests that read an old revision.
 fn ways(list: &str, (revision, token): &(String, String)) -> Vec<String> {
     let mut ways = vec![
         format!("{list}?resourceVersion={revision}&resourceVersionMatch=Exact"),
@@ -82,15 +82,15 @@ fn a_revoked_role_does_not_come_back_with_an_old_revision() {
         assert_eq!(refused.code, 403, "{way}: {}", refused.text);
         alice.get(&way).expect(200);
     }
-    // A user who may read now reads old revisions too, though they might not then.
+    // A user with access now may read old revisions too, also those from before the access.
     alice.delete(&format!("{MAPS}/a")).expect(200);
     alice.post(&format!("{RBAC}/clusterrolebindings"), &binding).expect(201);
     let then = bob.get(&ways(MAPS, &old)[0]).expect(200);
     assert!(names(&then).contains(&"a"), "{then}");
 }
 
-/// A path means the workspace that it leads to now: the one that was there before is nobody's to
-/// read any more.
+/// A path means the workspace that it leads to now. Nobody can read the deleted workspace that was
+/// there before.
 #[test]
 fn an_old_revision_leads_to_no_workspace_that_is_gone() {
     let server = shared();
@@ -118,7 +118,7 @@ fn an_old_revision_leads_to_no_workspace_that_is_gone() {
         let found = bob.get(&way).expect(200);
         assert!(!names(&found).contains(&"first"), "{way}: {found}");
     }
-    // Nor does a workspace that was switched off tell about its past.
+    // An inactive workspace does not reveal its past either.
     let new = bookmarks(&bob, MAPS);
     let inactive = json!({"metadata": {"annotations": {"core.kcp.io/inactive": "true"}}});
     let logical = "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster";
@@ -142,7 +142,8 @@ fn gadgets() -> Value {
     })
 }
 
-/// The past of a resource ends where its name was somebody else's.
+/// The history of a resource begins with its current definition. It excludes earlier definitions of
+/// the same name.
 #[test]
 fn a_definition_that_was_replaced_has_no_past() {
     let server = shared();
@@ -181,12 +182,12 @@ fn a_definition_that_was_replaced_has_no_past() {
     }
 }
 
-/// Bob binds alice's export, and lets her see the maps with a label.
+/// Clients of a binding: bob binds alice's export and accepts a claim on maps with a label.
 struct Shared {
     tenant: Client,
-    /// Alice's view on all consumers.
+    /// Client of alice's virtual workspace with all consumers.
     all: Client,
-    /// Alice's view on bob's workspace.
+    /// Client of alice's virtual workspace, limited to bob's cluster.
     one: Client,
 }
 
@@ -242,8 +243,7 @@ fn widget(name: &str) -> Value {
     json!({"apiVersion": "example.io/v1", "kind": "Widget", "metadata": {"name": name}, "spec": {"firstName": "Ada"}})
 }
 
-/// The events of a watch from an old revision, until it ends or an event is the last that is
-/// wanted.
+/// Returns the events of a watch from an old revision, until it ends or the event `last` arrives.
 fn events(at: &Client, path: &str, last: &str) -> Vec<String> {
     let mut seen = Vec::new();
     let path = format!("{path}&timeoutSeconds=30");
@@ -260,7 +260,7 @@ fn events(at: &Client, path: &str, last: &str) -> Vec<String> {
     seen
 }
 
-/// An object whose claim a consumer revokes is gone for the provider, at every revision.
+/// After a consumer revokes a claim, its objects are gone for the provider at every revision.
 #[test]
 fn a_view_shows_of_the_past_what_may_be_seen_today() {
     let server = shared();
@@ -280,8 +280,8 @@ fn a_view_shows_of_the_past_what_may_be_seen_today() {
         let list = view.get(&exact(&old)).expect(200);
         assert_eq!(names(&list), ["kept", "taken"]);
     }
-    // A label that is taken off hides the object, as it was then, too; one that is put on shows
-    // nothing of the time before.
+    // Removing a label hides the object at old revisions too. Adding one reveals nothing of the
+    // time before.
     tenant.post(MAPS, &map("late", json!({}))).expect(201);
     let between = bookmarks(&all, ALL_MAPS);
     tenant
@@ -298,8 +298,7 @@ fn a_view_shows_of_the_past_what_may_be_seen_today() {
         let from = format!("{ALL_MAPS}?watch=true&resourceVersion={}", old.0);
         assert_eq!(events(view, &from, "ADDED late"), ["ERROR 410"]);
     }
-    // What was deleted in the ordinary way is still shown of the past, to those who may see its
-    // like.
+    // Past revisions still show ordinarily deleted objects to callers who may read such objects.
     tenant.delete(&format!("{MAPS}/late")).expect(200);
     tenant
         .merge(&format!("{MAPS}/taken"), &json!({"metadata": {"labels": yes()}}))
@@ -313,7 +312,7 @@ fn a_view_shows_of_the_past_what_may_be_seen_today() {
             ["DELETED taken", "ADDED late", "DELETED late"]
         );
     }
-    // A claim that is rejected, and then the binding that goes.
+    // Rejects a claim, and then deletes the binding.
     let claims = |state: &str| json!({"spec": {"permissionClaims": [claim(state)]}});
     tenant
         .merge(&format!("{API_BINDINGS}/widgets"), &claims("Rejected"))
@@ -366,7 +365,7 @@ fn a_live_view_tells_what_comes_and_goes_with_a_claim() {
         view.watch_for(Duration::from_secs(60), &from, &mut |event| {
             seen.push(event["type"].as_str().unwrap_or_default().to_owned());
             match seen.len() {
-                // The initial state has been told: the change is live.
+                // The watch has sent the initial state: the change is live.
                 2 => answer("Rejected"),
                 3 => answer("Accepted"),
                 _ => {}

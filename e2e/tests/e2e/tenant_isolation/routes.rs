@@ -2,7 +2,8 @@
 
 use super::{row::Row, scene::Scene};
 
-/// Owner of the virtual workspace that a route goes through: the tenant who asks, or the other one.
+/// Owner of the virtual workspace that a route goes through: the requesting tenant, or the other
+/// one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Whose {
     Mine,
@@ -100,7 +101,7 @@ impl Route {
         let (method, path) = row.request.split_once(' ').unwrap();
         let (cluster, rest) = match path.strip_prefix("/clusters/").and_then(|path| path.split_once('/')) {
             Some(parts) => parts,
-            // The request is about the server, or about virtual workspaces themselves.
+            // The request addresses the server, or virtual workspaces themselves.
             None => return matches!(self, Route::Path | Route::Name).then(|| self.straight(scene, row, path)),
         };
         let reads = method == "GET" && is_of_objects(rest);
@@ -122,7 +123,7 @@ impl Route {
                 let path = format!("/clusters/{cluster}/{version}/watch/{objects}");
                 return Some(self.straight(scene, row, &path));
             }
-            // What a view serves is no secret to those whose it is, nor to the platform.
+            // The owner of a virtual workspace and the platform may read its contents.
             _ if !is_of_objects(rest) && matches!(row.actor, "tA" | "pA") => return None,
             Route::Export(whose) => format!("apiexport/{}/private/clusters/{cluster}", place(whose)),
             Route::Initializing(whose) => format!("initializingworkspaces/{}:gate/clusters/{cluster}", place(whose)),
@@ -145,7 +146,7 @@ impl Route {
     }
 }
 
-/// `api/v1` and what stands behind it.
+/// Splits a path into `api/v1` or `apis/group/version` and the rest.
 fn behind_version(rest: &str) -> Option<(&str, &str)> {
     let segments = if rest.starts_with("api/") { 2 } else { 3 };
     let (at, _) = rest.match_indices('/').nth(segments - 1)?;

@@ -1,4 +1,4 @@
-//! A row of the table, and what is asked of every refusal.
+//! A row of the table, and the checks of every refusal.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -19,7 +19,7 @@ pub(super) struct Row<'a> {
     /// `METHOD path`; `{mine}` and `{theirs}` are the workspaces.
     pub(super) request: &'a str,
     pub(super) headers: Vec<(&'a str, &'a str)>,
-    /// In place of a ConfigMap; names of workspaces as in the path.
+    /// Body in place of a ConfigMap; names of workspaces as in the path.
     pub(super) body: Option<Value>,
     pub(super) expect: &'a [u16],
 }
@@ -56,7 +56,7 @@ impl Row<'_> {
     }
 }
 
-/// A refusal that came: what was asked, under which id, with which code.
+/// A refusal: the request, its audit id and its status code.
 struct Refused {
     what: String,
     id: Option<String>,
@@ -132,14 +132,15 @@ fn send(
     }
 }
 
-/// Nothing that is the other tenant's stands in an answer, but the name that was asked for.
+/// Checks that an answer contains none of the other tenant's data, except names from the request
+/// itself.
 pub(super) fn tells_nothing(what: &str, shown: &str, unnamed: &str) {
     for foreign in [SECRET, OWNER, unnamed] {
         assert!(!shown.contains(foreign), "{what}: {foreign} in {shown}");
     }
 }
 
-/// Each refusal is in the audit log, with its code and why.
+/// Checks that each refusal is in the audit log, with its code and reason.
 fn recorded(scene: &Scene, refused: &[Refused]) {
     let file = scene.server.data_dir().join("audit/audit.log");
     let events = until("the refusals are in the audit log", || {
@@ -159,8 +160,8 @@ fn recorded(scene: &Scene, refused: &[Refused]) {
         let notes = &event["annotations"];
         let why =
             ["insula.io/reason", "authorization.k8s.io/reason"].map(|key| notes[key].as_str().unwrap_or_default());
-        // What makes no sense says so to its sender; what may not be tells the reason to the
-        // operator alone.
+        // The answer explains an invalid request to its sender. Only the operator learns the reason
+        // of a denied one.
         let is_told = !matches!(code, 401 | 403);
         assert!(is_told || why.iter().any(|why| !why.is_empty()), "{what}: {event}");
     }

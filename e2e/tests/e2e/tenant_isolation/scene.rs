@@ -18,7 +18,8 @@ pub(super) struct TenantWorkspace {
     pub(super) cluster: String,
 }
 
-/// The server with two tenants: alice, who asks, and bob, whose things are nobody else's.
+/// The server with two tenants: alice, who sends the requests, and bob, whose objects nobody else
+/// may access.
 pub(super) struct Scene {
     pub(super) server: Server,
     pub(super) issuer: Issuer,
@@ -26,9 +27,9 @@ pub(super) struct Scene {
     pub(super) theirs: TenantWorkspace,
     /// A service account of alice's.
     pub(super) account: String,
-    /// One of alice's that was deleted.
+    /// A deleted service account of alice's.
     pub(super) gone: String,
-    /// `corp:ada`, whom the operator's issuer vouches for and nobody lets in.
+    /// `corp:ada`, a user of the operator's issuer without access to any workspace.
     pub(super) ada: String,
     clients: RefCell<HashMap<String, [Client; 2]>>,
 }
@@ -91,7 +92,7 @@ impl Scene {
         scene
     }
 
-    /// Waits until nothing is written any more, and says at which revision that is.
+    /// Waits until writes have stopped, and returns the revision.
     pub(super) fn settle(&self) -> Value {
         let mut last = self.revision();
         until("the server is at rest", || {
@@ -119,7 +120,7 @@ impl Scene {
         }
     }
 
-    /// An actor over HTTP/2, and over HTTP/1.1.
+    /// Returns clients of an actor over HTTP/2 and over HTTP/1.1.
     pub(super) fn clients_of(&self, actor: &str) -> [Client; 2] {
         let mut clients = self.clients.borrow_mut();
         let made = || {

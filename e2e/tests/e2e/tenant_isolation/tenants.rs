@@ -23,7 +23,7 @@ fn definition(plural: &str, group: &str) -> Value {
     })
 }
 
-/// A gadget, and a service account that may look at everything but secrets.
+/// Creates a gadget, and a service account that may read everything but secrets.
 fn furnish(scene: &Scene) -> String {
     let admin = scene.server.admin();
     let mine = admin.at(&scene.mine.path);
@@ -115,7 +115,8 @@ fn a_path_means_one_thing() {
     let mut requests: Vec<(u8, String, &[u16])> = vec![
         (20, "GET /clusters/ROOT:B/api/v1/configmaps".to_owned(), &[400, 403, 404]),
         (20, "GET /clusters/{mine}%C0%AF/api/v1/configmaps".to_owned(), &[400]),
-        // A token moves within the list that is asked for, whoever gave it; it shows nothing else.
+        // A continue token, whatever its origin, moves only within the requested list and shows
+        // nothing else.
         (22, format!("GET /clusters/{{mine}}/api/v1/configmaps?continue={token}"), &[200, 400, 410]),
         (22, format!("GET /clusters/{{mine}}/api/v1/configmaps?watch=true&timeoutSeconds=1&resourceVersion={revision}"), &[200, 410]),
         (23, "GET /clusters/{mine}/api/v1/configmaps?continue=e30".to_owned(), &[400]),
@@ -206,7 +207,7 @@ fn an_owner_is_no_operator() {
         sends(row(51, "tA", &finish, &[403]), switched_off),
     ];
     refuse(&scene, &rows);
-    // Whether what is not for her exists, no text tells.
+    // No text reveals the existence of objects that alice may not read.
     let alice = scene.server.client(scene.who("tA")).at(&scene.mine.path);
     let texts = [
         (scene.theirs.path.as_str(), "private"),

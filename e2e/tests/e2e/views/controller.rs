@@ -21,7 +21,7 @@ const SCHEMAS: &str = "/apis/apis.kcp.io/v1alpha1/apiresourceschemas";
 const EXPORT: &str = "/apis/apis.kcp.io/v1alpha2/apiexports/tasks";
 const BINDINGS: &str = "/apis/apis.kcp.io/v1alpha2/apibindings";
 
-/// Tasks: v1 has a title, and v2, once it is there, priorities.
+/// Returns a schema of tasks: v1 has a title; v2, if present, also has priorities.
 fn schema(generation: &str, versions: &[&str]) -> Value {
     let text = json!({"type": "string"});
     let version = |name: &&str| {
@@ -47,7 +47,8 @@ fn resources(generation: &str) -> Value {
     json!([{"name": "tasks", "group": "example.io", "schema": format!("{generation}.tasks.example.io")}])
 }
 
-/// The view of a provider: one client for all clusters, and one for each that it writes to.
+/// Clients of a provider's virtual workspace: one for all clusters, and one for each cluster that
+/// it writes to.
 struct ProviderView {
     config: Config,
     url: String,
@@ -87,7 +88,7 @@ impl ProviderView {
     }
 }
 
-/// Marks each task as done, wherever it is; knows the tasks that there are.
+/// Marks each task as done, in every cluster, and records the existing tasks.
 async fn control(view: Arc<ProviderView>, known: Arc<Mutex<BTreeSet<(String, String)>>>) {
     let events = watcher(view.tasks("*", None), watcher::Config::default());
     pin_mut!(events);
@@ -113,7 +114,7 @@ async fn control(view: Arc<ProviderView>, known: Arc<Mutex<BTreeSet<(String, Str
             let api = view.tasks(&cluster, task.metadata.namespace.as_deref());
             match api.patch_status(&name, &PatchParams::default(), &done).await {
                 Ok(_) => {}
-                // Its tenant took it away meanwhile, or went with it.
+                // The tenant deleted it meanwhile, or its workspace is gone.
                 Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => {}
                 Err(error) => panic!("{error}"),
             }
@@ -170,11 +171,11 @@ fn a_controller_serves_tenants_that_come_and_go_while_the_schema_grows() {
     own.post(EXPORT.trim_end_matches("/tasks"), &export).expect(201);
     let view = Arc::new(runtime().block_on(ProviderView::new(&server, &home)));
     let known = Arc::new(Mutex::default());
-    // It is there before anybody has bound anything.
+    // It starts before any tenant has a binding.
     let controller = runtime().spawn(control(view, Arc::clone(&known)));
 
     let (first, second) = (tenant(&admin, &provider), tenant(&admin, &provider));
-    // Of the same name and namespace, and not the same.
+    // Two distinct tasks with the same name and namespace.
     first.add("v1", "same", json!({"title": "a"}));
     second.add("v1", "same", json!({"title": "b"}));
     first.is_done("same");

@@ -1,4 +1,4 @@
-//! What is wrong with a policy or a binding, with Kubernetes' texts and fields
+//! Validation of policies and bindings, with the messages and field paths of Kubernetes
 //! (`pkg/apis/admissionregistration/validation`).
 
 mod resources;
@@ -28,7 +28,7 @@ const CONDITIONS_MAX: usize = 64;
 const AUDIT_ANNOTATIONS_MAX: usize = 20;
 const AUDIT_EXPRESSION_BYTES_MAX: usize = 5 * 1024;
 
-/// A ValidatingAdmissionPolicy.
+/// Validates a ValidatingAdmissionPolicy.
 pub fn validating_policy(policy: &Json) -> Vec<FieldError> {
     let compiled = CompiledPolicy::compile(PolicySpec::read(policy));
     let (spec, at) = (&compiled.spec, FieldPath::new("spec"));
@@ -72,7 +72,7 @@ pub fn validating_policy(policy: &Json) -> Vec<FieldError> {
     errors
 }
 
-/// A MutatingAdmissionPolicy.
+/// Validates a MutatingAdmissionPolicy.
 pub fn mutating_policy(policy: &Json) -> Vec<FieldError> {
     let compiled = CompiledPolicy::compile(PolicySpec::read(policy));
     let (spec, at) = (&compiled.spec, FieldPath::new("spec"));
@@ -100,7 +100,8 @@ pub fn mutating_policy(policy: &Json) -> Vec<FieldError> {
     errors
 }
 
-/// A binding. `actions`: it says what follows a failure (only those of validating policies do).
+/// Validates a binding. `actions` is true for bindings of validating policies, which must have
+/// `validationActions`.
 pub fn binding(binding: &Json, actions: bool) -> Vec<FieldError> {
     let (spec, at) = (BindingSpec::read(binding), FieldPath::new("spec"));
     let mut errors = Vec::new();
@@ -119,7 +120,7 @@ pub fn binding(binding: &Json, actions: bool) -> Vec<FieldError> {
         check_param_ref(param_ref, &at.child("paramRef"), &mut errors);
     }
     if let Some(resources) = &spec.match_resources {
-        // Kubernetes misspells the field; its clients know it so.
+        // Kubernetes misspells this field in its messages; clients expect the misspelling.
         check_match_resources(resources, &at.child("matchResouces"), &mut errors);
     }
     if actions {
@@ -332,7 +333,7 @@ fn one_of(value: &str, supported: &[&str], at: &FieldPath, errors: &mut Vec<Fiel
     }
 }
 
-/// `[_a-zA-Z][_a-zA-Z0-9]*`, and no word of the grammar.
+/// Returns true for an identifier (`[_a-zA-Z][_a-zA-Z0-9]*`) that is not a keyword of the grammar.
 fn is_identifier(name: &str) -> bool {
     let letter = |c: char| c == '_' || c.is_ascii_alphabetic();
     name.starts_with(letter) && name.chars().all(|c| letter(c) || c.is_ascii_digit()) && !insula_cel::is_keyword(name)
@@ -366,7 +367,7 @@ fn check_param_kind(kind: &ParamKind, at: &FieldPath, errors: &mut Vec<FieldErro
     }
 }
 
-/// RFC 1035: a label that begins with a letter.
+/// Returns a message unless the text is a label of RFC 1035, which begins with a letter.
 fn label_problem(text: &str) -> Option<&'static str> {
     let fine = name_problems(text, NameRule::Label).is_empty() && text.starts_with(|c: char| c.is_ascii_lowercase());
     (!fine).then_some(

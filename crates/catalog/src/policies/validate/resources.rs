@@ -1,4 +1,4 @@
-//! What is wrong with the requests that a policy or a binding says it is about.
+//! Validation of the match criteria of policies, bindings and webhooks.
 
 use crate::{
     names::{NameRule, name_problems},
@@ -89,7 +89,7 @@ fn check_list(list: &[String], field: &str, words: &str, at: &FieldPath, errors:
     }
 }
 
-/// No resource twice, also not by a wildcard beside it.
+/// Checks that a wildcard does not cover another resource of the list.
 fn check_resources(resources: &[String], at: &FieldPath, errors: &mut Vec<FieldError>) {
     if resources.is_empty() {
         return errors.push(FieldError::required(at, ""));
@@ -160,7 +160,7 @@ pub(crate) fn check_selector(selector: &Json, at: &FieldPath, errors: &mut Vec<F
             }
         }
     }
-    // What is wrong with keys and values is told of the whole.
+    // Errors in keys and values are reported for the whole selector.
     if errors.len() == before
         && let Err(error) = LabelSelector::from_json(selector)
     {

@@ -1,4 +1,4 @@
-//! What is wrong with a webhook configuration.
+//! Validation of webhook configurations.
 
 use crate::{
     names::{NameRule, name_problems},
@@ -19,7 +19,8 @@ const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 const TIMEOUT_SECONDS_MAX: i64 = 30;
 const NAME_SEGMENTS_MIN: usize = 3;
 
-/// A webhook configuration. `mutating`: it may be asked again.
+/// Validates a webhook configuration. `mutating` is true for a MutatingWebhookConfiguration, which
+/// has a `reinvocationPolicy`.
 pub fn webhook_configuration(configuration: &Json, mutating: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let raw = configuration["webhooks"]

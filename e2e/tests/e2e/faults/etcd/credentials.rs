@@ -7,7 +7,7 @@ use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, 
 
 use super::{MAPS, code, config_map};
 
-/// A CA with a certificate for etcd and for its clients, as files.
+/// Writes a CA, with certificates for etcd and for its clients, to files.
 fn certificates(dir: &Path) {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::default();
@@ -27,8 +27,8 @@ fn secret(path: &Path, text: &str, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// The server reaches an etcd that wants TLS, a client certificate and a password; takes up files
-/// that are replaced; and refuses files that others can read.
+/// The server connects to an etcd that requires TLS, a client certificate and a password. It
+/// reloads replaced files, and refuses files that other users can read.
 #[test]
 fn tls_certificates_and_passwords_reach_etcd() {
     for program in etcd_programs() {
@@ -58,7 +58,7 @@ fn tls_certificates_and_passwords_reach_etcd() {
         let client = server.admin().at(&path);
         client.post(MAPS, &config_map("before", 0)).expect(201);
 
-        // Another CA, and files in the same place.
+        // Another CA, with files at the same paths.
         certificates(files.path());
         etcd.restart_all_after(|_| ());
         let begun = Instant::now();
