@@ -1,4 +1,5 @@
-//! Runs of a request that needs responses of webhooks: until no call is open.
+//! Repeated runs of a request that needs webhook responses. A request runs until no call is
+//! pending.
 
 use crate::Registry;
 use insula_access::Target;
@@ -7,22 +8,23 @@ use insula_catalog::{Error, Result, exports, ids, stored, webhook::PendingCalls}
 use insula_store::{Entry, Snapshot};
 use std::{borrow::Cow, future::Future, sync::Arc};
 
-/// Runs of one request. An update asks for the old object, the new one and what policies and owners
-/// see of both; each attempt that somebody else was faster than asks anew.
+/// Maximum runs of one request. An update requests the old object, the new one, and the forms of
+/// both that policies and owners read. Each attempt that loses to a concurrent write makes new
+/// requests.
 const RUNS_MAX: usize = 32;
 
 impl Registry {
-    /// A target that can ask conversion webhooks; the same one where there is nobody to ask.
+    /// Returns a target that can call conversion webhooks, or the same target if its API has none.
     pub fn asking<'t>(&self, target: &'t Target) -> Cow<'t, Target> {
         self.asking_if(target, target.served.api.webhook.is_some(), Registry::calls)
     }
 
-    /// The same for a watch, which shares what it is told with others of its kind.
+    /// Returns a target for a watch, which shares webhook responses with other watches.
     pub fn asking_to_watch<'t>(&self, target: &'t Target) -> Cow<'t, Target> {
         self.asking_if(target, target.served.api.webhook.is_some(), Registry::calls_of_watch)
     }
 
-    /// The same for a write, which admission webhooks may have to say something about.
+    /// Returns a target for a write, which may also call admission webhooks.
     pub(crate) fn asking_to_write<'t>(&self, target: &'t Target) -> Cow<'t, Target> {
         let converts = target.served.api.webhook.is_some();
         let has_questions = converts || self.has_admission_webhooks(target);
@@ -65,7 +67,7 @@ impl Registry {
         Cow::Owned(target)
     }
 
-    /// Runs something until it has no open questions.
+    /// Runs a request until it has no pending calls. Fails after [`RUNS_MAX`] runs.
     pub(crate) async fn settled<T, F>(&self, target: &Target, run: impl Fn() -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,
@@ -85,15 +87,18 @@ impl Registry {
         ))
     }
 
-    /// An object in the target's version, whoever has to be asked for it.
+    /// Returns an object in the target's version, and calls its conversion webhook if it has one.
+    ///
+    /// # Errors
+    /// The object cannot be converted, or its webhook failed.
     pub async fn show(&self, target: &Target, entry: &Entry) -> Result<Json> {
         let target = self.asking(target);
         learn(&target, std::iter::once(entry)).await;
         stored::value(&target.serving(&entry.key), entry, &target.version)
     }
 
-    /// Learns what selecting objects by their fields needs, where a webhook makes the version that
-    /// the fields are of.
+    /// Prefetches the webhook responses that a field selector needs, if a webhook converts the
+    /// objects.
     pub async fn prepare_to_select(&self, target: &Target, snapshot: &Snapshot, fields: &FieldSelector) {
         if target.served.questions.is_some() && looks_inside(fields) {
             let all = snapshot.range(&target.scope(), None, usize::MAX);
@@ -102,20 +107,21 @@ impl Registry {
     }
 }
 
-/// Whether a selector looks at fields that are not the same in all versions.
+/// Returns true if a selector reads fields other than metadata, which may differ between versions.
 pub(crate) fn looks_inside(fields: &FieldSelector) -> bool {
     fields.terms.iter().any(|(field, ..)| !field.starts_with("metadata."))
 }
 
-/// Learns what showing objects in the target's version needs. Earlier answers are forgotten: every
-/// reading asks anew, but what watches of today share.
+/// Prefetches the webhook responses that reading objects in the target's version needs. Forgets
+/// earlier responses first, because every read calls the webhook again. Only watches share
+/// responses.
 pub(crate) async fn learn<'e>(target: &Target, entries: impl Iterator<Item = &'e Entry>) {
     let Some(questions) = &target.served.questions else {
         return;
     };
     questions.forget();
     for entry in entries {
-        // Whatever else is wrong with it is told when it is shown.
+        // Other errors are reported when the object is read.
         drop(stored::value(&target.served, entry, &target.version));
     }
     questions.answer(&target.cluster).await;

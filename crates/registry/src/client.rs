@@ -1,5 +1,5 @@
-//! The in-process client of controllers: a plan of writes, prepared like any other and committed as
-//! one transaction.
+//! The in-process client of controllers. A plan of writes is prepared like any other write and
+//! committed as one transaction.
 
 use crate::{Registry, verbs};
 use insula_api::{Json, Object, ObjectKey, Revision, Uid};
@@ -11,40 +11,40 @@ use insula_store::{Entry, Guard, Txn, Write};
 use serde_json::json;
 use std::sync::Arc;
 
-/// One wish of a reconciler about one object, in its storage version.
+/// One intended change of a reconciler to one object, in its storage version.
 #[derive(Debug, Clone)]
 pub enum Intent {
-    /// It must not exist yet.
+    /// Creates an object that must not exist yet.
     Create(ObjectKey, Json),
-    /// It is still as it was seen.
+    /// Updates an object whose revision must not have changed.
     Update(Entry, Json),
-    /// It is still as it was seen. The object in the place of the stored one, version and residual
-    /// included.
+    /// Replaces the stored object, its version and its residual. Its revision must not have
+    /// changed.
     Rewrite(Entry, Arc<Object>),
-    /// It is still as it was seen.
+    /// Deletes an object whose revision must not have changed.
     Delete(Entry),
-    /// Nothing is written, but it must still be as it was seen (`None`: absent).
+    /// Writes nothing, but requires the given revision (`None`: the object is absent).
     Expect(ObjectKey, Option<Revision>),
-    /// A decision about all that this is the register of.
+    /// Writes a serialization point, so that decisions over the same set of objects conflict.
     Sign(SerializationPoint),
 }
 
-/// What a reconciler decided: all of it happens at one revision, or nothing.
+/// The decision of a reconciler. All of its intents commit at one revision, or none does.
 #[derive(Debug, Clone, Default)]
 pub struct Plan {
-    /// The wishes.
+    /// The intended changes.
     pub intents: Vec<Intent>,
-    /// Look again after so many seconds even if nothing happens.
+    /// Seconds until the next reconciliation even if nothing changes.
     pub again_after: Option<u64>,
 }
 
 impl Plan {
-    /// Nothing to do.
+    /// Returns a plan without intents.
     pub fn rest() -> Self {
         Plan::default()
     }
 
-    /// What is to be done now, with nothing to look at again later.
+    /// Returns a plan of intents without a later reconciliation.
     pub fn of(intents: Vec<Intent>) -> Self {
         Plan {
             intents,
@@ -52,16 +52,19 @@ impl Plan {
         }
     }
 
-    /// Whether it writes nothing.
+    /// Returns true if the plan writes nothing.
     pub fn is_rest(&self) -> bool {
         self.intents.iter().all(|intent| matches!(intent, Intent::Expect(..)))
     }
 }
 
 impl Registry {
-    /// Commits a plan. Updates that change nothing are left out; a plan of nothing else commits
-    /// nothing and answers `None`. Conflicts come back as [`insula_catalog::Error::Conflict`]:
-    /// decide again on a fresh snapshot.
+    /// Commits a plan. Updates that change nothing are left out. A plan without any other write
+    /// commits nothing and returns `None`.
+    ///
+    /// # Errors
+    /// A guard failed ([`insula_catalog::Error::Conflict`]: decide again on a fresh snapshot), an
+    /// object is malformed, or the store refused the commit.
     pub async fn apply(&self, plan: &Plan) -> Result<Option<Revision>> {
         let (mut guards, mut writes) = (Vec::new(), Vec::new());
         for intent in &plan.intents {
@@ -113,8 +116,8 @@ impl Registry {
             .map_err(verbs::commit_error)
     }
 
-    /// A new object with the metadata that every object has. Fields that the reconciler set (a UID
-    /// that others refer to) stay.
+    /// Returns a new object with the metadata that every object has. Fields that the reconciler set
+    /// stay, such as a UID that other objects refer to.
     fn stamp(&self, key: &ObjectKey, mut value: Json) -> Result<Object> {
         let metadata = insula_catalog::object::metadata_of(&mut value);
         metadata.insert("name".into(), json!(&*key.name));
@@ -140,7 +143,7 @@ impl Registry {
             .map_err(|error| insula_catalog::Error::Internal(format!("{key:?}: {error}")))
     }
 
-    /// A changed object: still in the version it was stored in, under the schema mark it had.
+    /// Returns a changed object in its stored version, with its stored schema mark.
     fn restamp(&self, old: &Entry, value: &Json) -> Result<Object> {
         rewrite(&old.object, value)
     }
@@ -150,8 +153,8 @@ impl Registry {
         served.is_some_and(|served| served.api.strategy.is_held(value))
     }
 
-    /// The schema mark of objects that reconcilers make: they write built-in kinds and internal
-    /// ones.
+    /// Returns the schema mark of objects that reconcilers create. They write built-in and internal
+    /// kinds.
     fn written_under(&self, key: &ObjectKey) -> u64 {
         let served = self.catalog.system().get(&key.resource.group, &key.resource.resource);
         served.map_or(0, |served| served.api.fingerprint)

@@ -1,5 +1,5 @@
-//! Home workspaces: a workspace for each user, without a parent. It has no Workspace object; what
-//! stands for it is made up of its LogicalCluster.
+//! Home workspaces: one workspace for each user, without a parent. A home has no stored Workspace
+//! object. Reads return one that is derived from its LogicalCluster.
 
 use crate::{Intent, Plan, Registry};
 use insula_admission::kinds::user_json;
@@ -13,26 +13,26 @@ use insula_store::{Entry, Snapshot};
 use serde_json::json;
 use std::sync::Arc;
 
-/// A home that is not ready after so many seconds will not be.
+/// Seconds after which a home that is not ready is reported as late.
 const CREATION_SECONDS_MAX: i64 = 60;
 
-/// How far a user's home is.
+/// The state of a user's home.
 #[derive(Debug)]
 pub enum Home {
     /// There is none yet.
     Absent,
     /// It is being made.
     Coming,
-    /// It should be there by now.
+    /// It is not ready after 60 seconds.
     Late,
-    /// Its name is somebody else's.
+    /// Another user's workspace has its name.
     Taken,
-    /// It is there: as the Workspace that stands for it.
+    /// It is ready, as the Workspace that represents it.
     There(Box<Entry>),
 }
 
 impl Registry {
-    /// How far a user's home is.
+    /// Returns the state of a user's home.
     pub fn home(&self, snapshot: &Snapshot, user: &UserInfo) -> Home {
         let cluster = digest::home_cluster(&user.name);
         let Some(entry) = snapshot.get(&ids::logical_cluster(&cluster)) else {
@@ -56,7 +56,11 @@ impl Registry {
         }
     }
 
-    /// Begins a user's home; controllers do the rest. Somebody else may have been faster.
+    /// Creates the LogicalCluster of a user's home. Controllers do the rest. A conflict with a
+    /// concurrent creation is no error.
+    ///
+    /// # Errors
+    /// The store refused the commit.
     pub async fn make_home(&self, user: &UserInfo) -> Result<()> {
         let cluster = digest::home_cluster(&user.name);
         let owner = user_json(user);
@@ -72,7 +76,7 @@ impl Registry {
             "spec": {"directlyDeletable": false, "createdBy": owner},
             "status": {"phase": "Scheduling"},
         });
-        // A name that is no part of a path leaves the cluster's own.
+        // A user name that is not a valid path segment gets no path annotation.
         if let Ok(path) = ClusterPath::parse(&format!("{HOMES}:{}", user.name)) {
             logical["metadata"]["annotations"]["kcp.io/path"] = json!(path.as_str());
         }
@@ -84,7 +88,7 @@ impl Registry {
     }
 }
 
-/// The Workspace that stands for a home, as kcp shows it.
+/// Returns the Workspace that represents a home, as kcp shows it.
 fn shown(cluster: &ClusterName, logical: &Entry) -> Option<Entry> {
     let value = logical.object.body_value();
     let mut workspace = json!({

@@ -1,9 +1,9 @@
-//! Objects with meaning: the verbs on what each cluster serves.
+//! The registry: the verbs of the Kubernetes API on the resources that each cluster serves.
 //!
-//! The path of a write: [`verbs`] read one snapshot, [`prepare`] brings the object into its stored
-//! form, `insula_admission` looks at its surroundings, and the store commits it under guards for
-//! everything that was decided upon. Every edge (HTTP, virtual workspaces, gRPC, controllers) comes
-//! through here, and finds the crates below under their old paths, too.
+//! The path of a write: [`verbs`] read one snapshot, [`prepare`] brings the object into its storage
+//! version, `insula_admission` checks it, and the store commits it under guards for everything that
+//! the decision read. Every edge (HTTP, virtual workspaces, gRPC, controllers) calls this crate. It
+//! also re-exports the crates below under their former paths.
 
 mod asking;
 mod client;
@@ -43,7 +43,7 @@ pub mod admission {
     pub use insula_catalog::{bundle, digest};
 }
 
-/// Views of clusters (`insula_access`) and what an export may do in them (`insula_catalog`).
+/// View scopes (`insula_access`) and the rights of an export within them (`insula_catalog`).
 pub mod view {
     pub use insula_access::view::{AllClusters, By, ViaExport, ViewScope};
     pub use insula_catalog::exports::{AccessRequest, Denied, Grant, schemas_behind};
@@ -53,11 +53,11 @@ use insula_api::{Clock, Rng};
 use insula_store::Store;
 use std::sync::Arc;
 
-/// Everything that the verbs need. One for the process.
+/// The state that all verbs share. One instance per process.
 pub struct Registry {
-    /// Objects in one order.
+    /// The store of all objects.
     pub store: Arc<dyn Store>,
-    /// What each cluster serves.
+    /// The resources that each cluster serves.
     pub catalog: Catalog,
     /// Converted objects.
     pub cache: Arc<representation::Cache>,
@@ -67,16 +67,16 @@ pub struct Registry {
     pub rng: Arc<dyn Rng>,
     /// Base URL of this server as clients reach it, e.g. `https://127.0.0.1:6443`.
     pub external_url: String,
-    /// What clients within a workspace trust: the CA that signed the server's certificate, PEM.
-    /// Empty if there is none.
+    /// The CA certificate that signed the server's certificate, in PEM. Clients within a workspace
+    /// trust it. Empty if there is none.
     pub trust: Arc<str>,
-    /// Whether users have home workspaces.
+    /// True if users have home workspaces.
     pub homes: bool,
-    /// How many objects a workspace may have of which nothing else is said; 0 is any number.
+    /// The object limit of workspaces whose LogicalCluster names none; 0 is unlimited.
     pub objects_per_workspace: u64,
     /// Seconds that an event is kept after it was written last; 0 for ever.
     pub event_ttl_seconds: u64,
-    /// Calls webhooks; nobody, if nothing is said.
+    /// The client for webhooks. The default refuses every call.
     pub outbound: Arc<dyn Outbound>,
     policies: insula_admission::policy::Policies,
     quotas: quota::CreateLocks,
@@ -84,7 +84,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// A registry over a store.
+    /// Creates a registry over a store.
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, rng: Arc<dyn Rng>, external_url: String) -> Self {
         Registry {
             store,

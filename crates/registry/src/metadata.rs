@@ -1,4 +1,4 @@
-//! The rules of `metadata`, the same for every resource, in Kubernetes' words.
+//! The rules of `metadata`, the same for every resource, with the messages of Kubernetes.
 
 use crate::{FOREGROUND, ORPHAN};
 use insula_api::{FieldError, FieldPath, Json, Rng};
@@ -33,8 +33,8 @@ const OWNER_FIELDS: &[&str] = &["apiVersion", "kind", "name", "uid", "controller
 /// Finalizers that Kubernetes itself uses.
 const OWN_FINALIZERS: &[&str] = &[ORPHAN, FOREGROUND, "kubernetes"];
 
-/// Drops unknown fields, and fields that say nothing: they would be gone after any Go client wrote
-/// the object again.
+/// Drops unknown fields and empty fields. A Go client drops empty fields whenever it writes the
+/// object again.
 pub(crate) fn prune(metadata: &mut Map<String, Json>) {
     let empty = |value: &Json| match value {
         Json::Null => true,
@@ -56,7 +56,8 @@ pub(crate) fn unknown(object: &Json) -> Vec<String> {
     unknown.map(|(field, _)| format!("metadata.{field}")).collect()
 }
 
-/// A name of at most 63 characters: the prefix, cut to 58, and five that make no words.
+/// Returns a name of at most 63 characters: the prefix, cut to 58, and five random characters
+/// without vowels.
 pub(crate) fn generated_name(prefix: &str, rng: &dyn Rng) -> String {
     const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     let mut random = rng.next_u64();
@@ -68,7 +69,7 @@ pub(crate) fn generated_name(prefix: &str, rng: &dyn Rng) -> String {
     name
 }
 
-/// Keeps one of several equal owner references, and warns of the others.
+/// Removes duplicate owner references and returns a warning that lists them.
 pub(crate) fn unite_owners(metadata: &mut Map<String, Json>) -> Vec<String> {
     let Some(Json::Array(owners)) = metadata.get_mut("ownerReferences") else {
         return Vec::new();
@@ -95,7 +96,8 @@ fn text<'a>(value: &'a Json, field: &str) -> &'a str {
     value[field].as_str().unwrap_or_default()
 }
 
-/// How objects of a resource may be called. Workspaces are stricter by their schema.
+/// Returns the rule for names of a resource's objects. Workspaces have a stricter rule in their
+/// schema.
 fn name_rule(served: &Served) -> NameRule {
     match (&*served.api.group, &*served.api.names.plural) {
         ("", "namespaces") => NameRule::Label,
@@ -111,7 +113,7 @@ pub(crate) fn validate(served: &Served, metadata: &Json, errors: &mut Vec<FieldE
     let rule = name_rule(served);
     let prefix = text(metadata, "generateName");
     if !prefix.is_empty() {
-        // A prefix may end in what only the end of a name may not.
+        // A prefix may end in `-`, which a whole name may not.
         let whole = prefix
             .strip_suffix('-')
             .map_or(prefix.to_owned(), |stem| format!("{stem}a"));
@@ -183,7 +185,7 @@ fn check_finalizers(finalizers: &Json, at: &FieldPath, errors: &mut Vec<FieldErr
     }
 }
 
-/// Checks what of the metadata has changed.
+/// Checks an update's changes of metadata.
 pub(crate) fn validate_update(new: &Json, old: &Json, errors: &mut Vec<FieldError>) {
     let at = FieldPath::new("metadata");
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
@@ -207,7 +209,7 @@ pub(crate) fn validate_update(new: &Json, old: &Json, errors: &mut Vec<FieldErro
     }
 }
 
-/// What is allowed but unwise.
+/// Returns warnings about metadata that is valid but discouraged.
 pub(crate) fn warnings(metadata: &Json) -> Vec<String> {
     let finalizers = metadata["finalizers"]
         .as_array()

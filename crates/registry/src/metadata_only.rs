@@ -1,5 +1,5 @@
-//! Changes of metadata alone. They need no converter: a finalizer comes off an object that no
-//! version but the stored one can show, and off one that cannot be written in today's storage
+//! Changes of metadata alone. They need no converter. A client can remove a finalizer from an
+//! object that only its stored version can show, or that cannot be written in today's storage
 //! version.
 
 use crate::{
@@ -15,10 +15,11 @@ use insula_catalog::{
 use insula_store::Entry;
 use serde_json::{Map, json};
 
-/// What of metadata rules may read and write.
+/// The metadata fields that a bundle's rules may read and write.
 const RULED: [&str; 2] = ["labels", "annotations"];
 
-/// What of an object needs no converter, as the request's version names it.
+/// Returns the parts of an object that need no converter: its metadata, and the type in the
+/// request's version.
 pub(crate) fn seen(context: &Context<'_>, old: &Entry) -> Json {
     json!({
         "apiVersion": context.served.api_version(&context.version.name),
@@ -27,7 +28,7 @@ pub(crate) fn seen(context: &Context<'_>, old: &Entry) -> Json {
     })
 }
 
-/// Whether a change is of metadata alone, and of none that rules look at.
+/// Returns true if a change affects only metadata that the bundle's rules do not see.
 pub(crate) fn is_one(context: &Context<'_>, new: &Json, seen: &Json) -> bool {
     let (Some(new), Some(seen)) = (new.as_object(), seen.as_object()) else {
         return false;
@@ -42,8 +43,7 @@ pub(crate) fn is_one(context: &Context<'_>, new: &Json, seen: &Json) -> bool {
     kept(new, seen) && kept(seen, new) && !(ruled && RULED.iter().any(|name| part(new, name) != part(seen, name)))
 }
 
-/// Prepares a change of metadata alone. The rest stays as it is stored, in the version that it is
-/// stored in.
+/// Prepares a change of metadata alone. The rest of the object and its version stay as stored.
 pub(crate) fn update(context: &Context<'_>, mut new: Json, old: &Entry) -> Result<Draft> {
     let Context { served, .. } = *context;
     let old_seen = seen(context, old);

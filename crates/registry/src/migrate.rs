@@ -1,4 +1,5 @@
-//! A stored object in today's storage version: what a write that changes nothing would store.
+//! Migration of stored objects to today's storage version: the form that a write without changes
+//! would store.
 
 use crate::{Registry, owners};
 use insula_api::Object;
@@ -7,15 +8,18 @@ use insula_conversion::{Stored, ToStore};
 use insula_store::Entry;
 
 impl Registry {
-    /// Whether an object is stored as it would be today: in the storage version, and with owners of
-    /// its fields in versions that are served.
+    /// Returns true if an object is stored in today's storage version and all owners of its fields
+    /// use served versions.
     pub fn is_current(&self, served: &Served, entry: &Entry) -> bool {
         entry.object.version() == served.api.bundle.storage() && !owners::are_stale(served, entry)
     }
 
-    /// The object as it is stored today, or nothing where it is already. Every served version reads
-    /// as before, but for owners of fields in versions that are served no more: what they own is
-    /// told in the storage version.
+    /// Returns the migrated object, or `None` if migration changes nothing. Every served version
+    /// reads as before, except for field owners in versions that are no longer served. Their fields
+    /// are recorded in the storage version.
+    ///
+    /// # Errors
+    /// The object cannot be converted, or the converted object is malformed.
     pub fn migrated(&self, served: &Served, entry: &Entry) -> Result<Option<Object>> {
         if self.is_current(served, entry) {
             return Ok(None);
@@ -37,7 +41,7 @@ impl Registry {
         let made = Object::new(&moved.value, moved.residual.map(Into::into))
             .map(|object| object.written_under(schema))
             .map_err(|error| Error::Internal(format!("{:?}: {error}", entry.key)))?;
-        // Owners that cannot be told in another version stay where they are.
+        // Owners whose fields cannot be converted stay in their version.
         Ok((made != **object).then_some(made))
     }
 }

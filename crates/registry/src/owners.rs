@@ -1,8 +1,8 @@
-//! `metadata.managedFields`: what a write does to the owners of an object's fields.
+//! `metadata.managedFields`: the effect of a write on the owners of an object's fields.
 //!
-//! The rules are `insula_apply`'s. Here is what they are asked about: the object before and after,
-//! in the request's version, without what only this server puts there; and how an object looks in
-//! the versions of its other owners.
+//! The rules are `insula_apply`'s. This module supplies their input: the object before and after
+//! the write in the request's version, without the fields that only this server sets, and the
+//! object in the versions of its other owners.
 
 use crate::prepare::Context;
 use insula_api::{Json, Object};
@@ -16,12 +16,12 @@ use insula_conversion::Stored;
 use insula_store::Entry;
 use serde_json::json;
 
-/// A write's part in who owns what.
+/// The way in which a write changes field ownership.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum By<'a> {
-    /// It makes its manager own what it changes.
+    /// The manager owns the fields that the write changes.
     Update(&'a str),
-    /// Server-side apply has said who owns what.
+    /// Server-side apply has computed the owners.
     Applied(&'a Managers),
 }
 
@@ -46,8 +46,8 @@ pub(crate) fn created(context: &Context<'_>, new: &mut Json) {
     set(new, managers.to_json());
 }
 
-/// What is there before an object is: Go's structs have some of their fields even then, and so
-/// nobody owns those.
+/// Returns the fields that nobody owns at creation. Structs in Go have some fields even when they
+/// are empty.
 fn nothing(context: &Context<'_>) -> Json {
     let mut nothing = json!({});
     if context.served.api.strategy.traits().built_in {
@@ -59,14 +59,13 @@ fn nothing(context: &Context<'_>) -> Json {
     nothing
 }
 
-/// Whether there are objects in an object, and nothing else.
+/// Returns true for an object that contains only empty objects, at any depth.
 fn is_hollow(value: &Json) -> bool {
     value.as_object().is_some_and(|map| map.values().all(is_hollow))
 }
 
-/// Sets the owners of a changed object. `sent` is the list that came with it, which clients may
-/// edit, though not through a subresource. An object that nobody is known to own anything of stays
-/// so until somebody applies.
+/// Sets the owners of a changed object. `sent` is the list in the request. Clients may edit it, but
+/// not through a subresource. An object without known owners stays without until a client applies.
 pub(crate) fn updated(context: &Context<'_>, old: &Entry, mut old_seen: Json, new: &mut Json, sent: Json) {
     let live = take(&mut old_seen);
     metadata_of(&mut old_seen).remove("resourceVersion");
@@ -74,13 +73,14 @@ pub(crate) fn updated(context: &Context<'_>, old: &Entry, mut old_seen: Json, ne
     set(new, owners.unwrap_or(live));
 }
 
-/// The new list of owners; nothing if it stays as it is.
+/// Returns the new list of owners, or `None` if it does not change.
 fn owners(context: &Context<'_>, old: &Entry, old_seen: &Json, live: &Json, new: &Json, sent: &Json) -> Option<Json> {
     let same = old_seen == new;
     let manager = match context.by {
         By::Applied(managers) => {
             let known = Managers::read(live).unwrap_or_default();
-            // Applying what a default replaces changes nothing, time and again.
+            // An apply whose values a default replaces changes nothing, however often it is
+            // repeated.
             let idle = same && managers.same_but_for_times(&known);
             return (!idle).then(|| managers.to_json());
         }
@@ -120,15 +120,16 @@ fn update(
         served: context.served,
         old: entry,
     };
-    // Owners that cannot be compared in their version are left as they are: the write itself is
-    // fine.
+    // Owners that cannot be compared in their version stay as they are, because the write itself is
+    // valid.
     insula_apply::update(old, new, managers, &writer, &versions).ok()
 }
 
-/// Applies a configuration to an object, or to none.
+/// Applies a configuration to an object, or to an empty object if there is none.
 ///
 /// # Errors
-/// Conflicts; a configuration that does not fit the schema.
+/// The configuration conflicts with other managers or does not fit the schema, or a version cannot
+/// be converted.
 pub(crate) fn apply(
     context: &Context<'_>,
     manager: &str,
@@ -171,7 +172,7 @@ pub(crate) fn apply(
     let mut object = applied.object.unwrap_or(live);
     if let Some(bare) = bare {
         bare.put_back(&mut object);
-        // A revision that was asked for is one to build on.
+        // A revision in the configuration is a precondition of the write.
         if let Some(revision) = asked.revision {
             metadata_of(&mut object).insert("resourceVersion".into(), revision);
         }
@@ -195,7 +196,7 @@ fn writer<'a>(context: &Context<'_>, manager: &'a str, api_version: &'a str, ign
     }
 }
 
-/// What a write to this part does not change, and so does not own.
+/// Returns the fields that a write to this part does not change and therefore does not own.
 fn ignored(version: &ApiVersion, part: Part, objects: [&Json; 2]) -> FieldSet {
     let mut ignored = FieldSet::default();
     match part {
@@ -222,8 +223,8 @@ fn set(object: &mut Json, owners: Json) {
     };
 }
 
-/// What is taken out of an object for as long as owners are looked at: its revision, and the
-/// annotation that this server puts on every object.
+/// The fields that are removed from an object while ownership is computed: its revision, and the
+/// cluster annotation that this server sets on every object.
 struct Bare {
     revision: Option<Json>,
     cluster: Option<Json>,
@@ -254,7 +255,7 @@ impl Bare {
     }
 }
 
-/// The versions that somebody owns fields of an object in, read once for each revision.
+/// The versions in which managers own fields of an object. Parsed once per revision.
 struct OwnedIn(Vec<Box<str>>);
 
 impl OwnedIn {
@@ -271,8 +272,8 @@ impl OwnedIn {
     }
 }
 
-/// Whether somebody owns fields of an object in a version that is served no more. Versions of
-/// built-in kinds stay.
+/// Returns true if a manager owns fields in a version that is no longer served. Built-in kinds are
+/// exempt.
 pub(crate) fn are_stale(served: &Served, entry: &Entry) -> bool {
     let versions = Seen { served, old: None };
     served.origin != Origin::System
@@ -284,8 +285,8 @@ pub(crate) fn are_stale(served: &Served, entry: &Entry) -> bool {
             .any(|version| !versions.is_served(version))
 }
 
-/// Tells in the storage version what is owned in versions that are served no more. `value` is the
-/// object as it is to be stored, and `entry` as it is.
+/// Records in the storage version the fields that managers own in versions no longer served.
+/// `value` is the object to store, and `entry` is the stored object.
 pub(crate) fn retire(served: &Served, entry: &Entry, value: &mut Json) -> Result<()> {
     let storage = &served.api.storage_version().name;
     let mut live = stored::value(served, entry, storage)?;
@@ -308,10 +309,10 @@ pub(crate) fn retire(served: &Served, entry: &Entry, value: &mut Json) -> Result
     Ok(())
 }
 
-/// The object in every version that its API has.
+/// The conversion of an object between all versions of its API.
 struct Seen<'a> {
     served: &'a Served,
-    /// What is stored: what a version cannot show is kept from there.
+    /// The stored object, which supplies the fields that a version cannot show.
     old: Option<&'a Entry>,
 }
 
@@ -326,7 +327,7 @@ impl Seen<'_> {
         }
     }
 
-    /// How a group calls the fields, if it calls them otherwise than the store.
+    /// Returns the spelling of the fields in a group, if it differs from the stored one.
     fn spelling(&self, group: &str) -> Option<&Respelled> {
         let spelling = self.served.api.spelling.get()?;
         (*spelling.api.group == *group).then_some(&**spelling)
@@ -369,7 +370,7 @@ impl Versions for Seen<'_> {
             residual: old.object.residual(),
         });
         let seen = match served.asks(&from.name, &to.name) {
-            // A webhook keeps nothing beside what is stored: one question will do.
+            // A webhook stores no residual, so one call is enough.
             true => served.convert(own, &to.name),
             false => served
                 .put(own, &from.name, stored)

@@ -1,12 +1,15 @@
-//! What happens to an object between a request and the store: one order for every resource and
-//! every door.
+//! Preparation of an object between a request and the store: one order of steps for every resource
+//! and every edge.
 //!
-//! What was sent has passed the mutating policies of the workspace ([`insula_admission::policy`])
-//! before it comes here. Create: metadata that the server owns → prune, default (request's version)
-//! → validate metadata and schema → convert to the storage version → strategy: default,
-//! prepare_for_create, validate, canonicalize → object. Update: the same with what the old object
-//! keeps; schema errors of fields that did not change are let pass (ratcheting). The strategy alone
-//! may change what the client sent; nothing after it does.
+//! The mutating policies of the workspace ([`insula_admission::policy`]) have run before.
+//!
+//! Create: server-owned metadata → prune and default (request's version) → validate metadata and
+//! schema → convert to the storage version → strategy: default, prepare_for_create, validate,
+//! canonicalize → object.
+//!
+//! Update: the same steps, with the fields that the old object keeps. Schema errors of unchanged
+//! fields are tolerated (ratcheting). Only the strategy may change the sent object after
+//! validation.
 
 use crate::{
     metadata::{self, generated_name},
@@ -24,16 +27,16 @@ use insula_conversion::Stored;
 use insula_store::{Entry, TXN_BYTES_MAX};
 use serde_json::json;
 
-/// Written under no schema that serves: read through defaulting and pruning.
+/// The schema mark that matches no schema. Reads of such an object default and prune it.
 const UNMARKED: u64 = 0;
 
-/// What a transaction may hold beside an object: keys, and quotas that count it.
+/// Bytes reserved in a transaction for keys and quota objects.
 const BESIDE_BYTES_MAX: usize = 16 << 10;
 
-/// A Scale counts in 32 bits.
+/// The maximum of a Scale's replicas, which are 32-bit integers.
 const REPLICAS_MAX: i64 = i32::MAX as i64;
 
-/// Where and in which version a write happens.
+/// The context of a write: its resource, version, cluster and namespace.
 pub struct Context<'a> {
     /// The resource.
     pub served: &'a Served,
@@ -47,9 +50,9 @@ pub struct Context<'a> {
     pub clock: &'a dyn Clock,
     /// Randomness for UIDs and generated names.
     pub rng: &'a dyn Rng,
-    /// What is written.
+    /// The part of the object that is written.
     pub part: Part,
-    /// Who owns what is written.
+    /// The change of field ownership.
     pub(crate) by: By<'a>,
 }
 
@@ -59,17 +62,17 @@ pub struct Draft {
     /// The object.
     pub value: Json,
     pub(crate) residual: Option<Vec<u8>>,
-    /// The schema that the object was written under, where that is not the one that serves it.
+    /// The schema mark of the object, if it differs from the serving schema's.
     pub(crate) written_under: Option<u64>,
-    /// What readers of the version get that it was written in, where that is known and not what is
-    /// stored.
+    /// The object as readers of the request's version see it, if that is known and differs from the
+    /// stored form.
     pub(crate) shown: Option<Json>,
     /// For `Warning` headers.
     pub warnings: Vec<String>,
 }
 
 impl Draft {
-    /// The object as policies see it.
+    /// Returns the object as policies see it.
     pub(crate) fn as_new(&self) -> policy::New<'_> {
         policy::New::Stored {
             value: &self.value,
@@ -77,7 +80,7 @@ impl Draft {
         }
     }
 
-    /// The object as a grant may complete it.
+    /// Returns the object for a grant to complete.
     pub(crate) fn held(&mut self) -> WrittenObject<'_> {
         WrittenObject {
             stored: &mut self.value,
@@ -85,9 +88,9 @@ impl Draft {
         }
     }
 
-    /// The object to store, and how its writer's version shows it. What is too large with its
-    /// owners is stored without, as in Kubernetes: nobody owns anything of it until somebody
-    /// applies.
+    /// Returns the object to store, and its form in the request's version. An object that is too
+    /// large with its field owners is stored without them, as in Kubernetes. It then has no owners
+    /// until a client applies.
     pub(crate) fn finish(mut self, served: &Served) -> Result<(Object, Option<Json>)> {
         let mut object = self.object(served)?;
         let bytes = object.body_len() + self.residual.as_ref().map_or(0, Vec::len);
@@ -111,8 +114,7 @@ impl Draft {
     }
 }
 
-/// Brings what was sent into the form in which policies look at it: no unknown fields, all
-/// defaults.
+/// Prunes and defaults the sent object before policies see it.
 pub(crate) fn complete(context: &Context<'_>, new: &mut Json) {
     let Context { served, version, .. } = context;
     if served.api.scope == ScopeKind::Namespaced {
@@ -123,7 +125,8 @@ pub(crate) fn complete(context: &Context<'_>, new: &mut Json) {
     insula_schema::default(new, &version.schema);
 }
 
-/// Drops the nulls that mean nothing. Go reads those in maps of texts as empty texts.
+/// Drops nulls that carry no value. For built-in kinds, nulls in maps of strings become empty
+/// strings, as in Go.
 fn drop_nulls(context: &Context<'_>, new: &mut Json) {
     let schema = &context.version.schema;
     if context.served.api.strategy.traits().built_in {
@@ -132,24 +135,25 @@ fn drop_nulls(context: &Context<'_>, new: &mut Json) {
     insula_schema::drop_nulls(new, schema);
 }
 
-/// Drops what the schema does not know, and fills in defaults.
+/// Prunes unknown fields and fills in defaults.
 fn fit(context: &Context<'_>, new: &mut Json) {
     let schema = &context.version.schema;
     insula_schema::prune(new, schema);
-    // Who applies null to a custom resource means it: what cannot be null is refused.
+    // A null in an applied custom resource is intended. The schema refuses it where it is not
+    // nullable.
     let means_null = matches!(context.by, By::Applied(_)) && !context.served.api.strategy.traits().built_in;
     if !means_null {
         drop_nulls(context, new);
     }
     insula_schema::default(new, schema);
-    // In another version they come with the stored one.
+    // For other versions the strategy's defaults apply after conversion.
     let Context { served, version, .. } = context;
     if served.alias.is_none() && version.name == served.api.storage_version().name {
         served.api.strategy.default(new);
     }
 }
 
-/// Replicas that a Scale could not show.
+/// Returns errors for replicas that a Scale cannot represent.
 fn replicas_errors(version: &ApiVersion, new: &Json) -> Vec<FieldError> {
     let wrong = version.scale.as_ref().and_then(|scale| {
         let path = &scale.spec_replicas;
@@ -168,6 +172,9 @@ fn replicas_errors(version: &ApiVersion, new: &Json) -> Vec<FieldError> {
 }
 
 /// Prepares a new object, sent in the request's version.
+///
+/// # Errors
+/// The object has no name, is invalid, or cannot be converted to the storage version.
 pub fn create(context: &Context<'_>, mut new: Json) -> Result<Draft> {
     let Context { served, version, .. } = context;
     let now = context.clock.now();
@@ -184,7 +191,7 @@ pub fn create(context: &Context<'_>, mut new: Json) -> Result<Draft> {
     let mut errors: Vec<FieldError> = found.map(|error| in_words_of(served, error)).collect();
     errors.extend(replicas_errors(version, &new));
     warnings.extend(metadata::warnings(&new["metadata"]));
-    // Kinds of the server's own are judged on names and content together.
+    // Built-in kinds report errors of names together with errors of their strategy.
     if served.origin != Origin::System || !errors.is_empty() {
         errors.splice(0..0, misnamed.drain(..));
         refuse(served, &name, errors)?;
@@ -212,6 +219,9 @@ pub fn create(context: &Context<'_>, mut new: Json) -> Result<Draft> {
 }
 
 /// Prepares a changed object, sent in the request's version, over the old one.
+///
+/// # Errors
+/// The change is invalid, or one of the objects cannot be converted.
 pub fn update(context: &Context<'_>, mut new: Json, old: &Entry) -> Result<Draft> {
     let Context {
         served, version, part, ..
@@ -259,7 +269,7 @@ pub fn update(context: &Context<'_>, mut new: Json, old: &Entry) -> Result<Draft
     strategy.default(&mut stored);
     strategy.prepare_for_update(&mut stored, &old_stored, now);
     if part == Part::Finalizers {
-        // Through every other door they stay as they are.
+        // Writes to any other part leave these finalizers as they are.
         stored = finalizers_only(&new, &stored);
     }
     let mut errors = strategy.validate(&stored);
@@ -278,7 +288,7 @@ pub fn update(context: &Context<'_>, mut new: Json, old: &Entry) -> Result<Draft
     })
 }
 
-/// Of an item that comes twice, Kubernetes' own kinds name the key, and others the item.
+/// Words a duplicate error as Kubernetes does: built-in kinds name the key, others name the item.
 fn in_words_of(served: &Served, error: FieldError) -> FieldError {
     if error.kind != FieldErrorKind::Duplicate || !served.api.strategy.traits().built_in {
         return error;
@@ -294,7 +304,7 @@ fn in_words_of(served: &Served, error: FieldError) -> FieldError {
     }
 }
 
-/// Messages about a status name its fields without the `status` in front.
+/// Removes the prefix `status.` from the detail of an error about a status.
 fn seen_from_status(mut error: FieldError) -> FieldError {
     if let Some(rest) = error.detail.strip_prefix("status.") {
         error.detail = rest.to_owned();
@@ -308,8 +318,8 @@ fn remove(object: &mut Json, field: &str) {
     }
 }
 
-/// To the storage version, over what is stored; with an alias' group and kind put back to the API's
-/// own first.
+/// Converts an object to the storage version over the stored object. Restores the API's own group
+/// and kind first if the request used an alias.
 fn to_storage(context: &Context<'_>, new: &Json, old: Option<&Entry>) -> Result<(Json, Option<Vec<u8>>)> {
     let version = &*context.version.name;
     let old_value = old.map(|old| old.object.body_value());
@@ -326,8 +336,10 @@ fn to_storage(context: &Context<'_>, new: &Json, old: Option<&Entry>) -> Result<
     Ok((owned.value, owned.residual))
 }
 
-/// What readers of the request's version get of what was written in it: the same, by the laws of
-/// conversion. Kinds of our own have rules that change it afterwards.
+/// Returns the object as readers of the request's version see it. By the conversion laws it is the
+/// written object. Returns `None` without a conversion, for aliases, for webhook conversion, for
+/// bundles that lose or drop fields, and for built-in kinds, whose strategies change the object
+/// afterwards.
 fn shown(context: &Context<'_>, new: Json) -> Option<Json> {
     let Context { served, version, .. } = context;
     let custom = served.origin != Origin::System && served.alias.is_none() && served.api.webhook.is_none();
@@ -335,9 +347,10 @@ fn shown(context: &Context<'_>, new: Json) -> Option<Json> {
     (custom && converted && served.api.bundle.shows_what_is_written()).then_some(new)
 }
 
-/// What the stored version's own schema has against what was written through another one: a rule of
-/// one version alone would else hold for those alone who write in it. Judged as its readers see it,
-/// and what was wrong before may stay.
+/// Returns the errors of the storage version's schema for an object that was written in another
+/// version. Without this check, a rule of one version would bind only the writers of that version.
+/// The object is checked with its defaults, as readers see it. Errors that the old object already
+/// had are tolerated.
 fn errors_as_stored(context: &Context<'_>, stored: &Json, old: Option<&Entry>) -> Result<Vec<FieldError>> {
     let Context { served, version, .. } = context;
     let storage = served.api.storage_version();
@@ -355,8 +368,8 @@ fn errors_as_stored(context: &Context<'_>, stored: &Json, old: Option<&Entry>) -
     })
 }
 
-/// The mark of what is stored, where it is not what clients of the storage version see: what came
-/// through another version may leave fields to their defaults.
+/// Returns [`UNMARKED`] if the stored object lacks defaults of the storage version, so that reads
+/// default it. Only a write through another version can leave out defaults.
 fn mark(context: &Context<'_>, stored: &Json) -> Option<u64> {
     let storage = context.served.api.storage_version();
     if context.version.name == storage.name || !context.served.api.bundle.storage_has_defaults() {
@@ -367,7 +380,7 @@ fn mark(context: &Context<'_>, stored: &Json) -> Option<u64> {
     (shown != *stored).then_some(UNMARKED)
 }
 
-/// Sets what the server owns on a new object's metadata and completes its name.
+/// Sets the server-owned metadata of a new object and completes its name.
 fn own_new_metadata(context: &Context<'_>, new: &mut Json, now: Timestamp) -> Result<()> {
     let Context {
         served,
@@ -422,8 +435,8 @@ fn own_new_metadata(context: &Context<'_>, new: &mut Json, now: Timestamp) -> Re
     Ok(())
 }
 
-/// A write to `/status` is the old object with a new status; built-ins take labels and annotations
-/// too.
+/// Returns the old object with the new status. Some built-in kinds also take labels and
+/// annotations.
 fn status_only(served: &Served, new: Json, old: &Json) -> Json {
     let mut merged = old.clone();
     match new.get("status") {

@@ -1,9 +1,9 @@
-//! Stored objects as clients of a version see them.
+//! The representation of stored objects in the version of a client.
 //!
-//! Bytes that were written under the schema that serves them, in the version that is asked for,
-//! pass through unread. Everything else is made once for each (object, revision, version) and kept
-//! in a [`Cache`] of bounded size: a piece at a time, in turns between tenants, where many objects
-//! are asked for ([`Workers`]).
+//! Objects that are stored in the requested version, under the schema that serves it, pass through
+//! as bytes. All others are converted once for each (object, revision, version) and kept in a
+//! [`Cache`] of bounded size. Large requests are converted in pieces that alternate between tenants
+//! ([`Workers`]).
 
 use bytes::Bytes;
 use insula_access::Target;
@@ -23,14 +23,14 @@ pub use cache::{CACHE_BYTES_MAX, Cache};
 pub use scheduler::{Pay, Work, Workers};
 pub use show::Show;
 
-/// Returns true where an object is shown in a target's version as it is stored.
+/// Returns true if a target shows an object as it is stored.
 pub fn is_stored(target: &Target, entry: &Entry) -> bool {
     passes_through(&target.serving(&entry.key), entry, &target.version)
 }
 
 fn encode(value: &Json) -> Result<Bytes> {
     serde_json::to_vec(value)
-        // Without the room that it grew into: it may be kept for long.
+        // Drops spare capacity, because the cache may keep the bytes for long.
         .map(|bytes| Bytes::from(bytes.into_boxed_slice()))
         .map_err(|error| Error::Internal(error.to_string()))
 }

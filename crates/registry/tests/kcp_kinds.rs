@@ -1,16 +1,15 @@
-//! The kinds that kcp's clients know have here the fields, types, limits, rules, defaults and
-//! columns that they know; `data/kcp_kinds.txt` says so line by line, and where ours differ, with
-//! the reason.
+//! A comparison of our kinds with kcp's: fields, types, limits, rules, defaults and columns.
+//! `data/kcp_kinds.txt` lists each line, and each difference with its reason.
 
 use serde_json::Value as Json;
 use std::{collections::BTreeSet, path::Path};
 
 const TABLE: &str = include_str!("data/kcp_kinds.txt");
 
-/// Every line with where it belongs: the kind, its version, and for what stands indented its field.
+/// All lines, each prefixed with its kind and version; an indented line also has its field.
 type Lines = BTreeSet<String>;
 
-/// What of a field stands on its own line, in the order of the table.
+/// The attributes of a field that have a line of their own, in the order of the table.
 const SHORT: &[&str] = &[
     "format",
     "minLength",
@@ -20,11 +19,11 @@ const SHORT: &[&str] = &[
     "maxProperties",
 ];
 
-/// The table's lines as they should be found: those of kcp that are ours, and those that are ours
+/// The expected lines of the table: those that kcp and our kinds share, and those of our kinds
 /// alone.
 struct Table {
     lines: Lines,
-    /// Fields of which everything below is ours.
+    /// Fields whose whole subtree is our own.
     whole: Vec<String>,
     absent: Vec<&'static str>,
 }
@@ -71,7 +70,7 @@ impl Table {
     }
 }
 
-/// A definition in the table's words.
+/// A definition in the notation of the table.
 struct Told {
     at: String,
     lines: Lines,

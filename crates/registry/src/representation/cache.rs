@@ -1,4 +1,4 @@
-//! Converted objects: those that are kept, and those that somebody is making just now.
+//! The cache of converted objects, both finished and in progress.
 
 use super::{
     Workers, encode,
@@ -20,18 +20,18 @@ use std::{
     },
 };
 
-/// Bytes of converted objects that are kept, over all tenants.
+/// Maximum bytes of converted objects in the cache, over all tenants.
 pub const CACHE_BYTES_MAX: usize = 256 << 20;
 const SHARDS: usize = 16;
 
-/// An object in a version. The object is told by where it lies, and not by its key: a dry run and a
-/// last finalizer's end answer with other content under a revision that is taken.
+/// The cache key of an object in a version. It identifies the object by its address. A dry run and
+/// the removal of the last finalizer return different content under an existing revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     object: usize,
     revision: u64,
     fingerprint: u64,
-    /// Its place among the API's versions.
+    /// The index among the API's versions.
     version: usize,
 }
 
@@ -41,7 +41,7 @@ impl Key {
             object: Arc::as_ptr(&entry.object).addr(),
             revision: entry.revision.0,
             fingerprint: served.api.fingerprint,
-            // One that is not there is refused before anything is kept.
+            // An unknown version is refused before anything is cached.
             version: served
                 .api
                 .versions
@@ -52,38 +52,39 @@ impl Key {
     }
 }
 
-/// Who waits for an object that another job makes: the job, and the object's place in it.
+/// A job that waits for a conversion of another job, and the object's index in the waiting job.
 type Waiting = (Arc<Job>, usize);
 
 enum Slot {
     Making(Vec<Waiting>),
     Kept {
         bytes: Bytes,
-        /// Held, so that nothing else comes to lie where it lies.
+        /// Keeps the allocation, so that no other object gets the same address.
         _object: Weak<Object>,
     },
 }
 
-/// What a job may do about an object.
+/// The result of a job's claim on an object.
 pub(super) enum Assignment {
-    /// Take it: it is made.
+    /// The object is in the cache.
     Kept(Bytes),
-    /// Make it, and [`Cache::settle`] it.
+    /// This job converts the object and calls [`Cache::settle`].
     Mine,
-    /// Wait: who makes it will tell.
+    /// Another job converts the object and delivers the result.
     Others,
 }
 
 #[derive(Default)]
 struct Shard {
     map: HashMap<Key, Slot>,
-    /// Those that are kept.
+    /// Keys of the finished conversions, oldest first.
     order: VecDeque<Key>,
     bytes: usize,
 }
 
 impl Shard {
-    /// What was there before is returned.
+    /// Stores a conversion and returns the previous slot. Evicts the oldest conversions above the
+    /// limit.
     fn keep(&mut self, key: Key, object: &Arc<Object>, bytes: Bytes) -> Option<Slot> {
         self.order.push_back(key);
         self.bytes += bytes.len();
@@ -102,7 +103,7 @@ impl Shard {
     }
 }
 
-/// Converted objects, oldest out first.
+/// A cache of converted objects that evicts the oldest first.
 pub struct Cache {
     shards: [Mutex<Shard>; SHARDS],
     pub(super) scheduler: Mutex<ConversionScheduler>,
@@ -111,14 +112,14 @@ pub struct Cache {
 }
 
 impl Default for Cache {
-    /// Without workers: who asks converts.
+    /// Creates a cache without workers. The requesting task converts.
     fn default() -> Self {
         Cache::new(Workers::none())
     }
 }
 
 impl Cache {
-    /// A cache whose larger conversions workers do.
+    /// Creates a cache that gives large conversions to workers.
     pub fn new(workers: Workers) -> Self {
         Cache {
             shards: std::array::from_fn(|_| Mutex::default()),
@@ -128,7 +129,7 @@ impl Cache {
         }
     }
 
-    /// Objects as clients of the target's version see them, one after the other.
+    /// Returns objects one after the other as clients of the target's version see them.
     pub fn show<'a, E>(self: &'a Arc<Self>, target: &'a Target, entries: E) -> Show<'a, E>
     where
         E: Iterator<Item = &'a Entry> + Clone,
@@ -136,19 +137,19 @@ impl Cache {
         Show::new(self, target, entries)
     }
 
-    /// How many conversions there were.
+    /// Returns the number of conversions so far.
     pub fn conversions(&self) -> u64 {
         self.conversions.load(Ordering::Relaxed)
     }
 
     fn shard(&self, key: Key) -> &Mutex<Shard> {
-        // Which shard is no secret and no order that anybody sees: the revision alone spreads
-        // objects well enough.
+        // The shard need be neither secret nor ordered. The revision alone spreads objects well
+        // enough.
         &self.shards[key.revision as usize % SHARDS]
     }
 
-    /// Appends an object that is kept; `false` where it is not. The copy is made under the shard's
-    /// lock: to count one more holder of the bytes would cost more, since the count lies elsewhere.
+    /// Appends a cached object, or returns `false` if it is not cached. Copies under the shard's
+    /// lock: a reference count would cost more, because it lies in other memory.
     pub(super) fn copy(&self, key: Key, out: &mut Vec<u8>) -> bool {
         match self.shard(key).lock().map.get(&key) {
             Some(Slot::Kept { bytes, .. }) => {
@@ -163,7 +164,7 @@ impl Cache {
         matches!(self.shard(key).lock().map.get(&key), Some(Slot::Kept { .. }))
     }
 
-    /// What a job has to do about its object `at`.
+    /// Claims object `at` of a job: returns it from the cache, or decides which job converts it.
     pub(super) fn claim(&self, key: Key, job: &Arc<Job>, at: usize) -> Assignment {
         let mut shard = self.shard(key).lock();
         match shard.map.get_mut(&key) {
@@ -179,7 +180,8 @@ impl Cache {
         }
     }
 
-    /// What was claimed is made, or cannot be made: who waits is told, and what was made is kept.
+    /// Stores the result of a claimed conversion and delivers it to all waiting jobs. Errors are
+    /// not cached.
     pub(super) fn settle(&self, key: Key, object: &Arc<Object>, result: &Result<Bytes>) {
         self.conversions.fetch_add(1, Ordering::Relaxed);
         let mut shard = self.shard(key).lock();
@@ -195,21 +197,21 @@ impl Cache {
         }
     }
 
-    /// Keeps what was written in the target's version: whoever reads it there, its writer first,
-    /// needs no conversion.
+    /// Caches the written object in the target's version, so that its writer and later readers need
+    /// no conversion.
     pub(crate) fn keep(&self, target: &Target, entry: &Entry, shown: Option<Json>) {
         let Some(mut shown) = shown else { return };
         shown["metadata"]["resourceVersion"] = Json::String(entry.revision.to_string());
         let Ok(bytes) = encode(&shown) else { return };
         let key = Key::new(&target.served, entry, &target.version);
         let mut shard = self.shard(key).lock();
-        // Who came first makes it, and tells those who wait.
+        // A job that already claimed the object delivers to its waiting jobs itself.
         if !shard.map.contains_key(&key) {
             shard.keep(key, &entry.object, bytes);
         }
     }
 
-    /// Does a job: a small one here, a larger one in turns with others.
+    /// Runs a small job at once and schedules a larger one.
     pub(super) fn begin(self: &Arc<Self>, target: &Target, job: &Arc<Job>) {
         if job.is_one_piece() {
             job.run(self, 0..job.len());

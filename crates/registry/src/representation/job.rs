@@ -1,4 +1,4 @@
-//! Objects that one request waits for, made in pieces by whoever has a hand free.
+//! Conversion jobs: the objects that one request waits for, converted in pieces by any free worker.
 
 use crate::representation::{
     cache::{Assignment, Cache, Key},
@@ -18,11 +18,11 @@ use std::{
     task::{Poll, Waker},
 };
 
-/// Stored bytes of a piece: some thirty objects of 2 kB, and a millisecond at most. It is what a
-/// small request waits for behind a large one, for each tenant that waits.
+/// Stored bytes of a piece: about thirty objects of 2 kB, at most a millisecond of work. A small
+/// request behind large ones waits this long for each waiting tenant.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// What a request waits for.
+/// The conversions that one request waits for.
 pub(super) struct Job {
     target: Target,
     entries: Vec<Entry>,
@@ -31,9 +31,9 @@ pub(super) struct Job {
 
 struct Progress {
     made: VecDeque<Option<Result<Bytes>>>,
-    /// Objects before this one were handed out.
+    /// The number of objects that were handed out to workers.
     taken: usize,
-    /// Objects that are still to be made.
+    /// The number of objects that are not converted yet.
     open: usize,
     waker: Option<Waker>,
 }
@@ -57,12 +57,12 @@ impl Job {
         self.entries.len()
     }
 
-    /// Whether it is so little that to share it would cost more.
+    /// Returns true if the job is a single piece, which is cheaper to run than to share.
     pub(super) fn is_one_piece(&self) -> bool {
         self.piece(0, self.len()).end == self.len()
     }
 
-    /// The objects from one on that are made in one go: at least one.
+    /// Returns the range of the next piece: at least one object.
     fn piece(&self, from: usize, end: usize) -> Range<usize> {
         let mut bytes = 0;
         let rest = self.entries[from..end].iter();
@@ -74,7 +74,7 @@ impl Job {
         from..from + fitting.count()
     }
 
-    /// Hands out the next piece; `None` when there is no more to do.
+    /// Returns the next piece, or `None` if all pieces were handed out.
     pub(super) fn take(&self) -> Option<Range<usize>> {
         let mut progress = self.progress.lock();
         let end = progress.made.len();
@@ -86,8 +86,8 @@ impl Job {
         Some(piece)
     }
 
-    /// Makes a piece. All of it is claimed at first, so that another job that wants the same
-    /// objects goes on to its next ones in place of waiting for each.
+    /// Converts a piece. Claims all of its objects first. Another job that wants the same objects
+    /// then skips ahead and does not wait for each.
     pub(super) fn run(self: &Arc<Self>, cache: &Cache, piece: Range<usize>) {
         let served = &self.target.served;
         let version = &*self.target.version;
@@ -102,8 +102,8 @@ impl Job {
         }
         for (at, key) in mine {
             let entry = &self.entries[at];
-            // Others wait for what was claimed, and a worker has turns of others to take: neither
-            // may be lost by a fault here.
+            // Other jobs wait for the claimed objects, and the worker serves other tenants. A panic
+            // here must not break either.
             let made = catch_unwind(AssertUnwindSafe(|| encode(&value(served, entry, version)?)));
             let made = made.unwrap_or_else(|_| Err(Error::Internal("a conversion broke off".into())));
             cache.settle(key, &entry.object, &made);
@@ -111,7 +111,8 @@ impl Job {
         }
     }
 
-    /// Object `at` is made. Behind one that cannot be made nobody looks: the rest is left.
+    /// Stores the result of object `at`. After an error the remaining objects are dropped, because
+    /// no reader goes past it.
     pub(super) fn fill(&self, at: usize, made: Result<Bytes>) {
         let mut progress = self.progress.lock();
         let failed = made.is_err();
@@ -132,14 +133,14 @@ impl Job {
         }
     }
 
-    /// Nobody waits any more.
+    /// Drops the remaining work of a cancelled request.
     fn cancel(&self) {
         let mut progress = self.progress.lock();
         progress.made.clear();
         progress.open = 0;
     }
 
-    /// The objects in their order, up to the first one that cannot be made.
+    /// Waits for the objects and returns them in order, up to the first error.
     pub(super) async fn done(self: Arc<Self>) -> VecDeque<Result<Bytes>> {
         let waiting = Waiting(self);
         poll_fn(|context| {
@@ -154,7 +155,7 @@ impl Job {
     }
 }
 
-/// A request that waits. When it goes, what is left of its job goes.
+/// A waiting request. Dropping it cancels the rest of its job.
 struct Waiting(Arc<Job>);
 
 impl Drop for Waiting {

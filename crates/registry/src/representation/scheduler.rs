@@ -1,32 +1,32 @@
-//! Large conversions take turns: tenant after tenant, and among a tenant's requests one after the
-//! other, a piece each.
+//! Fair scheduling of large conversions. Tenants alternate, and so do the requests of one tenant,
+//! one piece at a time.
 //!
-//! So a list of ten thousand objects keeps all workers busy while it is alone, and a page of
-//! another tenant that comes meanwhile waits for the pieces that are in hand.
+//! A list of ten thousand objects keeps all workers busy while it is alone. A page of another
+//! tenant that arrives meanwhile waits only for the pieces in progress.
 
 use super::{cache::Cache, job::Job};
 use insula_api::ClusterName;
 use std::{collections::VecDeque, ops::Range, sync::Arc};
 
-/// What a worker does.
+/// The loop that a worker runs.
 pub type Work = Box<dyn FnOnce() + Send>;
 
-/// Does a piece of work at a tenant's cost.
+/// Runs a piece of work and charges its tenant.
 pub type Pay = dyn Fn(&ClusterName, &mut dyn FnMut()) + Send + Sync;
 
-/// Who converts.
+/// The workers that convert objects.
 #[derive(Clone)]
 pub struct Workers {
-    /// How many work at once.
+    /// Maximum number of concurrent workers.
     pub width: usize,
-    /// Starts one where it holds up nobody else. It returns when there is nothing left to do.
+    /// Starts a worker where it delays no other request. The worker returns when no work is left.
     pub start: Arc<dyn Fn(Work) + Send + Sync>,
-    /// Does each piece.
+    /// Runs each piece and charges its tenant.
     pub pay: Arc<Pay>,
 }
 
 impl Workers {
-    /// Nobody but who asks.
+    /// Returns no workers. The requesting task converts.
     pub fn none() -> Self {
         Workers {
             width: 1,
@@ -46,10 +46,10 @@ struct Piece {
 /// Jobs that have pieces left.
 #[derive(Default)]
 pub(super) struct ConversionScheduler {
-    /// Tenants in the order of their turns, each with its jobs in the order of theirs; none of them
-    /// is without.
+    /// Tenants in the order of service, each with its jobs in the order of service. No tenant is
+    /// without jobs.
     tenants: VecDeque<(ClusterName, VecDeque<Arc<Job>>)>,
-    /// Workers that look here until nothing is left.
+    /// The number of running workers.
     working: usize,
 }
 
@@ -61,7 +61,7 @@ impl ConversionScheduler {
         }
     }
 
-    /// Whose turn it is, and with what.
+    /// Returns the next piece and rotates its tenant and job to the back.
     fn next(&mut self) -> Option<Piece> {
         while let Some((tenant, mut jobs)) = self.tenants.pop_front() {
             let job = jobs.pop_front();
@@ -78,7 +78,7 @@ impl ConversionScheduler {
     }
 }
 
-/// Puts a job in the line, and starts workers as far as there are less than may be.
+/// Enqueues a job and starts workers up to the maximum.
 pub(super) fn enqueue(cache: &Arc<Cache>, tenant: &ClusterName, job: &Arc<Job>) {
     let starting = {
         let mut scheduler = cache.scheduler.lock();
@@ -97,7 +97,7 @@ fn work(cache: &Cache) {
     while turn(cache) {}
 }
 
-/// Does one piece; `false` where none is left.
+/// Runs one piece, or returns `false` if none is left.
 pub(super) fn turn(cache: &Cache) -> bool {
     let Some(Piece { tenant, job, piece }) = next_or_leave(cache) else {
         return false;
@@ -106,7 +106,8 @@ pub(super) fn turn(cache: &Cache) -> bool {
     true
 }
 
-/// Under one lock: a job that comes after it finds a worker, or sees that one has left.
+/// Takes the next piece or signs the worker off, under one lock. A job that is enqueued later finds
+/// a worker or starts one.
 fn next_or_leave(cache: &Cache) -> Option<Piece> {
     let mut scheduler = cache.scheduler.lock();
     let next = scheduler.next();

@@ -1,5 +1,5 @@
-//! Objects on their way to a client: what is there is copied, what is missing is made for all that
-//! follow at once.
+//! Streams of objects to a client. Cached objects are copied. A missing object is converted
+//! together with all missing objects after it.
 
 use crate::{
     asking,
@@ -19,15 +19,15 @@ use insula_catalog::{
 use insula_store::Entry;
 use std::{collections::VecDeque, sync::Arc};
 
-/// Objects as clients of the target's version see them, one after the other. Nobody looks behind
-/// one that cannot be shown.
+/// A stream of objects as clients of the target's version see them. Callers stop at the first
+/// object that cannot be shown.
 pub struct Show<'a, E> {
     cache: &'a Arc<Cache>,
     target: &'a Target,
     entries: E,
-    /// What was made for those that follow.
+    /// Conversions of the objects that follow.
     ahead: VecDeque<(Key, Result<Bytes>)>,
-    /// Whether the webhook has been asked about all of them.
+    /// True once the webhook was called for all objects.
     asked: bool,
 }
 
@@ -45,7 +45,10 @@ where
         }
     }
 
-    /// Appends the next object; nothing behind the last one.
+    /// Appends the next object, or nothing after the last one.
+    ///
+    /// # Errors
+    /// The object cannot be converted or encoded.
     pub async fn append(&mut self, out: &mut Vec<u8>) -> Result<()> {
         let Some(entry) = self.entries.next() else {
             return Ok(());
@@ -55,8 +58,7 @@ where
             entry.object.write_to(entry.revision, out);
             return Ok(());
         }
-        // A webhook is asked at each reading, as in Kubernetes: what it said is kept for watches
-        // alone.
+        // Every read calls the webhook, as in Kubernetes. Only watches keep its responses.
         if served.api.webhook.is_some() && !std::mem::replace(&mut self.asked, true) {
             let all = std::iter::once(entry).chain(self.entries.clone());
             asking::learn(self.target, all).await;
@@ -75,7 +77,10 @@ where
         Ok(())
     }
 
-    /// The next object as a value; null behind the last one.
+    /// Returns the next object as a value, or null after the last one.
+    ///
+    /// # Errors
+    /// The object cannot be converted, encoded or decoded.
     pub async fn value(&mut self) -> Result<Json> {
         let Some(entry) = self.entries.clone().next() else {
             return Ok(Json::Null);
@@ -90,14 +95,14 @@ where
         serde_json::from_slice(&bytes).map_err(|error| Error::Internal(error.to_string()))
     }
 
-    /// An object that is missing. All that are missing behind it are made with it.
+    /// Converts a missing object together with all missing objects after it.
     async fn make(&mut self, key: Key, entry: &'a Entry) -> Result<Bytes> {
         let target = &*self.target.generation(&entry.key);
         let Target { served, version, .. } = target;
         let behind = self
             .entries
             .clone()
-            // The others are made when it is their turn.
+            // Objects under another schema are converted when the stream reaches them.
             .filter(|entry| self.target.serving(&entry.key).api.fingerprint == served.api.fingerprint)
             .map(|entry| (Key::new(served, entry, version), entry));
         let behind = behind.filter(|(key, entry)| !passes_through(served, entry, version) && !self.cache.keeps(*key));

@@ -1,5 +1,5 @@
-//! Order, errors, turns, cancellation and "at most once" of what is shown, with workers that work
-//! when the test says so.
+//! Tests of order, errors, fairness, cancellation and at-most-once conversion, with workers that
+//! run on the test's command.
 
 use super::{Cache, Work, Workers};
 use crate::{Change, FieldValidation, Registry, WriteOptions};
@@ -18,11 +18,11 @@ use std::{
     task::{Context, Poll, Wake},
 };
 
-/// Bytes that make thirty objects a piece.
+/// Padding in bytes that makes thirty objects a piece.
 const PADDING: usize = 2_100;
 const PIECE: u64 = 30;
 
-/// Work that was given away, done when the test says so, and who paid for its pieces.
+/// Workers that run on the test's command: the queued work, and the tenants charged for each piece.
 #[derive(Clone, Default)]
 struct Hands(Arc<Mutex<Vec<Work>>>, Arc<Mutex<Vec<String>>>);
 
@@ -50,7 +50,7 @@ impl Hands {
     }
 }
 
-/// Two versions; `v2` has the size as a number, which not every text is.
+/// Returns an API with two versions. `v2` has the size as a number, so not every string converts.
 pub(crate) fn served() -> Served {
     let version = |name: &str, kind: &str| {
         let spec = json!({"type": "object", "properties": {"size": {"type": kind}, "padding": {"type": "string"}}});
@@ -111,7 +111,7 @@ fn entries(target: &Target, count: usize) -> Vec<Entry> {
     (0..count).map(|at| entry(target, at, &at.to_string())).collect()
 }
 
-/// The sizes that a client of `v2` sees, up to the first object that cannot be shown.
+/// Returns the sizes that a client of `v2` sees, up to the first object that cannot be shown.
 async fn shown(cache: &Arc<Cache>, target: &Target, entries: &[Entry]) -> Result<Vec<i64>> {
     let mut shown = cache.show(target, entries.iter());
     let mut sizes = Vec::new();
@@ -135,7 +135,7 @@ fn poll_once(future: std::pin::Pin<&mut impl Future>) -> bool {
         .is_ready()
 }
 
-/// Waits on this thread.
+/// Blocks this thread until a future is ready.
 fn wait<F: Future>(future: F) -> F::Output {
     struct Unpark(std::thread::Thread);
     impl Wake for Unpark {
@@ -259,7 +259,7 @@ fn a_small_request_waits_for_pieces_and_not_for_lists() {
     }
     let mut page = pin!(shown(&cache, &small, &few));
     assert!(!poll_once(page.as_mut()));
-    // Two pieces of the small one, and one of the large one's before each.
+    // Two pieces of the small list, each after one piece of a large list.
     let before = cache.conversions();
     for turn in 0..4 {
         assert!(!poll_once(page.as_mut()), "turn {turn}");
@@ -292,7 +292,7 @@ fn who_goes_leaves_no_work() {
             .unwrap(),
         all(PIECE as usize)
     );
-    // Nothing is left claimed: whoever comes next converts.
+    // No claim is left, so the next request converts.
     let mut next = pin!(shown(&cache, &target, &many));
     assert!(!poll_once(next.as_mut()));
     hands.work();
@@ -310,7 +310,7 @@ fn other_content_under_a_revision_that_is_taken_is_another_object() {
     }
 }
 
-/// A workspace in memory that takes objects of `v1` and `v2`.
+/// Returns a registry over one workspace in memory with objects of `v1` and `v2`.
 pub(crate) fn workspace(store: Arc<MemoryStore>, tenant: &str) -> Registry {
     struct Still;
     impl Clock for Still {

@@ -1,4 +1,4 @@
-//! Whose word a write needs: the kinds' own rules, and the policies of the workspace.
+//! Admission of writes: the rules of the built-in kinds and the policies of the workspace.
 
 use super::write::WriteOptions;
 use crate::{Registry, prepare::Draft};
@@ -10,7 +10,7 @@ use insula_admission::{
 use insula_catalog::{Error, Part, Result, stored};
 use insula_store::{Entry, Snapshot};
 
-/// A write that is about to happen.
+/// A write under admission.
 #[derive(Clone, Copy)]
 pub(crate) struct Admission<'a> {
     pub(crate) snapshot: &'a Snapshot,
@@ -40,7 +40,7 @@ impl<'a> Admission<'a> {
 }
 
 impl Registry {
-    /// The policies of the workspace that may change what was sent.
+    /// Returns the policies of the workspace that may change the sent object.
     pub(crate) fn mutations<'a>(&'a self, admission: &Admission<'a>) -> Option<policy::Mutations<'a>> {
         policy::Mutations::find(&self.policies, &self.catalog, admission.request())
     }
@@ -59,13 +59,13 @@ impl Registry {
         }
     }
 
-    /// A refusal of what was sent, with what only its surroundings can tell.
+    /// Adds details from the snapshot to a refusal.
     pub(crate) fn explained(&self, admission: &Admission<'_>, refusal: Error) -> Error {
         kinds::explain(&self.review(admission), refusal)
     }
 
-    /// Asks everybody whose word a write needs: the kinds' own rules, then the policies of the
-    /// workspace.
+    /// Runs admission and returns its warnings: the rules of the built-in kinds, the policies of
+    /// the workspace, then its webhooks.
     pub(crate) fn admit(&self, admission: &Admission<'_>, mut new: Option<&mut Draft>) -> Result<Vec<String>> {
         let old = admission.old.map(stored::stored_value);
         kinds::review(

@@ -1,4 +1,4 @@
-//! Server-side apply: a configuration is laid over an object, or makes one.
+//! Server-side apply: a configuration changes an object or creates it.
 
 use super::check::check_address;
 use super::{
@@ -14,29 +14,33 @@ use insula_api::Json;
 use insula_apply::OnConflict;
 use insula_catalog::{Error, Part, Result, object::group_version};
 
-/// Looks at an object that comes and goes while a configuration is applied to it.
+/// Maximum attempts while the object is created and deleted concurrently.
 const ATTEMPTS_MAX: usize = 5;
 
-/// What to do where there is no object.
+/// The behaviour of an apply if the object is absent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IfAbsent {
-    /// Create it: the caller may.
+    /// Creates the object. The caller may do so.
     Create,
-    /// Nothing.
+    /// Refuses with 404.
     Refuse,
 }
 
-/// What came of a configuration.
+/// The result of an apply.
 #[derive(Debug)]
 pub struct Configured {
     /// The object.
     pub written: Written,
-    /// Whether there was none before.
+    /// True if the apply created the object.
     pub created: bool,
 }
 
 impl Registry {
     /// Applies a configuration of `options.manager` to an object.
+    ///
+    /// # Errors
+    /// The configuration is malformed, conflicts with another manager, or is refused like any other
+    /// write. The object is absent and may not be created (404).
     pub async fn apply_configuration(
         &self,
         target: &Target,
@@ -102,7 +106,7 @@ impl Registry {
     }
 }
 
-/// The kind is the URL's, and owners are not said.
+/// Checks that the configuration has the kind of the URL and no `managedFields`.
 fn check_configuration(target: &Target, config: &Json) -> Result<()> {
     let want = (target.served.api_version(&target.version), &*target.served.names().kind);
     let text = |field: &str| config[field].as_str().unwrap_or_default();

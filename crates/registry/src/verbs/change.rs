@@ -1,5 +1,4 @@
-//! What an update makes of the present object: a replacement, a patch, a configuration laid over
-//! it.
+//! Changes of a stored object: replacement, patch and server-side apply.
 
 use super::admit::Admission;
 use super::check::{UnknownFields, check_fields, check_identity, check_patched};
@@ -14,22 +13,21 @@ use insula_apply::{Managers, OnConflict};
 use insula_catalog::{Error, Part, Result, stored};
 use insula_store::Entry;
 
-/// What a patch makes of an object.
+/// A function from the present object to the patched one.
 pub type Patch<'a> = dyn Fn(&Json) -> Result<Json> + Send + Sync + 'a;
 
-/// How an update makes the new object of the old one, both in the request's version.
+/// The kind of an update. Old and new objects are in the request's version.
 pub enum Change<'a> {
     /// The new object as it is (PUT).
     Replace(Json),
-    /// A function of the present object (PATCH), asked again when somebody else was faster.
+    /// A function of the present object (PATCH), called again after a conflict.
     Patch(&'a Patch<'a>),
-    /// A configuration of the manager's, laid over the present object (server-side apply).
+    /// The manager's configuration, applied to the present object (server-side apply).
     Apply(&'a Json, OnConflict),
 }
 
 impl Change<'_> {
-    /// A conflict is retried where the caller gave no revision of its own: the next look decides
-    /// anew.
+    /// Returns true if a conflict may be retried: the caller gave no revision.
     pub(super) fn may_retry(&self) -> bool {
         match self {
             Change::Replace(new) => new["metadata"]["resourceVersion"].as_str().is_none_or(str::is_empty),
@@ -39,7 +37,7 @@ impl Change<'_> {
 }
 
 impl Registry {
-    /// What a change makes of an object, before admission has looked at it.
+    /// Returns the draft that a change makes of an object, before admission.
     pub(super) fn changed(
         &self,
         admission: &Admission<'_>,
@@ -91,17 +89,17 @@ impl Registry {
         prepare::update(&context, new, old)
     }
 
-    /// Whether an object is stored in a version that is not today's storage version, and cannot be
-    /// stored in that.
+    /// Returns true if an object is not stored in today's storage version and cannot be migrated to
+    /// it.
     fn is_stuck(&self, target: &Target, old: &Entry) -> bool {
         *old.object.version() != *target.served.api.storage_version().name
             && self.migrated(&target.served, old).is_err()
     }
 
-    /// A patch through a version that cannot show the object. One of metadata alone needs no
-    /// converter: finalizers and owners come off, and nobody has to know in which version the
-    /// object is stored. Anything else fails as reading does, and so does what a policy of the
-    /// workspace wants to see first.
+    /// Prepares a patch through a version that cannot show the object. A change of metadata alone
+    /// needs no converter. A client can thus remove finalizers and owners without knowing the
+    /// stored version. Any other change fails with the read error, and so does any change if a
+    /// mutating policy applies.
     fn changed_metadata(
         &self,
         context: &Context<'_>,

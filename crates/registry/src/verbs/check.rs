@@ -1,5 +1,5 @@
-//! What is asked of a body before it is prepared: that it is of the URL's kind, names the object of
-//! the URL, builds on the state that is there, and has no fields that nobody knows.
+//! Checks of a request body before preparation: its kind and name match the URL, its revision
+//! matches the stored object, and it has no unknown fields.
 
 use super::write::{FieldValidation, WriteOptions};
 use crate::metadata;
@@ -9,7 +9,7 @@ use insula_catalog::{Error, Result};
 use insula_store::Entry;
 use serde_json::json;
 
-/// The body's `apiVersion` and `kind` must be those of the URL.
+/// Checks that the body's `apiVersion` and `kind` match the URL.
 pub(super) fn check_type(target: &Target, body: &Json) -> Result<()> {
     let want = target.served.api_version(&target.version);
     let got = body["apiVersion"].as_str().unwrap_or_default();
@@ -31,7 +31,7 @@ pub(super) fn check_type(target: &Target, body: &Json) -> Result<()> {
             )));
         }
         let errors = vec![FieldError::invalid(&at, &json!(given), format!("must be {want}"))];
-        // The message is about what was sent.
+        // The message names the kind that was sent.
         let subject = insula_catalog::Named {
             resource: given.into(),
             ..target.served.api.kind()
@@ -44,8 +44,8 @@ pub(super) fn check_type(target: &Target, body: &Json) -> Result<()> {
     }
 }
 
-/// What cannot be read: the first embedded object that is none, or what the kind's types do not
-/// hold.
+/// Returns the reason why a body cannot be decoded: an invalid embedded object, or a value that the
+/// kind's types cannot hold.
 fn undecodable(target: &Target, body: &Json) -> Result<Option<String>> {
     let schema = &target.api_version()?.schema;
     let strategy = &target.served.api.strategy;
@@ -67,8 +67,8 @@ fn not_handled(target: &Target, why: &str) -> Error {
     ))
 }
 
-/// What only a patch can do to an object: change its version, or give metadata a type that it
-/// cannot have.
+/// Checks for changes that only a patch can make: another `apiVersion`, or metadata of an invalid
+/// type.
 pub(super) fn check_patched(target: &Target, name: &str, new: &Json) -> Result<()> {
     let api = &target.served.api;
     let (given, want) = (&new["apiVersion"], target.served.api_version(&target.version));
@@ -90,7 +90,8 @@ pub(super) fn check_patched(target: &Target, name: &str, new: &Json) -> Result<(
     }
 }
 
-/// Name, namespace, uid and resourceVersion of a new object against the URL and the old object.
+/// Checks name, namespace, uid and resourceVersion of a new object against the URL and the old
+/// object.
 pub(super) fn check_identity(target: &Target, name: &str, new: &Json, old: &Entry, patched: bool) -> Result<()> {
     if patched {
         check_type(target, new)?;
@@ -120,7 +121,7 @@ pub(super) fn check_identity(target: &Target, name: &str, new: &Json, old: &Entr
     check_revision(target, name, text("resourceVersion"), old)
 }
 
-/// Name and namespace of a new object against the URL.
+/// Checks name and namespace of a new object against the URL.
 pub(super) fn check_address(target: &Target, name: &str, new: &Json) -> Result<()> {
     let text = |field: &str| new["metadata"][field].as_str().unwrap_or_default();
     if text("name") != name {
@@ -163,7 +164,7 @@ fn check_revision(target: &Target, name: &str, given: &str, old: &Entry) -> Resu
     }
 }
 
-/// A refusal of a patch as a whole: Kubernetes names neither kind nor object there.
+/// Returns the refusal of a whole patch. Kubernetes names neither kind nor object in it.
 fn nameless(error: FieldError) -> Error {
     Error::Invalid {
         subject: insula_catalog::Named::default(),
@@ -177,7 +178,7 @@ pub(super) enum UnknownFields {
     Patch,
 }
 
-/// Unknown and duplicate fields: an error, warnings, or nothing. Duplicates come first.
+/// Reports duplicate fields, then unknown ones: as an error, as warnings, or not at all.
 pub(super) fn check_fields(
     target: &Target,
     body: &Json,

@@ -1,4 +1,4 @@
-//! Delete: mark what something still holds, remove the rest.
+//! Delete: marks objects that finalizers or their strategy hold, and removes all others.
 
 use super::{
     admit::Admission,
@@ -17,16 +17,15 @@ use insula_store::{CommitError, Entry, Guard, Txn, Write};
 use serde_json::json;
 use std::sync::Arc;
 
-/// Objects of a collection that are being deleted at the same time: their commits share the disk's
-/// flushes.
+/// Maximum concurrent deletions of a collection. Concurrent commits share the disk's flushes.
 const DELETIONS_AT_ONCE: usize = 16;
 
-/// Holds an object whose dependents are to be let go first.
+/// The finalizer of an object whose dependents are orphaned first.
 pub const ORPHAN: &str = "orphan";
-/// Holds an object whose dependents are to be deleted first.
+/// The finalizer of an object whose dependents are deleted first.
 pub const FOREGROUND: &str = "foregroundDeletion";
 
-/// What becomes of objects that the deleted one owns.
+/// The treatment of a deleted object's dependents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Propagation {
     /// They are deleted afterwards.
@@ -37,7 +36,7 @@ pub enum Propagation {
     Orphan,
 }
 
-/// What must hold of the object.
+/// The preconditions of a deletion.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Preconditions {
     /// Its UID.
@@ -46,36 +45,41 @@ pub struct Preconditions {
     pub revision: Option<String>,
 }
 
-/// How to delete.
+/// The options of a deletion.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DeleteOptions {
-    /// What must hold.
+    /// The preconditions.
     pub preconditions: Preconditions,
-    /// What becomes of dependents. Unsaid, the object's finalizers decide, and without any they are
-    /// deleted afterwards.
+    /// The treatment of dependents. If it is unset, the object's finalizers decide, and without
+    /// finalizers the dependents are deleted afterwards.
     pub propagation: Option<Propagation>,
 }
 
-/// What DELETE did.
+/// The outcome of a deletion.
 #[derive(Debug)]
 pub enum Deleted {
     /// The object is gone; this is how it was.
     Gone(Entry),
-    /// Something holds it; this is how it is now.
+    /// The object is marked as deleting; this is how it is now.
     Held(Entry),
 }
 
-/// What DELETE did, and what its sender should know.
+/// The outcome of a deletion, with warnings.
 #[derive(Debug)]
 pub struct Deletion {
-    /// What it did.
+    /// The outcome.
     pub deleted: Deleted,
     /// For `Warning` headers.
     pub warnings: Vec<String>,
 }
 
 impl Registry {
-    /// Deletes an object. Never converts: an object that no version can show can still be deleted.
+    /// Deletes an object. Needs no conversion of its own, so an object that no version can show can
+    /// still be deleted.
+    ///
+    /// # Errors
+    /// The object does not exist, a precondition does not hold, admission refuses, or the store
+    /// refuses the commit.
     pub async fn delete(
         &self,
         target: &Target,
@@ -88,7 +92,7 @@ impl Registry {
             .await
     }
 
-    /// One run of a deletion: policies may want to see the object in another version.
+    /// Runs a deletion once. Policies may request the object in another version.
     async fn delete_once(
         &self,
         target: &Target,
@@ -157,8 +161,11 @@ impl Registry {
         Err(target.served.api.modified(name))
     }
 
-    /// Deletes what a list selects, and answers with the list as it was and what the sender should
-    /// know.
+    /// Deletes the objects that a list selects. Returns the list as it was, with warnings.
+    ///
+    /// # Errors
+    /// The list fails, or a deletion fails for a reason other than an absent object. Earlier
+    /// deletions stay.
     pub async fn delete_collection(
         &self,
         target: &Target,
@@ -198,8 +205,8 @@ impl Registry {
     }
 }
 
-/// The object marked as deleting, if anything holds it; `None` if it can go at once. Works on the
-/// stored JSON, whatever its version.
+/// Returns the object marked as deleting, or `None` if nothing holds it. Works on the stored JSON
+/// in any version.
 pub fn mark_deleted(
     old: &Object,
     strategy: &dyn Strategy,
@@ -229,7 +236,7 @@ pub fn mark_deleted(
     Some(value)
 }
 
-/// Puts the finalizer of a policy behind the others, and takes those of other policies away.
+/// Sets the finalizer of a propagation policy after the others and removes those of other policies.
 fn wait_for_dependents(metadata: &mut serde_json::Map<String, Json>, propagation: Propagation) {
     let own = match propagation {
         Propagation::Background => None,

@@ -1,4 +1,4 @@
-//! Get and list: a snapshot, a range of keys, selectors, pages.
+//! Get and list: reads of one snapshot with key ranges, selectors and pages.
 
 use crate::{Registry, representation};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -8,7 +8,7 @@ use insula_catalog::{Error, Result, ids};
 use insula_store::{Entry, Snapshot};
 use std::ops::ControlFlow;
 
-/// What a list is asked for.
+/// The options of a list.
 #[derive(Debug, Clone, Default)]
 pub struct ListOptions {
     /// Labels that must match.
@@ -17,7 +17,7 @@ pub struct ListOptions {
     pub fields: FieldSelector,
     /// Objects in a page; 0 for all.
     pub limit: usize,
-    /// The token that a page before gave.
+    /// The token of the previous page.
     pub next: Option<String>,
 }
 
@@ -28,13 +28,13 @@ pub struct List {
     pub entries: Vec<Entry>,
     /// The revision that all pages show.
     pub revision: Revision,
-    /// Where the next page starts.
+    /// The token of the next page.
     pub next: Option<String>,
-    /// How many objects follow; only without selectors.
+    /// The number of objects after this page; only without selectors.
     pub remaining: Option<usize>,
 }
 
-/// Where a page starts, and at which revision all pages are read (`None`: the present).
+/// A continue token: the start of a page, and the revision of all pages (`None`: the present).
 #[derive(Debug, PartialEq, Eq)]
 pub struct Token {
     /// The list's revision.
@@ -42,12 +42,13 @@ pub struct Token {
     /// `namespace/name` of the last object of the page before; across clusters
     /// `cluster/namespace/name`.
     pub start: String,
-    /// How many objects follow at that revision, if the page before said so.
+    /// The number of objects that follow at that revision, if the previous page reported it.
     pub left: Option<usize>,
 }
 
 impl Token {
-    /// The opaque text. Wherever it is presented, it moves within the list that is asked for.
+    /// Encodes the token as opaque text. Any token only selects a position within the list of its
+    /// request.
     pub fn encode(&self) -> String {
         let rv = self.revision.map_or(-1, |revision| revision.0 as i64);
         let mut token = serde_json::json!({"v": "meta.k8s.io/v1", "rv": rv, "start": self.start});
@@ -58,6 +59,9 @@ impl Token {
     }
 
     /// Reads a token that a client sent.
+    ///
+    /// # Errors
+    /// The text is not a valid token (400).
     pub fn decode(text: &str) -> Result<Token> {
         let bad = |why: &str| Error::BadRequest(format!("continue key is not valid: {why}"));
         let bytes = URL_SAFE_NO_PAD
@@ -80,9 +84,9 @@ impl Token {
         })
     }
 
-    /// The refusal of a list at a revision that is forgotten. Who was on the way through pages gets
-    /// a token to go on with in the present; what changed meanwhile may be missing or come twice,
-    /// and the message says so.
+    /// Returns the error for a list at a compacted revision. A list with a token gets a new token
+    /// that continues in the present. Objects that changed meanwhile may be missing or appear
+    /// twice, and the message says so.
     pub fn expired(token: Option<&str>) -> Error {
         let Some(token) = token.and_then(|token| Token::decode(token).ok()) else {
             return Error::Expired {
@@ -111,7 +115,10 @@ const INCONSISTENT: &str = "The provided continue parameter is too old to displa
     deleted between the time the first chunk was returned and now may show up in the list.";
 
 impl Registry {
-    /// One object.
+    /// Returns one object.
+    ///
+    /// # Errors
+    /// The object does not exist, or the view scope hides it (404).
     pub fn get(&self, snapshot: &Snapshot, target: &Target, name: &str) -> Result<Entry> {
         let mut looking = target.looking(&self.catalog, snapshot);
         snapshot
@@ -120,18 +127,23 @@ impl Registry {
             .ok_or_else(|| target.served.api.not_found(name))
     }
 
-    /// A page of objects as they are. With a token of an older revision, see [`Registry::list_at`].
+    /// Returns a page of objects as they are. For a token of an older revision, see
+    /// [`Registry::list_at`].
+    ///
+    /// # Errors
+    /// A selector or the token is invalid, or an object cannot be converted for a field selector.
     pub fn list(&self, snapshot: &Snapshot, target: &Target, options: &ListOptions) -> Result<List> {
         self.list_at(snapshot, snapshot, target, options)
     }
 
-    /// A page of objects as they were in an older state, `snapshot`, for somebody who may look at
-    /// them now. With a token, it must be the state at the token's revision (see [`Token`]). What a
-    /// view shows of it is what could be seen then and may be seen still: rights that were taken
-    /// away do not come back with the revision.
+    /// Returns a page of objects at an older state, `snapshot`, for a caller who may read them now.
+    /// With a token, `snapshot` must be the state at the token's revision (see [`Token`]). A view
+    /// scope shows only objects that it showed then and still shows, so an old revision does not
+    /// restore revoked rights.
     ///
     /// # Errors
-    /// The resource or the workspace of that name was another one then (410).
+    /// The resource or the workspace of that name was another one then (410). A selector or the
+    /// token is invalid, or an object cannot be converted for a field selector.
     pub fn list_at(&self, now: &Snapshot, snapshot: &Snapshot, target: &Target, options: &ListOptions) -> Result<List> {
         check_fields(target, &options.fields)?;
         let is_past = snapshot.revision() < now.revision();
@@ -178,7 +190,7 @@ impl Registry {
         }
         let last = if more { entries.last() } else { None };
         let remaining = last
-            // Who sees a part of what is there is not told how much of it there is.
+            // A caller who sees only a part must not learn the total.
             .filter(|_| all && matches!(target.view_scope, ViewScope::Within))
             .map(|last| match &token {
                 None => snapshot.count(&target.scope()).saturating_sub(entries.len()),
@@ -206,8 +218,9 @@ impl Registry {
     }
 }
 
-/// When the resource's name was claimed in the cluster. What another resource of that name held
-/// before is none of its history; kube-apiserver's, too, begins with the definition.
+/// Returns the revision at which the resource's route was created in the cluster. Objects of an
+/// earlier resource of the same name are not part of its history. In kube-apiserver, too, the
+/// history begins with the definition.
 pub(super) fn served_since(now: &Snapshot, target: &Target) -> Revision {
     let claim = target.served.guard.as_ref();
     claim
@@ -215,8 +228,8 @@ pub(super) fn served_since(now: &Snapshot, target: &Target) -> Revision {
         .map_or(Revision(0), |claim| claim.created)
 }
 
-/// Returns true where the cluster had another life under its name: home workspaces are named after
-/// their users.
+/// Returns true if another cluster had this name at the older state. Home workspaces are named
+/// after their users, so names recur.
 fn has_new_owner(now: &Snapshot, then: &Snapshot, target: &Target) -> bool {
     let uid = |snapshot: &Snapshot| {
         let logical = snapshot.get(&ids::logical_cluster(&target.cluster))?;
@@ -225,8 +238,8 @@ fn has_new_owner(now: &Snapshot, then: &Snapshot, target: &Target) -> bool {
     !target.is_across() && uid(then).is_some_and(|was| uid(now) != Some(was))
 }
 
-/// A token's place in the list that is asked for. A namespaced list stays in its namespace whatever
-/// the token says.
+/// Returns the key at which a token's page starts. A namespaced list stays in its namespace for any
+/// token.
 fn start_key(target: &Target, token: &Token) -> Result<ObjectKey> {
     let (cluster, start) = match target.is_across() {
         true => {
@@ -245,8 +258,8 @@ fn start_key(target: &Target, token: &Token) -> Result<ObjectKey> {
     Ok(key)
 }
 
-/// Whether an object satisfies both selectors. Fields beyond those of metadata are looked for in
-/// the version that is asked for.
+/// Returns true if an object satisfies both selectors. Fields outside metadata are read in the
+/// requested version.
 pub(crate) fn selects(target: &Target, labels: &LabelSelector, fields: &FieldSelector, entry: &Entry) -> Result<bool> {
     let meta = &entry.object.meta;
     if !labels.matches(&meta.labels) {
@@ -276,7 +289,7 @@ pub(crate) fn selects(target: &Target, labels: &LabelSelector, fields: &FieldSel
     Ok(true)
 }
 
-/// A scalar as text, as Go's `fmt.Sprint` gives it; empty where there is none.
+/// Returns a scalar as text in the format of Go's `fmt.Sprint`, or an empty text if there is none.
 fn text_at(body: &Json, path: &str) -> String {
     let mut at = body;
     for segment in path.split('.') {

@@ -1,5 +1,5 @@
-//! Watch: a snapshot first if asked for, then a cursor that pulls. Selectors turn changes into what
-//! the watcher sees.
+//! Watch: an optional initial snapshot, then changes from a cursor. Selectors turn changes into the
+//! events of the watcher.
 
 use super::read::{check_fields, selects, served_since};
 use crate::{
@@ -16,13 +16,12 @@ use insula_catalog::{Error, Result, ids};
 use insula_store::{Change, Cursor, Entry, Gone, Snapshot};
 use std::{collections::VecDeque, ops::ControlFlow, pin::pin, sync::Arc};
 
-/// Events handed out together while the initial state is sent.
+/// Maximum events in one batch of the initial state.
 const INITIAL_CHUNK: usize = 500;
-/// Bytes of objects handed out together while the initial state is sent, rounded up to a whole
-/// object.
+/// Maximum bytes of objects in one batch of the initial state, rounded up to a whole object.
 const INITIAL_BYTES: usize = 1 << 20;
 
-/// What a watch is asked for.
+/// The options of a watch.
 #[derive(Debug, Clone, Default)]
 pub struct WatchOptions {
     /// Labels that must match.
@@ -34,7 +33,7 @@ pub struct WatchOptions {
 /// An event. A deleted object is shown as it last matched, at the revision of the change.
 #[derive(Debug, Clone)]
 pub struct Event {
-    /// What happened.
+    /// The kind of the change.
     pub kind: EventKind,
     /// The object at the event's revision.
     pub entry: Entry,
@@ -42,24 +41,24 @@ pub struct Event {
 
 /// A running watch.
 pub struct Watch {
-    /// What is watched.
+    /// The target of the watch.
     pub target: Target,
     options: WatchOptions,
     initial: Initial,
     /// Changes of objects.
     objects: ChangeBuffer,
-    /// Changes of bindings that show and hide what is watched.
+    /// Changes of bindings that show and hide watched objects.
     sighted: Option<(Sighted, ChangeBuffer)>,
-    /// The revision in which the watch began, until it has come there from an older one. What may
-    /// not be seen in that state is not shown of its past.
+    /// The latest revision at the start of a watch from an older one, until the watch has reached
+    /// it. Objects that are hidden at this revision are not shown in earlier events either.
     resumed: Option<Revision>,
-    /// Changes that came, and where the cursor stood before: a webhook is being asked what they
-    /// look like.
+    /// Pulled changes that have not become events yet, and the position of the watch before them.
+    /// They remain here while a webhook converts them.
     unseen: (Vec<Arc<Change>>, Revision),
 }
 
-/// The state that a watch begins with, as far as it has not been handed out. It holds keys alone: a
-/// client that takes its time keeps no object from being freed.
+/// The rest of the initial state. It holds only keys, so that a slow client keeps no object in
+/// memory.
 struct Initial {
     keys: VecDeque<ObjectKey>,
     /// The state's revision.
@@ -67,8 +66,8 @@ struct Initial {
 }
 
 impl Initial {
-    /// The next objects of the state. One that changed since can be read as long as the state is in
-    /// the history.
+    /// Returns the next batch of the initial state. An object that changed since can be read while
+    /// the history holds the state's revision.
     fn next(&mut self, registry: &Registry) -> Result<Vec<Event>> {
         let (state, latest) = (registry.store.at_revision(self.revision), registry.store.latest());
         let (mut events, mut bytes) = (Vec::new(), 0);
@@ -96,7 +95,7 @@ impl Initial {
     }
 }
 
-/// Changes in one scope that a watch has pulled and not looked at yet: at most one pull.
+/// A buffer of pulled changes in one scope: at most one pull.
 struct ChangeBuffer {
     cursor: Cursor,
     held: VecDeque<Arc<Change>>,
@@ -124,13 +123,13 @@ impl ChangeBuffer {
         Ok(())
     }
 
-    /// Removes the changes that are held up to a revision.
+    /// Removes and returns the buffered changes up to a revision.
     fn take(&mut self, until: Revision) -> impl Iterator<Item = Arc<Change>> {
         let ripe = self.held.partition_point(|change| change.revision <= until);
         self.held.drain(..ripe)
     }
 
-    /// Everything at or before this revision was taken.
+    /// Returns the revision up to which all changes were taken.
     fn position(&self) -> Revision {
         match self.held.front() {
             Some(next) => Revision(next.revision.0.saturating_sub(1)),
@@ -140,8 +139,12 @@ impl ChangeBuffer {
 }
 
 impl Registry {
-    /// Watches from the state of a snapshot on: first every object of it, then what changes after
-    /// it.
+    /// Starts a watch with the state of a snapshot: first all of its objects, then the changes
+    /// after it.
+    ///
+    /// # Errors
+    /// A field selector is not supported, the revision is compacted, or an object cannot be
+    /// converted for a field selector.
     pub fn watch_with_state(&self, snapshot: &Snapshot, target: Target, options: WatchOptions) -> Result<Watch> {
         check_fields(&target, &options.fields)?;
         let mut watch = self.begin(snapshot.revision(), target, options)?;
@@ -171,7 +174,11 @@ impl Registry {
         Ok(watch)
     }
 
-    /// Watches what changes after a revision.
+    /// Starts a watch of the changes after a revision.
+    ///
+    /// # Errors
+    /// A field selector is not supported, or the revision is compacted (410), older than the
+    /// resource's definition (410) or in the future.
     pub fn watch_after(&self, after: Revision, target: Target, options: WatchOptions) -> Result<Watch> {
         check_fields(&target, &options.fields)?;
         let now = self.store.latest();
@@ -203,14 +210,14 @@ impl Registry {
         })
     }
 
-    /// How everything was just after a change.
+    /// Returns the snapshot at a revision.
     fn just_after(&self, revision: Revision) -> Result<Snapshot> {
         self.store.at_revision(revision).map_err(gone)
     }
 }
 
-/// The last revision before the cluster was made. A cluster of the same name that was there before
-/// is another one: its changes are none of this one's.
+/// Returns the last revision before the cluster was created. Changes of an earlier cluster of the
+/// same name belong to that cluster.
 fn life_before(now: &Snapshot, target: &Target) -> Revision {
     let is_first = target.is_across() || target.cluster == ClusterName::root() || target.cluster.is_system();
     let logical = (!is_first).then(|| now.get(&ids::logical_cluster(&target.cluster)));
@@ -218,7 +225,7 @@ fn life_before(now: &Snapshot, target: &Target) -> Revision {
     Revision(made.saturating_sub(1))
 }
 
-/// A revision that is gone, in Kubernetes' words.
+/// Converts an unavailable revision to the error of Kubernetes.
 pub fn gone(gone: Gone) -> Error {
     match gone {
         Gone::Compacted { asked, oldest } => Error::Expired {
@@ -233,13 +240,17 @@ pub fn gone(gone: Gone) -> Error {
 }
 
 impl Watch {
-    /// Whether the initial state has been handed out.
+    /// Returns true once the initial state was handed out.
     pub fn is_live(&self) -> bool {
         self.initial.keys.is_empty()
     }
 
-    /// The next events. While the initial state lasts it answers at once; afterwards it waits.
-    /// Empty when changes came that this watcher does not see. Cancelling loses nothing.
+    /// Returns the next events. During the initial state it returns at once, and later it waits.
+    /// The result is empty if this watcher sees none of the changes. Cancellation loses no event.
+    ///
+    /// # Errors
+    /// The revision is compacted (410), the past of an object is no longer visible (410), or an
+    /// object cannot be converted for a field selector.
     pub async fn next(&mut self, registry: &Registry) -> Result<Vec<Event>> {
         if !self.is_live() {
             return self.initial.next(registry);
@@ -265,13 +276,13 @@ impl Watch {
         self.see(registry, &changes)
     }
 
-    /// Refuses to show what happened before the watch began to an object that may not be seen any
-    /// more: 410, upon which clients list what they may see.
+    /// Refuses events from before the watch began if their object is no longer visible. The client
+    /// gets 410 and lists again.
     fn check_past(&self, registry: &Registry, began: Revision, events: &[Event]) -> Result<()> {
         if events.is_empty() {
             return Ok(());
         }
-        // No snapshot is held: it would keep the history of a client that does not read.
+        // A held snapshot would keep history alive for a client that does not read.
         let now = registry.just_after(began)?;
         let mut looking = self.target.looking(&registry.catalog, &now);
         let hidden = events
@@ -286,8 +297,8 @@ impl Watch {
         }
     }
 
-    /// Changes in the order in which they happened. Those of bindings come between those of
-    /// objects: a client that goes on from the last event has missed none before it.
+    /// Returns changes in the order of their revisions. Changes of bindings are merged with those
+    /// of objects, so that a client that resumes after the last event misses none.
     async fn pull(&mut self) -> std::result::Result<Vec<Arc<Change>>, Gone> {
         let Some((_, bindings)) = &mut self.sighted else {
             return self.objects.cursor.next().await;
@@ -296,7 +307,7 @@ impl Watch {
         loop {
             objects.fill()?;
             bindings.fill()?;
-            // Up to here both are complete, however far behind one of them is.
+            // Both scopes are complete up to this revision, even if one lags behind.
             let until = objects.cursor.reached().min(bindings.cursor.reached());
             let mut changes: Vec<Arc<Change>> = objects.take(until).chain(bindings.take(until)).collect();
             if !changes.is_empty() {
@@ -311,7 +322,7 @@ impl Watch {
         }
     }
 
-    /// Everything at or before this revision was handed out: a bookmark.
+    /// Returns the revision up to which all events were handed out, for bookmarks.
     pub fn position(&self) -> Revision {
         if !self.unseen.0.is_empty() {
             return self.unseen.1;
@@ -329,8 +340,8 @@ impl Watch {
                 .filter_map(|change| self.see_change(change, all, all).transpose());
             return events.collect();
         }
-        // Who may see an object is decided in the state that it was part of: a workspace may go
-        // with all that is in it.
+        // Visibility is decided at the state of the change, because a workspace may be deleted
+        // together with its objects.
         let mut events = Vec::new();
         for together in changes.chunk_by(|a, b| a.revision == b.revision) {
             let (revision, first) = (together[0].revision, events.len());
@@ -354,7 +365,8 @@ impl Watch {
                     }
                 }
             }
-            // By the change: what a binding lets in now may be older than the watch.
+            // The revision of the change counts, because a new binding may show objects older than
+            // the watch.
             if let Some(began) = self.resumed.filter(|began| revision <= *began) {
                 self.check_past(registry, began, &events[first..])?;
             }

@@ -1,4 +1,4 @@
-//! Create and update: prepare, admit, commit under guards, and answer with what was written.
+//! Create and update: preparation, admission, and a commit under guards.
 
 use super::admit::Admission;
 use super::change::Change;
@@ -16,42 +16,43 @@ use insula_catalog::{Error, Origin, Part, Result, ids, object};
 use insula_store::{CommitError, Entry, Guard, Snapshot, Txn, Write};
 use std::sync::Arc;
 
-/// Attempts of a write whose conflict the caller did not ask to see. Each that fails is somebody
-/// else's success, so that as many patches of one object as this may come at once.
+/// Maximum attempts of a write without a revision of the caller's. Each failed attempt is another
+/// writer's success, so this many patches of one object may arrive at once.
 pub(super) const ATTEMPTS_MAX: usize = 128;
-/// Names tried for a `generateName`.
+/// Maximum names tried for a `generateName`.
 const NAMES_MAX: usize = 8;
 
-/// What happens with fields that the schema does not know.
+/// The treatment of fields that the schema does not know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FieldValidation {
-    /// They are dropped silently.
+    /// Drops them silently.
     Ignore,
-    /// They are dropped with a warning.
+    /// Drops them with a warning.
     #[default]
     Warn,
-    /// The request is refused.
+    /// Refuses the request.
     Strict,
 }
 
-/// Who writes, and how.
+/// The caller of a write, and its options.
 #[derive(Debug, Clone)]
 pub struct WriteOptions<'a> {
     /// The caller.
     pub user: &'a UserInfo,
-    /// All but the commit.
+    /// True to do everything except the commit.
     pub dry_run: bool,
-    /// Unknown and duplicate fields.
+    /// The treatment of unknown and duplicate fields.
     pub field_validation: FieldValidation,
     /// Duplicate fields that the decoder found in the body.
     pub duplicates: Vec<String>,
-    /// Whose the fields are that the write changes (`metadata.managedFields`); `unknown` if empty.
+    /// The field manager that owns the changed fields (`metadata.managedFields`); `unknown` if
+    /// empty.
     pub manager: String,
-    /// Where policies and webhooks leave their notes.
+    /// The audit record for annotations of policies and webhooks.
     pub record: Record,
 }
 
-/// What was written.
+/// The result of a write.
 #[derive(Debug)]
 pub struct Written {
     /// The object as it is now. A dry run's creation has revision 0.
@@ -60,15 +61,19 @@ pub struct Written {
     pub warnings: Vec<String>,
 }
 
-/// What a new object is counted against.
+/// The limits that count a new object.
 struct Limits {
     quotas: Vec<Entry>,
-    /// How many objects the whole workspace may have.
+    /// The object limit of the workspace.
     object_limit: Option<u64>,
 }
 
 impl Registry {
     /// Creates an object.
+    ///
+    /// # Errors
+    /// The body is malformed or invalid, the name is taken, admission or a quota refuses, or the
+    /// store refuses the commit.
     pub async fn create(&self, target: &Target, body: Json, options: &WriteOptions<'_>) -> Result<Written> {
         let by = By::Update(&options.manager);
         let target = &*self.asking_to_write(target);
@@ -114,9 +119,9 @@ impl Registry {
             ));
         }
         let api = &target.served.api;
-        // A custom resource in its stored version can be read back from what was made of it, should
-        // an attempt fail, which is rare; everything else is kept, since strategies and admission
-        // may have changed it.
+        // A custom resource in its storage version can be restored from the prepared object after a
+        // failed attempt, which is rare. All other bodies are copied, because strategies and
+        // admission may have changed them.
         let readable = target.served.origin != Origin::System && version.name == api.storage_version().name;
         let mut spare = (generated || !readable).then(|| body.clone());
         let mut last = Error::Internal("no attempt was made".into());
@@ -140,7 +145,7 @@ impl Registry {
                 old: None,
             };
             if let Some(mutations) = self.mutations(&admission) {
-                // What policies make of it is no longer what was sent.
+                // Policies change the sent object.
                 spare.get_or_insert_with(|| body.clone());
                 prepare::complete(&context, &mut body);
                 warnings.extend(mutations.apply(&mut body)?);
@@ -172,7 +177,7 @@ impl Registry {
             }
             warnings.append(&mut draft.warnings);
             if options.dry_run {
-                // It says where an object is, and this one is nowhere.
+                // The cluster annotation names the object's place, and a dry run stores it nowhere.
                 object::unplace(&mut draft.value);
             }
             let (object, shown) = draft.finish(&target.served)?;
@@ -212,7 +217,8 @@ impl Registry {
                     self.cache.keep(target, &entry, shown);
                     return Ok(Written { entry, warnings });
                 }
-                // Somebody took the name, or the namespace, claim or workspace changed: look again.
+                // The name was taken, or the namespace, the route or the workspace changed: try
+                // again.
                 Err(CommitError::Conflict { .. }) => {
                     last = api.modified(&key.name);
                     body = spare.clone().unwrap_or_else(|| object.body_value());
@@ -224,6 +230,10 @@ impl Registry {
     }
 
     /// Changes an object.
+    ///
+    /// # Errors
+    /// The object does not exist, the change is malformed or invalid, the revision conflicts,
+    /// admission refuses, or the store refuses the commit.
     pub async fn update(
         &self,
         target: &Target,
@@ -237,7 +247,7 @@ impl Registry {
             .await
     }
 
-    /// One run of an update. It is the last one when it leaves no question open.
+    /// Runs an update once. The run is the last one if it leaves no call pending.
     async fn update_once(
         &self,
         target: &Target,
@@ -253,7 +263,7 @@ impl Registry {
         written.map_err(|refusal| refusal.warned(noted))
     }
 
-    /// `noted` is what is to be said of the request whatever comes of it.
+    /// Runs an update and collects in `noted` the warnings to return even if it fails.
     async fn update_noting(
         &self,
         target: &Target,
@@ -264,7 +274,7 @@ impl Registry {
         noted: &mut Vec<String>,
     ) -> Result<Written> {
         let api = &target.served.api;
-        // What cannot be read is refused before anything else is looked at.
+        // A malformed body is refused before any other check.
         let unknown = match change {
             Change::Replace(new) => {
                 check_type(target, new)?;
@@ -328,7 +338,8 @@ impl Registry {
             guards.extend(held);
             let writes = std::iter::once(write).chain(others).collect();
             match self.store.commit(Txn { guards, writes }).await {
-                // An object that its last finalizer let go answers with the revision it had.
+                // An object that is gone after its last finalizer returns with its previous
+                // revision.
                 Ok(revision) => {
                     let revision = if gone { old.revision } else { revision };
                     let entry = Entry {
@@ -356,7 +367,8 @@ impl Registry {
         by: By<'a>,
     ) -> Context<'a> {
         let (clock, rng): (&dyn Clock, &dyn Rng) = match target.served.questions.as_deref() {
-            // All runs of a request make the same object.
+            // All runs of a request see the same time and random numbers, and so make the same
+            // object.
             Some(questions) => (questions, questions),
             None => (&*self.clock, &*self.rng),
         };
@@ -372,9 +384,9 @@ impl Registry {
         }
     }
 
-    /// The state that a creation is decided on, and what limits it there. Creations under one limit
-    /// would conflict with each other, all but one at a time; so they wait for their turn, and look
-    /// when it has come.
+    /// Returns the snapshot for a creation and its limits. Creations under one limit would conflict
+    /// with each other, all but one at a time. They therefore wait for a lock and take their
+    /// snapshot under it.
     async fn limits(&self, target: &Target) -> (Snapshot, Limits, Option<quota::CreateLock>) {
         let look = || {
             let snapshot = self.store.latest();
@@ -397,8 +409,8 @@ impl Registry {
         (snapshot, limits, Some(turn))
     }
 
-    /// What must stay as it is for a creation to hold: the workspace, the namespace, the claim that
-    /// routes here.
+    /// Returns the guards of a creation: the workspace, the namespace and the resource's route must
+    /// not change.
     fn surroundings(&self, snapshot: &Snapshot, target: &Target, name: &str) -> Result<Vec<Guard>> {
         let api = &target.served.api;
         let mut guards = Vec::new();
@@ -474,7 +486,7 @@ fn namespace_terminating(target: &Target, name: &str, namespace: &str) -> Error 
     }
 }
 
-/// A commit's failure as a verb's.
+/// Converts the error of a commit to the error of a verb.
 pub(crate) fn commit_error(error: CommitError) -> Error {
     match error {
         CommitError::Conflict { key, .. } => Error::Conflict {

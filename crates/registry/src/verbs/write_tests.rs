@@ -5,7 +5,7 @@ use insula_store::MemoryStore;
 use parking_lot::Mutex;
 use serde_json::json;
 
-/// Draws the same name until it has been drawn so often.
+/// A generator that returns the same name a given number of times.
 struct Stubborn(Mutex<usize>);
 
 impl Rng for Stubborn {
@@ -28,7 +28,8 @@ fn options(user: &UserInfo) -> WriteOptions<'_> {
     }
 }
 
-/// What comes of a creation whose generated name is taken so many times.
+/// Creates an object whose generated name is taken `taken` times, and returns its name or the
+/// error.
 fn made(taken: usize) -> std::result::Result<String, Error> {
     let mut registry = workspace(Arc::new(MemoryStore::new()), "one");
     let target = target(&served(), "one");
