@@ -1,7 +1,7 @@
 //! Facts about a logical cluster that an access decision may use.
 
 use crate::roles::RolesAt;
-use insula_api::ClusterName;
+use insula_api::{ClusterName, kinds::WorkspacePhase};
 use insula_auth::ClusterFacts;
 use insula_catalog::locate::{self, LogicalClusterView};
 use insula_store::Snapshot;
@@ -23,7 +23,7 @@ pub fn facts_with(
         cluster: Some(cluster.clone()),
         required_groups: logical_cluster.and_then(|view| view.required_groups.clone()),
         admin_users: owner.map(str::to_owned).into_iter().collect(),
-        unfinished: logical_cluster.is_some_and(|view| view.phase == locate::Phase::Initializing),
+        unfinished: logical_cluster.is_some_and(|view| view.phase == WorkspacePhase::Initializing),
         roles: Some(Arc::new(RolesAt::new(snapshot, cluster))),
         ..ClusterFacts::default()
     }

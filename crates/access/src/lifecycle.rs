@@ -6,11 +6,11 @@
 //! takes it off the cluster's list.
 
 use crate::workspace_types;
-use insula_api::{ClusterName, Json, LabelSelector};
+use insula_api::{ClusterName, Json, LabelSelector, kinds::WorkspacePhase};
 use insula_auth::{EXTRA_SCOPES, GROUP_AUTHENTICATED, PolicyRule, UserInfo};
 use insula_catalog::{
     digest, ids,
-    locate::{self, LogicalClusterView, Phase},
+    locate::{self, LogicalClusterView},
 };
 use insula_store::{Guard, Snapshot};
 use serde_json::json;
@@ -101,8 +101,8 @@ impl LifecycleController {
 
     fn is_awaited_in(&self, view: &LogicalClusterView) -> bool {
         let (phase, list) = match self.phase {
-            LifecyclePhase::Initializing => (Phase::Initializing, &view.initializers),
-            LifecyclePhase::Terminating => (Phase::Terminating, &view.terminators),
+            LifecyclePhase::Initializing => (WorkspacePhase::Initializing, &view.initializers),
+            LifecyclePhase::Terminating => (WorkspacePhase::Terminating, &view.terminators),
         };
         view.phase == phase && list.iter().any(|name| **name == *self.name())
     }

@@ -7,11 +7,8 @@
 //! two creations cannot both take the last place.
 
 use insula_access::Target;
-use insula_api::{ClusterName, ResourceId, Scope};
-use insula_catalog::{
-    Catalog, Result, SerializationPoint, ids,
-    locate::{self, Phase},
-};
+use insula_api::{ClusterName, ResourceId, Scope, kinds::WorkspacePhase};
+use insula_catalog::{Catalog, Result, SerializationPoint, ids, locate};
 use insula_store::Snapshot;
 use std::collections::BTreeSet;
 
@@ -23,7 +20,7 @@ pub fn of_target(default: u64, snapshot: &Snapshot, target: &Target) -> Option<u
     let view = locate::logical_cluster(snapshot, cluster)?;
     let of_all = if *cluster == ClusterName::root() { 0 } else { default };
     let limit = view.objects_max.unwrap_or(of_all);
-    let holds = limit > 0 && view.phase == Phase::Ready && counts(&target.served.resource_id());
+    let holds = limit > 0 && view.phase == WorkspacePhase::Ready && counts(&target.served.resource_id());
     holds.then_some(limit)
 }
 

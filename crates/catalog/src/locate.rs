@@ -1,7 +1,7 @@
 //! Resolution of workspace paths to logical clusters.
 
 use crate::{digest, ids};
-use insula_api::{ClusterName, ClusterPath, Json, ObjectKey};
+use insula_api::{ClusterName, ClusterPath, Json, ObjectKey, kinds::WorkspacePhase};
 use insula_auth::RequiredGroups;
 use insula_store::Snapshot;
 use std::{fmt, sync::Arc};
@@ -147,48 +147,13 @@ pub fn path_of(snapshot: &Snapshot, cluster: &ClusterName) -> ClusterPath {
     known.unwrap_or_else(|| ClusterPath::from(cluster))
 }
 
-/// The lifecycle phase of a logical cluster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Phase {
-    /// The cluster has a name but no content yet.
-    #[default]
-    Scheduling,
-    /// Initializers are running.
-    Initializing,
-    /// The cluster serves requests.
-    Ready,
-    /// The cluster completed initialization, but a condition now prevents access.
-    Unavailable,
-    /// An administrator deactivated the cluster.
-    Inactive,
-    /// Terminators are running.
-    Terminating,
-    /// The content is being deleted.
-    Deleting,
-}
-
-impl Phase {
-    /// Reads `status.phase`.
-    pub fn parse(text: &str) -> Self {
-        match text {
-            "Initializing" => Phase::Initializing,
-            "Ready" => Phase::Ready,
-            "Unavailable" => Phase::Unavailable,
-            "Inactive" => Phase::Inactive,
-            "Terminating" => Phase::Terminating,
-            "Deleting" => Phase::Deleting,
-            _ => Phase::Scheduling,
-        }
-    }
-}
-
 /// The parsed form of a LogicalCluster for request handling, cached with the stored object.
 #[derive(Debug)]
 pub struct LogicalClusterView {
     /// Canonical path.
     pub path: Option<ClusterPath>,
     /// `status.phase`.
-    pub phase: Phase,
+    pub phase: WorkspacePhase,
     /// True if an annotation deactivates the cluster.
     pub inactive: bool,
     /// Limit on the objects of the cluster, from an annotation. 0 means no limit; None means that
@@ -219,7 +184,7 @@ impl LogicalClusterView {
             .and_then(|user| user["username"].as_str().map(Arc::from));
         LogicalClusterView {
             path: annotation("kcp.io/path").and_then(|path| ClusterPath::parse(path).ok()),
-            phase: Phase::parse(object["status"]["phase"].as_str().unwrap_or_default()),
+            phase: WorkspacePhase::parse(object["status"]["phase"].as_str().unwrap_or_default()),
             inactive: INACTIVE.iter().any(|key| annotation(key) == Some("true")),
             // As in kcp, a negative number means no limit. A value that is not a number is ignored.
             objects_max: annotation("core.kcp.io/max-total-objects")

@@ -11,12 +11,11 @@ use crate::{
     runtime::Reconciler,
     write::unchanged,
 };
-use insula_api::{ClusterName, Json, ResourceId, Scope};
+use insula_api::{ClusterName, Json, ResourceId, Scope, kinds::WorkspacePhase};
 use insula_registry::{
     Plan, Registry,
     admission::types::{self, Resolved, TypeReference, TypeView},
-    ids,
-    locate::{self, Phase},
+    ids, locate,
 };
 use insula_store::{Change, Entry, Snapshot};
 use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
@@ -71,7 +70,7 @@ impl Reconciler for Maintenance {
 
     fn observe(&self, key: &ClusterName, snapshot: &Snapshot) -> Option<World> {
         let logical = snapshot.get(&ids::logical_cluster(key))?;
-        let ready = locate::logical_cluster(snapshot, key)?.phase == Phase::Ready;
+        let ready = locate::logical_cluster(snapshot, key)?.phase == WorkspacePhase::Ready;
         (ready && !logical.object.meta.is_deleting()).then(|| World {
             logical,
             bindings: bindings::of(snapshot, key, |view| view.maintains),

@@ -3,11 +3,11 @@
 
 use crate::{Intent, Plan, Registry};
 use insula_admission::kinds::user_json;
-use insula_api::{ClusterName, ClusterPath, Json, Object, ObjectKey};
+use insula_api::{ClusterName, ClusterPath, Json, Object, ObjectKey, kinds::WorkspacePhase};
 use insula_auth::UserInfo;
 use insula_catalog::{
     Result, digest, ids,
-    locate::{self, HOMES, Phase},
+    locate::{self, HOMES},
 };
 use insula_store::{Entry, Snapshot};
 use serde_json::json;
@@ -43,7 +43,7 @@ impl Registry {
             return Home::Taken;
         }
         match view.map(|view| view.phase) {
-            Some(Phase::Scheduling | Phase::Initializing) | None => {
+            Some(WorkspacePhase::Scheduling | WorkspacePhase::Initializing) | None => {
                 let since = entry.object.meta.creation_timestamp;
                 let waited = since.map_or(0, |since| self.clock.now().since(since));
                 if waited > CREATION_SECONDS_MAX {

@@ -6,9 +6,10 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 
 /// Phase of a Workspace and of its LogicalCluster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Deserialize)]
 pub enum WorkspacePhase {
-    /// It has no logical cluster yet.
+    /// It has no logical cluster yet, or one without content.
+    #[default]
     Scheduling,
     /// Initializers are at work.
     Initializing,
@@ -25,6 +26,23 @@ pub enum WorkspacePhase {
 }
 
 impl WorkspacePhase {
+    /// All phases, in the order of a workspace's life.
+    pub const ALL: [WorkspacePhase; 7] = [
+        WorkspacePhase::Scheduling,
+        WorkspacePhase::Initializing,
+        WorkspacePhase::Ready,
+        WorkspacePhase::Unavailable,
+        WorkspacePhase::Inactive,
+        WorkspacePhase::Terminating,
+        WorkspacePhase::Deleting,
+    ];
+
+    /// Reads the text of `status.phase`. Returns `Scheduling` for a text that is no phase.
+    pub fn parse(text: &str) -> Self {
+        let mut all = Self::ALL.into_iter();
+        all.find(|phase| phase.as_str() == text).unwrap_or_default()
+    }
+
     /// Returns the text of `status.phase`.
     pub fn as_str(self) -> &'static str {
         match self {

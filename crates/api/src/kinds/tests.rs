@@ -34,18 +34,10 @@ fn fields_have_their_names_in_json() {
 
 #[test]
 fn a_phase_reads_as_it_is_written() {
-    use WorkspacePhase::{Deleting, Inactive, Initializing, Ready, Scheduling, Terminating, Unavailable};
-    for phase in [
-        Scheduling,
-        Initializing,
-        Ready,
-        Unavailable,
-        Inactive,
-        Terminating,
-        Deleting,
-    ] {
+    for phase in WorkspacePhase::ALL {
         let cluster: LogicalCluster = read(&json!({"status": {"phase": phase.as_str()}}));
         assert_eq!(cluster.status.phase, Some(phase));
+        assert_eq!(WorkspacePhase::parse(phase.as_str()), phase);
     }
 }
 

@@ -10,7 +10,7 @@ mod decide_tests;
 mod tests;
 
 use crate::runtime::Reconciler;
-use insula_api::{ClusterName, ResourceId};
+use insula_api::{ClusterName, ResourceId, kinds::WorkspacePhase};
 use insula_registry::{Plan, Registry, ids, locate};
 use insula_store::{Change, Snapshot};
 use std::sync::Arc;
@@ -65,5 +65,5 @@ fn is_deleting(snapshot: &Snapshot, cluster: &ClusterName) -> bool {
 }
 
 fn is_initializing(snapshot: &Snapshot, cluster: &ClusterName) -> bool {
-    locate::logical_cluster(snapshot, cluster).is_some_and(|view| view.phase == locate::Phase::Initializing)
+    locate::logical_cluster(snapshot, cluster).is_some_and(|view| view.phase == WorkspacePhase::Initializing)
 }
