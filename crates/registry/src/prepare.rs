@@ -207,15 +207,25 @@ pub fn create(context: &Context<'_>, mut new: Json) -> Result<Draft> {
     errors.extend(errors_as_stored(context, &stored, None)?);
     refuse(served, &name, errors)?;
     warnings.extend(strategy.warnings(&stored, None));
-    strategy.canonicalize(&mut stored);
-    let written_under = mark(context, &stored);
-    Ok(Draft {
+    Ok(draft(context, new, (stored, residual), warnings))
+}
+
+/// Returns the draft of a valid write, from the object in the request's version and in the stored
+/// one.
+fn draft(
+    context: &Context<'_>,
+    new: Json,
+    (mut stored, residual): (Json, Option<Vec<u8>>),
+    warnings: Vec<String>,
+) -> Draft {
+    context.served.api.strategy.canonicalize(&mut stored);
+    Draft {
+        written_under: mark(context, &stored),
         value: stored,
         residual,
-        written_under,
         shown: shown(context, new),
         warnings,
-    })
+    }
 }
 
 /// Prepares a changed object, sent in the request's version, over the old one.
@@ -277,15 +287,7 @@ pub fn update(context: &Context<'_>, mut new: Json, old: &Entry) -> Result<Draft
     errors.extend(errors_as_stored(context, &stored, Some(old))?);
     refuse(served, &name, errors)?;
     warnings.extend(strategy.warnings(&stored, Some(&old_stored)));
-    strategy.canonicalize(&mut stored);
-    let written_under = mark(context, &stored);
-    Ok(Draft {
-        value: stored,
-        residual,
-        written_under,
-        shown: shown(context, new),
-        warnings,
-    })
+    Ok(draft(context, new, (stored, residual), warnings))
 }
 
 /// Words a duplicate error as Kubernetes does: built-in kinds name the key, others name the item.
