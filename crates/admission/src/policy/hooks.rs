@@ -5,12 +5,19 @@
 //! effect with its own revision, and a workspace without bindings costs one lookup in an empty
 //! range.
 
-use crate::policy::request::Request;
+use crate::policy::{
+    matching::{self, ResourceVersion, Subject},
+    params::{self, ParamSource},
+    request::Request,
+};
 use dashmap::DashMap;
 use insula_api::{ClusterName, Object, ObjectKey, ResourceId, Scope};
-use insula_catalog::policies::{
-    compile::CompiledPolicy,
-    spec::{BindingSpec, PolicySpec},
+use insula_catalog::{
+    Catalog,
+    policies::{
+        compile::CompiledPolicy,
+        spec::{BindingSpec, PolicySpec},
+    },
 };
 use insula_store::Snapshot;
 use sha2::{Digest, Sha256};
@@ -37,6 +44,40 @@ pub(crate) struct Hook {
 pub(crate) struct Binding {
     pub(crate) name: Arc<str>,
     pub(crate) spec: Arc<BindingSpec>,
+}
+
+impl Hook {
+    /// Returns the version in which the policy sees a request, and the source of its parameters, if
+    /// it has any. Returns `None` if the policy does not match the request. Fails with the reason
+    /// why the policy cannot be used.
+    pub(crate) fn matches(
+        &self,
+        subject: &Subject<'_>,
+        catalog: &Catalog,
+        snapshot: &Snapshot,
+    ) -> Result<Option<(ResourceVersion, Option<ParamSource>)>, String> {
+        let spec = &self.policy.spec;
+        let Some(constraints) = &spec.match_constraints else {
+            return Ok(None);
+        };
+        let Some(seen_as) = matching::matches(subject, constraints)? else {
+            return Ok(None);
+        };
+        let kind = spec.param_kind.as_ref();
+        let source = kind.map(|kind| params::source(catalog, snapshot, &self.home, kind));
+        Ok(Some((seen_as, source.transpose()?)))
+    }
+}
+
+impl Binding {
+    /// Returns true if the binding matches a request that its policy matches. Fails if a selector
+    /// is malformed.
+    pub(crate) fn matches(&self, subject: &Subject<'_>) -> Result<bool, String> {
+        match &self.spec.match_resources {
+            None => Ok(true),
+            Some(resources) => matching::matches(subject, resources).map(|found| found.is_some()),
+        }
+    }
 }
 
 impl Policies {

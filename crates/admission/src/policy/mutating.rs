@@ -4,7 +4,7 @@ use crate::policy::{
     authorizer::Authorizer,
     evaluate::{Condition, Evaluation, Inputs},
     hooks::{Binding, Hook, Policies},
-    matching::{self, ResourceVersion},
+    matching::ResourceVersion,
     params, patch,
     request::{New, Request},
     webhooks::Mutators,
@@ -126,38 +126,19 @@ impl<'a> Mutations<'a> {
         let snapshot = request.snapshot;
         let mut found = Vec::new();
         for hook in &self.hooks {
-            let (spec, cluster) = (&hook.policy.spec, &hook.home);
-            let Some(constraints) = &spec.match_constraints else {
-                continue;
-            };
             let mut fails = |binding, why: &str| hook.misconfigured(binding, why, problems);
-            let seen_as = match matching::matches(&subject, constraints) {
-                Ok(Some(seen_as)) => seen_as,
+            let (seen_as, source) = match hook.matches(&subject, self.catalog, snapshot) {
+                Ok(Some(found)) => found,
                 Ok(None) => continue,
                 Err(why) => {
                     fails(None, &why);
                     continue;
                 }
             };
-            let source = spec
-                .param_kind
-                .as_ref()
-                .map(|kind| params::source(self.catalog, snapshot, cluster, kind));
-            let source = match source.transpose() {
-                Ok(source) => source,
-                Err(why) => {
-                    fails(None, &why);
-                    continue;
-                }
-            };
             for binding in &hook.bindings {
-                let concerned = match &binding.spec.match_resources {
-                    None => Ok(true),
-                    Some(resources) => matching::matches(&subject, resources).map(|found| found.is_some()),
-                };
                 let param_ref = binding.spec.param_ref.as_ref();
-                let params = concerned.and_then(|concerned| match concerned {
-                    true => params::collect(snapshot, cluster, request.namespace(), source.as_ref(), param_ref),
+                let params = binding.matches(&subject).and_then(|matches| match matches {
+                    true => params::collect(snapshot, &hook.home, request.namespace(), source.as_ref(), param_ref),
                     false => Ok(Vec::new()),
                 });
                 match params {

@@ -68,25 +68,9 @@ struct Review<'a> {
 
 impl Review<'_> {
     fn ask(&mut self, hook: &Hook, subject: &matching::Subject<'_>) -> Result<()> {
-        let spec = &hook.policy.spec;
-        let Some(constraints) = &spec.match_constraints else {
-            return Ok(());
-        };
-        let seen_as = match matching::matches(subject, constraints) {
-            Ok(Some(seen_as)) => seen_as,
+        let (seen_as, source) = match hook.matches(subject, self.catalog, self.request.snapshot) {
+            Ok(Some(found)) => found,
             Ok(None) => return Ok(()),
-            Err(why) => {
-                self.misconfigured(hook, None, &why);
-                return Ok(());
-            }
-        };
-        let (snapshot, cluster) = (self.request.snapshot, &hook.home);
-        let source = spec
-            .param_kind
-            .as_ref()
-            .map(|kind| params::source(self.catalog, snapshot, cluster, kind));
-        let source = match source.transpose() {
-            Ok(source) => source,
             Err(why) => {
                 self.misconfigured(hook, None, &why);
                 return Ok(());
@@ -94,11 +78,7 @@ impl Review<'_> {
         };
         let mut notes = BTreeMap::<String, Vec<String>>::new();
         for binding in &hook.bindings {
-            let concerned = match &binding.spec.match_resources {
-                None => Ok(true),
-                Some(resources) => matching::matches(subject, resources).map(|found| found.is_some()),
-            };
-            match concerned {
+            match binding.matches(subject) {
                 Ok(true) => {}
                 Ok(false) => continue,
                 Err(why) => {
