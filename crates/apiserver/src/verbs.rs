@@ -25,7 +25,7 @@ use axum::body::Body;
 use http::{HeaderMap, header};
 use http_body_util::{BodyExt, Limited};
 use insula_api::Json;
-use insula_registry::{Error, Target, WriteOptions};
+use insula_registry::{Error, FieldValidation, Target, WriteOptions};
 
 /// Bytes of names of programs as field managers; longer names are cut.
 const MANAGER_BYTES_MAX: usize = 128;
@@ -93,14 +93,18 @@ impl ResourceRequest<'_> {
     /// Reads `dryRun` and `fieldValidation`, for a kind of options.
     pub fn write_options(&self, kind: &str) -> Result<WriteOptions<'_>, Reply> {
         let (dry_run, field_validation) = self.request.parsed.query.write(kind)?;
-        Ok(WriteOptions {
+        Ok(self.options(dry_run, field_validation))
+    }
+
+    fn options(&self, dry_run: bool, field_validation: FieldValidation) -> WriteOptions<'_> {
+        WriteOptions {
             user: &self.request.writer,
             dry_run,
             field_validation,
             duplicates: Vec::new(),
             record: self.request.parsed.record.clone(),
             manager: self.manager(),
-        })
+        }
     }
 
     /// Reads the body's bytes, up to the limit.

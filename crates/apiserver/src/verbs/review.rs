@@ -3,10 +3,12 @@
 use super::ResourceRequest;
 use crate::{
     body,
-    negotiate::Supported,
+    negotiate::{Negotiated, Supported},
     reply::{self, Reply},
     request::Answer,
 };
+use axum::response::Response;
+use insula_api::Json;
 use insula_registry::{
     Error,
     accounts::{self, Asked},
@@ -35,13 +37,7 @@ impl ResourceRequest<'_> {
             None => None,
         };
         let answer = reviews::answer(asker, &self.target, sent, authenticated)?;
-        Ok(reply::document(
-            201,
-            &answer,
-            form.format,
-            form.format.content_type(),
-            form.pretty,
-        ))
+        Ok(created(&answer, form))
     }
 
     /// Issues a token for a service account.
@@ -64,12 +60,11 @@ impl ResourceRequest<'_> {
             manager: &self.manager(),
         };
         let answer = accounts.token(&*self.server.registry.rng, &asked, sent)?;
-        Ok(reply::document(
-            201,
-            &answer,
-            form.format,
-            form.format.content_type(),
-            form.pretty,
-        ))
+        Ok(created(&answer, form))
     }
+}
+
+/// Answers a creation that stores nothing.
+fn created(answer: &Json, form: Negotiated) -> Response {
+    reply::document(201, answer, form.format, form.format.content_type(), form.pretty)
 }

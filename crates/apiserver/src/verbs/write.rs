@@ -123,15 +123,7 @@ impl ResourceRequest<'_> {
     /// Reads the options of an apply.
     pub fn apply_options(&self) -> Result<(WriteOptions<'_>, OnConflict), Reply> {
         let (dry_run, field_validation, on_conflict) = self.request.parsed.query.apply()?;
-        let options = WriteOptions {
-            user: &self.request.writer,
-            dry_run,
-            field_validation,
-            duplicates: Vec::new(),
-            record: self.request.parsed.record.clone(),
-            manager: self.manager(),
-        };
-        Ok((options, on_conflict))
+        Ok((self.options(dry_run, field_validation), on_conflict))
     }
 
     fn patches(&self) -> Patches {
