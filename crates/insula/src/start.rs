@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
     /// Static bearer tokens: token,user,uid,"group1,group2" on each line.
     #[arg(long, value_name = "FILE")]
     token_file: Option<String>,
-    /// Whose tokens count beside our own (OpenID Connect): a file of Kubernetes' kind
+    /// Issuers of tokens besides the server (OpenID Connect): a file of Kubernetes' kind
     /// AuthenticationConfiguration.
     #[arg(long, value_name = "FILE")]
     authentication_config: Option<String>,
@@ -71,9 +71,9 @@ pub(crate) struct Arguments {
     /// A collector for traces and metrics, such as http://127.0.0.1:4317 [default: none].
     #[arg(long, value_name = "URL")]
     otlp_endpoint: Option<String>,
-    /// Whom tenants' webhooks may be, commas between: public (every address of the internet, on
-    /// port 443 or from 1024 on), addresses, networks such as 10.0.0.0/8, hosts such as
-    /// hooks.example.com, all below one as *.example.com. Loopback, link-local and private
+    /// Targets that tenants' webhooks may have, commas between: public (every address of the
+    /// internet, on port 443 or from 1024 on), addresses, networks such as 10.0.0.0/8, hosts such
+    /// as hooks.example.com, all below one as *.example.com. Loopback, link-local and private
     /// addresses are refused unless they are named here; an empty list calls nobody [default:
     /// public].
     #[arg(long, value_name = "LIST")]
