@@ -8,11 +8,9 @@ use insula_apiserver::{
     call::{Caller, Entered},
 };
 use insula_auth::{Attributes, Forbidden, UserInfo};
+use insula_catalog::locate::{self, NotLocated};
 use insula_proto::admin::v1::ResponseHeader;
-use insula_registry::{
-    Registry,
-    locate::{self, NotLocated},
-};
+use insula_registry::Registry;
 use insula_store::Snapshot;
 use std::sync::Arc;
 use tonic::{Request, Status};

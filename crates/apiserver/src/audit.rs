@@ -29,7 +29,7 @@ pub(crate) async fn record_response(record: &Record, response: Response<Body>) -
         }
         // Bodies of this server's own answers are in memory, and have no errors.
         Err(error) => {
-            reply::Reply::error(&insula_registry::Error::Internal(error.to_string())).respond(&HeaderMap::new())
+            reply::Reply::error(&insula_catalog::Error::Internal(error.to_string())).respond(&HeaderMap::new())
         }
     }
 }

@@ -78,7 +78,7 @@ impl From<DecodeError> for StatusReply {
 }
 
 fn too_large() -> StatusReply {
-    status::status(&insula_registry::Error::TooLarge(DecodeError::TooLarge.to_string()))
+    status::status(&insula_catalog::Error::TooLarge(DecodeError::TooLarge.to_string()))
 }
 
 /// Decodes any body, e.g. delete options.

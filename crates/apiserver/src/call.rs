@@ -21,7 +21,6 @@ use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use insula_api::{ClusterName, ClusterPath};
 use insula_auth::{Attributes, ClusterFacts, Forbidden, Permit, USER_ANONYMOUS, UserInfo, audit::Record, permit};
-use insula_registry::access;
 use insula_store::Snapshot;
 use std::{
     any::Any,
@@ -252,7 +251,7 @@ impl Caller {
             cluster: Some(cluster.clone()),
             ..right
         };
-        let facts = access::facts(snapshot, cluster);
+        let facts = insula_access::facts(snapshot, cluster);
         let Some(caller) = &self.impersonator else {
             return permit(&self.user, right, &facts);
         };

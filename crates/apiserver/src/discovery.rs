@@ -3,7 +3,7 @@
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use insula_api::Json;
-use insula_registry::{ApiVersion, ScopeKind, Served};
+use insula_catalog::{ApiVersion, ScopeKind, Served};
 use serde_json::json;
 use sha2::{Digest, Sha256, Sha512};
 use std::{cmp::Reverse, collections::BTreeMap};

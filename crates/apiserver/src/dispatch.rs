@@ -18,8 +18,9 @@ use crate::{
 };
 use axum::body::Body;
 use http::{HeaderValue, Request, Response, header};
+use insula_access::Target;
 use insula_auth::audit::Record;
-use insula_registry::{Error, Named, Origin, Part, ScopeKind, Served, Target, ids};
+use insula_catalog::{Error, Named, Origin, Part, ScopeKind, Served, ids};
 use std::sync::Arc;
 
 impl ApiServer {

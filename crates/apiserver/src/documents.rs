@@ -14,7 +14,7 @@ use crate::{
 use axum::body::Body;
 use http::{HeaderValue, Response, header};
 use insula_api::Json;
-use insula_registry::Served;
+use insula_catalog::Served;
 
 fn accept(request: &Authorized, supported: Supported) -> Result<Negotiated, Reply> {
     let header = reply::accept_header(&request.parsed.headers);

@@ -1,7 +1,7 @@
 //! Definitions for tests.
 
 use insula_api::Json;
-use insula_registry::{Served, compile};
+use insula_catalog::{Served, compile};
 use serde_json::json;
 use std::sync::Arc;
 

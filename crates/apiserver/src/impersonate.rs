@@ -12,7 +12,7 @@ use insula_api::ClusterName;
 use insula_auth::{
     Attributes, ClusterFacts, EXTRA_SCOPES, Forbidden, GROUP_AUTHENTICATED, USER_ANONYMOUS, UserInfo, permit,
 };
-use insula_registry::Error;
+use insula_catalog::Error;
 
 const WITHOUT_USER: &str = "requested impersonation of groups, uid or extra without impersonating a user";
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";

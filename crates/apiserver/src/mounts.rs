@@ -16,7 +16,7 @@ use futures_util::{StreamExt, future::BoxFuture};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Uri, header};
 use http_body_util::Limited;
 use insula_auth::UserInfo;
-use insula_registry::Error;
+use insula_catalog::Error;
 
 /// Forwards requests to other servers.
 pub trait Forward: Send + Sync {

@@ -15,7 +15,7 @@ mod v2;
 use crate::discovery;
 use bytes::Bytes;
 use insula_api::Json;
-use insula_registry::{ApiVersion, BlockingExecutor, Error, Result, Served};
+use insula_catalog::{ApiVersion, BlockingExecutor, Error, Result, Served};
 use packed::Piece;
 use serde_json::{Map, json};
 use sha2::{Digest, Sha512};

@@ -3,7 +3,8 @@
 mod write;
 
 use insula_api::{FieldError, FieldPath, FieldSelector, LabelSelector, Revision};
-use insula_registry::{Error, ListOptions, Named, WatchOptions};
+use insula_catalog::{Error, Named};
+use insula_registry::{ListOptions, WatchOptions};
 use serde_json::json;
 
 /// Decoded query parameters, in order of appearance.

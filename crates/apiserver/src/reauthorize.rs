@@ -11,10 +11,9 @@ use crate::{
 };
 use axum::body::Body;
 use http::{HeaderMap, HeaderValue, Request, Uri, header};
-use insula_registry::{
-    Error, Registry,
-    access::{Authenticator, PeerCertificate},
-};
+use insula_access::{Authenticator, PeerCertificate};
+use insula_catalog::Error;
+use insula_registry::Registry;
 use std::time::Duration;
 
 /// Time of one check. A check that takes longer decides nothing: the store or an issuer does not

@@ -12,9 +12,11 @@ use crate::{
 use axum::response::Response;
 use chunks::Chunks;
 use http::header;
+use insula_access::Target;
 use insula_api::{Json, Revision};
+use insula_catalog::{Error, Result};
 use insula_registry::{
-    Error, List, Registry, Result, Target,
+    List, Registry,
     representation::{Show, is_stored},
 };
 use insula_store::Entry;

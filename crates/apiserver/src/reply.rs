@@ -9,7 +9,7 @@ use axum::body::Body;
 use http::{HeaderMap, HeaderValue, Response, header};
 use insula_api::Json;
 use insula_auth::{Attributes, audit::Record};
-use insula_registry::{Error, Named};
+use insula_catalog::{Error, Named};
 
 /// A refusal.
 #[derive(Debug)]

@@ -14,15 +14,18 @@ use crate::{
 };
 use axum::body::Body;
 use http::{HeaderMap, Method, Request, Response, Uri};
+use insula_access::{
+    OnAuthenticated, PeerCertificate,
+    lifecycle::{LifecycleController, LifecyclePhase},
+};
 use insula_api::{ClusterName, ClusterPath};
 use insula_auth::{Attributes, ClusterFacts, audit::Record};
-use insula_registry::{
-    Error, ListOptions,
-    access::{self, OnAuthenticated, PeerCertificate},
+use insula_catalog::{
+    Error,
     exports::ExportName,
-    lifecycle::{LifecycleController, LifecyclePhase},
     locate::{self, LogicalClusterView},
 };
+use insula_registry::ListOptions;
 use insula_store::Snapshot;
 use std::sync::Arc;
 
@@ -274,8 +277,8 @@ impl RequestScope {
     /// Facts for authorisation in a cluster, at the latest state.
     pub(crate) fn facts(&self, cluster: &ClusterName) -> ClusterFacts {
         match self.cluster.as_ref() == Some(cluster) {
-            true => access::facts_with(&self.snapshot, cluster, self.logical_cluster.as_deref()),
-            false => access::facts(&self.snapshot, cluster),
+            true => insula_access::facts_with(&self.snapshot, cluster, self.logical_cluster.as_deref()),
+            false => insula_access::facts(&self.snapshot, cluster),
         }
     }
 

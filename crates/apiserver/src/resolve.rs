@@ -10,11 +10,10 @@ use crate::{
     status,
     virtual_workspace::{Resolution, ResolvedResource},
 };
+use insula_access::view::{AllClusters, ViewScope};
 use insula_api::{ClusterName, LabelSelector};
-use insula_registry::{
-    Error, Named, Registry, Served,
-    view::{AllClusters, ViewScope},
-};
+use insula_catalog::{Error, Named, Served};
+use insula_registry::Registry;
 
 /// Resolves a path: in the request's cluster, through its virtual workspace, or in all clusters.
 ///

@@ -1,7 +1,8 @@
 //! The API server: the parts that every request shares.
 
 use crate::{fair_share, limits, mounts::Forward, openapi};
-use insula_registry::{Registry, access::Authenticator};
+use insula_access::Authenticator;
+use insula_registry::Registry;
 use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;
 

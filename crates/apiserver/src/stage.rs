@@ -12,14 +12,14 @@ use crate::{
     websocket,
 };
 use http::Method;
+use insula_access::Authenticator;
 use insula_api::{ClusterName, ClusterPath, Revision};
 use insula_auth::{Attributes, ClusterFacts, EXTRA_CLUSTER, Forbidden, GROUP_AUTHENTICATED, Permit, UserInfo, permit};
-use insula_registry::{
-    Error, ListOptions, Registry,
-    access::Authenticator,
+use insula_catalog::{
+    Error,
     locate::{self, NotLocated},
-    verbs::Token,
 };
+use insula_registry::{ListOptions, Registry, verbs::Token};
 use insula_store::Snapshot;
 use std::{sync::Arc, time::Duration};
 

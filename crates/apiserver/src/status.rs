@@ -6,7 +6,7 @@
 //! added here is code, reason and details.
 
 use insula_api::{FieldError, Json};
-use insula_registry::{Cause, Denial, Error, Named};
+use insula_catalog::{Cause, Denial, Error, Named};
 use serde_json::{Map, json};
 
 /// Media types that bodies and answers may have, as 406 and 415 list them.

@@ -15,7 +15,7 @@ use crate::{
 };
 use cell::{Cell, NAME};
 use insula_api::{Json, Timestamp};
-use insula_registry::{ApiVersion, Served};
+use insula_catalog::{ApiVersion, Served};
 use serde_json::{Map, json};
 
 pub use format::{age, human_duration};

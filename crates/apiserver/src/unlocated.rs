@@ -15,8 +15,8 @@ use crate::{
 use http::Method;
 use insula_api::ClusterName;
 use insula_auth::{Attributes, ClusterFacts, UserInfo, forbidden_message, permit};
-use insula_registry::{
-    Error, Named, access,
+use insula_catalog::{
+    Error, Named,
     locate::{self, NotLocated},
 };
 use insula_store::Snapshot;
@@ -103,7 +103,7 @@ fn may_read(snapshot: &Snapshot, caller: &UserInfo, parent: &ClusterName, name: 
         is_resource_request: true,
         ..Attributes::default()
     };
-    permit(caller, right, &access::facts(snapshot, parent)).is_ok()
+    permit(caller, right, &insula_access::facts(snapshot, parent)).is_ok()
 }
 
 /// Returns true for callers whom a workspace lets in when it is available.
@@ -117,5 +117,5 @@ fn may_enter(snapshot: &Snapshot, caller: &UserInfo, parent: &ClusterName, name:
         cluster: Some(cluster.clone()),
         ..Attributes::default()
     };
-    permit(caller, right, &access::facts(snapshot, &cluster)).is_ok()
+    permit(caller, right, &insula_access::facts(snapshot, &cluster)).is_ok()
 }

@@ -24,8 +24,10 @@ use crate::{
 use axum::body::Body;
 use http::{HeaderMap, header};
 use http_body_util::{BodyExt, Limited};
+use insula_access::Target;
 use insula_api::Json;
-use insula_registry::{Error, FieldValidation, Target, WriteOptions};
+use insula_catalog::Error;
+use insula_registry::{FieldValidation, WriteOptions};
 
 /// Bytes of names of programs as field managers; longer names are cut.
 const MANAGER_BYTES_MAX: usize = 128;

@@ -19,7 +19,8 @@ use crate::{
 };
 use insula_api::Json;
 use insula_auth::{Attributes, UserInfo};
-use insula_registry::{Registry, Served};
+use insula_catalog::Served;
+use insula_registry::Registry;
 
 impl VirtualWorkspace {
     /// Returns the right that users need in the home of the virtual workspace; `None` where there

@@ -9,9 +9,11 @@ use crate::{
     table::Columns,
 };
 use bytes::{BufMut, Bytes, BytesMut};
+use insula_access::{EventKind, Target};
 use insula_api::{Json, Revision};
+use insula_catalog::{Error, Result};
 use insula_registry::{
-    Error, Event, EventKind, Result, Target,
+    Event,
     representation::{Cache, Show},
 };
 use insula_store::Entry;

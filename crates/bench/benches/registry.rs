@@ -3,10 +3,11 @@
 
 use divan::Bencher;
 use futures_util::FutureExt;
+use insula_access::Target;
 use insula_api::Json;
 use insula_auth::UserInfo;
 use insula_bench::fixtures::{MOVES, Tenant, widget};
-use insula_registry::{FieldValidation, ListOptions, Target, WriteOptions, representation::Cache};
+use insula_registry::{FieldValidation, ListOptions, WriteOptions, representation::Cache};
 use insula_store::{Entry, MemoryStore};
 use std::sync::{
     Arc,

@@ -1,9 +1,11 @@
 //! Fixtures of the benchmarks: one kind of object of about 2 kB, in two versions that differ in a
 //! chosen number of fields.
 
+use insula_access::Target;
 use insula_api::{Clock, ClusterName, FieldPath, Json, Object, ObjectKey, Rng, Timestamp};
+use insula_catalog::{Api, Origin, Served, ids};
 use insula_conversion::{Bundle, LossPolicy, VersionSchema, parse_rules};
-use insula_registry::{Api, Origin, Registry, Served, Target, ids};
+use insula_registry::Registry;
 use insula_schema::Structural;
 use insula_store::{Guard, Store, Txn, Write};
 use serde_json::{Map, json};
@@ -213,7 +215,7 @@ impl Tenant {
             served,
             version: version.into(),
             namespace: None,
-            view_scope: insula_registry::view::ViewScope::Within,
+            view_scope: insula_access::view::ViewScope::Within,
         }
     }
 }

@@ -10,7 +10,8 @@ use insula_api::{
         well_known::{DEFAULT_ACCOUNT, ROOT_CA},
     },
 };
-use insula_registry::{Intent, Plan, Registry, ids};
+use insula_catalog::ids;
+use insula_registry::{Intent, Plan, Registry};
 use insula_store::{Change, Entry, Snapshot};
 use serde_json::json;
 use std::sync::Arc;

@@ -3,7 +3,8 @@
 
 use crate::runtime::Reconciler;
 use insula_api::{Json, LabelSelector, ObjectKey, ResourceId, Scope};
-use insula_registry::{Intent, Plan, Registry, ids};
+use insula_catalog::ids;
+use insula_registry::{Intent, Plan, Registry};
 use insula_store::{Change, Entry, Snapshot};
 use serde_json::json;
 use std::{collections::BTreeSet, sync::Arc};

@@ -6,7 +6,8 @@ use insula_api::{
     names::{annotations, api_versions, labels, well_known},
     set_condition,
 };
-use insula_registry::{Error, Intent, Plan, Registry, ids};
+use insula_catalog::{Error, ids};
+use insula_registry::{Intent, Plan, Registry};
 use serde_json::json;
 
 /// Documents in `config/bootstrap`.

@@ -2,7 +2,8 @@
 
 use crate::runtime::Reconciler;
 use insula_api::{ObjectKey, ResourceId, Scope};
-use insula_registry::{Intent, Plan, Registry, ResourceRoute, ids};
+use insula_catalog::{ResourceRoute, ids};
+use insula_registry::{Intent, Plan, Registry};
 use insula_store::{Change, Entry, Snapshot};
 use std::{ops::ControlFlow, sync::Arc};
 

@@ -3,7 +3,8 @@
 
 use crate::write::removal;
 use insula_api::{ClusterName, ResourceId, Scope, Timestamp};
-use insula_registry::{Intent, Served, Strategy};
+use insula_catalog::{Served, Strategy};
+use insula_registry::Intent;
 use insula_store::Snapshot;
 use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
 
@@ -27,7 +28,7 @@ impl Content {
     }
 
     pub(crate) fn of(served: &Served) -> Self {
-        let strategy = (served.origin == insula_registry::Origin::System).then(|| served.api.strategy.clone());
+        let strategy = (served.origin == insula_catalog::Origin::System).then(|| served.api.strategy.clone());
         Content {
             resource: served.resource_id(),
             strategy,

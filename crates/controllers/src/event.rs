@@ -3,7 +3,8 @@
 
 use crate::runtime::Reconciler;
 use insula_api::{Object, ResourceId, Scope, Timestamp};
-use insula_registry::{Intent, Plan, Registry, ids};
+use insula_catalog::ids;
+use insula_registry::{Intent, Plan, Registry};
 use insula_store::{Change, Entry, Snapshot};
 use std::{ops::ControlFlow, sync::Arc};
 

@@ -11,12 +11,10 @@ use crate::{
     runtime::Reconciler,
     write::unchanged,
 };
+use insula_access::workspace_types::{self, Resolved, TypeReference, TypeView};
 use insula_api::{ClusterName, Json, ResourceId, Scope, kinds::WorkspacePhase};
-use insula_registry::{
-    Plan, Registry,
-    admission::types::{self, Resolved, TypeReference, TypeView},
-    ids, locate,
-};
+use insula_catalog::{ids, locate};
+use insula_registry::{Plan, Registry};
 use insula_store::{Change, Entry, Snapshot};
 use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
 
@@ -51,7 +49,7 @@ impl Reconciler for Maintenance {
         let key = &change.key;
         match &*key.resource.resource {
             "workspacetypes" => {
-                let changed = types::get(snapshot, &key.cluster, &key.name);
+                let changed = workspace_types::get(snapshot, &key.cluster, &key.name);
                 changed.map_or(Vec::new(), |changed| {
                     of_types(snapshot, |t| t.reference == changed.reference)
                 })
@@ -92,8 +90,8 @@ fn claims(export: Option<&Arc<insula_api::Object>>) -> Option<Json> {
 }
 
 fn maintained(snapshot: &Snapshot, cluster: &ClusterName) -> bool {
-    let own = types::of_cluster(snapshot, cluster);
-    own.is_some_and(|own| types::closure(snapshot, own).iter().any(|t| t.view.maintains))
+    let own = workspace_types::of_cluster(snapshot, cluster);
+    own.is_some_and(|own| workspace_types::closure(snapshot, own).iter().any(|t| t.view.maintains))
 }
 
 /// Returns the clusters whose type is or extends one of the given types, if some type in that line
@@ -122,8 +120,8 @@ fn of_types(snapshot: &Snapshot, concerns: impl Fn(&Resolved) -> bool) -> Vec<Cl
             return ControlFlow::Continue(());
         };
         let concerned = known.entry(view.workspace_type.clone()).or_insert_with(|| {
-            let own = TypeReference::parse(&view.workspace_type).and_then(|own| types::at(snapshot, &own));
-            let line = own.map_or(Vec::new(), |own| types::closure(snapshot, own));
+            let own = TypeReference::parse(&view.workspace_type).and_then(|own| workspace_types::at(snapshot, &own));
+            let line = own.map_or(Vec::new(), |own| workspace_types::closure(snapshot, own));
             line.iter().any(&concerns) && line.iter().any(|t| t.view.maintains)
         });
         if *concerned {
@@ -144,7 +142,7 @@ mod tests {
 
     fn bindings(rig: &TestControlPlane, path: &str) -> Vec<Json> {
         let cluster = rig.cluster(path);
-        let keys = rig.keys(insula_registry::ids::apibindings());
+        let keys = rig.keys(insula_catalog::ids::apibindings());
         let own = keys.iter().filter(|key| key.cluster == cluster);
         own.filter_map(|key| rig.get(path, BINDINGS.0, BINDINGS.1, &key.name))
             .collect()

@@ -14,7 +14,8 @@ use insula_api::{
     names::annotations::IS_MOUNT,
     set_condition,
 };
-use insula_registry::{Plan, Registry, ids, representation};
+use insula_catalog::ids;
+use insula_registry::{Plan, Registry, representation};
 use insula_store::{Change, Snapshot};
 use std::{ops::ControlFlow, sync::Arc};
 

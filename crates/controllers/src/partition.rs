@@ -8,7 +8,8 @@ use insula_api::{
     ClusterName, Condition, Json, LabelSelector, ObjectKey, ResourceId, Scope, SelectorError, Timestamp,
     names::api_versions, set_condition,
 };
-use insula_registry::{Intent, Plan, Registry, admission::digest, ids};
+use insula_catalog::{digest, ids};
+use insula_registry::{Intent, Plan, Registry};
 use insula_store::{Change, Entry, Snapshot};
 use serde_json::{Map, json};
 use std::{
@@ -252,7 +253,7 @@ mod tests {
             |rig: &TestControlPlane| rig.get(&org, API, "partitionsets", "set").unwrap()["status"]["count"].clone();
         assert_eq!(count(&rig), 2);
         let partitions = |rig: &TestControlPlane| -> Vec<Json> {
-            let keys = rig.keys(insula_registry::ids::partitions());
+            let keys = rig.keys(insula_catalog::ids::partitions());
             keys.iter()
                 .filter_map(|key| rig.get(&org, API, "partitions", &key.name))
                 .collect()

@@ -1,7 +1,8 @@
 //! Plans as YAML, for logs and tests.
 
 use insula_api::{Json, ObjectKey};
-use insula_registry::{Intent, Plan, ids};
+use insula_catalog::ids;
+use insula_registry::{Intent, Plan};
 use serde::Serialize;
 use serde_json::{Map, json};
 use std::fmt;
@@ -129,7 +130,8 @@ fn shown(key: &ObjectKey, mut value: Json) -> Json {
 mod tests {
     use super::PlanYaml;
     use insula_api::{ClusterName, Object, ObjectKey, Revision};
-    use insula_registry::{Intent, Plan, ids};
+    use insula_catalog::ids;
+    use insula_registry::{Intent, Plan};
     use insula_store::Entry;
     use serde_json::json;
     use std::sync::Arc;

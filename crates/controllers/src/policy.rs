@@ -1,8 +1,10 @@
 //! ValidatingAdmissionPolicies: type check of their expressions, reported in their status.
 
 use crate::runtime::Reconciler;
+use insula_admission::{ExpressionWarning, type_check};
 use insula_api::{Json, ObjectKey, ResourceId};
-use insula_registry::{ExpressionWarning, Intent, Plan, Registry, ids, type_check};
+use insula_catalog::ids;
+use insula_registry::{Intent, Plan, Registry};
 use insula_store::{Change, Entry, Snapshot};
 use serde_json::json;
 use std::sync::Arc;

@@ -1,10 +1,12 @@
 //! Usage in the status of ResourceQuotas. Creations keep it up to date by themselves
-//! ([`insula_registry::quota`]); this reconciler counts deletions, and objects that the server
+//! ([`insula_admission::quota`]); this reconciler counts deletions, and objects that the server
 //! itself creates.
 
 use crate::runtime::Reconciler;
+use insula_admission::quota;
 use insula_api::{Json, ObjectKey, ResourceId, Scope};
-use insula_registry::{Intent, Plan, Registry, ids, quota};
+use insula_catalog::ids;
+use insula_registry::{Intent, Plan, Registry};
 use insula_store::{Change, Entry, Snapshot};
 use std::sync::Arc;
 
@@ -69,7 +71,7 @@ impl Reconciler for Quotas {
 mod tests {
     use crate::testing::TestControlPlane;
     use insula_api::{ObjectKey, Scope};
-    use insula_registry::ids;
+    use insula_catalog::ids;
     use insula_store::{Txn, Write};
     use serde_json::json;
 

@@ -9,8 +9,8 @@
 //! it can be deleted.
 
 use insula_api::{ClusterName, Condition, Json, ObjectKey, Revision, Scope, Timestamp, condition, set_condition};
+use insula_catalog::{Api, locate};
 use insula_conversion::Stored;
-use insula_registry::{Api, locate};
 use insula_store::{Entry, Snapshot};
 use std::{
     collections::{BTreeMap, HashMap},

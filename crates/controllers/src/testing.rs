@@ -24,12 +24,11 @@ use crate::{
     workspace::Workspaces,
     workspacetype::WorkspaceTypes,
 };
+use insula_access::{Target, view::ViewScope};
 use insula_api::{Clock, ClusterName, ClusterPath, Json, Object, ObjectKey, Rng, Scope, Timestamp};
 use insula_auth::UserInfo;
-use insula_registry::{
-    Change, DeleteOptions, Error, FieldValidation, Part, Propagation, Registry, Target, WriteOptions, ids, locate,
-    representation, view::ViewScope,
-};
+use insula_catalog::{Error, Part, ids, locate};
+use insula_registry::{Change, DeleteOptions, FieldValidation, Propagation, Registry, WriteOptions, representation};
 use insula_store::{Change as Event, MemoryStore, Txn, Write};
 use serde_json::json;
 use std::{
@@ -259,7 +258,7 @@ impl TestControlPlane {
             .registry
             .store
             .latest()
-            .range(&Scope::everywhere(insula_registry::ids::bundles()), None, 999);
+            .range(&Scope::everywhere(insula_catalog::ids::bundles()), None, 999);
         let bundles = Bundles::new(self.registry.clone());
         let mut collected = 0;
         for entry in keys {

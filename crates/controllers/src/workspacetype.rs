@@ -3,7 +3,8 @@
 
 use crate::{loaded::Loaded, runtime::Reconciler, write::sort_conditions};
 use insula_api::{Condition, ObjectKey, ResourceId, Timestamp, kinds::WorkspaceType, set_condition};
-use insula_registry::{Plan, Registry, ids};
+use insula_catalog::ids;
+use insula_registry::{Plan, Registry};
 use insula_store::{Change, Snapshot};
 use serde_json::json;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! Helpers of several reconcilers for reading and writing objects.
 
 use insula_api::{ClusterName, Json, ObjectKey, Timestamp};
-use insula_registry::{Custom, Intent, Propagation, Strategy, ids, locate, mark_deleted};
+use insula_catalog::{Custom, Strategy, ids, locate};
+use insula_registry::{Intent, Propagation, mark_deleted};
 use insula_store::{Entry, Snapshot};
 use serde_json::json;
 

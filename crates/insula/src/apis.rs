@@ -3,14 +3,11 @@
 use std::path::PathBuf;
 
 use anyhow::{anyhow, bail};
+use insula_admission::kinds::check_schema;
 use insula_api::{FieldError, FieldPath};
+use insula_catalog::{Api, bundle, compile};
 use insula_conversion::proof::{self, Search};
 use insula_conversion::{Bundle, LossPolicy, RuleSet, parse_rules, rules_in_schema};
-use insula_registry::{
-    Api,
-    admission::{bundle, check_schema},
-    compile,
-};
 use serde_json::Value;
 
 use crate::files::{self, Document, text};

@@ -2,8 +2,7 @@
 //!
 //! The path of a write: [`verbs`] read one snapshot, [`prepare`] brings the object into its storage
 //! version, `insula_admission` checks it, and the store commits it under guards for everything that
-//! the decision read. Every edge (HTTP, virtual workspaces, gRPC, controllers) calls this crate. It
-//! also re-exports the crates below under their former paths.
+//! the decision read. Every edge (HTTP, virtual workspaces, gRPC, controllers) calls this crate.
 
 mod asking;
 mod client;
@@ -23,33 +22,9 @@ pub use verbs::{
     ListOptions, ORPHAN, Patch, Preconditions, Propagation, Watch, WatchOptions, WriteOptions, Written, mark_deleted,
 };
 
-pub use insula_access::{EventKind, Target, accounts, issuers, lifecycle, reviews};
-pub use insula_admission::{ExpressionWarning, quota, type_check};
-pub use insula_catalog::{
-    Alias, Api, ApiVersion, BlockingExecutor, Call, Catalog, Cause, Column, Custom, Denial, Endpoint, Error, Named,
-    Names, OnDelete, Origin, Outbound, Part, PendingCalls, Proof, Prover, ResourceRoute, Respelled, Result, Scale,
-    ScopeKind, SerializationPoint, Served, Strategy, System, Traits, compile, exports, ids, locate, names,
-};
-
-/// Credentials and the facts of an access decision (`insula_access`).
-pub mod access {
-    pub use insula_access::{Authenticator, OnAuthenticated, PeerCertificate, Unauthenticated, facts, facts_with};
-}
-
-/// Rules of our own kinds (`insula_admission`), and the values that they share with controllers.
-pub mod admission {
-    pub use insula_access::workspace_types as types;
-    pub use insula_admission::kinds::check_schema;
-    pub use insula_catalog::{bundle, digest};
-}
-
-/// View scopes (`insula_access`) and the rights of an export within them (`insula_catalog`).
-pub mod view {
-    pub use insula_access::view::{AllClusters, By, ViaExport, ViewScope};
-    pub use insula_catalog::exports::{AccessRequest, Denied, Grant, schemas_behind};
-}
-
+use insula_admission::quota;
 use insula_api::{Clock, Rng};
+use insula_catalog::{Catalog, Outbound, Prover};
 use insula_store::Store;
 use std::sync::Arc;
 

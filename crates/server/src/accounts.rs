@@ -6,8 +6,8 @@
 
 use std::{path::Path, sync::Arc};
 
+use insula_access::accounts::{Accounts, Sign};
 use insula_auth::service_account::{ALGORITHM, Claims, Verifier, key_name};
-use insula_registry::accounts::{Accounts, Sign};
 use insula_store::Store;
 use jsonwebtoken::{EncodingKey, Header, encode};
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};

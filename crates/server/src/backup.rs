@@ -12,7 +12,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::{StatusCode, header::CONTENT_TYPE, header::RETRY_AFTER, request::Parts};
 use insula_api::{ClusterName, ObjectKey, Revision, Scope};
-use insula_registry::ids;
+use insula_catalog::ids;
 use insula_store::{
     Snapshot,
     backup::{Encoder, Header},

@@ -2,6 +2,7 @@
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
+use insula_access::{Authenticator, issuers::Issuers};
 use insula_apiserver::{
     ApiServer,
     limits::{Limits, Settings, Share},
@@ -10,8 +11,6 @@ use insula_auth::{audit::Log, jwt::Issuer};
 use insula_controllers::Controllers;
 use insula_registry::{
     Registry,
-    access::Authenticator,
-    issuers::Issuers,
     representation::{Cache, Workers},
 };
 use insula_store::Store;

@@ -21,10 +21,10 @@ use http::{
     header::{AUTHORIZATION, CONTENT_TYPE},
     request::Parts,
 };
+use insula_access::{Authenticator, OnAuthenticated, PeerCertificate};
 use insula_api::{Clock, ClusterName};
 use insula_apiserver::{ApiServer, NotActing};
 use insula_auth::{Attributes, ClusterFacts, Permit, audit::Record};
-use insula_registry::access::{self, Authenticator, OnAuthenticated, PeerCertificate};
 use insula_store::Store;
 use serde_json::json;
 use tokio::sync::{Mutex, Semaphore};
@@ -257,7 +257,7 @@ fn question(health: &Health, asked: Attributes) -> (Attributes, ClusterFacts) {
     let root = ClusterName::root();
     let facts = ClusterFacts {
         entered: true,
-        ..access::facts(&health.store_check.store.latest(), &root)
+        ..insula_access::facts(&health.store_check.store.latest(), &root)
     };
     let asked = Attributes {
         cluster: Some(root),

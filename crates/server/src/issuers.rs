@@ -3,9 +3,9 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
+use insula_access::{Authenticator, issuers::read_all};
 use insula_api::{FieldError, FieldPath, Json, aggregate};
 use insula_auth::jwt::{Giver, Issuer};
-use insula_registry::{access::Authenticator, issuers::read_all};
 
 use crate::{Config, StartError};
 

@@ -24,8 +24,8 @@ use hyper::{
     service::Service,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
+use insula_access::{OnAuthenticated, PeerCertificate};
 use insula_apiserver::{fair_share::ConnectionMeter, websocket::Afterwards};
-use insula_registry::access::{OnAuthenticated, PeerCertificate};
 use rustls::ServerConfig;
 use tokio::{
     io::AsyncWriteExt,

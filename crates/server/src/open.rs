@@ -6,9 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use insula_access::Authenticator;
 use insula_api::{Rng, Timestamp};
 use insula_auth::TokenFile;
-use insula_registry::access::Authenticator;
 use insula_store::{
     MemoryStore, Store,
     embedded::{EmbeddedStore, OpenError, Options},

@@ -10,9 +10,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use insula_access::Authenticator;
 use insula_apiserver::fair_share::FairShare;
 use insula_auth::jwt::Issuer;
-use insula_registry::access::Authenticator;
 use insula_store::Store;
 use tokio::{
     net::TcpListener,

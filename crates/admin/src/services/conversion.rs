@@ -3,6 +3,7 @@
 
 use crate::session::{AdminService, Located, Session, right};
 use insula_api::{FieldError, Json, ObjectKey};
+use insula_catalog::{Api, compile, ids};
 use insula_conversion::LossPolicy;
 use insula_proto::{
     admin::v1::{
@@ -11,7 +12,6 @@ use insula_proto::{
     },
     value,
 };
-use insula_registry::{Api, compile, ids};
 use prost_types::Struct;
 use std::sync::Arc;
 use tonic::{Request, Response, Status};

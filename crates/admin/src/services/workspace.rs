@@ -3,11 +3,11 @@
 use crate::session::{AdminService, Located, Session, right};
 use insula_api::{ClusterName, ClusterPath, Json, ObjectKey, Scope, Timestamp};
 use insula_auth::Attributes;
+use insula_catalog::{ids, locate};
 use insula_proto::admin::v1::{
     Condition, GetRequest, GetResponse, ListRequest, ListResponse, TreeRequest, TreeResponse, Workspace,
     workspace_service_server::WorkspaceService,
 };
-use insula_registry::{ids, locate};
 use insula_store::Entry;
 use std::pin::Pin;
 use tokio_stream::{Stream, iter};

@@ -6,7 +6,7 @@
 use super::{DELETE_OPTIONS, PATCH, SCALE, STATUS, component, reference};
 use crate::negotiate::Patches;
 use insula_api::Json;
-use insula_registry::{ApiVersion, ScopeKind, Served};
+use insula_catalog::{ApiVersion, ScopeKind, Served};
 use serde_json::{Map, json};
 
 type Parameter = (&'static str, &'static str, &'static str);

@@ -5,7 +5,7 @@ use crate::{discovery, gzip, negotiate};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use insula_api::Timestamp;
-use insula_registry::{Result, Served};
+use insula_catalog::{Result, Served};
 
 /// A document under its own hash never changes.
 const FOR_EVER: &str = "public, immutable";

@@ -3,7 +3,8 @@
 use super::{Query, meta_options_errors};
 use insula_api::{FieldError, FieldPath, Json};
 use insula_apply::OnConflict;
-use insula_registry::{DeleteOptions, Error, FieldValidation, Preconditions, Propagation};
+use insula_catalog::Error;
+use insula_registry::{DeleteOptions, FieldValidation, Preconditions, Propagation};
 use serde_json::json;
 
 impl Query {

@@ -5,7 +5,7 @@ use super::{
     format::{age, definition, human_duration},
 };
 use insula_api::{Json, Timestamp};
-use insula_registry::Column;
+use insula_catalog::Column;
 use serde_json::{Map, json};
 
 const NAME_TEXT: &str = "Name must be unique within a namespace. Is required when creating resources, although some \

@@ -4,7 +4,8 @@
 use super::ResourceRequest;
 use crate::{reply::Reply, status};
 use insula_api::ClusterName;
-use insula_registry::{Error, Home, ids};
+use insula_catalog::{Error, ids};
+use insula_registry::Home;
 use insula_store::Entry;
 
 /// Name that stands for the user's own home.

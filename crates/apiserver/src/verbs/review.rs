@@ -8,12 +8,12 @@ use crate::{
     request::Answer,
 };
 use axum::response::Response;
-use insula_api::Json;
-use insula_registry::{
-    Error,
+use insula_access::{
     accounts::{self, Asked},
     reviews::{self, Asker},
 };
+use insula_api::Json;
+use insula_catalog::Error;
 
 impl ResourceRequest<'_> {
     /// Answers a review of access or of a token.

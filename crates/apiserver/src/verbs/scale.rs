@@ -11,9 +11,11 @@ use crate::{
     table::{self, Columns, IncludeObject, Layout},
 };
 use http::header;
+use insula_access::Target;
 use insula_api::{FieldError, FieldPath, Json};
 use insula_apply::{Element, Operation};
-use insula_registry::{Api, Change, Error, IfAbsent, Part, Registry, Result, Scale, Target};
+use insula_catalog::{Api, Error, Part, Result, Scale};
+use insula_registry::{Change, IfAbsent, Registry};
 use insula_store::Entry;
 use serde_json::json;
 

@@ -15,9 +15,11 @@ use axum::body::Body;
 use bytes::Bytes;
 use futures_util::{FutureExt, Stream, StreamExt, stream::unfold};
 use http::Response;
+use insula_access::{Authenticator, Target};
 use insula_api::Revision;
 use insula_auth::audit::Open;
-use insula_registry::{Error, Event, Registry, Target, Watch, access::Authenticator};
+use insula_catalog::Error;
+use insula_registry::{Event, Registry, Watch};
 use std::{collections::VecDeque, convert::Infallible, sync::Arc};
 use tokio::sync::watch;
 

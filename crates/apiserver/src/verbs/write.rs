@@ -12,7 +12,8 @@ use crate::{
 use http::header;
 use insula_api::Json;
 use insula_apply::OnConflict;
-use insula_registry::{Change, Deleted, Error, FieldValidation, IfAbsent, Part, WriteOptions};
+use insula_catalog::{Error, Part};
+use insula_registry::{Change, Deleted, FieldValidation, IfAbsent, WriteOptions};
 
 impl ResourceRequest<'_> {
     pub(crate) async fn create(&mut self) -> Answer {
@@ -82,7 +83,7 @@ impl ResourceRequest<'_> {
         if kind != PatchType::Json {
             options.duplicates = body::duplicates(&bytes);
         }
-        let change = |current: &Json| -> insula_registry::Result<Json> { apply_patch(kind, current, &patch) };
+        let change = |current: &Json| -> insula_catalog::Result<Json> { apply_patch(kind, current, &patch) };
         let change = Change::Patch(&change);
         let written = self
             .server
@@ -200,7 +201,7 @@ impl ResourceRequest<'_> {
 }
 
 /// Returns an object after a patch.
-pub(crate) fn apply_patch(kind: PatchType, current: &Json, patch: &Json) -> insula_registry::Result<Json> {
+pub(crate) fn apply_patch(kind: PatchType, current: &Json, patch: &Json) -> insula_catalog::Result<Json> {
     let mut new = current.clone();
     let patched = match kind {
         PatchType::Json => insula_apply::json_patch(&mut new, patch),

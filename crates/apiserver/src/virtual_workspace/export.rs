@@ -3,13 +3,11 @@
 
 use super::outcome::{Refusal, ResolvedResource};
 use crate::{path::ResourcePath, reply::Reply, request::RequestScope};
+use insula_access::view::{AllClusters, ViaExport, ViewScope};
 use insula_api::ClusterName;
 use insula_auth::{Attributes, EXTRA_CLUSTER, EXTRA_SCOPES, EXTRA_WARRANT, GROUP_KCP_ADMIN, UserInfo};
-use insula_registry::{
-    Registry,
-    exports::ExportName,
-    view::{AccessRequest, AllClusters, Denied, ViaExport, ViewScope},
-};
+use insula_catalog::exports::{AccessRequest, Denied, ExportName};
+use insula_registry::Registry;
 use serde_json::json;
 use std::sync::Arc;
 

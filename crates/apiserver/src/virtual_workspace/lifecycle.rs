@@ -3,13 +3,14 @@
 
 use super::outcome::{Refusal, ResolvedResource};
 use crate::{path::ResourcePath, request::RequestScope};
-use insula_api::ClusterName;
-use insula_auth::{Attributes, ClusterFacts, UserInfo, permit};
-use insula_registry::{
-    Registry, Served, ids,
+use insula_access::{
     lifecycle::LifecycleController,
     view::{AllClusters, ViewScope},
 };
+use insula_api::ClusterName;
+use insula_auth::{Attributes, ClusterFacts, UserInfo, permit};
+use insula_catalog::{Served, ids};
+use insula_registry::Registry;
 
 /// Returns the right that users need: the lifecycle verb on the type, in the type's cluster.
 pub(super) fn required_right(lifecycle: &LifecycleController) -> Attributes {

@@ -1,9 +1,10 @@
 //! Outcomes of a question to a virtual workspace: a refusal, or the resource that it serves.
 
 use crate::reply::Reply;
+use insula_access::view::ViewScope;
 use insula_api::ClusterName;
 use insula_auth::{Attributes, UserInfo, forbidden_message};
-use insula_registry::{Served, view::ViewScope};
+use insula_catalog::Served;
 use std::borrow::Cow;
 
 /// The refusal of a virtual workspace.

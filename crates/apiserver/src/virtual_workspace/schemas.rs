@@ -3,12 +3,11 @@
 
 use super::outcome::{Refusal, ResolvedResource};
 use crate::{path::ResourcePath, request::RequestScope};
+use insula_access::view::{AllClusters, ViewScope};
 use insula_api::ClusterName;
 use insula_auth::Attributes;
-use insula_registry::{
-    Registry, Served,
-    view::{AllClusters, ViewScope, schemas_behind},
-};
+use insula_catalog::{Served, exports::schemas_behind};
+use insula_registry::Registry;
 
 /// Returns the right that users need: whoever may read bindings may read what they bind.
 pub(super) fn required_right(consumer: &ClusterName) -> Attributes {

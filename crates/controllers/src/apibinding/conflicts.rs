@@ -1,7 +1,7 @@
 //! Naming conflicts with other APIs of a cluster.
 
 use super::{served::ServedApi, world::Resource};
-use insula_registry::{Api, Names};
+use insula_catalog::{Api, Names};
 
 /// Returns the first conflict, with the message of kcp.
 pub(super) fn find(resource: &Resource, api: &Api, others: &[ServedApi]) -> Option<String> {

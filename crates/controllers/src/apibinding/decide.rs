@@ -14,7 +14,8 @@ use insula_api::{
     kinds::{ApiBinding, ApiExport},
     set_condition,
 };
-use insula_registry::{Intent, Plan, ResourceRoute, exports::ExportName, ids};
+use insula_catalog::{ResourceRoute, exports::ExportName, ids};
+use insula_registry::{Intent, Plan};
 use insula_store::Entry;
 use serde_json::json;
 

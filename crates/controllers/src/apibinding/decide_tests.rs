@@ -3,7 +3,7 @@
 use super::ApiBindings;
 use crate::testing::plan;
 use insula_api::{ClusterName, ObjectKey};
-use insula_registry::ids;
+use insula_catalog::ids;
 
 const EXPORT: &str = "
 apiVersion: apis.kcp.io/v1alpha2

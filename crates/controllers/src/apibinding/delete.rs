@@ -8,7 +8,8 @@ use crate::{
     write::{drop_finalizer, list, patience, sort_conditions, text},
 };
 use insula_api::{Condition, Json, kinds::ApiBinding, names::finalizers, set_condition};
-use insula_registry::{Intent, Plan, ids};
+use insula_catalog::ids;
+use insula_registry::{Intent, Plan};
 use serde_json::json;
 
 pub(super) fn delete(world: &World, binding: &Loaded<ApiBinding>) -> Plan {

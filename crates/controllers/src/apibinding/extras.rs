@@ -1,7 +1,7 @@
 //! Annotations with the prefix `extra.apis.kcp.io/`: an export hands them on to its bindings.
 
 use insula_api::{Json, names::annotations::EXTRA_PREFIX};
-use insula_registry::names::ANNOTATIONS_BYTES_MAX;
+use insula_catalog::names::ANNOTATIONS_BYTES_MAX;
 use serde_json::{Map, json};
 
 fn annotations(object: &Json) -> impl Iterator<Item = (&String, &Json)> {

@@ -3,7 +3,7 @@
 use super::ApiBindings;
 use crate::{runtime::Reconciler, testing::TestControlPlane};
 use insula_api::{ClusterName, Object, ObjectKey, Revision, names::labels};
-use insula_registry::{admission::digest, ids};
+use insula_catalog::{digest, ids};
 use insula_store::{Change, MemoryStore, Prior, Store};
 use serde_json::json;
 use std::sync::Arc;

@@ -27,7 +27,8 @@ use insula_api::{
     ClusterName, Object, ObjectKey, ResourceId, Scope,
     kinds::{self, ApiBindingPhase, ApiExport},
 };
-use insula_registry::{Plan, Registry, ResourceRoute, admission::digest, ids};
+use insula_catalog::{ResourceRoute, digest, ids};
+use insula_registry::{Plan, Registry};
 use insula_store::{Change, Snapshot};
 use std::{
     ops::ControlFlow,

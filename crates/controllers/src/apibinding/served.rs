@@ -4,7 +4,8 @@ use insula_api::{
     ClusterPath, ObjectKey,
     kinds::{self, ApiBinding},
 };
-use insula_registry::{Names, Origin, Registry, ids};
+use insula_catalog::{Names, Origin, ids};
+use insula_registry::Registry;
 use insula_store::Snapshot;
 
 /// Another API of the cluster.

@@ -4,7 +4,7 @@ mod removal;
 
 use crate::testing::TestControlPlane;
 use insula_api::{Json, condition};
-use insula_registry::ids;
+use insula_catalog::ids;
 use serde_json::json;
 
 const BINDINGS: (&str, &str) = ("apis.kcp.io/v1alpha2", "apibindings");

@@ -12,7 +12,8 @@ use insula_api::{
     kinds::{ApiBinding, ApiBindingStatus, ApiExport, BoundResource, ExportedResource},
     names::labels,
 };
-use insula_registry::{Api, Intent, Registry, ResourceRoute, admission::bundle, ids, locate};
+use insula_catalog::{Api, ResourceRoute, bundle, ids, locate};
+use insula_registry::{Intent, Registry};
 use insula_store::{Entry, Snapshot};
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -7,7 +7,8 @@ mod tests;
 
 use crate::{loaded::Loaded, runtime::Reconciler};
 use insula_api::{Json, ObjectKey, ResourceId, Timestamp, kinds::ApiConversion};
-use insula_registry::{Plan, Registry, admission::bundle, ids};
+use insula_catalog::{bundle, ids};
+use insula_registry::{Plan, Registry};
 use insula_store::{Change, Snapshot};
 use status::Outcome;
 use std::sync::Arc;

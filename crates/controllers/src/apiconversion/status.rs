@@ -4,8 +4,8 @@
 
 use crate::write::{drop_condition, sort_conditions};
 use insula_api::{Condition, FieldError, Json, Timestamp, aggregate, set_condition};
+use insula_catalog::Api;
 use insula_conversion::{Bundle, FieldCoverage, FieldOutcome, Outlook, field_coverage};
-use insula_registry::Api;
 use serde_json::json;
 use std::sync::Arc;
 

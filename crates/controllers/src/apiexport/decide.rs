@@ -12,7 +12,8 @@ use insula_api::{
     names::{annotations, api_versions},
     set_condition,
 };
-use insula_registry::{Intent, Plan, admission::digest};
+use insula_catalog::digest;
+use insula_registry::{Intent, Plan};
 use serde_json::json;
 
 /// Seconds until an identity that another export has is checked again.

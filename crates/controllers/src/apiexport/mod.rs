@@ -15,7 +15,8 @@ use insula_api::{
     ObjectKey, ResourceId, Scope,
     kinds::{self, ApiExport},
 };
-use insula_registry::{Plan, Registry, ids};
+use insula_catalog::ids;
+use insula_registry::{Plan, Registry};
 use insula_store::{Change, Snapshot};
 use std::sync::Arc;
 

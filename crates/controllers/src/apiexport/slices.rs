@@ -8,7 +8,8 @@ use insula_api::{
     names::labels,
     set_condition,
 };
-use insula_registry::{Intent, Plan, Registry, admission::digest, ids, locate};
+use insula_catalog::{digest, ids, locate};
+use insula_registry::{Intent, Plan, Registry};
 use insula_store::{Change, Entry, Snapshot};
 use serde_json::json;
 use std::{ops::ControlFlow, sync::Arc};

@@ -2,7 +2,8 @@
 
 use crate::{loaded::Loaded, write::alive};
 use insula_api::{ClusterPath, ObjectKey, Scope, Timestamp, kinds::ApiExport, names::well_known::IDENTITY_NAMESPACE};
-use insula_registry::{Intent, Registry, SerializationPoint, admission::digest, exports::ExportView, ids, locate};
+use insula_catalog::{SerializationPoint, digest, exports::ExportView, ids, locate};
+use insula_registry::{Intent, Registry};
 use insula_store::{Entry, Snapshot};
 use std::ops::ControlFlow;
 

@@ -13,7 +13,8 @@ use insula_api::{
     names::{annotations, finalizers, groups},
     set_condition,
 };
-use insula_registry::{Intent, Plan, ResourceRoute};
+use insula_catalog::ResourceRoute;
+use insula_registry::{Intent, Plan};
 use insula_store::Entry;
 use serde_json::json;
 

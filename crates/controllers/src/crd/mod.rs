@@ -10,7 +10,8 @@ mod tests;
 
 use crate::{rollout::Gate, runtime::Reconciler};
 use insula_api::{ClusterName, Object, ObjectKey, ResourceId};
-use insula_registry::{Plan, Registry, ids};
+use insula_catalog::ids;
+use insula_registry::{Plan, Registry};
 use insula_store::{Change, Snapshot};
 use std::sync::Arc;
 

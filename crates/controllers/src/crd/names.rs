@@ -47,7 +47,7 @@ impl Taken {
     }
 
     /// Adds the names of a served API.
-    pub(crate) fn add(&mut self, names: &insula_registry::Names) {
+    pub(crate) fn add(&mut self, names: &insula_catalog::Names) {
         self.resources
             .extend([names.plural.to_string(), names.singular.to_string()]);
         self.resources.extend(names.short_names.iter().cloned());

@@ -8,7 +8,8 @@ use crate::{
     write::{alive, list, text},
 };
 use insula_api::{ClusterName, Json, ObjectKey, ResourceId, Scope, Timestamp};
-use insula_registry::{Intent, Origin, Registry, ResourceRoute, admission::bundle, ids};
+use insula_catalog::{Origin, ResourceRoute, bundle, ids};
+use insula_registry::{Intent, Registry};
 use insula_store::{Entry, Snapshot};
 use std::{ops::ControlFlow, sync::Arc};
 

@@ -2,7 +2,8 @@
 
 use super::{has, index::Index, waits};
 use insula_api::{ObjectKey, OwnerReference, Revision, Timestamp};
-use insula_registry::{Custom, FOREGROUND, Origin, Registry, ScopeKind, Served, Strategy};
+use insula_catalog::{Custom, Origin, ScopeKind, Served, Strategy};
+use insula_registry::{FOREGROUND, Registry};
 use insula_store::{Entry, Snapshot};
 use std::sync::Arc;
 

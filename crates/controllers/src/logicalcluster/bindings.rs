@@ -5,16 +5,14 @@ use crate::{
     loaded::Loaded,
     write::{count_generation, list},
 };
+use insula_access::workspace_types;
 use insula_api::{
     ClusterName, ClusterPath, Json, ObjectKey,
     kinds::{self, ApiBinding, ApiExport, LogicalCluster},
     names::{annotations, api_versions, finalizers, labels},
 };
-use insula_registry::{
-    Intent,
-    admission::{digest, types},
-    ids, locate,
-};
+use insula_catalog::{digest, ids, locate};
+use insula_registry::Intent;
 use insula_store::{Entry, Snapshot};
 use serde_json::json;
 
@@ -42,13 +40,13 @@ pub(crate) enum Keep {
 pub(crate) fn of(
     snapshot: &Snapshot,
     cluster: &ClusterName,
-    wanted: impl Fn(&types::TypeView) -> bool,
+    wanted: impl Fn(&workspace_types::TypeView) -> bool,
 ) -> Vec<DefaultBinding> {
-    let Some(own) = types::of_cluster(snapshot, cluster) else {
+    let Some(own) = workspace_types::of_cluster(snapshot, cluster) else {
         return Vec::new();
     };
     let mut found: Vec<DefaultBinding> = Vec::new();
-    let types = types::closure(snapshot, own);
+    let types = workspace_types::closure(snapshot, own);
     let bindings = types.iter().filter(|t| wanted(&t.view)).flat_map(|t| {
         // Without a path the export is in the type's own workspace.
         let own = &t.reference.path;
@@ -56,7 +54,7 @@ pub(crate) fn of(
         declared.map(move |(path, export)| (if path.is_empty() { own } else { path }, export))
     });
     for (path, export) in bindings {
-        if types::is_built_in(path, export) || found.iter().any(|b| b.path == *path && b.export == *export) {
+        if workspace_types::is_built_in(path, export) || found.iter().any(|b| b.path == *path && b.export == *export) {
             continue;
         }
         let exporter = ClusterPath::parse(path)

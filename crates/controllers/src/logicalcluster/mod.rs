@@ -11,7 +11,8 @@ mod tests;
 
 use crate::runtime::Reconciler;
 use insula_api::{ClusterName, ResourceId, kinds::WorkspacePhase};
-use insula_registry::{Plan, Registry, ids, locate};
+use insula_catalog::{ids, locate};
+use insula_registry::{Plan, Registry};
 use insula_store::{Change, Snapshot};
 use std::sync::Arc;
 

@@ -119,7 +119,7 @@ async fn a_broken_workspace_is_unavailable_until_it_is_not() {
         rig.settle().await;
         assert_eq!(phase(), want);
         let path = insula_api::ClusterPath::parse(&org).unwrap();
-        let found = insula_registry::locate::locate(&rig.registry.store.latest(), &path);
+        let found = insula_catalog::locate::locate(&rig.registry.store.latest(), &path);
         assert_eq!(found.is_ok(), want == "Ready");
     }
 }

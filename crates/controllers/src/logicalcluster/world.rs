@@ -6,12 +6,14 @@ use crate::{
     loaded::Loaded,
     workspace::owner,
 };
+use insula_access::workspace_types;
 use insula_api::{
     ClusterName, Scope, Timestamp,
     kinds::{ApiBinding, LogicalCluster, Workspace, WorkspacePhase},
     names::well_known::BINDINGS_INITIALIZER,
 };
-use insula_registry::{Registry, Served, admission::types, ids};
+use insula_catalog::{Served, ids};
+use insula_registry::Registry;
 use insula_store::{Entry, Snapshot};
 use std::sync::Arc;
 
@@ -34,7 +36,7 @@ pub(crate) struct World {
 /// Input for the content of a new cluster.
 pub(crate) struct Newborn {
     /// Its type and all that the type extends.
-    pub(crate) types: Vec<types::Resolved>,
+    pub(crate) types: Vec<workspace_types::Resolved>,
     pub(crate) external_url: String,
     pub(crate) trust: Arc<str>,
 }
@@ -68,8 +70,8 @@ pub(super) fn observe(registry: &Registry, cluster: &ClusterName, snapshot: &Sna
         world.owner = owner(&logical.view).and_then(|key| Loaded::get(snapshot, &key));
     } else {
         if status.phase == Some(WorkspacePhase::Scheduling) {
-            world.newborn = types::of_cluster(snapshot, cluster).map(|own| Newborn {
-                types: types::closure(snapshot, own),
+            world.newborn = workspace_types::of_cluster(snapshot, cluster).map(|own| Newborn {
+                types: workspace_types::closure(snapshot, own),
                 external_url: registry.external_url.clone(),
                 trust: registry.trust.clone(),
             });

@@ -29,7 +29,8 @@ use insula_api::{
     Json, ObjectKey, ResourceId,
     kinds::{self, ApiBinding},
 };
-use insula_registry::{Plan, Registry, ids};
+use insula_catalog::ids;
+use insula_registry::{Plan, Registry};
 use insula_store::{Change, Snapshot};
 use std::{collections::BTreeSet, sync::Arc};
 

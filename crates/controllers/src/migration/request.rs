@@ -2,7 +2,7 @@
 
 use crate::write::{drop_condition, text};
 use insula_api::{ClusterName, Condition, Json, Revision, Scope, Timestamp, condition, set_condition};
-use insula_registry::ids;
+use insula_catalog::ids;
 use insula_store::{Entry, Snapshot};
 use serde_json::json;
 

@@ -2,7 +2,8 @@
 
 use super::pace::Pace;
 use insula_api::{ClusterName, Object, Scope, Timestamp};
-use insula_registry::{Registry, Served};
+use insula_catalog::Served;
+use insula_registry::Registry;
 use insula_store::{Entry, Snapshot};
 use std::{ops::ControlFlow, sync::Arc};
 

@@ -4,7 +4,7 @@ mod rollout;
 use super::Migrations;
 use crate::testing::{TestControlPlane, pass};
 use insula_api::{Json, Scope, condition};
-use insula_registry::ids;
+use insula_catalog::ids;
 use serde_json::json;
 
 const EXPORTS: &str = "apis.kcp.io/v1alpha2";

@@ -6,7 +6,8 @@ use crate::{
     write::{list, text},
 };
 use insula_api::{Json, ObjectKey, Revision, Timestamp};
-use insula_registry::{Intent, Origin, Registry, ResourceRoute, Served, ids};
+use insula_catalog::{Origin, ResourceRoute, Served, ids};
+use insula_registry::{Intent, Registry};
 use insula_store::{Entry, Snapshot};
 use serde_json::json;
 use std::{collections::BTreeSet, sync::Arc};

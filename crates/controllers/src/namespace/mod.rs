@@ -8,7 +8,8 @@ mod tests;
 
 use crate::runtime::Reconciler;
 use insula_api::{ObjectKey, ResourceId};
-use insula_registry::{Plan, Registry, ids};
+use insula_catalog::ids;
+use insula_registry::{Plan, Registry};
 use insula_store::{Change, Snapshot};
 use std::sync::Arc;
 

@@ -2,7 +2,8 @@
 
 use crate::content::{Content, Sweep, sweep};
 use insula_api::{Json, ObjectKey, Timestamp};
-use insula_registry::{Registry, ScopeKind};
+use insula_catalog::ScopeKind;
+use insula_registry::Registry;
 use insula_store::{Entry, Snapshot};
 
 /// World of a namespace.

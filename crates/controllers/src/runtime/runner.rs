@@ -7,7 +7,8 @@ use futures_util::{
     stream::{FuturesUnordered, StreamExt},
 };
 use insula_api::Scope;
-use insula_registry::{Error, Plan, Registry};
+use insula_catalog::Error;
+use insula_registry::{Plan, Registry};
 use insula_store::{Change, Cursor, Gone, Snapshot};
 use std::{
     ops::ControlFlow,

@@ -3,7 +3,8 @@
 use super::{Reconciler, Sleep, run};
 use crate::{Controllers, testing::TestControlPlane};
 use insula_api::{ObjectKey, ResourceId};
-use insula_registry::{Intent, Plan, ids};
+use insula_catalog::ids;
+use insula_registry::{Intent, Plan};
 use insula_store::{Change, Entry, Snapshot};
 use serde_json::json;
 use std::{

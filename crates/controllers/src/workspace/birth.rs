@@ -7,16 +7,14 @@ use crate::{
     namespace::fresh_namespace,
     write::{list, mark},
 };
+use insula_access::workspace_types;
 use insula_api::{
     ClusterName, Condition, Json, ObjectKey, Timestamp,
     names::{annotations, finalizers, labels, well_known},
     set_condition,
 };
-use insula_registry::{
-    Intent,
-    admission::{digest, types},
-    ids,
-};
+use insula_catalog::{digest, ids};
+use insula_registry::Intent;
 use serde_json::json;
 
 /// Lists in the status with the prefix of their labels: the virtual workspaces of initializers and
@@ -38,9 +36,9 @@ pub(crate) struct Lifecycle {
 
 impl Lifecycle {
     /// Derives the lifecycle from a type and all that it extends, itself first.
-    pub(crate) fn of(types: &[types::Resolved]) -> Lifecycle {
+    pub(crate) fn of(types: &[workspace_types::Resolved]) -> Lifecycle {
         // Extended types come first, because their initializers work first.
-        let of_types = |has: fn(&types::TypeView) -> bool| {
+        let of_types = |has: fn(&workspace_types::TypeView) -> bool| {
             let found = types.iter().rev().filter(move |found| has(&found.view));
             found.map(|found| (found.controller(), is_universal(found)))
         };
@@ -55,7 +53,7 @@ impl Lifecycle {
         if bindings().next().is_some() {
             initializers.push(well_known::BINDINGS_INITIALIZER.to_owned());
         }
-        if bindings().any(|(path, export)| !types::is_built_in(path, export)) {
+        if bindings().any(|(path, export)| !workspace_types::is_built_in(path, export)) {
             waiting.push(well_known::BINDINGS_INITIALIZER.to_owned());
         }
         Lifecycle {
@@ -95,12 +93,16 @@ impl Lifecycle {
     }
 }
 
-fn is_universal(found: &types::Resolved) -> bool {
+fn is_universal(found: &workspace_types::Resolved) -> bool {
     found.cluster == ClusterName::root() && found.reference.name == well_known::UNIVERSAL
 }
 
 /// Returns the objects that types put into a new cluster.
-pub(crate) fn content(types: &[types::Resolved], cluster: &ClusterName, trust: &std::sync::Arc<str>) -> Vec<Intent> {
+pub(crate) fn content(
+    types: &[workspace_types::Resolved],
+    cluster: &ClusterName,
+    trust: &std::sync::Arc<str>,
+) -> Vec<Intent> {
     let mut intents = Vec::new();
     if types.iter().any(is_universal) {
         for name in well_known::NAMESPACES {

@@ -9,13 +9,15 @@ use crate::{
     loaded::Loaded,
     write::{count_generation, drop_condition, drop_finalizer, list, mark, sort_conditions, text},
 };
+use insula_access::workspace_types;
 use insula_api::{
     Condition, Json, condition,
     kinds::{LogicalCluster, Workspace, WorkspacePhase},
     names::{annotations, api_versions, finalizers, well_known},
     set_condition,
 };
-use insula_registry::{Intent, Plan, admission::types, ids};
+use insula_catalog::ids;
+use insula_registry::{Intent, Plan};
 use serde_json::json;
 
 /// Seconds until a workspace that cannot be scheduled is tried again.
@@ -88,7 +90,12 @@ fn unschedulable(world: &World, workspace: &Loaded<Workspace>, message: String) 
 }
 
 /// Returns the LogicalCluster of a new workspace.
-fn logical_cluster(world: &World, workspace: &Loaded<Workspace>, own: &types::Resolved, lifecycle: &Lifecycle) -> Json {
+fn logical_cluster(
+    world: &World,
+    workspace: &Loaded<Workspace>,
+    own: &workspace_types::Resolved,
+    lifecycle: &Lifecycle,
+) -> Json {
     let (key, meta) = (&workspace.entry.key, &workspace.entry.object.meta);
     let mut value = json!({
         "apiVersion": api_versions::CORE, "kind": "LogicalCluster",

@@ -3,7 +3,7 @@
 use super::Workspaces;
 use crate::testing::plan;
 use insula_api::{ClusterName, ObjectKey};
-use insula_registry::ids;
+use insula_catalog::ids;
 
 const ROOT: &str = "
 apiVersion: core.kcp.io/v1alpha1

@@ -22,7 +22,8 @@ use insula_api::{
     kinds::{self, LogicalCluster},
     names::labels,
 };
-use insula_registry::{Plan, Registry, ids};
+use insula_catalog::ids;
+use insula_registry::{Plan, Registry};
 use insula_store::{Change, Snapshot};
 use std::{ops::ControlFlow, sync::Arc};
 

@@ -1,5 +1,5 @@
 use crate::testing::TestControlPlane;
-use insula_registry::ids;
+use insula_catalog::ids;
 use serde_json::json;
 
 const WORKSPACES: (&str, &str) = ("tenancy.kcp.io/v1alpha1", "workspaces");

@@ -1,16 +1,14 @@
 //! World of the Workspace reconciler: everything that the decision about one workspace looks at.
 
 use crate::{loaded::Loaded, partition, write::alive};
+use insula_access::workspace_types;
 use insula_api::{
     ClusterName, ClusterPath, Json, ObjectKey, Timestamp,
     kinds::{LogicalCluster, Workspace},
     names::{annotations, well_known},
 };
-use insula_registry::{
-    Intent, Registry,
-    admission::{digest, types},
-    ids, locate,
-};
+use insula_catalog::{digest, ids, locate};
+use insula_registry::{Intent, Registry};
 use insula_store::Snapshot;
 use std::sync::Arc;
 
@@ -26,7 +24,7 @@ pub(crate) struct World {
     pub(crate) child: Option<Loaded<LogicalCluster>>,
     /// Its type and all that the type extends, until it is scheduled; empty if there is no such
     /// type.
-    pub(crate) types: Vec<types::Resolved>,
+    pub(crate) types: Vec<workspace_types::Resolved>,
     /// The reason why no shard takes it, if none does.
     pub(crate) shard: Result<(), String>,
     /// The user who created it.
@@ -54,9 +52,9 @@ pub(super) fn observe(registry: &Registry, key: &ObjectKey, snapshot: &Snapshot)
         .as_ref()
         .and_then(|workspace| ClusterName::parse(&workspace.view.spec.cluster).ok());
     let types = match (&workspace, &cluster) {
-        (Some(workspace), None) => types::TypeReference::read(&workspace.value["spec"]["type"])
-            .and_then(|reference| types::at(snapshot, &reference))
-            .map(|found| types::closure(snapshot, found))
+        (Some(workspace), None) => workspace_types::TypeReference::read(&workspace.value["spec"]["type"])
+            .and_then(|reference| workspace_types::at(snapshot, &reference))
+            .map(|found| workspace_types::closure(snapshot, found))
             .unwrap_or_default(),
         _ => Vec::new(),
     };

@@ -3,8 +3,8 @@
 use std::{io::Write, path::PathBuf, process::ExitCode};
 
 use anyhow::{Context, anyhow, bail};
+use insula_catalog::Api;
 use insula_conversion::object_budget;
-use insula_registry::Api;
 use serde_json::Value;
 
 use crate::{

@@ -4,8 +4,8 @@ use std::{fmt::Write as _, io::Write, path::PathBuf, process::ExitCode};
 
 use anyhow::{anyhow, bail};
 use insula_api::FieldError;
+use insula_catalog::Api;
 use insula_conversion::{GuessSource, Suggestion, Suggestions, VersionSchema, proof::Search, suggest};
-use insula_registry::Api;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

@@ -2,11 +2,11 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
+use insula_catalog::Api;
 use insula_conversion::{
     Bundle, Stored, ToStore, laws, object_budget,
     proof::{self, Counterexample, Search},
 };
-use insula_registry::Api;
 use serde::Serialize;
 use serde_json::Value;
 

@@ -93,7 +93,7 @@ fn portable(source: &Source) -> anyhow::Result<Api> {
     let told = |errors: Vec<insula_api::FieldError>| anyhow!(insula_api::aggregate(&errors));
     let api = source.compile().map_err(told)?;
     let rules = source.rules().map_err(told)?;
-    let version = |version: &insula_registry::ApiVersion| VersionSchema {
+    let version = |version: &insula_catalog::ApiVersion| VersionSchema {
         name: version.name.to_string(),
         served: version.served,
         schema: version.schema.clone(),

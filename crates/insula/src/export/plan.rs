@@ -1,8 +1,8 @@
 //! Plan of a publication: a schema named by its content, its rules, and the export that offers it.
 
 use anyhow::bail;
+use insula_catalog::{Api, digest};
 use insula_conversion::{VersionSchema, proof::Search, suggest};
-use insula_registry::{Api, admission::digest};
 use serde_json::{Map, Value, json};
 
 use crate::apis::Source;

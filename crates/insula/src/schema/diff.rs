@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::bail;
 use clap::ValueEnum;
-use insula_registry::{Api, ApiVersion, ScopeKind};
+use insula_catalog::{Api, ApiVersion, ScopeKind};
 use serde::Serialize;
 
 use crate::{

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use insula_registry::Api;
+use insula_catalog::Api;
 use serde::Serialize;
 
 use crate::{

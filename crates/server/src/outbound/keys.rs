@@ -15,9 +15,9 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::{Request, Uri};
 use http_body_util::Full;
+use insula_access::issuers::Keyring;
 use insula_api::{ClusterName, Json};
 use insula_auth::jwt::{Giver, Issuer, Keys};
-use insula_registry::issuers::Keyring;
 use tokio::{sync::Mutex as AsyncMutex, time::timeout};
 
 use super::{Targets, Webhook};

@@ -32,7 +32,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
 };
 use insula_api::ClusterName;
-use insula_registry::{Call, Outbound};
+use insula_catalog::{Call, Outbound};
 use tokio::{sync::Semaphore, time::timeout};
 
 use crate::config::Webhooks;

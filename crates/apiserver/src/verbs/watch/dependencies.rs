@@ -5,11 +5,13 @@
 //! missed. A cursor whose revision is compacted continues at the latest revision and counts as a
 //! change: the watch reads the latest state then, and finds the missed changes in it.
 
-use insula_api::{ClusterName, Revision, Scope};
-use insula_registry::{
-    Origin, Registry, Target, ids, locate,
+use insula_access::{
+    Target,
     view::{By, ViewScope},
 };
+use insula_api::{ClusterName, Revision, Scope};
+use insula_catalog::{Origin, ids, locate};
+use insula_registry::Registry;
 use insula_store::{Cursor, Snapshot};
 use std::future::pending;
 

@@ -3,7 +3,8 @@
 
 use crate::testing::TestControlPlane;
 use insula_api::{Json, Object};
-use insula_registry::{ids, representation};
+use insula_catalog::ids;
+use insula_registry::representation;
 use insula_store::{Txn, Write};
 use serde_json::json;
 use std::sync::Arc;
