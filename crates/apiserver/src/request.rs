@@ -20,11 +20,7 @@ use insula_access::{
 };
 use insula_api::{ClusterName, ClusterPath};
 use insula_auth::{Attributes, ClusterFacts, audit::Record};
-use insula_catalog::{
-    Error,
-    exports::ExportName,
-    locate::{self, LogicalClusterView},
-};
+use insula_catalog::{Error, exports::ExportName, locate::LogicalClusterView};
 use insula_registry::ListOptions;
 use insula_store::Snapshot;
 use std::sync::Arc;
@@ -286,11 +282,6 @@ impl RequestScope {
     pub(crate) fn is_inactive(&self) -> bool {
         self.logical_cluster.as_ref().is_some_and(|view| view.inactive)
     }
-}
-
-/// Reads the LogicalCluster of a scope's cluster.
-pub(crate) fn logical_cluster(snapshot: &Snapshot, cluster: Option<&ClusterName>) -> Option<Arc<LogicalClusterView>> {
-    locate::logical_cluster(snapshot, cluster?)
 }
 
 /// A virtual workspace: a view of clusters from outside, as its path names it.

@@ -7,7 +7,7 @@ use crate::{
     path::{BadPath, Rest, Route, parse},
     query::ReadAt,
     reply::Reply,
-    request::{Parsed, RequestScope, VirtualWorkspace, logical_cluster},
+    request::{Parsed, RequestScope, VirtualWorkspace},
     unlocated::{self, Sender},
     websocket,
 };
@@ -17,7 +17,7 @@ use insula_api::{ClusterName, ClusterPath, Revision};
 use insula_auth::{Attributes, ClusterFacts, EXTRA_CLUSTER, Forbidden, GROUP_AUTHENTICATED, Permit, UserInfo, permit};
 use insula_catalog::{
     Error,
-    locate::{self, NotLocated},
+    locate::{self, LogicalClusterView, NotLocated},
 };
 use insula_registry::{ListOptions, Registry, verbs::Token};
 use insula_store::Snapshot;
@@ -183,8 +183,8 @@ impl Authenticated {
             user: &user,
             impersonator: impersonator.as_ref(),
         };
-        let cluster = match find_cluster(&parsed, &snapshot, sender)? {
-            FoundCluster::Here(cluster) => cluster,
+        let (cluster, logical_cluster) = match find_cluster(&parsed, &snapshot, sender)? {
+            FoundCluster::Here(cluster, view) => (cluster, view),
             FoundCluster::Mounted { url, path } => {
                 return Ok(Destination::Mounted(Box::new(Mounted {
                     parsed,
@@ -206,11 +206,11 @@ impl Authenticated {
         };
         parsed.record.located(cluster.as_ref(), path.as_ref());
         let scope = RequestScope {
-            logical_cluster: logical_cluster(&snapshot, cluster.as_ref()),
             snapshot,
             read,
             list_options,
             cluster,
+            logical_cluster,
             path,
             rest,
             view,
@@ -233,8 +233,8 @@ impl Authenticated {
 
 /// The cluster that a path leads to.
 enum FoundCluster {
-    /// A cluster of this server; `None` outside of any and for the wildcard.
-    Here(Option<ClusterName>),
+    /// A cluster of this server with its LogicalCluster; `None` outside of any and for the wildcard.
+    Here(Option<ClusterName>, Option<Arc<LogicalClusterView>>),
     /// A mount: its content is on another server.
     Mounted { url: Arc<str>, path: ClusterPath },
 }
@@ -244,21 +244,26 @@ enum FoundCluster {
 fn find_cluster(parsed: &Parsed, snapshot: &Snapshot, sender: Sender<'_>) -> Result<FoundCluster, Reply> {
     let path = match &parsed.route {
         Route::Cluster { path: Some(path), .. } => path,
-        Route::Virtual { cluster, .. } => return Ok(FoundCluster::Here(cluster.clone())),
+        Route::Virtual { cluster, .. } => {
+            let view = cluster
+                .as_ref()
+                .and_then(|cluster| locate::logical_cluster(snapshot, cluster));
+            return Ok(FoundCluster::Here(cluster.clone(), view));
+        }
         Route::Server(_) | Route::Service(_) | Route::NoCluster | Route::Cluster { path: None, .. } => {
-            return Ok(FoundCluster::Here(None));
+            return Ok(FoundCluster::Here(None, None));
         }
     };
     let is_itself = sender.impersonator.is_none() && sender.user.is_in(GROUP_AUTHENTICATED);
-    match locate::locate(snapshot, path) {
+    match locate::locate_view(snapshot, path) {
         // Impersonation ends where a workspace is on another server, which takes no more than
         // names.
         Err(NotLocated::Mounted { url }) if is_itself => Ok(FoundCluster::Mounted {
             url,
             path: path.clone(),
         }),
-        _ if unlocated::is_health(parsed) && !path.split_first().0.is_system() => Ok(FoundCluster::Here(None)),
-        Ok(cluster) => Ok(FoundCluster::Here(Some(cluster))),
+        _ if unlocated::is_health(parsed) && !path.split_first().0.is_system() => Ok(FoundCluster::Here(None, None)),
+        Ok((cluster, view)) => Ok(FoundCluster::Here(Some(cluster), view)),
         Err(why) => Err(unlocated::refusal(parsed, snapshot, sender, &why)),
     }
 }

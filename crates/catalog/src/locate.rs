@@ -77,11 +77,27 @@ pub fn is_inactive(snapshot: &Snapshot, cluster: &ClusterName) -> bool {
 /// # Errors
 /// Returns the reason that the path does not resolve.
 pub fn locate(snapshot: &Snapshot, path: &ClusterPath) -> Result<ClusterName, NotLocated> {
+    locate_view(snapshot, path).map(|(cluster, _)| cluster)
+}
+
+/// Resolves a path as [`locate`] does, and returns the LogicalCluster as well. System clusters have
+/// none.
+///
+/// # Errors
+/// Returns the reason that the path does not resolve.
+pub fn locate_view(
+    snapshot: &Snapshot,
+    path: &ClusterPath,
+) -> Result<(ClusterName, Option<Arc<LogicalClusterView>>), NotLocated> {
     let (mut cluster, rest) = home_of(snapshot, path).unwrap_or_else(|| path.split_first());
-    if !exists(snapshot, &cluster) {
+    let view = logical_cluster(snapshot, &cluster);
+    if view.is_none() && !cluster.is_system() {
         return Err(NotLocated::UnknownCluster(cluster));
     }
-    let last = rest.len().saturating_sub(1);
+    if rest.is_empty() {
+        return Ok((cluster, view));
+    }
+    let last = rest.len() - 1;
     for (at, name) in rest.into_iter().enumerate() {
         let key = ObjectKey::cluster_scoped(ids::workspaces(), cluster.clone(), name);
         let Some(entry) = snapshot.get(&key) else {
@@ -108,7 +124,8 @@ pub fn locate(snapshot: &Snapshot, path: &ClusterPath) -> Result<ClusterName, No
             }
         };
     }
-    Ok(cluster)
+    let view = logical_cluster(snapshot, &cluster);
+    Ok((cluster, view))
 }
 
 /// Returns the home cluster of a path that begins with `user:<name>`, and the remaining segments.
