@@ -10,7 +10,7 @@ use insula_apiserver::{
 use insula_auth::{Attributes, Forbidden, UserInfo};
 use insula_catalog::locate::{self, NotLocated};
 use insula_proto::admin::v1::ResponseHeader;
-use insula_registry::Registry;
+use insula_registry::Deps;
 use insula_store::Snapshot;
 use std::sync::Arc;
 use tonic::{Request, Status};
@@ -83,7 +83,7 @@ pub(crate) fn caller<T>(request: &Request<T>) -> Result<&Arc<Caller>, Status> {
 
 impl AdminService {
     /// Returns the registry of objects.
-    pub fn registry(&self) -> &Registry {
+    pub fn registry(&self) -> &Deps {
         &self.api.registry
     }
 

@@ -13,7 +13,7 @@ use axum::body::Body;
 use http::{HeaderMap, HeaderValue, Request, Uri, header};
 use insula_access::{Authenticator, PeerCertificate};
 use insula_catalog::Error;
-use insula_registry::Registry;
+use insula_registry::Deps;
 use std::time::Duration;
 
 /// Time of one check. A check that takes longer decides nothing: the store or an issuer does not
@@ -52,7 +52,7 @@ impl Credentials {
     /// Returns the refusal that the same request gets now, if it concerns the user: 401, 403, 404
     /// or
     /// 410. A server that cannot decide refuses nothing here.
-    pub(crate) async fn refusal(&self, authenticator: &Authenticator, registry: &Registry) -> Option<StatusReply> {
+    pub(crate) async fn refusal(&self, authenticator: &Authenticator, registry: &Deps) -> Option<StatusReply> {
         let checked = tokio::time::timeout(TIME_MAX, self.check(authenticator, registry)).await;
         let status = match checked.ok()?.err()? {
             Reply::Status(status) | Reply::Warned(status, _) => *status,
@@ -62,7 +62,7 @@ impl Credentials {
         status.denies_access().then_some(status)
     }
 
-    async fn check(&self, authenticator: &Authenticator, registry: &Registry) -> Result<(), Reply> {
+    async fn check(&self, authenticator: &Authenticator, registry: &Deps) -> Result<(), Reply> {
         let mut request = Request::new(Body::empty());
         *request.uri_mut() = self.uri.clone();
         *request.headers_mut() = self.headers.clone();

@@ -16,7 +16,7 @@ use insula_access::Target;
 use insula_api::{Json, Revision};
 use insula_catalog::{Error, Result};
 use insula_registry::{
-    List, Registry,
+    Deps, List,
     representation::{Show, is_stored},
 };
 use insula_store::Entry;
@@ -44,7 +44,7 @@ enum Form {
 
 /// A renderer of objects of one target in one form.
 pub struct Renderer {
-    registry: Arc<Registry>,
+    registry: Arc<Deps>,
     target: Target,
     form: Negotiated,
     pretty: bool,
@@ -58,7 +58,7 @@ impl Renderer {
     /// # Errors
     /// 400 for an unknown `includeObject`.
     pub(crate) fn new(
-        registry: &Arc<Registry>,
+        registry: &Arc<Deps>,
         target: &Target,
         parsed: &Parsed,
         form: Negotiated,

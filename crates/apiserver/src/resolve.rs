@@ -13,17 +13,13 @@ use crate::{
 use insula_access::view::{AllClusters, ViewScope};
 use insula_api::{ClusterName, LabelSelector};
 use insula_catalog::{Error, Named, Served};
-use insula_registry::Registry;
+use insula_registry::Deps;
 
 /// Resolves a path: in the request's cluster, through its virtual workspace, or in all clusters.
 ///
 /// # Errors
 /// 404 for a resource that is not served, 405 for verbs that the wildcard does not have.
-pub(crate) fn resolve(
-    registry: &Registry,
-    request: &Authorized,
-    path: &ResourcePath,
-) -> Result<ResolvedResource, Reply> {
+pub(crate) fn resolve(registry: &Deps, request: &Authorized, path: &ResourcePath) -> Result<ResolvedResource, Reply> {
     let verb = request.parsed.verb;
     let (plural, identity) = match path.resource.split_once(':') {
         Some((plural, "")) => {
@@ -80,7 +76,7 @@ pub(crate) fn unknown(path: &ResourcePath) -> Reply {
 /// Returns the API of a request to all clusters: a built-in, an API by its exporter's identity, or,
 /// for metadata alone, any API of that name.
 fn everywhere(
-    registry: &Registry,
+    registry: &Deps,
     request: &Authorized,
     (group, plural): (&str, &str),
     identity: Option<&str>,

@@ -2,14 +2,14 @@
 
 use crate::{fair_share, limits, mounts::Forward, openapi};
 use insula_access::Authenticator;
-use insula_registry::Registry;
+use insula_registry::Deps;
 use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;
 
 /// The API server of a registry, over HTTP and gRPC.
 pub struct ApiServer {
     /// The objects.
-    pub registry: Arc<Registry>,
+    pub registry: Arc<Deps>,
     /// Forwards requests to the servers that workspaces are mounted from.
     pub mounts: Arc<dyn Forward>,
     /// Authenticates the senders of requests.

@@ -19,7 +19,7 @@ use insula_catalog::{
     Error,
     locate::{self, LogicalClusterView, NotLocated},
 };
-use insula_registry::{ListOptions, Registry, verbs::Token};
+use insula_registry::{Deps, ListOptions, verbs::Token};
 use insula_store::Snapshot;
 use std::{sync::Arc, time::Duration};
 
@@ -86,7 +86,7 @@ impl Parsed {
     pub async fn authenticate(
         mut self,
         authenticator: &Authenticator,
-        registry: &Registry,
+        registry: &Deps,
     ) -> Result<Authenticated, Reply> {
         let path = match &self.route {
             Route::Cluster { path, .. } => path.clone(),
@@ -166,7 +166,7 @@ impl Authenticated {
     /// # Errors
     /// 400 for parameters of a read that make no sense, the refusal of a revision that cannot be
     /// read, and of a workspace that cannot be entered.
-    pub(crate) async fn locate(self, registry: &Registry) -> Result<Destination, Reply> {
+    pub(crate) async fn locate(self, registry: &Deps) -> Result<Destination, Reply> {
         let Authenticated {
             parsed,
             mut user,
@@ -287,7 +287,7 @@ fn read_options(parsed: &Parsed) -> Result<(ReadAt, Option<ListOptions>), Error>
 /// # Errors
 /// 410 for a revision that is compacted, 504 for one that this server has not seen, 503 for a store
 /// that does not answer.
-pub async fn snapshot(registry: &Registry, at: ReadAt, token: Option<&str>) -> Result<Snapshot, Reply> {
+pub async fn snapshot(registry: &Deps, at: ReadAt, token: Option<&str>) -> Result<Snapshot, Reply> {
     let store = &registry.store;
     let failed = |error: insula_store::SnapshotError| Reply::error(&Error::Unavailable(error.to_string()));
     match at {

@@ -20,7 +20,7 @@ use crate::{
 use insula_api::Json;
 use insula_auth::{Attributes, UserInfo};
 use insula_catalog::Served;
-use insula_registry::Registry;
+use insula_registry::Deps;
 
 impl VirtualWorkspace {
     /// Returns the right that users need in the home of the virtual workspace; `None` where there
@@ -55,7 +55,7 @@ impl VirtualWorkspace {
     }
 
     /// Returns the APIs of the virtual workspace.
-    pub(crate) fn served(&self, registry: &Registry, scope: &RequestScope) -> Vec<Served> {
+    pub(crate) fn served(&self, registry: &Deps, scope: &RequestScope) -> Vec<Served> {
         match self {
             VirtualWorkspace::Export(export) => export.served(&registry.catalog, &scope.snapshot),
             VirtualWorkspace::Schemas(_) => schemas::served(registry).into_iter().collect(),
@@ -67,7 +67,7 @@ impl VirtualWorkspace {
     /// Resolves a resource through the virtual workspace; `None` where it serves no such resource.
     pub(crate) fn resolve(
         &self,
-        registry: &Registry,
+        registry: &Deps,
         scope: &RequestScope,
         (path, plural): (&ResourcePath, &str),
         request: &Resolution<'_>,

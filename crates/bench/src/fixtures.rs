@@ -5,7 +5,7 @@ use insula_access::Target;
 use insula_api::{Clock, ClusterName, FieldPath, Json, Object, ObjectKey, Rng, Timestamp};
 use insula_catalog::{Api, Origin, Served, ids};
 use insula_conversion::{Bundle, LossPolicy, VersionSchema, parse_rules};
-use insula_registry::Registry;
+use insula_registry::Deps;
 use insula_schema::Structural;
 use insula_store::{Guard, Store, Txn, Write};
 use serde_json::{Map, json};
@@ -164,7 +164,7 @@ impl Rng for Counter {
 /// A tenant with the benchmarks' kind bound, over a store.
 pub struct Tenant {
     /// The registry.
-    pub registry: Registry,
+    pub registry: Deps,
     cluster: ClusterName,
     api: Arc<Api>,
 }
@@ -174,7 +174,7 @@ impl Tenant {
     /// them CEL.
     pub async fn new(store: Arc<dyn Store>) -> Tenant {
         let url = "https://127.0.0.1:6443".to_owned();
-        let registry = Registry::new(store, Arc::new(StillClock), Arc::new(Counter::default()), url);
+        let registry = Deps::new(store, Arc::new(StillClock), Arc::new(Counter::default()), url);
         let cluster = ClusterName::parse("2xj8k1p0q9z7w3ab").expect("a cluster name");
         let logical = json!({
             "apiVersion": "core.kcp.io/v1alpha1", "kind": "LogicalCluster", "metadata": {"name": "cluster"},

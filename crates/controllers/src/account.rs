@@ -11,7 +11,7 @@ use insula_api::{
     },
 };
 use insula_catalog::ids;
-use insula_registry::{Intent, Plan, Registry};
+use insula_registry::{Deps, Intent, Plan};
 use insula_store::{Change, Entry, Snapshot};
 use serde_json::json;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const TRUST_BYTES_MAX: usize = 16 * 1024;
 
 /// Reconciles the standard objects of namespaces.
 pub(crate) struct Accounts {
-    registry: Arc<Registry>,
+    registry: Arc<Deps>,
 }
 
 /// World of a namespace that is not being deleted.
@@ -35,7 +35,7 @@ pub(crate) struct World {
 }
 
 impl Accounts {
-    pub(crate) fn new(registry: Arc<Registry>) -> Self {
+    pub(crate) fn new(registry: Arc<Deps>) -> Self {
         Accounts { registry }
     }
 }

@@ -4,7 +4,7 @@
 use crate::runtime::Reconciler;
 use insula_api::{Json, LabelSelector, ObjectKey, ResourceId, Scope};
 use insula_catalog::ids;
-use insula_registry::{Intent, Plan, Registry};
+use insula_registry::{Deps, Intent, Plan};
 use insula_store::{Change, Entry, Snapshot};
 use serde_json::json;
 use std::{collections::BTreeSet, sync::Arc};
@@ -21,7 +21,7 @@ pub(crate) struct World {
 }
 
 impl Aggregation {
-    pub(crate) fn new(_registry: Arc<Registry>) -> Self {
+    pub(crate) fn new(_registry: Arc<Deps>) -> Self {
         Aggregation
     }
 }

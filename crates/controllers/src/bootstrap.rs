@@ -7,7 +7,7 @@ use insula_api::{
     set_condition,
 };
 use insula_catalog::{Error, ids};
-use insula_registry::{Intent, Plan, Registry};
+use insula_registry::{Deps, Intent, Plan};
 use serde_json::json;
 
 /// Documents in `config/bootstrap`.
@@ -32,7 +32,7 @@ pub enum BootstrapError {
 ///
 /// # Errors
 /// Fails if the store does, except for lack of space once the root workspace exists.
-pub async fn bootstrap(registry: &Registry) -> Result<(), BootstrapError> {
+pub async fn bootstrap(registry: &Deps) -> Result<(), BootstrapError> {
     let wanted = objects(registry)?;
     for _ in 0..ATTEMPTS_MAX {
         let snapshot = registry.store.latest();
@@ -58,7 +58,7 @@ fn is_there(snapshot: &insula_store::Snapshot) -> bool {
 }
 
 /// Returns the update of the shard if the address of the server changed since the last start.
-fn moved_shard(registry: &Registry, snapshot: &insula_store::Snapshot, wanted: &[(ObjectKey, Json)]) -> Option<Intent> {
+fn moved_shard(registry: &Deps, snapshot: &insula_store::Snapshot, wanted: &[(ObjectKey, Json)]) -> Option<Intent> {
     let (key, shard) = wanted.iter().find(|(key, _)| key.resource == ids::shards())?;
     let entry = snapshot.get(key)?;
     let mut value = entry.object.body_value();
@@ -69,7 +69,7 @@ fn moved_shard(registry: &Registry, snapshot: &insula_store::Snapshot, wanted: &
     Some(Intent::Update(entry, value))
 }
 
-fn objects(registry: &Registry) -> Result<Vec<(ObjectKey, Json)>, BootstrapError> {
+fn objects(registry: &Deps) -> Result<Vec<(ObjectKey, Json)>, BootstrapError> {
     let root = ClusterName::root();
     let url = &registry.external_url;
     let mut objects = vec![(ids::logical_cluster(&root), root_cluster(url, registry.clock.now()))];

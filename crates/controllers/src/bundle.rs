@@ -3,7 +3,7 @@
 use crate::runtime::Reconciler;
 use insula_api::{ObjectKey, ResourceId, Scope};
 use insula_catalog::{ResourceRoute, ids};
-use insula_registry::{Intent, Plan, Registry};
+use insula_registry::{Deps, Intent, Plan};
 use insula_store::{Change, Entry, Snapshot};
 use std::{ops::ControlFlow, sync::Arc};
 
@@ -21,7 +21,7 @@ pub(crate) struct World {
 }
 
 impl Bundles {
-    pub(crate) fn new(_registry: Arc<Registry>) -> Self {
+    pub(crate) fn new(_registry: Arc<Deps>) -> Self {
         Bundles
     }
 }

@@ -4,7 +4,7 @@
 use crate::runtime::Reconciler;
 use insula_api::{Object, ResourceId, Scope, Timestamp};
 use insula_catalog::ids;
-use insula_registry::{Intent, Plan, Registry};
+use insula_registry::{Deps, Intent, Plan};
 use insula_store::{Change, Entry, Snapshot};
 use std::{ops::ControlFlow, sync::Arc};
 
@@ -15,7 +15,7 @@ const BATCH: usize = 100;
 
 /// Deletes expired events.
 pub(crate) struct Events {
-    registry: Arc<Registry>,
+    registry: Arc<Deps>,
 }
 
 /// World: the result of one walk.
@@ -27,7 +27,7 @@ pub(crate) struct World {
 }
 
 impl Events {
-    pub(crate) fn new(registry: Arc<Registry>) -> Self {
+    pub(crate) fn new(registry: Arc<Deps>) -> Self {
         Events { registry }
     }
 }

@@ -39,17 +39,17 @@ pub use bootstrap::{BootstrapError, bootstrap};
 pub use runtime::Sleep;
 
 use futures_util::future::{BoxFuture, join_all};
-use insula_registry::Registry;
+use insula_registry::Deps;
 use std::sync::Arc;
 
 /// All reconcilers of one registry.
 pub struct Controllers {
-    registry: Arc<Registry>,
+    registry: Arc<Deps>,
 }
 
 impl Controllers {
     /// Creates the reconcilers of a registry.
-    pub fn new(registry: Arc<Registry>) -> Self {
+    pub fn new(registry: Arc<Deps>) -> Self {
         Controllers { registry }
     }
 

@@ -14,7 +14,7 @@ use crate::{
 use insula_access::workspace_types::{self, Resolved, TypeReference, TypeView};
 use insula_api::{ClusterName, Json, ResourceId, Scope, kinds::WorkspacePhase};
 use insula_catalog::{ids, locate};
-use insula_registry::{Plan, Registry};
+use insula_registry::{Deps, Plan};
 use insula_store::{Change, Entry, Snapshot};
 use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
 
@@ -28,7 +28,7 @@ pub(crate) struct World {
 }
 
 impl Maintenance {
-    pub(crate) fn new(_registry: Arc<Registry>) -> Self {
+    pub(crate) fn new(_registry: Arc<Deps>) -> Self {
         Maintenance
     }
 }

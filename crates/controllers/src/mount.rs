@@ -15,7 +15,7 @@ use insula_api::{
     set_condition,
 };
 use insula_catalog::ids;
-use insula_registry::{Plan, Registry, representation};
+use insula_registry::{Deps, Plan, representation};
 use insula_store::{Change, Snapshot};
 use std::{ops::ControlFlow, sync::Arc};
 
@@ -23,7 +23,7 @@ const READY: &str = "WorkspaceMountReady";
 
 /// Reconciles Workspaces that are mounts.
 pub(crate) struct Mounts {
-    registry: Arc<Registry>,
+    registry: Arc<Deps>,
 }
 
 /// World of a mount: its Workspace, and the object that it refers to.
@@ -35,7 +35,7 @@ pub(crate) struct World {
 }
 
 impl Mounts {
-    pub(crate) fn new(registry: Arc<Registry>) -> Self {
+    pub(crate) fn new(registry: Arc<Deps>) -> Self {
         Mounts { registry }
     }
 

@@ -9,7 +9,7 @@ use insula_api::{
     names::api_versions, set_condition,
 };
 use insula_catalog::{digest, ids};
-use insula_registry::{Intent, Plan, Registry};
+use insula_registry::{Deps, Intent, Plan};
 use insula_store::{Change, Entry, Snapshot};
 use serde_json::{Map, json};
 use std::{
@@ -24,7 +24,7 @@ const NAME_MAX: usize = 200;
 
 /// Reconciles PartitionSets.
 pub(crate) struct PartitionSets {
-    registry: Arc<Registry>,
+    registry: Arc<Deps>,
 }
 
 /// World of a set.
@@ -37,7 +37,7 @@ pub(crate) struct World {
 }
 
 impl PartitionSets {
-    pub(crate) fn new(registry: Arc<Registry>) -> Self {
+    pub(crate) fn new(registry: Arc<Deps>) -> Self {
         PartitionSets { registry }
     }
 }

@@ -4,14 +4,14 @@ use crate::runtime::Reconciler;
 use insula_admission::{ExpressionWarning, type_check};
 use insula_api::{Json, ObjectKey, ResourceId};
 use insula_catalog::ids;
-use insula_registry::{Intent, Plan, Registry};
+use insula_registry::{Deps, Intent, Plan};
 use insula_store::{Change, Entry, Snapshot};
 use serde_json::json;
 use std::sync::Arc;
 
 /// Reconciles ValidatingAdmissionPolicies.
 pub(crate) struct Policies {
-    registry: Arc<Registry>,
+    registry: Arc<Deps>,
 }
 
 /// World of a policy whose generation is not checked yet.
@@ -22,7 +22,7 @@ pub(crate) struct World {
 }
 
 impl Policies {
-    pub(crate) fn new(registry: Arc<Registry>) -> Self {
+    pub(crate) fn new(registry: Arc<Deps>) -> Self {
         Policies { registry }
     }
 }

@@ -6,17 +6,17 @@ use crate::runtime::Reconciler;
 use insula_admission::quota;
 use insula_api::{Json, ObjectKey, ResourceId, Scope};
 use insula_catalog::ids;
-use insula_registry::{Intent, Plan, Registry};
+use insula_registry::{Deps, Intent, Plan};
 use insula_store::{Change, Entry, Snapshot};
 use std::sync::Arc;
 
 /// Reconciles the status of quotas.
 pub(crate) struct Quotas {
-    registry: Arc<Registry>,
+    registry: Arc<Deps>,
 }
 
 impl Quotas {
-    pub(crate) fn new(registry: Arc<Registry>) -> Self {
+    pub(crate) fn new(registry: Arc<Deps>) -> Self {
         Quotas { registry }
     }
 }

@@ -28,7 +28,7 @@ use insula_access::{Target, view::ViewScope};
 use insula_api::{Clock, ClusterName, ClusterPath, Json, Object, ObjectKey, Rng, Scope, Timestamp};
 use insula_auth::UserInfo;
 use insula_catalog::{Error, Part, ids, locate};
-use insula_registry::{Change, DeleteOptions, FieldValidation, Propagation, Registry, WriteOptions, representation};
+use insula_registry::{Change, DeleteOptions, Deps, FieldValidation, Propagation, WriteOptions, representation};
 use insula_store::{Change as Event, MemoryStore, Txn, Write};
 use serde_json::json;
 use std::{
@@ -66,7 +66,7 @@ impl Rng for TestRng {
 
 /// A server in memory.
 pub(crate) struct TestControlPlane {
-    pub(crate) registry: Arc<Registry>,
+    pub(crate) registry: Arc<Deps>,
     pub(crate) user: UserInfo,
 }
 
@@ -284,11 +284,7 @@ impl TestControlPlane {
 /// The objects are YAML documents in their storage versions; the annotation `kcp.io/cluster` names
 /// the cluster of each, `root` by default. They are stored as they are: nothing is admitted,
 /// defaulted or validated.
-pub(crate) async fn plan<R: Reconciler>(
-    reconciler: impl FnOnce(Arc<Registry>) -> R,
-    key: &R::Key,
-    world: &str,
-) -> String {
+pub(crate) async fn plan<R: Reconciler>(reconciler: impl FnOnce(Arc<Deps>) -> R, key: &R::Key, world: &str) -> String {
     let registry = Arc::new(empty_registry());
     let documents: Vec<Json> = serde_saphyr::from_multiple(world).expect("YAML");
     let writes = documents.into_iter().map(|value| {
@@ -306,7 +302,7 @@ pub(crate) async fn plan<R: Reconciler>(
 }
 
 /// Returns the key that a document is stored under.
-fn key_of(registry: &Registry, value: &Json) -> ObjectKey {
+fn key_of(registry: &Deps, value: &Json) -> ObjectKey {
     let text = |pointer: &str| value.pointer(pointer).and_then(Json::as_str).unwrap_or_default();
     let (group, _) = text("/apiVersion").split_once('/').unwrap_or_default();
     let resource = match text("/kind") {
@@ -327,10 +323,10 @@ fn key_of(registry: &Registry, value: &Json) -> ObjectKey {
     }
 }
 
-fn empty_registry() -> Registry {
+fn empty_registry() -> Deps {
     let clock = Arc::new(TestClock(AtomicI64::new(1_795_255_200)));
     let rng = Arc::new(TestRng(AtomicU64::new(7)));
-    Registry::new(
+    Deps::new(
         Arc::new(MemoryStore::new()),
         clock,
         rng,
@@ -339,7 +335,7 @@ fn empty_registry() -> Registry {
 }
 
 /// Reconciles every key of one reconciler once.
-pub(crate) async fn pass<R: Reconciler>(registry: &Registry, reconciler: &R) -> usize {
+pub(crate) async fn pass<R: Reconciler>(registry: &Deps, reconciler: &R) -> usize {
     let snapshot = registry.store.latest();
     let mut keys = HashSet::new();
     let mut order = Vec::new();

@@ -4,14 +4,14 @@
 use crate::{loaded::Loaded, runtime::Reconciler, write::sort_conditions};
 use insula_api::{Condition, ObjectKey, ResourceId, Timestamp, kinds::WorkspaceType, set_condition};
 use insula_catalog::ids;
-use insula_registry::{Plan, Registry};
+use insula_registry::{Deps, Plan};
 use insula_store::{Change, Snapshot};
 use serde_json::json;
 use std::sync::Arc;
 
 /// Reconciles WorkspaceTypes.
 pub(crate) struct WorkspaceTypes {
-    registry: Arc<Registry>,
+    registry: Arc<Deps>,
 }
 
 /// World of a type.
@@ -22,7 +22,7 @@ pub(crate) struct World {
 }
 
 impl WorkspaceTypes {
-    pub(crate) fn new(registry: Arc<Registry>) -> Self {
+    pub(crate) fn new(registry: Arc<Deps>) -> Self {
         WorkspaceTypes { registry }
     }
 }

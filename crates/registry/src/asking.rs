@@ -1,7 +1,7 @@
 //! Repeated runs of a request that needs webhook responses. A request runs until no call is
 //! pending.
 
-use crate::Registry;
+use crate::Deps;
 use insula_access::Target;
 use insula_api::{ClusterName, FieldSelector, Json, ResourceId, Scope};
 use insula_catalog::{Error, Result, exports, ids, stored, webhook::PendingCalls};
@@ -13,22 +13,22 @@ use std::{borrow::Cow, future::Future, sync::Arc};
 /// requests.
 const RUNS_MAX: usize = 32;
 
-impl Registry {
+impl Deps {
     /// Returns a target that can call conversion webhooks, or the same target if its API has none.
     pub fn asking<'t>(&self, target: &'t Target) -> Cow<'t, Target> {
-        self.asking_if(target, target.served.api.webhook.is_some(), Registry::calls)
+        self.asking_if(target, target.served.api.webhook.is_some(), Deps::calls)
     }
 
     /// Returns a target for a watch, which shares webhook responses with other watches.
     pub fn asking_to_watch<'t>(&self, target: &'t Target) -> Cow<'t, Target> {
-        self.asking_if(target, target.served.api.webhook.is_some(), Registry::calls_of_watch)
+        self.asking_if(target, target.served.api.webhook.is_some(), Deps::calls_of_watch)
     }
 
     /// Returns a target for a write, which may also call admission webhooks.
     pub(crate) fn asking_to_write<'t>(&self, target: &'t Target) -> Cow<'t, Target> {
         let converts = target.served.api.webhook.is_some();
         let has_questions = converts || self.has_admission_webhooks(target);
-        self.asking_if(target, has_questions, Registry::calls)
+        self.asking_if(target, has_questions, Deps::calls)
     }
 
     fn calls(&self) -> PendingCalls {
@@ -57,7 +57,7 @@ impl Registry {
         &self,
         target: &'t Target,
         has_questions: bool,
-        questions: impl FnOnce(&Registry) -> PendingCalls,
+        questions: impl FnOnce(&Deps) -> PendingCalls,
     ) -> Cow<'t, Target> {
         if !has_questions || target.served.questions.is_some() {
             return Cow::Borrowed(target);

@@ -1,7 +1,7 @@
 //! The in-process client of controllers. A plan of writes is prepared like any other write and
 //! committed as one transaction.
 
-use crate::{Registry, verbs};
+use crate::{Deps, verbs};
 use insula_api::{Json, Object, ObjectKey, Revision, Uid};
 use insula_catalog::{
     Result, SerializationPoint,
@@ -58,7 +58,7 @@ impl Plan {
     }
 }
 
-impl Registry {
+impl Deps {
     /// Commits a plan. Updates that change nothing are left out. A plan without any other write
     /// commits nothing and returns `None`.
     ///

@@ -1,7 +1,7 @@
 //! Home workspaces: one workspace for each user, without a parent. A home has no stored Workspace
 //! object. Reads return one that is derived from its LogicalCluster.
 
-use crate::{Intent, Plan, Registry};
+use crate::{Deps, Intent, Plan};
 use insula_admission::kinds::user_json;
 use insula_api::{ClusterName, ClusterPath, Json, Object, ObjectKey, kinds::WorkspacePhase};
 use insula_auth::UserInfo;
@@ -31,7 +31,7 @@ pub enum Home {
     There(Box<Entry>),
 }
 
-impl Registry {
+impl Deps {
     /// Returns the state of a user's home.
     pub fn home(&self, snapshot: &Snapshot, user: &UserInfo) -> Home {
         let cluster = digest::home_cluster(&user.name);

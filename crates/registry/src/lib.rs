@@ -29,7 +29,7 @@ use insula_store::Store;
 use std::sync::Arc;
 
 /// The state that all verbs share. One instance per process.
-pub struct Registry {
+pub struct Deps {
     /// The store of all objects.
     pub store: Arc<dyn Store>,
     /// The resources that each cluster serves.
@@ -58,10 +58,10 @@ pub struct Registry {
     answers: Arc<insula_catalog::webhook::ResponseCache>,
 }
 
-impl Registry {
+impl Deps {
     /// Creates a registry over a store.
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, rng: Arc<dyn Rng>, external_url: String) -> Self {
-        Registry {
+        Deps {
             store,
             catalog: Catalog::new(Prover::new(clock.clone())),
             cache: Arc::default(),

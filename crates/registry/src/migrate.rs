@@ -1,13 +1,13 @@
 //! Migration of stored objects to today's storage version: the form that a write without changes
 //! would store.
 
-use crate::{Registry, owners};
+use crate::{Deps, owners};
 use insula_api::Object;
 use insula_catalog::{Error, Result, Served, stored};
 use insula_conversion::{Stored, ToStore};
 use insula_store::Entry;
 
-impl Registry {
+impl Deps {
     /// Returns true if an object is stored in today's storage version and all owners of its fields
     /// use served versions.
     pub fn is_current(&self, served: &Served, entry: &Entry) -> bool {

@@ -10,7 +10,7 @@ use insula_apiserver::{
 use insula_auth::{audit::Log, jwt::Issuer};
 use insula_controllers::Controllers;
 use insula_registry::{
-    Registry,
+    Deps,
     representation::{Cache, Workers},
 };
 use insula_store::Store;
@@ -137,13 +137,13 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
 }
 
 /// Creates the registry over a measured store, with the options of the configuration.
-fn registry(parts: &Parts, outbound: Arc<Webhook>) -> Registry {
+fn registry(parts: &Parts, outbound: Arc<Webhook>) -> Deps {
     let measured = Arc::new(MeasuredStore {
         inner: Arc::clone(&parts.store),
         metrics: Arc::clone(&parts.metrics),
     });
     let (env, workspaces) = (&parts.env, &parts.config.workspaces);
-    let mut registry = Registry::new(measured, env.clock.clone(), env.rng.clone(), parts.url.clone());
+    let mut registry = Deps::new(measured, env.clock.clone(), env.rng.clone(), parts.url.clone());
     registry.trust = Arc::clone(&parts.trust);
     registry.homes = workspaces.homes;
     registry.objects_per_workspace = workspaces.objects;
@@ -200,7 +200,7 @@ async fn calls(
 }
 
 /// Returns the tasks of all controllers.
-fn reconcilers(registry: Arc<Registry>) -> impl Iterator<Item = Background> {
+fn reconcilers(registry: Arc<Deps>) -> impl Iterator<Item = Background> {
     let sleep: insula_controllers::Sleep = Arc::new(|count| Box::pin(tokio::time::sleep(Duration::from_secs(count))));
     let tasks = Controllers::new(registry).tasks(sleep);
     tasks.into_iter().map(|(_, task)| -> Background { task })
@@ -210,7 +210,7 @@ fn reconcilers(registry: Arc<Registry>) -> impl Iterator<Item = Background> {
 /// issuers of the operator and all controllers.
 fn background(
     config: &Config,
-    registry: Arc<Registry>,
+    registry: Arc<Deps>,
     store: Arc<dyn Store>,
     metrics: Arc<Metrics>,
     lifecycle: Lifecycle,

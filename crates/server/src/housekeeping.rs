@@ -4,7 +4,7 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use insula_api::Revision;
-use insula_registry::Registry;
+use insula_registry::Deps;
 
 /// The longest pause between two rounds.
 const PERIOD_MAX: Duration = Duration::from_secs(60);
@@ -35,7 +35,7 @@ fn rounds(history: Duration) -> (Duration, usize) {
 
 /// Runs the periodic tasks for as long as the server runs. Revisions younger than `history` are
 /// kept.
-pub(crate) async fn keep(registry: Arc<Registry>, history: Duration) {
+pub(crate) async fn keep(registry: Arc<Deps>, history: Duration) {
     let (period, kept) = rounds(history);
     let free_for = FREE_FOR.min(period / 2);
     let mut marks: VecDeque<Revision> = VecDeque::new();

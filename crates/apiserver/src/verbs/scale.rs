@@ -15,7 +15,7 @@ use insula_access::Target;
 use insula_api::{FieldError, FieldPath, Json};
 use insula_apply::{Element, Operation};
 use insula_catalog::{Api, Error, Part, Result, Scale};
-use insula_registry::{Change, IfAbsent, Registry};
+use insula_registry::{Change, Deps, IfAbsent};
 use insula_store::Entry;
 use serde_json::json;
 
@@ -83,7 +83,7 @@ fn represented(
 }
 
 /// Returns the Scale of a stored object.
-async fn show(registry: &Registry, target: &Target, entry: &Entry, paths: &Scale) -> Result<Json> {
+async fn show(registry: &Deps, target: &Target, entry: &Entry, paths: &Scale) -> Result<Json> {
     let object = registry.show(target, entry).await?;
     scale_from(&object, paths)
 }

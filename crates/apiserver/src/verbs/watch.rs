@@ -19,7 +19,7 @@ use insula_access::{Authenticator, Target};
 use insula_api::Revision;
 use insula_auth::audit::Open;
 use insula_catalog::Error;
-use insula_registry::{Event, Registry, Watch};
+use insula_registry::{Deps, Event, Watch};
 use std::{collections::VecDeque, convert::Infallible, sync::Arc};
 use tokio::sync::watch;
 
@@ -35,7 +35,7 @@ const STEP_BYTES: usize = 128 << 10;
 
 /// The state of a running watch.
 pub(crate) struct Running {
-    registry: Arc<Registry>,
+    registry: Arc<Deps>,
     authenticator: Arc<Authenticator>,
     watch: Watch,
     encoder: Encoder,
@@ -160,7 +160,7 @@ enum Begin {
 /// Begins a watch. Returns it with the revision of its initial state, if the end of that state is
 /// to be marked.
 async fn begin(
-    registry: &Registry,
+    registry: &Deps,
     target: Target,
     options: insula_registry::WatchOptions,
     start: WatchStart,

@@ -7,7 +7,7 @@ use insula_access::view::{AllClusters, ViaExport, ViewScope};
 use insula_api::ClusterName;
 use insula_auth::{Attributes, EXTRA_CLUSTER, EXTRA_SCOPES, EXTRA_WARRANT, GROUP_KCP_ADMIN, UserInfo};
 use insula_catalog::exports::{AccessRequest, Denied, ExportName};
-use insula_registry::Registry;
+use insula_registry::Deps;
 use serde_json::json;
 use std::sync::Arc;
 
@@ -95,7 +95,7 @@ pub(crate) struct Resolution<'a> {
 
 /// Resolves a resource through the export; `None` where the export does not serve it.
 pub(super) fn resolve(
-    registry: &Registry,
+    registry: &Deps,
     export: &ExportName,
     scope: &RequestScope,
     (path, plural): (&ResourcePath, &str),

@@ -10,7 +10,7 @@ use insula_access::{
 use insula_api::ClusterName;
 use insula_auth::{Attributes, ClusterFacts, UserInfo, permit};
 use insula_catalog::{Served, ids};
-use insula_registry::Registry;
+use insula_registry::Deps;
 
 /// Returns the right that users need: the lifecycle verb on the type, in the type's cluster.
 pub(super) fn required_right(lifecycle: &LifecycleController) -> Attributes {
@@ -86,7 +86,7 @@ pub(super) fn check(
 }
 
 /// Returns the APIs of the cluster, or LogicalClusters across all of them.
-pub(super) fn served(registry: &Registry, scope: &RequestScope) -> Vec<Served> {
+pub(super) fn served(registry: &Deps, scope: &RequestScope) -> Vec<Served> {
     let catalog = &registry.catalog;
     match &scope.cluster {
         Some(cluster) => catalog.served(&scope.snapshot, cluster),
@@ -99,7 +99,7 @@ pub(super) fn served(registry: &Registry, scope: &RequestScope) -> Vec<Served> {
 
 /// Resolves a resource; `None` where it is not served.
 pub(super) fn resolve(
-    registry: &Registry,
+    registry: &Deps,
     lifecycle: &LifecycleController,
     scope: &RequestScope,
     path: &ResourcePath,

@@ -7,7 +7,7 @@ use insula_access::view::{AllClusters, ViewScope};
 use insula_api::ClusterName;
 use insula_auth::Attributes;
 use insula_catalog::{Served, exports::schemas_behind};
-use insula_registry::Registry;
+use insula_registry::Deps;
 
 /// Returns the right that users need: whoever may read bindings may read what they bind.
 pub(super) fn required_right(consumer: &ClusterName) -> Attributes {
@@ -32,7 +32,7 @@ pub(super) fn check(attributes: &Attributes) -> Result<(), Refusal> {
 }
 
 /// Returns the API of APIResourceSchemas.
-pub(super) fn served(registry: &Registry) -> Option<Served> {
+pub(super) fn served(registry: &Deps) -> Option<Served> {
     let system = registry.catalog.system();
     system.get("apis.kcp.io", "apiresourceschemas").cloned()
 }
@@ -40,7 +40,7 @@ pub(super) fn served(registry: &Registry) -> Option<Served> {
 /// Resolves a request for schemas; `None` for another resource. A schema that is named is read in
 /// the cluster of its exporter.
 pub(super) fn resolve(
-    registry: &Registry,
+    registry: &Deps,
     consumer: &ClusterName,
     scope: &RequestScope,
     (path, plural): (&ResourcePath, &str),

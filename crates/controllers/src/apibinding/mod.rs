@@ -28,7 +28,7 @@ use insula_api::{
     kinds::{self, ApiBindingPhase, ApiExport},
 };
 use insula_catalog::{ResourceRoute, digest, ids};
-use insula_registry::{Plan, Registry};
+use insula_registry::{Deps, Plan};
 use insula_store::{Change, Snapshot};
 use std::{
     ops::ControlFlow,
@@ -37,13 +37,13 @@ use std::{
 
 /// Reconciles APIBindings.
 pub(crate) struct ApiBindings {
-    registry: Arc<Registry>,
+    registry: Arc<Deps>,
     gate: Gate,
     index: Mutex<Index>,
 }
 
 impl ApiBindings {
-    pub(crate) fn new(registry: Arc<Registry>) -> Self {
+    pub(crate) fn new(registry: Arc<Deps>) -> Self {
         ApiBindings {
             registry,
             gate: Gate::default(),

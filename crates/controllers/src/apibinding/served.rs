@@ -5,7 +5,7 @@ use insula_api::{
     kinds::{self, ApiBinding},
 };
 use insula_catalog::{Names, Origin, ids};
-use insula_registry::Registry;
+use insula_registry::Deps;
 use insula_store::Snapshot;
 
 /// Another API of the cluster.
@@ -18,7 +18,7 @@ pub(crate) struct ServedApi {
 }
 
 /// Returns every bound or defined API of the cluster that the binding does not bring.
-pub(super) fn others(registry: &Registry, snapshot: &Snapshot, own: &ObjectKey) -> Vec<ServedApi> {
+pub(super) fn others(registry: &Deps, snapshot: &Snapshot, own: &ObjectKey) -> Vec<ServedApi> {
     let mut others = Vec::new();
     for served in registry.catalog.claimed(snapshot, &own.cluster) {
         let origin = match &served.origin {

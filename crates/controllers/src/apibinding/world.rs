@@ -13,7 +13,7 @@ use insula_api::{
     names::labels,
 };
 use insula_catalog::{Api, ResourceRoute, bundle, ids, locate};
-use insula_registry::{Intent, Registry};
+use insula_registry::{Deps, Intent};
 use insula_store::{Entry, Snapshot};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -91,7 +91,7 @@ pub(crate) struct Resource {
     pub(crate) rollout: Verdict,
 }
 
-pub(super) fn observe(registry: &Registry, gate: &Gate, key: &ObjectKey, snapshot: &Snapshot) -> World {
+pub(super) fn observe(registry: &Deps, gate: &Gate, key: &ObjectKey, snapshot: &Snapshot) -> World {
     let cluster = &key.cluster;
     let mut world = World {
         alive: alive(snapshot, cluster),
@@ -194,7 +194,7 @@ fn find_export(snapshot: &Snapshot, own: &ClusterName, binding: &ApiBinding) -> 
 
 /// Export as one binding sees it.
 struct Offer<'a> {
-    registry: &'a Registry,
+    registry: &'a Deps,
     snapshot: &'a Snapshot,
     export: &'a Loaded<ApiExport>,
     binding: &'a Loaded<ApiBinding>,

@@ -8,14 +8,14 @@ mod tests;
 use crate::{loaded::Loaded, runtime::Reconciler};
 use insula_api::{Json, ObjectKey, ResourceId, Timestamp, kinds::ApiConversion};
 use insula_catalog::{bundle, ids};
-use insula_registry::{Plan, Registry};
+use insula_registry::{Deps, Plan};
 use insula_store::{Change, Snapshot};
 use status::Outcome;
 use std::sync::Arc;
 
 /// Reconciles APIConversions.
 pub(crate) struct ApiConversions {
-    registry: Arc<Registry>,
+    registry: Arc<Deps>,
 }
 
 /// World of a conversion.
@@ -26,7 +26,7 @@ pub(crate) struct World {
 }
 
 impl ApiConversions {
-    pub(crate) fn new(registry: Arc<Registry>) -> Self {
+    pub(crate) fn new(registry: Arc<Deps>) -> Self {
         ApiConversions { registry }
     }
 

@@ -16,17 +16,17 @@ use insula_api::{
     kinds::{self, ApiExport},
 };
 use insula_catalog::ids;
-use insula_registry::{Plan, Registry};
+use insula_registry::{Deps, Plan};
 use insula_store::{Change, Snapshot};
 use std::sync::Arc;
 
 /// Reconciles APIExports.
 pub(crate) struct ApiExports {
-    registry: Arc<Registry>,
+    registry: Arc<Deps>,
 }
 
 impl ApiExports {
-    pub(crate) fn new(registry: Arc<Registry>) -> Self {
+    pub(crate) fn new(registry: Arc<Deps>) -> Self {
         ApiExports { registry }
     }
 }

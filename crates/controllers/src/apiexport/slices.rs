@@ -9,14 +9,14 @@ use insula_api::{
     set_condition,
 };
 use insula_catalog::{digest, ids, locate};
-use insula_registry::{Intent, Plan, Registry};
+use insula_registry::{Deps, Intent, Plan};
 use insula_store::{Change, Entry, Snapshot};
 use serde_json::json;
 use std::{ops::ControlFlow, sync::Arc};
 
 /// Reconciles APIExportEndpointSlices.
 pub(crate) struct EndpointSlices {
-    registry: Arc<Registry>,
+    registry: Arc<Deps>,
 }
 
 /// World of a slice.
@@ -37,7 +37,7 @@ pub(crate) struct World {
 }
 
 impl EndpointSlices {
-    pub(crate) fn new(registry: Arc<Registry>) -> Self {
+    pub(crate) fn new(registry: Arc<Deps>) -> Self {
         EndpointSlices { registry }
     }
 }

@@ -3,7 +3,7 @@
 use crate::{loaded::Loaded, write::alive};
 use insula_api::{ClusterPath, ObjectKey, Scope, Timestamp, kinds::ApiExport, names::well_known::IDENTITY_NAMESPACE};
 use insula_catalog::{SerializationPoint, digest, exports::ExportView, ids, locate};
-use insula_registry::{Intent, Registry};
+use insula_registry::{Deps, Intent};
 use insula_store::{Entry, Snapshot};
 use std::ops::ControlFlow;
 
@@ -31,7 +31,7 @@ pub(crate) struct World {
     pub(crate) now: Timestamp,
 }
 
-pub(super) fn observe(registry: &Registry, key: &ObjectKey, snapshot: &Snapshot) -> World {
+pub(super) fn observe(registry: &Deps, key: &ObjectKey, snapshot: &Snapshot) -> World {
     let cluster = &key.cluster;
     let export = Loaded::<ApiExport>::get(snapshot, key);
     let view = export.as_ref().map(|export| &export.view);

@@ -11,18 +11,18 @@ mod tests;
 use crate::{rollout::Gate, runtime::Reconciler};
 use insula_api::{ClusterName, Object, ObjectKey, ResourceId};
 use insula_catalog::ids;
-use insula_registry::{Plan, Registry};
+use insula_registry::{Deps, Plan};
 use insula_store::{Change, Snapshot};
 use std::sync::Arc;
 
 /// Reconciles CustomResourceDefinitions.
 pub(crate) struct Definitions {
-    registry: Arc<Registry>,
+    registry: Arc<Deps>,
     gate: Gate,
 }
 
 impl Definitions {
-    pub(crate) fn new(registry: Arc<Registry>) -> Self {
+    pub(crate) fn new(registry: Arc<Deps>) -> Self {
         Definitions {
             registry,
             gate: Gate::default(),

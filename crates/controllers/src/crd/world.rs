@@ -9,7 +9,7 @@ use crate::{
 };
 use insula_api::{ClusterName, Json, ObjectKey, ResourceId, Scope, Timestamp};
 use insula_catalog::{Origin, ResourceRoute, bundle, ids};
-use insula_registry::{Intent, Registry};
+use insula_registry::{Deps, Intent};
 use insula_store::{Entry, Snapshot};
 use std::{ops::ControlFlow, sync::Arc};
 
@@ -45,7 +45,7 @@ pub(crate) struct WantedBundle {
     pub(crate) rollout: Verdict,
 }
 
-pub(super) fn observe(registry: &Registry, gate: &Gate, key: &ObjectKey, snapshot: &Snapshot) -> World {
+pub(super) fn observe(registry: &Deps, gate: &Gate, key: &ObjectKey, snapshot: &Snapshot) -> World {
     let now = registry.clock.now();
     let cluster = &key.cluster;
     let definition = snapshot.get(key).map(|entry| {
@@ -103,7 +103,7 @@ pub(crate) fn storage_version(spec: &Json) -> Option<&str> {
 struct Broken;
 
 fn wanted_bundle(
-    registry: &Registry,
+    registry: &Deps,
     gate: &Gate,
     snapshot: &Snapshot,
     key: &ObjectKey,
@@ -147,7 +147,7 @@ fn wanted_bundle(
 /// Returns the names of every other API of the group in the cluster: built in, bound or defined.
 /// Names that older definitions wait for count as theirs: definitions that want one name decide
 /// independently and at the same time.
-fn taken(registry: &Registry, snapshot: &Snapshot, own: &Entry, group: &str) -> Taken {
+fn taken(registry: &Deps, snapshot: &Snapshot, own: &Entry, group: &str) -> Taken {
     let mut taken = Taken::default();
     for other in of_group(snapshot, &own.key.cluster, group) {
         if other.key.name != own.key.name {

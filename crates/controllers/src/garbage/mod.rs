@@ -15,19 +15,19 @@ mod tests;
 use crate::runtime::Reconciler;
 use index::Index;
 use insula_api::{Meta, ObjectKey, ResourceId, Scope};
-use insula_registry::{FOREGROUND, ORPHAN, Plan, Registry};
+use insula_registry::{Deps, FOREGROUND, ORPHAN, Plan};
 use insula_store::{Change, Snapshot};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Collects garbage, one object at a time.
 pub(crate) struct Garbage {
-    registry: Arc<Registry>,
+    registry: Arc<Deps>,
     /// Dependents by owner, as of the changes noticed so far.
     index: Mutex<Index>,
 }
 
 impl Garbage {
-    pub(crate) fn new(registry: Arc<Registry>) -> Self {
+    pub(crate) fn new(registry: Arc<Deps>) -> Self {
         Garbage {
             registry,
             index: Mutex::default(),

@@ -3,7 +3,7 @@
 use super::{has, index::Index, waits};
 use insula_api::{ObjectKey, OwnerReference, Revision, Timestamp};
 use insula_catalog::{Custom, Origin, ScopeKind, Served, Strategy};
-use insula_registry::{FOREGROUND, Registry};
+use insula_registry::{Deps, FOREGROUND};
 use insula_store::{Entry, Snapshot};
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub(crate) enum Owner {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Seen(pub(super) ObjectKey, pub(super) Option<Revision>);
 
-pub(super) fn observe(registry: &Registry, index: &Index, key: &ObjectKey, snapshot: &Snapshot) -> World {
+pub(super) fn observe(registry: &Deps, index: &Index, key: &ObjectKey, snapshot: &Snapshot) -> World {
     let object = snapshot.get(key);
     let mut world = World {
         object,
@@ -73,7 +73,7 @@ pub(super) fn observe(registry: &Registry, index: &Index, key: &ObjectKey, snaps
 
 /// Returns the key of an owner, whether it exists or not.
 pub(super) fn owner_key(
-    registry: &Registry,
+    registry: &Deps,
     snapshot: &Snapshot,
     dependent: &ObjectKey,
     reference: &OwnerReference,

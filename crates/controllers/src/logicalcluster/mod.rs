@@ -12,17 +12,17 @@ mod tests;
 use crate::runtime::Reconciler;
 use insula_api::{ClusterName, ResourceId, kinds::WorkspacePhase};
 use insula_catalog::{ids, locate};
-use insula_registry::{Plan, Registry};
+use insula_registry::{Deps, Plan};
 use insula_store::{Change, Snapshot};
 use std::sync::Arc;
 
 /// Reconciles LogicalClusters.
 pub(crate) struct LogicalClusters {
-    registry: Arc<Registry>,
+    registry: Arc<Deps>,
 }
 
 impl LogicalClusters {
-    pub(crate) fn new(registry: Arc<Registry>) -> Self {
+    pub(crate) fn new(registry: Arc<Deps>) -> Self {
         LogicalClusters { registry }
     }
 }

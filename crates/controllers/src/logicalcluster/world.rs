@@ -13,7 +13,7 @@ use insula_api::{
     names::well_known::BINDINGS_INITIALIZER,
 };
 use insula_catalog::{Served, ids};
-use insula_registry::Registry;
+use insula_registry::Deps;
 use insula_store::{Entry, Snapshot};
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ pub(crate) struct Remains {
     pub(crate) internals: Vec<Entry>,
 }
 
-pub(super) fn observe(registry: &Registry, cluster: &ClusterName, snapshot: &Snapshot) -> World {
+pub(super) fn observe(registry: &Deps, cluster: &ClusterName, snapshot: &Snapshot) -> World {
     let now = registry.clock.now();
     let mut world = World {
         cluster: cluster.clone(),
@@ -84,7 +84,7 @@ pub(super) fn observe(registry: &Registry, cluster: &ClusterName, snapshot: &Sna
     world
 }
 
-fn remains(registry: &Registry, snapshot: &Snapshot, cluster: &ClusterName, now: Timestamp) -> Remains {
+fn remains(registry: &Deps, snapshot: &Snapshot, cluster: &ClusterName, now: Timestamp) -> Remains {
     let in_cluster = |id| snapshot.range(&Scope::cluster(id, cluster.clone()), None, usize::MAX);
     let shell_kinds = [ids::namespaces(), ids::customresourcedefinitions(), ids::apibindings()];
     let is_object = |served: &&Served| {

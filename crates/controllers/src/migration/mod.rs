@@ -30,18 +30,18 @@ use insula_api::{
     kinds::{self, ApiBinding},
 };
 use insula_catalog::ids;
-use insula_registry::{Plan, Registry};
+use insula_registry::{Deps, Plan};
 use insula_store::{Change, Snapshot};
 use std::{collections::BTreeSet, sync::Arc};
 
 /// Reconciles the objects of one resource of one cluster.
 pub(crate) struct Migrations {
-    registry: Arc<Registry>,
+    registry: Arc<Deps>,
     pace: pace::Pace,
 }
 
 impl Migrations {
-    pub(crate) fn new(registry: Arc<Registry>) -> Self {
+    pub(crate) fn new(registry: Arc<Deps>) -> Self {
         Migrations {
             registry,
             pace: pace::Pace::default(),

@@ -3,7 +3,7 @@
 use super::pace::Pace;
 use insula_api::{ClusterName, Object, Scope, Timestamp};
 use insula_catalog::Served;
-use insula_registry::Registry;
+use insula_registry::Deps;
 use insula_store::{Entry, Snapshot};
 use std::{ops::ControlFlow, sync::Arc};
 
@@ -46,7 +46,7 @@ impl Scan {
 
 /// Walks all objects of a resource: comparing the versions of an object is cheap beside writing it.
 pub(super) fn scan(
-    registry: &Registry,
+    registry: &Deps,
     pace: &Pace,
     served: &Served,
     cluster: &ClusterName,

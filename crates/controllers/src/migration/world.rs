@@ -7,7 +7,7 @@ use crate::{
 };
 use insula_api::{Json, ObjectKey, Revision, Timestamp};
 use insula_catalog::{Origin, ResourceRoute, Served, ids};
-use insula_registry::{Intent, Registry};
+use insula_registry::{Deps, Intent};
 use insula_store::{Entry, Snapshot};
 use serde_json::json;
 use std::{collections::BTreeSet, sync::Arc};
@@ -52,7 +52,7 @@ pub(super) enum Owner {
     Definition(Entry, Json),
 }
 
-pub(super) fn observe(registry: &Registry, pace: &Pace, key: &ObjectKey, snapshot: &Snapshot) -> World {
+pub(super) fn observe(registry: &Deps, pace: &Pace, key: &ObjectKey, snapshot: &Snapshot) -> World {
     let now = registry.clock.now();
     let (plural, group) = key.name.split_once('.').unwrap_or((&key.name, ""));
     let group = if group == "core" { "" } else { group };
@@ -72,7 +72,7 @@ pub(super) fn observe(registry: &Registry, pace: &Pace, key: &ObjectKey, snapsho
 }
 
 fn look(
-    registry: &Registry,
+    registry: &Deps,
     pace: &Pace,
     key: &ObjectKey,
     snapshot: &Snapshot,

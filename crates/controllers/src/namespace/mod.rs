@@ -9,7 +9,7 @@ mod tests;
 use crate::runtime::Reconciler;
 use insula_api::{ObjectKey, ResourceId};
 use insula_catalog::ids;
-use insula_registry::{Plan, Registry};
+use insula_registry::{Deps, Plan};
 use insula_store::{Change, Snapshot};
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ pub(crate) use decide::fresh_namespace;
 
 /// Reconciles Namespaces.
 pub(crate) struct Namespaces {
-    registry: Arc<Registry>,
+    registry: Arc<Deps>,
 }
 
 impl Namespaces {
-    pub(crate) fn new(registry: Arc<Registry>) -> Self {
+    pub(crate) fn new(registry: Arc<Deps>) -> Self {
         Namespaces { registry }
     }
 }

@@ -3,7 +3,7 @@
 use crate::content::{Content, Sweep, sweep};
 use insula_api::{Json, ObjectKey, Timestamp};
 use insula_catalog::ScopeKind;
-use insula_registry::Registry;
+use insula_registry::Deps;
 use insula_store::{Entry, Snapshot};
 
 /// World of a namespace.
@@ -15,7 +15,7 @@ pub(crate) struct World {
     pub(crate) now: Timestamp,
 }
 
-pub(super) fn observe(registry: &Registry, key: &ObjectKey, snapshot: &Snapshot) -> World {
+pub(super) fn observe(registry: &Deps, key: &ObjectKey, snapshot: &Snapshot) -> World {
     let now = registry.clock.now();
     let entry = snapshot.get(key);
     let content = match &entry {

@@ -8,7 +8,7 @@ use futures_util::{
 };
 use insula_api::Scope;
 use insula_catalog::Error;
-use insula_registry::{Plan, Registry};
+use insula_registry::{Deps, Plan};
 use insula_store::{Change, Cursor, Gone, Snapshot};
 use std::{
     ops::ControlFlow,
@@ -31,7 +31,7 @@ type Timer<K> = BoxFuture<'static, (K, u64)>;
 type Watched = BoxFuture<'static, (Cursor, Result<Vec<Arc<Change>>, Gone>)>;
 
 /// Runs a reconciler for ever.
-pub(crate) async fn run<R: Reconciler>(registry: Arc<Registry>, reconciler: Arc<R>, sleep: Sleep) {
+pub(crate) async fn run<R: Reconciler>(registry: Arc<Deps>, reconciler: Arc<R>, sleep: Sleep) {
     let mut runner = Runner {
         registry,
         reconciler,
@@ -51,7 +51,7 @@ pub(crate) async fn run<R: Reconciler>(registry: Arc<Registry>, reconciler: Arc<
 }
 
 struct Runner<R: Reconciler> {
-    registry: Arc<Registry>,
+    registry: Arc<Deps>,
     reconciler: Arc<R>,
     sleep: Sleep,
     queue: Queue<R::Key>,
@@ -174,7 +174,7 @@ fn next(mut cursor: Cursor) -> Watched {
     })
 }
 
-async fn attempt<R: Reconciler>(registry: Arc<Registry>, reconciler: Arc<R>, key: R::Key) -> (R::Key, Outcome) {
+async fn attempt<R: Reconciler>(registry: Arc<Deps>, reconciler: Arc<R>, key: R::Key) -> (R::Key, Outcome) {
     for _ in 0..CONFLICTS_MAX {
         let decided = catch_unwind(AssertUnwindSafe(|| {
             let snapshot = registry.store.latest();

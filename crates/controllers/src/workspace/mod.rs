@@ -23,17 +23,17 @@ use insula_api::{
     names::labels,
 };
 use insula_catalog::ids;
-use insula_registry::{Plan, Registry};
+use insula_registry::{Deps, Plan};
 use insula_store::{Change, Snapshot};
 use std::{ops::ControlFlow, sync::Arc};
 
 /// Reconciles Workspaces.
 pub(crate) struct Workspaces {
-    registry: Arc<Registry>,
+    registry: Arc<Deps>,
 }
 
 impl Workspaces {
-    pub(crate) fn new(registry: Arc<Registry>) -> Self {
+    pub(crate) fn new(registry: Arc<Deps>) -> Self {
         Workspaces { registry }
     }
 }

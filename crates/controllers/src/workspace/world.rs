@@ -8,7 +8,7 @@ use insula_api::{
     names::{annotations, well_known},
 };
 use insula_catalog::{digest, ids, locate};
-use insula_registry::{Intent, Registry};
+use insula_registry::{Deps, Intent};
 use insula_store::Snapshot;
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ pub(crate) struct Creator {
     pub(crate) user: Json,
 }
 
-pub(super) fn observe(registry: &Registry, key: &ObjectKey, snapshot: &Snapshot) -> World {
+pub(super) fn observe(registry: &Deps, key: &ObjectKey, snapshot: &Snapshot) -> World {
     let workspace = Loaded::<Workspace>::get(snapshot, key);
     let cluster = workspace
         .as_ref()
@@ -96,7 +96,7 @@ fn find_shard(snapshot: &Snapshot, workspace: &Workspace) -> Result<(), String> 
     }
 }
 
-fn fresh_name(registry: &Registry, snapshot: &Snapshot) -> ClusterName {
+fn fresh_name(registry: &Deps, snapshot: &Snapshot) -> ClusterName {
     loop {
         let mut random = [0; 32];
         registry.rng.fill(&mut random);

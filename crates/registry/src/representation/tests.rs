@@ -2,7 +2,7 @@
 //! run on the test's command.
 
 use super::{Cache, Work, Workers};
-use crate::{Change, FieldValidation, Registry, WriteOptions};
+use crate::{Change, Deps, FieldValidation, WriteOptions};
 use futures_util::{FutureExt, future::join};
 use insula_access::Target;
 use insula_api::{Clock, ClusterName, Json, Object, ObjectKey, Revision, Rng, Timestamp};
@@ -311,7 +311,7 @@ fn other_content_under_a_revision_that_is_taken_is_another_object() {
 }
 
 /// Returns a registry over one workspace in memory with objects of `v1` and `v2`.
-pub(crate) fn workspace(store: Arc<MemoryStore>, tenant: &str) -> Registry {
+pub(crate) fn workspace(store: Arc<MemoryStore>, tenant: &str) -> Deps {
     struct Still;
     impl Clock for Still {
         fn now(&self) -> Timestamp {
@@ -335,7 +335,7 @@ pub(crate) fn workspace(store: Arc<MemoryStore>, tenant: &str) -> Registry {
         writes: vec![write],
     };
     store.commit(txn).now_or_never().expect("at once").expect("is written");
-    Registry::new(store, Arc::new(Still), Arc::new(Still), String::new())
+    Deps::new(store, Arc::new(Still), Arc::new(Still), String::new())
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Admission of writes: the rules of the built-in kinds and the policies of the workspace.
 
 use super::write::WriteOptions;
-use crate::{Registry, prepare::Draft};
+use crate::{Deps, prepare::Draft};
 use insula_access::Target;
 use insula_admission::{
     kinds::{self, Operation, Review},
@@ -39,7 +39,7 @@ impl<'a> Admission<'a> {
     }
 }
 
-impl Registry {
+impl Deps {
     /// Returns the policies of the workspace that may change the sent object.
     pub(crate) fn mutations<'a>(&'a self, admission: &Admission<'a>) -> Option<policy::Mutations<'a>> {
         policy::Mutations::find(&self.policies, &self.catalog, admission.request())

@@ -6,7 +6,7 @@ use super::{
     write::{WriteOptions, Written},
 };
 use crate::{
-    Registry,
+    Deps,
     owners::{self, By},
 };
 use insula_access::Target;
@@ -35,7 +35,7 @@ pub struct Configured {
     pub created: bool,
 }
 
-impl Registry {
+impl Deps {
     /// Applies a configuration of `options.manager` to an object.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use super::admit::Admission;
 use super::check::{UnknownFields, check_fields, check_identity, check_patched};
 use crate::{
-    Registry, metadata_only,
+    Deps, metadata_only,
     owners::{self, By},
     prepare::{self, Context, Draft},
 };
@@ -36,7 +36,7 @@ impl Change<'_> {
     }
 }
 
-impl Registry {
+impl Deps {
     /// Returns the draft that a change makes of an object, before admission.
     pub(super) fn changed(
         &self,

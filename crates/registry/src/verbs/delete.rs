@@ -4,7 +4,7 @@ use super::{
     admit::Admission,
     write::{ATTEMPTS_MAX, WriteOptions, commit_error},
 };
-use crate::{ListOptions, Registry};
+use crate::{Deps, ListOptions};
 use futures_util::future::join_all;
 use insula_access::Target;
 use insula_admission::kinds::Operation;
@@ -73,7 +73,7 @@ pub struct Deletion {
     pub warnings: Vec<String>,
 }
 
-impl Registry {
+impl Deps {
     /// Deletes an object. Needs no conversion of its own, so an object that no version can show can
     /// still be deleted.
     ///

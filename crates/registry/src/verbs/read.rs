@@ -1,6 +1,6 @@
 //! Get and list: reads of one snapshot with key ranges, selectors and pages.
 
-use crate::{Registry, representation};
+use crate::{Deps, representation};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use insula_access::{Target, view::ViewScope};
 use insula_api::{ClusterName, FieldSelector, Json, LabelSelector, ObjectKey, Revision};
@@ -114,7 +114,7 @@ const INCONSISTENT: &str = "The provided continue parameter is too old to displa
     the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or \
     deleted between the time the first chunk was returned and now may show up in the list.";
 
-impl Registry {
+impl Deps {
     /// Returns one object.
     ///
     /// # Errors
@@ -128,7 +128,7 @@ impl Registry {
     }
 
     /// Returns a page of objects as they are. For a token of an older revision, see
-    /// [`Registry::list_at`].
+    /// [`Deps::list_at`].
     ///
     /// # Errors
     /// A selector or the token is invalid, or an object cannot be converted for a field selector.

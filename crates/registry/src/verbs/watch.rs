@@ -3,7 +3,7 @@
 
 use super::read::{check_fields, selects, served_since};
 use crate::{
-    Registry,
+    Deps,
     asking::{learn, looks_inside},
 };
 use futures_util::future::{Either, select};
@@ -68,7 +68,7 @@ struct Initial {
 impl Initial {
     /// Returns the next batch of the initial state. An object that changed since can be read while
     /// the history holds the state's revision.
-    fn next(&mut self, registry: &Registry) -> Result<Vec<Event>> {
+    fn next(&mut self, registry: &Deps) -> Result<Vec<Event>> {
         let (state, latest) = (registry.store.at_revision(self.revision), registry.store.latest());
         let (mut events, mut bytes) = (Vec::new(), 0);
         while events.len() < INITIAL_CHUNK && bytes < INITIAL_BYTES {
@@ -138,7 +138,7 @@ impl ChangeBuffer {
     }
 }
 
-impl Registry {
+impl Deps {
     /// Starts a watch with the state of a snapshot: first all of its objects, then the changes
     /// after it.
     ///
@@ -251,7 +251,7 @@ impl Watch {
     /// # Errors
     /// The revision is compacted (410), the past of an object is no longer visible (410), or an
     /// object cannot be converted for a field selector.
-    pub async fn next(&mut self, registry: &Registry) -> Result<Vec<Event>> {
+    pub async fn next(&mut self, registry: &Deps) -> Result<Vec<Event>> {
         if !self.is_live() {
             return self.initial.next(registry);
         }
@@ -278,7 +278,7 @@ impl Watch {
 
     /// Refuses events from before the watch began if their object is no longer visible. The client
     /// gets 410 and lists again.
-    fn check_past(&self, registry: &Registry, began: Revision, events: &[Event]) -> Result<()> {
+    fn check_past(&self, registry: &Deps, began: Revision, events: &[Event]) -> Result<()> {
         if events.is_empty() {
             return Ok(());
         }
@@ -332,7 +332,7 @@ impl Watch {
         bindings.map_or(objects, |bindings| bindings.min(objects))
     }
 
-    fn see(&self, registry: &Registry, changes: &[Arc<Change>]) -> Result<Vec<Event>> {
+    fn see(&self, registry: &Deps, changes: &[Arc<Change>]) -> Result<Vec<Event>> {
         if matches!(self.target.view_scope, ViewScope::Within) {
             let all = |_: &Object| true;
             let events = changes

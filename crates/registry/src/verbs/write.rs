@@ -4,7 +4,7 @@ use super::admit::Admission;
 use super::change::Change;
 use super::check::{UnknownFields, check_fields, check_type};
 use crate::{
-    Registry,
+    Deps,
     owners::By,
     prepare::{self, Context},
 };
@@ -68,7 +68,7 @@ struct Limits {
     object_limit: Option<u64>,
 }
 
-impl Registry {
+impl Deps {
     /// Creates an object.
     ///
     /// # Errors

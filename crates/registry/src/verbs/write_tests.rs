@@ -36,7 +36,7 @@ fn made(taken: usize) -> std::result::Result<String, Error> {
     let user = UserInfo::authenticated("alice", "", Vec::new());
     let options = options(&user);
     let body = json!({"apiVersion": "example.io/v2", "kind": "Engine", "metadata": {"generateName": "a-"}});
-    let create = |registry: &Registry| {
+    let create = |registry: &Deps| {
         let created = registry.create(&target, body.clone(), &options).now_or_never();
         let created = created.expect("at once");
         created.map(|written| written.entry.key.name.to_string())

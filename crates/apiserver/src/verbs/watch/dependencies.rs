@@ -11,7 +11,7 @@ use insula_access::{
 };
 use insula_api::{ClusterName, Revision, Scope};
 use insula_catalog::{Origin, ids, locate};
-use insula_registry::Registry;
+use insula_registry::Deps;
 use insula_store::{Cursor, Snapshot};
 use std::future::pending;
 
@@ -30,14 +30,14 @@ enum Source {
 
 impl Dependencies {
     /// Follows the state that a watch of `target` depends on, from a revision on.
-    pub(super) fn follow(registry: &Registry, target: &Target, after: Revision) -> Dependencies {
+    pub(super) fn follow(registry: &Deps, target: &Target, after: Revision) -> Dependencies {
         let [first, second] = definition(target);
         let follow = |scope: Option<Scope>| scope.map_or(Source::None, |scope| Source::follow(registry, scope, after));
         Dependencies([first, second, cluster(target)].map(follow))
     }
 
     /// Waits until the state may have changed. Cancellation loses nothing.
-    pub(super) async fn changed(&mut self, registry: &Registry) {
+    pub(super) async fn changed(&mut self, registry: &Deps) {
         let [first, second, third] = &mut self.0;
         tokio::select! {
             () = first.changed(registry) => {}
@@ -48,14 +48,14 @@ impl Dependencies {
 }
 
 impl Source {
-    fn follow(registry: &Registry, scope: Scope, after: Revision) -> Source {
+    fn follow(registry: &Deps, scope: Scope, after: Revision) -> Source {
         match registry.store.watch(scope.clone(), after) {
             Ok(cursor) => Source::Followed(cursor),
             Err(_) => Source::Lost(scope),
         }
     }
 
-    async fn changed(&mut self, registry: &Registry) {
+    async fn changed(&mut self, registry: &Deps) {
         let scope = match self {
             Source::None => return pending().await,
             Source::Followed(cursor) => match cursor.next().await {
@@ -95,7 +95,7 @@ fn cluster(target: &Target) -> Option<Scope> {
 }
 
 /// Returns true if the state of a snapshot lets a watch go on.
-pub(super) fn hold(registry: &Registry, target: &Target, snapshot: &Snapshot) -> bool {
+pub(super) fn hold(registry: &Deps, target: &Target, snapshot: &Snapshot) -> bool {
     is_open(target, snapshot) && !is_redefined(registry, target, snapshot)
 }
 
@@ -114,7 +114,7 @@ fn is_open(target: &Target, snapshot: &Snapshot) -> bool {
 }
 
 /// Returns true if the resource is no longer the one that is watched.
-fn is_redefined(registry: &Registry, target: &Target, snapshot: &Snapshot) -> bool {
+fn is_redefined(registry: &Deps, target: &Target, snapshot: &Snapshot) -> bool {
     let Target { cluster, served, .. } = target;
     if let ViewScope::AllClusters(across) = &target.view_scope {
         // New generations do not end the watch; the end of its version does.
