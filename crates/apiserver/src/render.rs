@@ -16,8 +16,9 @@ use insula_access::Target;
 use insula_api::{Json, Revision};
 use insula_catalog::{Error, Result};
 use insula_registry::{
-    Deps, List,
+    Deps, List, calls,
     representation::{Show, is_stored},
+    verbs,
 };
 use insula_store::Entry;
 use serde_json::json;
@@ -70,7 +71,7 @@ impl Renderer {
         };
         Ok(Renderer {
             registry: registry.clone(),
-            target: registry.asking(target).into_owned(),
+            target: calls::attach(registry, target).into_owned(),
             form,
             pretty: form.pretty || negotiate::pretty(parsed.query.get("pretty"), agent.as_deref()),
             include,
@@ -339,7 +340,7 @@ impl Renderer {
 
     /// Returns an object as a value; one that a dry run created has no resourceVersion.
     async fn value(&self, entry: &Entry) -> Result<Json> {
-        let mut value = self.registry.show(&self.target, entry).await?;
+        let mut value = verbs::show(&self.registry, &self.target, entry).await?;
         if entry.revision == Revision(0)
             && let Some(metadata) = value["metadata"].as_object_mut()
         {

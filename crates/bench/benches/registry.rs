@@ -7,7 +7,7 @@ use insula_access::Target;
 use insula_api::Json;
 use insula_auth::UserInfo;
 use insula_bench::fixtures::{MOVES, Tenant, widget};
-use insula_registry::{FieldValidation, ListOptions, WriteOptions, representation::Cache};
+use insula_registry::{FieldValidation, ListOptions, WriteOptions, representation::Cache, verbs};
 use insula_store::{Entry, MemoryStore};
 use std::sync::{
     Arc,
@@ -38,7 +38,9 @@ async fn create(tenant: &Tenant, target: &Target, user: &UserInfo, body: Json) {
         manager: String::new(),
         record: insula_auth::audit::Record::default(),
     };
-    tenant.registry.create(target, body, &options).await.expect("creates");
+    verbs::create(&tenant.registry, target, body, &options)
+        .await
+        .expect("creates");
 }
 
 fn filled(runtime: &Runtime, objects: u64) -> Tenant {
@@ -76,10 +78,7 @@ fn get_as_bytes(bencher: Bencher<'_, '_>, version: &str) {
     bencher.bench_local(|| {
         out.clear();
         let snapshot = tenant.registry.store.latest();
-        let entry = tenant
-            .registry
-            .get(&snapshot, &target, "widget-00000050")
-            .expect("is there");
+        let entry = verbs::get(&tenant.registry, &snapshot, &target, "widget-00000050").expect("is there");
         show(&tenant.registry.cache, &target, &entry, &mut out);
         out.len()
     });
@@ -91,10 +90,7 @@ fn get_as_bytes_converted_cold(bencher: Bencher<'_, '_>) {
     let tenant = filled(&runtime(), 1);
     let target = tenant.target("v2");
     let snapshot = tenant.registry.store.latest();
-    let entry = tenant
-        .registry
-        .get(&snapshot, &target, "widget-00000000")
-        .expect("is there");
+    let entry = verbs::get(&tenant.registry, &snapshot, &target, "widget-00000000").expect("is there");
     bencher.with_inputs(Arc::<Cache>::default).bench_local_values(|cache| {
         let mut out = Vec::new();
         show(&cache, &target, &entry, &mut out);
@@ -107,10 +103,7 @@ fn list(tenant: &Tenant, target: &Target, limit: usize) -> Vec<u8> {
         limit,
         ..ListOptions::default()
     };
-    let page = tenant
-        .registry
-        .list(&tenant.registry.store.latest(), target, &options)
-        .expect("lists");
+    let page = verbs::list(&tenant.registry, &tenant.registry.store.latest(), target, &options).expect("lists");
     let mut out = Vec::with_capacity(page.entries.len() * 3_500);
     let mut shown = tenant.registry.cache.show(target, page.entries.iter());
     for _ in &page.entries {

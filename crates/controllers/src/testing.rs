@@ -28,7 +28,7 @@ use insula_access::{Target, view::ViewScope};
 use insula_api::{Clock, ClusterName, ClusterPath, Json, Object, ObjectKey, Rng, Scope, Timestamp};
 use insula_auth::UserInfo;
 use insula_catalog::{Error, Part, ids, locate};
-use insula_registry::{Change, DeleteOptions, Deps, FieldValidation, Propagation, WriteOptions, representation};
+use insula_registry::{Change, DeleteOptions, Deps, FieldValidation, Propagation, WriteOptions, representation, verbs};
 use insula_store::{Change as Event, MemoryStore, Txn, Write};
 use serde_json::json;
 use std::{
@@ -132,7 +132,7 @@ impl TestControlPlane {
         let target = self
             .target(path, &version, plural, &namespace)
             .ok_or(Error::UnknownResource)?;
-        let written = self.registry.create(&target, body, &self.options()).await?;
+        let written = verbs::create(&self.registry, &target, body, &self.options()).await?;
         representation::value(&target.served, &written.entry, &target.version)
     }
 
@@ -175,10 +175,16 @@ impl TestControlPlane {
         } else {
             Part::Main
         };
-        self.registry
-            .update(&target, name, Change::Patch(&change), part, &self.options())
-            .await
-            .map(drop)
+        verbs::update(
+            &self.registry,
+            &target,
+            name,
+            Change::Patch(&change),
+            part,
+            &self.options(),
+        )
+        .await
+        .map(drop)
     }
 
     pub(crate) async fn delete(&self, path: &str, api_version: &str, plural: &str, name: &str) -> Result<(), Error> {
@@ -202,8 +208,7 @@ impl TestControlPlane {
             propagation,
             ..DeleteOptions::default()
         };
-        self.registry
-            .delete(&target, name, &how, &self.options())
+        verbs::delete(&self.registry, &target, name, &how, &self.options())
             .await
             .map(drop)
     }
@@ -263,7 +268,12 @@ impl TestControlPlane {
         let mut collected = 0;
         for entry in keys {
             let plan = bundles.decide(&bundles.observe(&entry.key, &self.registry.store.latest()));
-            collected += usize::from(self.registry.apply(&plan).await.expect("no conflict").is_some());
+            collected += usize::from(
+                insula_registry::commit(&self.registry, &plan)
+                    .await
+                    .expect("no conflict")
+                    .is_some(),
+            );
         }
         collected
     }
@@ -357,7 +367,7 @@ pub(crate) async fn pass<R: Reconciler>(registry: &Deps, reconciler: &R) -> usiz
     let mut commits = 0;
     for key in order {
         let plan = reconciler.decide(&reconciler.observe(&key, &registry.store.latest()));
-        match registry.apply(&plan).await {
+        match insula_registry::commit(registry, &plan).await {
             Ok(Some(_)) => commits += 1,
             Ok(None) => {}
             Err(error) => panic!("{} {key:?}: {error}", reconciler.name()),

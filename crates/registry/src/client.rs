@@ -58,105 +58,98 @@ impl Plan {
     }
 }
 
-impl Deps {
-    /// Commits a plan. Updates that change nothing are left out. A plan without any other write
-    /// commits nothing and returns `None`.
-    ///
-    /// # Errors
-    /// A guard failed ([`insula_catalog::Error::Conflict`]: decide again on a fresh snapshot), an
-    /// object is malformed, or the store refused the commit.
-    pub async fn apply(&self, plan: &Plan) -> Result<Option<Revision>> {
-        let (mut guards, mut writes) = (Vec::new(), Vec::new());
-        for intent in &plan.intents {
-            match intent {
-                Intent::Create(key, value) => {
-                    guards.push(Guard::Absent(key.clone()));
-                    writes.push(Write::Put(key.clone(), Arc::new(self.stamp(key, value.clone())?)));
+/// Commits a plan. Updates that change nothing are left out. A plan without any other write
+/// commits nothing and returns `None`.
+///
+/// # Errors
+/// A guard failed ([`insula_catalog::Error::Conflict`]: decide again on a fresh snapshot), an
+/// object is malformed, or the store refused the commit.
+pub async fn commit(deps: &Deps, plan: &Plan) -> Result<Option<Revision>> {
+    let (mut guards, mut writes) = (Vec::new(), Vec::new());
+    for intent in &plan.intents {
+        match intent {
+            Intent::Create(key, value) => {
+                guards.push(Guard::Absent(key.clone()));
+                writes.push(Write::Put(key.clone(), Arc::new(stamp(deps, key, value.clone())?)));
+            }
+            Intent::Update(old, value) => {
+                let object = rewrite(&old.object, value)?;
+                if object == *old.object {
+                    continue;
                 }
-                Intent::Update(old, value) => {
-                    let object = self.restamp(old, value)?;
-                    if object == *old.object {
-                        continue;
-                    }
-                    guards.push(Guard::At(old.key.clone(), old.revision));
-                    let gone =
-                        object.meta.is_deleting() && object.meta.finalizers.is_empty() && !self.held(&old.key, value);
-                    writes.push(match gone {
-                        true => Write::Delete(old.key.clone()),
-                        false => Write::Put(old.key.clone(), Arc::new(object)),
-                    });
+                guards.push(Guard::At(old.key.clone(), old.revision));
+                let gone =
+                    object.meta.is_deleting() && object.meta.finalizers.is_empty() && !held(deps, &old.key, value);
+                writes.push(match gone {
+                    true => Write::Delete(old.key.clone()),
+                    false => Write::Put(old.key.clone(), Arc::new(object)),
+                });
+            }
+            Intent::Rewrite(old, object) => {
+                if **object == *old.object {
+                    continue;
                 }
-                Intent::Rewrite(old, object) => {
-                    if **object == *old.object {
-                        continue;
-                    }
-                    guards.push(Guard::At(old.key.clone(), old.revision));
-                    writes.push(Write::Put(old.key.clone(), object.clone()));
-                }
-                Intent::Delete(old) => {
-                    guards.push(Guard::At(old.key.clone(), old.revision));
-                    writes.push(Write::Delete(old.key.clone()));
-                }
-                Intent::Expect(key, None) => guards.push(Guard::Absent(key.clone())),
-                Intent::Expect(key, Some(revision)) => guards.push(Guard::At(key.clone(), *revision)),
-                Intent::Sign(register) => {
-                    let (guard, write) = register.written()?;
-                    guards.push(guard);
-                    writes.push(write);
-                }
+                guards.push(Guard::At(old.key.clone(), old.revision));
+                writes.push(Write::Put(old.key.clone(), object.clone()));
+            }
+            Intent::Delete(old) => {
+                guards.push(Guard::At(old.key.clone(), old.revision));
+                writes.push(Write::Delete(old.key.clone()));
+            }
+            Intent::Expect(key, None) => guards.push(Guard::Absent(key.clone())),
+            Intent::Expect(key, Some(revision)) => guards.push(Guard::At(key.clone(), *revision)),
+            Intent::Sign(register) => {
+                let (guard, write) = register.written()?;
+                guards.push(guard);
+                writes.push(write);
             }
         }
-        if writes.is_empty() {
-            return Ok(None);
-        }
-        self.store
-            .commit(Txn { guards, writes })
-            .await
-            .map(Some)
-            .map_err(verbs::commit_error)
     }
+    if writes.is_empty() {
+        return Ok(None);
+    }
+    deps.store
+        .commit(Txn { guards, writes })
+        .await
+        .map(Some)
+        .map_err(verbs::commit_error)
+}
 
-    /// Returns a new object with the metadata that every object has. Fields that the reconciler set
-    /// stay, such as a UID that other objects refer to.
-    fn stamp(&self, key: &ObjectKey, mut value: Json) -> Result<Object> {
-        let metadata = insula_catalog::object::metadata_of(&mut value);
-        metadata.insert("name".into(), json!(&*key.name));
-        if !key.namespace.is_empty() {
-            metadata.insert("namespace".into(), json!(&*key.namespace));
-        }
-        metadata
-            .entry("uid")
-            .or_insert_with(|| json!(Uid::random(&*self.rng).to_string()));
-        metadata
-            .entry("creationTimestamp")
-            .or_insert_with(|| json!(self.clock.now().to_string()));
-        let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
-        annotations[CLUSTER_ANNOTATION] = json!(key.cluster.as_str());
-        let served = self.catalog.system().get(&key.resource.group, &key.resource.resource);
-        if served.is_some_and(|served| served.api.strategy.traits().generation) {
-            insula_catalog::object::metadata_of(&mut value)
-                .entry("generation")
-                .or_insert_with(|| json!(1));
-        }
-        Object::new(&value, None)
-            .map(|object| object.written_under(self.written_under(key)))
-            .map_err(|error| insula_catalog::Error::Internal(format!("{key:?}: {error}")))
+/// Returns a new object with the metadata that every object has. Fields that the reconciler set
+/// stay, such as a UID that other objects refer to.
+fn stamp(deps: &Deps, key: &ObjectKey, mut value: Json) -> Result<Object> {
+    let metadata = insula_catalog::object::metadata_of(&mut value);
+    metadata.insert("name".into(), json!(&*key.name));
+    if !key.namespace.is_empty() {
+        metadata.insert("namespace".into(), json!(&*key.namespace));
     }
+    metadata
+        .entry("uid")
+        .or_insert_with(|| json!(Uid::random(&*deps.rng).to_string()));
+    metadata
+        .entry("creationTimestamp")
+        .or_insert_with(|| json!(deps.clock.now().to_string()));
+    let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
+    annotations[CLUSTER_ANNOTATION] = json!(key.cluster.as_str());
+    let served = deps.catalog.system().get(&key.resource.group, &key.resource.resource);
+    if served.is_some_and(|served| served.api.strategy.traits().generation) {
+        insula_catalog::object::metadata_of(&mut value)
+            .entry("generation")
+            .or_insert_with(|| json!(1));
+    }
+    Object::new(&value, None)
+        .map(|object| object.written_under(written_under(deps, key)))
+        .map_err(|error| insula_catalog::Error::Internal(format!("{key:?}: {error}")))
+}
 
-    /// Returns a changed object in its stored version, with its stored schema mark.
-    fn restamp(&self, old: &Entry, value: &Json) -> Result<Object> {
-        rewrite(&old.object, value)
-    }
+fn held(deps: &Deps, key: &ObjectKey, value: &Json) -> bool {
+    let served = deps.catalog.system().get(&key.resource.group, &key.resource.resource);
+    served.is_some_and(|served| served.api.strategy.is_held(value))
+}
 
-    fn held(&self, key: &ObjectKey, value: &Json) -> bool {
-        let served = self.catalog.system().get(&key.resource.group, &key.resource.resource);
-        served.is_some_and(|served| served.api.strategy.is_held(value))
-    }
-
-    /// Returns the schema mark of objects that reconcilers create. They write built-in and internal
-    /// kinds.
-    fn written_under(&self, key: &ObjectKey) -> u64 {
-        let served = self.catalog.system().get(&key.resource.group, &key.resource.resource);
-        served.map_or(0, |served| served.api.fingerprint)
-    }
+/// Returns the schema mark of objects that reconcilers create. They write built-in and internal
+/// kinds.
+fn written_under(deps: &Deps, key: &ObjectKey) -> u64 {
+    let served = deps.catalog.system().get(&key.resource.group, &key.resource.resource);
+    served.map_or(0, |served| served.api.fingerprint)
 }

@@ -1,7 +1,7 @@
 //! Home workspaces: one workspace for each user, without a parent. A home has no stored Workspace
 //! object. Reads return one that is derived from its LogicalCluster.
 
-use crate::{Deps, Intent, Plan};
+use crate::{Deps, Intent, Plan, client};
 use insula_admission::kinds::user_json;
 use insula_api::{ClusterName, ClusterPath, Json, Object, ObjectKey, kinds::WorkspacePhase};
 use insula_auth::UserInfo;
@@ -31,60 +31,58 @@ pub enum Home {
     There(Box<Entry>),
 }
 
-impl Deps {
-    /// Returns the state of a user's home.
-    pub fn home(&self, snapshot: &Snapshot, user: &UserInfo) -> Home {
-        let cluster = digest::home_cluster(&user.name);
-        let Some(entry) = snapshot.get(&ids::logical_cluster(&cluster)) else {
-            return Home::Absent;
-        };
-        let view = locate::logical_cluster(snapshot, &cluster);
-        if view.as_ref().and_then(|view| view.owner.as_deref()) != Some(&*user.name) {
-            return Home::Taken;
-        }
-        match view.map(|view| view.phase) {
-            Some(WorkspacePhase::Scheduling | WorkspacePhase::Initializing) | None => {
-                let since = entry.object.meta.creation_timestamp;
-                let waited = since.map_or(0, |since| self.clock.now().since(since));
-                if waited > CREATION_SECONDS_MAX {
-                    Home::Late
-                } else {
-                    Home::Coming
-                }
-            }
-            Some(_) => shown(&cluster, &entry).map_or(Home::Late, |entry| Home::There(Box::new(entry))),
-        }
+/// Returns the state of a user's home.
+pub fn find(deps: &Deps, snapshot: &Snapshot, user: &UserInfo) -> Home {
+    let cluster = digest::home_cluster(&user.name);
+    let Some(entry) = snapshot.get(&ids::logical_cluster(&cluster)) else {
+        return Home::Absent;
+    };
+    let view = locate::logical_cluster(snapshot, &cluster);
+    if view.as_ref().and_then(|view| view.owner.as_deref()) != Some(&*user.name) {
+        return Home::Taken;
     }
+    match view.map(|view| view.phase) {
+        Some(WorkspacePhase::Scheduling | WorkspacePhase::Initializing) | None => {
+            let since = entry.object.meta.creation_timestamp;
+            let waited = since.map_or(0, |since| deps.clock.now().since(since));
+            if waited > CREATION_SECONDS_MAX {
+                Home::Late
+            } else {
+                Home::Coming
+            }
+        }
+        Some(_) => shown(&cluster, &entry).map_or(Home::Late, |entry| Home::There(Box::new(entry))),
+    }
+}
 
-    /// Creates the LogicalCluster of a user's home. Controllers do the rest. A conflict with a
-    /// concurrent creation is no error.
-    ///
-    /// # Errors
-    /// The store refused the commit.
-    pub async fn make_home(&self, user: &UserInfo) -> Result<()> {
-        let cluster = digest::home_cluster(&user.name);
-        let owner = user_json(user);
-        let mut logical = json!({
-            "apiVersion": "core.kcp.io/v1alpha1", "kind": "LogicalCluster",
-            "metadata": {
-                "name": "cluster",
-                "annotations": {
-                    "experimental.tenancy.kcp.io/owner": owner.to_string(),
-                    "internal.tenancy.kcp.io/type": "root:home",
-                },
+/// Creates the LogicalCluster of a user's home. Controllers do the rest. A conflict with a
+/// concurrent creation is no error.
+///
+/// # Errors
+/// The store refused the commit.
+pub async fn create(deps: &Deps, user: &UserInfo) -> Result<()> {
+    let cluster = digest::home_cluster(&user.name);
+    let owner = user_json(user);
+    let mut logical = json!({
+        "apiVersion": "core.kcp.io/v1alpha1", "kind": "LogicalCluster",
+        "metadata": {
+            "name": "cluster",
+            "annotations": {
+                "experimental.tenancy.kcp.io/owner": owner.to_string(),
+                "internal.tenancy.kcp.io/type": "root:home",
             },
-            "spec": {"directlyDeletable": false, "createdBy": owner},
-            "status": {"phase": "Scheduling"},
-        });
-        // A user name that is not a valid path segment gets no path annotation.
-        if let Ok(path) = ClusterPath::parse(&format!("{HOMES}:{}", user.name)) {
-            logical["metadata"]["annotations"]["kcp.io/path"] = json!(path.as_str());
-        }
-        let plan = Plan::of(vec![Intent::Create(ids::logical_cluster(&cluster), logical)]);
-        match self.apply(&plan).await {
-            Ok(_) | Err(insula_catalog::Error::Conflict { .. }) => Ok(()),
-            Err(error) => Err(error),
-        }
+        },
+        "spec": {"directlyDeletable": false, "createdBy": owner},
+        "status": {"phase": "Scheduling"},
+    });
+    // A user name that is not a valid path segment gets no path annotation.
+    if let Ok(path) = ClusterPath::parse(&format!("{HOMES}:{}", user.name)) {
+        logical["metadata"]["annotations"]["kcp.io/path"] = json!(path.as_str());
+    }
+    let plan = Plan::of(vec![Intent::Create(ids::logical_cluster(&cluster), logical)]);
+    match client::commit(deps, &plan).await {
+        Ok(_) | Err(insula_catalog::Error::Conflict { .. }) => Ok(()),
+        Err(error) => Err(error),
     }
 }
 

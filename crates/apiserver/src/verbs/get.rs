@@ -2,6 +2,7 @@
 
 use super::{ResourceRequest, home};
 use crate::{negotiate::Supported, request::Answer};
+use insula_registry::verbs;
 
 impl ResourceRequest<'_> {
     pub(crate) async fn get(&mut self) -> Answer {
@@ -9,7 +10,7 @@ impl ResourceRequest<'_> {
         let (registry, snapshot) = (&self.server.registry, &self.request.scope.snapshot);
         let entry = match home::is_requested(self) {
             true => home::find(self).await?,
-            false => registry.get(snapshot, &self.target, &self.name)?,
+            false => verbs::get(registry, snapshot, &self.target, &self.name)?,
         };
         renderer.object(200, &entry, &self.warnings).await
     }

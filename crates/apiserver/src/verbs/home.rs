@@ -5,7 +5,7 @@ use super::ResourceRequest;
 use crate::{reply::Reply, status};
 use insula_api::ClusterName;
 use insula_catalog::{Error, ids};
-use insula_registry::Home;
+use insula_registry::home::Home;
 use insula_store::Entry;
 
 /// Name that stands for the user's own home.
@@ -41,14 +41,14 @@ pub(super) async fn find(request: &mut ResourceRequest<'_>) -> Result<Entry, Rep
     if !is_person {
         return Err(refused());
     }
-    match registry.home(&request.request.scope.snapshot, user) {
+    match insula_registry::home::find(registry, &request.request.scope.snapshot, user) {
         Home::There(entry) => Ok(*entry),
         Home::Taken => Err(refused()),
         Home::Late => Err(Reply::error(&Error::Internal("home workspace creation timeout".into()))),
         Home::Coming => Err(Reply::HomeIsComing),
         Home::Absent => {
             request.request.may_create()?;
-            registry.make_home(user).await?;
+            insula_registry::home::create(registry, user).await?;
             Err(Reply::HomeIsComing)
         }
     }

@@ -2,6 +2,7 @@
 
 use super::ResourceRequest;
 use crate::{negotiate::Supported, request::Answer};
+use insula_registry::{calls, verbs};
 
 impl ResourceRequest<'_> {
     pub(crate) async fn list(&mut self) -> Answer {
@@ -12,9 +13,9 @@ impl ResourceRequest<'_> {
             None => self.request.parsed.query.list()?.0,
         };
         let (registry, scope) = (&self.server.registry, &self.request.scope);
-        let target = registry.asking(&self.target);
-        registry.prepare_to_select(&target, &scope.read, &options.fields).await;
-        let list = registry.list_at(&scope.snapshot, &scope.read, &target, &options)?;
+        let target = calls::attach(registry, &self.target);
+        calls::prepare_to_select(&target, &scope.read, &options.fields).await;
+        let list = verbs::list_at(registry, &scope.snapshot, &scope.read, &target, &options)?;
         renderer.list(list, &self.warnings).await
     }
 }

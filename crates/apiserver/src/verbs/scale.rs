@@ -15,7 +15,7 @@ use insula_access::Target;
 use insula_api::{FieldError, FieldPath, Json};
 use insula_apply::{Element, Operation};
 use insula_catalog::{Api, Error, Part, Result, Scale};
-use insula_registry::{Change, Deps, IfAbsent};
+use insula_registry::{Change, Deps, IfAbsent, verbs};
 use insula_store::Entry;
 use serde_json::json;
 
@@ -27,10 +27,12 @@ pub(crate) async fn serve(request: &mut ResourceRequest<'_>, verb: &str) -> Answ
     let paths = request.target.api_version()?.scale.clone().ok_or(Reply::NotFoundPage)?;
     let scale = match verb {
         "get" => {
-            let entry = request
-                .server
-                .registry
-                .get(&request.request.scope.snapshot, &request.target, &request.name)?;
+            let entry = verbs::get(
+                &request.server.registry,
+                &request.request.scope.snapshot,
+                &request.target,
+                &request.name,
+            )?;
             show(&request.server.registry, &request.target, &entry, &paths).await?
         }
         "update" => {
@@ -84,7 +86,7 @@ fn represented(
 
 /// Returns the Scale of a stored object.
 async fn show(registry: &Deps, target: &Target, entry: &Entry, paths: &Scale) -> Result<Json> {
-    let object = registry.show(target, entry).await?;
+    let object = verbs::show(registry, target, entry).await?;
     scale_from(&object, paths)
 }
 
@@ -154,9 +156,7 @@ async fn update(
     };
     let registry = &request.server.registry;
     let change = Change::Patch(&change);
-    let written = registry
-        .update(&request.target, &request.name, change, Part::Scale, &options)
-        .await?;
+    let written = verbs::update(registry, &request.target, &request.name, change, Part::Scale, &options).await?;
     Ok(show(registry, &request.target, &written.entry, paths).await?)
 }
 
@@ -191,9 +191,7 @@ async fn apply_scale(
     let wanted = (&config, on_conflict);
     let part = (Part::Scale, IfAbsent::Refuse);
     let registry = &request.server.registry;
-    let configured = registry
-        .apply_configuration(target, &request.name, wanted, part, &options)
-        .await;
+    let configured = verbs::apply(registry, target, &request.name, wanted, part, &options).await;
     let configured = configured.map_err(|error| match error {
         Error::ApplyConflict(mut conflicts) => {
             for conflict in &mut conflicts.0 {

@@ -19,7 +19,7 @@ use insula_access::{Authenticator, Target};
 use insula_api::Revision;
 use insula_auth::audit::Open;
 use insula_catalog::Error;
-use insula_registry::{Deps, Event, Watch};
+use insula_registry::{Deps, Event, Watch, calls, verbs};
 use std::{collections::VecDeque, convert::Infallible, sync::Arc};
 use tokio::sync::watch;
 
@@ -99,7 +99,7 @@ pub(crate) async fn watch(request: &mut ResourceRequest<'_>) -> Answer {
     let encoder = Encoder::new(request.renderer(negotiated)?, negotiated);
     let format = encoder.format();
     let registry = server.registry.clone();
-    let target = registry.asking_to_watch(&request.target).into_owned();
+    let target = calls::attach_shared(&registry, &request.target).into_owned();
     // From the state that resolved and authorised the request, so that no change is missed while
     // the watch begins.
     let dependencies = Dependencies::follow(&registry, &target, scope.snapshot.revision());
@@ -172,8 +172,8 @@ async fn begin(
     match start {
         WatchStart::State { at, bookmark } => {
             let snapshot = stage::snapshot(registry, at, None).await.map_err(Begin::Refused)?;
-            registry.prepare_to_select(&target, &snapshot, &options.fields).await;
-            let watch = registry.watch_with_state(&snapshot, target, options).map_err(refused)?;
+            calls::prepare_to_select(&target, &snapshot, &options.fields).await;
+            let watch = verbs::watch_with_state(registry, &snapshot, target, options).map_err(refused)?;
             Ok((watch, bookmark.then(|| snapshot.revision())))
         }
         WatchStart::After(revision) => {
@@ -181,14 +181,20 @@ async fn begin(
             stage::snapshot(registry, ReadAt::NotOlderThan(revision), None)
                 .await
                 .map_err(Begin::Refused)?;
-            Ok((registry.watch_after(revision, target, options).map_err(refused)?, None))
+            Ok((
+                verbs::watch_after(registry, revision, target, options).map_err(refused)?,
+                None,
+            ))
         }
         WatchStart::Now => {
             let now = stage::snapshot(registry, ReadAt::Latest, None)
                 .await
                 .map_err(Begin::Refused)?
                 .revision();
-            Ok((registry.watch_after(now, target, options).map_err(refused)?, None))
+            Ok((
+                verbs::watch_after(registry, now, target, options).map_err(refused)?,
+                None,
+            ))
         }
     }
 }

@@ -13,7 +13,7 @@ use http::header;
 use insula_api::Json;
 use insula_apply::OnConflict;
 use insula_catalog::{Error, Part};
-use insula_registry::{Change, Deleted, FieldValidation, IfAbsent, WriteOptions};
+use insula_registry::{Change, Deleted, FieldValidation, IfAbsent, WriteOptions, verbs};
 
 impl ResourceRequest<'_> {
     pub(crate) async fn create(&mut self) -> Answer {
@@ -23,7 +23,7 @@ impl ResourceRequest<'_> {
         options.duplicates = sent.duplicates;
         let new = sent.value;
         self.check_namespace(&new)?;
-        let written = self.server.registry.create(&self.target, new, &options).await?;
+        let written = verbs::create(&self.server.registry, &self.target, new, &options).await?;
         let warnings = [self.warnings.clone(), written.warnings].concat();
         self.renderer(form)?.object(201, &written.entry, &warnings).await
     }
@@ -48,13 +48,11 @@ impl ResourceRequest<'_> {
         let (code, written) = match part == Part::Main && self.update_creates(&sent.value) {
             true => {
                 self.request.may_create()?;
-                (201, registry.create(&self.target, sent.value, &options).await?)
+                (201, verbs::create(registry, &self.target, sent.value, &options).await?)
             }
             false => {
                 let change = Change::Replace(sent.value);
-                let written = registry
-                    .update(&self.target, &self.name, change, part, &options)
-                    .await?;
+                let written = verbs::update(registry, &self.target, &self.name, change, part, &options).await?;
                 (200, written)
             }
         };
@@ -67,7 +65,7 @@ impl ResourceRequest<'_> {
         let (snapshot, registry) = (&self.request.scope.snapshot, &self.server.registry);
         self.target.served.api.strategy.traits().created_by_update
             && sent["metadata"]["name"] == *self.name
-            && registry.get(snapshot, &self.target, &self.name).is_err()
+            && verbs::get(registry, snapshot, &self.target, &self.name).is_err()
     }
 
     pub(crate) async fn patch(&mut self, part: Part) -> Answer {
@@ -85,11 +83,7 @@ impl ResourceRequest<'_> {
         }
         let change = |current: &Json| -> insula_catalog::Result<Json> { apply_patch(kind, current, &patch) };
         let change = Change::Patch(&change);
-        let written = self
-            .server
-            .registry
-            .update(&self.target, &self.name, change, part, &options)
-            .await?;
+        let written = verbs::update(&self.server.registry, &self.target, &self.name, change, part, &options).await?;
         let warnings = [self.warnings.clone(), written.warnings].concat();
         self.renderer(form)?.written(200, &written.entry, &warnings).await
     }
@@ -100,9 +94,7 @@ impl ResourceRequest<'_> {
         let config = apply::configuration(bytes, options.field_validation)?;
         self.request.parsed.record.sent(&config.value);
         let registry = &self.server.registry;
-        let exists = registry
-            .get(&self.request.scope.snapshot, &self.target, &self.name)
-            .is_ok();
+        let exists = verbs::get(registry, &self.request.scope.snapshot, &self.target, &self.name).is_ok();
         let if_absent = match part == Part::Main && !exists {
             true => {
                 self.request.may_create()?;
@@ -111,9 +103,7 @@ impl ResourceRequest<'_> {
             false => IfAbsent::Refuse,
         };
         let wanted = (&config.value, on_conflict);
-        let configured = registry
-            .apply_configuration(&self.target, &self.name, wanted, (part, if_absent), &options)
-            .await?;
+        let configured = verbs::apply(registry, &self.target, &self.name, wanted, (part, if_absent), &options).await?;
         let warnings = [self.warnings.clone(), config.warnings, configured.written.warnings].concat();
         let code = if configured.created { 201 } else { 200 };
         self.renderer(form)?
@@ -161,7 +151,7 @@ impl ResourceRequest<'_> {
         let options = self.deletion_options(dry_run);
         let registry = &self.server.registry;
         let renderer = self.renderer(form)?;
-        let deletion = registry.delete(&self.target, &self.name, &how, &options).await?;
+        let deletion = verbs::delete(registry, &self.target, &self.name, &how, &options).await?;
         let warnings = [self.warnings.clone(), deletion.warnings].concat();
         match deletion.deleted {
             Deleted::Held(entry) => {
@@ -190,11 +180,8 @@ impl ResourceRequest<'_> {
         let (how, dry_run) = self.request.parsed.query.delete(body.as_ref())?;
         let (list, _) = self.request.parsed.query.list()?;
         let options = self.deletion_options(dry_run);
-        let (deleted, warnings) = self
-            .server
-            .registry
-            .delete_collection(&self.target, &list, &how, &options)
-            .await?;
+        let (deleted, warnings) =
+            verbs::delete_collection(&self.server.registry, &self.target, &list, &how, &options).await?;
         let warnings = [self.warnings.clone(), warnings].concat();
         self.renderer(form)?.deleted(&deleted, &warnings).await
     }
@@ -214,7 +201,7 @@ pub(crate) fn apply_patch(kind: PatchType, current: &Json, patch: &Json) -> insu
             let keys = insula_apply::MergeKeys::builtin(group.map_or("", |(group, _)| group), kind);
             insula_apply::strategic_merge(&mut new, patch, &keys)
         }
-        // An apply needs the field managers as well: `Registry::apply_configuration` does it.
+        // An apply needs the field managers as well: `verbs::apply` of the registry does it.
         PatchType::Apply => return Err(Error::BadPatch),
     };
     patched.map_err(|error| patch_error(&error))?;

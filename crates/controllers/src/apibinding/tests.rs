@@ -270,7 +270,7 @@ async fn a_schema_without_a_stored_version_is_not_taken() {
     let mut value = export.object.body_value();
     value["spec"]["resources"] = resources;
     let plan = insula_registry::Plan::of(vec![insula_registry::Intent::Update(export, value)]);
-    rig.registry.apply(&plan).await.unwrap();
+    insula_registry::commit(&rig.registry, &plan).await.unwrap();
     rig.settle().await;
     let (reason, message) = says(&rig, "root:tenant", "widgets", "BindingUpToDate");
     assert_eq!(reason, "APIResourceSchemaInvalid");

@@ -3,7 +3,7 @@
 use super::pace::Pace;
 use insula_api::{ClusterName, Object, Scope, Timestamp};
 use insula_catalog::Served;
-use insula_registry::Deps;
+use insula_registry::migrate;
 use insula_store::{Entry, Snapshot};
 use std::{ops::ControlFlow, sync::Arc};
 
@@ -45,26 +45,19 @@ impl Scan {
 }
 
 /// Walks all objects of a resource: comparing the versions of an object is cheap beside writing it.
-pub(super) fn scan(
-    registry: &Deps,
-    pace: &Pace,
-    served: &Served,
-    cluster: &ClusterName,
-    snapshot: &Snapshot,
-    now: Timestamp,
-) -> Scan {
+pub(super) fn scan(pace: &Pace, served: &Served, cluster: &ClusterName, snapshot: &Snapshot, now: Timestamp) -> Scan {
     let allowed = pace.take(BATCH_MAX, now);
     let (mut scan, mut bytes) = (Scan::default(), 0);
     snapshot.for_each(&Scope::cluster(served.resource_id(), cluster.clone()), |entry| {
         scan.total += 1;
-        if registry.is_current(served, entry) {
+        if migrate::is_current(served, entry) {
             return ControlFlow::Continue(());
         }
         if scan.batch.len() >= allowed || bytes >= BATCH_BYTES_MAX {
             scan.later += 1;
             return ControlFlow::Continue(());
         }
-        match registry.migrated(served, entry) {
+        match migrate::migrated(served, entry) {
             Ok(Some(object)) => {
                 bytes += object.size();
                 scan.batch.push((entry.clone(), Arc::new(object)));

@@ -5,6 +5,7 @@ use super::Migrations;
 use crate::testing::{TestControlPlane, pass};
 use insula_api::{Json, Scope, condition};
 use insula_catalog::ids;
+use insula_registry::verbs;
 use serde_json::json;
 
 const EXPORTS: &str = "apis.kcp.io/v1alpha2";
@@ -243,8 +244,7 @@ async fn definitions_with_rules_migrate_and_late_writes_of_the_old_version_fail(
 
     let body: Json = serde_json::from_str(&widget(2)).expect("JSON");
     let options = rig.options();
-    rig.registry
-        .create(&late, body, &options)
+    verbs::create(&rig.registry, &late, body, &options)
         .await
         .expect_err("it would be stored in v1");
     assert_eq!(stored_in(&rig, &path, "v1"), 0);
@@ -315,7 +315,9 @@ async fn an_object_that_cannot_be_converted_keeps_its_version_in_the_status() {
         .expect("it is there");
     let broken = insula_api::Object::new(&entry.object.body_value(), Some(b"?".to_vec().into())).expect("an object");
     let plan = insula_registry::Plan::of(vec![insula_registry::Intent::Rewrite(entry, broken.into())]);
-    rig.registry.apply(&plan).await.expect("no conflict");
+    insula_registry::commit(&rig.registry, &plan)
+        .await
+        .expect("no conflict");
     rig.settle().await;
     assert_eq!(
         (stored_in(&rig, "root:bob", "v1"), stored_in(&rig, "root:bob", "v2")),
@@ -426,7 +428,9 @@ async fn owners_of_fields_stay() {
         ..rig.options()
     };
     let body: Json = serde_json::from_str(&widget(1)).expect("JSON");
-    rig.registry.create(&target, body, &options).await.expect("a widget");
+    verbs::create(&rig.registry, &target, body, &options)
+        .await
+        .expect("a widget");
     let before = seen(&rig, "root:bob", "v2", 1);
     assert_eq!(before["metadata"]["managedFields"][0]["manager"], "kubectl");
     offer(&rig, "two").await;

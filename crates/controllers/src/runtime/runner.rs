@@ -187,7 +187,7 @@ async fn attempt<R: Reconciler>(registry: Arc<Deps>, reconciler: Arc<R>, key: R:
             tracing::debug!(reconciler = reconciler.name(), ?key, plan = %PlanYaml(&plan), "decided");
         }
         let Plan { again_after, .. } = plan;
-        match registry.apply(&plan).await {
+        match insula_registry::commit(&registry, &plan).await {
             Ok(_) => return (key, Outcome::Done { again_after }),
             Err(Error::Conflict { .. }) => {}
             Err(error) => return (key, Outcome::Failed(error.to_string())),

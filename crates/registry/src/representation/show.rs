@@ -2,7 +2,7 @@
 //! together with all missing objects after it.
 
 use crate::{
-    asking,
+    calls,
     representation::{
         cache::{Cache, Key},
         encode,
@@ -61,7 +61,7 @@ where
         // Every read calls the webhook, as in Kubernetes. Only watches keep its responses.
         if served.api.webhook.is_some() && !std::mem::replace(&mut self.asked, true) {
             let all = std::iter::once(entry).chain(self.entries.clone());
-            asking::learn(self.target, all).await;
+            calls::prefetch(self.target, all).await;
         }
         if served.alias.is_some() || served.api.webhook.is_some() {
             out.extend_from_slice(&encode(&value(served, entry, version)?)?);

@@ -2,7 +2,7 @@
 //! run on the test's command.
 
 use super::{Cache, Work, Workers};
-use crate::{Change, Deps, FieldValidation, WriteOptions};
+use crate::{Change, Deps, FieldValidation, WriteOptions, verbs};
 use futures_util::{FutureExt, future::join};
 use insula_access::Target;
 use insula_api::{Clock, ClusterName, Json, Object, ObjectKey, Revision, Rng, Timestamp};
@@ -310,7 +310,7 @@ fn other_content_under_a_revision_that_is_taken_is_another_object() {
     }
 }
 
-/// Returns a registry over one workspace in memory with objects of `v1` and `v2`.
+/// Returns the state over one workspace in memory with objects of `v1` and `v2`.
 pub(crate) fn workspace(store: Arc<MemoryStore>, tenant: &str) -> Deps {
     struct Still;
     impl Clock for Still {
@@ -340,7 +340,7 @@ pub(crate) fn workspace(store: Arc<MemoryStore>, tenant: &str) -> Deps {
 
 #[test]
 fn what_was_written_in_a_version_is_read_there_without_a_conversion() {
-    let registry = workspace(Arc::new(MemoryStore::new()), "one");
+    let deps = workspace(Arc::new(MemoryStore::new()), "one");
     let served = Served {
         origin: Origin::Local {
             definition: "engines.example.io".into(),
@@ -360,8 +360,7 @@ fn what_was_written_in_a_version_is_read_there_without_a_conversion() {
     let body = json!({
         "apiVersion": "example.io/v2", "kind": "Engine", "metadata": {"name": "a"}, "spec": {"size": 7, "more": 1},
     });
-    let created = registry
-        .create(&target, body.clone(), &options)
+    let created = verbs::create(&deps, &target, body.clone(), &options)
         .now_or_never()
         .expect("at once")
         .expect("creates");
@@ -369,8 +368,7 @@ fn what_was_written_in_a_version_is_read_there_without_a_conversion() {
     body["spec"]["size"] = json!(8);
     body["metadata"]["resourceVersion"] = json!(created.entry.revision.to_string());
     let change = Change::Replace(body);
-    let updated = registry
-        .update(&target, "a", change, Part::Main, &options)
+    let updated = verbs::update(&deps, &target, "a", change, Part::Main, &options)
         .now_or_never()
         .expect("at once")
         .expect("updates");
@@ -381,7 +379,7 @@ fn what_was_written_in_a_version_is_read_there_without_a_conversion() {
             shown.append(&mut out).now_or_never().expect("at once").expect("shows");
             String::from_utf8(out).expect("UTF-8")
         };
-        assert_eq!(read(&registry.cache), read(&Arc::default()), "as a conversion shows it");
+        assert_eq!(read(&deps.cache), read(&Arc::default()), "as a conversion shows it");
     }
-    assert_eq!(registry.cache.conversions(), 0);
+    assert_eq!(deps.cache.conversions(), 0);
 }

@@ -39,44 +39,42 @@ impl<'a> Admission<'a> {
     }
 }
 
-impl Deps {
-    /// Returns the policies of the workspace that may change the sent object.
-    pub(crate) fn mutations<'a>(&'a self, admission: &Admission<'a>) -> Option<policy::Mutations<'a>> {
-        policy::Mutations::find(&self.policies, &self.catalog, admission.request())
-    }
+/// Returns the policies of the workspace that may change the sent object.
+pub(crate) fn mutations<'a>(deps: &'a Deps, admission: &Admission<'a>) -> Option<policy::Mutations<'a>> {
+    policy::Mutations::find(&deps.policies, &deps.catalog, admission.request())
+}
 
-    fn review<'a>(&'a self, admission: &Admission<'a>) -> Review<'a> {
-        let Admission { snapshot, target, .. } = *admission;
-        Review {
-            snapshot,
-            catalog: &self.catalog,
-            user: admission.options.user,
-            cluster: &target.cluster,
-            served: &target.served,
-            operation: admission.operation,
-            part: admission.part,
-            now: self.clock.now(),
-        }
+fn review<'a>(deps: &'a Deps, admission: &Admission<'a>) -> Review<'a> {
+    let Admission { snapshot, target, .. } = *admission;
+    Review {
+        snapshot,
+        catalog: &deps.catalog,
+        user: admission.options.user,
+        cluster: &target.cluster,
+        served: &target.served,
+        operation: admission.operation,
+        part: admission.part,
+        now: deps.clock.now(),
     }
+}
 
-    /// Adds details from the snapshot to a refusal.
-    pub(crate) fn explained(&self, admission: &Admission<'_>, refusal: Error) -> Error {
-        kinds::explain(&self.review(admission), refusal)
-    }
+/// Adds details from the snapshot to a refusal.
+pub(crate) fn explained(deps: &Deps, admission: &Admission<'_>, refusal: Error) -> Error {
+    kinds::explain(&review(deps, admission), refusal)
+}
 
-    /// Runs admission and returns its warnings: the rules of the built-in kinds, the policies of
-    /// the workspace, then its webhooks.
-    pub(crate) fn admit(&self, admission: &Admission<'_>, mut new: Option<&mut Draft>) -> Result<Vec<String>> {
-        let old = admission.old.map(stored::stored_value);
-        kinds::review(
-            self.review(admission),
-            new.as_mut().map(|draft| &mut draft.value),
-            old.as_ref(),
-        )?;
-        let new = new.as_ref().map_or(policy::New::Nothing, |draft| draft.as_new());
-        let request = admission.request();
-        let mut warnings = policy::review(&self.policies, &self.catalog, &request, new)?;
-        warnings.extend(policy::ask_webhooks(&request, new)?);
-        Ok(warnings)
-    }
+/// Runs admission and returns its warnings: the rules of the built-in kinds, the policies of
+/// the workspace, then its webhooks.
+pub(crate) fn admit(deps: &Deps, admission: &Admission<'_>, mut new: Option<&mut Draft>) -> Result<Vec<String>> {
+    let old = admission.old.map(stored::stored_value);
+    kinds::review(
+        review(deps, admission),
+        new.as_mut().map(|draft| &mut draft.value),
+        old.as_ref(),
+    )?;
+    let new = new.as_ref().map_or(policy::New::Nothing, |draft| draft.as_new());
+    let request = admission.request();
+    let mut warnings = policy::review(&deps.policies, &deps.catalog, &request, new)?;
+    warnings.extend(policy::ask_webhooks(&request, new)?);
+    Ok(warnings)
 }

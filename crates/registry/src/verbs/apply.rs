@@ -3,10 +3,10 @@
 use super::check::check_address;
 use super::{
     change::Change,
-    write::{WriteOptions, Written},
+    write::{self, WriteOptions, Written},
 };
 use crate::{
-    Deps,
+    Deps, calls,
     owners::{self, By},
 };
 use insula_access::Target;
@@ -35,75 +35,69 @@ pub struct Configured {
     pub created: bool,
 }
 
-impl Deps {
-    /// Applies a configuration of `options.manager` to an object.
-    ///
-    /// # Errors
-    /// The configuration is malformed, conflicts with another manager, or is refused like any other
-    /// write. The object is absent and may not be created (404).
-    pub async fn apply_configuration(
-        &self,
-        target: &Target,
-        name: &str,
-        (config, on_conflict): (&Json, OnConflict),
-        (part, if_absent): (Part, IfAbsent),
-        options: &WriteOptions<'_>,
-    ) -> Result<Configured> {
-        check_configuration(target, config)?;
-        let api = &target.served.api;
-        let mut last = Err(Error::Internal("no attempt was made".into()));
-        for _ in 0..ATTEMPTS_MAX {
-            let exists = self.store.latest().get(&target.key(name)).is_some();
-            let tried = if exists {
-                self.update(target, name, Change::Apply(config, on_conflict), part, options)
-                    .await
-            } else if if_absent == IfAbsent::Create {
-                let target = &*self.asking_to_write(target);
-                self.settled(target, || self.create_configured(target, name, config, options))
-                    .await
-            } else {
-                Err(api.not_found(name))
-            };
-            match tried.as_ref().map_err(Error::bare) {
-                Err(Error::AlreadyExists { .. }) if !exists => {}
-                Err(Error::NotFound { .. }) if exists => {}
-                _ => {
-                    let created = !exists;
-                    return tried.map(|written| Configured { written, created });
-                }
+/// Applies a configuration of `options.manager` to an object.
+///
+/// # Errors
+/// The configuration is malformed, conflicts with another manager, or is refused like any other
+/// write. The object is absent and may not be created (404).
+pub async fn apply(
+    deps: &Deps,
+    target: &Target,
+    name: &str,
+    (config, on_conflict): (&Json, OnConflict),
+    (part, if_absent): (Part, IfAbsent),
+    options: &WriteOptions<'_>,
+) -> Result<Configured> {
+    check_configuration(target, config)?;
+    let api = &target.served.api;
+    let mut last = Err(Error::Internal("no attempt was made".into()));
+    for _ in 0..ATTEMPTS_MAX {
+        let exists = deps.store.latest().get(&target.key(name)).is_some();
+        let tried = if exists {
+            write::update(deps, target, name, Change::Apply(config, on_conflict), part, options).await
+        } else if if_absent == IfAbsent::Create {
+            let target = &*calls::attach_for_write(deps, target);
+            calls::run_until_resolved(target, || create_configured(deps, target, name, config, options)).await
+        } else {
+            Err(api.not_found(name))
+        };
+        match tried.as_ref().map_err(Error::bare) {
+            Err(Error::AlreadyExists { .. }) if !exists => {}
+            Err(Error::NotFound { .. }) if exists => {}
+            _ => {
+                let created = !exists;
+                return tried.map(|written| Configured { written, created });
             }
-            last = tried;
         }
-        last.map(|written| Configured {
-            written,
-            created: false,
-        })
+        last = tried;
     }
+    last.map(|written| Configured {
+        written,
+        created: false,
+    })
+}
 
-    async fn create_configured(
-        &self,
-        target: &Target,
-        name: &str,
-        config: &Json,
-        options: &WriteOptions<'_>,
-    ) -> Result<Written> {
-        let api = &target.served.api;
-        let version = target.api_version()?;
-        let context = self.context(target, version, Part::Main, By::Update(&options.manager));
-        let (object, managers) = owners::apply(&context, &options.manager, None, config, OnConflict::Refuse)?;
-        check_address(target, name, &object)?;
-        let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
-        if !uid.is_empty() {
-            return Err(Error::Conflict {
-                resource: api.named(),
-                name: name.to_owned(),
-                detail: format!(
-                    "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
-                ),
-            });
-        }
-        self.create_owned(target, object, options, By::Applied(&managers)).await
+async fn create_configured(
+    deps: &Deps,
+    target: &Target,
+    name: &str,
+    config: &Json,
+    options: &WriteOptions<'_>,
+) -> Result<Written> {
+    let api = &target.served.api;
+    let version = target.api_version()?;
+    let context = write::context(deps, target, version, Part::Main, By::Update(&options.manager));
+    let (object, managers) = owners::apply(&context, &options.manager, None, config, OnConflict::Refuse)?;
+    check_address(target, name, &object)?;
+    let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
+    if !uid.is_empty() {
+        return Err(Error::Conflict {
+            resource: api.named(),
+            name: name.to_owned(),
+            detail: format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found"),
+        });
     }
+    write::create_owned(deps, target, object, options, By::Applied(&managers)).await
 }
 
 /// Checks that the configuration has the kind of the URL and no `managedFields`.

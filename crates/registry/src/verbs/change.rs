@@ -1,9 +1,10 @@
 //! Changes of a stored object: replacement, patch and server-side apply.
 
-use super::admit::Admission;
+use super::admit::{self, Admission};
 use super::check::{UnknownFields, check_fields, check_identity, check_patched};
+use super::write;
 use crate::{
-    Deps, metadata_only,
+    Deps, metadata_only, migrate,
     owners::{self, By},
     prepare::{self, Context, Draft},
 };
@@ -36,87 +37,85 @@ impl Change<'_> {
     }
 }
 
-impl Deps {
-    /// Returns the draft that a change makes of an object, before admission.
-    pub(super) fn changed(
-        &self,
-        admission: &Admission<'_>,
-        old: &Entry,
-        change: &Change<'_>,
-        warnings: &mut Vec<String>,
-    ) -> Result<Draft> {
-        let Admission {
-            target,
-            options,
-            part,
-            name,
-            ..
-        } = *admission;
-        let version = target.api_version()?;
-        let mut context = self.context(target, version, part, By::Update(&options.manager));
-        let applied: Managers;
-        let (mut new, patched) = match change {
-            Change::Replace(new) => (new.clone(), false),
-            Change::Patch(patch) => {
-                let seen = match stored::value(&target.served, old, &version.name) {
-                    Ok(seen) => seen,
-                    Err(unreadable) => return self.changed_metadata(&context, admission, old, patch, unreadable),
-                };
-                let new = patch(&seen)?;
-                check_patched(target, name, &new)?;
-                warnings.extend(check_fields(target, &new, options, UnknownFields::Patch)?);
-                (new, true)
-            }
-            Change::Apply(config, on_conflict) => {
-                let new;
-                (new, applied) = owners::apply(&context, &options.manager, Some(old), config, *on_conflict)?;
-                context.by = By::Applied(&applied);
-                check_patched(target, name, &new)?;
-                (new, true)
-            }
-        };
-        check_identity(target, name, &new, old, patched)?;
-        if part == Part::Main && self.is_stuck(target, old) && self.mutations(admission).is_none() {
-            let seen = stored::value(&target.served, old, &version.name)?;
-            if metadata_only::is_one(&context, &new, &seen) {
-                return metadata_only::update(&context, new, old);
-            }
+/// Returns the draft that a change makes of an object, before admission.
+pub(super) fn changed(
+    deps: &Deps,
+    admission: &Admission<'_>,
+    old: &Entry,
+    change: &Change<'_>,
+    warnings: &mut Vec<String>,
+) -> Result<Draft> {
+    let Admission {
+        target,
+        options,
+        part,
+        name,
+        ..
+    } = *admission;
+    let version = target.api_version()?;
+    let mut context = write::context(deps, target, version, part, By::Update(&options.manager));
+    let applied: Managers;
+    let (mut new, patched) = match change {
+        Change::Replace(new) => (new.clone(), false),
+        Change::Patch(patch) => {
+            let seen = match stored::value(&target.served, old, &version.name) {
+                Ok(seen) => seen,
+                Err(unreadable) => return changed_metadata(deps, &context, admission, old, patch, unreadable),
+            };
+            let new = patch(&seen)?;
+            check_patched(target, name, &new)?;
+            warnings.extend(check_fields(target, &new, options, UnknownFields::Patch)?);
+            (new, true)
         }
-        if let Some(mutations) = self.mutations(admission) {
-            prepare::complete(&context, &mut new);
-            warnings.extend(mutations.apply(&mut new)?);
+        Change::Apply(config, on_conflict) => {
+            let new;
+            (new, applied) = owners::apply(&context, &options.manager, Some(old), config, *on_conflict)?;
+            context.by = By::Applied(&applied);
+            check_patched(target, name, &new)?;
+            (new, true)
         }
-        prepare::update(&context, new, old)
+    };
+    check_identity(target, name, &new, old, patched)?;
+    if part == Part::Main && is_stuck(target, old) && admit::mutations(deps, admission).is_none() {
+        let seen = stored::value(&target.served, old, &version.name)?;
+        if metadata_only::is_one(&context, &new, &seen) {
+            return metadata_only::update(&context, new, old);
+        }
     }
+    if let Some(mutations) = admit::mutations(deps, admission) {
+        prepare::complete(&context, &mut new);
+        warnings.extend(mutations.apply(&mut new)?);
+    }
+    prepare::update(&context, new, old)
+}
 
-    /// Returns true if an object is not stored in today's storage version and cannot be migrated to
-    /// it.
-    fn is_stuck(&self, target: &Target, old: &Entry) -> bool {
-        *old.object.version() != *target.served.api.storage_version().name
-            && self.migrated(&target.served, old).is_err()
-    }
+/// Returns true if an object is not stored in today's storage version and cannot be migrated to
+/// it.
+fn is_stuck(target: &Target, old: &Entry) -> bool {
+    *old.object.version() != *target.served.api.storage_version().name
+        && migrate::migrated(&target.served, old).is_err()
+}
 
-    /// Prepares a patch through a version that cannot show the object. A change of metadata alone
-    /// needs no converter. A client can thus remove finalizers and owners without knowing the
-    /// stored version. Any other change fails with the read error, and so does any change if a
-    /// mutating policy applies.
-    fn changed_metadata(
-        &self,
-        context: &Context<'_>,
-        admission: &Admission<'_>,
-        old: &Entry,
-        patch: &Patch<'_>,
-        unreadable: Error,
-    ) -> Result<Draft> {
-        let Admission { target, part, name, .. } = *admission;
-        let seen = metadata_only::seen(context, old);
-        let Ok(new) = patch(&seen) else { return Err(unreadable) };
-        let fits = part == Part::Main && metadata_only::is_one(context, &new, &seen);
-        if !fits || self.mutations(admission).is_some() {
-            return Err(unreadable);
-        }
-        check_patched(target, name, &new)?;
-        check_identity(target, name, &new, old, true)?;
-        metadata_only::update(context, new, old)
+/// Prepares a patch through a version that cannot show the object. A change of metadata alone
+/// needs no converter. A client can thus remove finalizers and owners without knowing the
+/// stored version. Any other change fails with the read error, and so does any change if a
+/// mutating policy applies.
+fn changed_metadata(
+    deps: &Deps,
+    context: &Context<'_>,
+    admission: &Admission<'_>,
+    old: &Entry,
+    patch: &Patch<'_>,
+    unreadable: Error,
+) -> Result<Draft> {
+    let Admission { target, part, name, .. } = *admission;
+    let seen = metadata_only::seen(context, old);
+    let Ok(new) = patch(&seen) else { return Err(unreadable) };
+    let fits = part == Part::Main && metadata_only::is_one(context, &new, &seen);
+    if !fits || admit::mutations(deps, admission).is_some() {
+        return Err(unreadable);
     }
+    check_patched(target, name, &new)?;
+    check_identity(target, name, &new, old, true)?;
+    metadata_only::update(context, new, old)
 }

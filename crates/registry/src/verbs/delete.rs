@@ -1,10 +1,11 @@
 //! Delete: marks objects that finalizers or their strategy hold, and removes all others.
 
 use super::{
-    admit::Admission,
+    admit::{self, Admission},
+    read,
     write::{ATTEMPTS_MAX, WriteOptions, commit_error},
 };
-use crate::{Deps, ListOptions};
+use crate::{Deps, ListOptions, calls};
 use futures_util::future::join_all;
 use insula_access::Target;
 use insula_admission::kinds::Operation;
@@ -73,136 +74,133 @@ pub struct Deletion {
     pub warnings: Vec<String>,
 }
 
-impl Deps {
-    /// Deletes an object. Needs no conversion of its own, so an object that no version can show can
-    /// still be deleted.
-    ///
-    /// # Errors
-    /// The object does not exist, a precondition does not hold, admission refuses, or the store
-    /// refuses the commit.
-    pub async fn delete(
-        &self,
-        target: &Target,
-        name: &str,
-        how: &DeleteOptions,
-        options: &WriteOptions<'_>,
-    ) -> Result<Deletion> {
-        let target = &*self.asking_to_write(target);
-        self.settled(target, || self.delete_once(target, name, how, options))
-            .await
-    }
+/// Deletes an object. Needs no conversion of its own, so an object that no version can show can
+/// still be deleted.
+///
+/// # Errors
+/// The object does not exist, a precondition does not hold, admission refuses, or the store
+/// refuses the commit.
+pub async fn delete(
+    deps: &Deps,
+    target: &Target,
+    name: &str,
+    how: &DeleteOptions,
+    options: &WriteOptions<'_>,
+) -> Result<Deletion> {
+    let target = &*calls::attach_for_write(deps, target);
+    calls::run_until_resolved(target, || delete_once(deps, target, name, how, options)).await
+}
 
-    /// Runs a deletion once. Policies may request the object in another version.
-    async fn delete_once(
-        &self,
-        target: &Target,
-        name: &str,
-        how: &DeleteOptions,
-        options: &WriteOptions<'_>,
-    ) -> Result<Deletion> {
-        for _ in 0..ATTEMPTS_MAX {
-            let snapshot = self.store.latest();
-            let old = self.get(&snapshot, target, name)?;
-            check_preconditions(target, &how.preconditions, &old)?;
-            let admission = Admission {
-                snapshot: &snapshot,
-                target,
-                options,
-                operation: Operation::Delete,
-                part: Part::Main,
-                name,
-                old: Some(&old),
-            };
-            let warnings = self.admit(&admission, None)?;
-            target.served.check_answers()?;
-            let done = |deleted| Ok(Deletion { deleted, warnings });
-            let marked = self.mark(target, &old, how)?;
-            if options.dry_run {
-                return done(match marked {
+/// Runs a deletion once. Policies may request the object in another version.
+async fn delete_once(
+    deps: &Deps,
+    target: &Target,
+    name: &str,
+    how: &DeleteOptions,
+    options: &WriteOptions<'_>,
+) -> Result<Deletion> {
+    for _ in 0..ATTEMPTS_MAX {
+        let snapshot = deps.store.latest();
+        let old = read::get(deps, &snapshot, target, name)?;
+        check_preconditions(target, &how.preconditions, &old)?;
+        let admission = Admission {
+            snapshot: &snapshot,
+            target,
+            options,
+            operation: Operation::Delete,
+            part: Part::Main,
+            name,
+            old: Some(&old),
+        };
+        let warnings = admit::admit(deps, &admission, None)?;
+        target.served.check_answers()?;
+        let done = |deleted| Ok(Deletion { deleted, warnings });
+        let marked = mark(deps, target, &old, how)?;
+        if options.dry_run {
+            return done(match marked {
+                Some(object) => Deleted::Held(Entry {
+                    object: Arc::new(object),
+                    ..old
+                }),
+                None => Deleted::Gone(old),
+            });
+        }
+        let (write, object) = match marked {
+            Some(object) if object == *old.object => return done(Deleted::Held(old)),
+            Some(object) => {
+                let object = Arc::new(object);
+                (Write::Put(old.key.clone(), object.clone()), Some(object))
+            }
+            None => (Write::Delete(old.key.clone()), None),
+        };
+        let mut guards = vec![Guard::At(old.key.clone(), old.revision)];
+        guards.extend(target.hold(&snapshot, None)?);
+        match deps
+            .store
+            .commit(Txn {
+                guards,
+                writes: vec![write],
+            })
+            .await
+        {
+            Ok(revision) => {
+                return done(match object {
                     Some(object) => Deleted::Held(Entry {
-                        object: Arc::new(object),
+                        object,
+                        revision,
                         ..old
                     }),
                     None => Deleted::Gone(old),
                 });
             }
-            let (write, object) = match marked {
-                Some(object) if object == *old.object => return done(Deleted::Held(old)),
-                Some(object) => {
-                    let object = Arc::new(object);
-                    (Write::Put(old.key.clone(), object.clone()), Some(object))
-                }
-                None => (Write::Delete(old.key.clone()), None),
+            Err(CommitError::Conflict { .. }) => {}
+            Err(error) => return Err(commit_error(error)),
+        }
+    }
+    Err(target.served.api.modified(name))
+}
+
+/// Deletes the objects that a list selects. Returns the list as it was, with warnings.
+///
+/// # Errors
+/// The list fails, or a deletion fails for a reason other than an absent object. Earlier
+/// deletions stay.
+pub async fn delete_collection(
+    deps: &Deps,
+    target: &Target,
+    list: &ListOptions,
+    how: &DeleteOptions,
+    options: &WriteOptions<'_>,
+) -> Result<(super::List, Vec<String>)> {
+    let snapshot = deps.store.latest();
+    let target = &*calls::attach(deps, target);
+    calls::prepare_to_select(target, &snapshot, &list.fields).await;
+    let found = read::list(deps, &snapshot, target, list)?;
+    let mut warnings = Vec::new();
+    for together in found.entries.chunks(DELETIONS_AT_ONCE) {
+        let deletions = together.iter().map(|entry| async {
+            let one = Target {
+                namespace: Some(entry.key.namespace.clone()),
+                ..target.clone()
             };
-            let mut guards = vec![Guard::At(old.key.clone(), old.revision)];
-            guards.extend(target.hold(&snapshot, None)?);
-            match self
-                .store
-                .commit(Txn {
-                    guards,
-                    writes: vec![write],
-                })
-                .await
-            {
-                Ok(revision) => {
-                    return done(match object {
-                        Some(object) => Deleted::Held(Entry {
-                            object,
-                            revision,
-                            ..old
-                        }),
-                        None => Deleted::Gone(old),
-                    });
-                }
-                Err(CommitError::Conflict { .. }) => {}
-                Err(error) => return Err(commit_error(error)),
+            delete(deps, &one, &entry.key.name, how, options).await
+        });
+        for deleted in join_all(deletions).await {
+            match deleted {
+                Ok(deletion) => warnings.extend(deletion.warnings),
+                Err(Error::NotFound { .. }) => {}
+                Err(error) => return Err(error),
             }
         }
-        Err(target.served.api.modified(name))
     }
+    Ok((found, warnings))
+}
 
-    /// Deletes the objects that a list selects. Returns the list as it was, with warnings.
-    ///
-    /// # Errors
-    /// The list fails, or a deletion fails for a reason other than an absent object. Earlier
-    /// deletions stay.
-    pub async fn delete_collection(
-        &self,
-        target: &Target,
-        list: &ListOptions,
-        how: &DeleteOptions,
-        options: &WriteOptions<'_>,
-    ) -> Result<(super::List, Vec<String>)> {
-        let snapshot = self.store.latest();
-        let target = &*self.asking(target);
-        self.prepare_to_select(target, &snapshot, &list.fields).await;
-        let found = self.list(&snapshot, target, list)?;
-        let mut warnings = Vec::new();
-        for together in found.entries.chunks(DELETIONS_AT_ONCE) {
-            let deletions = together.iter().map(|entry| async {
-                let one = Target {
-                    namespace: Some(entry.key.namespace.clone()),
-                    ..target.clone()
-                };
-                self.delete(&one, &entry.key.name, how, options).await
-            });
-            for deleted in join_all(deletions).await {
-                match deleted {
-                    Ok(deletion) => warnings.extend(deletion.warnings),
-                    Err(Error::NotFound { .. }) => {}
-                    Err(error) => return Err(error),
-                }
-            }
-        }
-        Ok((found, warnings))
-    }
-
-    fn mark(&self, target: &Target, old: &Entry, how: &DeleteOptions) -> Result<Option<Object>> {
-        let strategy = &*target.served.api.strategy;
-        mark_deleted(&old.object, strategy, how.propagation, self.clock.now())
-            .map(|value| rewrite(&old.object, &value))
-            .transpose()
-    }
+fn mark(deps: &Deps, target: &Target, old: &Entry, how: &DeleteOptions) -> Result<Option<Object>> {
+    let strategy = &*target.served.api.strategy;
+    mark_deleted(&old.object, strategy, how.propagation, deps.clock.now())
+        .map(|value| rewrite(&old.object, &value))
+        .transpose()
 }
 
 /// Returns the object marked as deleting, or `None` if nothing holds it. Works on the stored JSON

@@ -9,10 +9,13 @@ mod read;
 mod watch;
 mod write;
 
-pub use apply::{Configured, IfAbsent};
+pub use apply::{Configured, IfAbsent, apply};
 pub use change::{Change, Patch};
-pub use delete::{DeleteOptions, Deleted, Deletion, FOREGROUND, ORPHAN, Preconditions, Propagation, mark_deleted};
-pub use read::{List, ListOptions, Token};
-pub use watch::{Event, Watch, WatchOptions, gone};
+pub use delete::{
+    DeleteOptions, Deleted, Deletion, FOREGROUND, ORPHAN, Preconditions, Propagation, delete, delete_collection,
+    mark_deleted,
+};
+pub use read::{List, ListOptions, Token, get, list, list_at, show};
+pub use watch::{Event, Watch, WatchOptions, gone, watch_after, watch_with_state};
 pub(crate) use write::commit_error;
-pub use write::{FieldValidation, WriteOptions, Written};
+pub use write::{FieldValidation, WriteOptions, Written, create, update};

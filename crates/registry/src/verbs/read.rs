@@ -1,6 +1,6 @@
 //! Get and list: reads of one snapshot with key ranges, selectors and pages.
 
-use crate::{Deps, representation};
+use crate::{Deps, calls, representation};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use insula_access::{Target, view::ViewScope};
 use insula_api::{ClusterName, FieldSelector, Json, LabelSelector, ObjectKey, Revision};
@@ -114,108 +114,122 @@ const INCONSISTENT: &str = "The provided continue parameter is too old to displa
     the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or \
     deleted between the time the first chunk was returned and now may show up in the list.";
 
-impl Deps {
-    /// Returns one object.
-    ///
-    /// # Errors
-    /// The object does not exist, or the view scope hides it (404).
-    pub fn get(&self, snapshot: &Snapshot, target: &Target, name: &str) -> Result<Entry> {
-        let mut looking = target.looking(&self.catalog, snapshot);
-        snapshot
-            .get(&target.key(name))
-            .filter(|entry| looking.sees_entry(entry))
-            .ok_or_else(|| target.served.api.not_found(name))
-    }
+/// Returns one object.
+///
+/// # Errors
+/// The object does not exist, or the view scope hides it (404).
+pub fn get(deps: &Deps, snapshot: &Snapshot, target: &Target, name: &str) -> Result<Entry> {
+    let mut looking = target.looking(&deps.catalog, snapshot);
+    snapshot
+        .get(&target.key(name))
+        .filter(|entry| looking.sees_entry(entry))
+        .ok_or_else(|| target.served.api.not_found(name))
+}
 
-    /// Returns a page of objects as they are. For a token of an older revision, see
-    /// [`Deps::list_at`].
-    ///
-    /// # Errors
-    /// A selector or the token is invalid, or an object cannot be converted for a field selector.
-    pub fn list(&self, snapshot: &Snapshot, target: &Target, options: &ListOptions) -> Result<List> {
-        self.list_at(snapshot, snapshot, target, options)
-    }
+/// Returns an object in the target's version, and calls its conversion webhook if it has one.
+///
+/// # Errors
+/// The object cannot be converted, or its webhook failed.
+pub async fn show(deps: &Deps, target: &Target, entry: &Entry) -> Result<Json> {
+    let target = calls::attach(deps, target);
+    calls::prefetch(&target, std::iter::once(entry)).await;
+    representation::value(&target.serving(&entry.key), entry, &target.version)
+}
 
-    /// Returns a page of objects at an older state, `snapshot`, for a caller who may read them now.
-    /// With a token, `snapshot` must be the state at the token's revision (see [`Token`]). A view
-    /// scope shows only objects that it showed then and still shows, so an old revision does not
-    /// restore revoked rights.
-    ///
-    /// # Errors
-    /// The resource or the workspace of that name was another one then (410). A selector or the
-    /// token is invalid, or an object cannot be converted for a field selector.
-    pub fn list_at(&self, now: &Snapshot, snapshot: &Snapshot, target: &Target, options: &ListOptions) -> Result<List> {
-        check_fields(target, &options.fields)?;
-        let is_past = snapshot.revision() < now.revision();
-        if is_past && (snapshot.revision() < served_since(now, target) || has_new_owner(now, snapshot, target)) {
-            return Err(Token::expired(options.next.as_deref()));
-        }
-        let token = options.next.as_deref().map(Token::decode).transpose()?;
-        let after = token.as_ref().map(|token| start_key(target, token)).transpose()?;
-        let limit = if options.limit == 0 { usize::MAX } else { options.limit };
-        let all = options.labels.is_empty() && options.fields.is_empty();
-        let (mut entries, mut more, mut failed) = (Vec::new(), false, None);
-        let mut looking = target.looking(&self.catalog, snapshot);
-        let mut today = is_past.then(|| target.looking(&self.catalog, now));
-        let mut sees = |entry: &Entry| {
-            looking.sees_entry(entry)
-                && today
-                    .as_mut()
-                    .is_none_or(|today| today.still_sees(&entry.key, &entry.object))
-        };
-        for scope in target.ranges(now) {
-            snapshot.for_each_after(&scope, after.as_ref(), |entry| {
-                let selected = match (all, sees(entry)) {
-                    (_, false) => Ok(false),
-                    (true, true) => Ok(true),
-                    (false, true) => selects(target, &options.labels, &options.fields, entry),
-                };
-                match selected {
-                    Ok(true) if entries.len() == limit => more = true,
-                    Ok(true) => entries.push(entry.clone()),
-                    Ok(false) => {}
-                    Err(error) => failed = Some(error),
-                }
-                match more || failed.is_some() {
-                    true => ControlFlow::Break(()),
-                    false => ControlFlow::Continue(()),
-                }
-            });
-            if let Some(error) = failed {
-                return Err(error);
-            }
-            if more {
-                break;
-            }
-        }
-        let last = if more { entries.last() } else { None };
-        let remaining = last
-            // A caller who sees only a part must not learn the total.
-            .filter(|_| all && matches!(target.view_scope, ViewScope::Within))
-            .map(|last| match &token {
-                None => snapshot.count(&target.scope()).saturating_sub(entries.len()),
-                Some(Token { left: Some(left), .. }) => left.saturating_sub(entries.len()),
-                Some(_) => snapshot.count_after(&target.scope(), Some(&last.key)),
-            });
-        let next = last.map(|last| {
-            let start = match target.is_across() {
-                true => format!("{}/{}/{}", last.key.cluster, last.key.namespace, last.key.name),
-                false => format!("{}/{}", last.key.namespace, last.key.name),
+/// Returns a page of objects as they are. For a token of an older revision, see
+/// [`list_at`].
+///
+/// # Errors
+/// A selector or the token is invalid, or an object cannot be converted for a field selector.
+pub fn list(deps: &Deps, snapshot: &Snapshot, target: &Target, options: &ListOptions) -> Result<List> {
+    list_at(deps, snapshot, snapshot, target, options)
+}
+
+/// Returns a page of objects at an older state, `snapshot`, for a caller who may read them now.
+/// With a token, `snapshot` must be the state at the token's revision (see [`Token`]). A view
+/// scope shows only objects that it showed then and still shows, so an old revision does not
+/// restore revoked rights.
+///
+/// # Errors
+/// The resource or the workspace of that name was another one then (410). A selector or the
+/// token is invalid, or an object cannot be converted for a field selector.
+pub fn list_at(
+    deps: &Deps,
+    now: &Snapshot,
+    snapshot: &Snapshot,
+    target: &Target,
+    options: &ListOptions,
+) -> Result<List> {
+    check_fields(target, &options.fields)?;
+    let is_past = snapshot.revision() < now.revision();
+    if is_past && (snapshot.revision() < served_since(now, target) || has_new_owner(now, snapshot, target)) {
+        return Err(Token::expired(options.next.as_deref()));
+    }
+    let token = options.next.as_deref().map(Token::decode).transpose()?;
+    let after = token.as_ref().map(|token| start_key(target, token)).transpose()?;
+    let limit = if options.limit == 0 { usize::MAX } else { options.limit };
+    let all = options.labels.is_empty() && options.fields.is_empty();
+    let (mut entries, mut more, mut failed) = (Vec::new(), false, None);
+    let mut looking = target.looking(&deps.catalog, snapshot);
+    let mut today = is_past.then(|| target.looking(&deps.catalog, now));
+    let mut sees = |entry: &Entry| {
+        looking.sees_entry(entry)
+            && today
+                .as_mut()
+                .is_none_or(|today| today.still_sees(&entry.key, &entry.object))
+    };
+    for scope in target.ranges(now) {
+        snapshot.for_each_after(&scope, after.as_ref(), |entry| {
+            let selected = match (all, sees(entry)) {
+                (_, false) => Ok(false),
+                (true, true) => Ok(true),
+                (false, true) => selects(target, &options.labels, &options.fields, entry),
             };
-            Token {
-                revision: Some(snapshot.revision()),
-                start,
-                left: remaining,
+            match selected {
+                Ok(true) if entries.len() == limit => more = true,
+                Ok(true) => entries.push(entry.clone()),
+                Ok(false) => {}
+                Err(error) => failed = Some(error),
             }
-            .encode()
+            match more || failed.is_some() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
         });
-        Ok(List {
-            entries,
-            revision: snapshot.revision(),
-            next,
-            remaining,
-        })
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        if more {
+            break;
+        }
     }
+    let last = if more { entries.last() } else { None };
+    let remaining = last
+        // A caller who sees only a part must not learn the total.
+        .filter(|_| all && matches!(target.view_scope, ViewScope::Within))
+        .map(|last| match &token {
+            None => snapshot.count(&target.scope()).saturating_sub(entries.len()),
+            Some(Token { left: Some(left), .. }) => left.saturating_sub(entries.len()),
+            Some(_) => snapshot.count_after(&target.scope(), Some(&last.key)),
+        });
+    let next = last.map(|last| {
+        let start = match target.is_across() {
+            true => format!("{}/{}/{}", last.key.cluster, last.key.namespace, last.key.name),
+            false => format!("{}/{}", last.key.namespace, last.key.name),
+        };
+        Token {
+            revision: Some(snapshot.revision()),
+            start,
+            left: remaining,
+        }
+        .encode()
+    });
+    Ok(List {
+        entries,
+        revision: snapshot.revision(),
+        next,
+        remaining,
+    })
 }
 
 /// Returns the revision at which the resource's route was created in the cluster. Objects of an

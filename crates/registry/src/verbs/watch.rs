@@ -4,7 +4,7 @@
 use super::read::{check_fields, selects, served_since};
 use crate::{
     Deps,
-    asking::{learn, looks_inside},
+    calls::{looks_inside, prefetch},
 };
 use futures_util::future::{Either, select};
 use insula_access::{
@@ -68,8 +68,8 @@ struct Initial {
 impl Initial {
     /// Returns the next batch of the initial state. An object that changed since can be read while
     /// the history holds the state's revision.
-    fn next(&mut self, registry: &Deps) -> Result<Vec<Event>> {
-        let (state, latest) = (registry.store.at_revision(self.revision), registry.store.latest());
+    fn next(&mut self, deps: &Deps) -> Result<Vec<Event>> {
+        let (state, latest) = (deps.store.at_revision(self.revision), deps.store.latest());
         let (mut events, mut bytes) = (Vec::new(), 0);
         while events.len() < INITIAL_CHUNK && bytes < INITIAL_BYTES {
             let Some(key) = self.keys.front() else { break };
@@ -138,82 +138,80 @@ impl ChangeBuffer {
     }
 }
 
-impl Deps {
-    /// Starts a watch with the state of a snapshot: first all of its objects, then the changes
-    /// after it.
-    ///
-    /// # Errors
-    /// A field selector is not supported, the revision is compacted, or an object cannot be
-    /// converted for a field selector.
-    pub fn watch_with_state(&self, snapshot: &Snapshot, target: Target, options: WatchOptions) -> Result<Watch> {
-        check_fields(&target, &options.fields)?;
-        let mut watch = self.begin(snapshot.revision(), target, options)?;
-        let Watch { target, options, .. } = &watch;
-        let (mut keys, mut failed) = (VecDeque::new(), None);
-        let mut looking = target.looking(&self.catalog, snapshot);
-        for scope in target.ranges(snapshot) {
-            snapshot.for_each(&scope, |entry| {
-                if !looking.sees_entry(entry) {
-                    return ControlFlow::Continue(());
+/// Starts a watch with the state of a snapshot: first all of its objects, then the changes
+/// after it.
+///
+/// # Errors
+/// A field selector is not supported, the revision is compacted, or an object cannot be
+/// converted for a field selector.
+pub fn watch_with_state(deps: &Deps, snapshot: &Snapshot, target: Target, options: WatchOptions) -> Result<Watch> {
+    check_fields(&target, &options.fields)?;
+    let mut watch = begin(deps, snapshot.revision(), target, options)?;
+    let Watch { target, options, .. } = &watch;
+    let (mut keys, mut failed) = (VecDeque::new(), None);
+    let mut looking = target.looking(&deps.catalog, snapshot);
+    for scope in target.ranges(snapshot) {
+        snapshot.for_each(&scope, |entry| {
+            if !looking.sees_entry(entry) {
+                return ControlFlow::Continue(());
+            }
+            match selects(target, &options.labels, &options.fields, entry) {
+                Ok(true) => keys.push_back(entry.key.clone()),
+                Ok(false) => {}
+                Err(error) => {
+                    failed = Some(error);
+                    return ControlFlow::Break(());
                 }
-                match selects(target, &options.labels, &options.fields, entry) {
-                    Ok(true) => keys.push_back(entry.key.clone()),
-                    Ok(false) => {}
-                    Err(error) => {
-                        failed = Some(error);
-                        return ControlFlow::Break(());
-                    }
-                }
-                ControlFlow::Continue(())
-            });
-        }
-        if let Some(error) = failed {
-            return Err(error);
-        }
-        watch.initial.keys = keys;
-        Ok(watch)
+            }
+            ControlFlow::Continue(())
+        });
     }
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    watch.initial.keys = keys;
+    Ok(watch)
+}
 
-    /// Starts a watch of the changes after a revision.
-    ///
-    /// # Errors
-    /// A field selector is not supported, or the revision is compacted (410), older than the
-    /// resource's definition (410) or in the future.
-    pub fn watch_after(&self, after: Revision, target: Target, options: WatchOptions) -> Result<Watch> {
-        check_fields(&target, &options.fields)?;
-        let now = self.store.latest();
-        let since = served_since(&now, &target);
-        if after < since {
-            let (asked, oldest) = (after, since);
-            return Err(gone(Gone::Compacted { asked, oldest }));
-        }
-        let mut watch = self.begin(after.max(life_before(&now, &target)), target, options)?;
-        let is_view = !matches!(watch.target.view_scope, ViewScope::Within | ViewScope::For(_));
-        watch.resumed = (is_view && after < now.revision()).then(|| now.revision());
-        Ok(watch)
+/// Starts a watch of the changes after a revision.
+///
+/// # Errors
+/// A field selector is not supported, or the revision is compacted (410), older than the
+/// resource's definition (410) or in the future.
+pub fn watch_after(deps: &Deps, after: Revision, target: Target, options: WatchOptions) -> Result<Watch> {
+    check_fields(&target, &options.fields)?;
+    let now = deps.store.latest();
+    let since = served_since(&now, &target);
+    if after < since {
+        let (asked, oldest) = (after, since);
+        return Err(gone(Gone::Compacted { asked, oldest }));
     }
+    let mut watch = begin(deps, after.max(life_before(&now, &target)), target, options)?;
+    let is_view = !matches!(watch.target.view_scope, ViewScope::Within | ViewScope::For(_));
+    watch.resumed = (is_view && after < now.revision()).then(|| now.revision());
+    Ok(watch)
+}
 
-    fn begin(&self, after: Revision, target: Target, options: WatchOptions) -> Result<Watch> {
-        let cursor = self.store.watch(target.scope(), after).map_err(gone)?;
-        let sighted = Sighted::of(&*self.store, &target, after).map_err(gone)?;
-        Ok(Watch {
-            options,
-            initial: Initial {
-                keys: VecDeque::new(),
-                revision: after,
-            },
-            unseen: (Vec::new(), cursor.position()),
-            sighted: sighted.map(|(sighted, cursor)| (sighted, ChangeBuffer::new(cursor))),
-            resumed: None,
-            objects: ChangeBuffer::new(cursor),
-            target,
-        })
-    }
+fn begin(deps: &Deps, after: Revision, target: Target, options: WatchOptions) -> Result<Watch> {
+    let cursor = deps.store.watch(target.scope(), after).map_err(gone)?;
+    let sighted = Sighted::of(&*deps.store, &target, after).map_err(gone)?;
+    Ok(Watch {
+        options,
+        initial: Initial {
+            keys: VecDeque::new(),
+            revision: after,
+        },
+        unseen: (Vec::new(), cursor.position()),
+        sighted: sighted.map(|(sighted, cursor)| (sighted, ChangeBuffer::new(cursor))),
+        resumed: None,
+        objects: ChangeBuffer::new(cursor),
+        target,
+    })
+}
 
-    /// Returns the snapshot at a revision.
-    fn just_after(&self, revision: Revision) -> Result<Snapshot> {
-        self.store.at_revision(revision).map_err(gone)
-    }
+/// Returns the snapshot at a revision.
+fn just_after(deps: &Deps, revision: Revision) -> Result<Snapshot> {
+    deps.store.at_revision(revision).map_err(gone)
 }
 
 /// Returns the last revision before the cluster was created. Changes of an earlier cluster of the
@@ -251,9 +249,9 @@ impl Watch {
     /// # Errors
     /// The revision is compacted (410), the past of an object is no longer visible (410), or an
     /// object cannot be converted for a field selector.
-    pub async fn next(&mut self, registry: &Deps) -> Result<Vec<Event>> {
+    pub async fn next(&mut self, deps: &Deps) -> Result<Vec<Event>> {
         if !self.is_live() {
-            return self.initial.next(registry);
+            return self.initial.next(deps);
         }
         if self.unseen.0.is_empty() {
             let before = self.position();
@@ -270,21 +268,21 @@ impl Watch {
                 old.into_iter().chain(new)
             });
             let sides: Vec<Entry> = sides.collect();
-            learn(&self.target, sides.iter()).await;
+            prefetch(&self.target, sides.iter()).await;
         }
         let changes = std::mem::take(&mut self.unseen.0);
-        self.see(registry, &changes)
+        self.see(deps, &changes)
     }
 
     /// Refuses events from before the watch began if their object is no longer visible. The client
     /// gets 410 and lists again.
-    fn check_past(&self, registry: &Deps, began: Revision, events: &[Event]) -> Result<()> {
+    fn check_past(&self, deps: &Deps, began: Revision, events: &[Event]) -> Result<()> {
         if events.is_empty() {
             return Ok(());
         }
         // A held snapshot would keep history alive for a client that does not read.
-        let now = registry.just_after(began)?;
-        let mut looking = self.target.looking(&registry.catalog, &now);
+        let now = just_after(deps, began)?;
+        let mut looking = self.target.looking(&deps.catalog, &now);
         let hidden = events
             .iter()
             .find(|event| !looking.still_sees(&event.entry.key, &event.entry.object));
@@ -332,7 +330,7 @@ impl Watch {
         bindings.map_or(objects, |bindings| bindings.min(objects))
     }
 
-    fn see(&self, registry: &Deps, changes: &[Arc<Change>]) -> Result<Vec<Event>> {
+    fn see(&self, deps: &Deps, changes: &[Arc<Change>]) -> Result<Vec<Event>> {
         if matches!(self.target.view_scope, ViewScope::Within) {
             let all = |_: &Object| true;
             let events = changes
@@ -345,10 +343,10 @@ impl Watch {
         let mut events = Vec::new();
         for together in changes.chunk_by(|a, b| a.revision == b.revision) {
             let (revision, first) = (together[0].revision, events.len());
-            let before = registry.just_after(Revision(revision.0.saturating_sub(1)))?;
-            let then = registry.just_after(revision)?;
-            let mut saw = self.target.looking(&registry.catalog, &before);
-            let mut sees = self.target.looking(&registry.catalog, &then);
+            let before = just_after(deps, Revision(revision.0.saturating_sub(1)))?;
+            let then = just_after(deps, revision)?;
+            let mut saw = self.target.looking(&deps.catalog, &before);
+            let mut sees = self.target.looking(&deps.catalog, &then);
             for change in together {
                 if change.key.resource == self.cursor_resource() {
                     let (old, new) = (
@@ -368,7 +366,7 @@ impl Watch {
             // The revision of the change counts, because a new binding may show objects older than
             // the watch.
             if let Some(began) = self.resumed.filter(|began| revision <= *began) {
-                self.check_past(registry, began, &events[first..])?;
+                self.check_past(deps, began, &events[first..])?;
             }
         }
         Ok(events)

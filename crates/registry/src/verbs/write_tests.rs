@@ -31,19 +31,19 @@ fn options(user: &UserInfo) -> WriteOptions<'_> {
 /// Creates an object whose generated name is taken `taken` times, and returns its name or the
 /// error.
 fn made(taken: usize) -> std::result::Result<String, Error> {
-    let mut registry = workspace(Arc::new(MemoryStore::new()), "one");
+    let mut deps = workspace(Arc::new(MemoryStore::new()), "one");
     let target = target(&served(), "one");
     let user = UserInfo::authenticated("alice", "", Vec::new());
     let options = options(&user);
     let body = json!({"apiVersion": "example.io/v2", "kind": "Engine", "metadata": {"generateName": "a-"}});
-    let create = |registry: &Deps| {
-        let created = registry.create(&target, body.clone(), &options).now_or_never();
+    let create_one = |deps: &Deps| {
+        let created = create(deps, &target, body.clone(), &options).now_or_never();
         let created = created.expect("at once");
         created.map(|written| written.entry.key.name.to_string())
     };
-    let first = create(&registry).expect("is free");
-    registry.rng = Arc::new(Stubborn(Mutex::new(taken)));
-    create(&registry).inspect(|name| assert_ne!(*name, first))
+    let first = create_one(&deps).expect("is free");
+    deps.rng = Arc::new(Stubborn(Mutex::new(taken)));
+    create_one(&deps).inspect(|name| assert_ne!(*name, first))
 }
 
 #[test]
@@ -57,12 +57,12 @@ fn eight_names_are_tried() {
 
 #[test]
 fn a_conflict_on_the_route_is_not_tried_again() {
-    let registry = workspace(Arc::new(MemoryStore::new()), "one");
+    let deps = workspace(Arc::new(MemoryStore::new()), "one");
     let mut target = target(&served(), "one");
     let user = UserInfo::authenticated("alice", "", Vec::new());
     let options = options(&user);
     let body = json!({"apiVersion": "example.io/v2", "kind": "Engine", "metadata": {"name": "a"}});
-    let created = registry.create(&target, body, &options).now_or_never();
+    let created = create(&deps, &target, body, &options).now_or_never();
     created.expect("at once").expect("the name is free");
     // The route that the request was resolved by is not as it was.
     let route = ids::claim(&target.cluster, "example.io", "engines");
@@ -75,9 +75,7 @@ fn a_conflict_on_the_route_is_not_tried_again() {
         Ok(new)
     };
     let change = Change::Patch(&patch);
-    let refused = registry
-        .update(&target, "a", change, Part::Main, &options)
-        .now_or_never();
+    let refused = update(&deps, &target, "a", change, Part::Main, &options).now_or_never();
     assert!(matches!(refused.expect("at once"), Err(Error::Conflict { .. })));
     assert_eq!(*attempts.lock(), 1);
 }

@@ -3,6 +3,7 @@
 use super::{CRD, REQUESTS, bound, names, offer, request, seen};
 use crate::testing::TestControlPlane;
 use insula_api::Json;
+use insula_registry::verbs;
 use serde_json::json;
 
 /// Versions of widgets with a size; `default` gives it one.
@@ -94,7 +95,9 @@ async fn owners_of_a_plain_definition_move_on_when_a_migration_is_asked_for() {
         };
         let widget = json!({"apiVersion": "example.io/v1", "kind": "Widget",
             "metadata": {"name": "w001", "namespace": "default"}, "spec": {"size": 1, "note": "n"}});
-        rig.registry.create(&target, widget, &options).await.expect("a widget");
+        verbs::create(&rig.registry, &target, widget, &options)
+            .await
+            .expect("a widget");
         for step in steps {
             let next = json!({"spec": {"versions": versions(*step)}});
             rig.patch(&path, CRD.0, CRD.1, "widgets.example.io", next)

@@ -179,7 +179,9 @@ async fn a_dry_run_goes_beyond_its_first_slice() {
     };
     for batch in 0..13 {
         let plan = insula_registry::Plan::of((batch * 100..batch * 100 + 100).map(widget).collect());
-        rig.registry.apply(&plan).await.expect("no conflict");
+        insula_registry::commit(&rig.registry, &plan)
+            .await
+            .expect("no conflict");
     }
     rig.create(
         "root:provider",

@@ -1,0 +1,107 @@
+//! Runs of a request that needs webhook responses. A request runs until it has no pending calls.
+
+use crate::Deps;
+use insula_access::Target;
+use insula_api::{ClusterName, FieldSelector, ResourceId, Scope};
+use insula_catalog::{Error, Result, exports, ids, stored, webhook::PendingCalls};
+use insula_store::{Entry, Snapshot};
+use std::{borrow::Cow, future::Future, sync::Arc};
+
+/// Maximum runs of one request. An update requests the old object, the new one, and the forms of
+/// both that policies and owners read. Each attempt that loses to a concurrent write makes new
+/// requests.
+const RUNS_MAX: usize = 32;
+
+/// Returns a target that can call conversion webhooks, or the same target if its API has none.
+pub fn attach<'t>(deps: &Deps, target: &'t Target) -> Cow<'t, Target> {
+    attach_if(target.served.api.webhook.is_some(), target, || pending_calls(deps))
+}
+
+/// Returns a target for a watch, which shares webhook responses with other watches.
+pub fn attach_shared<'t>(deps: &Deps, target: &'t Target) -> Cow<'t, Target> {
+    attach_if(target.served.api.webhook.is_some(), target, || {
+        pending_calls(deps).sharing(deps.responses.clone(), deps.clock.clone())
+    })
+}
+
+/// Returns a target for a write, which may also call admission webhooks.
+pub(crate) fn attach_for_write<'t>(deps: &Deps, target: &'t Target) -> Cow<'t, Target> {
+    let has_webhooks = target.served.api.webhook.is_some() || has_admission_webhooks(deps, target);
+    attach_if(has_webhooks, target, || pending_calls(deps))
+}
+
+fn attach_if(has_webhooks: bool, target: &Target, calls: impl FnOnce() -> PendingCalls) -> Cow<'_, Target> {
+    if !has_webhooks || target.served.questions.is_some() {
+        return Cow::Borrowed(target);
+    }
+    let mut target = target.clone();
+    target.served.questions = Some(Arc::new(calls()));
+    Cow::Owned(target)
+}
+
+fn pending_calls(deps: &Deps) -> PendingCalls {
+    PendingCalls::new(&*deps.clock, deps.rng.clone(), deps.outbound.clone())
+}
+
+fn has_admission_webhooks(deps: &Deps, target: &Target) -> bool {
+    let snapshot = deps.store.latest();
+    let kinds = [
+        ids::validatingwebhookconfigurations(),
+        ids::mutatingwebhookconfigurations(),
+    ];
+    let homes = exports::homes_of_hooks(&snapshot, &target.cluster, &target.served);
+    let has = |home: &ClusterName, kind: &ResourceId| {
+        let scope = Scope::cluster(kind.clone(), home.clone());
+        !snapshot.range(&scope, None, 1).is_empty()
+    };
+    homes.iter().any(|home| kinds.iter().any(|kind| has(home, kind)))
+}
+
+/// Runs a request until it has no pending calls. Fails after [`RUNS_MAX`] runs.
+pub(crate) async fn run_until_resolved<T, F>(target: &Target, run: impl Fn() -> F) -> Result<T>
+where
+    F: Future<Output = Result<T>>,
+{
+    let Some(questions) = &target.served.questions else {
+        return run().await;
+    };
+    for _ in 0..RUNS_MAX {
+        questions.begin_run();
+        let done = run().await;
+        if !questions.answer(&target.cluster).await {
+            return done;
+        }
+    }
+    Err(Error::Webhook(
+        format!("webhooks were asked {RUNS_MAX} times, and there was no end of it").into(),
+    ))
+}
+
+/// Prefetches the webhook responses that a field selector needs, if a webhook converts the
+/// objects.
+pub async fn prepare_to_select(target: &Target, snapshot: &Snapshot, fields: &FieldSelector) {
+    if target.served.questions.is_some() && looks_inside(fields) {
+        let all = snapshot.range(&target.scope(), None, usize::MAX);
+        prefetch(target, all.iter()).await;
+    }
+}
+
+/// Returns true if a selector reads fields other than metadata, which may differ between versions.
+pub(crate) fn looks_inside(fields: &FieldSelector) -> bool {
+    fields.terms.iter().any(|(field, ..)| !field.starts_with("metadata."))
+}
+
+/// Prefetches the webhook responses that reading objects in the target's version needs. Forgets
+/// earlier responses first, because every read calls the webhook again. Only watches share
+/// responses.
+pub(crate) async fn prefetch<'e>(target: &Target, entries: impl Iterator<Item = &'e Entry>) {
+    let Some(questions) = &target.served.questions else {
+        return;
+    };
+    questions.forget();
+    for entry in entries {
+        // Other errors are reported when the object is read.
+        drop(stored::value(&target.served, entry, &target.version));
+    }
+    questions.answer(&target.cluster).await;
+}

@@ -1,0 +1,61 @@
+//! The state that all verbs share: the store, the catalog, the clock, randomness and limits.
+
+use crate::representation;
+use insula_admission::quota;
+use insula_api::{Clock, Rng};
+use insula_catalog::{Catalog, Outbound, Prover};
+use insula_store::Store;
+use std::sync::Arc;
+
+/// The state that all verbs share. A process has one instance, and passes it to every verb.
+pub struct Deps {
+    /// The store of all objects.
+    pub store: Arc<dyn Store>,
+    /// The resources that each cluster serves.
+    pub catalog: Catalog,
+    /// Converted objects.
+    pub cache: Arc<representation::Cache>,
+    /// The wall clock.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub rng: Arc<dyn Rng>,
+    /// Base URL of this server as clients reach it, e.g. `https://127.0.0.1:6443`.
+    pub external_url: String,
+    /// The CA certificate that signed the server's certificate, in PEM. Clients within a workspace
+    /// trust it. Empty if there is none.
+    pub trust: Arc<str>,
+    /// True if users have home workspaces.
+    pub homes: bool,
+    /// The object limit of workspaces whose LogicalCluster names none; 0 is unlimited.
+    pub objects_per_workspace: u64,
+    /// Seconds that an event is kept after it was written last; 0 for ever.
+    pub event_ttl_seconds: u64,
+    /// The client for webhooks. The default refuses every call.
+    pub outbound: Arc<dyn Outbound>,
+    pub(crate) policies: insula_admission::policy::Policies,
+    pub(crate) create_locks: quota::CreateLocks,
+    pub(crate) responses: Arc<insula_catalog::webhook::ResponseCache>,
+}
+
+impl Deps {
+    /// Returns the state over a store, with an empty cache and the default limits. Webhooks are
+    /// refused until the caller sets `outbound`.
+    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, rng: Arc<dyn Rng>, external_url: String) -> Self {
+        Deps {
+            store,
+            catalog: Catalog::new(Prover::new(clock.clone())),
+            cache: Arc::default(),
+            clock,
+            rng,
+            external_url,
+            trust: "".into(),
+            homes: true,
+            objects_per_workspace: 0,
+            event_ttl_seconds: 3600,
+            outbound: Arc::new(insula_catalog::Nobody),
+            policies: insula_admission::policy::Policies::default(),
+            create_locks: quota::CreateLocks::default(),
+            responses: Arc::default(),
+        }
+    }
+}
