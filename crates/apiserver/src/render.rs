@@ -335,7 +335,7 @@ impl Renderer {
 
     /// Converts objects to the requested version, one after the other.
     fn show<'e>(&'e self, entries: &'e [Entry]) -> Show<'e, std::slice::Iter<'e, Entry>> {
-        self.registry.cache.show(&self.target, entries.iter())
+        Show::new(&self.registry.cache, &self.target, entries.iter())
     }
 
     /// Returns an object as a value; one that a dry run created has no resourceVersion.

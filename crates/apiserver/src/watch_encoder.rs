@@ -97,7 +97,7 @@ impl Encoder {
         events: &[Event],
         out: &mut EncodedEvents,
     ) -> Result<()> {
-        let mut shown = cache.show(target, events.iter().map(|event| &event.entry));
+        let mut shown = Show::new(cache, target, events.iter().map(|event| &event.entry));
         let mut done = Ok(());
         for event in events {
             done = self.event(event, &mut shown, out).await;

@@ -7,7 +7,11 @@ use insula_access::Target;
 use insula_api::Json;
 use insula_auth::UserInfo;
 use insula_bench::fixtures::{MOVES, Tenant, widget};
-use insula_registry::{FieldValidation, ListOptions, WriteOptions, representation::Cache, verbs};
+use insula_registry::{
+    FieldValidation, ListOptions, WriteOptions,
+    representation::{Cache, Show},
+    verbs,
+};
 use insula_store::{Entry, MemoryStore};
 use std::sync::{
     Arc,
@@ -105,7 +109,7 @@ fn list(tenant: &Tenant, target: &Target, limit: usize) -> Vec<u8> {
     };
     let page = verbs::list(&tenant.registry, &tenant.registry.store.latest(), target, &options).expect("lists");
     let mut out = Vec::with_capacity(page.entries.len() * 3_500);
-    let mut shown = tenant.registry.cache.show(target, page.entries.iter());
+    let mut shown = Show::new(&tenant.registry.cache, target, page.entries.iter());
     for _ in &page.entries {
         now(shown.append(&mut out)).expect("shows");
     }
@@ -113,7 +117,7 @@ fn list(tenant: &Tenant, target: &Target, limit: usize) -> Vec<u8> {
 }
 
 fn show(cache: &Arc<Cache>, target: &Target, entry: &Entry, out: &mut Vec<u8>) {
-    let mut shown = cache.show(target, std::iter::once(entry));
+    let mut shown = Show::new(cache, target, std::iter::once(entry));
     now(shown.append(out)).expect("shows");
 }
 

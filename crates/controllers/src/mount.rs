@@ -15,7 +15,7 @@ use insula_api::{
     set_condition,
 };
 use insula_catalog::ids;
-use insula_registry::{Deps, Plan, representation};
+use insula_registry::{Deps, Plan};
 use insula_store::{Change, Snapshot};
 use std::{ops::ControlFlow, sync::Arc};
 
@@ -52,7 +52,7 @@ impl Mounts {
             namespace: reference.namespace.as_str().into(),
             name: reference.name.as_str().into(),
         };
-        representation::value(served, &snapshot.get(&found)?, version).ok()
+        insula_catalog::stored::value(served, &snapshot.get(&found)?, version).ok()
     }
 }
 

@@ -28,7 +28,7 @@ use insula_access::{Target, view::ViewScope};
 use insula_api::{Clock, ClusterName, ClusterPath, Json, Object, ObjectKey, Rng, Scope, Timestamp};
 use insula_auth::UserInfo;
 use insula_catalog::{Error, Part, ids, locate};
-use insula_registry::{Change, DeleteOptions, Deps, FieldValidation, Propagation, WriteOptions, representation, verbs};
+use insula_registry::{Change, DeleteOptions, Deps, FieldValidation, Propagation, WriteOptions, verbs};
 use insula_store::{Change as Event, MemoryStore, Txn, Write};
 use serde_json::json;
 use std::{
@@ -133,7 +133,7 @@ impl TestControlPlane {
             .target(path, &version, plural, &namespace)
             .ok_or(Error::UnknownResource)?;
         let written = verbs::create(&self.registry, &target, body, &self.options()).await?;
-        representation::value(&target.served, &written.entry, &target.version)
+        insula_catalog::stored::value(&target.served, &written.entry, &target.version)
     }
 
     /// Creates an object that is fine.
@@ -149,7 +149,7 @@ impl TestControlPlane {
         let (namespace, name) = name.rsplit_once('/').unwrap_or(("", name));
         let target = self.target(path, api_version, plural, namespace)?;
         let entry = self.registry.store.latest().get(&target.key(name))?;
-        Some(representation::value(&target.served, &entry, &target.version).expect("it can be shown"))
+        Some(insula_catalog::stored::value(&target.served, &entry, &target.version).expect("it can be shown"))
     }
 
     /// Merges fields into an object.

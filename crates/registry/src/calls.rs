@@ -1,10 +1,9 @@
 //! Runs of a request that needs webhook responses. A request runs until it has no pending calls.
 
-use crate::Deps;
+use crate::deps::Deps;
 use insula_access::Target;
-use insula_api::{ClusterName, FieldSelector, ResourceId, Scope};
-use insula_catalog::{Error, Result, exports, ids, stored, webhook::PendingCalls};
-use insula_store::{Entry, Snapshot};
+use insula_api::{ClusterName, ResourceId, Scope};
+use insula_catalog::{Error, Result, exports, ids, webhook::PendingCalls};
 use std::{borrow::Cow, future::Future, sync::Arc};
 
 /// Maximum runs of one request. An update requests the old object, the new one, and the forms of
@@ -75,33 +74,4 @@ where
     Err(Error::Webhook(
         format!("webhooks were asked {RUNS_MAX} times, and there was no end of it").into(),
     ))
-}
-
-/// Prefetches the webhook responses that a field selector needs, if a webhook converts the
-/// objects.
-pub async fn prepare_to_select(target: &Target, snapshot: &Snapshot, fields: &FieldSelector) {
-    if target.served.questions.is_some() && looks_inside(fields) {
-        let all = snapshot.range(&target.scope(), None, usize::MAX);
-        prefetch(target, all.iter()).await;
-    }
-}
-
-/// Returns true if a selector reads fields other than metadata, which may differ between versions.
-pub(crate) fn looks_inside(fields: &FieldSelector) -> bool {
-    fields.terms.iter().any(|(field, ..)| !field.starts_with("metadata."))
-}
-
-/// Prefetches the webhook responses that reading objects in the target's version needs. Forgets
-/// earlier responses first, because every read calls the webhook again. Only watches share
-/// responses.
-pub(crate) async fn prefetch<'e>(target: &Target, entries: impl Iterator<Item = &'e Entry>) {
-    let Some(questions) = &target.served.questions else {
-        return;
-    };
-    questions.forget();
-    for entry in entries {
-        // Other errors are reported when the object is read.
-        drop(stored::value(&target.served, entry, &target.version));
-    }
-    questions.answer(&target.cluster).await;
 }

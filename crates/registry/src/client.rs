@@ -1,7 +1,7 @@
 //! The in-process client of controllers. A plan of writes is prepared like any other write and
 //! committed as one transaction.
 
-use crate::{Deps, verbs};
+use crate::{deps::Deps, verbs::commit_error};
 use insula_api::{Json, Object, ObjectKey, Revision, Uid};
 use insula_catalog::{
     Result, SerializationPoint,
@@ -79,7 +79,7 @@ pub async fn commit(deps: &Deps, plan: &Plan) -> Result<Option<Revision>> {
                 }
                 guards.push(Guard::At(old.key.clone(), old.revision));
                 let gone =
-                    object.meta.is_deleting() && object.meta.finalizers.is_empty() && !held(deps, &old.key, value);
+                    object.meta.is_deleting() && object.meta.finalizers.is_empty() && !is_held(deps, &old.key, value);
                 writes.push(match gone {
                     true => Write::Delete(old.key.clone()),
                     false => Write::Put(old.key.clone(), Arc::new(object)),
@@ -112,7 +112,7 @@ pub async fn commit(deps: &Deps, plan: &Plan) -> Result<Option<Revision>> {
         .commit(Txn { guards, writes })
         .await
         .map(Some)
-        .map_err(verbs::commit_error)
+        .map_err(commit_error)
 }
 
 /// Returns a new object with the metadata that every object has. Fields that the reconciler set
@@ -142,7 +142,7 @@ fn stamp(deps: &Deps, key: &ObjectKey, mut value: Json) -> Result<Object> {
         .map_err(|error| insula_catalog::Error::Internal(format!("{key:?}: {error}")))
 }
 
-fn held(deps: &Deps, key: &ObjectKey, value: &Json) -> bool {
+fn is_held(deps: &Deps, key: &ObjectKey, value: &Json) -> bool {
     let served = deps.catalog.system().get(&key.resource.group, &key.resource.resource);
     served.is_some_and(|served| served.api.strategy.is_held(value))
 }

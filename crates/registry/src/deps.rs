@@ -1,6 +1,6 @@
 //! The state that all verbs share: the store, the catalog, the clock, randomness and limits.
 
-use crate::representation;
+use crate::representation::cache::Cache;
 use insula_admission::quota;
 use insula_api::{Clock, Rng};
 use insula_catalog::{Catalog, Outbound, Prover};
@@ -14,7 +14,7 @@ pub struct Deps {
     /// The resources that each cluster serves.
     pub catalog: Catalog,
     /// Converted objects.
-    pub cache: Arc<representation::Cache>,
+    pub cache: Arc<Cache>,
     /// The wall clock.
     pub clock: Arc<dyn Clock>,
     /// Randomness.

@@ -1,7 +1,10 @@
 //! Home workspaces: one workspace for each user, without a parent. A home has no stored Workspace
 //! object. Reads return one that is derived from its LogicalCluster.
 
-use crate::{Deps, Intent, Plan, client};
+use crate::{
+    client::{Intent, Plan, commit},
+    deps::Deps,
+};
 use insula_admission::kinds::user_json;
 use insula_api::{ClusterName, ClusterPath, Json, Object, ObjectKey, kinds::WorkspacePhase};
 use insula_auth::UserInfo;
@@ -80,7 +83,7 @@ pub async fn create(deps: &Deps, user: &UserInfo) -> Result<()> {
         logical["metadata"]["annotations"]["kcp.io/path"] = json!(path.as_str());
     }
     let plan = Plan::of(vec![Intent::Create(ids::logical_cluster(&cluster), logical)]);
-    match client::commit(deps, &plan).await {
+    match commit(deps, &plan).await {
         Ok(_) | Err(insula_catalog::Error::Conflict { .. }) => Ok(()),
         Err(error) => Err(error),
     }

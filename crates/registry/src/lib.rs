@@ -1,24 +1,27 @@
 //! The registry: the verbs of the Kubernetes API on the resources that each cluster serves.
 //!
-//! The path of a write: [`verbs`] read one snapshot, [`prepare`] brings the object into its storage
+//! The path of a write: [`verbs`] read one snapshot, `prepare` brings the object into its storage
 //! version, `insula_admission` checks it, and the store commits it under guards for everything that
 //! the decision read. Every edge (HTTP, virtual workspaces, gRPC, controllers) calls this crate.
 
 pub mod calls;
 mod client;
+mod context;
 mod deps;
+mod draft;
 pub mod home;
 mod metadata;
 mod metadata_only;
 pub mod migrate;
 mod owners;
-pub mod prepare;
+mod prepare;
 pub mod representation;
 pub mod verbs;
 
 pub use client::{Intent, Plan, commit};
 pub use deps::Deps;
+pub use metadata::{FOREGROUND, ORPHAN};
 pub use verbs::{
-    Change, Configured, DeleteOptions, Deleted, Deletion, Event, FOREGROUND, FieldValidation, IfAbsent, List,
-    ListOptions, ORPHAN, Patch, Preconditions, Propagation, Watch, WatchOptions, WriteOptions, Written, mark_deleted,
+    Change, Configured, DeleteOptions, Deleted, Deletion, Event, FieldValidation, IfAbsent, List, ListOptions, Patch,
+    Preconditions, Propagation, Watch, WatchOptions, WriteOptions, Written, mark_deleted,
 };

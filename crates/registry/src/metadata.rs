@@ -1,12 +1,16 @@
 //! The rules of `metadata`, the same for every resource, with the messages of Kubernetes.
 
-use crate::{FOREGROUND, ORPHAN};
 use insula_api::{FieldError, FieldPath, Json, Rng};
 use insula_catalog::{
     Served, ids,
     names::{self, NameRule},
 };
 use serde_json::{Map, json};
+
+/// The finalizer of an object whose dependents are orphaned first.
+pub const ORPHAN: &str = "orphan";
+/// The finalizer of an object whose dependents are deleted first.
+pub const FOREGROUND: &str = "foregroundDeletion";
 
 /// Metadata fields that a client may send; all else is unknown.
 const FIELDS: &[&str] = &[
@@ -87,7 +91,9 @@ pub(crate) fn unite_owners(metadata: &mut Map<String, Json>) -> Vec<String> {
         return Vec::new();
     }
     vec![format!(
-        ".metadata.ownerReferences contains duplicate entries after mutating admission happens; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
+        ".metadata.ownerReferences contains duplicate entries after mutating admission happens; API server dedups \
+         owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; \
+         duplicate UID(s) observed: {}",
         repeated.join(", ")
     )]
 }
@@ -220,7 +226,8 @@ pub(crate) fn warnings(metadata: &Json) -> Vec<String> {
         .filter(|finalizer| !finalizer.contains('/') && !OWN_FINALIZERS.contains(finalizer))
         .map(|finalizer| {
             format!(
-                "metadata.finalizers: {finalizer:?}: prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers"
+                "metadata.finalizers: {finalizer:?}: prefer a domain-qualified finalizer name to avoid accidental \
+                 conflicts with other finalizer writers"
             )
         })
         .collect()
@@ -249,7 +256,12 @@ mod tests {
 
     #[test]
     fn owners_and_finalizers_are_refused_in_kubernetes_words() {
-        let owner = |version: &str, kind: &str| json!({"apiVersion": version, "kind": kind, "name": "a", "uid": "1", "controller": true});
+        let owner = |version: &str, kind: &str| {
+            let mut owner = json!({"apiVersion": version, "kind": kind, "name": "a"});
+            owner["uid"] = json!("1");
+            owner["controller"] = json!(true);
+            owner
+        };
         for (owners, want) in [
             (json!([owner("a/v1", "A")]), ""),
             (
@@ -262,7 +274,8 @@ mod tests {
             ),
             (
                 json!([owner("v1", "Event")]),
-                "o: Invalid value: {\"apiVersion\":\"v1\",\"kind\":\"Event\",\"name\":\"a\",\"uid\":\"1\",\"controller\":true}: /v1, Kind=Event is disallowed from being an owner",
+                "o: Invalid value: {\"apiVersion\":\"v1\",\"kind\":\"Event\",\"name\":\"a\",\"uid\":\"1\",\
+                 \"controller\":true}: /v1, Kind=Event is disallowed from being an owner",
             ),
         ] {
             let mut errors = Vec::new();

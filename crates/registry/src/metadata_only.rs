@@ -2,10 +2,7 @@
 //! object that only its stored version can show, or that cannot be written in today's storage
 //! version.
 
-use crate::{
-    metadata, owners,
-    prepare::{Context, Draft, keep_old_metadata},
-};
+use crate::{context::Context, draft::Draft, metadata, owners, prepare::keep_old_metadata};
 use insula_api::Json;
 use insula_catalog::{
     Result,

@@ -4,7 +4,7 @@
 //! the write in the request's version, without the fields that only this server sets, and the
 //! object in the versions of its other owners.
 
-use crate::prepare::Context;
+use crate::context::{By, Context};
 use insula_api::{Json, Object};
 use insula_apply::{Element, FieldSet, Managers, OnConflict, Retirement, Shape, Versions, Writer};
 use insula_catalog::{
@@ -15,15 +15,6 @@ use insula_catalog::{
 use insula_conversion::Stored;
 use insula_store::Entry;
 use serde_json::json;
-
-/// The way in which a write changes field ownership.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum By<'a> {
-    /// The manager owns the fields that the write changes.
-    Update(&'a str),
-    /// Server-side apply has computed the owners.
-    Applied(&'a Managers),
-}
 
 /// Takes the list of owners out of an object as it was sent.
 pub(crate) fn take(object: &mut Json) -> Json {

@@ -14,7 +14,7 @@ impl ResourceRequest<'_> {
         };
         let (registry, scope) = (&self.server.registry, &self.request.scope);
         let target = calls::attach(registry, &self.target);
-        calls::prepare_to_select(&target, &scope.read, &options.fields).await;
+        verbs::prepare_to_select(&target, &scope.read, &options.fields).await;
         let list = verbs::list_at(registry, &scope.snapshot, &scope.read, &target, &options)?;
         renderer.list(list, &self.warnings).await
     }

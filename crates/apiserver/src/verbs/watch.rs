@@ -172,7 +172,7 @@ async fn begin(
     match start {
         WatchStart::State { at, bookmark } => {
             let snapshot = stage::snapshot(registry, at, None).await.map_err(Begin::Refused)?;
-            calls::prepare_to_select(&target, &snapshot, &options.fields).await;
+            verbs::prepare_to_select(&target, &snapshot, &options.fields).await;
             let watch = verbs::watch_with_state(registry, &snapshot, target, options).map_err(refused)?;
             Ok((watch, bookmark.then(|| snapshot.revision())))
         }

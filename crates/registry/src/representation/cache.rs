@@ -1,114 +1,26 @@
-//! The cache of converted objects, both finished and in progress.
+//! The cache of converted objects, and the workers that fill it.
 
 use super::{
-    Workers, encode,
+    conversions::{Assignment, Conversions, Key},
     job::Job,
-    scheduler::{self, ConversionScheduler},
-    show::Show,
+    scheduler::{ConversionScheduler, Piece, Workers},
 };
 use bytes::Bytes;
 use insula_access::Target;
-use insula_api::{Json, Object};
-use insula_catalog::{Result, Served};
+use insula_api::Json;
+use insula_catalog::{Error, Result, stored::value};
 use insula_store::Entry;
 use parking_lot::Mutex;
 use std::{
-    collections::{HashMap, VecDeque},
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicU64, Ordering},
-    },
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
 };
-
-/// Maximum bytes of converted objects in the cache, over all tenants.
-pub const CACHE_BYTES_MAX: usize = 256 << 20;
-const SHARDS: usize = 16;
-
-/// The cache key of an object in a version. It identifies the object by its address. A dry run and
-/// the removal of the last finalizer return different content under an existing revision.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Key {
-    object: usize,
-    revision: u64,
-    fingerprint: u64,
-    /// The index among the API's versions.
-    version: usize,
-}
-
-impl Key {
-    pub(super) fn new(served: &Served, entry: &Entry, version: &str) -> Key {
-        Key {
-            object: Arc::as_ptr(&entry.object).addr(),
-            revision: entry.revision.0,
-            fingerprint: served.api.fingerprint,
-            // An unknown version is refused before anything is cached.
-            version: served
-                .api
-                .versions
-                .iter()
-                .position(|known| &*known.name == version)
-                .unwrap_or(usize::MAX),
-        }
-    }
-}
-
-/// A job that waits for a conversion of another job, and the object's index in the waiting job.
-type Waiting = (Arc<Job>, usize);
-
-enum Slot {
-    Making(Vec<Waiting>),
-    Kept {
-        bytes: Bytes,
-        /// Keeps the allocation, so that no other object gets the same address.
-        _object: Weak<Object>,
-    },
-}
-
-/// The result of a job's claim on an object.
-pub(super) enum Assignment {
-    /// The object is in the cache.
-    Kept(Bytes),
-    /// This job converts the object and calls [`Cache::settle`].
-    Mine,
-    /// Another job converts the object and delivers the result.
-    Others,
-}
-
-#[derive(Default)]
-struct Shard {
-    map: HashMap<Key, Slot>,
-    /// Keys of the finished conversions, oldest first.
-    order: VecDeque<Key>,
-    bytes: usize,
-}
-
-impl Shard {
-    /// Stores a conversion and returns the previous slot. Evicts the oldest conversions above the
-    /// limit.
-    fn keep(&mut self, key: Key, object: &Arc<Object>, bytes: Bytes) -> Option<Slot> {
-        self.order.push_back(key);
-        self.bytes += bytes.len();
-        let kept = Slot::Kept {
-            bytes,
-            _object: Arc::downgrade(object),
-        };
-        let before = self.map.insert(key, kept);
-        while self.bytes > CACHE_BYTES_MAX / SHARDS {
-            let Some(oldest) = self.order.pop_front() else { break };
-            if let Some(Slot::Kept { bytes: gone, .. }) = self.map.remove(&oldest) {
-                self.bytes -= gone.len();
-            }
-        }
-        before
-    }
-}
 
 /// A cache of converted objects that evicts the oldest first.
 pub struct Cache {
-    shards: [Mutex<Shard>; SHARDS],
-    pub(super) scheduler: Mutex<ConversionScheduler>,
-    pub(super) workers: Workers,
-    conversions: AtomicU64,
+    pub(super) converted: Conversions,
+    scheduler: Mutex<ConversionScheduler>,
+    workers: Workers,
 }
 
 impl Default for Cache {
@@ -122,79 +34,15 @@ impl Cache {
     /// Creates a cache that gives large conversions to workers.
     pub fn new(workers: Workers) -> Self {
         Cache {
-            shards: std::array::from_fn(|_| Mutex::default()),
+            converted: Conversions::default(),
             scheduler: Mutex::default(),
             workers,
-            conversions: AtomicU64::new(0),
         }
-    }
-
-    /// Returns objects one after the other as clients of the target's version see them.
-    pub fn show<'a, E>(self: &'a Arc<Self>, target: &'a Target, entries: E) -> Show<'a, E>
-    where
-        E: Iterator<Item = &'a Entry> + Clone,
-    {
-        Show::new(self, target, entries)
     }
 
     /// Returns the number of conversions so far.
     pub fn conversions(&self) -> u64 {
-        self.conversions.load(Ordering::Relaxed)
-    }
-
-    fn shard(&self, key: Key) -> &Mutex<Shard> {
-        // The shard need be neither secret nor ordered. The revision alone spreads objects well
-        // enough.
-        &self.shards[key.revision as usize % SHARDS]
-    }
-
-    /// Appends a cached object, or returns `false` if it is not cached. Copies under the shard's
-    /// lock: a reference count would cost more, because it lies in other memory.
-    pub(super) fn copy(&self, key: Key, out: &mut Vec<u8>) -> bool {
-        match self.shard(key).lock().map.get(&key) {
-            Some(Slot::Kept { bytes, .. }) => {
-                out.extend_from_slice(bytes);
-                true
-            }
-            Some(Slot::Making(_)) | None => false,
-        }
-    }
-
-    pub(super) fn keeps(&self, key: Key) -> bool {
-        matches!(self.shard(key).lock().map.get(&key), Some(Slot::Kept { .. }))
-    }
-
-    /// Claims object `at` of a job: returns it from the cache, or decides which job converts it.
-    pub(super) fn claim(&self, key: Key, job: &Arc<Job>, at: usize) -> Assignment {
-        let mut shard = self.shard(key).lock();
-        match shard.map.get_mut(&key) {
-            Some(Slot::Kept { bytes, .. }) => Assignment::Kept(bytes.clone()),
-            Some(Slot::Making(waiting)) => {
-                waiting.push((job.clone(), at));
-                Assignment::Others
-            }
-            None => {
-                shard.map.insert(key, Slot::Making(Vec::new()));
-                Assignment::Mine
-            }
-        }
-    }
-
-    /// Stores the result of a claimed conversion and delivers it to all waiting jobs. Errors are
-    /// not cached.
-    pub(super) fn settle(&self, key: Key, object: &Arc<Object>, result: &Result<Bytes>) {
-        self.conversions.fetch_add(1, Ordering::Relaxed);
-        let mut shard = self.shard(key).lock();
-        let before = match result {
-            Ok(bytes) => shard.keep(key, object, bytes.clone()),
-            Err(_) => shard.map.remove(&key),
-        };
-        drop(shard);
-        if let Some(Slot::Making(waiting)) = before {
-            for (job, at) in waiting {
-                job.fill(at, result.clone());
-            }
-        }
+        self.converted.count()
     }
 
     /// Caches the written object in the target's version, so that its writer and later readers need
@@ -204,19 +52,72 @@ impl Cache {
         shown["metadata"]["resourceVersion"] = Json::String(entry.revision.to_string());
         let Ok(bytes) = encode(&shown) else { return };
         let key = Key::new(&target.served, entry, &target.version);
-        let mut shard = self.shard(key).lock();
-        // A job that already claimed the object delivers to its waiting jobs itself.
-        if !shard.map.contains_key(&key) {
-            shard.keep(key, &entry.object, bytes);
+        self.converted.keep(key, &entry.object, bytes);
+    }
+
+    /// Runs a small job at once. Schedules a larger one and starts workers up to the maximum.
+    pub(super) fn begin(self: &Arc<Self>, target: &Target, job: &Arc<Job>) {
+        if job.is_one_piece() {
+            let all = Piece {
+                tenant: target.cluster.clone(),
+                job: job.clone(),
+                range: 0..job.len(),
+            };
+            return self.convert(all);
+        }
+        let starting = self
+            .scheduler
+            .lock()
+            .enqueue(&target.cluster, job.clone(), self.workers.width);
+        for _ in 0..starting {
+            let cache = self.clone();
+            (self.workers.start)(Box::new(move || while cache.convert_next() {}));
         }
     }
 
-    /// Runs a small job at once and schedules a larger one.
-    pub(super) fn begin(self: &Arc<Self>, target: &Target, job: &Arc<Job>) {
-        if job.is_one_piece() {
-            job.run(self, 0..job.len());
-        } else {
-            scheduler::enqueue(self, &target.cluster, job);
+    /// Converts one piece and charges its tenant, or returns `false` if none is left.
+    pub(super) fn convert_next(&self) -> bool {
+        let Some(piece) = self.scheduler.lock().next_or_leave() else {
+            return false;
+        };
+        let tenant = piece.tenant.clone();
+        let mut piece = Some(piece);
+        (self.workers.pay)(&tenant, &mut || {
+            if let Some(piece) = piece.take() {
+                self.convert(piece);
+            }
+        });
+        true
+    }
+
+    /// Converts a piece. Claims all of its objects first. Another job that wants the same objects
+    /// then skips ahead and does not wait for each.
+    fn convert(&self, Piece { job, range, .. }: Piece) {
+        let (served, version) = (&job.target.served, &*job.target.version);
+        let mut mine = Vec::with_capacity(range.len());
+        for at in range {
+            let key = Key::new(served, &job.entries[at], version);
+            match self.converted.claim(key, &job, at) {
+                Assignment::Kept(bytes) => job.fill(at, Ok(bytes)),
+                Assignment::Mine => mine.push((at, key)),
+                Assignment::Others => {}
+            }
+        }
+        for (at, key) in mine {
+            let entry = &job.entries[at];
+            // Other jobs wait for the claimed objects, and the worker serves other tenants. A panic
+            // here must not break either.
+            let made = catch_unwind(AssertUnwindSafe(|| encode(&value(served, entry, version)?)));
+            let made = made.unwrap_or_else(|_| Err(Error::Internal("a conversion broke off".into())));
+            self.converted.settle(key, &entry.object, &made);
+            job.fill(at, made);
         }
     }
+}
+
+/// Returns the JSON of an object without spare capacity, because the cache may keep it for long.
+pub(super) fn encode(value: &Json) -> Result<Bytes> {
+    serde_json::to_vec(value)
+        .map(|bytes| Bytes::from(bytes.into_boxed_slice()))
+        .map_err(|error| Error::Internal(error.to_string()))
 }

@@ -1,19 +1,15 @@
-//! Conversion jobs: the objects that one request waits for, converted in pieces by any free worker.
+//! Conversion jobs: the objects that one request waits for, handed out in pieces to any free
+//! worker.
 
-use crate::representation::{
-    cache::{Assignment, Cache, Key},
-    encode,
-};
 use bytes::Bytes;
 use insula_access::Target;
-use insula_catalog::{Error, Result, stored::value};
+use insula_catalog::Result;
 use insula_store::Entry;
 use parking_lot::Mutex;
 use std::{
     collections::VecDeque,
     future::poll_fn,
     ops::Range,
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     task::{Poll, Waker},
 };
@@ -24,8 +20,8 @@ const PIECE_BYTES: usize = 64 << 10;
 
 /// The conversions that one request waits for.
 pub(super) struct Job {
-    target: Target,
-    entries: Vec<Entry>,
+    pub(super) target: Target,
+    pub(super) entries: Vec<Entry>,
     progress: Mutex<Progress>,
 }
 
@@ -84,31 +80,6 @@ impl Job {
         let piece = self.piece(progress.taken, end);
         progress.taken = piece.end;
         Some(piece)
-    }
-
-    /// Converts a piece. Claims all of its objects first. Another job that wants the same objects
-    /// then skips ahead and does not wait for each.
-    pub(super) fn run(self: &Arc<Self>, cache: &Cache, piece: Range<usize>) {
-        let served = &self.target.served;
-        let version = &*self.target.version;
-        let mut mine = Vec::with_capacity(piece.len());
-        for at in piece {
-            let key = Key::new(served, &self.entries[at], version);
-            match cache.claim(key, self, at) {
-                Assignment::Kept(bytes) => self.fill(at, Ok(bytes)),
-                Assignment::Mine => mine.push((at, key)),
-                Assignment::Others => {}
-            }
-        }
-        for (at, key) in mine {
-            let entry = &self.entries[at];
-            // Other jobs wait for the claimed objects, and the worker serves other tenants. A panic
-            // here must not break either.
-            let made = catch_unwind(AssertUnwindSafe(|| encode(&value(served, entry, version)?)));
-            let made = made.unwrap_or_else(|_| Err(Error::Internal("a conversion broke off".into())));
-            cache.settle(key, &entry.object, &made);
-            self.fill(at, made);
-        }
     }
 
     /// Stores the result of object `at`. After an error the remaining objects are dropped, because

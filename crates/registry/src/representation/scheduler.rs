@@ -4,7 +4,7 @@
 //! A list of ten thousand objects keeps all workers busy while it is alone. A page of another
 //! tenant that arrives meanwhile waits only for the pieces in progress.
 
-use super::{cache::Cache, job::Job};
+use super::job::Job;
 use insula_api::ClusterName;
 use std::{collections::VecDeque, ops::Range, sync::Arc};
 
@@ -37,10 +37,11 @@ impl Workers {
 }
 
 /// A piece of a job.
-struct Piece {
-    tenant: ClusterName,
-    job: Arc<Job>,
-    piece: Range<usize>,
+pub(super) struct Piece {
+    pub(super) tenant: ClusterName,
+    pub(super) job: Arc<Job>,
+    /// The positions of its objects in the job.
+    pub(super) range: Range<usize>,
 }
 
 /// Jobs that have pieces left.
@@ -54,11 +55,25 @@ pub(super) struct ConversionScheduler {
 }
 
 impl ConversionScheduler {
-    fn add(&mut self, tenant: &ClusterName, job: Arc<Job>) {
+    /// Enqueues a job and returns the number of workers to start for it.
+    pub(super) fn enqueue(&mut self, tenant: &ClusterName, job: Arc<Job>, width: usize) -> usize {
         match self.tenants.iter_mut().find(|(known, _)| known == tenant) {
             Some((_, jobs)) => jobs.push_back(job),
             None => self.tenants.push_back((tenant.clone(), VecDeque::from([job]))),
         }
+        let starting = width.max(1).saturating_sub(self.working);
+        self.working += starting;
+        starting
+    }
+
+    /// Returns the next piece, or signs the worker off if none is left. A job that is enqueued
+    /// later finds a worker or starts one, because both happen under the scheduler's lock.
+    pub(super) fn next_or_leave(&mut self) -> Option<Piece> {
+        let next = self.next();
+        if next.is_none() {
+            self.working -= 1;
+        }
+        next
     }
 
     /// Returns the next piece and rotates its tenant and job to the back.
@@ -71,48 +86,13 @@ impl ConversionScheduler {
                 self.tenants.push_back((tenant.clone(), jobs));
             }
             if let Some((job, piece)) = piece {
-                return Some(Piece { tenant, job, piece });
+                return Some(Piece {
+                    tenant,
+                    job,
+                    range: piece,
+                });
             }
         }
         None
     }
-}
-
-/// Enqueues a job and starts workers up to the maximum.
-pub(super) fn enqueue(cache: &Arc<Cache>, tenant: &ClusterName, job: &Arc<Job>) {
-    let starting = {
-        let mut scheduler = cache.scheduler.lock();
-        scheduler.add(tenant, job.clone());
-        let starting = cache.workers.width.max(1).saturating_sub(scheduler.working);
-        scheduler.working += starting;
-        starting
-    };
-    for _ in 0..starting {
-        let cache = cache.clone();
-        (cache.workers.start.clone())(Box::new(move || work(&cache)));
-    }
-}
-
-fn work(cache: &Cache) {
-    while turn(cache) {}
-}
-
-/// Runs one piece, or returns `false` if none is left.
-pub(super) fn turn(cache: &Cache) -> bool {
-    let Some(Piece { tenant, job, piece }) = next_or_leave(cache) else {
-        return false;
-    };
-    (cache.workers.pay)(&tenant, &mut || job.run(cache, piece.clone()));
-    true
-}
-
-/// Takes the next piece or signs the worker off, under one lock. A job that is enqueued later finds
-/// a worker or starts one.
-fn next_or_leave(cache: &Cache) -> Option<Piece> {
-    let mut scheduler = cache.scheduler.lock();
-    let next = scheduler.next();
-    if next.is_none() {
-        scheduler.working -= 1;
-    }
-    next
 }

@@ -1,13 +1,10 @@
 //! Streams of objects to a client. Cached objects are copied. A missing object is converted
 //! together with all missing objects after it.
 
-use crate::{
-    calls,
-    representation::{
-        cache::{Cache, Key},
-        encode,
-        job::Job,
-    },
+use super::{
+    cache::{Cache, encode},
+    conversions::Key,
+    job::Job,
 };
 use bytes::Bytes;
 use insula_access::Target;
@@ -18,6 +15,11 @@ use insula_catalog::{
 };
 use insula_store::Entry;
 use std::{collections::VecDeque, sync::Arc};
+
+/// Returns true if a target shows an object as it is stored.
+pub fn is_stored(target: &Target, entry: &Entry) -> bool {
+    passes_through(&target.serving(&entry.key), entry, &target.version)
+}
 
 /// A stream of objects as clients of the target's version see them. Callers stop at the first
 /// object that cannot be shown.
@@ -35,7 +37,8 @@ impl<'a, E> Show<'a, E>
 where
     E: Iterator<Item = &'a Entry> + Clone,
 {
-    pub(super) fn new(cache: &'a Arc<Cache>, target: &'a Target, entries: E) -> Self {
+    /// Returns a stream of objects, in their order, through the cache.
+    pub fn new(cache: &'a Arc<Cache>, target: &'a Target, entries: E) -> Self {
         Show {
             cache,
             target,
@@ -61,7 +64,7 @@ where
         // Every read calls the webhook, as in Kubernetes. Only watches keep its responses.
         if served.api.webhook.is_some() && !std::mem::replace(&mut self.asked, true) {
             let all = std::iter::once(entry).chain(self.entries.clone());
-            calls::prefetch(self.target, all).await;
+            prefetch(self.target, all).await;
         }
         if served.alias.is_some() || served.api.webhook.is_some() {
             out.extend_from_slice(&encode(&value(served, entry, version)?)?);
@@ -71,7 +74,7 @@ where
         let ahead = self.ahead.pop_front_if(|(made, _)| *made == key);
         match ahead {
             Some((_, made)) => out.extend_from_slice(&made?),
-            None if self.cache.copy(key, out) => {}
+            None if self.cache.converted.copy(key, out) => {}
             None => out.extend_from_slice(&self.make(key, entry).await?),
         }
         Ok(())
@@ -105,7 +108,8 @@ where
             // Objects under another schema are converted when the stream reaches them.
             .filter(|entry| self.target.serving(&entry.key).api.fingerprint == served.api.fingerprint)
             .map(|entry| (Key::new(served, entry, version), entry));
-        let behind = behind.filter(|(key, entry)| !passes_through(served, entry, version) && !self.cache.keeps(*key));
+        let behind =
+            behind.filter(|(key, entry)| !passes_through(served, entry, version) && !self.cache.converted.keeps(*key));
         let (keys, missing): (Vec<Key>, Vec<Entry>) = std::iter::once((key, entry))
             .chain(behind)
             .map(|(key, entry)| (key, entry.clone()))
@@ -118,4 +122,19 @@ where
             None => Err(Error::Internal("a conversion was left".into())),
         }
     }
+}
+
+/// Prefetches the webhook responses that reading objects in the target's version needs. Forgets
+/// earlier responses first, because every read calls the webhook again. Only watches share
+/// responses.
+pub(crate) async fn prefetch<'e>(target: &Target, entries: impl Iterator<Item = &'e Entry>) {
+    let Some(questions) = &target.served.questions else {
+        return;
+    };
+    questions.forget();
+    for entry in entries {
+        // Other errors are reported when the object is read.
+        drop(value(&target.served, entry, &target.version));
+    }
+    questions.answer(&target.cluster).await;
 }

@@ -1,7 +1,7 @@
 //! Tests of order, errors, fairness, cancellation and at-most-once conversion, with workers that
 //! run on the test's command.
 
-use super::{Cache, Work, Workers};
+use super::{Cache, Show, Work, Workers};
 use crate::{Change, Deps, FieldValidation, WriteOptions, verbs};
 use futures_util::{FutureExt, future::join};
 use insula_access::Target;
@@ -62,10 +62,12 @@ pub(crate) fn served() -> Served {
         "names": {"plural": "engines", "singular": "engine", "kind": "Engine", "listKind": "EngineList"},
         "versions": [version("v1", "string"), version("v2", "integer")],
     });
-    let rule = |how: &str| json!([{"field": ".spec.size", "destination": ".spec.size", "transformation": how, "mayFail": true}]);
-    let rules = json!({"conversions": [
-        {"from": "v1", "to": "v2", "rules": rule("int(self)")}, {"from": "v2", "to": "v1", "rules": rule("string(self)")},
-    ]});
+    let rule = |from: &str, to: &str, expression: &str| {
+        let size = ".spec.size";
+        let rules = json!([{"field": size, "destination": size, "transformation": expression, "mayFail": true}]);
+        json!({"from": from, "to": to, "rules": rules})
+    };
+    let rules = json!({"conversions": [rule("v1", "v2", "int(self)"), rule("v2", "v1", "string(self)")]});
     let definition = compile::Definition {
         spec: &spec,
         accepted_names: None,
@@ -113,7 +115,7 @@ fn entries(target: &Target, count: usize) -> Vec<Entry> {
 
 /// Returns the sizes that a client of `v2` sees, up to the first object that cannot be shown.
 async fn shown(cache: &Arc<Cache>, target: &Target, entries: &[Entry]) -> Result<Vec<i64>> {
-    let mut shown = cache.show(target, entries.iter());
+    let mut shown = Show::new(cache, target, entries.iter());
     let mut sizes = Vec::new();
     for _ in entries {
         let mut out = Vec::new();
@@ -263,7 +265,7 @@ fn a_small_request_waits_for_pieces_and_not_for_lists() {
     let before = cache.conversions();
     for turn in 0..4 {
         assert!(!poll_once(page.as_mut()), "turn {turn}");
-        assert!(super::scheduler::turn(&cache));
+        assert!(cache.convert_next());
     }
     assert!(poll_once(page.as_mut()));
     assert!(cache.conversions() - before <= 4 * PIECE);
@@ -281,7 +283,7 @@ fn who_goes_leaves_no_work() {
     let many = entries(&target, 1_000);
     let mut list = Box::pin(shown(&cache, &target, &many));
     assert!(!poll_once(list.as_mut()));
-    assert!(super::scheduler::turn(&cache));
+    assert!(cache.convert_next());
     drop(list);
     hands.work();
     assert_eq!(cache.conversions(), PIECE, "the piece that was in hand");
@@ -375,7 +377,7 @@ fn what_was_written_in_a_version_is_read_there_without_a_conversion() {
     for written in [created, updated] {
         let read = |cache: &Arc<Cache>| {
             let mut out = Vec::new();
-            let mut shown = cache.show(&target, std::iter::once(&written.entry));
+            let mut shown = Show::new(cache, &target, std::iter::once(&written.entry));
             shown.append(&mut out).now_or_never().expect("at once").expect("shows");
             String::from_utf8(out).expect("UTF-8")
         };

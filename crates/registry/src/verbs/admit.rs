@@ -1,7 +1,7 @@
 //! Admission of writes: the rules of the built-in kinds and the policies of the workspace.
 
-use super::write::WriteOptions;
-use crate::{Deps, prepare::Draft};
+use super::options::WriteOptions;
+use crate::{deps::Deps, draft::Draft};
 use insula_access::Target;
 use insula_admission::{
     kinds::{self, Operation, Review},

@@ -1,13 +1,17 @@
 //! Server-side apply: a configuration changes an object or creates it.
 
-use super::check::check_address;
 use super::{
     change::Change,
-    write::{self, WriteOptions, Written},
+    check::check_address,
+    create,
+    options::{WriteOptions, Written},
+    update::update,
 };
 use crate::{
-    Deps, calls,
-    owners::{self, By},
+    calls,
+    context::{By, Context},
+    deps::Deps,
+    owners,
 };
 use insula_access::Target;
 use insula_api::Json;
@@ -54,7 +58,7 @@ pub async fn apply(
     for _ in 0..ATTEMPTS_MAX {
         let exists = deps.store.latest().get(&target.key(name)).is_some();
         let tried = if exists {
-            write::update(deps, target, name, Change::Apply(config, on_conflict), part, options).await
+            update(deps, target, name, Change::Apply(config, on_conflict), part, options).await
         } else if if_absent == IfAbsent::Create {
             let target = &*calls::attach_for_write(deps, target);
             calls::run_until_resolved(target, || create_configured(deps, target, name, config, options)).await
@@ -86,7 +90,7 @@ async fn create_configured(
 ) -> Result<Written> {
     let api = &target.served.api;
     let version = target.api_version()?;
-    let context = write::context(deps, target, version, Part::Main, By::Update(&options.manager));
+    let context = Context::new(deps, target, version, Part::Main, By::Update(&options.manager));
     let (object, managers) = owners::apply(&context, &options.manager, None, config, OnConflict::Refuse)?;
     check_address(target, name, &object)?;
     let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
@@ -97,7 +101,7 @@ async fn create_configured(
             detail: format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found"),
         });
     }
-    write::create_owned(deps, target, object, options, By::Applied(&managers)).await
+    create::create_owned(deps, target, object, options, By::Applied(&managers)).await
 }
 
 /// Checks that the configuration has the kind of the URL and no `managedFields`.

@@ -2,11 +2,11 @@
 
 use super::admit::{self, Admission};
 use super::check::{UnknownFields, check_fields, check_identity, check_patched};
-use super::write;
 use crate::{
-    Deps, metadata_only, migrate,
-    owners::{self, By},
-    prepare::{self, Context, Draft},
+    context::{By, Context},
+    deps::Deps,
+    draft::Draft,
+    metadata_only, migrate, owners, prepare,
 };
 use insula_access::Target;
 use insula_api::Json;
@@ -53,7 +53,7 @@ pub(super) fn changed(
         ..
     } = *admission;
     let version = target.api_version()?;
-    let mut context = write::context(deps, target, version, part, By::Update(&options.manager));
+    let mut context = Context::new(deps, target, version, part, By::Update(&options.manager));
     let applied: Managers;
     let (mut new, patched) = match change {
         Change::Replace(new) => (new.clone(), false),

@@ -1,7 +1,7 @@
 //! Checks of a request body before preparation: its kind and name match the URL, its revision
 //! matches the stored object, and it has no unknown fields.
 
-use super::write::{FieldValidation, WriteOptions};
+use super::options::{FieldValidation, WriteOptions};
 use crate::metadata;
 use insula_access::Target;
 use insula_api::{FieldError, FieldPath, Json};
@@ -25,8 +25,8 @@ pub(super) fn check_type(target: &Target, body: &Json) -> Result<()> {
         let given = kind.as_str().unwrap_or_default();
         if target.served.api.strategy.traits().built_in {
             return Err(Error::BadRequest(format!(
-                "{given} in version {:?} cannot be handled as a {want}: converting (v1.{given}) to (core.{want}): unknown \
-                 conversion",
+                "{given} in version {:?} cannot be handled as a {want}: converting (v1.{given}) to (core.{want}): \
+                 unknown conversion",
                 target.version
             )));
         }

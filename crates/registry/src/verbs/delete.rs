@@ -2,10 +2,17 @@
 
 use super::{
     admit::{self, Admission},
+    commit::{ATTEMPTS_MAX, commit_error},
+    options::WriteOptions,
+    page::{List, ListOptions},
     read,
-    write::{ATTEMPTS_MAX, WriteOptions, commit_error},
+    select::prepare_to_select,
 };
-use crate::{Deps, ListOptions, calls};
+use crate::{
+    calls,
+    deps::Deps,
+    metadata::{FOREGROUND, ORPHAN},
+};
 use futures_util::future::join_all;
 use insula_access::Target;
 use insula_admission::kinds::Operation;
@@ -20,11 +27,6 @@ use std::sync::Arc;
 
 /// Maximum concurrent deletions of a collection. Concurrent commits share the disk's flushes.
 const DELETIONS_AT_ONCE: usize = 16;
-
-/// The finalizer of an object whose dependents are orphaned first.
-pub const ORPHAN: &str = "orphan";
-/// The finalizer of an object whose dependents are deleted first.
-pub const FOREGROUND: &str = "foregroundDeletion";
 
 /// The treatment of a deleted object's dependents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -171,10 +173,10 @@ pub async fn delete_collection(
     list: &ListOptions,
     how: &DeleteOptions,
     options: &WriteOptions<'_>,
-) -> Result<(super::List, Vec<String>)> {
+) -> Result<(List, Vec<String>)> {
     let snapshot = deps.store.latest();
     let target = &*calls::attach(deps, target);
-    calls::prepare_to_select(target, &snapshot, &list.fields).await;
+    prepare_to_select(target, &snapshot, &list.fields).await;
     let found = read::list(deps, &snapshot, target, list)?;
     let mut warnings = Vec::new();
     for together in found.entries.chunks(DELETIONS_AT_ONCE) {

@@ -1,21 +1,32 @@
-//! The verbs, the same for every resource.
+//! The verbs, the same for every resource. Each is a function of the shared state
+//! ([`crate::Deps`]), a target and the options of the request.
 
 mod admit;
 mod apply;
 mod change;
 mod check;
+mod commit;
+mod create;
 mod delete;
+mod options;
+mod page;
 mod read;
+mod select;
+#[cfg(test)]
+mod tests;
+mod update;
 mod watch;
-mod write;
 
 pub use apply::{Configured, IfAbsent, apply};
 pub use change::{Change, Patch};
+pub(crate) use commit::commit_error;
+pub use create::create;
 pub use delete::{
-    DeleteOptions, Deleted, Deletion, FOREGROUND, ORPHAN, Preconditions, Propagation, delete, delete_collection,
-    mark_deleted,
+    DeleteOptions, Deleted, Deletion, Preconditions, Propagation, delete, delete_collection, mark_deleted,
 };
-pub use read::{List, ListOptions, Token, get, list, list_at, show};
+pub use options::{FieldValidation, WriteOptions, Written};
+pub use page::{List, ListOptions, Token};
+pub use read::{get, list, list_at, show};
+pub use select::prepare_to_select;
+pub use update::update;
 pub use watch::{Event, Watch, WatchOptions, gone, watch_after, watch_with_state};
-pub(crate) use write::commit_error;
-pub use write::{FieldValidation, WriteOptions, Written, create, update};

@@ -1,11 +1,11 @@
 //! Watch: an optional initial snapshot, then changes from a cursor. Selectors turn changes into the
 //! events of the watcher.
 
-use super::read::{check_fields, selects, served_since};
-use crate::{
-    Deps,
-    calls::{looks_inside, prefetch},
+use super::{
+    read::served_since,
+    select::{Selectors, States, check_fields, for_each_selected, looks_inside, selects},
 };
+use crate::{deps::Deps, representation::prefetch};
 use futures_util::future::{Either, select};
 use insula_access::{
     EventKind, Target,
@@ -28,6 +28,15 @@ pub struct WatchOptions {
     pub labels: LabelSelector,
     /// Fields that must match.
     pub fields: FieldSelector,
+}
+
+impl WatchOptions {
+    fn selectors(&self) -> Selectors<'_> {
+        Selectors {
+            labels: &self.labels,
+            fields: &self.fields,
+        }
+    }
 }
 
 /// An event. A deleted object is shown as it last matched, at the revision of the change.
@@ -148,27 +157,15 @@ pub fn watch_with_state(deps: &Deps, snapshot: &Snapshot, target: Target, option
     check_fields(&target, &options.fields)?;
     let mut watch = begin(deps, snapshot.revision(), target, options)?;
     let Watch { target, options, .. } = &watch;
-    let (mut keys, mut failed) = (VecDeque::new(), None);
-    let mut looking = target.looking(&deps.catalog, snapshot);
-    for scope in target.ranges(snapshot) {
-        snapshot.for_each(&scope, |entry| {
-            if !looking.sees_entry(entry) {
-                return ControlFlow::Continue(());
-            }
-            match selects(target, &options.labels, &options.fields, entry) {
-                Ok(true) => keys.push_back(entry.key.clone()),
-                Ok(false) => {}
-                Err(error) => {
-                    failed = Some(error);
-                    return ControlFlow::Break(());
-                }
-            }
-            ControlFlow::Continue(())
-        });
-    }
-    if let Some(error) = failed {
-        return Err(error);
-    }
+    let mut keys = VecDeque::new();
+    let states = States {
+        now: snapshot,
+        read: snapshot,
+    };
+    for_each_selected(deps, states, target, options.selectors(), None, |entry| {
+        keys.push_back(entry.key.clone());
+        ControlFlow::Continue(())
+    })?;
     watch.initial.keys = keys;
     Ok(watch)
 }
@@ -356,8 +353,7 @@ impl Watch {
                     events.extend(self.see_change(change, old, new)?);
                 } else if let Some((sighted, _)) = &self.sighted {
                     for (kind, entry) in sighted.turned(&self.target, change, &then) {
-                        let WatchOptions { labels, fields } = &self.options;
-                        if selects(&self.target, labels, fields, &entry)? {
+                        if selects(&self.target, self.options.selectors(), &entry)? {
                             events.push(Event { kind, entry });
                         }
                     }
@@ -382,10 +378,10 @@ impl Watch {
         saw: impl FnOnce(&Object) -> bool,
         sees: impl FnOnce(&Object) -> bool,
     ) -> Result<Option<Event>> {
-        let WatchOptions { labels, fields } = &self.options;
+        let selectors = self.options.selectors();
         let selected = |object: &Arc<Object>, revision: Revision| {
             let entry = entry(&change.key, object, revision);
-            let matches = selects(&self.target, labels, fields, &entry)?;
+            let matches = selects(&self.target, selectors, &entry)?;
             Ok::<_, Error>(matches.then_some(entry))
         };
         let old = match &change.old {

@@ -4,7 +4,6 @@
 use crate::testing::TestControlPlane;
 use insula_api::{Json, Object};
 use insula_catalog::ids;
-use insula_registry::representation;
 use insula_store::{Txn, Write};
 use serde_json::json;
 use std::sync::Arc;
@@ -58,7 +57,7 @@ fn shows_nothing_but_v1(rig: &TestControlPlane, org: &str, name: &str) {
     let (namespace, name) = name.split_once('/').unwrap();
     let target = rig.target(org, V2, "engines", namespace).unwrap();
     let entry = rig.registry.store.latest().get(&target.key(name)).unwrap();
-    let error = representation::value(&target.served, &entry, "v2")
+    let error = insula_catalog::stored::value(&target.served, &entry, "v2")
         .unwrap_err()
         .to_string();
     assert!(
@@ -66,7 +65,7 @@ fn shows_nothing_but_v1(rig: &TestControlPlane, org: &str, name: &str) {
         "{error}"
     );
     assert_eq!(
-        representation::value(&target.served, &entry, "v1").unwrap()["spec"]["size"],
+        insula_catalog::stored::value(&target.served, &entry, "v1").unwrap()["spec"]["size"],
         "large"
     );
 }

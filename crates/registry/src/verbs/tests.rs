@@ -1,9 +1,18 @@
+//! Tests of generated names and of retries.
+
 use super::*;
-use crate::representation::tests::{served, target, workspace};
+use crate::{
+    deps::Deps,
+    representation::tests::{served, target, workspace},
+};
 use futures_util::FutureExt;
+use insula_api::{Json, Revision, Rng};
+use insula_auth::{UserInfo, audit::Record};
+use insula_catalog::{Error, Part, ids};
 use insula_store::MemoryStore;
 use parking_lot::Mutex;
 use serde_json::json;
+use std::sync::Arc;
 
 /// A generator that returns the same name a given number of times.
 struct Stubborn(Mutex<usize>);

@@ -1,0 +1,369 @@
+//! Create: preparation, admission, and a commit under guards.
+
+use super::{
+    admit::{self, Admission},
+    check::{UnknownFields, check_fields, check_type},
+    commit::commit_error,
+    options::{WriteOptions, Written},
+};
+use crate::{
+    calls,
+    context::{By, Context},
+    deps::Deps,
+    draft::Draft,
+    prepare,
+};
+use insula_access::Target;
+use insula_admission::{kinds::Operation, object_limit, quota};
+use insula_api::{Json, Object, ObjectKey, Revision};
+use insula_catalog::{
+    ApiVersion, Cause, Error, Named, Origin, Part, Result, ScopeKind, SerializationPoint, ids, object,
+};
+use insula_store::{CommitError, Entry, Guard, Snapshot, Txn, Write};
+use std::sync::Arc;
+
+/// Maximum names tried for a `generateName`.
+const NAMES_MAX: usize = 8;
+
+/// The limits that count a new object.
+struct Limits {
+    quotas: Vec<Entry>,
+    /// The object limit of the workspace.
+    object_limit: Option<u64>,
+}
+
+/// A creation at one state of the store.
+struct Attempt<'a> {
+    deps: &'a Deps,
+    target: &'a Target,
+    version: &'a ApiVersion,
+    options: &'a WriteOptions<'a>,
+    by: By<'a>,
+    snapshot: &'a Snapshot,
+}
+
+/// A prepared and admitted object.
+struct Prepared {
+    key: ObjectKey,
+    draft: Draft,
+    beside: Beside,
+}
+
+/// The rest of a creation's transaction.
+struct Beside {
+    guards: Vec<Guard>,
+    /// Quotas that count the object.
+    charged: Vec<(Guard, Write)>,
+    /// The serialization point of creations under the workspace's object limit.
+    limited: Option<SerializationPoint>,
+}
+
+/// Creates an object.
+///
+/// # Errors
+/// The body is malformed or invalid, the name is taken, admission or a quota refuses, or the
+/// store refuses the commit.
+pub async fn create(deps: &Deps, target: &Target, body: Json, options: &WriteOptions<'_>) -> Result<Written> {
+    let by = By::Update(&options.manager);
+    let target = &*calls::attach_for_write(deps, target);
+    if target.served.questions.is_none() {
+        return create_owned(deps, target, body, options, by).await;
+    }
+    calls::run_until_resolved(target, || create_owned(deps, target, body.clone(), options, by)).await
+}
+
+pub(super) async fn create_owned(
+    deps: &Deps,
+    target: &Target,
+    body: Json,
+    options: &WriteOptions<'_>,
+    by: By<'_>,
+) -> Result<Written> {
+    check_type(target, &body)?;
+    let unknown = check_fields(target, &body, options, UnknownFields::Create)?;
+    match create_checked(deps, target, body, options, by).await {
+        Ok(mut written) => {
+            written.warnings = [unknown, written.warnings].concat();
+            Ok(written)
+        }
+        Err(refusal) => Err(refusal.warned(unknown)),
+    }
+}
+
+async fn create_checked(
+    deps: &Deps,
+    target: &Target,
+    mut body: Json,
+    options: &WriteOptions<'_>,
+    by: By<'_>,
+) -> Result<Written> {
+    check_no_revision(&body)?;
+    let mut warnings = Vec::new();
+    let generated = body["metadata"]["name"].as_str().unwrap_or_default().is_empty();
+    let version = target.api_version()?;
+    let api = &target.served.api;
+    // A custom resource in its storage version can be restored from the prepared object after a
+    // failed attempt, which is rare. All other bodies are copied, because strategies and admission
+    // may have changed them.
+    let readable = target.served.origin != Origin::System && version.name == api.storage_version().name;
+    let mut spare = (generated || !readable).then(|| body.clone());
+    let mut last = Error::Internal("no attempt was made".into());
+    for _ in 0..NAMES_MAX {
+        let (snapshot, limits, lock) = limits(deps, target).await;
+        let attempt = Attempt {
+            deps,
+            target,
+            version,
+            options,
+            by,
+            snapshot: &snapshot,
+        };
+        let Prepared { key, mut draft, beside } = attempt.prepare(&mut body, &mut spare, limits, &mut warnings)?;
+        if let Some(found) = snapshot.get(&key) {
+            last = name_taken(target, &found, generated);
+            if !generated {
+                return Err(last);
+            }
+            body = spare.clone().unwrap_or_default();
+            continue;
+        }
+        warnings.append(&mut draft.warnings);
+        if options.dry_run {
+            // The cluster annotation names the object's place, and a dry run stores it nowhere.
+            object::unplace(&mut draft.value);
+        }
+        let (object, shown) = draft.finish(&target.served)?;
+        let object = Arc::new(object);
+        target.served.check_answers()?;
+        if options.dry_run {
+            return Ok(written(key, object, Revision(0), warnings));
+        }
+        let txn = attempt.transaction(&key, &object, beside)?;
+        let committed = deps.store.commit(txn).await;
+        drop(lock);
+        match committed {
+            Ok(revision) => {
+                let written = written(key, object, revision, warnings);
+                deps.cache.keep(target, &written.entry, shown);
+                return Ok(written);
+            }
+            // The name was taken, or the namespace, the route or the workspace changed: try again.
+            Err(CommitError::Conflict { .. }) => {
+                last = api.modified(&key.name);
+                body = spare.clone().unwrap_or_else(|| object.body_value());
+            }
+            Err(error) => return Err(commit_error(error)),
+        }
+    }
+    Err(last)
+}
+
+impl Attempt<'_> {
+    /// Prepares and admits the object, which it takes from `body`. Keeps a copy in `spare` if
+    /// mutating policies may change it.
+    fn prepare(
+        &self,
+        body: &mut Json,
+        spare: &mut Option<Json>,
+        limits: Limits,
+        warnings: &mut Vec<String>,
+    ) -> Result<Prepared> {
+        let Attempt {
+            deps,
+            target,
+            version,
+            options,
+            by,
+            snapshot,
+        } = *self;
+        let name = body["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let mut guards = surroundings(snapshot, target, &name)?;
+        let limited = limits
+            .object_limit
+            .map(|limit| object_limit::settle(&deps.catalog, snapshot, target, &name, limit))
+            .transpose()?;
+        let context = Context::new(deps, target, version, Part::Main, by);
+        let admission = Admission {
+            snapshot,
+            target,
+            options,
+            operation: Operation::Create,
+            part: Part::Main,
+            name: &name,
+            old: None,
+        };
+        if let Some(mutations) = admit::mutations(deps, &admission) {
+            // Policies change the sent object.
+            spare.get_or_insert_with(|| body.clone());
+            prepare::complete(&context, body);
+            warnings.extend(mutations.apply(body)?);
+        }
+        let mut draft = prepare::create(&context, std::mem::take(body))?;
+        guards.extend(target.hold(snapshot, Some(draft.written_object()))?);
+        let key = target.key(draft.value["metadata"]["name"].as_str().unwrap_or_default());
+        let admission = Admission {
+            name: &key.name,
+            ..admission
+        };
+        warnings.extend(admit::admit(deps, &admission, Some(&mut draft))?);
+        let charged = quota::charge(&deps.catalog, snapshot, target, &key.name, limits.quotas)?;
+        let beside = Beside {
+            guards,
+            charged,
+            limited,
+        };
+        Ok(Prepared { key, draft, beside })
+    }
+
+    /// Returns the transaction that creates the object.
+    fn transaction(&self, key: &ObjectKey, object: &Arc<Object>, beside: Beside) -> Result<Txn> {
+        let Beside {
+            mut guards,
+            mut charged,
+            limited,
+        } = beside;
+        guards.push(Guard::Absent(key.clone()));
+        charged.extend(quota::announced(self.snapshot, self.target, object, None)?);
+        charged.extend(limited.map(|limited| limited.written()).transpose()?);
+        let (held, others): (Vec<Guard>, Vec<Write>) = charged.into_iter().unzip();
+        guards.extend(held);
+        let own = Write::Put(key.clone(), object.clone());
+        let writes = std::iter::once(own).chain(others).collect();
+        Ok(Txn { guards, writes })
+    }
+}
+
+fn check_no_revision(body: &Json) -> Result<()> {
+    match body["metadata"]["resourceVersion"].as_str() {
+        None | Some("" | "0") => Ok(()),
+        Some(_) => Err(Error::BadRequest(
+            "resourceVersion should not be set on objects to be created".into(),
+        )),
+    }
+}
+
+fn name_taken(target: &Target, found: &Entry, generated: bool) -> Error {
+    let (resource, name) = (target.served.api.named(), found.key.name.to_string());
+    match generated {
+        true => Error::NoFreeName { resource, name },
+        false => Error::AlreadyExists {
+            resource,
+            name,
+            deleting: found.object.meta.is_deleting(),
+        },
+    }
+}
+
+fn written(key: ObjectKey, object: Arc<Object>, revision: Revision, warnings: Vec<String>) -> Written {
+    let created = revision;
+    Written {
+        entry: Entry {
+            key,
+            object,
+            revision,
+            created,
+        },
+        warnings,
+    }
+}
+
+/// Relocks the snapshot for a creation and its limits. Creations under one limit would conflict
+/// with each other, all but one at a time. They therefore wait for a lock and take their
+/// snapshot under it.
+async fn limits(deps: &Deps, target: &Target) -> (Snapshot, Limits, Option<quota::CreateLock>) {
+    let look = || {
+        let snapshot = deps.store.latest();
+        let limits = Limits {
+            quotas: quota::limiting(&snapshot, target),
+            object_limit: object_limit::of_target(deps.objects_per_workspace, &snapshot, target),
+        };
+        (snapshot, limits)
+    };
+    let (snapshot, limits) = look();
+    let among = match limits.object_limit {
+        Some(_) => Some("".into()),
+        None => quota::place(target, &limits.quotas),
+    };
+    let Some(namespace) = among else {
+        return (snapshot, limits, None);
+    };
+    let lock = deps.create_locks.take(&target.cluster, namespace).await;
+    let (snapshot, limits) = look();
+    (snapshot, limits, Some(lock))
+}
+
+/// Relocks the guards of a creation: the workspace, the namespace and the resource's route must
+/// not change.
+fn surroundings(snapshot: &Snapshot, target: &Target, name: &str) -> Result<Vec<Guard>> {
+    let api = &target.served.api;
+    let mut guards = Vec::new();
+    if target.served.terminating {
+        return Err(api.forbidden(
+            name,
+            "create not allowed while custom resource definition is terminating",
+        ));
+    }
+    guards.extend(
+        target
+            .served
+            .guard
+            .iter()
+            .map(|(key, revision)| Guard::At(key.clone(), *revision)),
+    );
+    if !target.cluster.is_system() {
+        guards.push(open_workspace(snapshot, target, name)?);
+    }
+    if let Some(namespace) = &target.namespace
+        && api.scope == ScopeKind::Namespaced
+    {
+        let key = ObjectKey::cluster_scoped(ids::namespaces(), target.cluster.clone(), namespace);
+        let resource = Named {
+            group: "".into(),
+            resource: "namespaces".into(),
+        };
+        let Some(found) = snapshot.get(&key) else {
+            return Err(Error::NotFound {
+                resource,
+                name: namespace.to_string(),
+            });
+        };
+        if found.object.meta.is_deleting() {
+            return Err(namespace_terminating(target, name, namespace));
+        }
+        guards.push(Guard::At(key, found.revision));
+    }
+    Ok(guards)
+}
+
+fn open_workspace(snapshot: &Snapshot, target: &Target, name: &str) -> Result<Guard> {
+    let key = ids::logical_cluster(&target.cluster);
+    match snapshot.get(&key) {
+        Some(found) if !found.object.meta.is_deleting() => Ok(Guard::At(key, found.revision)),
+        Some(_) => Err(target.served.api.forbidden(
+            name,
+            format!(
+                "unable to create new content in workspace {} because it is being terminated",
+                target.cluster
+            ),
+        )),
+        None => Err(target
+            .served
+            .api
+            .forbidden(name, format!("workspace {} does not exist", target.cluster))),
+    }
+}
+
+fn namespace_terminating(target: &Target, name: &str, namespace: &str) -> Error {
+    let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+    let cause = Cause {
+        reason: "NamespaceTerminating".into(),
+        message: format!("namespace {namespace} is being terminated"),
+        field: "metadata.namespace".into(),
+    };
+    Error::Forbidden {
+        resource: target.served.api.named(),
+        name: name.to_owned(),
+        why,
+        cause: Some(Box::new(cause)),
+    }
+}

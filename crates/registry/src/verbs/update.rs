@@ -1,0 +1,178 @@
+//! Update: replacement, patch or apply of a stored object, and a commit under guards.
+
+use super::{
+    admit::{self, Admission},
+    change::{self, Change},
+    check::{UnknownFields, check_fields, check_type},
+    commit::{ATTEMPTS_MAX, commit_error},
+    options::{WriteOptions, Written},
+    read,
+};
+use crate::{calls, deps::Deps};
+use insula_access::Target;
+use insula_admission::{kinds::Operation, quota};
+use insula_api::{Json, Object};
+use insula_catalog::{Part, Result};
+use insula_store::{CommitError, Entry, Guard, Snapshot, Txn, Write};
+use std::sync::Arc;
+
+/// A changed and admitted object.
+struct Changed {
+    object: Arc<Object>,
+    /// Its form in the request's version, if that differs.
+    shown: Option<Json>,
+    /// True if the change removes the last finalizer of a deleted object.
+    gone: bool,
+    /// The guard of a view scope's right to the object.
+    right: Option<Guard>,
+    warnings: Vec<String>,
+}
+
+/// Changes an object.
+///
+/// # Errors
+/// The object does not exist, the change is malformed or invalid, the revision conflicts,
+/// admission refuses, or the store refuses the commit.
+pub async fn update(
+    deps: &Deps,
+    target: &Target,
+    name: &str,
+    change: Change<'_>,
+    part: Part,
+    options: &WriteOptions<'_>,
+) -> Result<Written> {
+    let target = &*calls::attach_for_write(deps, target);
+    calls::run_until_resolved(target, || update_once(deps, target, name, &change, part, options)).await
+}
+
+/// Runs an update once. The run is the last one if it leaves no call pending.
+async fn update_once(
+    deps: &Deps,
+    target: &Target,
+    name: &str,
+    change: &Change<'_>,
+    part: Part,
+    options: &WriteOptions<'_>,
+) -> Result<Written> {
+    let mut noted = Vec::new();
+    let written = update_noting(deps, target, name, change, part, options, &mut noted).await;
+    written.map_err(|refusal| refusal.warned(noted))
+}
+
+/// Runs an update and collects in `noted` the warnings to return even if it fails.
+async fn update_noting(
+    deps: &Deps,
+    target: &Target,
+    name: &str,
+    change: &Change<'_>,
+    part: Part,
+    options: &WriteOptions<'_>,
+    noted: &mut Vec<String>,
+) -> Result<Written> {
+    let api = &target.served.api;
+    // A malformed body is refused before any other check.
+    let unknown = match change {
+        Change::Replace(new) => {
+            check_type(target, new)?;
+            check_fields(target, new, options, UnknownFields::Create)?
+        }
+        Change::Patch(_) | Change::Apply(..) => Vec::new(),
+    };
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        let snapshot = deps.store.latest();
+        let old = read::get(deps, &snapshot, target, name)?;
+        let admission = Admission {
+            snapshot: &snapshot,
+            target,
+            options,
+            operation: Operation::Update,
+            part,
+            name,
+            old: Some(&old),
+        };
+        noted.clone_from(&unknown);
+        let changed = prepare(deps, &admission, &old, change, noted)?;
+        let (object, gone) = (changed.object.clone(), changed.gone);
+        if *object == *old.object && !gone {
+            return Ok(Written {
+                entry: old,
+                warnings: changed.warnings,
+            });
+        }
+        if options.dry_run {
+            return Ok(Written {
+                entry: Entry { object, ..old },
+                warnings: changed.warnings,
+            });
+        }
+        let txn = transaction(&snapshot, target, &old, &changed)?;
+        match deps.store.commit(txn).await {
+            // An object that is gone after its last finalizer returns with its previous revision.
+            Ok(revision) => {
+                let revision = if gone { old.revision } else { revision };
+                let entry = Entry {
+                    object,
+                    revision,
+                    ..old
+                };
+                deps.cache.keep(target, &entry, changed.shown);
+                return Ok(Written {
+                    entry,
+                    warnings: changed.warnings,
+                });
+            }
+            Err(CommitError::Conflict { key, .. })
+                if attempt < ATTEMPTS_MAX && change.may_retry() && !target.is_routed_by(&key) => {}
+            Err(CommitError::Conflict { .. }) => return Err(api.modified(name)),
+            Err(error) => return Err(commit_error(error)),
+        }
+    }
+}
+
+/// Changes the old object and admits the result.
+fn prepare(
+    deps: &Deps,
+    admission: &Admission<'_>,
+    old: &Entry,
+    change: &Change<'_>,
+    noted: &mut Vec<String>,
+) -> Result<Changed> {
+    let Admission { snapshot, target, .. } = *admission;
+    let mut draft = change::changed(deps, admission, old, change, noted)
+        .map_err(|refusal| admit::explained(deps, admission, refusal))?;
+    let right = target.hold(snapshot, Some(draft.written_object()))?;
+    let mut warnings = noted.clone();
+    warnings.extend(admit::admit(deps, admission, Some(&mut draft))?);
+    warnings.append(&mut draft.warnings);
+    let is_held = target.served.api.strategy.is_held(&draft.value);
+    let (object, shown) = draft.finish(&target.served)?;
+    target.served.check_answers()?;
+    Ok(Changed {
+        gone: object.meta.is_deleting() && object.meta.finalizers.is_empty() && !is_held,
+        object: Arc::new(object),
+        shown,
+        right,
+        warnings,
+    })
+}
+
+/// Returns the transaction of an update: the object must not have changed, nor the route and the
+/// right that it was found by.
+fn transaction(snapshot: &Snapshot, target: &Target, old: &Entry, changed: &Changed) -> Result<Txn> {
+    let (key, object) = (old.key.clone(), changed.object.clone());
+    let mut guards = vec![Guard::At(key.clone(), old.revision)];
+    guards.extend(changed.right.clone());
+    let route = target.served.guard.as_ref();
+    guards.extend(route.map(|(key, revision)| Guard::At(key.clone(), *revision)));
+    let beside = quota::announced(snapshot, target, &object, Some(&old.object))?;
+    let (held, others): (Vec<Guard>, Vec<Write>) = beside.into_iter().unzip();
+    guards.extend(held);
+    let write = match changed.gone {
+        true => Write::Delete(key),
+        false => Write::Put(key, object),
+    };
+    let writes = std::iter::once(write).chain(others).collect();
+    Ok(Txn { guards, writes })
+}
