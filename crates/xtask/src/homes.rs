@@ -4,7 +4,7 @@
 
 use crate::{
     floors::{FLOORS, place},
-    workspace::Package,
+    workspace::{Kind, Package},
 };
 
 /// Third-party crates and the folders that may depend on them. A name that ends in `*` covers all
@@ -37,8 +37,11 @@ pub const HOMES: [(&str, &[&str]); 25] = [
     ("mimalloc", &["insula"]),
 ];
 
-/// Returns one sentence for each dependency on a third-party crate outside its home. Development
-/// dependencies are exempt.
+/// Third-party crates that the tests of every crate may use, and that no crate ships.
+const FOR_TESTS: [&str; 1] = ["expect-test"];
+
+/// Returns one sentence for each dependency on a third-party crate outside its home. A development
+/// dependency counts like any other, except for crates that are meant for tests.
 pub fn strangers(packages: &[Package]) -> Vec<String> {
     let rim = FLOORS.len() - 1;
     let shipped = packages.iter().filter_map(|package| {
@@ -47,13 +50,18 @@ pub fn strangers(packages: &[Package]) -> Vec<String> {
     });
     let found = shipped.flat_map(|(folder, package)| {
         package.dependencies.iter().filter_map(move |dependency| {
-            let homes = homes(&dependency.name)?;
+            let name = dependency.name.as_str();
+            if FOR_TESTS.contains(&name) {
+                let shipped = dependency.kind != Kind::Development;
+                return shipped.then(|| format!("{folder} -> {name}: a development dependency only"));
+            }
+            let homes = homes(name)?;
             let rule = if homes.is_empty() {
                 "only tests use it".into()
             } else {
                 format!("it lives in {}", homes.join(", "))
             };
-            (!homes.contains(&folder)).then(|| format!("{folder} -> {}: {rule}", dependency.name))
+            (!homes.contains(&folder)).then(|| format!("{folder} -> {name}: {rule}"))
         })
     });
     found.collect()

@@ -45,8 +45,12 @@ enum Chore {
     /// Print the layers of crates, and which crate may depend on which
     Floors,
     /// Update recorded expectations: the numbers of `crates/xtask/tidy.exceptions`, which only go
-    /// down
-    Bless,
+    /// down, and the expected output of snapshot tests
+    Bless {
+        /// Update only the expectations of tests whose name contains this text
+        #[arg(value_name = "PATTERN")]
+        only: Option<String>,
+    },
     /// Build in release mode and run the load generator's quick mode
     Bench,
     /// Run the commands that the documents show, against a fresh server
@@ -70,7 +74,10 @@ fn run(chore: Chore, workspace: &Workspace) -> Result<()> {
         Chore::Test { only } => suite::run(workspace, only.as_deref()),
         Chore::Docs => suite::run(workspace, Some("docs::")),
         Chore::Bench => suite::bench(&workspace.root),
-        Chore::Bless => tidy::run(&workspace.root, Mode::Lower),
+        Chore::Bless { only } => {
+            tidy::run(&workspace.root, Mode::Lower)?;
+            suite::bless(&workspace.root, only.as_deref())
+        }
         Chore::Floors => report::say(&floors::picture()),
         Chore::Tidy { all, bless, accept } => {
             let mode = match (all, bless, accept) {

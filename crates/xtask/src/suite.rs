@@ -1,6 +1,9 @@
-//! Runs of the test suite and of the load generator, with the programs that they need.
+//! Runs of the test suite, of its snapshots and of the load generator, with the programs that they
+//! need.
 
 use std::{
+    collections::BTreeSet,
+    fs,
     path::{Path, PathBuf},
     process::Stdio,
 };
@@ -44,6 +47,52 @@ pub fn bench(root: &Path) -> Result<()> {
         "the load generator failed: the output above says why"
     );
     Ok(())
+}
+
+/// Runs the unit tests, and the integration tests that hold snapshots, so that each `expect!` and
+/// `expect_file!` takes the output of now. `only` selects tests by a part of their name.
+///
+/// # Errors
+/// Fails when a test does not build or fails for another reason than its snapshot.
+pub fn bless(root: &Path, only: Option<&str>) -> Result<()> {
+    let mut command = cargo(root);
+    command.args([
+        "test",
+        "--workspace",
+        "--locked",
+        "--no-fail-fast",
+        "--quiet",
+        "--lib",
+        "--bins",
+    ]);
+    for test in snapshot_tests(root)? {
+        command.args(["--test", &test]);
+    }
+    command.arg("--").args(only);
+    let status = command
+        .env("UPDATE_EXPECT", "1")
+        .status()
+        .context("cannot run cargo test")?;
+    ensure!(status.success(), "cargo test failed: the output above says which tests");
+    Ok(())
+}
+
+/// Returns the names of the integration tests that hold snapshots.
+fn snapshot_tests(root: &Path) -> Result<BTreeSet<String>> {
+    let mut found = BTreeSet::new();
+    for member in root.join("crates").read_dir()? {
+        let Ok(tests) = member?.path().join("tests").read_dir() else {
+            continue;
+        };
+        for test in tests {
+            let path = test?.path();
+            let rust = path.extension().is_some_and(|extension| extension == "rs");
+            if rust && fs::read_to_string(&path)?.contains("use expect_test::") {
+                found.extend(path.file_stem().map(|name| name.to_string_lossy().into_owned()));
+            }
+        }
+    }
+    Ok(found)
 }
 
 fn steps(report: &mut Report, root: &Path, only: Option<&str>) -> Result<()> {

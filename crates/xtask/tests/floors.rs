@@ -115,6 +115,11 @@ fn homes_in_examples() {
         ),
         ("insula-apiserver: +kube", &["apiserver -> kube: only tests use it"]),
         ("insula-e2e: kube tonic etcd-client", &[]),
+        ("insula-cel: +expect-test", &[]),
+        (
+            "insula-cel: expect-test",
+            &["cel -> expect-test: a development dependency only"],
+        ),
     ] {
         assert_eq!(homes::strangers(&packages(&[line])), want, "{line}");
     }

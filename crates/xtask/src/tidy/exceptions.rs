@@ -81,7 +81,7 @@ impl Exceptions {
             let found = counts.get(&(*rule, file.clone())).copied().unwrap_or_default();
             if found < allowed.number {
                 problems.push(format!(
-                    "tidy.exceptions allows {} of {} in {file}, which has {found}: run `cargo xtask bless`",
+                    "tidy.exceptions allows {} of {} in {file}, which has {found}: run `cargo xtask tidy --bless`",
                     allowed.number,
                     rule.name()
                 ));
