@@ -129,6 +129,7 @@ fn shown(key: &ObjectKey, mut value: Json) -> Json {
 #[cfg(test)]
 mod tests {
     use super::PlanYaml;
+    use expect_test::expect;
     use insula_api::{ClusterName, Object, ObjectKey, Revision};
     use insula_catalog::ids;
     use insula_registry::{Intent, Plan};
@@ -166,23 +167,23 @@ mod tests {
             ],
             again_after: Some(30),
         };
-        let want = "\
-intents:
-- unchanged: logicalclusters.core.kcp.io root/cluster
-- update: workspaces.tenancy.kcp.io root/a
-  changes:
-    spec:
-      URL: null
-      type:
-        name: universal
-    status:
-      phase: Ready
-- create: secrets root/default/key
-  object:
-    data: (redacted)
-    kind: Secret
-againAfterSeconds: 30
-";
-        assert_eq!(PlanYaml(&plan).to_string(), want);
+        expect![[r#"
+            intents:
+            - unchanged: logicalclusters.core.kcp.io root/cluster
+            - update: workspaces.tenancy.kcp.io root/a
+              changes:
+                spec:
+                  URL: null
+                  type:
+                    name: universal
+                status:
+                  phase: Ready
+            - create: secrets root/default/key
+              object:
+                data: (redacted)
+                kind: Secret
+            againAfterSeconds: 30
+        "#]]
+        .assert_eq(&PlanYaml(&plan).to_string());
     }
 }

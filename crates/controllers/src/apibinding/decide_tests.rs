@@ -2,6 +2,7 @@
 
 use super::ApiBindings;
 use crate::testing::plan;
+use expect_test::expect_file;
 use insula_api::{ClusterName, ObjectKey};
 use insula_catalog::ids;
 
@@ -44,13 +45,13 @@ async fn decide(documents: &[&str]) -> String {
 #[tokio::test]
 async fn without_its_export_a_binding_waits() {
     let plan = decide(&[TENANT, BINDING]).await;
-    assert_eq!(plan, include_str!("plans/no_export.yaml"));
+    expect_file!["plans/no_export.yaml"].assert_eq(&plan);
 }
 
 #[tokio::test]
 async fn without_a_schema_of_its_export_a_binding_tells_whom_to_contact() {
     let plan = decide(&[TENANT, BINDING, EXPORT]).await;
-    assert_eq!(plan, include_str!("plans/no_schema.yaml"));
+    expect_file!["plans/no_schema.yaml"].assert_eq(&plan);
 }
 
 #[tokio::test]
@@ -73,5 +74,5 @@ metadata: {name: widgets.example.io, annotations: {kcp.io/cluster: tenant}}
 spec: {binding: widgets, bundle: b, identity: abc}
 ";
     let plan = decide(&[TENANT, &going, &successor, EXPORT, route]).await;
-    assert_eq!(plan, include_str!("plans/successor.yaml"));
+    expect_file!["plans/successor.yaml"].assert_eq(&plan);
 }

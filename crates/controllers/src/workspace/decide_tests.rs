@@ -2,6 +2,7 @@
 
 use super::Workspaces;
 use crate::testing::plan;
+use expect_test::expect_file;
 use insula_api::{ClusterName, ObjectKey};
 use insula_catalog::ids;
 
@@ -57,26 +58,26 @@ async fn decide(documents: &[&str]) -> String {
 
 #[tokio::test]
 async fn a_new_workspace_begins_with_its_logical_cluster() {
-    assert_eq!(decide(&[ROOT, NEW]).await, include_str!("plans/new.yaml"));
+    expect_file!["plans/new.yaml"].assert_eq(&decide(&[ROOT, NEW]).await);
 }
 
 #[tokio::test]
 async fn without_its_type_a_workspace_is_not_scheduled() {
     let untyped = NEW.replace("slow", "missing");
-    assert_eq!(decide(&[ROOT, &untyped]).await, include_str!("plans/no_type.yaml"));
+    expect_file!["plans/no_type.yaml"].assert_eq(&decide(&[ROOT, &untyped]).await);
 }
 
 #[tokio::test]
 async fn a_workspace_mirrors_its_logical_cluster() {
     let initializing = child("{phase: Initializing, initializers: ['root:slow']}");
     let plan = decide(&[ROOT, SCHEDULED, &initializing]).await;
-    assert_eq!(plan, include_str!("plans/mirror.yaml"));
+    expect_file!["plans/mirror.yaml"].assert_eq(&plan);
 }
 
 #[tokio::test]
 async fn the_deletion_of_a_workspace_is_passed_on() {
     let ready = child("{phase: Ready, terminators: ['root:careful']}");
     let plan = decide(&[ROOT, GOING, &ready]).await;
-    assert_eq!(plan, include_str!("plans/delete.yaml"));
-    assert_eq!(decide(&[ROOT, GOING]).await, include_str!("plans/released.yaml"));
+    expect_file!["plans/delete.yaml"].assert_eq(&plan);
+    expect_file!["plans/released.yaml"].assert_eq(&decide(&[ROOT, GOING]).await);
 }
