@@ -3,6 +3,7 @@
 
 mod support;
 
+use expect_test::{Expect, expect};
 use insula_conversion::field_coverage;
 use std::fmt::Write;
 use support::{bundle, yaml};
@@ -23,10 +24,8 @@ fn table(text: &str) -> String {
     out
 }
 
-fn check(text: &str, want: &str) {
-    let got = table(text);
-    let plain = |text: &str| text.trim().lines().map(str::trim).collect::<Vec<_>>().join("\n");
-    assert_eq!(plain(&got), plain(want), "\n{got}");
+fn check(text: &str, want: Expect) {
+    want.assert_eq(&table(text));
 }
 
 #[test]
@@ -51,19 +50,21 @@ rules:
     - {field: .spec.name1, destination: '.spec.names[0]'}
     drop: [.spec.scratch]
 ",
-        "v1 → v2
-           .spec.first moved to .spec.name.first
-           .spec.hint preserved
-           .spec.label carried
-           .spec.names preserved
-           .spec.size computed into .spec.liters by conversions[0].rules[1]
-           .spec.names[0] moved to .spec.name1
-         v2 → v1
-           .spec.label carried
-           .spec.liters computed into .spec.size by conversions[1].rules[1]
-           .spec.name.first moved to .spec.first
-           .spec.name1 moved to .spec.names[0]
-           .spec.scratch dropped",
+        expect![[r#"
+            v1 → v2
+              .spec.first moved to .spec.name.first
+              .spec.hint preserved
+              .spec.label carried
+              .spec.names preserved
+              .spec.size computed into .spec.liters by conversions[0].rules[1]
+              .spec.names[0] moved to .spec.name1
+            v2 → v1
+              .spec.label carried
+              .spec.liters computed into .spec.size by conversions[1].rules[1]
+              .spec.name.first moved to .spec.first
+              .spec.name1 moved to .spec.names[0]
+              .spec.scratch dropped
+        "#]],
     );
 }
 
@@ -88,19 +89,21 @@ rules:
     - {field: spec.nested.colors, destination: spec.colors, itemRules: [{from: self.realName, to: item.name}]}
     - {field: 'spec.l[i]', destination: 'spec.m[self.name]', transformation: {feeling: self.feeling}, mayFail: true}
 ",
-        "v1 → v2
-           .spec.colors[].hue moved to .spec.nested.colors[].hue
-           .spec.colors[].name moved to .spec.nested.colors[].realName
-           .spec.colors[].odd preserved
-           .spec.day computed into .spec.l[].day by conversions[0].rules[1]
-           .spec.m[].feeling computed into .spec.l[].feeling by conversions[0].rules[1]
-           .metadata.annotations['a.b/c'] moved to .metadata.labels.d
-         v2 → v1
-           .spec.l[].day preserved
-           .spec.l[].feeling computed into .spec.m[].feeling by conversions[1].rules[1]
-           .spec.l[].name computed into .spec.m[] by conversions[1].rules[1]
-           .spec.nested.colors[].hue moved to .spec.colors[].hue
-           .spec.nested.colors[].realName moved to .spec.colors[].name",
+        expect![[r#"
+            v1 → v2
+              .spec.colors[].hue moved to .spec.nested.colors[].hue
+              .spec.colors[].name moved to .spec.nested.colors[].realName
+              .spec.colors[].odd preserved
+              .spec.day computed into .spec.l[].day by conversions[0].rules[1]
+              .spec.m[].feeling computed into .spec.l[].feeling by conversions[0].rules[1]
+              .metadata.annotations['a.b/c'] moved to .metadata.labels.d
+            v2 → v1
+              .spec.l[].day preserved
+              .spec.l[].feeling computed into .spec.m[].feeling by conversions[1].rules[1]
+              .spec.l[].name computed into .spec.m[] by conversions[1].rules[1]
+              .spec.nested.colors[].hue moved to .spec.colors[].hue
+              .spec.nested.colors[].realName moved to .spec.colors[].name
+        "#]],
     );
 }
 
@@ -115,12 +118,14 @@ rules:
   - {from: v1, to: v2, rules: [{from: v1.spec.l, to: spec.l, itemRules: [{from: self.a, to: item.a},
         {from: self.b, to: item.c}]}]}
 ",
-        "v1 → v2
-           .spec.l[].a carried
-           .spec.l[].b moved to .spec.l[].c
-         v2 → v1
-           .spec.l[].a carried
-           .spec.l[].c preserved",
+        expect![[r#"
+            v1 → v2
+              .spec.l[].a carried
+              .spec.l[].b moved to .spec.l[].c
+            v2 → v1
+              .spec.l[].a carried
+              .spec.l[].c preserved
+        "#]],
     );
 }
 
@@ -131,14 +136,16 @@ fn versions_of_one_shape_carry_everything() {
   v1: {spec: {a: string, l: [{b: string}]}, status: {c: integer}}
   v2: {spec: {a: string, l: [{b: string}]}, status: {c: integer}}
 ",
-        "v1 → v2
-           .spec.a carried
-           .spec.l[].b carried
-           .status.c carried
-         v2 → v1
-           .spec.a carried
-           .spec.l[].b carried
-           .status.c carried",
+        expect![[r#"
+            v1 → v2
+              .spec.a carried
+              .spec.l[].b carried
+              .status.c carried
+            v2 → v1
+              .spec.a carried
+              .spec.l[].b carried
+              .status.c carried
+        "#]],
     );
 }
 
@@ -160,25 +167,27 @@ rules:
     - {field: spec.other, destination: spec.pair, transformation: {x: \"'one'\", y: self}}
     - {from: v1.spec.l, to: spec.l, itemRules: [{from: \"'plain'\", to: item.kind}]}
 ",
-        "v1 → v2
-           .spec.l[].a carried
-           .spec.old moved to .spec.new
-           .spec.other computed into .spec.pair.y by conversions[0].rules[2]
-           .spec.same carried
-           .spec.pair.x is a constant by conversions[0].rules[2]
-           .spec.l[].kind is a constant by conversions[0].rules[3].itemRules[0]
-           .spec.mode is a constant by conversions[0].rules[0]
-           .spec.l[].on is a default
-           .spec.left is a default
-         v2 → v1
-           .spec.l[].a carried
-           .spec.l[].kind preserved
-           .spec.l[].on preserved
-           .spec.left preserved
-           .spec.mode preserved
-           .spec.new preserved
-           .spec.pair.x preserved
-           .spec.pair.y preserved
-           .spec.same carried",
+        expect![[r#"
+            v1 → v2
+              .spec.l[].a carried
+              .spec.old moved to .spec.new
+              .spec.other computed into .spec.pair.y by conversions[0].rules[2]
+              .spec.same carried
+              .spec.pair.x is a constant by conversions[0].rules[2]
+              .spec.l[].kind is a constant by conversions[0].rules[3].itemRules[0]
+              .spec.mode is a constant by conversions[0].rules[0]
+              .spec.l[].on is a default
+              .spec.left is a default
+            v2 → v1
+              .spec.l[].a carried
+              .spec.l[].kind preserved
+              .spec.l[].on preserved
+              .spec.left preserved
+              .spec.mode preserved
+              .spec.new preserved
+              .spec.pair.x preserved
+              .spec.pair.y preserved
+              .spec.same carried
+        "#]],
     );
 }
