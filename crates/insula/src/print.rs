@@ -190,6 +190,8 @@ pub(crate) fn yaml(value: &impl Serialize) -> anyhow::Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use expect_test::expect;
+
     use super::*;
 
     #[test]
@@ -200,7 +202,12 @@ mod tests {
         let mut printer = Printer::to(Vec::new());
         printer.table(&table).unwrap();
         let text = String::from_utf8(printer.out).unwrap();
-        assert_eq!(text, "FIELD         FATE\n.spec.häute   carried\n.a            -\n");
+        expect![[r#"
+            FIELD         FATE
+            .spec.häute   carried
+            .a            -
+        "#]]
+        .assert_eq(&text);
     }
 
     #[test]
