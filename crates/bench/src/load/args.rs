@@ -1,11 +1,15 @@
 //! The command line.
 
-use clap::{Parser, ValueEnum};
-use std::{path::PathBuf, time::Duration};
+use clap::{
+    Arg, Command, Parser, ValueEnum,
+    builder::{EnumValueParser, PossibleValue, TypedValueParser},
+    error::ErrorKind,
+};
+use std::{ffi::OsStr, path::PathBuf, time::Duration};
 
-/// Measurement.
+/// A measurement, or the flood that one of them needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum What {
+pub(crate) enum Measurement {
     /// Durable creates of 2 kB objects.
     Create,
     /// Reads of one object, in the stored and in the other version.
@@ -13,15 +17,13 @@ pub(crate) enum What {
     /// Lists and pages, in the stored and in the other version.
     List,
     /// Reads of one workspace while lists of others are converted for the first time.
-    Neighbour,
-    /// Reads and creates of one workspace while another one sends as much as it can.
-    Crowd,
-    #[value(
-        help = "What `crowd` starts beside itself: sends as much as it can to a running server until \
-                standard input ends"
-    )]
+    NoisyTenant,
+    /// Reads and creates of one workspace while another one sends requests as fast as it can.
+    Contention,
+    /// The load that `contention` starts: requests as fast as possible to a running server, until
+    /// standard input ends.
     Flood,
-    /// One write until the last of many watchers has it.
+    /// One write, until the last of many watchers has its event.
     Watch,
     /// Workspaces from the request until Ready.
     Workspaces,
@@ -29,11 +31,40 @@ pub(crate) enum What {
     Bind,
     /// Resident memory of the server for each workspace and each object.
     Memory,
-    /// All of it.
+    /// All measurements.
     All,
 }
 
-/// How results are printed.
+/// Former names of measurements, with the current ones.
+const RENAMED: [(&str, &str); 2] = [("crowd", "contention"), ("neighbour", "noisy-tenant")];
+
+/// Parser of a measurement. Refuses a former name with the current one.
+#[derive(Clone)]
+struct MeasurementParser;
+
+impl TypedValueParser for MeasurementParser {
+    type Value = Measurement;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<Measurement, clap::Error> {
+        match RENAMED.iter().find(|(former, _)| value == *former) {
+            Some((former, current)) => {
+                let message = format!("`{former}` is now called `{current}`\n");
+                Err(clap::Error::raw(ErrorKind::InvalidValue, message).with_cmd(command))
+            }
+            None => EnumValueParser::new().parse_ref(command, arg, value),
+        }
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(
+            Measurement::value_variants()
+                .iter()
+                .filter_map(ValueEnum::to_possible_value),
+        ))
+    }
+}
+
+/// Format of the results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
     /// A table in Markdown.
@@ -49,18 +80,19 @@ pub(crate) enum Output {
 #[derive(Debug, Parser)]
 #[command(name = "insula-load", version)]
 pub struct Arguments {
-    #[arg(help = "What to measure", value_enum, default_value = "all")]
-    pub(crate) what: What,
-    /// Workspaces that exist while measuring; several numbers are several runs.
+    /// The measurement.
+    #[arg(value_parser = MeasurementParser, default_value = "all")]
+    pub(crate) measurement: Measurement,
+    /// Workspaces that exist during the measurement; several numbers are several runs.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 10_000])]
     workspaces: Vec<usize>,
-    /// Objects of 2 kB that lists are made of.
+    /// Objects of 2 kB in a list.
     #[arg(long, default_value_t = 10_000)]
     objects: usize,
-    /// Requests of one measurement at most.
+    /// Limit of the requests of one measurement.
     #[arg(long, default_value_t = 20_000)]
     requests: usize,
-    /// Seconds that one measurement takes at most.
+    /// Limit of the duration of one measurement, in seconds.
     #[arg(long, default_value_t = 15)]
     seconds: u64,
     /// Requests in flight; several numbers are several measurements.
@@ -75,7 +107,7 @@ pub struct Arguments {
     /// The server's program.
     #[arg(long, env = "INSULA_BIN", default_value = "target/release/insula")]
     pub(crate) binary: PathBuf,
-    /// Turns of everything that `crowd` compares; ratios are the median of them.
+    /// Rounds of `contention`; ratios are medians of the rounds.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// Use a running server by its administrator's kubeconfig instead. It should be a fresh one.
@@ -84,22 +116,22 @@ pub struct Arguments {
     /// The running server's process, for CPU and memory.
     #[arg(long, requires = "server")]
     pub(crate) pid: Option<u32>,
-    /// Rules that only move fields, none that computes with CEL: no write has to be tried in the
-    /// other version.
+    /// Use rules that only move fields, without CEL, so that the server need not convert an object
+    /// when it is written.
     #[arg(long)]
     pub(crate) moves_only: bool,
-    /// Everything small: whether it works, in seconds.
+    /// Small numbers of everything, to check in seconds that all measurements work.
     #[arg(long)]
     quick: bool,
-    /// The form of the result.
+    /// Format of the results.
     #[arg(long, short, value_enum, default_value = "table")]
     pub(crate) output: Output,
 }
 
 impl Arguments {
     /// Returns true if a measurement is requested.
-    pub(crate) fn wants(&self, what: What) -> bool {
-        self.what == What::All || self.what == what
+    pub(crate) fn wants(&self, measurement: Measurement) -> bool {
+        self.measurement == Measurement::All || self.measurement == measurement
     }
 
     /// Returns the numbers of workspaces to measure with. A running server is measured once.
@@ -161,12 +193,21 @@ mod tests {
     }
 
     #[test]
+    fn a_former_name_is_refused_with_the_current_one() {
+        for (former, current) in RENAMED {
+            let error = Arguments::try_parse_from(["l", former]).expect_err("it is refused");
+            assert!(error.to_string().contains(&format!("`{current}`")), "{error}");
+            assert!(Arguments::try_parse_from(["l", current]).is_ok(), "{current}");
+        }
+    }
+
+    #[test]
     fn several_sizes_are_several_runs_but_a_running_server_is_measured_once() {
         let parse = |words: &[&str]| Arguments::try_parse_from(words).expect("parses");
         assert_eq!(parse(&["l", "create", "--workspaces", "0,7"]).sizes(), [1, 7]);
         assert_eq!(parse(&["l", "--server", "f", "--workspaces", "5,7"]).sizes(), [5]);
-        assert!(parse(&["l", "list"]).wants(What::List));
-        assert!(!parse(&["l", "list"]).wants(What::Get));
-        assert!(parse(&["l"]).wants(What::Get));
+        assert!(parse(&["l", "list"]).wants(Measurement::List));
+        assert!(!parse(&["l", "list"]).wants(Measurement::Get));
+        assert!(parse(&["l"]).wants(Measurement::Get));
     }
 }

@@ -1,13 +1,13 @@
 //! Measurements, one after the other on one server.
 
 mod contention;
-mod neighbour;
+mod noisy_tenant;
 mod scale;
 mod verbs;
 mod watch;
 
 use super::{
-    args::{Arguments, What},
+    args::{Arguments, Measurement},
     client::Client,
     report::{Measured, Report},
     server::Server,
@@ -56,28 +56,30 @@ pub(super) async fn everything(
         .context("exporting the API")?;
     scale::workspaces(&run, report).await.context("making workspaces")?;
     scale::bind(&run, report).await.context("binding")?;
-    if arguments.wants(What::Create) {
+    if arguments.wants(Measurement::Create) {
         verbs::create(&run, report).await.context("creating")?;
     }
-    if [What::Get, What::List, What::Memory]
+    if [Measurement::Get, Measurement::List, Measurement::Memory]
         .into_iter()
-        .any(|what| arguments.wants(what))
+        .any(|measurement| arguments.wants(measurement))
     {
         scale::fill(&run, report).await.context("filling")?;
     }
-    if arguments.wants(What::List) {
+    if arguments.wants(Measurement::List) {
         verbs::list(&run, report).await.context("listing")?;
     }
-    if arguments.wants(What::Get) {
+    if arguments.wants(Measurement::Get) {
         verbs::get(&run, report).await.context("reading")?;
     }
-    if arguments.wants(What::Neighbour) {
-        neighbour::reads(&run, report).await.context("reading beside lists")?;
+    if arguments.wants(Measurement::NoisyTenant) {
+        noisy_tenant::reads(&run, report)
+            .await
+            .context("reading beside lists")?;
     }
-    if arguments.wants(What::Crowd) {
+    if arguments.wants(Measurement::Contention) {
         contention::beside(&run, report).await.context("beside a flood")?;
     }
-    if arguments.wants(What::Watch) {
+    if arguments.wants(Measurement::Watch) {
         watch::fan_out(&run, report).await.context("watching")?;
     }
     Ok(())

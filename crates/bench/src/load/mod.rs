@@ -18,7 +18,7 @@ mod world;
 pub use args::Arguments;
 
 use anyhow::{Context, Result};
-use args::What;
+use args::Measurement;
 use report::Report;
 use std::time::Instant;
 
@@ -28,7 +28,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         .enable_all()
         .build()
         .context("no runtime")?;
-    if arguments.what == What::Flood {
+    if arguments.measurement == Measurement::Flood {
         return runtime.block_on(flood::send(arguments));
     }
     let report = runtime.block_on(measure_all(arguments))?;

@@ -61,11 +61,11 @@ struct Trial {
 /// Measures reads and creates of one tenant at a fixed pace, in each situation.
 pub(super) async fn beside(run: &Run<'_>, report: &mut Report) -> Result<()> {
     if run.bound <= flood::OTHER {
-        eprintln!("  a crowd needs other workspaces: --workspaces 5");
+        eprintln!("  contention needs other workspaces: --workspaces 5");
         return Ok(());
     }
     run.client
-        .post(&world::widgets(QUIET, "v1"), world::Bodies::new("v1").named("crowded"))
+        .post(&world::widgets(QUIET, "v1"), world::Bodies::new("v1").named("paced"))
         .await?;
     fill_tenant(run, flood::TENANT).await?;
     // A running server in the arguments is the only one that can be used.
@@ -98,7 +98,7 @@ pub(super) async fn beside(run: &Run<'_>, report: &mut Report) -> Result<()> {
                 flood.stop()?;
             }
             eprintln!(
-                "  turn {}, {}: slowest get {:?}, create {:?}",
+                "  trial {}, {}: slowest get {:?}, create {:?}",
                 trials.len() + 1,
                 beside.label(),
                 gets.slowest(),
@@ -130,13 +130,13 @@ pub(super) async fn beside(run: &Run<'_>, report: &mut Report) -> Result<()> {
 /// Runs reads and creates at once, as a tenant would.
 async fn paced(run: &Run<'_>, client: &Client, trial: usize) -> Result<(Measured, Measured)> {
     let (path, bodies) = (world::widgets(QUIET, "v1"), world::Bodies::new("v1"));
-    let one = format!("{path}/crowded");
+    let one = format!("{path}/paced");
     let count = run.arguments.requests();
     let gets = run.open_loop(GET_PACE, count, |_| async {
         client.must(Method::GET, &one, None).await.map(drop)
     });
     let creates = run.open_loop(CREATE_PACE, count, |n| {
-        let (path, object) = (&path, bodies.named(&format!("crowd-{trial}-{n:07}")));
+        let (path, object) = (&path, bodies.named(&format!("paced-{trial}-{n:07}")));
         async move { client.post(path, object).await.map(drop) }
     });
     try_join(gets, creates).await

@@ -2,7 +2,7 @@
 
 use super::{Run, verbs::listed};
 use crate::load::{
-    args::What,
+    args::Measurement,
     lines::Lines,
     report::{Measured, Report, Row},
     world,
@@ -88,7 +88,7 @@ pub(super) async fn workspaces(run: &Run<'_>, report: &mut Report) -> Result<()>
         .cpu()
         .zip(cpu)
         .map(|(after, before)| after.saturating_sub(before));
-    if run.arguments.wants(What::Workspaces) {
+    if run.arguments.wants(Measurement::Workspaces) {
         let measured = Measured {
             times: made.1,
             wall,
@@ -96,7 +96,7 @@ pub(super) async fn workspaces(run: &Run<'_>, report: &mut Report) -> Result<()>
         };
         report.add(measured.row("workspace, create until Ready", run.workspaces, clients));
     }
-    if run.arguments.wants(What::Memory) {
+    if run.arguments.wants(Measurement::Memory) {
         memory(run, report, "memory, empty workspace", run.workspaces, before).await;
     }
     Ok(())
@@ -148,7 +148,7 @@ pub(super) async fn bind(run: &Run<'_>, report: &mut Report) -> Result<()> {
                 measured.wall
             );
         }
-        if run.arguments.wants(What::Bind) {
+        if run.arguments.wants(Measurement::Bind) {
             report.add(measured.row("bind until served", run.workspaces, clients));
         }
     }
@@ -160,7 +160,7 @@ pub(super) async fn fill(run: &Run<'_>, report: &mut Report) -> Result<()> {
     let before = settled_memory(run).await;
     fill_tenant(run, 0).await?;
     let objects = run.arguments.objects();
-    if run.arguments.wants(What::Memory) {
+    if run.arguments.wants(Measurement::Memory) {
         memory(run, report, "memory, object of 2 kB", objects, before).await;
     }
     Ok(())
