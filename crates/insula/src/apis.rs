@@ -76,7 +76,7 @@ pub(crate) fn load(paths: &[PathBuf]) -> anyhow::Result<Manifests> {
         let source = sources.iter_mut().find(|source| source.name() == name);
         let source = source.ok_or_else(|| {
             anyhow!(
-                "{}: {} {name:?} has no schema of its name among the files; there is {}",
+                "{}: {} {name:?} has no schema of its name among the files, which have {}",
                 conversion.file,
                 conversion.text("/kind"),
                 names.join(", ")

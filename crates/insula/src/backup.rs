@@ -27,12 +27,12 @@ const STORE: &str = "store";
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Take a backup of a running server, whichever store it has, or of the data directory of a
-    /// stopped one.
+    /// Create a backup of a running server with any store, or of the data directory of a stopped
+    /// one.
     Create(Create),
-    /// Make a new data directory from a backup, with the embedded store.
+    /// Restore a backup into a new data directory with the embedded store.
     Restore(Restoring),
-    /// Check a backup, and say what it holds.
+    /// Verify a backup, and print its contents.
     Verify(Verify),
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Restoring {
     /// The new data directory: missing or empty.
     #[arg(long, value_name = "DIRECTORY")]
     to: PathBuf,
-    /// Added to the revision of the backup. More than there were writes since.
+    /// Number to add to the revision of the backup; choose more than the writes since then.
     #[arg(long, value_name = "N", default_value_t = 1_000_000_000)]
     bump_revision: u64,
 }

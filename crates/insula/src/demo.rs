@@ -20,23 +20,23 @@ use crate::{
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The form of the lines.
+    /// Format of the lines.
     #[arg(long, short, value_enum, default_value = "human")]
     output: Output,
     #[arg(
-        help = "Where keys and objects are kept [default: a temporary directory, removed at the end]",
+        help = "Directory of keys and objects [default: a temporary directory, removed at the end]",
         long,
         value_name = "DIRECTORY"
     )]
     data_dir: Option<PathBuf>,
     #[arg(
-        help = "Where to serve; port 0 takes a free one",
+        help = "Address to serve on; port 0 takes a free one",
         long,
         value_name = "ADDRESS:PORT",
         default_value = "127.0.0.1:0"
     )]
     listen: String,
-    /// Go on serving at the end, until Ctrl-C.
+    /// Keep serving after the last step, until Ctrl-C.
     #[arg(long)]
     keep: bool,
 }

@@ -14,22 +14,22 @@ use crate::Output;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-The id is in the header Audit-Id of every answer; kubectl shows it with -v=8.
+The id is in the header Audit-Id of every response; kubectl shows it with -v=8.
 
 Exit codes:
   0  the request was found
   1  no such request is in the log
   2  the log cannot be read")]
 pub(crate) struct Arguments {
-    /// The request: the Audit-Id of its answer.
+    /// The Audit-Id of the response.
     id: String,
     /// The server's data directory: its log is in audit/audit.log.
     #[arg(long, value_name = "DIRECTORY", default_value = ".insula", env = "INSULA_DATA_DIR")]
     data_dir: PathBuf,
-    /// The log, where it is somewhere else; the old parts beside it are read, too.
+    /// The log, if it is elsewhere; rotated files beside it are read, too.
     #[arg(long, value_name = "FILE", env = "INSULA_AUDIT_FILE")]
     log: Option<PathBuf>,
-    /// For people, or the lines of the log.
+    /// Text for people, or the events as JSON.
     #[arg(long, short, value_enum, default_value = "human")]
     output: Output,
 }
@@ -42,13 +42,13 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let log = arguments.log.clone();
     let log = log.unwrap_or_else(|| arguments.data_dir.join("audit").join("audit.log"));
     if arguments.id.is_empty() {
-        bail!("an empty id: the header Audit-Id of the answer has it");
+        bail!("an empty id: the header Audit-Id of the response has it");
     }
     let events = find::soon(&log, &arguments.id)?;
     let Some(last) = events.last() else {
         eprintln!(
-            "error: no request {} in {} and the old parts beside it; its policy may not record it, or it is too \
-             long ago",
+            "error: no request {} in {} and its rotated files; the audit policy may not record it, or its file was \
+             removed",
             arguments.id,
             log.display()
         );

@@ -35,14 +35,14 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Serve.
+    /// Start the server.
     Start(start::Arguments),
-    /// Start a server and show what it does, step by step.
+    /// Start a server and run a demonstration, step by step.
     Demo(demo::Arguments),
-    /// Try conversion rules: no server is needed.
+    /// Test and suggest conversion rules, without a server.
     #[command(subcommand)]
     Conversion(conversion::Command),
-    /// Compare schemas, and look them over: no server is needed.
+    /// Compare and check schemas, without a server.
     #[command(subcommand)]
     Schema(schema::Command),
     /// Publish APIs for other workspaces to bind.
@@ -51,7 +51,7 @@ enum Command {
     /// Take, check and restore backups.
     #[command(subcommand)]
     Backup(backup::Command),
-    /// Say what became of a request and why it was refused, from the audit log.
+    /// Explain the outcome of a request from the audit log.
     Explain(explain::Arguments),
     /// Print the version.
     Version(version::Arguments),

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use clap::ValueEnum;
 use serde::Serialize;
 
-/// The form of an answer.
+/// Format of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// For people.
@@ -196,14 +196,14 @@ mod tests {
 
     #[test]
     fn columns_are_aligned() {
-        let mut table = Table::new(&["FIELD", "FATE"]);
+        let mut table = Table::new(&["FIELD", "OUTCOME"]);
         table.row(vec![".spec.häute".into(), Cell::new(Tone::Good, "carried")]);
         table.row(vec![".a".into(), Cell::list(Tone::Bad, &[])]);
         let mut printer = Printer::to(Vec::new());
         printer.table(&table).unwrap();
         let text = String::from_utf8(printer.out).unwrap();
         expect![[r#"
-            FIELD         FATE
+            FIELD         OUTCOME
             .spec.häute   carried
             .a            -
         "#]]
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_look_otherwise_stay_texts() {
+    fn strings_that_look_like_other_types_stay_strings() {
         let value = serde_json::json!({"a": ["yes", "5", "", "null", "1e3", "~", "0x1f", "a: b", "- c",
             "two\nlines", "2024-01-01"]});
         let again: serde_json::Value = serde_saphyr::from_str(&yaml(&value).unwrap()).unwrap();

@@ -1,8 +1,8 @@
 //! Script of the demonstration: publishes an API in two versions, binds it in two workspaces, and
 //! writes and reads objects in both versions.
 //!
-//! Every step checks its result, over HTTPS like any other client: a step that only looks right
-//! would be worse than none.
+//! Every step checks its result, over HTTPS like any other client: a step that prints success
+//! without a check would prove nothing.
 
 use std::{io::Write, time::Duration};
 
@@ -146,7 +146,7 @@ async fn read(tenant: &Client, name: &str, (version, widget): (&str, &str), want
     let (spec, api_version) = (&object["spec"], &object["apiVersion"]);
     ensure!(
         api_version == &json!(format!("example.io/{version}")),
-        "asked for {version} and got {api_version}"
+        "requested {version} and got {api_version}"
     );
     ensure!(
         spec == &want,
@@ -159,7 +159,7 @@ async fn read(tenant: &Client, name: &str, (version, widget): (&str, &str), want
 }
 
 /// Reads an object as v1, changes a field and writes the whole object back. v1 has no field
-/// `color`, so that the server has to keep it.
+/// `color`, so the server has to preserve it.
 async fn update(tenant: &Client) -> anyhow::Result<(Done, ())> {
     let path = format!("{V1}/grace");
     let mut object = got(tenant.get(&path).await?, StatusCode::OK)?;
@@ -169,7 +169,7 @@ async fn update(tenant: &Client) -> anyhow::Result<(Done, ())> {
     let spec = &answer["spec"];
     ensure!(
         spec == &object["spec"],
-        "what was written is not what came back: {spec}"
+        "the object that was written differs from the one that was read: {spec}"
     );
     done(
         "tenant-b reads grace as v1, renames her, writes v1 back",
@@ -258,7 +258,7 @@ fn collection(object: &Value) -> anyhow::Result<String> {
         Some("ClusterRole") => "clusterroles",
         Some("ClusterRoleBinding") => "clusterrolebindings",
         Some("Widget") => "widgets",
-        other => bail!("nobody said where {other:?} is served"),
+        other => bail!("the path of {other:?} is not known"),
     };
     let version = object["apiVersion"].as_str().context("an object without a version")?;
     Ok(match object["metadata"]["namespace"].as_str() {
@@ -294,7 +294,7 @@ fn got((code, body): (StatusCode, Value), want: StatusCode) -> anyhow::Result<Va
         return Ok(body);
     }
     let message = body["message"].as_str().map_or_else(|| body.to_string(), str::to_owned);
-    Err(anyhow!("{want} was expected, and the answer was {code}: {message}"))
+    Err(anyhow!("expected {want}, got {code}: {message}"))
 }
 
 /// Returns a value on one line in the flow style of YAML:

@@ -25,25 +25,25 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE", env = "INSULA_CONFIG")]
     config: Option<PathBuf>,
     #[arg(
-        help = "Where keys and objects are kept [default: .insula]",
+        help = "Directory of keys and objects [default: .insula]",
         long,
         value_name = "DIRECTORY"
     )]
     data_dir: Option<String>,
     #[arg(
-        help = "Where to serve; port 0 takes a free one [default: 127.0.0.1:6443]",
+        help = "Address to serve on; port 0 takes a free one [default: 127.0.0.1:6443]",
         long,
         value_name = "ADDRESS:PORT"
     )]
     listen: Option<String>,
     #[arg(
-        help = "Where to write the administrator's kubeconfig [default: admin.kubeconfig in the data directory]",
+        help = "File to write the administrator's kubeconfig to [default: admin.kubeconfig in the data directory]",
         long,
         value_name = "FILE"
     )]
     kubeconfig: Option<String>,
     #[arg(
-        help = "What keeps the objects: embedded, memory, or etcd://HOST:PORT[,HOST:PORT…] [default: embedded]",
+        help = "Store of the objects: embedded, memory, or etcd://HOST:PORT[,HOST:PORT…] [default: embedded]",
         long,
         value_name = "STORE"
     )]
@@ -55,10 +55,10 @@ pub(crate) struct Arguments {
     /// AuthenticationConfiguration.
     #[arg(long, value_name = "FILE")]
     authentication_config: Option<String>,
-    /// Seconds for requests in flight after SIGTERM [default: 10].
+    /// Seconds to wait for requests in flight after SIGTERM [default: 10].
     #[arg(long, value_name = "SECONDS")]
     drain_seconds: Option<String>,
-    /// Seconds that an event is kept after it was written last; 0 for ever [default: 3600].
+    /// Seconds to keep an Event after its last write; 0 keeps it for ever [default: 3600].
     #[arg(long, value_name = "SECONDS")]
     event_ttl: Option<String>,
     /// human or json [default: human].
@@ -74,7 +74,7 @@ pub(crate) struct Arguments {
     /// Targets that tenants' webhooks may have, commas between: public (every address of the
     /// internet, on port 443 or from 1024 on), addresses, networks such as 10.0.0.0/8, hosts such
     /// as hooks.example.com, all below one as *.example.com. Loopback, link-local and private
-    /// addresses are refused unless they are named here; an empty list calls nobody [default:
+    /// addresses are refused unless they are named here; an empty list allows none [default:
     /// public].
     #[arg(long, value_name = "LIST")]
     webhook_allow: Option<String>,

@@ -17,8 +17,8 @@ const ROOT: &str = "insula-insula";
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The form of the answer; as JSON, it names the version of every library, to be looked up
-    /// among known vulnerabilities.
+    /// Format of the output. JSON lists the version of every library, to look up known
+    /// vulnerabilities.
     #[arg(long, short, value_enum, default_value = "human")]
     output: Output,
 }
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_linked_is_named_and_what_is_not_is_not() {
+    fn linked_libraries_are_listed_and_others_are_not() {
         let locked = r#"version = 4
 
 [[package]]

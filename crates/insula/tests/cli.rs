@@ -68,8 +68,8 @@ impl Server {
                 "it ended: {:?}",
                 server.steps
             );
-            let said: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
-            server.steps.extend(said.get("step").is_some().then_some(said));
+            let step: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
+            server.steps.extend(step.get("step").is_some().then_some(step));
         }
         server
     }
@@ -97,7 +97,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn start_serves_until_it_is_told_to_stop() {
+fn start_serves_until_a_signal_stops_it() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     for signal in ["-TERM", "-INT"] {
@@ -215,7 +215,7 @@ fn a_key_that_others_can_read_stops_the_start() {
 }
 
 #[test]
-fn a_collector_that_is_away_keeps_nobody_from_serving() {
+fn an_unreachable_collector_does_not_stop_the_server() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(
         dir.path(),

@@ -43,22 +43,22 @@ fn text(path: &Path) -> &str {
 }
 
 #[test]
-fn the_story_holds_from_beginning_to_end() {
+fn the_demonstration_succeeds_from_the_first_step_to_the_last() {
     let temporary = tempfile::tempdir().unwrap();
     let output = demo(&[]).env("TMPDIR", temporary.path()).output().unwrap();
-    let (said, wrong) = (
+    let (stdout, wrong) = (
         String::from_utf8(output.stdout).unwrap(),
         String::from_utf8_lossy(&output.stderr),
     );
-    assert_eq!(output.status.code(), Some(0), "{said}{wrong}");
+    assert_eq!(output.status.code(), Some(0), "{stdout}{wrong}");
     assert_eq!(
-        said.lines().filter(|line| line.starts_with("✔ ")).count(),
+        stdout.lines().filter(|line| line.starts_with("✔ ")).count(),
         STEPS.len(),
-        "{said}"
+        "{stdout}"
     );
     assert!(
-        said.contains("grace in v2: color: navy, name: {first: Grace, last: Murray Hopper}"),
-        "{said}"
+        stdout.contains("grace in v2: color: navy, name: {first: Grace, last: Murray Hopper}"),
+        "{stdout}"
     );
     assert_eq!(
         temporary.path().read_dir().unwrap().count(),
@@ -73,16 +73,16 @@ fn a_directory_that_was_given_stays_and_can_be_shown_again() {
     let data = temporary.path().join("data");
     for _ in 0..2 {
         let output = demo(&["--data-dir", text(&data), "--output", "json"]).output().unwrap();
-        let said = String::from_utf8(output.stdout).unwrap();
+        let stdout = String::from_utf8(output.stdout).unwrap();
         assert_eq!(
             output.status.code(),
             Some(0),
-            "{said}{}",
+            "{stdout}{}",
             String::from_utf8_lossy(&output.stderr)
         );
-        let steps: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let steps: Vec<Value> = stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let names: Vec<&str> = steps.iter().map(|step| step["step"].as_str().unwrap()).collect();
-        assert_eq!(names, STEPS, "{said}");
+        assert_eq!(names, STEPS, "{stdout}");
         for step in &steps {
             assert_eq!(step["ok"], true, "{step}");
             assert!(
@@ -95,7 +95,7 @@ fn a_directory_that_was_given_stays_and_can_be_shown_again() {
 }
 
 #[test]
-fn a_story_that_cannot_begin_says_why() {
+fn a_demonstration_that_cannot_start_prints_the_cause() {
     let temporary = tempfile::tempdir().unwrap();
     let file = temporary.path().join("file");
     std::fs::write(&file, "").unwrap();
@@ -116,7 +116,7 @@ impl Drop for Kept {
 }
 
 #[test]
-fn what_it_prints_works_in_a_shell() {
+fn printed_commands_work_in_a_shell() {
     if !Command::new("kubectl")
         .args(["version", "--client"])
         .output()
@@ -149,15 +149,15 @@ fn what_it_prints_works_in_a_shell() {
         );
     }
     let output = Command::new("sh").args(["-c", &script]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
+    let stdout = String::from_utf8_lossy(&output.stdout);
     assert!(
         output.status.success(),
-        "{said}{}",
+        "{stdout}{}",
         String::from_utf8_lossy(&output.stderr)
     );
     assert!(
-        said.contains("last: Murray Hopper") && said.contains("color: navy"),
-        "{said}"
+        stdout.contains("last: Murray Hopper") && stdout.contains("color: navy"),
+        "{stdout}"
     );
 
     let pid = kept.0.id().to_string();

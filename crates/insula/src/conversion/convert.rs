@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     /// The version to convert to.
     #[arg(long, value_name = "VERSION")]
     to: String,
-    /// The form of the objects.
+    /// Format of the objects.
     #[arg(long, short, value_enum, default_value = "yaml")]
     output: Format,
 }
@@ -73,7 +73,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             }
         }
     }
-    write(arguments.output, &converted).context("cannot write the answer")?;
+    write(arguments.output, &converted).context("cannot write the output")?;
     Ok(ExitCode::from(u8::from(failures > 0)))
 }
 
@@ -85,7 +85,7 @@ pub(super) fn api_of<'a>(apis: &'a [Api], document: &Document) -> anyhow::Result
     });
     found.ok_or_else(|| {
         anyhow!(
-            "{}: {} {} is of no API among the files",
+            "{}: {} {} belongs to no API among the files",
             document.file,
             document.text("/apiVersion"),
             document.text("/kind")

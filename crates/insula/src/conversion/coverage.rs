@@ -10,20 +10,19 @@ use crate::{
     print::{Cell, Format, Printer, Table, Tone},
 };
 
-/// Directions are those that have a plan of their own: between the hub and the others, and between
-/// pairs with rules.
+/// Covers the conversions between the hub and each other version, and between pairs with rules.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Fates:
+Outcomes:
   carried    the other version has it at the same path
   moved      the other version has it at another path
-  computed   rules make something else of it
-  preserved  the other version does not show it; it is kept beside the object
-  dropped    it is lost, as the rules say under drop (or as a definition without rules does)
+  computed   rules compute another value from it
+  preserved  the other version does not show it; it is stored beside the object
+  dropped    it is lost: the rules list it under drop, or a definition has no rules for it
 
-Below them is what the other version shows that no field is the source of:
-  constant   a rule says its value
-  default    its schema does
+Fields of the other version without a source are listed below them:
+  constant   a rule sets its value
+  default    its schema sets its value
 
 Exit codes:
   0  shown
@@ -32,10 +31,10 @@ Exit codes:
 pub(crate) struct Arguments {
     #[command(flatten)]
     input: Input,
-    /// Fail if a field has this fate.
-    #[arg(long, value_name = "FATE", value_parser = ["preserved", "dropped"])]
+    /// Fail if a field has this outcome.
+    #[arg(long, value_name = "OUTCOME", value_parser = ["preserved", "dropped"])]
     fail_on: Option<String>,
-    /// The form of the answer.
+    /// Format of the output.
     #[arg(long, short, value_enum, default_value = "table")]
     output: Format,
 }
@@ -69,7 +68,9 @@ struct Direction {
 #[derive(Serialize)]
 struct Field {
     path: String,
-    fate: &'static str,
+    /// Named as in the status of an APIConversion.
+    #[serde(rename = "fate")]
+    outcome: &'static str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     to: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -106,7 +107,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     printer.flush()?;
     let unwanted = |coverage: &Coverage| {
         let mut fields = coverage.directions.iter().flat_map(|direction| &direction.fields);
-        !coverage.errors.is_empty() || fields.any(|field| arguments.fail_on.as_deref() == Some(field.fate))
+        !coverage.errors.is_empty() || fields.any(|field| arguments.fail_on.as_deref() == Some(field.outcome))
     };
     Ok(ExitCode::from(u8::from(all.iter().any(unwanted))))
 }
@@ -114,7 +115,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 fn direction(field_coverage: &FieldCoverage) -> Direction {
     let field = |field: &insula_conversion::CoveredField| Field {
         path: field.path.to_string(),
-        fate: field.outcome.word(),
+        outcome: field.outcome.word(),
         to: field.outcome.destinations().iter().map(ToString::to_string).collect(),
         rules: field.outcome.rules().iter().map(ToString::to_string).collect(),
     };
@@ -146,7 +147,7 @@ fn show<W: std::io::Write>(printer: &mut Printer<W>, coverage: &Coverage) -> any
         let words = || {
             fields
                 .iter()
-                .map(|field| field.fate)
+                .map(|field| field.outcome)
                 .chain(made.iter().map(|made| made.by))
         };
         let counts = WORDS.map(|word| (word, words().filter(|it| *it == word).count()));
@@ -159,11 +160,11 @@ fn show<W: std::io::Write>(printer: &mut Printer<W>, coverage: &Coverage) -> any
             Cell::new(Tone::Title, format!("{from} → {to}")),
             Cell::new(Tone::Dim, format!("  {}", counts.join(", "))),
         ])?;
-        let mut table = Table::new(&["FIELD", "FATE", "TO", "BY"]);
+        let mut table = Table::new(&["FIELD", "OUTCOME", "TO", "BY"]);
         for field in fields {
             table.row(vec![
                 field.path.as_str().into(),
-                Cell::new(tone(field.fate), field.fate),
+                Cell::new(tone(field.outcome), field.outcome),
                 Cell::list(Tone::Plain, &field.to),
                 Cell::list(Tone::Plain, &field.rules),
             ]);
@@ -182,10 +183,10 @@ fn show<W: std::io::Write>(printer: &mut Printer<W>, coverage: &Coverage) -> any
     Ok(())
 }
 
-fn tone(fate: &str) -> Tone {
-    match fate {
-        _ if fate == FieldOutcome::Dropped.word() => Tone::Bad,
-        _ if fate == FieldOutcome::Preserved.word() => Tone::Warn,
+fn tone(outcome: &str) -> Tone {
+    match outcome {
+        _ if outcome == FieldOutcome::Dropped.word() => Tone::Bad,
+        _ if outcome == FieldOutcome::Preserved.word() => Tone::Warn,
         _ => Tone::Good,
     }
 }

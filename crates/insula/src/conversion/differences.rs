@@ -56,7 +56,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn places_are_as_high_as_they_differ() {
+    fn paths_of_differences_are_as_short_as_possible() {
         let a = json!({"apiVersion": "v1", "metadata": {"name": "a", "labels": {"x": "1"}},
             "spec": {"l": [{"n": 1}, {"n": 2}], "m": {"a.b": 1}, "s": [1]}});
         let b = json!({"apiVersion": "v2", "metadata": {"name": "b"}, "spec": {"l": [{"n": 1}, {"n": 3}], "m": {},

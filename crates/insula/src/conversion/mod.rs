@@ -13,11 +13,11 @@ use clap::Subcommand;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Check rules, search for objects that they would lose something of, and try samples.
+    /// Check rules, search for objects that lose data, and convert samples.
     Test(test::Arguments),
     /// Convert objects to another version.
     Convert(convert::Arguments),
-    /// Show what becomes of every field in every direction.
+    /// List the outcome of every field in every direction.
     Coverage(coverage::Arguments),
     /// Propose rules for fields that were renamed or moved.
     Suggest(suggest::Arguments),

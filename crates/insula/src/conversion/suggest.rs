@@ -14,23 +14,23 @@ use crate::{
     print::{Cell, Format, Printer, Table, Tone, yaml},
 };
 
-/// Guesses from names, descriptions, enumerations, units, bounds and shapes which field became
-/// which. What has one path in both versions needs no rule and is not named. Every guess is put to
-/// the checks that a server makes.
+/// Pairs fields of two versions by names, descriptions, enumerations, units, bounds and shapes.
+/// Fields with the same path in both versions need no rule and are not listed. Every suggestion
+/// passes the checks of a server.
 #[derive(clap::Args)]
 #[command(after_help = "\
-The answer in YAML is an APIConversion, with how sure each guess is as comments: read it, correct it, and try it with \
-`insula conversion test`.
+The YAML output is an APIConversion, with the confidence of each suggestion as a comment: review it, correct it, and \
+test it with `insula conversion test`.
 
 Exit codes:
   0  every field has a counterpart
-  1  some have none, or what was guessed for them would be refused (they are named)
-  2  a file cannot be read, or it does not tell which versions to compare")]
+  1  some have none, or the suggested rules would be refused (they are listed)
+  2  a file cannot be read, or the versions to compare are ambiguous")]
 pub(crate) struct Arguments {
-    /// A file with the API as it was; or with all versions, if it is the only one.
+    /// A file with the old API, or with all versions if it is the only file.
     #[arg(value_name = "OLD")]
     old: PathBuf,
-    /// A file with the API as it is.
+    /// A file with the new API.
     #[arg(value_name = "NEW")]
     new: Option<PathBuf>,
     /// The old version [default: the stored one of OLD].
@@ -39,10 +39,10 @@ pub(crate) struct Arguments {
     /// The new version [default: the last one of NEW that OLD does not have].
     #[arg(long, value_name = "VERSION")]
     to: Option<String>,
-    /// Leave out what is less sure, in percent.
+    /// Leave out suggestions with less confidence, in percent.
     #[arg(long, value_name = "PERCENT", default_value_t = 40)]
     min_confidence: u8,
-    /// The form of the answer.
+    /// Format of the output.
     #[arg(long, short, value_enum, default_value = "yaml")]
     output: Format,
 }
@@ -257,7 +257,7 @@ fn show(answer: &Answer, format: Format) -> anyhow::Result<()> {
     }
     let mut printer = Printer::stdout();
     if !printer.document(format, answer)? {
-        let mut table = Table::new(&["SURE", &answer.from, &answer.to, "BY", "WHY"]);
+        let mut table = Table::new(&["CONFIDENCE", &answer.from, &answer.to, "BY", "WHY"]);
         for pair in &answer.pairs {
             let tone = if pair.confidence >= 80 { Tone::Good } else { Tone::Warn };
             table.row(vec![

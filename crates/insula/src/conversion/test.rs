@@ -19,17 +19,17 @@ use crate::{
 
 mod show;
 
-/// Rules and schemas are checked as the server checks them. Then objects are made up from the
-/// schemas, written through one version and edited through others; at last every sample is written
-/// and read through every version.
+/// Checks rules and schemas as the server does. Then generates objects from the schemas, writes
+/// them through one version and edits them through others. Last, writes and reads every sample
+/// through every version.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Samples are objects among the files of -f and of --samples. KEPT names what the other version cannot show, and what is \
-back when the object is read as it was written; LOST names what is not.
+Samples are objects among the files of -f and of --samples. KEPT lists fields that the other version \
+cannot show and that are back when the object is read as it was written; LOST lists those that are not.
 
 Exit codes:
   0  nothing found
-  1  rules or schema are refused, a law is broken, or a sample is refused, not valid, or loses what is not under drop
+  1  rules or schema are refused, a law is broken, or a sample is refused, is invalid, or loses a field not under drop
   2  a file cannot be read, an object is of no API among the files, or a flag is wrong")]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -37,17 +37,17 @@ pub(crate) struct Arguments {
     /// A file or folder of objects.
     #[arg(long, value_name = "FILE")]
     samples: Vec<PathBuf>,
-    /// Stories of made-up objects, of up to four writes each; 0 for none.
+    /// Cases to generate, each of one object with up to four writes; 0 for none.
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     cases: u32,
     #[arg(
-        help = "Where the stories begin: the same seed tells the same ones",
+        help = "Seed of the generator: the same seed gives the same cases",
         long,
         value_name = "S",
         default_value_t = 2026
     )]
     seed: u64,
-    /// The form of the answer.
+    /// Format of the output.
     #[arg(long, short, value_enum, default_value = "table")]
     output: Format,
 }
@@ -70,7 +70,7 @@ struct Report {
 #[serde(rename_all = "camelCase")]
 struct Searched {
     seed: u64,
-    stories: u32,
+    cases: u32,
     writes: u64,
     /// Writes that a rule with `mayFail` refused.
     refused: u64,
@@ -81,13 +81,13 @@ struct Searched {
 #[derive(Serialize)]
 struct Found {
     finding: String,
-    story: Vec<StoryWrite>,
+    writes: Vec<CaseWrite>,
     help: &'static str,
     case: u32,
 }
 
 #[derive(Serialize)]
-struct StoryWrite {
+struct CaseWrite {
     version: String,
     object: Value,
 }
@@ -203,31 +203,28 @@ fn search(bundle: &Bundle, arguments: &Arguments) -> Searched {
     match proof::search(bundle, how, &|| true) {
         Ok(searched) => Searched {
             seed: how.seed,
-            stories: searched.cases,
+            cases: searched.cases,
             writes: searched.writes,
             refused: searched.refused,
             counterexample: None,
         },
         Err(found) => {
             let Counterexample {
-                script: story,
-                finding,
-                case,
-                ..
+                script, finding, case, ..
             } = *found;
-            let story_write = |write: proof::Write| StoryWrite {
+            let case_write = |write: proof::Write| CaseWrite {
                 version: write.version,
                 object: write.object,
             };
             Searched {
                 seed: how.seed,
-                stories: case + 1,
+                cases: case + 1,
                 writes: 0,
                 refused: 0,
                 counterexample: Some(Found {
                     finding: finding.to_string(),
                     help: finding.help(),
-                    story: story.into_iter().map(story_write).collect(),
+                    writes: script.into_iter().map(case_write).collect(),
                     case,
                 }),
             }

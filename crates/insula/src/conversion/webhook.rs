@@ -19,9 +19,9 @@ use review::{Api, respond};
 /// Bytes of a request body at most. One request may hold a list of objects.
 const BODY_BYTES_MAX: usize = 256 << 20;
 
-/// Answers ConversionReviews (apiextensions.k8s.io/v1) on every path, and GET /healthz. What a
-/// version cannot show travels in the annotation insula.io/residual of the object; docs/tools.md
-/// tells the limits of that.
+/// Answers ConversionReviews (apiextensions.k8s.io/v1) on every path, and GET /healthz. Stores
+/// fields that a version cannot show in the annotation insula.io/residual of the object;
+/// docs/tools.md lists the limits.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Exit codes:
@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     input: Input,
     #[arg(
-        help = "Where to answer; port 0 takes a free one",
+        help = "Address to serve on; port 0 takes a free one",
         long,
         value_name = "ADDRESS:PORT",
         default_value = "127.0.0.1:9443"

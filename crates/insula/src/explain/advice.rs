@@ -19,42 +19,40 @@ impl From<&str> for Advice {
     }
 }
 
-/// Returns advice on a refused request, unless its answer says everything.
+/// Returns advice on a refused request. None if its response is clear by itself.
 pub(super) fn advice(request: &Request<'_>) -> Option<Advice> {
     if request.is_forbidden() {
         return Some(forbidden(request));
     }
     let advice = match request.code() {
         401 => {
-            "The credential is not one that this server knows: a bearer token must be in its token file or be of a \
-             service account that still exists, before its end; a certificate must be signed by its CA. Who \
-             shows none is system:anonymous."
+            "The credential is not one that this server knows: a bearer token must be in its token file, or belong to \
+             an existing service account and not be expired; a certificate must be signed by its CA. A request \
+             without a credential is one of system:anonymous."
         }
         404 if request.note("kcp.io/cluster").is_empty() => {
-            "Nobody has a workspace of this name there, or not any more: `kubectl get workspaces` in its parent \
-             lists those that there are."
+            "There is no workspace of this name: `kubectl get workspaces` in its parent lists those that exist."
         }
         403 if request
             .note("insula.io/reason")
             .starts_with("there is no logical cluster") =>
         {
-            "The first part of the path is no logical cluster. The sender was told no more than somebody who may \
-             not enter it."
+            "The first part of the path is no logical cluster. The response is the same as for a \
+             workspace that the user may not enter."
         }
         403 if ["the logical cluster ", "the workspace "]
             .iter()
             .any(|start| request.note("insula.io/reason").starts_with(start)) =>
         {
-            "The path leads to no workspace that can be entered. The sender may not know which there are, and was \
-             told no more than somebody who may not enter it."
+            "The path leads to no workspace that can be entered. The user may not see which workspaces exist, so the \
+             response is the same as for a workspace that the user may not enter."
         }
-        409 => "Somebody else wrote the object in between: read it again and repeat the change on what it is now.",
+        409 => "Another client wrote the object in between: read it again and repeat the change on the current object.",
         429 => {
-            "A limit on what is open at once was reached. The sender should come again after the seconds of \
-             Retry-After; limits.* in the settings says how much a workspace and a user may have (see Limits in \
-             docs/operations.md)."
+            "A limit on concurrent requests was reached. The client should retry after the seconds of Retry-After; \
+             limits.* in the settings has the limits of a workspace and a user (see Limits in docs/operations.md)."
         }
-        500.. => "The server's log has the story: look for the id.",
+        500.. => "The server's log has the cause: search it for the id.",
         _ => return None,
     };
     Some(advice.into())
@@ -63,7 +61,7 @@ pub(super) fn advice(request: &Request<'_>) -> Option<Advice> {
 fn forbidden(request: &Request<'_>) -> Advice {
     let user = request.user();
     if user == "system:anonymous" {
-        return "No credential was shown. The sender has to show one: a client certificate or a bearer token.".into();
+        return "The request had no credential. Send one: a client certificate or a bearer token.".into();
     }
     match request
         .refusing_step()
@@ -80,12 +78,12 @@ fn forbidden(request: &Request<'_>) -> Advice {
                 .into()
         }
         Some("impersonation") => {
-            "No role in a workspace changes this: acting as one of the system's own is for platform administrators \
-             (group system:kcp:admin), and nobody may act as system:masters."
+            "No role in a workspace changes this: impersonating a user of the system is for platform administrators \
+             (group system:kcp:admin), and nobody may impersonate system:masters."
                 .into()
         }
         Some("requiredgroups") => {
-            "The workspace asks for groups that the user is not in: its LogicalCluster has them in the annotation \
+            "The workspace requires groups that the user is not in: its LogicalCluster lists them in the annotation \
              authorization.kcp.io/required-groups."
                 .into()
         }
@@ -100,7 +98,8 @@ fn forbidden(request: &Request<'_>) -> Advice {
             manifest: None,
         },
         Some("content") if request.note("authorization.k8s.io/reason") == "the workspace is being initialized" => {
-            "The workspace is not Ready yet. Its status.initializers say who has still to be done with it.".into()
+            "The workspace is not Ready yet. Its status.initializers lists the initializers that have not finished."
+                .into()
         }
         Some("content") => Advice {
             message: format!(
@@ -112,16 +111,16 @@ fn forbidden(request: &Request<'_>) -> Advice {
         Some(_) => "No role changes this.".into(),
         None if request.note("insula.io/reason").contains(" cannot impersonate ") => Advice {
             message: format!(
-                "{} may not act as {user}. A role in the workspace with the verb impersonate, on what the answer \
-                 names, would let them.",
+                "{} may not impersonate {user}. A role in the workspace with the verb impersonate on the resource that \
+                 the response names would allow it.",
                 request.text("/user/username")
             ),
             manifest: None,
         },
         None => Advice {
             message: format!(
-                "No role that {user} has in the workspace says so. Its owner, or an administrator, \
-             gives them one with:"
+                "No role of {user} in the workspace allows this. The owner of the workspace, or an administrator, can \
+             grant one with:"
             ),
             manifest: Some(documents(&role(request))),
         },

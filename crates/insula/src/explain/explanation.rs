@@ -86,7 +86,7 @@ impl Request<'_> {
 pub(super) fn explanation(event: &Value, server: &str) -> String {
     let event = &harmless(event);
     let request = Request(event);
-    let mut out = vec![asked(&request), ended(&request)];
+    let mut out = vec![requester(&request), outcome(&request)];
     let steps: Vec<String> = request
         .steps()
         .map(|(step, reported)| {
@@ -101,7 +101,7 @@ pub(super) fn explanation(event: &Value, server: &str) -> String {
         .collect();
     if !steps.is_empty() {
         out.push(format!(
-            "\nWhat the steps of authorisation said, in their order by number:\n{}",
+            "\nDecisions of the authorization steps, in order:\n{}",
             steps.join("\n")
         ));
     }
@@ -163,7 +163,7 @@ fn is_ours(key: &str) -> bool {
         || key == "insula.io/reason"
 }
 
-fn asked(request: &Request<'_>) -> String {
+fn requester(request: &Request<'_>) -> String {
     let who = match (
         request.text("/user/username"),
         request.text("/impersonatedUser/username"),
@@ -187,10 +187,10 @@ fn asked(request: &Request<'_>) -> String {
     )
 }
 
-fn ended(request: &Request<'_>) -> String {
+fn outcome(request: &Request<'_>) -> String {
     let message = match request.text("/responseStatus/message") {
         "" => String::new(),
-        message => format!("\nThe answer said: {message}"),
+        message => format!("\nMessage of the response: {message}"),
     };
     let why = match (
         request.note("insula.io/reason"),
@@ -199,8 +199,8 @@ fn ended(request: &Request<'_>) -> String {
         ("", "") => String::new(),
         ("", reason) | (reason, _) => format!(": {reason}"),
     };
-    let how = match request.code() {
-        0 => "It has no answer".to_owned(),
+    let outcome = match request.code() {
+        0 => "It has no response".to_owned(),
         code @ ..400 => format!("It was answered with {code}, allowed"),
         code => match (request.is_forbidden(), request.refusing_step()) {
             (true, Some(step)) => format!("It was refused with {code} by the step {step}"),
@@ -210,5 +210,5 @@ fn ended(request: &Request<'_>) -> String {
                 .to_owned(),
         },
     };
-    format!("{how}{why}.{message}")
+    format!("{outcome}{why}.{message}")
 }

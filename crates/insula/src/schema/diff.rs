@@ -12,8 +12,8 @@ use crate::{
     print::{Cell, Format, Printer, Table, Tone},
 };
 
-/// APIs are paired by plural and group, their versions by name. A change breaks if an object that
-/// was valid may be refused, lose a value or mean something else.
+/// Pairs APIs by plural and group, and their versions by name. A change is breaking if a valid
+/// object may be refused, lose a value or change its meaning.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Exit codes:
@@ -21,16 +21,16 @@ Exit codes:
   1  a change was found that --fail-on names
   2  a file cannot be read, or a schema does not compile")]
 pub(crate) struct Arguments {
-    /// A file or folder with the schemas as they were.
+    /// A file or folder with the old schemas.
     #[arg(value_name = "OLD")]
     old: PathBuf,
-    /// A file or folder with the schemas as they are.
+    /// A file or folder with the new schemas.
     #[arg(value_name = "NEW")]
     new: PathBuf,
     /// Fail if there is such a change.
     #[arg(long, value_enum, value_name = "CHANGE")]
     fail_on: Option<FailOn>,
-    /// The form of the answer.
+    /// Format of the output.
     #[arg(long, short, value_enum, default_value = "table")]
     output: Format,
 }

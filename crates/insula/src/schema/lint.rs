@@ -32,10 +32,10 @@ Exit codes:
 pub(crate) struct Arguments {
     #[command(flatten)]
     input: Input,
-    /// Fail if something as grave is found.
+    /// Fail on findings of this severity and above.
     #[arg(long, value_enum, value_name = "SEVERITY", default_value = "warning")]
     fail_on: Severity,
-    /// The form of the answer.
+    /// Format of the output.
     #[arg(long, short, value_enum, default_value = "table")]
     output: Format,
 }

@@ -9,9 +9,9 @@ use clap::Subcommand;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Show what changed between two schemas, and whether it breaks somebody.
+    /// List the changes between two schemas, and which of them break clients.
     Diff(diff::Arguments),
-    /// Find what is wrong with schemas, and what they could say.
+    /// Check schemas for errors and for improvements.
     Lint(lint::Arguments),
 }
 

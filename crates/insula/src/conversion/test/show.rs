@@ -48,8 +48,8 @@ fn searched<W: Write>(printer: &mut Printer<W>, search: &Searched) -> anyhow::Re
             n => format!(", {n} refused by rules that may fail"),
         };
         let text = format!(
-            "  {} stories of {} writes{refused} (seed {}): ",
-            search.stories, search.writes, search.seed
+            "  {} cases with {} writes{refused} (seed {}): ",
+            search.cases, search.writes, search.seed
         );
         printer.line(&[text.into(), Cell::new(Tone::Good, "every law holds")])?;
         return Ok(());
@@ -60,10 +60,10 @@ fn searched<W: Write>(printer: &mut Printer<W>, search: &Searched) -> anyhow::Re
         Cell::new(Tone::Bad, found.finding.as_str()),
         Cell::new(Tone::Dim, place),
     ])?;
-    for write in &found.story {
+    for write in &found.writes {
         printer.text(&format!("    written as {}: {}", write.version, write.object))?;
     }
-    printer.text(&format!("    what would help: {}", found.help))?;
+    printer.text(&format!("    remedy: {}", found.help))?;
     Ok(())
 }
 

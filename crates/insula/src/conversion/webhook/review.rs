@@ -32,12 +32,12 @@ impl fmt::Display for Api {
 struct Review {
     api_version: String,
     kind: String,
-    request: Asked,
+    request: ReviewRequest,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Asked {
+struct ReviewRequest {
     uid: String,
     #[serde(rename = "desiredAPIVersion")]
     desired_api_version: String,
@@ -79,8 +79,8 @@ fn plain(code: StatusCode, text: &str) -> Response<Bytes> {
 
 /// Returns the response: all objects in the desired version, or the reason why one of them cannot
 /// be converted.
-fn answer(apis: &[Api], asked: Asked) -> Value {
-    let Asked {
+fn answer(apis: &[Api], asked: ReviewRequest) -> Value {
+    let ReviewRequest {
         uid,
         desired_api_version,
         objects,
@@ -164,7 +164,7 @@ mod tests {
         }]
     }
 
-    fn asked(desired: &str, objects: Value) -> Value {
+    fn request(desired: &str, objects: Value) -> Value {
         let review = json!({"apiVersion": API_VERSION, "kind": KIND,
             "request": {"uid": "u", "desiredAPIVersion": desired, "objects": objects}});
         let request = Request::post("/convert").body(Bytes::from(review.to_string())).unwrap();
@@ -184,7 +184,7 @@ mod tests {
             widget("v2", json!({"b": "x", "more": "m"})),
             widget("v1", json!({"a": "y"}))
         ]);
-        let answer = asked("example.io/v1", objects.clone());
+        let answer = request("example.io/v1", objects.clone());
         let response = &answer["response"];
         assert_eq!(
             (&response["uid"], &response["result"]["status"]),
@@ -193,7 +193,7 @@ mod tests {
         let converted = response["convertedObjects"].as_array().unwrap();
         assert_eq!(converted[0]["spec"], json!({"a": "x"}));
         assert_eq!(converted[1], objects[1]);
-        let back = asked("example.io/v2", json!([converted[0]]));
+        let back = request("example.io/v2", json!([converted[0]]));
         assert_eq!(back["response"]["convertedObjects"][0], objects[0]);
     }
 
@@ -209,7 +209,7 @@ mod tests {
                 "Widget n/w: there are no rules from example.io/v1 to other.io/v1",
             ),
         ] {
-            let answer = asked(desired, json!([widget("v1", json!({}))]));
+            let answer = request(desired, json!([widget("v1", json!({}))]));
             assert_eq!(
                 answer["response"]["result"],
                 json!({"status": "Failed", "message": why})
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn other_requests_are_told_what_is_answered_here() {
+    fn other_requests_are_refused_with_the_accepted_kind() {
         let requests = [
             (Request::get("/healthz"), "", 200),
             (Request::get("/convert"), "", 405),

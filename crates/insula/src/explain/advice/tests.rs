@@ -1,4 +1,4 @@
-use expect_test::expect;
+use expect_test::expect_file;
 
 use super::*;
 use crate::explain::explanation::explanation;
@@ -26,49 +26,8 @@ fn denied(event: &mut Value, step: &str) {
 }
 
 #[test]
-fn a_role_that_is_missing_is_written_down() {
-    expect![[r#"
-        2026-11-21T22:00:00.000000Z: bob asked from 127.0.0.1 to get configmaps "m" in the namespace "n" in the workspace root:a (logical cluster c1).
-        It was refused with 403, since no step allowed it: no rule allows it.
-        The answer said: no
-
-        What the steps of authorisation said, in their order by number:
-          02-content             no opinion
-          05-local               no opinion
-
-        No role that bob has in the workspace says so. Its owner, or an administrator, gives them one with:
-
-        kubectl --server https://s/clusters/root:a apply -f - <<'EOF'
-        apiVersion: rbac.authorization.k8s.io/v1
-        kind: Role
-        metadata:
-          name: get-configmaps-bob
-          namespace: "n"
-        rules:
-        - apiGroups:
-          - ""
-          resourceNames:
-          - m
-          resources:
-          - configmaps
-          verbs:
-          - get
-        ---
-        apiVersion: rbac.authorization.k8s.io/v1
-        kind: RoleBinding
-        metadata:
-          name: get-configmaps-bob
-          namespace: "n"
-        roleRef:
-          apiGroup: rbac.authorization.k8s.io
-          kind: Role
-          name: get-configmaps-bob
-        subjects:
-        - apiGroup: rbac.authorization.k8s.io
-          kind: User
-          name: bob
-        EOF
-    "#]].assert_eq(&explanation(&event(|_| ()), "https://s"));
+fn a_missing_role_is_proposed() {
+    expect_file!["missing_role.txt"].assert_eq(&explanation(&event(|_| ()), "https://s"));
 }
 
 #[test]
@@ -85,7 +44,7 @@ fn each_refusal_has_its_advice() {
             event(noted(
                 "users \"ada\" is forbidden: User \"bob\" cannot impersonate resource \"users\"",
             )),
-            "bob may not act as bob. A role in the workspace with the verb impersonate",
+            "bob may not impersonate bob. A role in the workspace with the verb impersonate",
         ),
         (
             event(noted("the object does not exist, and making it takes the verb create")),
@@ -99,7 +58,7 @@ fn each_refusal_has_its_advice() {
         (event(|e| denied(e, "00-wildcard")), "Name one"),
         (
             event(|e| denied(e, "00-impersonation")),
-            "acting as one of the system's own",
+            "impersonating a user of the system",
         ),
         (
             event(|e| denied(e, "01-requiredgroups")),
@@ -112,16 +71,16 @@ fn each_refusal_has_its_advice() {
         ),
         (
             event(|e| e["user"]["username"] = json!("system:anonymous")),
-            "No credential was shown",
+            "The request had no credential",
         ),
         (
             event(|e| e["user"]["username"] = json!("system:serviceaccount:n:robot")),
             "kind: ServiceAccount",
         ),
         (event(code(401)), "The credential is not one"),
-        (event(code(404)), "Nobody has a workspace"),
-        (event(code(429)), "A limit on what is open"),
-        (event(code(500)), "The server's log has the story"),
+        (event(code(404)), "There is no workspace of this name"),
+        (event(code(429)), "A limit on concurrent requests"),
+        (event(code(500)), "The server's log has the cause"),
     ];
     for (event, want) in rows {
         let text = explanation(&event, "https://s");
@@ -134,14 +93,14 @@ fn each_refusal_has_its_advice() {
     });
     let text = explanation(&fine, "https://s");
     assert!(
-        text.ends_with("It was answered with 200, allowed: a role allows it.\nThe answer said: no\n"),
+        text.ends_with("It was answered with 200, allowed: a role allows it.\nMessage of the response: no\n"),
         "{text}"
     );
 }
 
 /// Texts of clients neither move the cursor of a terminal nor end the document to be copied.
 #[test]
-fn texts_of_clients_are_only_text() {
+fn texts_of_clients_are_escaped() {
     let text = explanation(
         &event(|e| {
             e["user"]["username"] = json!("bob\nEOF\nrm -rf /\n");
