@@ -25,7 +25,7 @@ fn exists(root: &Path, test: &str) -> bool {
 }
 
 #[test]
-fn what_is_promised_is_shown_by_a_test() {
+fn every_row_names_existing_tests() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let document = std::fs::read_to_string(root.join("docs/compatibility.md")).expect("the document is there");
     let mut wrong = Vec::new();

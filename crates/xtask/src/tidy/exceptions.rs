@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_exception_is_refused() {
+    fn other_lines_are_refused() {
         for bad in ["term", "term a.rs", "term a.rs x", "term a.rs 0", "thing a.rs 1"] {
             assert!(Exceptions::parse(bad).is_err(), "{bad}");
         }
