@@ -233,7 +233,8 @@ impl Authenticated {
 
 /// The cluster that a path leads to.
 enum FoundCluster {
-    /// A cluster of this server with its LogicalCluster; `None` outside of any and for the wildcard.
+    /// A cluster of this server with its LogicalCluster; `None` outside of any and for the
+    /// wildcard.
     Here(Option<ClusterName>, Option<Arc<LogicalClusterView>>),
     /// A mount: its content is on another server.
     Mounted { url: Arc<str>, path: ClusterPath },
