@@ -38,12 +38,12 @@ pub(crate) enum Command {
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-The backup holds every object of every workspace at one revision, Secrets included: keep it as you keep
-keys. It does not hold the data directory's own keys (pki): copy that folder too.")]
+The backup holds every object of every workspace at one revision, Secrets included: protect it like \
+a key. It does not hold the keys of the data directory (pki): copy that folder, too.")]
 pub(crate) struct Create {
-    /// The backup to write; it must not be there yet.
+    /// The backup to write; the file must not exist.
     file: PathBuf,
-    /// The running server, and its administrator.
+    /// The running server, with the credentials of its administrator.
     #[arg(long, value_name = "FILE", env = "KUBECONFIG", required_unless_present = "data_dir")]
     kubeconfig: Option<PathBuf>,
     /// A context of the kubeconfig [default: its current one].
@@ -56,9 +56,9 @@ pub(crate) struct Create {
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-Revisions go on above all that clients may have seen, so that watches and lists of theirs get 410 Gone and
-start anew. The directory gets no keys: copy pki of the old data directory into it before the first start,
-or all certificates, kubeconfigs and tokens of before are refused.")]
+Revisions continue above all that clients may have seen, so that their watches and lists get 410 Gone and start \
+again. The directory gets no keys: copy pki of the old data directory into it before the first start; otherwise all \
+earlier certificates, kubeconfigs and tokens are refused.")]
 pub(crate) struct Restoring {
     /// The backup.
     file: PathBuf,

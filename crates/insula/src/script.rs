@@ -56,13 +56,18 @@ pub(crate) async fn run<W: Write>(steps: &mut Steps<W>, running: &Running, sampl
     steps
         .step(
             "bind",
-            bind(&own, "tenant-a", by_alice, "alice binds it in tenant-a, which is hers"),
+            bind(
+                &own,
+                "tenant-a",
+                by_alice,
+                "alice binds the API in tenant-a, her workspace",
+            ),
         )
         .await?;
     steps
         .step(
             "bind",
-            bind(&b, "tenant-b", "kubectl", "and the administrator in tenant-b"),
+            bind(&b, "tenant-b", "kubectl", "the administrator binds it in tenant-b"),
         )
         .await?;
 
@@ -94,7 +99,7 @@ fn done(what: impl Into<String>, by_hand: impl Into<String>) -> anyhow::Result<(
 async fn ready(admin: &Client, connect: String) -> anyhow::Result<(Done, ())> {
     let (code, answer) = admin.get("/readyz").await?;
     ensure!(code == StatusCode::OK, "the server is not ready: {answer}");
-    done("it is ready", format!("{connect}; kubectl get --raw /readyz"))
+    done("the server is ready", format!("{connect}; kubectl get --raw /readyz"))
 }
 
 async fn workspaces(root: &Client) -> anyhow::Result<(Done, ())> {

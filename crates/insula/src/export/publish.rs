@@ -17,17 +17,17 @@ use crate::{
     print::{Cell, Format, Printer, Table, Tone, yaml},
 };
 
-/// A schema is called h<eight hexadecimal digits of its content>.<plural>.<group>, so that the same
-/// content has the same name and a change makes a new one. Rules among the files, of a definition's
-/// name, go with it; a definition with a conversion webhook and without rules gets a draft of them.
-/// The export of that name keeps what it offers beside.
+/// Names a schema h<eight hexadecimal digits of its content>.<plural>.<group>, so that the same
+/// content has the same name and a change creates a new schema. Rules of a definition's name are
+/// published with it; a definition with a conversion webhook and without rules gets a draft of
+/// rules. Other resources of the export stay unchanged.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Without --diff and --apply the objects are printed, ready for kubectl apply.
 
 Exit codes:
   0  printed, applied, or no difference
-  1  something is refused; with --diff, something differs
+  1  an object is refused; with --diff, there is a difference
   2  a file or the server cannot be read, or a flag is wrong")]
 pub(crate) struct Arguments {
     /// CustomResourceDefinitions, and APIConversions of their names. A folder gives its files, - is
@@ -37,11 +37,11 @@ pub(crate) struct Arguments {
     /// The export's name [default: the group of the definitions].
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Show what would change, and change nothing.
+    /// Show the changes without making them.
     #[arg(long)]
     diff: bool,
     #[arg(
-        help = "What is published now, for --diff: files",
+        help = "Files with the published objects, to compare with by --diff",
         long,
         value_name = "FILE",
         conflicts_with = "kubeconfig"
@@ -53,13 +53,13 @@ pub(crate) struct Arguments {
     /// A context of the kubeconfig [default: its current one].
     #[arg(long, value_name = "NAME", requires = "kubeconfig")]
     context: Option<String>,
-    /// The workspace, such as root:apis [default: where the context points].
+    /// The workspace, such as root:apis [default: the one of the context].
     #[arg(long, value_name = "PATH", requires = "kubeconfig")]
     workspace: Option<String>,
     /// Write to the server: schemas and rules first, then the export.
     #[arg(long, requires = "kubeconfig", conflicts_with = "diff")]
     apply: bool,
-    /// The form of the answer [default: yaml; with --diff and --apply, table].
+    /// Format of the output [default: yaml; with --diff and --apply, table].
     #[arg(long, short, value_enum)]
     output: Option<Format>,
 }
