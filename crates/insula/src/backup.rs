@@ -80,12 +80,12 @@ pub(crate) fn main(command: &Command) -> ExitCode {
     let done = match command {
         Command::Create(arguments) => create(arguments),
         Command::Restore(arguments) => restore(arguments),
-        Command::Verify(arguments) => verify(&arguments.file).and_then(|summary| tell(&summary)),
+        Command::Verify(arguments) => verify(&arguments.file).and_then(|summary| print_summary(&summary)),
     };
     crate::ended(done.map(|()| ExitCode::SUCCESS))
 }
 
-fn tell(summary: &Summary) -> anyhow::Result<()> {
+fn print_summary(summary: &Summary) -> anyhow::Result<()> {
     let Summary { header, objects, hash } = summary;
     let text = format!(
         "revision {}, {objects} objects, taken {} by version {}\nsha256 {hash}\n",
@@ -126,7 +126,7 @@ fn create(arguments: &Create) -> anyhow::Result<()> {
         // The file may not exist; the error that matters is reported.
         let _ = fs::remove_file(&partial);
     }
-    tell(&written?)
+    print_summary(&written?)
 }
 
 fn write(arguments: &Create, partial: &Path) -> anyhow::Result<()> {
@@ -216,7 +216,7 @@ fn restore(arguments: &Restoring) -> anyhow::Result<()> {
             bail!("{} changed while it was read", file.display());
         }
     }
-    tell(&summary)?;
+    print_summary(&summary)?;
     eprintln!("restored into {} at revision {revision}", to.display());
     Ok(())
 }

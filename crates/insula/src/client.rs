@@ -159,8 +159,8 @@ impl Client {
         }
         let request = request.body(Full::new(Bytes::new()))?;
         let silent = || format!("GET {url}: nothing for {} s", ANSWER_TIMEOUT.as_secs());
-        let asked = tokio::time::timeout(ANSWER_TIMEOUT, self.http.request(request)).await;
-        let response = asked.with_context(silent)?.with_context(|| format!("GET {url}"))?;
+        let sent = tokio::time::timeout(ANSWER_TIMEOUT, self.http.request(request)).await;
+        let response = sent.with_context(silent)?.with_context(|| format!("GET {url}"))?;
         let code = response.status();
         let mut body = response.into_body();
         if code != StatusCode::OK {

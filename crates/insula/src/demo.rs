@@ -93,10 +93,10 @@ async fn start(directory: &Directory, samples: &Samples, listen: &str, env: Env)
 }
 
 async fn keep<W: Write>(steps: &mut Steps<W>, running: &Running, samples: &Samples) -> anyhow::Result<()> {
-    steps.say(&format!("serving on {} until Ctrl-C; to connect:", running.url()))?;
-    steps.say(&format!("  {}", script::connect(running, samples)))?;
-    steps.say("  kubectl get workspaces")?;
-    steps.say("  kubectl -s $S/root:tenant-b get widgets.v1.example.io grace -o yaml")?;
+    steps.note(&format!("serving on {} until Ctrl-C; to connect:", running.url()))?;
+    steps.note(&format!("  {}", script::connect(running, samples)))?;
+    steps.note("  kubectl get workspaces")?;
+    steps.note("  kubectl -s $S/root:tenant-b get widgets.v1.example.io grace -o yaml")?;
     stopped().await.context("cannot wait for Ctrl-C")
 }
 

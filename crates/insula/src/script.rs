@@ -87,7 +87,7 @@ pub(crate) async fn run<W: Write>(steps: &mut Steps<W>, running: &Running, sampl
     steps.step("refused", refused(&alice)).await?;
 
     let (count, took) = steps.total();
-    steps.say(&format!("{count} steps in {:.1} s", took.as_secs_f64()))?;
+    steps.note(&format!("{count} steps in {:.1} s", took.as_secs_f64()))?;
     Ok(())
 }
 

@@ -62,7 +62,7 @@ impl<W: Write> Steps<W> {
     }
 
     /// Prints a line that is no step, for people only.
-    pub(crate) fn say(&mut self, line: &str) -> io::Result<()> {
+    pub(crate) fn note(&mut self, line: &str) -> io::Result<()> {
         match self.output {
             Output::Human => writeln!(self.out, "{line}"),
             Output::Json => Ok(()),
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(steps.step("workspace", good).await.unwrap(), 7);
         let bad = async { Err::<(Done, ()), _>(anyhow::anyhow!("no route").context("cannot bind")) };
         steps.step("bind", bad).await.unwrap_err();
-        steps.say("bye").unwrap();
+        steps.note("bye").unwrap();
         assert_eq!(steps.total().0, 2);
         String::from_utf8(out).unwrap()
     }

@@ -90,7 +90,7 @@ pub(super) async fn send(arguments: &Arguments) -> Result<()> {
     try_join(try_join_all((0..arguments.many()).map(one)), other).await?;
     let each_second = |count: usize| count as f64 / begun.elapsed().as_secs_f64();
     eprintln!(
-        "  the flood: {:.0} requests answered in a second, {:.0} told to come again later",
+        "  the flood: {:.0} requests answered in a second, {:.0} refused with 429",
         each_second(answered.get()),
         each_second(client.refused())
     );

@@ -71,7 +71,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         key: arguments.tls_key.clone(),
         body_bytes: BODY_BYTES_MAX,
     };
-    let tell = |told| match told {
+    let report = |event| match event {
         Told::Ready(address) => {
             for kind in &kinds {
                 eprintln!("converts {kind}");
@@ -79,9 +79,9 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             eprintln!("answering on https://{address}");
         }
         Told::Renewed => eprintln!("the certificate has changed"),
-        Told::NotRenewed(error) => eprintln!("warning: {error}; the certificate before stays"),
+        Told::NotRenewed(error) => eprintln!("warning: {error}; the previous certificate stays in use"),
     };
-    let served = crate::runtime()?.block_on(insula_server::answer(settings, answer, tell));
+    let served = crate::runtime()?.block_on(insula_server::answer(settings, answer, report));
     Ok(match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.exit_code() == 5 => failed(error, 5),
@@ -90,9 +90,9 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 }
 
 fn portable(source: &Source) -> anyhow::Result<Api> {
-    let told = |errors: Vec<insula_api::FieldError>| anyhow!(insula_api::aggregate(&errors));
-    let api = source.compile().map_err(told)?;
-    let rules = source.rules().map_err(told)?;
+    let refused = |errors: Vec<insula_api::FieldError>| anyhow!(insula_api::aggregate(&errors));
+    let api = source.compile().map_err(refused)?;
+    let rules = source.rules().map_err(refused)?;
     let version = |version: &insula_catalog::ApiVersion| VersionSchema {
         name: version.name.to_string(),
         served: version.served,
@@ -105,6 +105,6 @@ fn portable(source: &Source) -> anyhow::Result<Api> {
         group: api.group.to_string(),
         kind: api.names.kind.to_string(),
         versions: versions.into_iter().map(|version| version.name).collect(),
-        portable: portable.map_err(told)?,
+        portable: portable.map_err(refused)?,
     })
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{
     plan::{self, Published},
-    target::{Applied, Target, says_the_same},
+    target::{Applied, Target, has_same_contents},
 };
 use crate::{
     apis,
@@ -196,7 +196,7 @@ fn differences(
             let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name"));
             let there = target.get(text(object, "/apiVersion"), kind, name)?;
             let (action, detail) = match &there {
-                Some(there) if says_the_same(there, object) => ("unchanged", Vec::new()),
+                Some(there) if has_same_contents(there, object) => ("unchanged", Vec::new()),
                 Some(_) => ("update", Vec::new()),
                 None if kind == "APIResourceSchema" => ("create", changes(target, offered.as_deref(), object)?),
                 None => ("create", Vec::new()),

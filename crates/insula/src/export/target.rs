@@ -44,12 +44,12 @@ fn path(object: &Value) -> anyhow::Result<(String, String)> {
 
 /// Returns true if the existing object has the wanted contents. A server adds the validation of
 /// names to a schema.
-pub(super) fn says_the_same(there: &Value, wanted: &Value) -> bool {
+pub(super) fn has_same_contents(there: &Value, wanted: &Value) -> bool {
     let mut spec = there["spec"].clone();
-    let asks = wanted["spec"].get("nameValidation").is_some();
+    let has_validation = wanted["spec"].get("nameValidation").is_some();
     if let Some(spec) = spec
         .as_object_mut()
-        .filter(|_| !asks && wanted["kind"] == "APIResourceSchema")
+        .filter(|_| !has_validation && wanted["kind"] == "APIResourceSchema")
     {
         spec.remove("nameValidation");
     }
@@ -106,7 +106,7 @@ impl Target {
         let (collection, one) = path(object)?;
         let found = self.get(text(object, "/apiVersion"), kind, name)?;
         let (code, answer, applied) = match found {
-            Some(there) if says_the_same(&there, object) => return Ok(Applied::Unchanged),
+            Some(there) if has_same_contents(&there, object) => return Ok(Applied::Unchanged),
             Some(there) => {
                 let mut new = there;
                 new["spec"] = object["spec"].clone();

@@ -79,12 +79,12 @@ fn plain(code: StatusCode, text: &str) -> Response<Bytes> {
 
 /// Returns the response: all objects in the desired version, or the reason why one of them cannot
 /// be converted.
-fn answer(apis: &[Api], asked: ReviewRequest) -> Value {
+fn answer(apis: &[Api], request: ReviewRequest) -> Value {
     let ReviewRequest {
         uid,
         desired_api_version,
         objects,
-    } = asked;
+    } = request;
     let converted: Result<Vec<Value>, String> = objects
         .iter()
         .map(|object| convert(apis, object, &desired_api_version))
