@@ -1,7 +1,9 @@
 //! Errors of patches, by the answer that the client gets.
 
 use crate::PATCH_DEPTH_MAX;
-use crate::json::JSON_PATCH_OPERATIONS_MAX;
+
+/// Most operations in one patch: Kubernetes' limit.
+pub const JSON_PATCH_OPERATIONS_MAX: usize = 10_000;
 
 /// A patch that was not applied; the target is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -5,15 +5,13 @@
 
 use crate::PATCH_DEPTH_MAX;
 use crate::decode::{Extent, extent};
-use crate::error::PatchError;
+use crate::error::{JSON_PATCH_OPERATIONS_MAX, PatchError};
 use insula_api::Json;
 use json_patch::jsonptr::{Pointer, Token};
 use json_patch::{
     AddOperation, CopyOperation, MoveOperation, PatchOperation, RemoveOperation, ReplaceOperation, TestOperation,
 };
 
-/// Most operations in one patch: Kubernetes' limit.
-pub const JSON_PATCH_OPERATIONS_MAX: usize = 10_000;
 /// Most bytes that `copy` operations may add together, since copies of copies grow exponentially:
 /// Kubernetes' limit.
 pub const COPY_BYTES_MAX: usize = 3 * 1024 * 1024;

@@ -20,9 +20,9 @@ mod strategic;
 mod typed;
 
 pub use decode::decode;
-pub use error::PatchError;
+pub use error::{JSON_PATCH_OPERATIONS_MAX, PatchError};
 pub use fields::{Element, FieldSet, Path};
-pub use json::{COPY_BYTES_MAX, JSON_PATCH_OPERATIONS_MAX, json_patch};
+pub use json::{COPY_BYTES_MAX, json_patch};
 pub use merge::merge_patch;
 pub use owners::{
     Applied, ApplyError, Conflict, Conflicts, Entry, Manager, Managers, OnConflict, Operation, Retirement,

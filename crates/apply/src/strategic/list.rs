@@ -1,6 +1,6 @@
 //! Merge of two lists: as sets, by key, or by replacement.
 
-use super::order::reorder;
+use super::order::{identity, reorder};
 use super::{ListMerge, MergeKeys, PATCH, invalid, merge_map, plain_value};
 use crate::error::PatchError;
 use insula_api::Json;
@@ -104,15 +104,4 @@ fn carry_out_directives(
         live.retain(|item| identity(item, key, at).is_ok_and(|identity| !deleted.contains_key(&identity)));
     }
     Ok((live, rest))
-}
-
-/// Returns an item's key as text with its type: `1` and `"1"` differ.
-pub(super) fn identity(item: &Json, key: &str, at: &str) -> Result<String, PatchError> {
-    match item.get(key) {
-        Some(Json::Null) | None => Err(invalid(
-            at,
-            &format!("each item must be an object with the merge key {key}"),
-        )),
-        Some(value) => Ok(value.to_string()),
-    }
 }

@@ -5,7 +5,6 @@
 //! live [a,b,c], patch [d,b]: rows [d,b] and [a,c] → d (not live: first), a (before b), b, c
 //! ```
 
-use super::list::identity;
 use super::{ListMerge, PATCH, invalid};
 use crate::error::PatchError;
 use insula_api::Json;
@@ -76,4 +75,15 @@ pub(super) fn check(patch: &[Json], order: &[Json], at: &str, merge: Option<&Lis
         }
     }
     Ok(())
+}
+
+/// Returns an item's key as text with its type: `1` and `"1"` differ.
+pub(super) fn identity(item: &Json, key: &str, at: &str) -> Result<String, PatchError> {
+    match item.get(key) {
+        Some(Json::Null) | None => Err(invalid(
+            at,
+            &format!("each item must be an object with the merge key {key}"),
+        )),
+        Some(value) => Ok(value.to_string()),
+    }
 }
