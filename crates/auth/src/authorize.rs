@@ -8,73 +8,11 @@
 //! Refusals that nobody may override come before the grants that they limit. RBAC decides all other
 //! requests.
 
+use crate::attributes::{Attributes, Decision, allow};
 use crate::identities::Identities;
-use crate::rbac::{self, Roles};
-use crate::required::RequiredGroups;
+use crate::rbac::{self, ClusterFacts};
 use crate::user::{GROUP_KCP_ADMIN, GROUP_MASTERS, UserInfo};
 use insula_api::ClusterName;
-use std::sync::Arc;
-
-/// Attributes of a request that authorization decides on.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Attributes {
-    /// `get`, `list`, `create`, …; for paths the HTTP method in lower case.
-    pub verb: String,
-    /// API group; empty is the core group.
-    pub group: String,
-    /// API version.
-    pub version: String,
-    /// Resource, in the plural.
-    pub resource: String,
-    /// Subresource, such as `status` or `scale`; empty if there is none.
-    pub subresource: String,
-    /// Name of the object; empty if the request names none.
-    pub name: String,
-    /// Namespace; empty at cluster scope.
-    pub namespace: String,
-    /// Path below the cluster, for non-resource requests.
-    pub path: String,
-    /// Logical cluster; `None` for requests across all clusters (`*`) or outside of any.
-    pub cluster: Option<ClusterName>,
-    /// True for a resource, false for a path.
-    pub is_resource_request: bool,
-}
-
-/// Facts about a cluster that authorization may use.
-#[derive(Debug, Clone, Default)]
-pub struct ClusterFacts {
-    /// The cluster of these facts; facts about another cluster are ignored.
-    pub cluster: Option<ClusterName>,
-    /// Users that administer this cluster. Administrators of a parent have no rights here by that.
-    pub admin_users: Vec<String>,
-    /// Groups that administer this cluster.
-    pub admin_groups: Vec<String>,
-    /// Groups that every user of the cluster needs.
-    pub required_groups: Option<Arc<RequiredGroups>>,
-    /// Roles in this cluster; `None` where there is no cluster.
-    pub roles: Option<Arc<dyn Roles>>,
-    /// True if the user counts as having entered the cluster: exports are bound from outside.
-    pub entered: bool,
-    /// True while its initializers run: then only its administrators may read in it.
-    pub unfinished: bool,
-}
-
-/// Opinion of a step. Reasons are for the audit log, not for clients.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Decision {
-    /// Allows the request; later steps are skipped.
-    Allow {
-        /// The rule that allows it.
-        reason: String,
-    },
-    /// Refuses the request; later steps are skipped.
-    Deny {
-        /// The rule that refuses it.
-        reason: String,
-    },
-    /// Leaves the decision to the next step.
-    NoOpinion,
-}
 
 /// One step of the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -259,12 +197,6 @@ fn opinion(step: Step, user: &Identities<'_>, attributes: &Attributes, facts: &C
             "the maximal permission policy of the export does not leave it to this user",
         ),
         Step::Rbac => rbac::authorize(user, attributes, facts),
-    }
-}
-
-pub(crate) fn allow(reason: &str) -> Decision {
-    Decision::Allow {
-        reason: reason.to_owned(),
     }
 }
 

@@ -107,6 +107,14 @@ impl<'a> Identities<'a> {
     }
 }
 
+impl UserInfo {
+    /// Returns the user as `cluster` sees them: anonymous outside of their scopes, see
+    /// [`Identities`].
+    pub fn within(&self, cluster: Option<&ClusterName>) -> UserInfo {
+        Identities::in_cluster(self, cluster).into_own()
+    }
+}
+
 fn add<'a>(user: Cow<'a, UserInfo>, cluster: Option<&ClusterName>, depth: usize, found: &mut Vec<Cow<'a, UserInfo>>) {
     if found.len() >= IDENTITIES_MAX {
         return;

@@ -10,6 +10,7 @@
 //! Only [`permit`] makes a [`Permit`], after asking every step of the chain in order. A handler
 //! that takes a `Permit` cannot run without authorization.
 
+mod attributes;
 pub mod audit;
 mod authorize;
 pub mod bearer;
@@ -22,11 +23,10 @@ pub mod service_account;
 mod token;
 mod user;
 
-pub use authorize::{
-    Attributes, ClusterFacts, Decision, Forbidden, Permit, STEPS, Step, Trail, authorize, forbidden_message, permit,
-};
+pub use attributes::{Attributes, Decision};
+pub use authorize::{Forbidden, Permit, STEPS, Step, Trail, authorize, forbidden_message, permit};
 pub use identities::Identities;
-pub use rbac::{PolicyRule, Roles, Subject, SubjectKind, grant_refusal, leaves_to, uncovered};
+pub use rbac::{ClusterFacts, PolicyRule, Roles, Subject, SubjectKind, grant_refusal, leaves_to, uncovered};
 pub use required::{RequiredGroups, RequiredGroupsError};
 pub use token::{TokenFile, TokenFileError, TokenLineError};
 pub use user::{

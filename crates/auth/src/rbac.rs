@@ -10,9 +10,11 @@ mod rule;
 pub use cover::{grant_refusal, uncovered};
 pub use rule::{PolicyRule, Subject, SubjectKind};
 
-use crate::authorize::{Attributes, ClusterFacts, Decision, allow};
+use crate::attributes::{Attributes, Decision, allow};
 use crate::identities::{Identities, SERVICE_ACCOUNT};
+use crate::required::RequiredGroups;
 use crate::user::{USER_ANONYMOUS, UserInfo};
+use insula_api::ClusterName;
 use std::{fmt::Debug, sync::Arc};
 
 /// Roles and bindings of a cluster.
@@ -24,6 +26,25 @@ pub trait Roles: Debug + Send + Sync {
     /// Returns the roles in the cluster of the export that a resource is bound from, if the export
     /// limits its consumers: the maximal permission policy.
     fn ceiling(&self, group: &str, resource: &str) -> Option<Arc<dyn Roles>>;
+}
+
+/// Facts about a cluster that authorization may use.
+#[derive(Debug, Clone, Default)]
+pub struct ClusterFacts {
+    /// The cluster of these facts; facts about another cluster are ignored.
+    pub cluster: Option<ClusterName>,
+    /// Users that administer this cluster. Administrators of a parent have no rights here by that.
+    pub admin_users: Vec<String>,
+    /// Groups that administer this cluster.
+    pub admin_groups: Vec<String>,
+    /// Groups that every user of the cluster needs.
+    pub required_groups: Option<Arc<RequiredGroups>>,
+    /// Roles in this cluster; `None` where there is no cluster.
+    pub roles: Option<Arc<dyn Roles>>,
+    /// True if the user counts as having entered the cluster: exports are bound from outside.
+    pub entered: bool,
+    /// True while its initializers run: then only its administrators may read in it.
+    pub unfinished: bool,
 }
 
 /// Returns true if the user administers the cluster. The anonymous user never does, even if facts

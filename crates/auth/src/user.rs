@@ -1,7 +1,5 @@
 //! Users of requests, as Kubernetes describes them.
 
-use crate::identities::Identities;
-use insula_api::ClusterName;
 use std::{borrow::Cow, collections::BTreeMap};
 
 /// Group that may do everything everywhere; nothing can restrict it.
@@ -76,12 +74,6 @@ impl UserInfo {
             Some(clusters) => Cow::Owned(format!("{} of {}", self.name, clusters.join(","))),
         }
     }
-
-    /// Returns the user as `cluster` sees them: anonymous outside of their scopes, see
-    /// [`Identities`].
-    pub fn within(&self, cluster: Option<&ClusterName>) -> UserInfo {
-        Identities::in_cluster(self, cluster).into_own()
-    }
 }
 
 #[cfg(test)]
@@ -94,30 +86,5 @@ mod tests {
         assert_eq!(user.account_name(), user.name);
         user.extra.insert(EXTRA_CLUSTER.to_owned(), vec!["a".to_owned()]);
         assert_eq!(user.account_name(), "system:serviceaccount:default:default of a");
-    }
-
-    #[test]
-    fn scopes_hold_together_and_outside_of_them_a_user_is_nobody() {
-        let cluster = |name: &str| ClusterName::parse(name).expect("a name");
-        let rows: [(&[&str], &str, bool); 7] = [
-            (&["cluster:a"], "a", true),
-            (&["cluster:a"], "b", false),
-            (&["cluster:a, cluster:b"], "b", true),
-            (&["cluster:a,cluster:b", "cluster:b"], "b", true),
-            (&["cluster:a,cluster:b", "cluster:b"], "a", false),
-            (&["b"], "b", false),
-            (&[], "a", true),
-        ];
-        for (scopes, name, inside) in rows {
-            let mut user = UserInfo::authenticated("ada", "1", vec![GROUP_MASTERS.to_owned()]);
-            user.extra.insert(
-                EXTRA_SCOPES.to_owned(),
-                scopes.iter().map(|s| (*s).to_owned()).collect(),
-            );
-            let seen = user.within(Some(&cluster(name)));
-            assert_eq!(seen.name == "ada", inside, "{scopes:?} in {name}");
-            assert_eq!(seen.is_in(GROUP_MASTERS), inside, "{scopes:?} in {name}");
-            assert!(seen.is_in(GROUP_AUTHENTICATED));
-        }
     }
 }

@@ -2,7 +2,8 @@
 
 use super::{policy::Verdict, stage::Stage};
 use crate::{
-    authorize::{Attributes, Decision, Step, Trail},
+    attributes::{Attributes, Decision},
+    authorize::{Step, Trail},
     user::UserInfo,
 };
 use insula_api::{ClusterName, ClusterPath, Json, Timestamp};

@@ -1,7 +1,7 @@
 //! Audit policies: `audit.k8s.io/v1` Policy, as kube-apiserver reads it.
 
 use super::stage::{Stage, Stages};
-use crate::{authorize::Attributes, user::UserInfo};
+use crate::{attributes::Attributes, user::UserInfo};
 use insula_api::{FieldError, FieldPath, Json};
 use serde::{Deserialize, de::IgnoredAny};
 

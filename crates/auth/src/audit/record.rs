@@ -5,10 +5,7 @@ use super::{
     policy::{Level, Policy, Verdict},
     stage::Stage,
 };
-use crate::{
-    authorize::{Attributes, Trail},
-    user::UserInfo,
-};
+use crate::{attributes::Attributes, authorize::Trail, user::UserInfo};
 use insula_api::{Clock, ClusterName, ClusterPath, Json};
 use std::{
     fmt,

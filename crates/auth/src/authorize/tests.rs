@@ -1,7 +1,12 @@
 //! Rows of the access matrix, and recorded messages of a server.
 
 use super::*;
-use crate::{rbac::PolicyRule, user::EXTRA_SCOPES};
+use crate::{
+    rbac::{PolicyRule, Roles},
+    required::RequiredGroups,
+    user::EXTRA_SCOPES,
+};
+use std::sync::Arc;
 
 fn user(name: &str, groups: &[&str]) -> UserInfo {
     UserInfo::authenticated(name, "", groups.iter().map(|g| (*g).to_owned()).collect())

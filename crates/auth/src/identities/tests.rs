@@ -200,3 +200,28 @@ fn consumers_have_names_of_their_own() {
         assert_eq!(shown(&identities.as_consumers(&at)), want);
     }
 }
+
+#[test]
+fn scopes_hold_together_and_outside_of_them_a_user_is_nobody() {
+    let cluster = |name: &str| ClusterName::parse(name).expect("a name");
+    let rows: [(&[&str], &str, bool); 7] = [
+        (&["cluster:a"], "a", true),
+        (&["cluster:a"], "b", false),
+        (&["cluster:a, cluster:b"], "b", true),
+        (&["cluster:a,cluster:b", "cluster:b"], "b", true),
+        (&["cluster:a,cluster:b", "cluster:b"], "a", false),
+        (&["b"], "b", false),
+        (&[], "a", true),
+    ];
+    for (scopes, name, inside) in rows {
+        let mut user = UserInfo::authenticated("ada", "1", vec![GROUP_MASTERS.to_owned()]);
+        user.extra.insert(
+            EXTRA_SCOPES.to_owned(),
+            scopes.iter().map(|s| (*s).to_owned()).collect(),
+        );
+        let seen = user.within(Some(&cluster(name)));
+        assert_eq!(seen.name == "ada", inside, "{scopes:?} in {name}");
+        assert_eq!(seen.is_in(GROUP_MASTERS), inside, "{scopes:?} in {name}");
+        assert!(seen.is_in(GROUP_AUTHENTICATED));
+    }
+}

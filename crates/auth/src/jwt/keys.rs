@@ -1,6 +1,6 @@
 //! Public keys of an issuer, from its JSON Web Key Set (RFC 7517).
 
-use super::user::JwtError;
+use super::error::JwtError;
 use insula_api::Json;
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};

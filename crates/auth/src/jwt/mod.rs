@@ -11,6 +11,7 @@
 
 mod compile;
 mod config;
+mod error;
 mod expression;
 mod keys;
 mod user;
@@ -22,5 +23,6 @@ pub use compile::{Giver, ISSUERS_MAX, Issuer, compile};
 pub use config::{
     ClaimMappings, ClaimRule, ExtraMapping, IssuerConfig, JwtAuthenticator, Mapping, PrefixedMapping, UserRule,
 };
+pub use error::JwtError;
 pub use keys::Keys;
-pub use user::{JwtError, issuer_of};
+pub use user::issuer_of;

@@ -1,6 +1,7 @@
 //! Verification of tokens, and mapping of their claims to users.
 
 use super::compile::{Giver, Issuer, Rule, Source};
+use super::error::JwtError;
 use super::expression::{self, Over};
 use super::keys::Keys;
 use crate::bearer::TOKEN_BYTES_MAX;
@@ -17,35 +18,6 @@ const SYSTEM: &str = "system:";
 
 /// Prefixes of groups for which only clusters vouch.
 const OF_CLUSTERS: [&str; 2] = ["system:serviceaccounts", "system:cluster:"];
-
-/// Reason why a token is refused, for the log and for token reviews.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum JwtError {
-    /// Not a token, or one with invalid parts.
-    #[error("it is no well-formed token")]
-    Malformed,
-    /// Signed with an unknown key; the issuer may have published it since the last fetch.
-    #[error("it is signed with a key that its issuer does not publish")]
-    UnknownKey,
-    /// Signed by another key, or with another algorithm.
-    #[error("its signature is not its issuer's")]
-    Signature,
-    /// From another issuer.
-    #[error("it is of another issuer")]
-    Issuer,
-    /// Expired, or without an expiry.
-    #[error("it has expired")]
-    Expired,
-    /// Not valid yet.
-    #[error("it is not valid yet")]
-    Early,
-    /// For other audiences.
-    #[error("it is for other audiences")]
-    Audience,
-    /// A claim violates a rule or cannot be mapped.
-    #[error("{0}")]
-    Claims(String),
-}
 
 /// Returns the issuer that a token claims. Nothing is verified: the claim only selects the keys.
 pub fn issuer_of(token: &str) -> Option<String> {

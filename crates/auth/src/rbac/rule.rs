@@ -1,6 +1,6 @@
 //! Rules of roles and subjects of bindings (`k8s.io/api/rbac/v1`).
 
-use crate::authorize::Attributes;
+use crate::attributes::Attributes;
 use crate::identities::SERVICE_ACCOUNT;
 use crate::user::UserInfo;
 use std::fmt;

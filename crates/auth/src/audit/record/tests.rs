@@ -1,5 +1,5 @@
 use super::*;
-use crate::authorize::{Attributes, ClusterFacts, permit};
+use crate::{attributes::Attributes, authorize::permit, rbac::ClusterFacts};
 use insula_api::Timestamp;
 use serde_json::json;
 use std::sync::atomic::{AtomicI64, Ordering};
