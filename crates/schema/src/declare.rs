@@ -67,6 +67,16 @@ impl ObjectRole {
     }
 }
 
+impl Node {
+    /// Returns the declaration of values for expressions: type, bounds and fields. `None` if the
+    /// schema declares no type here, or none for a list's items or a map's values. `name` names the
+    /// type; types of fields get names from it, and objects with equal type names have equal types.
+    /// Computed at each call; [`crate::Structural::declaration`] caches its own.
+    pub fn declaration(&self, name: &str) -> Option<Decl> {
+        declaration(self, ObjectRole::for_node(self), name)
+    }
+}
+
 /// Returns the declaration of a node's values; `None` where the schema says too little: values
 /// without a type, and maps and lists of such. `name` names the type; types of the fields below get
 /// names from it.

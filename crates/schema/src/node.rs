@@ -1,9 +1,8 @@
 //! The compiled schema tree. All walks (prune, default, validate) are recursions over a value and
 //! its node.
 
-use crate::declare::{ObjectRole, declaration};
 use crate::regexp::Pattern;
-use crate::rules::Rule;
+use crate::rule::Rule;
 use insula_api::Json;
 
 /// Types of values in a structural schema.
@@ -277,14 +276,6 @@ impl Node {
     /// Returns the node's own rules (`x-kubernetes-validations`).
     pub fn rules(&self) -> &[Rule] {
         &self.rules
-    }
-
-    /// Returns the declaration of values for expressions: type, bounds and fields. `None` if the
-    /// schema declares no type here, or none for a list's items or a map's values. `name` names the
-    /// type; types of fields get names from it, and objects with equal type names have equal types.
-    /// Computed at each call; [`crate::Structural::declaration`] caches its own.
-    pub fn declaration(&self, name: &str) -> Option<insula_cel::Decl> {
-        declaration(self, ObjectRole::for_node(self), name)
     }
 
     /// Returns true if every value that `other` accepts **by type** is acceptable here, at any

@@ -1,8 +1,8 @@
 //! Unsupported keywords, and meaningless combinations of keywords.
 
 use super::{alternatives, children};
+use crate::keyword::{flag, strings, text};
 use crate::regexp::Pattern;
-use crate::structural::{flag, strings, text};
 use insula_api::{FieldError, FieldPath, Json};
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];

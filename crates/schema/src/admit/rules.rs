@@ -2,8 +2,9 @@
 //! paths.
 
 use super::children;
-use crate::rules::{Segment, parse_field_path, reason};
-use crate::structural::text;
+use crate::keyword::text;
+use crate::rule::Segment;
+use crate::rules::{parse_field_path, reason};
 use insula_api::{FieldError, FieldPath, Json};
 
 const RULES: &str = "x-kubernetes-validations";

@@ -2,7 +2,7 @@
 //! restrictions.
 
 use super::{alternatives, children};
-use crate::structural::{flag, text};
+use crate::keyword::{flag, text};
 use insula_api::{FieldError, FieldPath, Json};
 
 const INT_OR_STRING: &str = "x-kubernetes-int-or-string";

@@ -1,7 +1,7 @@
 //! Conversion of a definition's objects between versions: none, or a webhook.
 
+use crate::keyword::text;
 use crate::names;
-use crate::structural::text;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use insula_api::{FieldError, FieldPath, Json};
 

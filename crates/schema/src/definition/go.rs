@@ -5,7 +5,7 @@
 //! from the root, without indices and keys. A type with its own decoder (`items`,
 //! `additionalProperties`) begins a new path, and its unknown keywords are dropped silently.
 
-use crate::structural::SCHEMA_DEPTH_MAX;
+use crate::parse::SCHEMA_DEPTH_MAX;
 use insula_api::Json;
 
 /// A Go type.

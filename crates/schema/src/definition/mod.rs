@@ -67,7 +67,7 @@ pub fn default_definition(definition: &mut Json) {
 
 fn drop_null_defaults(schema: &mut Json, depth: usize) {
     let Json::Object(map) = schema else { return };
-    if depth > crate::structural::SCHEMA_DEPTH_MAX {
+    if depth > crate::parse::SCHEMA_DEPTH_MAX {
         return;
     }
     if map.get("default").is_some_and(Json::is_null) {
@@ -193,7 +193,7 @@ pub fn definition_warnings(definition: &Json) -> Vec<String> {
 }
 
 fn unknown_formats(schema: &Json, depth: usize, found: &mut Vec<String>) {
-    if depth > crate::structural::SCHEMA_DEPTH_MAX {
+    if depth > crate::parse::SCHEMA_DEPTH_MAX {
         return;
     }
     let text = |name: &str| schema.get(name).and_then(Json::as_str).unwrap_or("");

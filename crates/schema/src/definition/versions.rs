@@ -2,8 +2,9 @@
 
 use super::list;
 use crate::columns;
+use crate::keyword::{flag, text};
 use crate::names;
-use crate::structural::{Structural, flag, text};
+use crate::structural::Structural;
 use insula_api::{FieldError, FieldPath, Json};
 use serde_json::Map;
 

@@ -4,8 +4,8 @@
 use super::cost::Costs;
 use super::{Failure, Rule, declare, go_json};
 use crate::declare::{ObjectRole, Step, below, occurrences};
+use crate::keyword::text;
 use crate::node::{ListType, Node, Type};
-use crate::structural::text;
 use crate::value_path::{Keys, ValuePath, join};
 use insula_api::{FieldError, FieldErrorKind, FieldPath, Json};
 use insula_cel::Decl;

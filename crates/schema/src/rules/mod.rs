@@ -6,8 +6,10 @@ mod cost;
 mod run;
 
 use crate::declare::{ObjectRole, declaration};
+use crate::keyword::text;
 use crate::node::Node;
-use crate::structural::{Structural, text};
+use crate::rule::Segment;
+use crate::structural::Structural;
 use insula_api::{FieldErrorKind, Json};
 use insula_cel::{AbsenceMode, Budget, Decl, Env, Program, Type};
 use std::sync::Arc;
@@ -15,30 +17,10 @@ use std::sync::Arc;
 pub(crate) use compile::{Trust, compile, factor};
 pub(crate) use cost::RULE_COST_MAX;
 
+pub use crate::rule::Rule;
+
 /// Cost units of all rules for one object, as in Kubernetes.
 pub const RULE_COST_PER_OBJECT_MAX: u64 = insula_cel::OBJECT_COST_MAX;
-
-/// A compiled rule.
-#[derive(Debug, Clone)]
-pub struct Rule {
-    source: Box<str>,
-    /// The program, or the error of a rule that does not compile. Such a rule fails for every
-    /// value, so that nothing passes unchecked.
-    program: Result<Arc<Program>, Box<str>>,
-    message: Box<str>,
-    message_program: Option<Arc<Program>>,
-    reason: FieldErrorKind,
-    field_path: Vec<Segment>,
-    reads_old: bool,
-    optional_old: bool,
-}
-
-/// One step of a rule's `fieldPath`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Segment {
-    Field(String),
-    Key(String),
-}
 
 /// Result of running rules.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -121,39 +103,6 @@ impl Rule {
             optional_old,
         };
         Some((rule, failure))
-    }
-
-    /// Returns the expression.
-    pub fn source(&self) -> &str {
-        &self.source
-    }
-
-    /// Returns the fields that the rule reads, relative to its node. It may also read everything
-    /// below them.
-    pub(crate) fn reads(&self) -> impl Iterator<Item = &[String]> {
-        let references = self.program.iter().flat_map(|program| program.references());
-        references
-            .filter(|reference| matches!(reference.variable.as_str(), "self" | "oldSelf"))
-            .map(|reference| reference.path.as_slice())
-    }
-
-    /// Returns the most cost units for one value, by the bounds of the schema. `None` if the rule
-    /// does not compile.
-    pub fn estimate(&self) -> Option<u64> {
-        self.program.as_ref().ok().map(|program| program.estimate().max)
-    }
-
-    /// Returns true for a transition rule, which reads `oldSelf`.
-    pub fn reads_old(&self) -> bool {
-        self.reads_old
-    }
-
-    /// Returns the text for a run-time error: the message, if there is one.
-    fn shown(&self) -> &str {
-        match &*self.message {
-            "" => self.source.trim(),
-            message => message.trim(),
-        }
     }
 }
 
