@@ -223,8 +223,8 @@ impl Attempt<'_> {
         // is another etcd.
         match self
             .store
-            .origin
-            .verify(&mut self.member.kv, &self.store.sessions)
+            .sessions
+            .verify(&mut self.member.kv, &self.store.origin)
             .await
         {
             Ok(Verdict::Continues | Verdict::Compacted) => {}

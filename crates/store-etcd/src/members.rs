@@ -8,12 +8,15 @@
 use crate::{
     Credentials, Options, Tls,
     errors::{Meaning, meaning},
-    mirror::MESSAGE_BYTES_MAX,
 };
 use etcd_client::{Certificate, Client, ConnectOptions, Error, Identity, KvClient, TlsOptions, WatchClient};
 use parking_lot::Mutex;
 use std::time::Duration;
 use tokio::sync::watch;
+
+/// Bytes of an answer at most. A larger page is requested in halves; a single object is far
+/// smaller.
+pub(crate) const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
 /// Interval of HTTP/2 pings while a request or the watch is open. etcd ends connections of clients
 /// that ping more often than every 5 s (`--grpc-keepalive-min-time`).

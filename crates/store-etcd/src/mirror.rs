@@ -12,10 +12,6 @@ use insula_api::{Object, ObjectKey, Revision};
 use insula_store::{Commit, Entry};
 use std::{convert::Infallible, sync::Arc};
 
-/// Bytes of an answer at most. A larger page is requested in halves; a single object is far
-/// smaller.
-pub(crate) const MESSAGE_BYTES_MAX: usize = 64 << 20;
-
 /// Objects in a page of the load.
 const PAGE_MAX: i64 = 2000;
 
@@ -184,7 +180,7 @@ impl Mirror {
         // Verified after the watch is open: the watch belongs to a process of etcd, which does not
         // survive a rollback. The revision in its header does not count: it is that of the member,
         // which may lag.
-        match self.origin.verify(&mut member.kv, &self.sessions).await? {
+        match self.sessions.verify(&mut member.kv, &self.origin).await? {
             Verdict::Continues => Ok((member, stream)),
             Verdict::Compacted => Err(MirrorError::Compacted),
             Verdict::Other(reason) => Err(MirrorError::Other(reason)),
@@ -264,7 +260,7 @@ impl Mirror {
         let mut member = self.members.current().await?;
         let limit = self.members.options().attempt_timeout;
         // A silent member is detected before the load, which has no time limit as a whole.
-        let alive = self.origin.verify(&mut member.kv, &self.sessions);
+        let alive = self.sessions.verify(&mut member.kv, &self.origin);
         match tokio::time::timeout(limit, alive).await {
             Ok(Ok(Verdict::Other(reason))) => return Err(MirrorError::Other(reason)),
             Ok(verdict) => drop(verdict?),

@@ -4,12 +4,8 @@
 //! but fewer revisions or others under the same numbers. A server that mixes the two states
 //! acknowledges writes that are lost. So a violation ends the store for good.
 
-use crate::{
-    errors::{compacted, future},
-    sessions::{Mark, Sessions},
-    status::Status,
-};
-use etcd_client::{Error, GetOptions, KvClient, ResponseHeader};
+use crate::status::Status;
+use etcd_client::ResponseHeader;
 use insula_api::Revision;
 use insula_store::Mvcc;
 use std::sync::Arc;
@@ -54,39 +50,10 @@ impl Origin {
         Ok(revision)
     }
 
-    fn fail(&self, evidence: &str) -> String {
+    /// Ends the store, and returns the reason.
+    pub(crate) fn fail(&self, evidence: &str) -> String {
         let reason = format!("etcd was replaced or rolled back: {evidence}; restart to read it anew");
         self.status.fail(reason.clone());
         reason
-    }
-
-    /// Reads from etcd, at the latest applied revision, the mark of the latest transaction that was
-    /// applied here.
-    pub(crate) async fn verify(&self, kv: &mut KvClient, sessions: &Sessions) -> Result<Verdict, Error> {
-        let (last, known) = sessions.last_mark(|| self.known());
-        let revision = i64::try_from(known.0).unwrap_or(i64::MAX);
-        let options = GetOptions::new().with_revision(revision);
-        // Without a mark any key will do: only the header is checked.
-        let key = last
-            .as_ref()
-            .map_or_else(|| sessions.keys.tick(), |mark| mark.key.clone());
-        let got = match kv.get(key, Some(options)).await {
-            Ok(got) => got,
-            Err(error) if compacted(&error) => return Ok(Verdict::Compacted),
-            Err(error) if future(&error) => {
-                return Ok(Verdict::Other(
-                    self.fail(&format!("it has not reached revision {known}")),
-                ));
-            }
-            Err(error) => return Err(error),
-        };
-        if let Err(reason) = self.check(got.header(), known) {
-            return Ok(Verdict::Other(reason));
-        }
-        if last.is_some() && got.kvs().first().map(Mark::from_key_value) != last {
-            let evidence = format!("its transactions up to revision {known} are others");
-            return Ok(Verdict::Other(self.fail(&evidence)));
-        }
-        Ok(Verdict::Continues)
     }
 }

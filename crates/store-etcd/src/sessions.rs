@@ -15,7 +15,12 @@
 //! Session 2 begins at 12 and deletes the key of session 1. The watch shows 11: number 7, then 12.
 //! So 7 is committed at 11, and 8 may be sent again.
 
-use crate::{keys::Keys, members::Members, origin::Origin};
+use crate::{
+    errors::{compacted, future},
+    keys::Keys,
+    members::Members,
+    origin::{Origin, Verdict},
+};
 use etcd_client::{Compare, CompareOp, Error, GetOptions, KeyValue, KvClient, SortOrder, SortTarget, TxnOp};
 use insula_api::Revision;
 use parking_lot::Mutex;
@@ -271,6 +276,34 @@ impl Sessions {
     pub(crate) fn last_mark(&self, known: impl FnOnce() -> Revision) -> (Option<Mark>, Revision) {
         let ledger = self.ledger.lock();
         (ledger.last.clone(), known())
+    }
+
+    /// Reads from etcd, at the latest applied revision, the mark of the latest transaction that was
+    /// applied here.
+    pub(crate) async fn verify(&self, kv: &mut KvClient, origin: &Origin) -> Result<Verdict, Error> {
+        let (last, known) = self.last_mark(|| origin.known());
+        let revision = i64::try_from(known.0).unwrap_or(i64::MAX);
+        let options = GetOptions::new().with_revision(revision);
+        // Without a mark any key will do: only the header is checked.
+        let key = last.as_ref().map_or_else(|| self.keys.tick(), |mark| mark.key.clone());
+        let got = match kv.get(key, Some(options)).await {
+            Ok(got) => got,
+            Err(error) if compacted(&error) => return Ok(Verdict::Compacted),
+            Err(error) if future(&error) => {
+                return Ok(Verdict::Other(
+                    origin.fail(&format!("it has not reached revision {known}")),
+                ));
+            }
+            Err(error) => return Err(error),
+        };
+        if let Err(reason) = origin.check(got.header(), known) {
+            return Ok(Verdict::Other(reason));
+        }
+        if last.is_some() && got.kvs().first().map(Mark::from_key_value) != last {
+            let evidence = format!("its transactions up to revision {known} are others");
+            return Ok(Verdict::Other(origin.fail(&evidence)));
+        }
+        Ok(Verdict::Continues)
     }
 
     /// Deletes this server's session, at its end.

@@ -15,6 +15,7 @@ pub mod backup;
 pub mod conformance;
 mod counts;
 pub mod embedded;
+mod log;
 mod memory;
 pub mod model;
 mod mvcc;
@@ -27,11 +28,13 @@ mod watch;
 use insula_api::{Revision, Scope};
 use std::pin::Pin;
 
+pub use log::{Change, Prior};
 pub use memory::MemoryStore;
 pub use mvcc::{Commit, Mvcc};
-pub use snapshot::{Entry, Snapshot};
+pub use snapshot::Snapshot;
+pub use state::Entry;
 pub use txn::{CommitError, Gone, Guard, SnapshotError, TXN_BYTES_MAX, TXN_OPS_MAX, Txn, TxnLimit, Write};
-pub use watch::{Change, Cursor, Prior};
+pub use watch::Cursor;
 
 /// A boxed future, so that `dyn Store` works.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

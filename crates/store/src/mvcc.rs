@@ -6,10 +6,14 @@
 //! 3 any more: a reader never sees a hole, and the history takes memory until the snapshot is
 //! dropped.
 
-use crate::{Entry, Gone, Snapshot, state::State, watch::Cursor};
+use crate::{
+    Gone,
+    state::{Entry, State},
+};
 use insula_api::{Object, ObjectKey, Revision, Scope};
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use std::{collections::BTreeMap, sync::Arc};
+use tokio::sync::Notify;
 
 /// Cap of the history in bytes of superseded objects and bookkeeping. Above it the oldest history
 /// is compacted: a burst of writes between two compactions must not exhaust the memory.
@@ -145,35 +149,6 @@ impl Mvcc {
         self.state.read().current(encoded)
     }
 
-    /// Returns the latest view.
-    pub fn latest(self: &Arc<Self>) -> Snapshot {
-        let state = self.state.read();
-        self.pin(state.applied);
-        Snapshot::pinned(self.clone(), state.applied)
-    }
-
-    /// Returns the view at a revision.
-    ///
-    /// # Errors
-    /// [`Gone`] when the revision is below the floor or not applied yet.
-    pub fn at_revision(self: &Arc<Self>, revision: Revision) -> Result<Snapshot, Gone> {
-        let state = self.state.read();
-        state.check(revision)?;
-        self.pin(revision);
-        Ok(Snapshot::pinned(self.clone(), revision))
-    }
-
-    /// Returns a cursor over the changes in a scope after a revision.
-    ///
-    /// # Errors
-    /// [`Gone`] when the revision is below the floor or not applied yet.
-    pub fn watch(self: &Arc<Self>, scope: Scope, after: Revision) -> Result<Cursor, Gone> {
-        let mut state = self.state.write();
-        state.check(after)?;
-        let signal = state.log.subscribe(&scope);
-        Ok(Cursor::new(self.clone(), scope, after, signal))
-    }
-
     /// Discards the history before `upto`.
     ///
     /// # Errors
@@ -208,6 +183,35 @@ impl Mvcc {
 
     pub(crate) fn unsubscribe(&self, scope: &Scope) {
         self.state.write().log.unsubscribe(scope);
+    }
+
+    /// Pins the latest revision, for a snapshot.
+    pub(crate) fn pin_latest(&self) -> Revision {
+        let state = self.state.read();
+        self.pin(state.applied);
+        state.applied
+    }
+
+    /// Pins a revision, for a snapshot.
+    ///
+    /// # Errors
+    /// [`Gone`] when the revision is below the floor or not applied yet.
+    pub(crate) fn pin_at(&self, revision: Revision) -> Result<(), Gone> {
+        let state = self.state.read();
+        state.check(revision)?;
+        self.pin(revision);
+        Ok(())
+    }
+
+    /// Registers a cursor on the changes of a scope after a revision. Returns the signal that wakes
+    /// it.
+    ///
+    /// # Errors
+    /// [`Gone`] when the revision is below the floor or not applied yet.
+    pub(crate) fn subscribe(&self, scope: &Scope, after: Revision) -> Result<Arc<Notify>, Gone> {
+        let mut state = self.state.write();
+        state.check(after)?;
+        Ok(state.log.subscribe(scope))
     }
 
     fn pin(&self, revision: Revision) {

@@ -1,11 +1,11 @@
 //! Snapshots: consistent views of all objects at one revision.
 
 use crate::{
-    Mvcc,
+    Gone, Mvcc,
     counts::COUNTED_MIN,
-    state::{CHUNK_ENTRIES, Slot},
+    state::{CHUNK_ENTRIES, Entry, Slot},
 };
-use insula_api::{Object, ObjectKey, Revision, Scope};
+use insula_api::{ObjectKey, Revision, Scope};
 use std::{
     collections::BTreeMap,
     fmt,
@@ -26,28 +26,31 @@ struct Pin {
     revision: Revision,
 }
 
-/// An object as a snapshot sees it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Entry {
-    /// Key of the object.
-    pub key: ObjectKey,
-    /// The object.
-    pub object: Arc<Object>,
-    /// Revision of the last write: the object's `resourceVersion`.
-    pub revision: Revision,
-    /// Revision of the creation.
-    pub created: Revision,
-}
-
 impl Drop for Pin {
     fn drop(&mut self) {
         self.mvcc.unpin(self.revision);
     }
 }
 
+impl Mvcc {
+    /// Returns the latest view.
+    pub fn latest(self: &Arc<Self>) -> Snapshot {
+        Snapshot::pinned(self.clone(), self.pin_latest())
+    }
+
+    /// Returns the view at a revision.
+    ///
+    /// # Errors
+    /// [`Gone`] when the revision is below the floor or not applied yet.
+    pub fn at_revision(self: &Arc<Self>, revision: Revision) -> Result<Snapshot, Gone> {
+        self.pin_at(revision)?;
+        Ok(Snapshot::pinned(self.clone(), revision))
+    }
+}
+
 impl Snapshot {
     /// Creates a snapshot at a revision that the caller has pinned.
-    pub(crate) fn pinned(mvcc: Arc<Mvcc>, revision: Revision) -> Self {
+    fn pinned(mvcc: Arc<Mvcc>, revision: Revision) -> Self {
         Snapshot(Arc::new(Pin { mvcc, revision }))
     }
 

@@ -1,7 +1,11 @@
 //! State under the lock of [`crate::Mvcc`]: the versions by key, and the history in the order in
 //! which it is trimmed.
 
-use crate::{Change, Entry, Gone, Prior, counts::Counts, watch::Log};
+use crate::{
+    Gone,
+    counts::Counts,
+    log::{Change, Log, Prior},
+};
 use insula_api::{Object, ObjectKey, Revision, Scope};
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -10,6 +14,19 @@ const CHANGE_BYTES: usize = 256;
 
 /// Changes that are trimmed, or entries that are read, while the lock is held once.
 pub(crate) const CHUNK_ENTRIES: usize = 1000;
+
+/// An object as a snapshot sees it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    /// Key of the object.
+    pub key: ObjectKey,
+    /// The object.
+    pub object: Arc<Object>,
+    /// Revision of the last write: the object's `resourceVersion`.
+    pub revision: Revision,
+    /// Revision of the creation.
+    pub created: Revision,
+}
 
 pub(crate) struct State {
     pub(crate) keys: BTreeMap<Arc<[u8]>, Slot>,

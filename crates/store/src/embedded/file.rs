@@ -11,9 +11,9 @@
 
 use super::{
     Disk, OpenError,
+    backend::{Backend, Shared},
     checksum::{Digest, Seal, checksum},
-    disk::{Backend, Shared},
-    record::Record,
+    record::{FIRST, Record},
     reserve::Reserve,
 };
 use crate::{
@@ -35,8 +35,6 @@ const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 const FORMAT: u64 = 2;
 /// The format without checksums.
 const UNSEALED: u64 = 1;
-/// An empty store's revision. Not 0, which means "any" wherever clients write a revision.
-pub(super) const FIRST: Revision = Revision(1);
 /// redb writes its magic number last when it creates a file.
 const MAGIC: &[u8; 4] = b"redb";
 

@@ -11,6 +11,7 @@
 //! at open, older ones are gone. After a failed write or fsync the contents of the disk are
 //! uncertain: this process never writes again, and a restart reads what the disk holds.
 
+mod backend;
 pub(crate) mod checksum;
 mod committer;
 mod disk;

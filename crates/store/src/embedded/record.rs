@@ -17,6 +17,9 @@ use super::{
 use insula_api::Revision;
 use std::io;
 
+/// An empty store's revision. Not 0, which means "any" wherever clients write a revision.
+pub(super) const FIRST: Revision = Revision(1);
+
 const MAGIC: [u8; 16] = *b"insula-record 2\n";
 /// Slots do not share a page, so that a lost page leaves the other slot.
 const SLOT_BYTES: usize = 4096;
@@ -97,7 +100,7 @@ impl Record {
 
     /// Records a commit that is on disk, before it is answered.
     pub(super) fn note(&mut self, seal: Seal) -> io::Result<()> {
-        let first = self.newest.is_none_or(|newest| newest.revision == super::file::FIRST);
+        let first = self.newest.is_none_or(|newest| newest.revision == FIRST);
         self.put(seal)?;
         // The first one is flushed, since an empty record marks a store without data.
         if first { self.flush() } else { Ok(()) }

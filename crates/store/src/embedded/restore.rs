@@ -76,7 +76,7 @@ impl Restore {
     pub fn put(&mut self, entry: Entry) -> Result<(), RestoreError> {
         self.batch.push(entry);
         if self.batch.len() == BATCH {
-            self.write(super::file::FIRST)?;
+            self.write(super::record::FIRST)?;
         }
         Ok(())
     }
