@@ -1,7 +1,7 @@
 //! The variables of one evaluation. Values are borrowed and converted only when they are read.
 
+use crate::authorizer::{Authorize, ResourceCheck};
 use crate::error::EvalError;
-use crate::functions::{Authorize, ResourceCheck};
 use crate::program::Program;
 use crate::value::Val;
 use serde_json::Value;

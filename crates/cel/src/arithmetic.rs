@@ -3,11 +3,9 @@
 use crate::collection;
 use crate::cost::Budget;
 use crate::error::{EvalError, Overflowing, no_overload};
-use crate::eval::Result;
 use crate::functions::time;
-use crate::ir::Operator;
-use crate::operators::unsupported;
-use crate::value::Val;
+use crate::operator::{Operator, unsupported};
+use crate::value::{Result, Val};
 use smallvec::SmallVec;
 
 pub(crate) const INT: EvalError = EvalError::Overflow(Overflowing::Int);

@@ -2,11 +2,13 @@
 
 use crate::cost;
 use crate::error::no_overload;
-use crate::eval::{Machine, Numbers, Result};
-use crate::ir::{Link, Node, Operator, Overloads};
+use crate::eval::Machine;
+use crate::ir::{Link, Node, Overloads};
+use crate::operator::Operator;
 use crate::operators;
 use crate::price;
-use crate::value::Val;
+use crate::program::Numbers;
+use crate::value::{Result, Val};
 
 impl<'v> Machine<'v, '_> {
     /// Evaluates `&&` and `||`. The deciding value wins over errors and absence on either side;

@@ -1,13 +1,11 @@
 //! Lists declared as sets or maps (`x-kubernetes-list-type`): equal in any order, joined without
 //! repeating an item.
 
-use crate::compare;
 use crate::cost::Budget;
 use crate::decl::{ListKind, Shape};
 use crate::error::EvalError;
-use crate::eval::Result;
 use crate::items::Items;
-use crate::value::{ListVal, Val};
+use crate::value::{ListVal, Result, Val, numeric};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -57,7 +55,7 @@ fn identity(a: &Val<'_>, b: &Val<'_>) -> Ordering {
         (Val::Bytes(a), Val::Bytes(b)) => a.cmp(b),
         (Val::Timestamp(a), Val::Timestamp(b)) => a.cmp(b),
         (Val::Duration(a), Val::Duration(b)) => a.cmp(b),
-        _ => match (a.as_str(), b.as_str(), compare::numeric(a, b)) {
+        _ => match (a.as_str(), b.as_str(), numeric(a, b)) {
             (Some(a), Some(b), _) => a.cmp(b),
             (_, _, Some(order)) => order.unwrap_or(Ordering::Equal),
             _ => class(a).cmp(&class(b)),

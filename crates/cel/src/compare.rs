@@ -3,9 +3,8 @@
 use crate::collection;
 use crate::cost::{self, Budget};
 use crate::error::{EvalError, invalid, no_overload};
-use crate::ir::Operator;
-use crate::operators::unsupported;
-use crate::value::Val;
+use crate::operator::{Operator, unsupported};
+use crate::value::{Val, numeric};
 use std::cmp::Ordering;
 
 type Result<T> = std::result::Result<T, EvalError>;
@@ -137,30 +136,4 @@ pub(crate) fn contains(container: &Val<'_>, element: &Val<'_>, budget: &mut Budg
         Val::Map(map) => Ok(map.get(element).is_some()),
         _ => Err(no_overload("")),
     }
-}
-
-/// Returns the order of two numbers; `None` if one is no number, `Some(None)` if one is NaN.
-pub(crate) fn numeric(left: &Val<'_>, right: &Val<'_>) -> Option<Option<Ordering>> {
-    Some(match (left, right) {
-        (Val::Int(a), Val::Int(b)) => Some(a.cmp(b)),
-        (Val::Uint(a), Val::Uint(b)) => Some(a.cmp(b)),
-        (Val::Double(a), Val::Double(b)) => a.partial_cmp(b),
-        (Val::Int(a), Val::Uint(b)) => Some(i128::from(*a).cmp(&i128::from(*b))),
-        (Val::Uint(a), Val::Int(b)) => Some(i128::from(*a).cmp(&i128::from(*b))),
-        (Val::Int(a), Val::Double(b)) => integer_to_double(i128::from(*a), *b),
-        (Val::Uint(a), Val::Double(b)) => integer_to_double(i128::from(*a), *b),
-        (Val::Double(a), Val::Int(b)) => integer_to_double(i128::from(*b), *a).map(Ordering::reverse),
-        (Val::Double(a), Val::Uint(b)) => integer_to_double(i128::from(*b), *a).map(Ordering::reverse),
-        _ => return None,
-    })
-}
-
-/// Compares exactly, where casting the integer would round it.
-fn integer_to_double(integer: i128, double: f64) -> Option<Ordering> {
-    if double.is_nan() {
-        return None;
-    }
-    // The cast saturates, so doubles beyond i128 order correctly too.
-    let whole = integer.cmp(&(double.trunc() as i128));
-    Some(whole.then_with(|| 0.0_f64.total_cmp(&(double.fract() + 0.0))))
 }

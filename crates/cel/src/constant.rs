@@ -5,9 +5,10 @@
 use crate::cost::Budget;
 use crate::error::EvalError;
 use crate::functions::{self, Context, Function};
-use crate::ir::{Const, FoldKind, Link, Node, Operator, Overloads, Step};
+use crate::ir::{FoldKind, Link, Node, Overloads, Step};
+use crate::operator::Operator;
 use crate::price;
-use crate::value::Val;
+use crate::value::{Const, Val};
 use serde_json::{Map, Number, Value, json};
 
 /// Cost units for folding one constant.

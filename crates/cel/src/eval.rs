@@ -8,49 +8,37 @@
 use crate::activation::{Activation, Binding, Found, Programs};
 use crate::arithmetic;
 use crate::cost::{self, Budget};
-use crate::decl::Decl;
 use crate::error::{EvalError, invalid, no_overload};
 use crate::functions::{self, Context, Function, authorizer_value, check_value};
+use crate::ir::Price;
 use crate::ir::{Element, Entry, NODE_DEPTH_MAX, Node};
-use crate::optional::{Target, not_optional};
-use crate::price::{self, Price};
-use crate::program::AbsenceMode;
-use crate::value::{Declared, ListVal, MapVal, Val};
+use crate::json;
+use crate::price;
+use crate::program::{AbsenceMode, Code, Numbers, Outcome, Program, Variable};
+use crate::value::{Declared, ListVal, MapVal, Result, Val};
 use serde_json::{Map, Value};
 use smallvec::SmallVec;
 use std::rc::Rc;
 
-pub(crate) type Result<'v> = std::result::Result<Val<'v>, EvalError>;
-
-// An error lies where the value would be. Every step unpacks a result; this way it need not move
-// it.
-const _: () = assert!(size_of::<Result<'_>>() == size_of::<Val<'_>>());
-
-/// A variable of a program.
-#[derive(Debug)]
-pub(crate) struct Variable {
-    pub(crate) name: String,
-    /// The declaration; `None` for a value of any type.
-    pub(crate) declared: Option<Decl>,
-}
-
-/// Parts of a program that an evaluation needs.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Code<'v> {
-    pub(crate) node: &'v Node,
-    /// Variables in the order of the tree's slots.
-    pub(crate) variables: &'v [Variable],
-    pub(crate) mode: AbsenceMode,
-    pub(crate) numbers: Numbers,
-}
-
-/// Treatment of an integer beside a double.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Numbers {
-    /// Different types: the operator has no such overload.
-    Typed,
-    /// Numbers read from JSON, where both are one type.
-    Json,
+impl Program {
+    /// Evaluates the expression over borrowed values and charges `budget`. The same inputs give the
+    /// same outcome and the same cost.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the expression has no value for these inputs, or if a limit of `budget` is reached.
+    pub fn eval<'a>(
+        &'a self,
+        activation: &Activation<'a>,
+        budget: &mut Budget,
+    ) -> std::result::Result<Outcome, EvalError> {
+        budget.begin();
+        match run(self.code(), activation, budget, 0) {
+            Ok(ref value) => json::outcome(value, budget),
+            Err(EvalError::Absent) => Ok(Outcome::Absent),
+            Err(error) => Err(error),
+        }
+    }
 }
 
 /// Evaluates a program with the variables of `activation`.
@@ -206,13 +194,7 @@ impl<'v, 'm> Machine<'v, 'm> {
                 alternative,
                 kind,
             } => self.optional_or(target, alternative, *kind),
-            Node::OptionalHasValue(target) => {
-                self.charge(cost::CALL)?;
-                match self.optional(target)? {
-                    Target::Optional(value) => Ok(Val::Bool(value.is_some())),
-                    Target::Other(value) => Err(not_optional(&value)),
-                }
-            }
+            Node::OptionalHasValue(target) => self.optional_has_value(target),
         }
     }
 

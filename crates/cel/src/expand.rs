@@ -2,18 +2,14 @@
 //! those over two variables, of optional values and of sorting, and report some mistakes with other
 //! messages.
 
-use crate::nodes::{Make, Parts, Variables, each};
+use crate::nodes::{ACCUMULATOR, Make, Parts, UNUSED, Variables, each};
 use cel::common::ast::{Expr, IdedExpr, ListExpr, MapExpr, operators};
 use cel::parser::{Macro, MacroExprHelper};
 use cel::{Env, ParseError};
 use std::sync::LazyLock;
 
-/// Name of a comprehension's accumulator, which no source can spell.
-pub(crate) const ACCUMULATOR: &str = "@result";
 /// The accumulator's name in older versions, which stays reserved.
 const OLD_ACCUMULATOR: &str = "__result__";
-/// The loop variable of a comprehension that only binds its accumulator.
-pub(crate) const UNUSED: &str = "#unused";
 /// Variable that `sortBy` binds the list to.
 const SORT_INPUT: &str = "@__sortBy_input__";
 /// Function that `sortBy` calls with the list and its keys.

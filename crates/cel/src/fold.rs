@@ -3,11 +3,11 @@
 
 use crate::cost;
 use crate::error::{EvalError, invalid, no_overload};
-use crate::eval::{Machine, Result, fit};
+use crate::eval::{Machine, fit};
 use crate::ir::{Fold, FoldKind, Node, Variables};
 use crate::items::Items;
 use crate::price;
-use crate::value::{MapVal, Repeated, Val};
+use crate::value::{MapVal, Repeated, Result, Val};
 use std::rc::Rc;
 
 // Costs, in units, of the loops that cel-go expands the macros to, without the written parts.

@@ -5,9 +5,8 @@
 //! tree is the visible nesting, and `NODE_DEPTH_MAX` bounds every recursion over it.
 
 use crate::functions::Function;
-use crate::price::Price;
-use jiff::civil::DateTime;
-use serde_json::Value;
+use crate::operator::Operator;
+use crate::value::Const;
 use std::sync::Arc;
 
 /// Depth of a tree. Evaluation recurses once a level and must fit a 2 MiB stack in a debug build.
@@ -91,6 +90,37 @@ pub(crate) enum Overloads {
     Several,
 }
 
+/// Pricing rule of a call, looked up by name when a program is compiled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Price {
+    /// One unit.
+    Call,
+    Authorization,
+    Selector,
+    /// A unit for each value in the first argument.
+    Traversal,
+    /// A tenth of the first argument's size.
+    Tenth,
+    /// A tenth of the first argument's size if it is a text.
+    TenthOfText,
+    TenthOfBytes,
+    /// A fifth of the first argument's size.
+    Fifth,
+    /// A fifth of the result's size.
+    Joined,
+    Matching,
+    Contains,
+    ContainsIp,
+    ContainsCidr,
+    Validate,
+    /// Each item of one list with each of the other, times this factor.
+    Pairs(u64),
+    /// The items of the result.
+    List,
+    Flatten,
+    SelfCompared,
+}
+
 /// One operator of a chain and its right operand.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -105,22 +135,6 @@ pub(crate) enum OptionalOr {
     Value,
     /// `or`: the result is an optional.
     Optional,
-}
-
-#[derive(Debug, Clone)]
-pub(crate) enum Const {
-    Null,
-    Bool(bool),
-    Int(i64),
-    Uint(u64),
-    Double(f64),
-    String(Box<str>),
-    Bytes(Arc<[u8]>),
-    Type(&'static str),
-    Timestamp(DateTime),
-    Duration(i64),
-    /// A list or a map of constants that JSON can hold.
-    Json(Box<Value>),
 }
 
 /// A field name as written and as stored (with escapes such as `__dot__` decoded).
@@ -151,69 +165,6 @@ pub(crate) struct Entry {
     pub(crate) key: Node,
     pub(crate) value: Node,
     pub(crate) optional: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Operator {
-    Add,
-    Subtract,
-    Multiply,
-    Divide,
-    Modulo,
-    Equal,
-    NotEqual,
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
-    In,
-}
-
-impl Operator {
-    /// Returns the operator of a call in the parser's tree.
-    pub(crate) fn parse(name: &str) -> Option<Self> {
-        Some(match name {
-            "_+_" => Self::Add,
-            "_-_" => Self::Subtract,
-            "_*_" => Self::Multiply,
-            "_/_" => Self::Divide,
-            "_%_" => Self::Modulo,
-            "_==_" => Self::Equal,
-            "_!=_" => Self::NotEqual,
-            "_<_" => Self::Less,
-            "_<=_" => Self::LessOrEqual,
-            "_>_" => Self::Greater,
-            "_>=_" => Self::GreaterOrEqual,
-            "@in" => Self::In,
-            _ => return None,
-        })
-    }
-
-    /// Returns true for `+ - * / %`.
-    pub(crate) fn is_arithmetic(self) -> bool {
-        matches!(
-            self,
-            Self::Add | Self::Subtract | Self::Multiply | Self::Divide | Self::Modulo
-        )
-    }
-
-    /// Returns cel-go's name of the operator in errors.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Add => "_+_",
-            Self::Subtract => "_-_",
-            Self::Multiply => "_*_",
-            Self::Divide => "_/_",
-            Self::Modulo => "_%_",
-            Self::Equal => "_==_",
-            Self::NotEqual => "_!=_",
-            Self::Less => "_<_",
-            Self::LessOrEqual => "_<=_",
-            Self::Greater => "_>_",
-            Self::GreaterOrEqual => "_>=_",
-            Self::In => "@in",
-        }
-    }
 }
 
 /// A comprehension. A single variable is an element of a list or a key of a map; two variables are

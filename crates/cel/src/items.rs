@@ -1,5 +1,6 @@
 //! Elements of lists: borrowed from JSON and read by their declaration one by one, or computed.
 
+use crate::typed;
 use crate::value::{Declared, Val};
 use serde_json::Value;
 
@@ -8,6 +9,18 @@ use serde_json::Value;
 pub(crate) enum Items<'s, 'v> {
     Json(&'v [Value], Declared<'v>),
     Made(&'s [Val<'v>]),
+}
+
+impl<'v> Val<'v> {
+    /// Returns the elements of a list; `None` for other values.
+    #[inline]
+    pub(crate) fn items(&self) -> Option<Items<'_, 'v>> {
+        match self {
+            Self::JsonList(items, declared) => Some(Items::Json(items, typed::items_of(*declared))),
+            Self::List(list) => Some(Items::Made(&list.items)),
+            _ => None,
+        }
+    }
 }
 
 impl<'s, 'v> Items<'s, 'v> {

@@ -23,11 +23,14 @@
 #![warn(missing_docs)]
 
 mod activation;
+mod amount;
 mod arithmetic;
+mod authorizer;
 mod chain;
 mod check;
 mod collection;
 mod compare;
+mod compile;
 mod constant;
 mod cost;
 mod decl;
@@ -43,9 +46,13 @@ mod ir;
 mod items;
 mod json;
 mod lower;
+mod lowering;
 mod macros;
 mod mistakes;
+mod natural;
 mod nodes;
+mod opaque;
+mod operator;
 mod operators;
 mod optional;
 mod parse;
@@ -62,12 +69,13 @@ mod types;
 mod value;
 
 pub use crate::activation::Activation;
+pub use crate::amount::Quantity;
+pub use crate::authorizer::{Authorize, AuthorizerCheck, AuthorizerDecision, CheckTarget, ResourceCheck};
 pub use crate::cost::{Budget, CALL_COST_MAX, MAX_VALUE_BYTES, OBJECT_COST_MAX};
 pub use crate::decl::{Decl, Field, ListKind, Shape};
 pub use crate::env::Env;
 pub use crate::error::{CompileError, EvalError, Issue, Message, Overflowing, Readable};
 pub use crate::field::is_keyword;
-pub use crate::functions::{Authorize, AuthorizerCheck, AuthorizerDecision, CheckTarget, Quantity, ResourceCheck};
 pub use crate::print::print;
 pub use crate::program::{AbsenceMode, Estimate, Outcome, Program, Reference};
 pub use crate::regex::PATTERN_BYTES_MAX;

@@ -5,23 +5,17 @@ use crate::check::Checked;
 use crate::env::Env;
 use crate::error::CompileError;
 use crate::functions::{self, Found};
-use crate::ir::{Const, Element, Entry, Field, Link, NODE_DEPTH_MAX, Node, Operator, Overloads};
+use crate::ir::Price;
+use crate::ir::{Element, Entry, Field, Link, NODE_DEPTH_MAX, Node, Overloads};
+use crate::lowering::Lowering;
 use crate::macros::OptionalBinding;
+use crate::operator::Operator;
 use crate::parse::Parsed;
 use crate::path::{Absence, is_access};
-use crate::price::Price;
-use crate::program::{AbsenceMode, Reference};
+use crate::program::{AbsenceMode, Lowered, Reference};
 use crate::types::Type;
+use crate::value::Const;
 use cel::common::ast::{EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, StructExpr, operators};
-
-/// Result of lowering.
-#[derive(Debug)]
-pub(crate) struct Lowered {
-    pub(crate) node: Node,
-    /// Variables in use; a `Node::Variable` is an index here.
-    pub(crate) variables: Vec<String>,
-    pub(crate) references: Vec<Reference>,
-}
 
 pub(crate) fn lower(parsed: &Parsed, checked: &Checked, env: &Env) -> Result<Lowered> {
     let mut lowering = Lowering {
@@ -38,16 +32,6 @@ pub(crate) fn lower(parsed: &Parsed, checked: &Checked, env: &Env) -> Result<Low
         variables: lowering.used,
         references: lowering.references,
     })
-}
-
-pub(crate) struct Lowering<'s> {
-    parsed: &'s Parsed,
-    pub(crate) checked: &'s Checked,
-    env: &'s Env,
-    used: Vec<String>,
-    /// Variables of the enclosing comprehensions, outermost first.
-    pub(crate) locals: Vec<String>,
-    references: Vec<Reference>,
 }
 
 type Result<T> = std::result::Result<T, CompileError>;

@@ -2,10 +2,10 @@
 //! own loop for each macro, without an accumulator value.
 
 use crate::error::CompileError;
-use crate::expand::{MAP_INSERT, UNUSED};
+use crate::expand::MAP_INSERT;
 use crate::ir::{Fold, FoldKind, Node, OptionalOr, Variables};
-use crate::lower::Lowering;
-use crate::nodes::children;
+use crate::lowering::Lowering;
+use crate::nodes::{UNUSED, children};
 use cel::common::ast::{CallExpr, ComprehensionExpr, Expr, IdedExpr, LiteralValue, operators};
 
 type Result<T> = std::result::Result<T, CompileError>;

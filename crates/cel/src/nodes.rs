@@ -1,8 +1,12 @@
 //! Construction and traversal of the parser's tree, for macro expansion and analyses.
 
-use crate::expand::{ACCUMULATOR, UNUSED};
 use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, operators};
 use cel::parser::MacroExprHelper;
+
+/// Name of a comprehension's accumulator, which no source can spell.
+pub(crate) const ACCUMULATOR: &str = "@result";
+/// The loop variable of a comprehension that only binds its accumulator.
+pub(crate) const UNUSED: &str = "#unused";
 
 /// Variables of a loop.
 pub(crate) struct Variables {

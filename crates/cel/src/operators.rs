@@ -1,12 +1,11 @@
-//! Binary operators and cel-go's errors for unsupported operands.
+//! Binary operators, dispatched by the types of their operands.
 
 use crate::arithmetic;
 use crate::compare;
 use crate::cost::Budget;
-use crate::error::{EvalError, no_overload};
-use crate::eval::Result;
-use crate::ir::Operator;
-use crate::value::Val;
+use crate::error::no_overload;
+use crate::operator::Operator;
+use crate::value::{Result, Val};
 
 /// Evaluates `left operator right`.
 pub(crate) fn apply<'v>(operator: Operator, left: &Val<'v>, right: &Val<'v>, budget: &mut Budget) -> Result<'v> {
@@ -44,26 +43,4 @@ pub(crate) fn of_integers<'v>(operator: Operator, left: i64, right: i64) -> Resu
 /// with their own kind and with null.
 fn is_alien(left: &Val<'_>, right: &Val<'_>) -> bool {
     matches!(left, Val::Opaque(_)) && !matches!(right, Val::Null) && left.type_name() != right.type_name()
-}
-
-/// Returns the error of an unsupported operand. cel-go names the operator only if the left
-/// operand's type has neither such an operator nor functions of its own.
-pub(crate) fn unsupported(operator: Operator, left: &Val<'_>) -> EvalError {
-    let known = match left {
-        Val::Str(_) | Val::String(_) | Val::Timestamp(_) | Val::Duration(_) => true,
-        Val::Int(_) | Val::Uint(_) => true,
-        Val::Double(_) => operator != Operator::Modulo,
-        Val::Bytes(_) => operator == Operator::Add || compares(operator),
-        Val::Bool(_) => compares(operator),
-        Val::List(_) | Val::JsonList(..) => operator == Operator::Add,
-        _ => false,
-    };
-    no_overload(if known { "" } else { operator.name() })
-}
-
-fn compares(operator: Operator) -> bool {
-    matches!(
-        operator,
-        Operator::Less | Operator::LessOrEqual | Operator::Greater | Operator::GreaterOrEqual
-    )
 }

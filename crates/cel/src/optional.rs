@@ -2,11 +2,11 @@
 
 use crate::cost;
 use crate::error::{EvalError, no_overload};
-use crate::eval::{Machine, Result};
+use crate::eval::Machine;
 use crate::functions;
 use crate::ir::{Node, OptionalOr};
 use crate::program::AbsenceMode;
-use crate::value::Val;
+use crate::value::{Result, Val};
 use std::rc::Rc;
 
 impl<'v> Machine<'v, '_> {
@@ -36,6 +36,16 @@ impl<'v> Machine<'v, '_> {
                 Target::Optional(None) => self.optional(alternative).map(Target::into_value),
                 some => Ok(some.into_value()),
             },
+        }
+    }
+
+    /// Evaluates `hasValue`.
+    #[inline(never)]
+    pub(crate) fn optional_has_value(&mut self, target: &'v Node) -> Result<'v> {
+        self.charge(cost::CALL)?;
+        match self.optional(target)? {
+            Target::Optional(value) => Ok(Val::Bool(value.is_some())),
+            Target::Other(value) => Err(not_optional(&value)),
         }
     }
 
@@ -83,6 +93,6 @@ impl<'v> Target<'v> {
 
 /// Returns the error for a target that is no optional. It names `hasValue`, which every expansion
 /// calls first.
-pub(crate) fn not_optional(value: &Val<'_>) -> EvalError {
+fn not_optional(value: &Val<'_>) -> EvalError {
     functions::no_such_overload("hasValue", std::slice::from_ref(value))
 }

@@ -2,7 +2,7 @@
 
 use crate::error::CompileError;
 use crate::ir::{Field, Node, Step};
-use crate::lower::Lowering;
+use crate::lowering::Lowering;
 use cel::common::ast::{Expr, IdedExpr, LiteralValue, operators};
 
 type Result<T> = std::result::Result<T, CompileError>;

@@ -2,43 +2,13 @@
 //! [`crate::estimate`] is the same model for unknown values.
 
 use crate::cost::{self, AUTHORIZATION};
-use crate::functions::Opaque;
-use crate::ir::{Const, Element, Entry, Node, Operator, Overloads};
+use crate::ir::{Element, Entry, Node, Overloads, Price};
 use crate::items::Items;
-use crate::value::Val;
+use crate::opaque::Opaque;
+use crate::operator::Operator;
+use crate::value::{Const, Val};
 use serde_json::Value;
 use std::net::IpAddr;
-
-/// Pricing rule of a call, looked up by name when a program is compiled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Price {
-    /// One unit.
-    Call,
-    Authorization,
-    Selector,
-    /// A unit for each value in the first argument.
-    Traversal,
-    /// A tenth of the first argument's size.
-    Tenth,
-    /// A tenth of the first argument's size if it is a text.
-    TenthOfText,
-    TenthOfBytes,
-    /// A fifth of the first argument's size.
-    Fifth,
-    /// A fifth of the result's size.
-    Joined,
-    Matching,
-    Contains,
-    ContainsIp,
-    ContainsCidr,
-    Validate,
-    /// Each item of one list with each of the other, times this factor.
-    Pairs(u64),
-    /// The items of the result.
-    List,
-    Flatten,
-    SelfCompared,
-}
 
 impl Price {
     /// Returns the pricing rule of a function's calls.

@@ -1,8 +1,9 @@
 //! Printing of a parsed tree as source text that parses to the same tree, with macros as calls.
 
 use crate::error::CompileError;
-use crate::expand::{MAP_INSERT, SORT, UNUSED};
+use crate::expand::{MAP_INSERT, SORT};
 use crate::macros::OptionalBinding;
+use crate::nodes::UNUSED;
 use crate::parse::parse;
 use crate::scan::scan;
 use cel::common::ast::{

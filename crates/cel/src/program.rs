@@ -1,19 +1,8 @@
 //! Compiled expressions: the shared, immutable values that other crates evaluate.
 
-use crate::activation::Activation;
-use crate::check::{check, fallible};
-use crate::constant;
-use crate::cost::Budget;
 use crate::decl::Decl;
-use crate::env::Env;
-use crate::error::{CompileError, EvalError, Issue};
-use crate::estimate::{Range, estimate};
-use crate::eval::{self, Code, Numbers, Variable};
-use crate::json;
-use crate::lower::{Lowered, lower};
-use crate::parse::parse;
-use crate::scan::scan;
-use crate::typed;
+use crate::error::Issue;
+use crate::ir::Node;
 use crate::types::Type;
 use serde_json::Value;
 
@@ -57,29 +46,56 @@ pub struct Estimate {
     pub max: u64,
 }
 
+/// Result of lowering.
+#[derive(Debug)]
+pub(crate) struct Lowered {
+    pub(crate) node: Node,
+    /// Variables in use; a `Node::Variable` is an index here.
+    pub(crate) variables: Vec<String>,
+    pub(crate) references: Vec<Reference>,
+}
+
+/// A variable of a program.
+#[derive(Debug)]
+pub(crate) struct Variable {
+    pub(crate) name: String,
+    /// The declaration; `None` for a value of any type.
+    pub(crate) declared: Option<Decl>,
+}
+
+/// Parts of a program that an evaluation needs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Code<'v> {
+    pub(crate) node: &'v Node,
+    /// Variables in the order of the tree's slots.
+    pub(crate) variables: &'v [Variable],
+    pub(crate) mode: AbsenceMode,
+    pub(crate) numbers: Numbers,
+}
+
+/// Treatment of an integer beside a double.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Numbers {
+    /// Different types: the operator has no such overload.
+    Typed,
+    /// Numbers read from JSON, where both are one type.
+    Json,
+}
+
 /// A compiled expression. Immutable and shareable between threads.
 #[derive(Debug)]
 pub struct Program {
-    source: Box<str>,
-    mode: AbsenceMode,
-    result: Type,
-    estimate: Estimate,
-    variables: Vec<Variable>,
-    numbers: Numbers,
-    fallible: Option<Issue>,
-    lowered: Lowered,
+    pub(crate) source: Box<str>,
+    pub(crate) mode: AbsenceMode,
+    pub(crate) result: Type,
+    pub(crate) estimate: Estimate,
+    pub(crate) variables: Vec<Variable>,
+    pub(crate) numbers: Numbers,
+    pub(crate) fallible: Option<Issue>,
+    pub(crate) lowered: Lowered,
 }
 
 impl Program {
-    /// Compiles an expression in which absence is a result. `variables` are the names it may use.
-    ///
-    /// # Errors
-    ///
-    /// Returns all issues of a source that does not parse or type-check or exceeds a limit.
-    pub fn compile(source: &str, variables: &[&str]) -> Result<Program, CompileError> {
-        Self::compile_with(source, variables, AbsenceMode::Absent)
-    }
-
     /// Returns the type of the expression's value.
     pub fn result(&self) -> &Type {
         &self.result
@@ -99,50 +115,6 @@ impl Program {
     /// Returns the first part that may fail for values as declared, with the reason.
     pub fn fallible(&self) -> Option<&Issue> {
         self.fallible.as_ref()
-    }
-
-    /// Compiles an expression over variables of any type, with the given meaning of absence.
-    ///
-    /// # Errors
-    ///
-    /// As [`Program::compile`].
-    pub fn compile_with(source: &str, variables: &[&str], mode: AbsenceMode) -> Result<Program, CompileError> {
-        let env = variables
-            .iter()
-            .fold(Env::new(mode), |env, name| env.with(name, Decl::dynamic()));
-        let mut program = Self::compile_in(source, &env)?;
-        program.numbers = Numbers::Json;
-        Ok(program)
-    }
-
-    /// Compiles and type-checks an expression in an environment.
-    ///
-    /// # Errors
-    ///
-    /// As [`Program::compile`].
-    pub fn compile_in(source: &str, env: &Env) -> Result<Program, CompileError> {
-        scan(source)?;
-        let parsed = parse(source)?;
-        let checked = check(&parsed, env)?;
-        let Range { min, max } = estimate(&parsed, &checked, env);
-        let mut lowered = lower(&parsed, &checked, env)?;
-        constant::fold(&mut lowered.node).map_err(|failure| CompileError::constant(&failure))?;
-        let used = std::mem::take(&mut lowered.variables).into_iter();
-        let variables = used.map(|name| {
-            let declared = env.variables.iter().find(|v| *v.name == *name);
-            let declared = declared.and_then(|v| typed::known(&v.decl).cloned());
-            Variable { name, declared }
-        });
-        Ok(Program {
-            source: source.into(),
-            mode: env.mode,
-            fallible: fallible(&parsed, &checked, env),
-            result: checked.result,
-            estimate: Estimate { min, max },
-            variables: variables.collect(),
-            numbers: Numbers::Typed,
-            lowered,
-        })
     }
 
     pub(crate) fn code(&self) -> Code<'_> {
@@ -168,20 +140,5 @@ impl Program {
     /// first appearance.
     pub fn references(&self) -> &[Reference] {
         &self.lowered.references
-    }
-
-    /// Evaluates the expression over borrowed values and charges `budget`. The same inputs give the
-    /// same outcome and the same cost.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the expression has no value for these inputs, or if a limit of `budget` is reached.
-    pub fn eval<'a>(&'a self, activation: &Activation<'a>, budget: &mut Budget) -> Result<Outcome, EvalError> {
-        budget.begin();
-        match eval::run(self.code(), activation, budget, 0) {
-            Ok(ref value) => json::outcome(value, budget),
-            Err(EvalError::Absent) => Ok(Outcome::Absent),
-            Err(error) => Err(error),
-        }
     }
 }

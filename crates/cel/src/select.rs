@@ -2,11 +2,11 @@
 
 use crate::cost;
 use crate::error::{EvalError, invalid};
-use crate::eval::{Machine, Result, fit};
+use crate::eval::{Machine, fit};
 use crate::ir::{Field, Node, Step};
 use crate::program::AbsenceMode;
 use crate::typed;
-use crate::value::{Val, key_text};
+use crate::value::{Result, Val, key_text};
 use serde_json::{Map, Value};
 
 impl<'v> Machine<'v, '_> {

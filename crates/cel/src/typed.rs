@@ -25,6 +25,45 @@ pub(crate) fn items_of(list: Declared<'_>) -> Declared<'_> {
     }
 }
 
+impl<'v> Val<'v> {
+    /// Returns a value read by its declaration.
+    #[inline]
+    pub(crate) fn read(json: &'v Value, declared: Declared<'v>) -> Self {
+        match declared {
+            None => Self::from_json(json),
+            Some(decl) => read(json, decl),
+        }
+    }
+
+    /// Returns the value under a text key; `None` also if this is no map, see `is_map`.
+    pub(crate) fn field(&self, name: &str) -> Option<Val<'v>> {
+        match self {
+            Self::JsonMap(fields, None) => fields.get(name).map(Val::from_json),
+            Self::JsonMap(fields, Some(decl)) => field(fields, name, decl),
+            Self::Map(map) => map.get_str(name).cloned(),
+            _ => None,
+        }
+    }
+
+    /// Returns the value of the entry that [`Val::entries`] has under a text key.
+    pub(crate) fn entry(&self, key: &str) -> Option<Val<'v>> {
+        match self {
+            Self::JsonMap(fields, Some(decl)) if !is_map(decl) => field(fields, &decl.written(key)?.name, decl),
+            _ => self.field(key),
+        }
+    }
+
+    /// Returns the entries of a map, in key order.
+    pub(crate) fn entries(&self) -> Option<Vec<(Val<'v>, Val<'v>)>> {
+        match self {
+            Self::JsonMap(fields, None) => Some(fields.iter().map(|(k, v)| (Val::Str(k), Val::from_json(v))).collect()),
+            Self::JsonMap(fields, Some(decl)) => Some(entries(fields, decl)),
+            Self::Map(map) => Some(map.entries.clone()),
+            _ => None,
+        }
+    }
+}
+
 /// Reads a value by its declaration; `Val::Invalid` if it does not fit.
 pub(crate) fn read<'v>(json: &'v Value, decl: &'v Decl) -> Val<'v> {
     match (decl.shape(), json) {

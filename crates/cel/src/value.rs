@@ -5,13 +5,12 @@
 
 use crate::decl::Decl;
 use crate::error::{EvalError, invalid};
-use crate::functions::Opaque;
-use crate::ir::Const;
-use crate::items::Items;
-use crate::typed;
+use crate::opaque::Opaque;
 use jiff::civil::DateTime;
 use serde_json::{Map, Number, Value};
+use std::cmp::Ordering;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// A run-time value. Cloning costs at most a reference count.
 ///
@@ -45,6 +44,30 @@ pub(crate) enum Val<'v> {
     /// Data that does not fit its declaration, for example stored before a schema change. The
     /// evaluator returns an error when it is read.
     Invalid(Rc<str>),
+}
+
+/// Result of evaluating an expression.
+pub(crate) type Result<'v> = std::result::Result<Val<'v>, EvalError>;
+
+// An error lies where the value would be. Every step unpacks a result; this way it need not move
+// it.
+const _: () = assert!(size_of::<Result<'_>>() == size_of::<Val<'_>>());
+
+/// A constant of a program.
+#[derive(Debug, Clone)]
+pub(crate) enum Const {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Double(f64),
+    String(Box<str>),
+    Bytes(Arc<[u8]>),
+    Type(&'static str),
+    Timestamp(DateTime),
+    Duration(i64),
+    /// A list or a map of constants that JSON can hold.
+    Json(Box<Value>),
 }
 
 /// Declaration of a value from JSON; `None` is `dyn`.
@@ -86,7 +109,7 @@ impl From<Repeated> for EvalError {
 
 impl<'v> MapVal<'v> {
     /// Sorts the entries. An unusable or repeated key is an error.
-    pub(crate) fn new(mut entries: Vec<(Val<'v>, Val<'v>)>) -> Result<Self, Repeated> {
+    pub(crate) fn new(mut entries: Vec<(Val<'v>, Val<'v>)>) -> std::result::Result<Self, Repeated> {
         if entries.iter().any(|(k, _)| !k.is_key()) {
             return Err(Repeated::NotAKey);
         }
@@ -104,7 +127,7 @@ impl<'v> MapVal<'v> {
             .map(|i| &self.entries[i].1)
     }
 
-    fn get_str(&self, key: &str) -> Option<&Val<'v>> {
+    pub(crate) fn get_str(&self, key: &str) -> Option<&Val<'v>> {
         self.entries
             .binary_search_by(|(k, _)| key_order(k, &Val::Str(key)))
             .ok()
@@ -166,15 +189,6 @@ impl<'v> Val<'v> {
             Value::String(s) => Self::Str(s),
             Value::Array(items) => Self::JsonList(items, None),
             Value::Object(fields) => Self::JsonMap(fields, None),
-        }
-    }
-
-    /// Returns a value read by its declaration.
-    #[inline]
-    pub(crate) fn read(json: &'v Value, declared: Declared<'v>) -> Self {
-        match declared {
-            None => Self::from_json(json),
-            Some(decl) => typed::read(json, decl),
         }
     }
 
@@ -245,41 +259,12 @@ impl<'v> Val<'v> {
         }
     }
 
-    #[inline]
-    pub(crate) fn items(&self) -> Option<Items<'_, 'v>> {
-        match self {
-            Self::JsonList(items, declared) => Some(Items::Json(items, typed::items_of(*declared))),
-            Self::List(list) => Some(Items::Made(&list.items)),
-            _ => None,
-        }
-    }
-
     /// Returns the declaration of a list, which may make it a set.
     pub(crate) fn declared(&self) -> Declared<'v> {
         match self {
             Self::JsonList(_, declared) | Self::JsonMap(_, declared) => *declared,
             Self::List(list) => list.declared,
             _ => None,
-        }
-    }
-
-    /// Returns the value under a text key; `None` also if this is no map, see `is_map`.
-    pub(crate) fn field(&self, name: &str) -> Option<Val<'v>> {
-        match self {
-            Self::JsonMap(fields, None) => fields.get(name).map(Val::from_json),
-            Self::JsonMap(fields, Some(decl)) => typed::field(fields, name, decl),
-            Self::Map(map) => map.get_str(name).cloned(),
-            _ => None,
-        }
-    }
-
-    /// Returns the value of the entry that [`Val::entries`] has under a text key.
-    pub(crate) fn entry(&self, key: &str) -> Option<Val<'v>> {
-        match self {
-            Self::JsonMap(fields, Some(decl)) if !typed::is_map(decl) => {
-                typed::field(fields, &decl.written(key)?.name, decl)
-            }
-            _ => self.field(key),
         }
     }
 
@@ -303,16 +288,6 @@ impl<'v> Val<'v> {
         }
     }
 
-    /// Returns the entries of a map, in key order.
-    pub(crate) fn entries(&self) -> Option<Vec<(Val<'v>, Val<'v>)>> {
-        match self {
-            Self::JsonMap(fields, None) => Some(fields.iter().map(|(k, v)| (Val::Str(k), Val::from_json(v))).collect()),
-            Self::JsonMap(fields, Some(decl)) => Some(typed::entries(fields, decl)),
-            Self::Map(map) => Some(map.entries.clone()),
-            _ => None,
-        }
-    }
-
     pub(crate) fn type_name(&self) -> &'static str {
         match self {
             Self::Null => "null_type",
@@ -332,4 +307,30 @@ impl<'v> Val<'v> {
             Self::Invalid(_) => "error",
         }
     }
+}
+
+/// Returns the order of two numbers; `None` if one is no number, `Some(None)` if one is NaN.
+pub(crate) fn numeric(left: &Val<'_>, right: &Val<'_>) -> Option<Option<Ordering>> {
+    Some(match (left, right) {
+        (Val::Int(a), Val::Int(b)) => Some(a.cmp(b)),
+        (Val::Uint(a), Val::Uint(b)) => Some(a.cmp(b)),
+        (Val::Double(a), Val::Double(b)) => a.partial_cmp(b),
+        (Val::Int(a), Val::Uint(b)) => Some(i128::from(*a).cmp(&i128::from(*b))),
+        (Val::Uint(a), Val::Int(b)) => Some(i128::from(*a).cmp(&i128::from(*b))),
+        (Val::Int(a), Val::Double(b)) => integer_to_double(i128::from(*a), *b),
+        (Val::Uint(a), Val::Double(b)) => integer_to_double(i128::from(*a), *b),
+        (Val::Double(a), Val::Int(b)) => integer_to_double(i128::from(*b), *a).map(Ordering::reverse),
+        (Val::Double(a), Val::Uint(b)) => integer_to_double(i128::from(*b), *a).map(Ordering::reverse),
+        _ => return None,
+    })
+}
+
+/// Compares exactly, where casting the integer would round it.
+fn integer_to_double(integer: i128, double: f64) -> Option<Ordering> {
+    if double.is_nan() {
+        return None;
+    }
+    // The cast saturates, so doubles beyond i128 order correctly too.
+    let whole = integer.cmp(&(double.trunc() as i128));
+    Some(whole.then_with(|| 0.0_f64.total_cmp(&(double.fract() + 0.0))))
 }

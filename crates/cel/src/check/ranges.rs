@@ -1,7 +1,7 @@
 //! Ranges of integer expressions. Arithmetic whose range is within 64 bits cannot overflow.
 
 use super::Checked;
-use crate::expand::ACCUMULATOR;
+use crate::nodes::ACCUMULATOR;
 use crate::types::Type;
 use cel::common::ast::{Expr, IdedExpr, LiteralValue, operators};
 

@@ -2,7 +2,7 @@
 //! conversion rules: their estimates appear in no message of Kubernetes, and they often join texts
 //! of numbers.
 
-use super::calls::Operand;
+use super::operand::Operand;
 use super::origin::Step;
 use super::{Container, Range, Walk, contents};
 use crate::program::AbsenceMode;

@@ -1,7 +1,7 @@
 //! Cost estimates of the functions of Kubernetes' libraries and of cel-go's extensions, as each
 //! declares its price.
 
-use super::calls::{CHARACTER, Call, Operand, PATTERN_CHARACTER, matching};
+use super::operand::{CHARACTER, Call, Operand, PATTERN_CHARACTER, matching};
 use super::origin::{Origin, Step};
 use super::{LIST, OBJECT, Range, Walk};
 use crate::cost::{AUTHORIZATION, NAMED_PATTERN_CHARACTERS_MAX};

@@ -11,6 +11,7 @@
 mod calls;
 mod closer;
 mod library;
+mod operand;
 mod origin;
 mod range;
 

@@ -3,13 +3,12 @@
 //! Parsed as by Go's `net/netip`, with its error messages. Kubernetes refuses addresses with zones
 //! and IPv4 addresses mapped into IPv6.
 
-use super::opaque::{Opaque, opaque, text_argument};
-use super::text::quoted;
+use super::opaque::{opaque, text_argument};
+use super::quote::quoted;
 use super::{Context, Function, global, member};
 use crate::error::{EvalError, invalid, no_overload};
-use crate::eval::Result;
-use crate::value::Val;
-use std::fmt;
+use crate::opaque::{Cidr, Opaque};
+use crate::value::{Result, Val};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 pub(super) static FUNCTIONS: &[Function] = &[
@@ -94,44 +93,6 @@ pub(super) static FUNCTIONS: &[Function] = &[
         contains_network,
     ),
 ];
-
-/// An address with a prefix length.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Cidr {
-    address: IpAddr,
-    bits: u8,
-}
-
-impl Cidr {
-    /// Returns the bytes of the prefix, which prices count as its `size`.
-    pub(crate) fn prefix_bytes(self) -> u64 {
-        u64::from(self.bits.div_ceil(8))
-    }
-
-    fn masked(self) -> Self {
-        let address = match self.address {
-            IpAddr::V4(v4) => {
-                let mask = u32::MAX.checked_shl(32 - u32::from(self.bits)).unwrap_or(0);
-                IpAddr::V4(Ipv4Addr::from_bits(v4.to_bits() & mask))
-            }
-            IpAddr::V6(v6) => {
-                let mask = u128::MAX.checked_shl(128 - u32::from(self.bits)).unwrap_or(0);
-                IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & mask))
-            }
-        };
-        Self { address, ..self }
-    }
-
-    fn contains(self, address: IpAddr) -> bool {
-        self.address.is_ipv4() == address.is_ipv4() && self.masked() == Self { address, ..self }.masked()
-    }
-}
-
-impl fmt::Display for Cidr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.bits)
-    }
-}
 
 fn address(args: &[Val<'_>], name: &'static str) -> std::result::Result<IpAddr, EvalError> {
     match args {

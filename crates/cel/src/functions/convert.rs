@@ -3,8 +3,7 @@
 use super::{Context, Function, global, made, text, time};
 use crate::cost;
 use crate::error::{EvalError, Overflowing, Readable, invalid, no_overload};
-use crate::eval::Result;
-use crate::value::Val;
+use crate::value::{Result, Val};
 use std::rc::Rc;
 
 pub(super) static FUNCTIONS: &[Function] = &[

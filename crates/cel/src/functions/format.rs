@@ -1,11 +1,11 @@
 //! Kubernetes' named formats: `format.dns1123Label().validate(name)` returns the messages of
 //! Kubernetes' own validation.
 
-use super::opaque::{Opaque, opaque, text_argument};
+use super::opaque::{opaque, text_argument};
 use super::{Context, Function, global, member, url};
 use crate::error::no_overload;
-use crate::eval::Result;
-use crate::value::Val;
+use crate::opaque::{Format, Opaque};
+use crate::value::{Result, Val};
 use jiff::civil::Date;
 
 pub(super) static FUNCTIONS: &[Function] = &[
@@ -87,24 +87,6 @@ pub(super) static FUNCTIONS: &[Function] = &[
     ),
 ];
 
-/// A named format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Format {
-    Dns1123Label,
-    Dns1123Subdomain,
-    Dns1035Label,
-    QualifiedName,
-    Dns1123LabelPrefix,
-    Dns1123SubdomainPrefix,
-    Dns1035LabelPrefix,
-    LabelValue,
-    Uri,
-    Uuid,
-    Byte,
-    Date,
-    DateTime,
-}
-
 const LABEL_BYTES_MAX: usize = 63;
 const SUBDOMAIN_BYTES_MAX: usize = 253;
 
@@ -125,18 +107,6 @@ const VALUE_RULE: &str = "a valid label must be an empty string or consist of al
     used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
 impl Format {
-    /// Returns the characters of the pattern by which Kubernetes prices a validation.
-    pub(crate) fn pattern_characters(self) -> u64 {
-        match self {
-            Self::Dns1123Label | Self::Dns1035Label | Self::Dns1123LabelPrefix | Self::Dns1035LabelPrefix => 30,
-            Self::Dns1123Subdomain | Self::Dns1123SubdomainPrefix | Self::QualifiedName => 60,
-            Self::LabelValue => 40,
-            Self::Uri => 1_104,
-            Self::Uuid | Self::Date | Self::DateTime => 72,
-            Self::Byte => 84,
-        }
-    }
-
     fn named(name: &str) -> Option<Self> {
         Some(match name {
             "dns1123Label" => Self::Dns1123Label,

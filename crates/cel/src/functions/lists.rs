@@ -6,10 +6,9 @@ use crate::arithmetic;
 use crate::compare;
 use crate::cost;
 use crate::error::{EvalError, invalid, no_overload};
-use crate::eval::Result;
-use crate::ir::Operator;
 use crate::items::Items;
-use crate::value::Val;
+use crate::operator::Operator;
+use crate::value::{Result, Val};
 use std::cmp::Ordering;
 
 pub(super) static FUNCTIONS: &[Function] = &[

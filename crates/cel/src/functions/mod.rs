@@ -4,16 +4,15 @@
 //! function resolves overloads by type at run time.
 
 mod address;
-mod amount;
 mod authorizer;
 mod convert;
 mod format;
 mod lists;
-mod natural;
 mod opaque;
 mod optionals;
 mod patterns;
 mod quantity;
+mod quote;
 mod sets;
 pub(crate) mod signature;
 mod strings;
@@ -24,15 +23,11 @@ mod version;
 
 use crate::cost::Budget;
 use crate::error::{EvalError, Overflowing, invalid, no_overload};
-use crate::eval::Result;
-use crate::value::Val;
+use crate::value::{Result, Val};
 use std::fmt;
 use std::rc::Rc;
 
-pub use amount::Quantity;
-pub use authorizer::{Authorize, AuthorizerCheck, AuthorizerDecision, CheckTarget, ResourceCheck};
 pub(crate) use authorizer::{authorizer_value, check_value};
-pub(crate) use opaque::Opaque;
 pub(crate) use signature::{Overload, is_for_patches, overloads};
 
 /// Evaluation state that functions use besides their arguments.

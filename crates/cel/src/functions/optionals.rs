@@ -3,9 +3,8 @@
 
 use super::{Context, Function, global, member};
 use crate::error::{invalid, no_overload};
-use crate::eval::Result;
 use crate::items::Items;
-use crate::value::Val;
+use crate::value::{Result, Val};
 
 pub(super) static FUNCTIONS: &[Function] = &[
     global(

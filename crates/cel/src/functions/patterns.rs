@@ -2,8 +2,7 @@
 
 use super::{Context, Function, PART_BYTES, both, made, member, two_strings};
 use crate::error::{EvalError, invalid, no_overload};
-use crate::eval::Result;
-use crate::value::Val;
+use crate::value::{Result, Val};
 
 pub(super) static FUNCTIONS: &[Function] = &[
     both(

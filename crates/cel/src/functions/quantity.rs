@@ -1,11 +1,11 @@
 //! Kubernetes' quantity functions: `quantity('1.5Gi')`.
 
-use super::amount::{DIGITS_MAX, Quantity};
-use super::opaque::{Opaque, opaque, text_argument};
+use super::opaque::{opaque, text_argument};
 use super::{Context, Function, global, member};
+use crate::amount::{DIGITS_MAX, Quantity};
 use crate::error::{EvalError, invalid, no_overload};
-use crate::eval::Result;
-use crate::value::Val;
+use crate::opaque::Opaque;
+use crate::value::{Result, Val};
 
 pub(super) static FUNCTIONS: &[Function] = &[
     global(

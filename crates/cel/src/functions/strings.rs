@@ -1,10 +1,9 @@
 //! String functions: the standard ones and the extension's. Positions count code points.
 
-use super::text::quoted;
+use super::quote::quoted;
 use super::{Context, Function, PART_BYTES, global, integer, made, member, two_strings};
 use crate::error::{EvalError, invalid, no_overload};
-use crate::eval::Result;
-use crate::value::Val;
+use crate::value::{Result, Val};
 
 pub(super) static FUNCTIONS: &[Function] = &[
     member("contains", &["contains_string: string.(string) -> bool"], |cx, a| {

@@ -3,11 +3,11 @@
 //! Kubernetes has version 2 of the extension, whose `%f` and `%e` write numbers in the en-US locale
 //! (`1,234.500000`, `1.234500 × 10⁰³`), and whose `%e` always has six fractional digits.
 
+use super::quote::quoted;
 use super::{Context, Function, made, member, time};
 use crate::cost::{self, Budget};
 use crate::error::{EvalError, invalid, no_overload};
-use crate::eval::Result;
-use crate::value::Val;
+use crate::value::{Result, Val};
 
 pub(super) static FUNCTIONS: &[Function] = &[member(
     "format",
@@ -254,40 +254,6 @@ pub(super) fn double_text(number: f64) -> String {
     text.extend(['e', sign]);
     text.extend(exponent.filter_map(|digit| char::from_digit(digit, 10)));
     text
-}
-
-/// Quotes a text as Go's `strconv.Quote` does.
-pub(super) fn quoted(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    let mut rest = text;
-    loop {
-        let plain = |b: &u8| matches!(b, b' '..=b'~') && !matches!(b, b'"' | b'\\');
-        let (run, after) = rest.split_at(rest.bytes().take_while(plain).count());
-        quoted.push_str(run);
-        let mut characters = after.chars();
-        let Some(c) = characters.next() else { break };
-        rest = characters.as_str();
-        match c {
-            '\u{7}' => quoted.push_str("\\a"),
-            '\u{8}' => quoted.push_str("\\b"),
-            '\u{c}' => quoted.push_str("\\f"),
-            '\n' => quoted.push_str("\\n"),
-            '\r' => quoted.push_str("\\r"),
-            '\t' => quoted.push_str("\\t"),
-            '\u{b}' => quoted.push_str("\\v"),
-            '\\' => quoted.push_str("\\\\"),
-            '"' => quoted.push_str("\\\""),
-            c if c.is_ascii_control() => quoted.push_str(&format!("\\x{:02x}", u32::from(c))),
-            // For Go, whitespace other than the space is not printable; nor are control characters.
-            c if c.is_control() || (c.is_whitespace() && c != ' ') => {
-                quoted.push_str(&format!("\\u{:04x}", u32::from(c)));
-            }
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
 }
 
 /// Writes a value for `%s`.

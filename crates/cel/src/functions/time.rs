@@ -1,13 +1,12 @@
 //! Timestamps and durations. Times are in UTC unless a zone is given; durations are in nanoseconds,
 //! as in Go.
 
-use super::text::quoted;
+use super::quote::quoted;
 use super::{Context, Function, global, member};
 use crate::cost;
 use crate::error::{EvalError, Overflowing, Readable, invalid, no_overload};
-use crate::eval::Result;
-use crate::ir::Operator;
-use crate::value::Val;
+use crate::operator::Operator;
+use crate::value::{Result, Val};
 use jiff::SignedDuration;
 use jiff::civil::DateTime;
 use jiff::tz::{Offset, TimeZone};

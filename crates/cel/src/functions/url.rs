@@ -1,12 +1,12 @@
 //! URLs as Go's `net/url` parses them: `url('https://example.com/a?k=1').getHost()`.
 
 use super::address::go_address;
-use super::opaque::{Opaque, opaque, text_argument};
-use super::text::quoted;
+use super::opaque::{opaque, text_argument};
+use super::quote::quoted;
 use super::{Context, Function, global, made, member};
 use crate::error::{EvalError, invalid, no_overload};
-use crate::eval::Result;
-use crate::value::{MapVal, Val};
+use crate::opaque::{Opaque, Url};
+use crate::value::{MapVal, Result, Val};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -49,17 +49,6 @@ pub(super) static FUNCTIONS: &[Function] = &[
         query,
     ),
 ];
-
-/// A parsed URL. Texts are those of Go's strings, except that bytes that are no UTF-8 become
-/// U+FFFD.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Url {
-    scheme: String,
-    host: String,
-    /// The path as written, with its escapes.
-    path: String,
-    query: String,
-}
 
 /// Part of a URL, which decides the allowed escapes and characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,13 +1,12 @@
 //! Semantic versions: `semver('1.2.3-rc.1')`. Precedence is that of semver.org; error messages are
 //! those of the library that Kubernetes uses.
 
-use super::opaque::{Opaque, opaque};
-use super::text::quoted;
+use super::opaque::opaque;
+use super::quote::quoted;
 use super::{Context, Function, global, member};
 use crate::error::{EvalError, invalid, no_overload};
-use crate::eval::Result;
-use crate::value::Val;
-use std::cmp::Ordering;
+use crate::opaque::{Identifier, Opaque, Semver};
+use crate::value::{Result, Val};
 
 pub(super) static FUNCTIONS: &[Function] = &[
     global(
@@ -40,29 +39,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
     }),
 ];
 
-/// A version without its build metadata, which does not affect precedence.
-#[derive(Debug)]
-pub(crate) struct Semver {
-    numbers: [u64; 3],
-    prerelease: Vec<Identifier>,
-}
-
-/// A pre-release identifier. Numbers precede words, as the variants' order says.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Identifier {
-    Number(u64),
-    Word(Box<str>),
-}
-
 impl Semver {
-    pub(super) fn compare(&self, other: &Self) -> Ordering {
-        let release = |v: &Self| v.prerelease.is_empty();
-        let numbers = self.numbers.cmp(&other.numbers);
-        numbers
-            .then_with(|| release(self).cmp(&release(other)))
-            .then_with(|| self.prerelease.cmp(&other.prerelease))
-    }
-
     fn parse(text: &str) -> std::result::Result<Self, String> {
         if text.is_empty() {
             return Err("Version string empty".to_owned());

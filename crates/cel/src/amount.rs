@@ -6,11 +6,11 @@
 //! keeps numbers that fit as an integer with a decimal scale, and calls only those integers:
 //! `1.5Gi` and `1000m` are none. `Small` is that form.
 
-use super::natural::Natural;
+use crate::natural::Natural;
 use std::{cmp::Ordering, fmt};
 
 /// Digits of a computed number: far beyond real amounts, few enough to compare for one cost unit.
-pub(super) const DIGITS_MAX: usize = 4_096;
+pub(crate) const DIGITS_MAX: usize = 4_096;
 
 const WRONG_FORMAT: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
@@ -172,7 +172,7 @@ impl Quantity {
     }
 
     /// Returns the number of decimal digits that are stored.
-    pub(super) fn digits(&self) -> usize {
+    pub(crate) fn digits(&self) -> usize {
         self.number.digits()
     }
 
@@ -231,11 +231,11 @@ impl Quantity {
         (rest == 0).then(|| text.parse().ok())?
     }
 
-    pub(super) fn integer(&self) -> Option<i64> {
+    pub(crate) fn integer(&self) -> Option<i64> {
         self.small.filter(|s| s.scale >= 0)?.rescaled(0)
     }
 
-    pub(super) fn to_f64(&self) -> f64 {
+    pub(crate) fn to_f64(&self) -> f64 {
         let (number, scale) = match self.small {
             Some(small) => (small.value as f64, i64::from(small.scale)),
             None if self.negative => (-self.number.to_f64(), i64::from(self.tens) - 9),
@@ -245,7 +245,7 @@ impl Quantity {
         number * format!("1e{scale}").parse::<f64>().unwrap_or(f64::NAN)
     }
 
-    pub(super) fn negated(mut self) -> Self {
+    pub(crate) fn negated(mut self) -> Self {
         self.negative = !self.negative && !self.number.is_zero();
         self.small = self.small.and_then(|s| {
             let value = s.value.checked_neg()?;
@@ -255,7 +255,7 @@ impl Quantity {
     }
 
     /// Returns the sum, or `None` if it has too many digits.
-    pub(super) fn plus(&self, other: &Self) -> Option<Self> {
+    pub(crate) fn plus(&self, other: &Self) -> Option<Self> {
         let small = self.small.zip(other.small).and_then(|(a, b)| a.plus(b));
         if self.number.is_zero() || other.number.is_zero() {
             let sum = if self.number.is_zero() { other } else { self };
@@ -277,7 +277,7 @@ impl Quantity {
     }
 
     /// Returns the canonical text, with the largest suffix that leaves an integer.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let sign = if self.negative { "-" } else { "" };
         if let Some(text) = self.binary_text() {
             return format!("{sign}{text}");

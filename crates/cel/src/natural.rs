@@ -7,11 +7,11 @@ const BASE: u64 = 1_000_000_000;
 
 /// A number as limbs, least significant first, without leading zero limbs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Natural(Vec<u32>);
+pub(crate) struct Natural(Vec<u32>);
 
 impl Natural {
     /// Parses decimal digits. Other characters are not allowed.
-    pub(super) fn of_digits(digits: &str) -> Self {
+    pub(crate) fn of_digits(digits: &str) -> Self {
         let limbs = digits.as_bytes().rchunks(9).map(|chunk| {
             chunk
                 .iter()
@@ -27,12 +27,12 @@ impl Natural {
         self
     }
 
-    pub(super) fn is_zero(&self) -> bool {
+    pub(crate) fn is_zero(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Multiplies by a number below 2^32.
-    pub(super) fn times(mut self, factor: u32) -> Self {
+    pub(crate) fn times(mut self, factor: u32) -> Self {
         let mut carry = 0;
         for limb in &mut self.0 {
             let product = u64::from(*limb) * u64::from(factor) + carry;
@@ -46,11 +46,11 @@ impl Natural {
         self.trimmed()
     }
 
-    pub(super) fn times_power(self, base: u32, exponent: u32) -> Self {
+    pub(crate) fn times_power(self, base: u32, exponent: u32) -> Self {
         (0..exponent).fold(self, |n, _| n.times(base))
     }
 
-    pub(super) fn times_ten(mut self, exponent: u32) -> Self {
+    pub(crate) fn times_ten(mut self, exponent: u32) -> Self {
         if !self.is_zero() {
             let limbs = exponent as usize / 9;
             self.0.splice(..0, std::iter::repeat_n(0, limbs));
@@ -59,7 +59,7 @@ impl Natural {
     }
 
     /// Returns the number of decimal digits; 0 for zero.
-    pub(super) fn digits(&self) -> usize {
+    pub(crate) fn digits(&self) -> usize {
         match self.0.split_last() {
             Some((last, rest)) => 9 * rest.len() + 1 + last.checked_ilog10().unwrap_or(0) as usize,
             None => 0,
@@ -67,7 +67,7 @@ impl Natural {
     }
 
     /// Divides by a number from 1 below 2^32. Returns quotient and remainder.
-    pub(super) fn divided(mut self, divisor: u32) -> (Self, u32) {
+    pub(crate) fn divided(mut self, divisor: u32) -> (Self, u32) {
         let mut rest = 0;
         for limb in self.0.iter_mut().rev() {
             let dividend = rest * BASE + u64::from(*limb);
@@ -78,7 +78,7 @@ impl Natural {
         (self.trimmed(), low(rest))
     }
 
-    pub(super) fn plus(&self, other: &Self) -> Self {
+    pub(crate) fn plus(&self, other: &Self) -> Self {
         let mut carry = 0;
         let limbs = (0..self.0.len().max(other.0.len()) + 1).map(|i| {
             let sum = self.limb(i) + other.limb(i) + carry;
@@ -89,7 +89,7 @@ impl Natural {
     }
 
     /// Returns the absolute difference.
-    pub(super) fn distance(&self, other: &Self) -> Self {
+    pub(crate) fn distance(&self, other: &Self) -> Self {
         let (large, small) = if self < other { (other, self) } else { (self, other) };
         let mut borrow = 0;
         let limbs = (0..large.0.len()).map(|i| {
@@ -104,7 +104,7 @@ impl Natural {
         self.0.get(index).copied().map_or(0, u64::from)
     }
 
-    pub(super) fn to_f64(&self) -> f64 {
+    pub(crate) fn to_f64(&self) -> f64 {
         // Through text, which rounds once.
         self.to_string().parse().unwrap_or(f64::INFINITY)
     }
