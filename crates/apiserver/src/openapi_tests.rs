@@ -160,7 +160,7 @@ fn a_change_makes_its_own_part_of_version_2() {
 #[test]
 fn documents_are_kept_by_their_hash() {
     use http::{HeaderMap, header};
-    fn asked<'a>(headers: &'a HeaderMap, hash: Option<&'a str>) -> serve::Conditions<'a> {
+    fn conditions<'a>(headers: &'a HeaderMap, hash: Option<&'a str>) -> serve::Conditions<'a> {
         serve::Conditions {
             headers,
             hash,
@@ -171,7 +171,7 @@ fn documents_are_kept_by_their_hash() {
     let (cache, served, path) = (Cache::default(), golden(), "apis/golden.example.com/v1");
     let hash = v3(&served, path).expect("is served").hash;
     let get = |headers: &HeaderMap, hash| {
-        let answer = serve::v3(&cache, &served, path, asked(headers, hash)).expect("is whole");
+        let answer = serve::v3(&cache, &served, path, conditions(headers, hash)).expect("is whole");
         answer.expect("is served")
     };
     let none = HeaderMap::new();
@@ -218,7 +218,7 @@ fn documents_are_kept_by_their_hash() {
         serve::index(&served, &protobuf).headers()[header::CONTENT_TYPE],
         "application/json"
     );
-    let nowhere = serve::v3(&cache, &served, "apis/none/v1", asked(&none, None));
+    let nowhere = serve::v3(&cache, &served, "apis/none/v1", conditions(&none, None));
     assert!(nowhere.expect("is whole").is_none());
 }
 
@@ -257,13 +257,13 @@ fn documents_are_written_as_their_reader_wishes() {
             .get(header::CONTENT_TYPE)
             .and_then(|form| form.to_str().ok());
         assert_eq!(got, version_2, "{accept}");
-        let asked = serve::Conditions {
+        let conditions = serve::Conditions {
             headers: &headers,
             hash: None,
             base: "",
             now: insula_api::Timestamp(0),
         };
-        let third = serve::v3(&cache, &served, "apis/golden.example.com/v1", asked)
+        let third = serve::v3(&cache, &served, "apis/golden.example.com/v1", conditions)
             .expect("is whole")
             .expect("is served");
         for (answer, has) in [(answer, version_2.is_some()), (third, version_3)] {

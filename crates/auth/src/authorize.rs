@@ -123,7 +123,7 @@ impl Permit {
 /// # Errors
 /// Fails if a step refuses the request, or none allows it.
 pub fn permit(user: &UserInfo, attributes: Attributes, facts: &ClusterFacts) -> Result<Permit, Forbidden> {
-    let trail = asked(user, &attributes, facts);
+    let trail = trail(user, &attributes, facts);
     let reason = match trail.last() {
         Some((_, Decision::Allow { reason })) => {
             let reason = reason.clone();
@@ -145,11 +145,12 @@ pub fn permit(user: &UserInfo, attributes: Attributes, facts: &ClusterFacts) -> 
 
 /// Returns the first opinion of the chain.
 pub fn authorize(user: &UserInfo, attributes: &Attributes, facts: &ClusterFacts) -> Decision {
-    let last = asked(user, attributes, facts).pop();
+    let last = trail(user, attributes, facts).pop();
     last.map_or(Decision::NoOpinion, |(_, decision)| decision)
 }
 
-fn asked(user: &UserInfo, attributes: &Attributes, facts: &ClusterFacts) -> Trail {
+/// Runs the steps in order until one has an opinion.
+fn trail(user: &UserInfo, attributes: &Attributes, facts: &ClusterFacts) -> Trail {
     let user = Identities::in_cluster(user, attributes.cluster.as_ref());
     let mut trail = Trail::with_capacity(STEPS.len());
     for step in STEPS {

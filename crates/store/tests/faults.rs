@@ -199,15 +199,15 @@ fn read_back(store: &EmbeddedStore) -> Option<(u64, Revision)> {
     let entries = store
         .latest()
         .range(&Scope::everywhere(key(0).resource), None, usize::MAX);
-    let said: Vec<_> = entries
+    let read: Vec<_> = entries
         .iter()
         .map(|e| (e.object.body_value()["spec"]["n"].as_u64().unwrap(), e.revision))
         .collect();
     assert!(
-        said.is_empty() || said == vec![said[0]; KEYS],
-        "half a transaction: {said:?}"
+        read.is_empty() || read == vec![read[0]; KEYS],
+        "half a transaction: {read:?}"
     );
-    said.first().copied()
+    read.first().copied()
 }
 
 #[test]

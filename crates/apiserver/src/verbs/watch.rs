@@ -17,7 +17,7 @@ use futures_util::{FutureExt, Stream, StreamExt, stream::unfold};
 use http::Response;
 use insula_access::{Authenticator, Target};
 use insula_api::Revision;
-use insula_auth::audit::Open;
+use insula_auth::audit::OpenCall;
 use insula_catalog::Error;
 use insula_registry::{Deps, Event, Watch, calls, verbs};
 use std::{collections::VecDeque, convert::Infallible, sync::Arc};
@@ -55,7 +55,7 @@ pub(crate) struct Running {
     last: Option<Revision>,
     ended: bool,
     _permit: WatchPermit,
-    _record: Open,
+    _record: OpenCall,
 }
 
 /// The events of a watch.

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! Record ── about(attributes) ── known(user) ── located ── decided(trail) ── note ── answered
-//!                                  └ Policy: level, stages                             └> Event ──> Sink
+//!                                  └ Policy: level, stages              Event ──> Sink <┘
 //! ```
 //! Clients never see these facts: reasons name rules, steps and workspaces that answers must not
 //! reveal.
@@ -15,5 +15,5 @@ mod stage;
 
 pub use event::{Event, Facts, NOTE_REASON};
 pub use policy::{InvalidPolicy, Level, Policy, Verdict};
-pub use record::{Log, Open, Record, Sink};
+pub use record::{Log, OpenCall, Record, Sink};
 pub use stage::{Stage, Stages};

@@ -236,9 +236,9 @@ impl Record {
     }
 
     /// Marks the answer as one that continues after its headers, until the result is dropped.
-    pub fn open(&self) -> Open {
+    pub fn open(&self) -> OpenCall {
         self.change_state(|state| state.open = true);
-        Open(self.clone())
+        OpenCall(self.clone())
     }
 
     /// Returns true if the answer is recorded, or the request is not.
@@ -296,9 +296,9 @@ impl Record {
 
 /// An answer that continues after its headers, such as a watch. Dropping it completes the answer.
 #[derive(Debug)]
-pub struct Open(Record);
+pub struct OpenCall(Record);
 
-impl Drop for Open {
+impl Drop for OpenCall {
     fn drop(&mut self) {
         let mut begun = false;
         self.0.change_state(|state| {

@@ -149,6 +149,74 @@ fn facts(at: &str) -> ClusterFacts {
     }
 }
 
+/// Clusters, requests, and the actors who may make them. Columns: anonymous, tenant A, tenant B,
+/// reader, platform admin, master.
+const ACCESS: &[(&str, &str, &str)] = &[
+    ("a", "get /readyz", "111111"),
+    ("*", "get /livez", "111111"),
+    ("*", "head /healthz", "111111"),
+    ("*", "get /readyz/etcd", "....11"),
+    ("*", "post /readyz", "....11"),
+    ("system:admin", "get /readyz", ".....1"),
+    ("*", "get /metrics", "....11"),
+    ("*", "get /version", "....11"),
+    ("a", "get /apis", ".1.111"),
+    ("b", "get /openapi/v3", "..1.11"),
+    ("a", "list configmaps", ".1.111"),
+    ("a", "create configmaps", ".1..11"),
+    ("a", "deletecollection widgets.example.io", ".1..11"),
+    ("b", "list configmaps", "..1.11"),
+    ("b", "watch configmaps", "..1.11"),
+    ("root", "list workspaces.tenancy.kcp.io", "....11"),
+    ("root", "create workspaces.tenancy.kcp.io", "....11"),
+    ("*", "list configmaps", ".....1"),
+    ("*", "watch secrets", ".....1"),
+    ("system:bound-crds", "list apiresourceschemas.apis.kcp.io", ".....1"),
+    (
+        "system:admin",
+        "get clusterroles.rbac.authorization.k8s.io admin",
+        ".....1",
+    ),
+    ("system:shard", "create configmaps", ".....1"),
+    ("a", "get apibindings.apis.kcp.io/status w", ".1..11"),
+    ("a", "update apibindings.apis.kcp.io/status w", ".....1"),
+    ("a", "patch apibindings.apis.kcp.io/status w", ".....1"),
+    ("a", "patch apiexports.apis.kcp.io/status w", ".....1"),
+    ("a", "update apibindings.apis.kcp.io w", ".1..11"),
+    ("a", "update workspaces.tenancy.kcp.io/status w", "....11"),
+    ("a", "patch workspacetypes.tenancy.kcp.io/status w", "....11"),
+    ("a", "get workspaces.tenancy.kcp.io/status w", ".1..11"),
+    ("a", "update workspaces.tenancy.kcp.io w", ".1..11"),
+    ("a", "update apibindings.example.io/status w", ".1..11"),
+    ("a", "impersonate users pA", ".1..11"),
+    ("a", "impersonate serviceaccounts robot", ".1..11"),
+    ("a", "impersonate groups devs", ".1..11"),
+    ("a", "impersonate groups system:serviceaccounts:ns", ".1..11"),
+    (
+        "a",
+        "impersonate userextras.authentication.k8s.io/example.com/tier gold",
+        ".1..11",
+    ),
+    (
+        "a",
+        "impersonate userextras.authentication.k8s.io/authentication.kcp.io/scopes cluster:b",
+        "....11",
+    ),
+    (
+        "a",
+        "impersonate userextras.authentication.k8s.io/authorization.kcp.io/warrant {}",
+        "....11",
+    ),
+    ("a", "impersonate uids.authentication.k8s.io 7", "....11"),
+    ("a", "impersonate users system:kcp:serviceaccount:b:ns:robot", "....11"),
+    ("a", "impersonate groups system:cluster:b", "....11"),
+    ("b", "impersonate users tA", "..1.11"),
+    ("a", "impersonate groups system:kcp:admin", "....11"),
+    ("a", "impersonate groups system:masters", ".....1"),
+    ("a", "impersonate:user-info users pA", "....11"),
+    ("a", "impersonate-on:user-info:list configmaps", "....11"),
+];
+
 #[test]
 fn who_may_do_what_where() {
     let anonymous = UserInfo::anonymous();
@@ -160,73 +228,7 @@ fn who_may_do_what_where() {
         ("platform admin", user("pA", &[GROUP_KCP_ADMIN])),
         ("master", user("shard-admin", &[GROUP_MASTERS])),
     ];
-    // Columns: anonymous, tenant A, tenant B, reader, platform admin, master.
-    let rows = [
-        ("a", "get /readyz", "111111"),
-        ("*", "get /livez", "111111"),
-        ("*", "head /healthz", "111111"),
-        ("*", "get /readyz/etcd", "....11"),
-        ("*", "post /readyz", "....11"),
-        ("system:admin", "get /readyz", ".....1"),
-        ("*", "get /metrics", "....11"),
-        ("*", "get /version", "....11"),
-        ("a", "get /apis", ".1.111"),
-        ("b", "get /openapi/v3", "..1.11"),
-        ("a", "list configmaps", ".1.111"),
-        ("a", "create configmaps", ".1..11"),
-        ("a", "deletecollection widgets.example.io", ".1..11"),
-        ("b", "list configmaps", "..1.11"),
-        ("b", "watch configmaps", "..1.11"),
-        ("root", "list workspaces.tenancy.kcp.io", "....11"),
-        ("root", "create workspaces.tenancy.kcp.io", "....11"),
-        ("*", "list configmaps", ".....1"),
-        ("*", "watch secrets", ".....1"),
-        ("system:bound-crds", "list apiresourceschemas.apis.kcp.io", ".....1"),
-        (
-            "system:admin",
-            "get clusterroles.rbac.authorization.k8s.io admin",
-            ".....1",
-        ),
-        ("system:shard", "create configmaps", ".....1"),
-        ("a", "get apibindings.apis.kcp.io/status w", ".1..11"),
-        ("a", "update apibindings.apis.kcp.io/status w", ".....1"),
-        ("a", "patch apibindings.apis.kcp.io/status w", ".....1"),
-        ("a", "patch apiexports.apis.kcp.io/status w", ".....1"),
-        ("a", "update apibindings.apis.kcp.io w", ".1..11"),
-        ("a", "update workspaces.tenancy.kcp.io/status w", "....11"),
-        ("a", "patch workspacetypes.tenancy.kcp.io/status w", "....11"),
-        ("a", "get workspaces.tenancy.kcp.io/status w", ".1..11"),
-        ("a", "update workspaces.tenancy.kcp.io w", ".1..11"),
-        ("a", "update apibindings.example.io/status w", ".1..11"),
-        ("a", "impersonate users pA", ".1..11"),
-        ("a", "impersonate serviceaccounts robot", ".1..11"),
-        ("a", "impersonate groups devs", ".1..11"),
-        ("a", "impersonate groups system:serviceaccounts:ns", ".1..11"),
-        (
-            "a",
-            "impersonate userextras.authentication.k8s.io/example.com/tier gold",
-            ".1..11",
-        ),
-        (
-            "a",
-            "impersonate userextras.authentication.k8s.io/authentication.kcp.io/scopes cluster:b",
-            "....11",
-        ),
-        (
-            "a",
-            "impersonate userextras.authentication.k8s.io/authorization.kcp.io/warrant {}",
-            "....11",
-        ),
-        ("a", "impersonate uids.authentication.k8s.io 7", "....11"),
-        ("a", "impersonate users system:kcp:serviceaccount:b:ns:robot", "....11"),
-        ("a", "impersonate groups system:cluster:b", "....11"),
-        ("b", "impersonate users tA", "..1.11"),
-        ("a", "impersonate groups system:kcp:admin", "....11"),
-        ("a", "impersonate groups system:masters", ".....1"),
-        ("a", "impersonate:user-info users pA", "....11"),
-        ("a", "impersonate-on:user-info:list configmaps", "....11"),
-    ];
-    for (at, text, want) in rows {
+    for (at, text, want) in ACCESS {
         let attributes = request(at, text);
         let allowed = |user: &UserInfo| permit(user, attributes.clone(), &facts(at)).is_ok();
         let got: String = actors
@@ -235,7 +237,7 @@ fn who_may_do_what_where() {
             .collect();
         assert_eq!(
             got,
-            want,
+            *want,
             "{text} in {at}; columns: {:?}",
             actors.each_ref().map(|(name, _)| name)
         );

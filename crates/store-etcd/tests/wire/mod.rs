@@ -43,7 +43,7 @@ impl Wire {
                         return;
                     }
                     if let Ok(far) = tokio::net::TcpStream::connect(target).await {
-                        carry(near, far, state, &kept).await;
+                        forward(near, far, state, &kept).await;
                     }
                 });
             }
@@ -64,7 +64,7 @@ impl Wire {
     }
 }
 
-async fn carry(
+async fn forward(
     near: tokio::net::TcpStream,
     far: tokio::net::TcpStream,
     mut state: tokio::sync::watch::Receiver<Traffic>,

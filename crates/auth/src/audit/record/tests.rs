@@ -71,7 +71,7 @@ fn a_refusal_is_recorded_with_every_step_of_it() {
         attributes().cluster.as_ref(),
         ClusterPath::parse("root:a").ok().as_ref(),
     );
-    let refused = permit(&user, attributes(), &ClusterFacts::default()).expect_err("nobody said yes");
+    let refused = permit(&user, attributes(), &ClusterFacts::default()).expect_err("no step allows it");
     record.decided(false, &refused.reason, &refused.trail);
     record.sent(&json!({"metadata": {"name": "m"}}));
     record.status(&json!({"kind": "Status", "status": "Failure", "message": "no", "reason": "Forbidden", "code": 403}));
