@@ -2,6 +2,7 @@
 //! field errors, selectors and conditions.
 //!
 //! This crate reads no clock, does no IO and knows no protocol. Every other crate builds on it.
+#![warn(missing_docs)]
 
 mod cluster;
 mod condition;

@@ -40,7 +40,7 @@ pub mod api_versions {
     pub const TOPOLOGY: &str = "topology.kcp.io/v1alpha1";
 }
 
-/// Finalizers in `metadata.finalizers`, unless said otherwise.
+/// Finalizers in `metadata.finalizers`, or in the list that their comments name.
 pub mod finalizers {
     /// On an APIBinding until the objects of its APIs are gone.
     pub const API_BINDING: &str = "apis.kcp.io/apibinding-finalizer";

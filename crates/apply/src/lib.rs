@@ -9,6 +9,7 @@
 //! update            Kubernetes what any other write does to the owners of fields
 //! ```
 //! Results are not validated: the registry validates them like an update.
+#![warn(missing_docs)]
 
 mod decode;
 mod error;

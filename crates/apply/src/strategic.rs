@@ -1,7 +1,7 @@
 //! Kubernetes' strategic merge patch, for kinds whose merge keys are known.
 //!
 //! ```text
-//! live [a,b,c]  patch [{name: d}, {name: b, x: 1}]  →  [d, a, b{x}, c]   by key, in the patch's order
+//! live [a,b,c]  patch [{name: d}, {name: b, x: 1}]  →  [d, a, b{x}, c]   by key, patch order
 //! {"$patch": "replace", …}   replaces the map or list
 //! {"$patch": "delete"}       removes the map or item
 //! "$deleteFromPrimitiveList/x": […]   "$setElementOrder/x": […]   "$retainKeys": […]

@@ -9,6 +9,7 @@
 //! ```
 //! Only [`permit`] makes a [`Permit`], after asking every step of the chain in order. A handler
 //! that takes a `Permit` cannot run without authorization.
+#![warn(missing_docs)]
 
 mod attributes;
 pub mod audit;

@@ -10,6 +10,7 @@
 //! after 4 goes on and one after 2 is [`Gone`].
 //!
 //! This crate knows nothing of API versions, conversion or authorization.
+#![warn(missing_docs)]
 
 pub mod backup;
 pub mod conformance;

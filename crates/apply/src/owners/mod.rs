@@ -4,9 +4,9 @@
 //! ```text
 //! update   replaces an object: the writer owns the fields that it changes; nobody owns those that
 //!          it removes
-//! apply    merges a configuration into the object: the writer owns its fields; fields that its last
-//!          configuration had and this one lacks are removed, unless others own them; a field that
-//!          another manager owns with another value is a conflict
+//! apply    merges a configuration into the object: the writer owns its fields; fields that its
+//!          last configuration had and this one lacks are removed, unless others own them; a field
+//!          that another manager owns with another value is a conflict
 //! ```
 //! Managers may have written through other versions: their fields are compared in those versions
 //! ([`Versions`]).
