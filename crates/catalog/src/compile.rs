@@ -4,7 +4,7 @@
 //! own kinds all have that form, so there is one compiler.
 
 use crate::{
-    Api, ApiVersion, Column, Custom, Names, Scale, ScopeKind, Strategy, bundle::definition_of, webhook::Webhook,
+    Api, ApiVersion, Builtin, Column, Custom, Names, Scale, ScopeKind, bundle::definition_of, webhook::Webhook,
 };
 use insula_api::{FieldError, FieldPath, Json};
 use insula_conversion::{Bundle, RuleSet, VersionSchema};
@@ -42,7 +42,7 @@ pub fn fingerprint(definition: &Definition<'_>) -> u64 {
 ///
 /// # Errors
 /// Returns errors with field paths, for the definition's author.
-pub fn compile(definition: &Definition<'_>, strategy: Option<Arc<dyn Strategy>>) -> Result<Api, Vec<FieldError>> {
+pub fn compile(definition: &Definition<'_>, builtin: Option<&'static Builtin>) -> Result<Api, Vec<FieldError>> {
     let spec = definition.spec;
     let text = |pointer: &str| spec.pointer(pointer).and_then(Json::as_str).unwrap_or_default();
     let group: Arc<str> = text("/group").into();
@@ -77,13 +77,13 @@ pub fn compile(definition: &Definition<'_>, strategy: Option<Arc<dyn Strategy>>)
         Some(_) => None,
     };
     let bundle = compile_bundle(&group, &versions, storage, rules.as_ref(), definition.strategy)?;
-    // Kinds with their own strategy are built in, and their rules are known to fit the budget.
-    let dear = match strategy {
+    // The rules of built-in kinds are known to fit the budget.
+    let over_budget = match builtin {
         None => bundle.over_budget(&FieldPath::new("spec")),
         Some(_) => Vec::new(),
     };
-    if !dear.is_empty() {
-        return Err(dear);
+    if !over_budget.is_empty() {
+        return Err(over_budget);
     }
     Ok(Api {
         names: names(&spec["names"], definition.accepted_names),
@@ -97,7 +97,8 @@ pub fn compile(definition: &Definition<'_>, strategy: Option<Arc<dyn Strategy>>)
         storage,
         bundle,
         webhook,
-        strategy: strategy.unwrap_or_else(|| Arc::new(Custom)),
+        builtin,
+        strategy: builtin.map_or(&Custom, |builtin| builtin.strategy),
         path_segment_names: text("/nameValidation") == "PathSegmentName",
         fingerprint: fingerprint(definition),
         proof: OnceLock::new(),

@@ -5,6 +5,7 @@
 //! makes an authorization decision. The crate also converts objects, including the webhook calls
 //! that a conversion needs ([`webhook`]).
 
+pub mod builtin;
 pub mod bundle;
 mod catalog;
 pub mod compile;
@@ -14,6 +15,7 @@ mod error;
 pub mod exports;
 pub mod ids;
 pub mod issuer_list;
+mod kind;
 pub mod locate;
 pub mod names;
 pub mod object;
@@ -24,13 +26,13 @@ mod resource;
 mod routes;
 mod serialization_point;
 pub mod stored;
-pub mod strategies;
 mod strategy;
 mod system;
 pub mod webhook;
 
 pub use catalog::Catalog;
 pub use error::{Cause, Denial, Error, Named, Result};
+pub use kind::Builtin;
 pub use object::Part;
 pub use outbound::{Call, Endpoint, Nobody, Outbound};
 pub use proof::{BlockingExecutor, Proof, Prover};

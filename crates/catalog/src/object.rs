@@ -101,3 +101,20 @@ pub fn rewrite(old: &Object, value: &Json) -> Result<Object> {
         .map(|object| object.written_under(old.schema()))
         .map_err(|error| Error::Internal(error.to_string()))
 }
+
+/// Returns `object.<parent>.<field>` as a mutable list; creates it if needed.
+pub fn list_at<'a>(object: &'a mut Json, parent: &str, field: &str) -> &'a mut Vec<Json> {
+    let parent = &mut object[parent];
+    if !parent[field].is_array() {
+        parent[field] = Json::Array(Vec::new());
+    }
+    parent[field].as_array_mut().expect("made an array above")
+}
+
+/// Adds a finalizer unless the object already has it.
+pub fn add_finalizer(object: &mut Json, finalizer: &str) {
+    let list = list_at(object, "metadata", "finalizers");
+    if !list.iter().any(|known| known == finalizer) {
+        list.push(Json::String(finalizer.to_owned()));
+    }
+}

@@ -2,7 +2,7 @@
 //! content. A [`Served`] is an API in one logical cluster.
 
 use crate::{
-    Error, Named, Strategy,
+    Builtin, Error, Named, Strategy,
     proof::Proof,
     webhook::{PendingCalls, Webhook},
 };
@@ -109,8 +109,10 @@ pub struct Api {
     pub bundle: Bundle,
     /// Webhook that converts in the bundle's place, if the definition names one.
     pub webhook: Option<Arc<Webhook>>,
+    /// Description of the kind, if it is built in.
+    pub builtin: Option<&'static Builtin>,
     /// Behaviour that the schema cannot express.
-    pub strategy: Arc<dyn Strategy>,
+    pub strategy: &'static dyn Strategy,
     /// True if names are path segments instead of DNS subdomains.
     pub path_segment_names: bool,
     /// Fingerprint of the definition. Stored bytes with the same fingerprint are served in their

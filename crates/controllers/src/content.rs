@@ -6,7 +6,7 @@ use insula_api::{ClusterName, ResourceId, Scope, Timestamp};
 use insula_catalog::{Served, Strategy};
 use insula_registry::Intent;
 use insula_store::Snapshot;
-use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
+use std::{collections::BTreeMap, ops::ControlFlow};
 
 /// Writes in one transaction.
 pub(crate) const BATCH_MAX: usize = 100;
@@ -15,7 +15,7 @@ pub(crate) const BATCH_MAX: usize = 100;
 #[derive(Clone)]
 pub(crate) struct Content {
     pub(crate) resource: ResourceId,
-    pub(crate) strategy: Option<Arc<dyn Strategy>>,
+    pub(crate) strategy: Option<&'static dyn Strategy>,
 }
 
 impl Content {
@@ -28,7 +28,7 @@ impl Content {
     }
 
     pub(crate) fn of(served: &Served) -> Self {
-        let strategy = (served.origin == insula_catalog::Origin::System).then(|| served.api.strategy.clone());
+        let strategy = (served.origin == insula_catalog::Origin::System).then(|| served.api.strategy);
         Content {
             resource: served.resource_id(),
             strategy,
@@ -100,7 +100,7 @@ pub(crate) fn sweep(
                 sweep.more = true;
                 return ControlFlow::Break(());
             }
-            match removal(entry, content.strategy.as_deref(), now) {
+            match removal(entry, content.strategy, now) {
                 Some(intent) => sweep.intents.push(intent),
                 None => {
                     let ResourceId { group, resource, .. } = &content.resource;

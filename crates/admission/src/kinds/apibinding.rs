@@ -3,7 +3,7 @@
 
 use crate::kinds::{Operation, Review, spaced};
 use insula_api::{ClusterName, ClusterPath, FieldError, FieldPath, Json};
-use insula_catalog::{Result, digest, strategies};
+use insula_catalog::{Result, digest, object::add_finalizer};
 use serde_json::json;
 
 const FINALIZER: &str = "apis.kcp.io/apibinding-finalizer";
@@ -54,7 +54,7 @@ pub(super) fn review(review: &Review<'_>, new: &mut Json, old: Option<&Json>) ->
             .is_some_and(|list| list.iter().any(|f| f == FINALIZER))
     };
     if !review.is_master() && old.is_some_and(had) {
-        strategies::add_finalizer(new, FINALIZER);
+        add_finalizer(new, FINALIZER);
     }
     Ok(())
 }

@@ -5,7 +5,7 @@
 
 use crate::kinds::{Operation, Review};
 use insula_api::{FieldError, FieldPath, Json};
-use insula_catalog::{Part, Result, object::refuse, strategies};
+use insula_catalog::{Part, Result, builtin, object::refuse};
 use serde_json::json;
 
 const GROUP: &str = "certificates.k8s.io";
@@ -52,7 +52,7 @@ fn create(review: &Review<'_>, new: &mut Json) -> Result<()> {
         spec["extra"] = json!(review.user.extra);
     }
     let masters = |groups: Vec<String>| groups.iter().any(|group| group == insula_auth::GROUP_MASTERS);
-    if new["spec"]["signerName"] == CLIENT_SIGNER && strategies::certificate_request(&new["spec"]).is_ok_and(masters) {
+    if new["spec"]["signerName"] == CLIENT_SIGNER && builtin::certificate_request(&new["spec"]).is_ok_and(masters) {
         let why = format!("use of {CLIENT_SIGNER} signer with system:masters group is not allowed");
         return Err(review.forbid(new, why));
     }

@@ -77,7 +77,7 @@ fn update(review: &Review<'_>, new: &mut Json, old: &Json) -> Result<()> {
     // Clients cannot skip the deletion of the content.
     for finalizer in old["metadata"]["finalizers"].as_array().into_iter().flatten() {
         if let Some(own @ ("core.kcp.io/logicalcluster-deletion" | "kcp.io/has-terminators")) = finalizer.as_str() {
-            insula_catalog::strategies::add_finalizer(new, own);
+            insula_catalog::object::add_finalizer(new, own);
         }
     }
     let spec = FieldPath::new("spec");

@@ -24,7 +24,7 @@ pub use workspace::user_json;
 use insula_access::facts;
 use insula_api::{ClusterName, ClusterPath, Json, ObjectKey, Timestamp};
 use insula_auth::{Attributes, ClusterFacts, UserInfo};
-use insula_catalog::{Catalog, Error, Part, Result, Served, ids, locate, object::refuse, strategies};
+use insula_catalog::{Catalog, Error, Part, Result, Served, builtin, ids, locate, object::refuse};
 use insula_store::Snapshot;
 
 /// Operation on an object.
@@ -157,7 +157,7 @@ pub fn review(review: Review<'_>, new: Option<&mut Json>, old: Option<&Json>) ->
         ("apiextensions.k8s.io", "customresourcedefinitions") => definition::review(review, new, old),
         ("certificates.k8s.io", "certificatesigningrequests") => certificate::review(review, new, old),
         ("", "events") => {
-            let errors = strategies::review_event(new, old, review.served.alias.is_some());
+            let errors = builtin::review_event(new, old, review.served.alias.is_some());
             refuse(
                 review.served,
                 new["metadata"]["name"].as_str().unwrap_or_default(),

@@ -101,7 +101,7 @@ fn judge(world: &World, entry: &Entry, dependents: &[Entry]) -> Plan {
         _ => Propagation::Background,
     };
     let circular = propagation == Propagation::Foreground && dependents.iter().any(|d| is_waiting(&d.object.meta));
-    let marked = mark_deleted(&entry.object, &*world.strategy, Some(propagation), world.now);
+    let marked = mark_deleted(&entry.object, world.strategy, Some(propagation), world.now);
     intents.push(match marked {
         None => Intent::Delete(entry.clone()),
         Some(mut value) => {

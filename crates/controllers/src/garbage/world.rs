@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub(crate) struct World {
     /// The object, if it exists.
     pub(super) object: Option<Entry>,
-    pub(super) strategy: Arc<dyn Strategy>,
+    pub(super) strategy: &'static dyn Strategy,
     /// The state of each of its owner references.
     pub(super) owners: Vec<(OwnerReference, Owner)>,
     /// Objects that name it as their owner. `None` while the index is behind the object's revision;
@@ -41,7 +41,7 @@ pub(super) fn observe(registry: &Deps, index: &Index, key: &ObjectKey, snapshot:
     let object = snapshot.get(key);
     let mut world = World {
         object,
-        strategy: Arc::new(Custom),
+        strategy: &Custom,
         owners: Vec::new(),
         dependents: Some(Vec::new()),
         now: registry.clock.now(),
@@ -56,7 +56,7 @@ pub(super) fn observe(registry: &Deps, index: &Index, key: &ObjectKey, snapshot:
         .iter()
         .find(|s| s.origin == Origin::System && s.alias.is_none() && s.resource_id() == key.resource);
     if let Some(own) = own {
-        world.strategy = own.api.strategy.clone();
+        world.strategy = own.api.strategy;
     }
     let owners = meta.owner_references.iter();
     world.owners = owners.map(|r| (r.clone(), owner(&served, snapshot, key, r))).collect();

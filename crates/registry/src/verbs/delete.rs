@@ -199,7 +199,7 @@ pub async fn delete_collection(
 }
 
 fn mark(deps: &Deps, target: &Target, old: &Entry, how: &DeleteOptions) -> Result<Option<Object>> {
-    let strategy = &*target.served.api.strategy;
+    let strategy = target.served.api.strategy;
     mark_deleted(&old.object, strategy, how.propagation, deps.clock.now())
         .map(|value| rewrite(&old.object, &value))
         .transpose()

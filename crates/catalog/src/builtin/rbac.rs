@@ -1,33 +1,41 @@
 //! Roles and bindings (`pkg/apis/rbac/validation`). Admission checks for privilege escalation.
 
 use crate::{
-    Strategy, Traits,
+    Builtin, Strategy, Traits,
     ids::RBAC as GROUP,
+    kind::crd,
     names::{NameRule, name_problems},
 };
 use insula_api::{FieldError, FieldPath, Json, LabelSelector};
 use serde_json::json;
+
+pub(super) const KINDS: &[Builtin] = &[
+    Builtin {
+        strategy: &Roles { namespaced: true },
+        ..Builtin::new(crd!("rbac.authorization.k8s.io_roles"))
+    },
+    Builtin {
+        strategy: &Roles { namespaced: false },
+        ..Builtin::new(crd!("rbac.authorization.k8s.io_clusterroles"))
+    },
+    Builtin {
+        strategy: &Bindings { namespaced: true },
+        ..Builtin::new(crd!("rbac.authorization.k8s.io_rolebindings"))
+    },
+    Builtin {
+        strategy: &Bindings { namespaced: false },
+        ..Builtin::new(crd!("rbac.authorization.k8s.io_clusterrolebindings"))
+    },
+];
 
 const TRAITS: Traits = Traits {
     created_by_update: true,
     ..Traits::BUILT_IN
 };
 
-/// Reviews of access and identity.
-pub(super) struct Reviews;
-
-impl Strategy for Reviews {
-    fn traits(&self) -> Traits {
-        Traits {
-            review: true,
-            ..Traits::BUILT_IN
-        }
-    }
-}
-
 /// Roles and ClusterRoles.
-pub(super) struct Roles {
-    pub(super) namespaced: bool,
+struct Roles {
+    namespaced: bool,
 }
 
 impl Strategy for Roles {
@@ -125,8 +133,8 @@ fn check_expression(expression: &Json, at: &FieldPath, errors: &mut Vec<FieldErr
 }
 
 /// RoleBindings and ClusterRoleBindings.
-pub(super) struct Bindings {
-    pub(super) namespaced: bool,
+struct Bindings {
+    namespaced: bool,
 }
 
 impl Strategy for Bindings {

@@ -1,12 +1,17 @@
-use super::of;
-use crate::OnDelete;
+use crate::{OnDelete, Strategy, System};
 use insula_api::{Json, Timestamp, aggregate};
 use serde_json::json;
+use std::sync::LazyLock;
 
 const NOW: Timestamp = Timestamp(0);
 
+fn strategy_of(group: &str, plural: &str) -> &'static dyn Strategy {
+    static SYSTEM: LazyLock<System> = LazyLock::new(System::load);
+    SYSTEM.get(group, plural).expect("is built in").api.strategy
+}
+
 fn created(group: &str, plural: &str, mut object: Json) -> Json {
-    let strategy = of(group, plural);
+    let strategy = strategy_of(group, plural);
     strategy.default(&mut object);
     strategy.prepare_for_create(&mut object, NOW);
     object
@@ -22,7 +27,7 @@ fn namespaces_are_active_until_they_are_deleted() {
             "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"},
         })
     );
-    let strategy = of("", "namespaces");
+    let strategy = strategy_of("", "namespaces");
     let mut forced = namespace.clone();
     forced["status"]["phase"] = json!("Terminating");
     assert_eq!(
@@ -72,12 +77,12 @@ fn secrets_of_known_types_are_complete() {
     ];
     for (kind, data, why) in cases {
         assert_eq!(
-            aggregate(&of("", "secrets").validate(&json!({"type": kind, "data": data}))),
+            aggregate(&strategy_of("", "secrets").validate(&json!({"type": kind, "data": data}))),
             why
         );
     }
     assert!(
-        of("", "secrets")
+        strategy_of("", "secrets")
             .validate(&json!({"type": "a.io/b", "data": {}}))
             .is_empty()
     );
@@ -91,7 +96,7 @@ fn immutable_means_immutable() {
         ("secrets", json!({"data": {"a": "c"}})),
     ] {
         assert_eq!(
-            aggregate(&of("", plural).validate_update(&new, &old)),
+            aggregate(&strategy_of("", plural).validate_update(&new, &old)),
             "[immutable: Forbidden: field is immutable when `immutable` is set, data: Forbidden: field is immutable when `immutable` is set]"
         );
     }
@@ -100,12 +105,12 @@ fn immutable_means_immutable() {
 #[test]
 fn data_has_a_limit() {
     let large = "a".repeat(1024 * 1024 + 1);
-    let errors = of("", "configmaps").validate(&json!({"data": {"a": large}}));
+    let errors = strategy_of("", "configmaps").validate(&json!({"data": {"a": large}}));
     assert_eq!(aggregate(&errors), "[]: Too long: may not be more than 1048576 bytes");
-    let errors = of("", "configmaps").validate(&json!({"data": {"a": "1"}, "binaryData": {"a": "MQ=="}}));
+    let errors = strategy_of("", "configmaps").validate(&json!({"data": {"a": "1"}, "binaryData": {"a": "MQ=="}}));
     assert_eq!(errors.len(), 1);
     assert_eq!(
-        of("", "configmaps")
+        strategy_of("", "configmaps")
             .validate(&json!({"data": {"no spaces": "1"}}))
             .len(),
         1
@@ -122,6 +127,6 @@ fn definitions_remember_what_they_stored() {
     );
     assert_eq!(old["status"]["storedVersions"], json!(["v1"]));
     let mut new = json!({"spec": spec(false), "status": old["status"]});
-    of("apiextensions.k8s.io", "customresourcedefinitions").prepare_for_update(&mut new, &old, NOW);
+    strategy_of("apiextensions.k8s.io", "customresourcedefinitions").prepare_for_update(&mut new, &old, NOW);
     assert_eq!(new["status"]["storedVersions"], json!(["v1", "v2"]));
 }

@@ -1,10 +1,15 @@
 //! Leases, used by controllers for leader election.
 
-use crate::{Strategy, Traits};
+use crate::{Builtin, Strategy, Traits, kind::crd};
 use insula_api::{FieldError, FieldPath, Json};
 
+pub(super) const KINDS: &[Builtin] = &[Builtin {
+    strategy: &Leases,
+    ..Builtin::new(crd!("coordination.k8s.io_leases"))
+}];
+
 /// Leases (`pkg/apis/coordination/validation`).
-pub(super) struct Leases;
+struct Leases;
 
 impl Strategy for Leases {
     fn traits(&self) -> Traits {

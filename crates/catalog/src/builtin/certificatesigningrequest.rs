@@ -2,7 +2,8 @@
 //! may change which part of the status.
 
 use crate::{
-    Strategy, Traits,
+    Builtin, Strategy, Traits,
+    kind::crd,
     names::{NameRule, name_problems},
 };
 use insula_api::{FieldError, FieldPath, Json, Timestamp};
@@ -39,8 +40,13 @@ const USAGES: &[&str] = &[
 const LEGACY_SIGNER: &str = "kubernetes.io/legacy-unknown";
 const EXPIRATION_SECONDS_MIN: i64 = 600;
 
+pub(super) const KINDS: &[Builtin] = &[Builtin {
+    strategy: &Requests,
+    ..Builtin::new(crd!("certificates.k8s.io_certificatesigningrequests"))
+}];
+
 /// CertificateSigningRequests.
-pub(super) struct Requests;
+struct Requests;
 
 impl Strategy for Requests {
     fn traits(&self) -> Traits {

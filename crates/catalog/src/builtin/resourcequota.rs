@@ -1,6 +1,6 @@
 //! ResourceQuotas: validation of their limits (`ValidateResourceQuota`) and canonical quantities.
 
-use crate::{Strategy, Traits, names};
+use crate::{Builtin, Strategy, Traits, kind::crd, names};
 use insula_api::{FieldError, FieldPath, Json};
 use insula_cel::Quantity;
 use serde_json::json;
@@ -55,8 +55,13 @@ const POD_COMPUTE: &[&str] = &[
 /// JSON pointers to the maps of quantities.
 const LISTS: [&str; 3] = ["/spec/hard", "/status/hard", "/status/used"];
 
+pub(super) const KINDS: &[Builtin] = &[Builtin {
+    strategy: &Quotas,
+    ..Builtin::new(crd!("core_resourcequotas"))
+}];
+
 /// ResourceQuotas.
-pub(super) struct Quotas;
+struct Quotas;
 
 impl Strategy for Quotas {
     fn traits(&self) -> Traits {

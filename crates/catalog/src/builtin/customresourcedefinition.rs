@@ -1,7 +1,6 @@
 //! CustomResourceDefinitions.
 
-use super::add_finalizer;
-use crate::{OnDelete, Strategy, Traits};
+use crate::{Builtin, OnDelete, Strategy, Traits, kind::crd, object::add_finalizer};
 use insula_api::{Condition, FieldError, Json, Timestamp, set_condition};
 use insula_schema::{
     default_definition, definition_warnings, undecodable_definition, unknown_keywords, validate_definition,
@@ -11,8 +10,13 @@ use serde_json::json;
 
 const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
+pub(super) const KINDS: &[Builtin] = &[Builtin {
+    strategy: &Definitions,
+    ..Builtin::new(crd!("apiextensions.k8s.io_customresourcedefinitions"))
+}];
+
 /// CustomResourceDefinitions of a workspace.
-pub(super) struct Definitions;
+struct Definitions;
 
 impl Strategy for Definitions {
     fn traits(&self) -> Traits {

@@ -1,12 +1,16 @@
 //! Events in both API groups (`pkg/apis/core/validation/events.go`). The core group has few rules.
 //! `events.k8s.io` has more, and its events are almost immutable.
 
-use crate::{Strategy, Traits, names};
+use crate::{
+    Builtin, Strategy, Traits,
+    kind::{OtherName, crd},
+    names,
+};
 use insula_api::{FieldError, FieldPath, Json};
 use serde_json::json;
 
 /// Field names in the core group, in which objects are stored, and in `events.k8s.io`.
-pub const FIELDS: &[(&str, &str)] = &[
+const FIELDS: &[(&str, &str)] = &[
     ("involvedObject", "regarding"),
     ("message", "note"),
     ("reportingComponent", "reportingController"),
@@ -21,8 +25,17 @@ const TIMES: &[&str] = &["eventTime", "firstTimestamp", "lastTimestamp"];
 const WORD_MAX: usize = 128;
 const MESSAGE_MAX: usize = 1024;
 
+pub(super) const KINDS: &[Builtin] = &[Builtin {
+    strategy: &Events,
+    other_names: &[OtherName::Respelled {
+        definition: crd!("events.k8s.io_events"),
+        fields: FIELDS,
+    }],
+    ..Builtin::new(crd!("core_events"))
+}];
+
 /// Events.
-pub(super) struct Events;
+struct Events;
 
 impl Strategy for Events {
     fn traits(&self) -> Traits {

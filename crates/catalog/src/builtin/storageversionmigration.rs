@@ -1,10 +1,15 @@
 //! StorageVersionMigrations.
 
-use crate::{Strategy, Traits};
+use crate::{Builtin, Strategy, Traits, kind::crd};
 use insula_api::{FieldError, FieldPath, Json, Timestamp};
 
+pub(super) const KINDS: &[Builtin] = &[Builtin {
+    strategy: &StorageVersionMigrations,
+    ..Builtin::new(crd!("storagemigration.k8s.io_storageversionmigrations"))
+}];
+
 /// Requests to write all objects of a resource in its storage version.
-pub(super) struct StorageVersionMigrations;
+struct StorageVersionMigrations;
 
 impl Strategy for StorageVersionMigrations {
     fn traits(&self) -> Traits {

@@ -1,8 +1,35 @@
 //! Admission policies and their bindings. [`crate::policies`] validates their specs.
 
-use crate::{Strategy, Traits, policies::validate};
+use crate::{Builtin, Strategy, Traits, kind::crd, policies::validate};
 use insula_api::{FieldError, Json, Timestamp};
 use serde_json::json;
+
+pub(super) const KINDS: &[Builtin] = &[
+    Builtin {
+        strategy: &ValidatingPolicies,
+        ..Builtin::new(crd!("admissionregistration.k8s.io_validatingadmissionpolicies"))
+    },
+    Builtin {
+        strategy: &ValidatingBindings,
+        ..Builtin::new(crd!("admissionregistration.k8s.io_validatingadmissionpolicybindings"))
+    },
+    Builtin {
+        strategy: &MutatingPolicies,
+        ..Builtin::new(crd!("admissionregistration.k8s.io_mutatingadmissionpolicies"))
+    },
+    Builtin {
+        strategy: &MutatingBindings,
+        ..Builtin::new(crd!("admissionregistration.k8s.io_mutatingadmissionpolicybindings"))
+    },
+    Builtin {
+        strategy: &WebhookConfigurations::Validating,
+        ..Builtin::new(crd!("admissionregistration.k8s.io_validatingwebhookconfigurations"))
+    },
+    Builtin {
+        strategy: &WebhookConfigurations::Mutating,
+        ..Builtin::new(crd!("admissionregistration.k8s.io_mutatingwebhookconfigurations"))
+    },
+];
 
 const TRAITS: Traits = Traits {
     generation: true,
@@ -10,7 +37,7 @@ const TRAITS: Traits = Traits {
 };
 
 /// ValidatingAdmissionPolicies.
-pub(super) struct ValidatingPolicies;
+struct ValidatingPolicies;
 
 impl Strategy for ValidatingPolicies {
     fn traits(&self) -> Traits {
@@ -27,7 +54,7 @@ impl Strategy for ValidatingPolicies {
 }
 
 /// ValidatingAdmissionPolicyBindings.
-pub(super) struct ValidatingBindings;
+struct ValidatingBindings;
 
 impl Strategy for ValidatingBindings {
     fn traits(&self) -> Traits {
@@ -40,7 +67,7 @@ impl Strategy for ValidatingBindings {
 }
 
 /// MutatingAdmissionPolicies.
-pub(super) struct MutatingPolicies;
+struct MutatingPolicies;
 
 impl Strategy for MutatingPolicies {
     fn traits(&self) -> Traits {
@@ -53,7 +80,7 @@ impl Strategy for MutatingPolicies {
 }
 
 /// MutatingAdmissionPolicyBindings.
-pub(super) struct MutatingBindings;
+struct MutatingBindings;
 
 impl Strategy for MutatingBindings {
     fn traits(&self) -> Traits {
@@ -66,7 +93,7 @@ impl Strategy for MutatingBindings {
 }
 
 /// Both kinds of webhook configurations.
-pub(super) enum WebhookConfigurations {
+enum WebhookConfigurations {
     Validating,
     Mutating,
 }

@@ -1,0 +1,83 @@
+//! The description of a built-in kind.
+
+use crate::{Custom, Strategy};
+use std::fmt;
+
+/// A built-in kind: its definition and, for a kind that needs more than a definition, its
+/// behaviour.
+///
+/// ```text
+/// Builtin { strategy: &Shards, ..Builtin::new(crd!("core.kcp.io_shards")) }
+/// ```
+pub struct Builtin {
+    /// A CustomResourceDefinition as YAML.
+    pub(crate) definition: &'static str,
+    /// An APIConversion as YAML, if the versions differ in more than their names.
+    pub(crate) conversions: Option<&'static str>,
+    /// Other names under which clients see the objects.
+    pub(crate) other_names: &'static [OtherName],
+    /// Behaviour that the definition cannot express.
+    pub(crate) strategy: &'static dyn Strategy,
+}
+
+/// Another group and kind under which the objects of a built-in kind are served.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum OtherName {
+    /// The same fields under other names of group and kind.
+    Renamed {
+        group: &'static str,
+        version: &'static str,
+        plural: &'static str,
+        kind: &'static str,
+    },
+    /// A definition in which some fields have other names.
+    Respelled {
+        definition: &'static str,
+        /// Pairs of field names: in the store and under the alias.
+        fields: &'static [(&'static str, &'static str)],
+    },
+}
+
+impl Builtin {
+    /// Returns a kind that its definition describes completely.
+    pub(crate) const fn new(definition: &'static str) -> Self {
+        Builtin {
+            definition,
+            conversions: None,
+            other_names: &[],
+            strategy: &Custom,
+        }
+    }
+}
+
+impl fmt::Debug for Builtin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builtin").finish_non_exhaustive()
+    }
+}
+
+/// Includes a definition of `config/crds`.
+macro_rules! crd {
+    ($name:literal) => {
+        include_str!(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../config/crds/",
+            $name,
+            ".yaml"
+        ))
+    };
+}
+
+/// Includes the rules between the versions of a kind, from `config/conversions`.
+macro_rules! conversions {
+    ($name:literal) => {
+        include_str!(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../config/conversions/",
+            $name,
+            ".yaml"
+        ))
+    };
+}
+
+pub(crate) use {conversions, crd};
