@@ -4,18 +4,16 @@
 //! event of a watch take the same path. Metadata-only forms read `metadata` alone and never need a
 //! conversion.
 
-mod builtin;
 mod cell;
-mod event;
 mod format;
 
 use crate::{
     negotiate::MetaVersion,
     status::{self, StatusReply},
 };
-use cell::{Cell, NAME};
+use cell::Cell;
 use insula_api::{Json, Timestamp};
-use insula_catalog::{ApiVersion, Served};
+use insula_catalog::{ApiVersion, CellValue, Served, TableColumn};
 use serde_json::{Map, json};
 
 pub use format::{age, human_duration};
@@ -62,32 +60,40 @@ impl<'a> Layout<'a> {
     /// Returns the layout of a resource: that of a built-in, else the definition's columns, else
     /// the age.
     pub fn for_resource(served: &Served, version: &'a ApiVersion) -> Self {
-        if let Some(layout) = builtin::layout(served.group(), &served.names().plural) {
+        if let Some(table) = served.api.builtin.and_then(|builtin| builtin.table) {
             return Layout {
-                cells: layout.cells,
-                null_when_empty: layout.null_when_empty,
+                cells: table.columns.iter().map(Cell::Fixed).collect(),
+                null_when_empty: table.null_when_empty,
             };
         }
         let cells = match version.columns.is_empty() {
-            true => vec![Cell::Age { kind: "date" }],
-            false => version.columns.iter().map(Cell::Column).collect(),
+            true => vec![Cell::Fixed(&TableColumn::AGE_OF_CUSTOM)],
+            false => version.columns.iter().map(Cell::Printer).collect(),
         };
         Layout {
-            cells: std::iter::once(NAME).chain(cells).collect(),
+            cells: std::iter::once(Cell::Fixed(&TableColumn::NAME)).chain(cells).collect(),
             null_when_empty: false,
         }
     }
 
     /// Returns the layout of a Scale.
     pub fn of_scale() -> Self {
-        let number = |name, pointer, text| Cell::Number { name, pointer, text };
+        static COLUMNS: [TableColumn; 4] = [
+            TableColumn::NAME,
+            TableColumn::integer(
+                "Desired",
+                "Number of desired replicas",
+                CellValue::Number("/spec/replicas"),
+            ),
+            TableColumn::integer(
+                "Available",
+                "Number of actual replicas",
+                CellValue::Number("/status/replicas"),
+            ),
+            TableColumn::AGE_OF_CUSTOM,
+        ];
         Layout {
-            cells: vec![
-                NAME,
-                number("Desired", "/spec/replicas", "Number of desired replicas"),
-                number("Available", "/status/replicas", "Number of actual replicas"),
-                Cell::Age { kind: "date" },
-            ],
+            cells: COLUMNS.iter().map(Cell::Fixed).collect(),
             null_when_empty: false,
         }
     }

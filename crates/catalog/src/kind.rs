@@ -1,5 +1,9 @@
 //! The description of a built-in kind.
 
+mod table;
+
+pub use table::{CellValue, Table, TableColumn};
+
 use crate::{Custom, Strategy};
 use std::fmt;
 
@@ -18,6 +22,8 @@ pub struct Builtin {
     pub(crate) other_names: &'static [OtherName],
     /// Behaviour that the definition cannot express.
     pub(crate) strategy: &'static dyn Strategy,
+    /// Table of the objects, if it is not that of the definition's printer columns.
+    pub table: Option<Table>,
 }
 
 /// Another group and kind under which the objects of a built-in kind are served.
@@ -46,6 +52,7 @@ impl Builtin {
             conversions: None,
             other_names: &[],
             strategy: &Custom,
+            table: None,
         }
     }
 }

@@ -2,7 +2,7 @@
 //! may change which part of the status.
 
 use crate::{
-    Builtin, Strategy, Traits,
+    Builtin, CellValue, Strategy, Table, TableColumn, Traits,
     kind::crd,
     names::{NameRule, name_problems},
 };
@@ -42,8 +42,45 @@ const EXPIRATION_SECONDS_MIN: i64 = 600;
 
 pub(super) const KINDS: &[Builtin] = &[Builtin {
     strategy: &Requests,
+    table: Some(Table::new(&[
+        TableColumn::NAME,
+        TableColumn::AGE,
+        TableColumn::text(
+            "SignerName",
+            "Who is asked to sign.",
+            CellValue::Text("/spec/signerName"),
+        ),
+        TableColumn::text("Requestor", "Who asked.", CellValue::Text("/spec/username")),
+        TableColumn::text(
+            "RequestedDuration",
+            DURATION_TEXT,
+            CellValue::Duration("/spec/expirationSeconds"),
+        ),
+        TableColumn::text(
+            "Condition",
+            "What became of it.",
+            CellValue::Computed(|request| json!(verdict(request))),
+        ),
+    ])),
     ..Builtin::new(crd!("certificates.k8s.io_certificatesigningrequests"))
 }];
+
+const DURATION_TEXT: &str = "How long the certificate should be valid.";
+
+/// Returns the state of a request in kubectl's form, e.g. `Approved,Issued`.
+fn verdict(request: &Json) -> String {
+    let status = &request["status"];
+    let conditions = status["conditions"].as_array().map_or(&[][..], Vec::as_slice);
+    let is = |kind: &str| conditions.iter().any(|condition| condition["type"] == kind);
+    let verdict = match (is("Denied"), is("Approved")) {
+        (true, _) => "Denied",
+        (false, true) => "Approved",
+        (false, false) => "Pending",
+    };
+    let failed = if is("Failed") { ",Failed" } else { "" };
+    let issued = status["certificate"].as_str().is_some_and(|bytes| !bytes.is_empty());
+    format!("{verdict}{failed}{}", if issued { ",Issued" } else { "" })
+}
 
 /// CertificateSigningRequests.
 struct Requests;

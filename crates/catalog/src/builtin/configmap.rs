@@ -1,14 +1,23 @@
 //! ConfigMaps.
 
 use super::config_data::{DATA_MAX, check_key, immutable, too_long};
-use crate::{Builtin, Strategy, Traits, kind::crd};
+use crate::{Builtin, CellValue, Strategy, Table, TableColumn, Traits, kind::crd};
 use insula_api::{FieldError, FieldPath, Json};
 use serde_json::json;
 
 pub(super) const KINDS: &[Builtin] = &[Builtin {
     strategy: &ConfigMaps,
+    table: Some(Table::new(&[
+        TableColumn::NAME,
+        TableColumn::text("Data", DATA_TEXT, CellValue::Entries(&["data", "binaryData"])),
+        TableColumn::AGE,
+    ])),
     ..Builtin::new(crd!("core_configmaps"))
 }];
+
+const DATA_TEXT: &str = "Data contains the configuration data. Each key must consist of alphanumeric characters, \
+    '-', '_' or '.'. Values with non-UTF-8 byte sequences must use the BinaryData field. The keys stored in Data must \
+    not overlap with the keys in the BinaryData field, this is enforced during validation process.";
 
 /// ConfigMaps.
 struct ConfigMaps;

@@ -1,6 +1,6 @@
 //! CustomResourceDefinitions.
 
-use crate::{Builtin, OnDelete, Strategy, Traits, kind::crd, object::add_finalizer};
+use crate::{Builtin, OnDelete, Strategy, Table, TableColumn, Traits, kind::crd, object::add_finalizer};
 use insula_api::{Condition, FieldError, Json, Timestamp, set_condition};
 use insula_schema::{
     default_definition, definition_warnings, undecodable_definition, unknown_keywords, validate_definition,
@@ -12,6 +12,10 @@ const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 pub(super) const KINDS: &[Builtin] = &[Builtin {
     strategy: &Definitions,
+    table: Some(Table {
+        columns: &[TableColumn::NAME, TableColumn::CREATED],
+        null_when_empty: true,
+    }),
     ..Builtin::new(crd!("apiextensions.k8s.io_customresourcedefinitions"))
 }];
 

@@ -1,6 +1,8 @@
 //! Events in both API groups (`pkg/apis/core/validation/events.go`). The core group has few rules.
 //! `events.k8s.io` has more, and its events are almost immutable.
 
+mod table;
+
 use crate::{
     Builtin, Strategy, Traits,
     kind::{OtherName, crd},
@@ -27,6 +29,7 @@ const MESSAGE_MAX: usize = 1024;
 
 pub(super) const KINDS: &[Builtin] = &[Builtin {
     strategy: &Events,
+    table: Some(table::TABLE),
     other_names: &[OtherName::Respelled {
         definition: crd!("events.k8s.io_events"),
         fields: FIELDS,

@@ -1,12 +1,20 @@
 //! Leases, used by controllers for leader election.
 
-use crate::{Builtin, Strategy, Traits, kind::crd};
+use crate::{Builtin, CellValue, Strategy, Table, TableColumn, Traits, kind::crd};
 use insula_api::{FieldError, FieldPath, Json};
 
 pub(super) const KINDS: &[Builtin] = &[Builtin {
     strategy: &Leases,
+    table: Some(Table::new(&[
+        TableColumn::NAME,
+        TableColumn::text("Holder", HOLDER_TEXT, CellValue::Text("/spec/holderIdentity")),
+        TableColumn::AGE,
+    ])),
     ..Builtin::new(crd!("coordination.k8s.io_leases"))
 }];
+
+const HOLDER_TEXT: &str = "holderIdentity contains the identity of the holder of a current lease. If Coordinated \
+    Leader Election is used, the holder identity must be equal to the elected LeaseCandidate.metadata.name field.";
 
 /// Leases (`pkg/apis/coordination/validation`).
 struct Leases;

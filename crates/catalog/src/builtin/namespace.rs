@@ -1,11 +1,20 @@
 //! Namespaces.
 
-use crate::{Builtin, OnDelete, Strategy, Traits, kind::crd, object::list_at};
+use crate::{Builtin, CellValue, OnDelete, Strategy, Table, TableColumn, Traits, kind::crd, object::list_at};
 use insula_api::{FieldError, FieldPath, Json, Timestamp};
 use serde_json::json;
 
 pub(super) const KINDS: &[Builtin] = &[Builtin {
     strategy: &Namespaces,
+    table: Some(Table::new(&[
+        TableColumn::NAME,
+        TableColumn::text(
+            "Status",
+            "The status of the namespace",
+            CellValue::Text("/status/phase"),
+        ),
+        TableColumn::AGE,
+    ])),
     ..Builtin::new(crd!("core_namespaces"))
 }];
 

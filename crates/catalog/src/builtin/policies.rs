@@ -1,6 +1,6 @@
 //! Admission policies and their bindings. [`crate::policies`] validates their specs.
 
-use crate::{Builtin, Strategy, Traits, kind::crd, policies::validate};
+use crate::{Builtin, CellValue, Strategy, Table, TableColumn, Traits, kind::crd, policies::validate};
 use insula_api::{FieldError, Json, Timestamp};
 use serde_json::json;
 
@@ -23,13 +23,22 @@ pub(super) const KINDS: &[Builtin] = &[
     },
     Builtin {
         strategy: &WebhookConfigurations::Validating,
+        table: Some(WEBHOOKS),
         ..Builtin::new(crd!("admissionregistration.k8s.io_validatingwebhookconfigurations"))
     },
     Builtin {
         strategy: &WebhookConfigurations::Mutating,
+        table: Some(WEBHOOKS),
         ..Builtin::new(crd!("admissionregistration.k8s.io_mutatingwebhookconfigurations"))
     },
 ];
+
+const WEBHOOKS_TEXT: &str = "Webhooks indicates the number of webhooks registered in this configuration";
+const WEBHOOKS: Table = Table::new(&[
+    TableColumn::NAME,
+    TableColumn::integer("Webhooks", WEBHOOKS_TEXT, CellValue::Items("webhooks")),
+    TableColumn::AGE,
+]);
 
 const TRAITS: Traits = Traits {
     generation: true,

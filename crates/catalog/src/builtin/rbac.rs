@@ -1,7 +1,7 @@
 //! Roles and bindings (`pkg/apis/rbac/validation`). Admission checks for privilege escalation.
 
 use crate::{
-    Builtin, Strategy, Traits,
+    Builtin, CellValue, Strategy, Table, TableColumn, Traits,
     ids::RBAC as GROUP,
     kind::crd,
     names::{NameRule, name_problems},
@@ -12,21 +12,70 @@ use serde_json::json;
 pub(super) const KINDS: &[Builtin] = &[
     Builtin {
         strategy: &Roles { namespaced: true },
+        table: Some(ROLES),
         ..Builtin::new(crd!("rbac.authorization.k8s.io_roles"))
     },
     Builtin {
         strategy: &Roles { namespaced: false },
+        table: Some(ROLES),
         ..Builtin::new(crd!("rbac.authorization.k8s.io_clusterroles"))
     },
     Builtin {
         strategy: &Bindings { namespaced: true },
+        table: Some(ROLE_BINDINGS),
         ..Builtin::new(crd!("rbac.authorization.k8s.io_rolebindings"))
     },
     Builtin {
         strategy: &Bindings { namespaced: false },
+        table: Some(CLUSTER_ROLE_BINDINGS),
         ..Builtin::new(crd!("rbac.authorization.k8s.io_clusterrolebindings"))
     },
 ];
+
+const ROLES: Table = Table {
+    columns: &[TableColumn::NAME, TableColumn::CREATED],
+    null_when_empty: true,
+};
+const ROLE_BINDINGS: Table = Table::new(&[
+    TableColumn::NAME,
+    TableColumn::text("Role", ROLE_REF_TEXT, ROLE),
+    TableColumn::AGE,
+    TableColumn::text("Users", "Users in the roleBinding", USERS).wide(),
+    TableColumn::text("Groups", "Groups in the roleBinding", GROUPS).wide(),
+    TableColumn::text("ServiceAccounts", "ServiceAccounts in the roleBinding", ACCOUNTS).wide(),
+]);
+const CLUSTER_ROLE_BINDINGS: Table = Table::new(&[
+    TableColumn::NAME,
+    TableColumn::text("Role", CLUSTER_ROLE_REF_TEXT, ROLE),
+    TableColumn::AGE,
+    TableColumn::text("Users", "Users in the clusterRoleBinding", USERS).wide(),
+    TableColumn::text("Groups", "Groups in the clusterRoleBinding", GROUPS).wide(),
+    TableColumn::text("ServiceAccounts", "ServiceAccounts in the clusterRoleBinding", ACCOUNTS).wide(),
+]);
+const ROLE_REF_TEXT: &str = "RoleRef can reference a Role in the current namespace or a ClusterRole in the global \
+    namespace. If the RoleRef cannot be resolved, the Authorizer must return an error.";
+const CLUSTER_ROLE_REF_TEXT: &str = "RoleRef can only reference a ClusterRole in the global namespace. If the RoleRef \
+    cannot be resolved, the Authorizer must return an error.";
+const ROLE: CellValue = CellValue::Computed(|binding| {
+    let text = |field: &str| binding["roleRef"][field].as_str().unwrap_or_default();
+    json!(format!("{}/{}", text("kind"), text("name")))
+});
+const USERS: CellValue = CellValue::Computed(|binding| json!(subjects(binding, "User")));
+const GROUPS: CellValue = CellValue::Computed(|binding| json!(subjects(binding, "Group")));
+const ACCOUNTS: CellValue = CellValue::Computed(|binding| json!(subjects(binding, "ServiceAccount")));
+
+/// Returns the names of the subjects of one kind.
+fn subjects(binding: &Json, kind: &str) -> String {
+    let all = binding["subjects"].as_array().into_iter().flatten();
+    let of_kind = all.filter(|subject| subject["kind"] == kind).map(|subject| {
+        let text = |field: &str| subject[field].as_str().unwrap_or_default();
+        match kind {
+            "ServiceAccount" => format!("{}/{}", text("namespace"), text("name")),
+            _ => text("name").to_owned(),
+        }
+    });
+    of_kind.collect::<Vec<_>>().join(", ")
+}
 
 const TRAITS: Traits = Traits {
     created_by_update: true,

@@ -1,6 +1,6 @@
 //! ResourceQuotas: validation of their limits (`ValidateResourceQuota`) and canonical quantities.
 
-use crate::{Builtin, Strategy, Traits, kind::crd, names};
+use crate::{Builtin, CellValue, Strategy, Table, TableColumn, Traits, kind::crd, names};
 use insula_api::{FieldError, FieldPath, Json};
 use insula_cel::Quantity;
 use serde_json::json;
@@ -57,8 +57,38 @@ const LISTS: [&str; 3] = ["/spec/hard", "/status/hard", "/status/used"];
 
 pub(super) const KINDS: &[Builtin] = &[Builtin {
     strategy: &Quotas,
+    table: Some(Table::new(&[
+        TableColumn::NAME,
+        TableColumn::text(
+            "Request",
+            REQUEST_TEXT,
+            CellValue::Computed(|quota| json!(usage(quota, false))),
+        ),
+        TableColumn::text(
+            "Limit",
+            LIMIT_TEXT,
+            CellValue::Computed(|quota| json!(usage(quota, true))),
+        ),
+        TableColumn::AGE,
+    ])),
     ..Builtin::new(crd!("core_resourcequotas"))
 }];
+
+const REQUEST_TEXT: &str = "Request represents a minimum amount of cpu/memory that a container may consume.";
+const LIMIT_TEXT: &str = "Limits control the maximum amount of cpu/memory that a container may use independent of \
+    contention on the node.";
+
+/// Returns the quantities with their usage: those named `limits.…`, or all others.
+fn usage(quota: &Json, limits: bool) -> String {
+    let status = &quota["status"];
+    let hard = status["hard"].as_object().into_iter().flatten();
+    let shown = hard.filter(|(name, _)| name.starts_with("limits.") == limits);
+    let pairs = shown.map(|(name, hard)| {
+        let used = status["used"][name].as_str().unwrap_or("0");
+        format!("{name}: {used}/{}", hard.as_str().unwrap_or_default())
+    });
+    pairs.collect::<Vec<_>>().join(", ")
+}
 
 /// ResourceQuotas.
 struct Quotas;

@@ -1,14 +1,26 @@
 //! Secrets.
 
 use super::config_data::{DATA_MAX, check_key, immutable, too_long};
-use crate::{Builtin, Strategy, Traits, kind::crd};
+use crate::{Builtin, CellValue, Strategy, Table, TableColumn, Traits, kind::crd};
 use insula_api::{FieldError, FieldPath, Json};
 use serde_json::json;
 
 pub(super) const KINDS: &[Builtin] = &[Builtin {
     strategy: &Secrets,
+    table: Some(Table::new(&[
+        TableColumn::NAME,
+        TableColumn::text("Type", TYPE_TEXT, CellValue::Text("/type")),
+        TableColumn::text("Data", DATA_TEXT, CellValue::Entries(&["data"])),
+        TableColumn::AGE,
+    ])),
     ..Builtin::new(crd!("core_secrets"))
 }];
+
+const TYPE_TEXT: &str = "Used to facilitate programmatic handling of secret data. More info: \
+    https://kubernetes.io/docs/concepts/configuration/secret/#secret-types";
+const DATA_TEXT: &str = "Data contains the secret data. Each key must consist of alphanumeric characters, '-', '_' \
+    or '.'. The serialized form of the secret data is a base64 encoded string, representing the arbitrary (possibly \
+    non-string) data value here. Described in https://tools.ietf.org/html/rfc4648#section-4";
 
 /// Secrets.
 struct Secrets;

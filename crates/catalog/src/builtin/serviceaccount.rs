@@ -1,10 +1,11 @@
 //! ServiceAccounts.
 
-use crate::{Builtin, Strategy, Traits, kind::crd};
+use crate::{Builtin, Strategy, Table, TableColumn, Traits, kind::crd};
 use insula_api::{Json, Timestamp};
 
 pub(super) const KINDS: &[Builtin] = &[Builtin {
     strategy: &ServiceAccounts,
+    table: Some(Table::new(&[TableColumn::NAME, TableColumn::AGE])),
     ..Builtin::new(crd!("core_serviceaccounts"))
 }];
 
