@@ -4,19 +4,16 @@
 //! objects.
 //!
 //! A message is `k8s\0` and a `runtime.Unknown`: type (apiVersion, kind) and the object's own
-//! bytes. [`kinds`] has the tables of both directions.
+//! bytes. [`messages`] finds the fields of both directions.
 
-mod field;
-mod kinds;
-mod policies;
+mod messages;
 pub(crate) mod write;
 
 pub use write::{encode, event};
 
-use field::{Field, Type};
-
 use base64::{Engine, engine::general_purpose::STANDARD};
 use insula_api::{Json, Timestamp};
+use insula_catalog::kind::message::{Field, Type};
 use serde_json::{Map, json};
 
 const MAGIC: &[u8] = b"k8s\0";
@@ -45,7 +42,7 @@ pub enum ProtobufError {
 /// It is malformed, or of a kind that is not read in this form.
 pub fn decode(body: &[u8]) -> Result<Json, ProtobufError> {
     let Envelope { api_version, kind, raw } = Envelope::open(body)?;
-    let Some(fields) = kinds::read(&api_version, &kind) else {
+    let Some(fields) = messages::read(&api_version, &kind) else {
         return Err(ProtobufError::UnknownKind { api_version, kind });
     };
     let mut object = message(raw, fields, DEPTH_MAX)?;
@@ -319,7 +316,7 @@ mod tests {
     /// Decodes an encoded object, by the same tables.
     fn again(written: &[u8]) -> Json {
         let Envelope { api_version, kind, raw } = Envelope::open(written).expect("an envelope");
-        let fields = kinds::written(&api_version, &kind).expect("is written");
+        let fields = messages::written(&api_version, &kind).expect("is written");
         let mut object = message(raw, fields, DEPTH_MAX).expect("a message");
         object.insert("apiVersion".into(), json!(api_version));
         object.insert("kind".into(), json!(kind));

@@ -1,8 +1,11 @@
 //! The description of a built-in kind.
 
+pub mod message;
 mod table;
 
 pub use table::{CellValue, Table, TableColumn};
+
+use message::Message;
 
 use crate::{Custom, Strategy};
 use std::fmt;
@@ -24,6 +27,8 @@ pub struct Builtin {
     pub(crate) strategy: &'static dyn Strategy,
     /// Table of the objects, if it is not that of the definition's printer columns.
     pub table: Option<Table>,
+    /// Protobuf messages that clients may send.
+    pub(crate) messages: &'static [Message],
 }
 
 /// Another group and kind under which the objects of a built-in kind are served.
@@ -53,6 +58,7 @@ impl Builtin {
             other_names: &[],
             strategy: &Custom,
             table: None,
+            messages: &[],
         }
     }
 }

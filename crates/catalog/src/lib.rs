@@ -15,7 +15,7 @@ mod error;
 pub mod exports;
 pub mod ids;
 pub mod issuer_list;
-mod kind;
+pub mod kind;
 pub mod locate;
 pub mod names;
 pub mod object;

@@ -1,12 +1,9 @@
 //! Encoding of JSON. Empty fields are left out: decoders take absent fields for empty ones.
 
-use super::{
-    MAGIC,
-    field::{Field, Type},
-    kinds,
-};
+use super::{MAGIC, messages};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use insula_api::{Json, Timestamp};
+use insula_catalog::kind::message::{Field, Type};
 
 /// Wire types: a varint, eight bytes, and bytes with their length before them.
 const VARINT: u32 = 0;
@@ -16,7 +13,7 @@ const BYTES: u32 = 2;
 /// Encodes an object in its envelope; `None` for kinds that are not written in protobuf.
 pub fn encode(object: &Json) -> Option<Vec<u8>> {
     let (api_version, kind) = (object["apiVersion"].as_str()?, object["kind"].as_str()?);
-    let fields = kinds::written(api_version, kind)?;
+    let fields = messages::written(api_version, kind)?;
     let mut type_meta = Vec::new();
     bytes(1, api_version.as_bytes(), &mut type_meta);
     bytes(2, kind.as_bytes(), &mut type_meta);

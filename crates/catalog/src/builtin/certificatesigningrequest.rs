@@ -3,7 +3,10 @@
 
 use crate::{
     Builtin, CellValue, Strategy, Table, TableColumn, Traits,
-    kind::crd,
+    kind::{
+        crd,
+        message::{Field, META, Message, Type},
+    },
     names::{NameRule, name_problems},
 };
 use insula_api::{FieldError, FieldPath, Json, Timestamp};
@@ -42,6 +45,11 @@ const EXPIRATION_SECONDS_MIN: i64 = 600;
 
 pub(super) const KINDS: &[Builtin] = &[Builtin {
     strategy: &Requests,
+    messages: &[Message::new(
+        "certificates.k8s.io/v1",
+        "CertificateSigningRequest",
+        MESSAGE,
+    )],
     table: Some(Table::new(&[
         TableColumn::NAME,
         TableColumn::AGE,
@@ -64,6 +72,34 @@ pub(super) const KINDS: &[Builtin] = &[Builtin {
     ])),
     ..Builtin::new(crd!("certificates.k8s.io_certificatesigningrequests"))
 }];
+
+const SPEC: &[Field] = &[
+    (1, "request", Type::Bytes, false),
+    (2, "username", Type::Text, false),
+    (3, "uid", Type::Text, false),
+    (4, "groups", Type::Text, true),
+    (5, "usages", Type::Text, true),
+    (6, "extra", Type::TextsMap, false),
+    (7, "signerName", Type::Text, false),
+    (8, "expirationSeconds", Type::Integer, false),
+];
+const CONDITION: &[Field] = &[
+    (1, "type", Type::Text, false),
+    (2, "reason", Type::Text, false),
+    (3, "message", Type::Text, false),
+    (4, "lastUpdateTime", Type::Time, false),
+    (5, "lastTransitionTime", Type::Time, false),
+    (6, "status", Type::Text, false),
+];
+const STATUS: &[Field] = &[
+    (1, "conditions", Type::Message(CONDITION), true),
+    (2, "certificate", Type::Bytes, false),
+];
+const MESSAGE: &[Field] = &[
+    (1, "metadata", Type::Message(META), false),
+    (2, "spec", Type::Message(SPEC), false),
+    (3, "status", Type::Message(STATUS), false),
+];
 
 const DURATION_TEXT: &str = "How long the certificate should be valid.";
 

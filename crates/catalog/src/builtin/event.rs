@@ -1,11 +1,12 @@
 //! Events in both API groups (`pkg/apis/core/validation/events.go`). The core group has few rules.
 //! `events.k8s.io` has more, and its events are almost immutable.
 
+mod messages;
 mod table;
 
 use crate::{
     Builtin, Strategy, Traits,
-    kind::{OtherName, crd},
+    kind::{OtherName, crd, message::Message},
     names,
 };
 use insula_api::{FieldError, FieldPath, Json};
@@ -29,6 +30,10 @@ const MESSAGE_MAX: usize = 1024;
 
 pub(super) const KINDS: &[Builtin] = &[Builtin {
     strategy: &Events,
+    messages: &[
+        Message::new("v1", "Event", messages::CORE),
+        Message::new("events.k8s.io/v1", "Event", messages::NEW),
+    ],
     table: Some(table::TABLE),
     other_names: &[OtherName::Respelled {
         definition: crd!("events.k8s.io_events"),

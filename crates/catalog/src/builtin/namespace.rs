@@ -1,11 +1,19 @@
 //! Namespaces.
 
-use crate::{Builtin, CellValue, OnDelete, Strategy, Table, TableColumn, Traits, kind::crd, object::list_at};
+use crate::{
+    Builtin, CellValue, OnDelete, Strategy, Table, TableColumn, Traits,
+    kind::{
+        crd,
+        message::{Field, META, Message, Type},
+    },
+    object::list_at,
+};
 use insula_api::{FieldError, FieldPath, Json, Timestamp};
 use serde_json::json;
 
 pub(super) const KINDS: &[Builtin] = &[Builtin {
     strategy: &Namespaces,
+    messages: &[Message::new("v1", "Namespace", MESSAGE)],
     table: Some(Table::new(&[
         TableColumn::NAME,
         TableColumn::text(
@@ -17,6 +25,12 @@ pub(super) const KINDS: &[Builtin] = &[Builtin {
     ])),
     ..Builtin::new(crd!("core_namespaces"))
 }];
+
+const MESSAGE: &[Field] = &[
+    (1, "metadata", Type::Message(META), false),
+    (2, "spec", Type::Message(&[(1, "finalizers", Type::Text, true)]), false),
+    (3, "status", Type::Message(&[(1, "phase", Type::Text, false)]), false),
+];
 
 /// Namespaces.
 struct Namespaces;

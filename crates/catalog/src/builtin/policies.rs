@@ -1,37 +1,56 @@
 //! Admission policies and their bindings. [`crate::policies`] validates their specs.
 
-use crate::{Builtin, CellValue, Strategy, Table, TableColumn, Traits, kind::crd, policies::validate};
+mod messages;
+
+use crate::{
+    Builtin, CellValue, Strategy, Table, TableColumn, Traits,
+    kind::{
+        crd,
+        message::{Field, Message},
+    },
+    policies::validate,
+};
 use insula_api::{FieldError, Json, Timestamp};
 use serde_json::json;
 
 pub(super) const KINDS: &[Builtin] = &[
     Builtin {
         strategy: &ValidatingPolicies,
+        messages: &[message("ValidatingAdmissionPolicy", messages::VALIDATING)],
         ..Builtin::new(crd!("admissionregistration.k8s.io_validatingadmissionpolicies"))
     },
     Builtin {
         strategy: &ValidatingBindings,
+        messages: &[message("ValidatingAdmissionPolicyBinding", messages::POLICY_BINDING)],
         ..Builtin::new(crd!("admissionregistration.k8s.io_validatingadmissionpolicybindings"))
     },
     Builtin {
         strategy: &MutatingPolicies,
+        messages: &[message("MutatingAdmissionPolicy", messages::MUTATING)],
         ..Builtin::new(crd!("admissionregistration.k8s.io_mutatingadmissionpolicies"))
     },
     Builtin {
         strategy: &MutatingBindings,
+        messages: &[message("MutatingAdmissionPolicyBinding", messages::POLICY_BINDING)],
         ..Builtin::new(crd!("admissionregistration.k8s.io_mutatingadmissionpolicybindings"))
     },
     Builtin {
         strategy: &WebhookConfigurations::Validating,
+        messages: &[message("ValidatingWebhookConfiguration", messages::VALIDATING_WEBHOOKS)],
         table: Some(WEBHOOKS),
         ..Builtin::new(crd!("admissionregistration.k8s.io_validatingwebhookconfigurations"))
     },
     Builtin {
         strategy: &WebhookConfigurations::Mutating,
+        messages: &[message("MutatingWebhookConfiguration", messages::MUTATING_WEBHOOKS)],
         table: Some(WEBHOOKS),
         ..Builtin::new(crd!("admissionregistration.k8s.io_mutatingwebhookconfigurations"))
     },
 ];
+
+const fn message(kind: &'static str, fields: &'static [Field]) -> Message {
+    Message::new("admissionregistration.k8s.io/v1", kind, fields)
+}
 
 const WEBHOOKS_TEXT: &str = "Webhooks indicates the number of webhooks registered in this configuration";
 const WEBHOOKS: Table = Table::new(&[
