@@ -3,7 +3,7 @@
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use insula_api::Json;
-use insula_catalog::{ApiVersion, ScopeKind, Served};
+use insula_catalog::{ApiVersion, ScopeKind, Served, Subresource};
 use serde_json::json;
 use sha2::{Digest, Sha256, Sha512};
 use std::{cmp::Reverse, collections::BTreeMap};
@@ -200,37 +200,9 @@ fn of_version<'a>(of_group: &[&'a Served], version: &str) -> Vec<(&'a Served, &'
     found
 }
 
-/// A subresource in discovery.
-struct Subresource {
-    name: &'static str,
-    /// Group, version and kind of its body, if they differ from the resource's own.
-    body: Option<(&'static str, &'static str, &'static str)>,
-    verbs: &'static [&'static str],
-}
-
 fn subresources(served: &Served, version: &ApiVersion) -> Vec<Subresource> {
     let mut found = Vec::new();
-    if served.group().is_empty() && *served.names().plural == *"namespaces" {
-        found.push(Subresource {
-            name: "finalize",
-            body: None,
-            verbs: &["update"],
-        });
-    }
-    if served.group().is_empty() && *served.names().plural == *"serviceaccounts" {
-        found.push(Subresource {
-            name: "token",
-            body: Some(("authentication.k8s.io", "v1", "TokenRequest")),
-            verbs: &["create"],
-        });
-    }
-    if has_approval(served) {
-        found.push(Subresource {
-            name: "approval",
-            body: None,
-            verbs: SUBRESOURCE_VERBS,
-        });
-    }
+    found.extend(served.api.builtin.map_or(&[][..], |builtin| builtin.subresources));
     if version.status {
         found.push(Subresource {
             name: "status",
@@ -249,11 +221,6 @@ fn subresources(served: &Served, version: &ApiVersion) -> Vec<Subresource> {
     found
 }
 
-/// Returns true for CertificateSigningRequests, which have the subresource `approval`.
-pub(crate) fn has_approval(served: &Served) -> bool {
-    **served.group() == *"certificates.k8s.io" && *served.names().plural == *"certificatesigningrequests"
-}
-
 fn verbs(served: &Served) -> Vec<&'static str> {
     if served.api.strategy.traits().review {
         return vec!["create"];
@@ -263,11 +230,10 @@ fn verbs(served: &Served) -> Vec<&'static str> {
         (false, true) => BUILT_IN_VERBS,
         (false, false) => CUSTOM_VERBS,
     };
-    // The deletion of a namespace deletes its content: namespaces are deleted one at a time.
-    let is_namespace = served.group().is_empty() && *served.names().plural == *"namespaces";
+    let deletes_collection = served.api.strategy.traits().deletes_collection;
     all.iter()
         .copied()
-        .filter(|verb| !(is_namespace && *verb == "deletecollection"))
+        .filter(|verb| deletes_collection || *verb != "deletecollection")
         .collect()
 }
 

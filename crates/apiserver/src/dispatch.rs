@@ -20,7 +20,7 @@ use axum::body::Body;
 use http::{HeaderValue, Request, Response, header};
 use insula_access::Target;
 use insula_auth::audit::Record;
-use insula_catalog::{Error, Named, Origin, Part, ScopeKind, Served, ids};
+use insula_catalog::{Error, Named, Origin, Part, ScopeKind, Served};
 use std::sync::Arc;
 
 impl ApiServer {
@@ -169,19 +169,21 @@ async fn resource(server: &ApiServer, request: Authorized, path: ResourcePath, k
 /// Calls the verb of an object's subresource; the empty one is the object itself.
 async fn subresource(request: &mut ResourceRequest<'_>, subresource: &str, verb: &str) -> Answer {
     let served = &request.target.served;
+    let of_kind = served.api.subresource(subresource).is_some();
     match subresource {
         "" if served.api.strategy.traits().review => request.review(verb).await,
         "" => main(request, verb).await,
         "status" if request.target.api_version()?.status => part(request, verb, Part::Status).await,
-        "approval" if discovery::has_approval(served) => part(request, verb, Part::Approval).await,
+        "approval" if of_kind => part(request, verb, Part::Approval).await,
         "scale" if request.target.api_version()?.scale.is_some() => scale::serve(request, verb).await,
-        "token" if served.resource_id() == ids::serviceaccounts() => request.token(verb).await,
-        "finalize" if is_namespaces(served) => finalize(request, verb).await,
+        "token" if of_kind => request.token(verb).await,
+        "finalize" if of_kind => finalize(request, verb).await,
         _ => Err(Reply::error(&served.api.not_found(&request.name))),
     }
 }
 
 async fn main(request: &mut ResourceRequest<'_>, verb: &str) -> Answer {
+    let deletes_collection = request.target.served.api.strategy.traits().deletes_collection;
     match (verb, request.name.is_empty()) {
         ("get", _) => request.get().await,
         ("list", _) => request.list().await,
@@ -190,9 +192,7 @@ async fn main(request: &mut ResourceRequest<'_>, verb: &str) -> Answer {
         ("update", false) => request.update(Part::Main).await,
         ("patch", false) => request.patch(Part::Main).await,
         ("delete", false) => request.delete().await,
-        // The deletion of a namespace deletes its content: namespaces are deleted one at a time.
-        ("deletecollection", _) if is_namespaces(&request.target.served) => Err(request.not_supported(verb)),
-        ("deletecollection", _) => request.delete_collection().await,
+        ("deletecollection", _) if deletes_collection => request.delete_collection().await,
         ("patch", true) => Err(Reply::error(&Error::BadRequest("name must be provided".into()))),
         _ => Err(request.not_supported(verb)),
     }
@@ -215,10 +215,6 @@ async fn finalize(request: &mut ResourceRequest<'_>, verb: &str) -> Answer {
         "update" => request.update(Part::Finalizers).await,
         _ => Err(Reply::error(&Error::MethodNotAllowed)),
     }
-}
-
-fn is_namespaces(served: &Served) -> bool {
-    served.api.group.is_empty() && &*served.api.names.plural == "namespaces"
 }
 
 /// Returns the namespace of a path; `None` where the path does not fit the resource's scope.

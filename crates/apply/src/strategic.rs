@@ -55,19 +55,6 @@ impl MergeKeys {
         self
     }
 
-    /// Returns the merge keys of a built-in kind of Kubernetes; for other kinds, those of metadata.
-    pub fn builtin(group: &str, kind: &str) -> Self {
-        let keys = MergeKeys::metadata();
-        match (group, kind) {
-            ("", "Namespace") => keys.with("status.conditions", ListMerge::Key("type".to_owned())),
-            ("", "ServiceAccount") => keys.with("secrets", ListMerge::Key("name".to_owned())),
-            ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration") => {
-                keys.with("webhooks", ListMerge::Key("name".to_owned()))
-            }
-            _ => keys,
-        }
-    }
-
     fn get(&self, path: &str) -> Option<&ListMerge> {
         self.lists.get(path)
     }

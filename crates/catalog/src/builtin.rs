@@ -55,7 +55,7 @@ static KINDS: &[&[Builtin]] = &[
     workspaceauthenticationconfiguration::KINDS,
     // Kinds that their definition describes completely.
     &[
-        Builtin::new(crd!("core.kcp.io_logicalclusters")),
+        Builtin::new(crd!("core.kcp.io_logicalclusters")).claimable(),
         Builtin::new(crd!("tenancy.kcp.io_workspacetypes")),
         Builtin::new(crd!("topology.kcp.io_partitions")),
         Builtin::new(crd!("topology.kcp.io_partitionsets")),

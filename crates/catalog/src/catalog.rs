@@ -270,8 +270,8 @@ impl Catalog {
 /// Returns true if a cluster serves a built-in kind. Only the root and system clusters serve
 /// Shards, which belong to the operator.
 fn is_for(served: &Served, cluster: &ClusterName) -> bool {
-    let is_shards = **served.group() == *"core.kcp.io" && *served.names().plural == *"shards";
-    !is_shards || *cluster == ClusterName::root() || cluster.is_system()
+    let operators_only = served.api.builtin.is_some_and(|builtin| builtin.operators_only);
+    !operators_only || *cluster == ClusterName::root() || cluster.is_system()
 }
 
 /// Returns the API that shows bundles in `system:bound-crds` to operators. Only the reconciler

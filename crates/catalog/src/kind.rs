@@ -7,7 +7,7 @@ pub use table::{CellValue, Table, TableColumn};
 
 use message::Message;
 
-use crate::{Custom, Strategy};
+use crate::{Custom, Strategy, names::NameRule};
 use std::fmt;
 
 /// A built-in kind: its definition and, for a kind that needs more than a definition, its
@@ -29,6 +29,27 @@ pub struct Builtin {
     pub table: Option<Table>,
     /// Protobuf messages that clients may send.
     pub(crate) messages: &'static [Message],
+    /// Subresources beside `status` and `scale`, which the definition names.
+    pub subresources: &'static [Subresource],
+    /// Lists that a strategic merge patch merges by a key: path of the list and name of the key.
+    pub merge_keys: &'static [(&'static str, &'static str)],
+    /// Rule for the names of objects, if it is not that of the definition's `nameValidation`.
+    pub(crate) name_rule: Option<NameRule>,
+    /// True if a permission claim may name the kind without an identity hash.
+    pub claimable: bool,
+    /// True if only the root and system clusters serve the kind.
+    pub(crate) operators_only: bool,
+}
+
+/// A subresource of a built-in kind.
+#[derive(Debug, Clone, Copy)]
+pub struct Subresource {
+    /// Last segment of its path.
+    pub name: &'static str,
+    /// Group, version and kind of its body, if they differ from the resource's own.
+    pub body: Option<(&'static str, &'static str, &'static str)>,
+    /// Verbs in discovery.
+    pub verbs: &'static [&'static str],
 }
 
 /// Another group and kind under which the objects of a built-in kind are served.
@@ -59,6 +80,19 @@ impl Builtin {
             strategy: &Custom,
             table: None,
             messages: &[],
+            subresources: &[],
+            merge_keys: &[],
+            name_rule: None,
+            claimable: false,
+            operators_only: false,
+        }
+    }
+
+    /// Returns the kind as one that a permission claim may name without an identity hash.
+    pub(crate) const fn claimable(self) -> Self {
+        Builtin {
+            claimable: true,
+            ..self
         }
     }
 }

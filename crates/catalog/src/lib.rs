@@ -32,7 +32,7 @@ pub mod webhook;
 
 pub use catalog::Catalog;
 pub use error::{Cause, Denial, Error, Named, Result};
-pub use kind::{Builtin, CellValue, Table, TableColumn};
+pub use kind::{Builtin, CellValue, Subresource, Table, TableColumn};
 pub use object::Part;
 pub use outbound::{Call, Endpoint, Nobody, Outbound};
 pub use proof::{BlockingExecutor, Proof, Prover};

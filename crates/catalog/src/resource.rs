@@ -2,7 +2,8 @@
 //! content. A [`Served`] is an API in one logical cluster.
 
 use crate::{
-    Builtin, Error, Named, Strategy,
+    Builtin, Error, Named, Strategy, Subresource,
+    names::NameRule,
     proof::Proof,
     webhook::{PendingCalls, Webhook},
 };
@@ -141,6 +142,20 @@ impl Api {
     #[inline]
     pub fn storage_version(&self) -> &ApiVersion {
         &self.versions[self.storage]
+    }
+
+    /// Returns the rule for the names of objects. Workspaces have a stricter rule in their schema.
+    pub fn name_rule(&self) -> NameRule {
+        match self.builtin.and_then(|builtin| builtin.name_rule) {
+            Some(rule) => rule,
+            None if self.path_segment_names => NameRule::PathSegment,
+            None => NameRule::Subdomain,
+        }
+    }
+
+    /// Returns a subresource of a built-in kind beside `status` and `scale`.
+    pub fn subresource(&self, name: &str) -> Option<&'static Subresource> {
+        self.builtin?.subresources.iter().find(|known| known.name == name)
     }
 
     /// Returns group and plural, in the form of error messages.

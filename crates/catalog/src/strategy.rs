@@ -15,6 +15,9 @@ pub struct Traits {
     /// True for resources with their own deletion path (Kubernetes' namespaces and definitions): no
     /// grace period, no new generation, other messages for failed preconditions.
     pub own_deletion: bool,
+    /// True if DELETE of a collection exists. The deletion of a namespace deletes its content, so
+    /// namespaces are deleted one at a time.
+    pub deletes_collection: bool,
     /// True for built-in kinds: lists omit an empty `metadata.continue`, and the field selectors
     /// differ.
     pub built_in: bool,
@@ -34,6 +37,7 @@ impl Traits {
         generation: true,
         deletes_to_object: false,
         own_deletion: false,
+        deletes_collection: true,
         built_in: false,
         created_by_update: false,
         review: false,
@@ -45,6 +49,7 @@ impl Traits {
         generation: false,
         deletes_to_object: false,
         own_deletion: false,
+        deletes_collection: true,
         built_in: true,
         created_by_update: false,
         review: false,

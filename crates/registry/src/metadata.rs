@@ -1,10 +1,7 @@
 //! The rules of `metadata`, the same for every resource, with the messages of Kubernetes.
 
 use insula_api::{FieldError, FieldPath, Json, Rng};
-use insula_catalog::{
-    Served, ids,
-    names::{self, NameRule},
-};
+use insula_catalog::{Served, names};
 use serde_json::{Map, json};
 
 /// The finalizer of an object whose dependents are orphaned first.
@@ -102,21 +99,10 @@ fn text<'a>(value: &'a Json, field: &str) -> &'a str {
     value[field].as_str().unwrap_or_default()
 }
 
-/// Returns the rule for names of a resource's objects. Workspaces have a stricter rule in their
-/// schema.
-fn name_rule(served: &Served) -> NameRule {
-    match (&*served.api.group, &*served.api.names.plural) {
-        ("", "namespaces") => NameRule::Label,
-        (ids::RBAC, _) => NameRule::PathSegment,
-        _ if served.api.path_segment_names => NameRule::PathSegment,
-        _ => NameRule::Subdomain,
-    }
-}
-
 /// Checks the metadata of an object about to be written.
 pub(crate) fn validate(served: &Served, metadata: &Json, errors: &mut Vec<FieldError>) {
     let at = FieldPath::new("metadata");
-    let rule = name_rule(served);
+    let rule = served.api.name_rule();
     let prefix = text(metadata, "generateName");
     if !prefix.is_empty() {
         // A prefix may end in `-`, which a whole name may not.

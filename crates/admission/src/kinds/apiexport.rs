@@ -5,51 +5,11 @@ use crate::kinds::{Review, usage::Usage};
 use insula_api::{FieldError, FieldPath, Json, Object, ObjectKey, aggregate};
 use insula_catalog::{Result, ids};
 
-/// Built-in resources of every workspace: those of Kubernetes and of kcp.
-const BUILT_IN: &[(&str, &[&str])] = &[
-    (
-        "",
-        &[
-            "namespaces",
-            "configmaps",
-            "events",
-            "resourcequotas",
-            "secrets",
-            "serviceaccounts",
-        ],
-    ),
-    (
-        "rbac.authorization.k8s.io",
-        &["clusterroles", "clusterrolebindings", "roles", "rolebindings"],
-    ),
-    ("certificates.k8s.io", &["certificatesigningrequests"]),
-    ("coordination.k8s.io", &["leases"]),
-    (
-        "admissionregistration.k8s.io",
-        &[
-            "mutatingwebhookconfigurations",
-            "validatingwebhookconfigurations",
-            "validatingadmissionpolicies",
-            "validatingadmissionpolicybindings",
-            "mutatingadmissionpolicies",
-            "mutatingadmissionpolicybindings",
-        ],
-    ),
-    ("events.k8s.io", &["events"]),
-    ("apiextensions.k8s.io", &["customresourcedefinitions"]),
-    (
-        "authorization.k8s.io",
-        &["subjectaccessreviews", "localsubjectaccessreviews"],
-    ),
-    ("authentication.k8s.io", &["tokenreviews"]),
-    ("core.kcp.io", &["logicalclusters"]),
-];
-
-fn is_built_in(group: &str, resource: &str) -> bool {
-    group == "apis.kcp.io"
-        || BUILT_IN
-            .iter()
-            .any(|(known, all)| *known == group && all.contains(&resource))
+/// Returns true for the resources that every workspace has, those of Kubernetes and of kcp. As in
+/// kcp, all of `apis.kcp.io` counts.
+fn is_built_in(review: &Review<'_>, group: &str, resource: &str) -> bool {
+    let known = || review.catalog.system().get(group, resource)?.api.builtin;
+    group == "apis.kcp.io" || known().is_some_and(|builtin| builtin.claimable)
 }
 
 pub(super) fn review(review: &Review<'_>, new: &Json) -> Result<()> {
@@ -79,7 +39,9 @@ pub(super) fn review(review: &Review<'_>, new: &Json) -> Result<()> {
         .flatten()
         .enumerate()
     {
-        if text(claim, "identityHash").is_empty() && !is_built_in(&text(claim, "group"), &text(claim, "resource")) {
+        if text(claim, "identityHash").is_empty()
+            && !is_built_in(review, &text(claim, "group"), &text(claim, "resource"))
+        {
             let at = spec.child("permissionClaims").index(i).child("identityHash");
             let why = "identityHash is required for API types that are not built-in";
             errors.push(FieldError::invalid(&at, &Json::from(""), why));

@@ -131,15 +131,11 @@ pub(super) fn add(paths: &mut Map<String, Json>, served: &Served, version: &ApiV
     if namespaced {
         paths.insert(format!("{root}/{}", names.plural), writer.everywhere(&list));
     }
-    if is_namespace(served) {
+    if served.api.subresource("finalize").is_some() {
         let mut finalize = subresource_operations(&object, "finalize");
         finalize.retain(|operation| operation.method == "put");
         paths.insert(format!("{one}/finalize"), writer.path(true, "Finalize", &finalize));
     }
-}
-
-fn is_namespace(served: &Served) -> bool {
-    served.group().is_empty() && *served.names().plural == *"namespaces"
 }
 
 fn collection_operations<'a>(served: &Served, object: &'a str, list: &'a str) -> Vec<Operation<'a>> {
@@ -167,7 +163,7 @@ fn collection_operations<'a>(served: &Served, object: &'a str, list: &'a str) ->
             response: object,
         },
     ];
-    if !is_namespace(served) {
+    if served.api.strategy.traits().deletes_collection {
         operations.push(Operation {
             method: "delete",
             verb: "delete",

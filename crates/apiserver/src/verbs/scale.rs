@@ -51,7 +51,7 @@ pub(crate) async fn serve(request: &mut ResourceRequest<'_>, verb: &str) -> Answ
                 apply_scale(request, &paths, &bytes).await?
             } else {
                 let patch = request.decode_patch(&bytes)?;
-                let wanted = move |shown: &Json| apply_patch(kind, shown, &patch);
+                let wanted = move |shown: &Json| apply_patch(kind, None, shown, &patch);
                 update(request, &paths, wanted, "PatchOptions").await?
             }
         }

@@ -12,7 +12,8 @@ use crate::{
 use http::header;
 use insula_api::Json;
 use insula_apply::OnConflict;
-use insula_catalog::{Error, Part};
+use insula_apply::{ListMerge, MergeKeys};
+use insula_catalog::{Builtin, Error, Part};
 use insula_registry::{Change, Deleted, FieldValidation, IfAbsent, WriteOptions, verbs};
 
 impl ResourceRequest<'_> {
@@ -81,7 +82,8 @@ impl ResourceRequest<'_> {
         if kind != PatchType::Json {
             options.duplicates = body::duplicates(&bytes);
         }
-        let change = |current: &Json| -> insula_catalog::Result<Json> { apply_patch(kind, current, &patch) };
+        let builtin = self.target.served.api.builtin;
+        let change = |current: &Json| -> insula_catalog::Result<Json> { apply_patch(kind, builtin, current, &patch) };
         let change = Change::Patch(&change);
         let written = verbs::update(&self.server.registry, &self.target, &self.name, change, part, &options).await?;
         let warnings = [self.warnings.clone(), written.warnings].concat();
@@ -187,18 +189,22 @@ impl ResourceRequest<'_> {
     }
 }
 
-/// Returns an object after a patch.
-pub(crate) fn apply_patch(kind: PatchType, current: &Json, patch: &Json) -> insula_catalog::Result<Json> {
+/// Returns an object after a patch. A built-in kind has lists that a strategic merge patch merges.
+pub(crate) fn apply_patch(
+    kind: PatchType,
+    builtin: Option<&Builtin>,
+    current: &Json,
+    patch: &Json,
+) -> insula_catalog::Result<Json> {
     let mut new = current.clone();
     let patched = match kind {
         PatchType::Json => insula_apply::json_patch(&mut new, patch),
         PatchType::Merge => insula_apply::merge_patch(&mut new, patch),
         PatchType::StrategicMerge => {
-            let group = current["apiVersion"]
-                .as_str()
-                .and_then(|version| version.split_once('/'));
-            let kind = current["kind"].as_str().unwrap_or_default();
-            let keys = insula_apply::MergeKeys::builtin(group.map_or("", |(group, _)| group), kind);
+            let lists = builtin.map_or(&[][..], |builtin| builtin.merge_keys);
+            let keys = lists.iter().fold(MergeKeys::metadata(), |keys, (path, key)| {
+                keys.with(path, ListMerge::Key((*key).to_owned()))
+            });
             insula_apply::strategic_merge(&mut new, patch, &keys)
         }
         // An apply needs the field managers as well: `verbs::apply` of the registry does it.

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 fn keys() -> MergeKeys {
-    MergeKeys::builtin("", "ServiceAccount")
+    MergeKeys::metadata().with("secrets", ListMerge::Key("name".to_owned()))
 }
 
 fn patched(live: &Json, patch: &Json) -> Result<Json, PatchError> {
@@ -256,16 +256,16 @@ fn senseless_patches_are_malformed_and_change_nothing() {
 }
 
 #[test]
-fn builtin_kinds_know_their_lists() {
+fn lists_below_status_merge_by_their_key() {
+    let keys = MergeKeys::metadata().with("status.conditions", ListMerge::Key("type".to_owned()));
     let conditions = |list: Json| json!({"status": {"conditions": list}});
     let mut namespace = conditions(json!([{"type": "A", "status": "True"}]));
     let patch = conditions(json!([{"type": "B"}, {"type": "A", "status": "False"}]));
-    strategic_merge(&mut namespace, &patch, &MergeKeys::builtin("", "Namespace")).expect("a patch");
+    strategic_merge(&mut namespace, &patch, &keys).expect("a patch");
     assert_eq!(
         namespace,
         conditions(json!([{"type": "B"}, {"type": "A", "status": "False"}]))
     );
-    assert_eq!(MergeKeys::builtin("", "ConfigMap"), MergeKeys::metadata());
 }
 
 fn names() -> impl Strategy<Value = String> {

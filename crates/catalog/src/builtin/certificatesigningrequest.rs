@@ -2,7 +2,7 @@
 //! may change which part of the status.
 
 use crate::{
-    Builtin, CellValue, Strategy, Table, TableColumn, Traits,
+    Builtin, CellValue, Strategy, Subresource, Table, TableColumn, Traits,
     kind::{
         crd,
         message::{Field, META, Message, Type},
@@ -45,6 +45,12 @@ const EXPIRATION_SECONDS_MIN: i64 = 600;
 
 pub(super) const KINDS: &[Builtin] = &[Builtin {
     strategy: &Requests,
+    claimable: true,
+    subresources: &[Subresource {
+        name: "approval",
+        body: None,
+        verbs: &["get", "patch", "update"],
+    }],
     messages: &[Message::new(
         "certificates.k8s.io/v1",
         "CertificateSigningRequest",

@@ -13,6 +13,7 @@ use serde_json::json;
 
 pub(super) const KINDS: &[Builtin] = &[Builtin {
     strategy: &ConfigMaps,
+    claimable: true,
     messages: &[Message::new("v1", "ConfigMap", MESSAGE)],
     table: Some(Table::new(&[
         TableColumn::NAME,

@@ -12,6 +12,7 @@ const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 pub(super) const KINDS: &[Builtin] = &[Builtin {
     strategy: &Definitions,
+    claimable: true,
     table: Some(Table {
         columns: &[TableColumn::NAME, TableColumn::CREATED],
         null_when_empty: true,

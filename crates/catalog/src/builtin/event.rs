@@ -30,6 +30,7 @@ const MESSAGE_MAX: usize = 1024;
 
 pub(super) const KINDS: &[Builtin] = &[Builtin {
     strategy: &Events,
+    claimable: true,
     messages: &[
         Message::new("v1", "Event", messages::CORE),
         Message::new("events.k8s.io/v1", "Event", messages::NEW),

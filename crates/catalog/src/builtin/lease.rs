@@ -11,6 +11,7 @@ use insula_api::{FieldError, FieldPath, Json};
 
 pub(super) const KINDS: &[Builtin] = &[Builtin {
     strategy: &Leases,
+    claimable: true,
     messages: &[Message::new("coordination.k8s.io/v1", "Lease", MESSAGE)],
     table: Some(Table::new(&[
         TableColumn::NAME,

@@ -1,11 +1,12 @@
 //! Namespaces.
 
 use crate::{
-    Builtin, CellValue, OnDelete, Strategy, Table, TableColumn, Traits,
+    Builtin, CellValue, OnDelete, Strategy, Subresource, Table, TableColumn, Traits,
     kind::{
         crd,
         message::{Field, META, Message, Type},
     },
+    names::NameRule,
     object::list_at,
 };
 use insula_api::{FieldError, FieldPath, Json, Timestamp};
@@ -13,6 +14,14 @@ use serde_json::json;
 
 pub(super) const KINDS: &[Builtin] = &[Builtin {
     strategy: &Namespaces,
+    claimable: true,
+    name_rule: Some(NameRule::Label),
+    merge_keys: &[("status.conditions", "type")],
+    subresources: &[Subresource {
+        name: "finalize",
+        body: None,
+        verbs: &["update"],
+    }],
     messages: &[Message::new("v1", "Namespace", MESSAGE)],
     table: Some(Table::new(&[
         TableColumn::NAME,
@@ -40,6 +49,7 @@ impl Strategy for Namespaces {
         Traits {
             deletes_to_object: true,
             own_deletion: true,
+            deletes_collection: false,
             ..Traits::BUILT_IN
         }
     }

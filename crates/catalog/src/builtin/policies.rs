@@ -16,34 +16,42 @@ use serde_json::json;
 pub(super) const KINDS: &[Builtin] = &[
     Builtin {
         strategy: &ValidatingPolicies,
+        claimable: true,
         messages: &[message("ValidatingAdmissionPolicy", messages::VALIDATING)],
         ..Builtin::new(crd!("admissionregistration.k8s.io_validatingadmissionpolicies"))
     },
     Builtin {
         strategy: &ValidatingBindings,
+        claimable: true,
         messages: &[message("ValidatingAdmissionPolicyBinding", messages::POLICY_BINDING)],
         ..Builtin::new(crd!("admissionregistration.k8s.io_validatingadmissionpolicybindings"))
     },
     Builtin {
         strategy: &MutatingPolicies,
+        claimable: true,
         messages: &[message("MutatingAdmissionPolicy", messages::MUTATING)],
         ..Builtin::new(crd!("admissionregistration.k8s.io_mutatingadmissionpolicies"))
     },
     Builtin {
         strategy: &MutatingBindings,
+        claimable: true,
         messages: &[message("MutatingAdmissionPolicyBinding", messages::POLICY_BINDING)],
         ..Builtin::new(crd!("admissionregistration.k8s.io_mutatingadmissionpolicybindings"))
     },
     Builtin {
         strategy: &WebhookConfigurations::Validating,
+        claimable: true,
         messages: &[message("ValidatingWebhookConfiguration", messages::VALIDATING_WEBHOOKS)],
         table: Some(WEBHOOKS),
+        merge_keys: &[("webhooks", "name")],
         ..Builtin::new(crd!("admissionregistration.k8s.io_validatingwebhookconfigurations"))
     },
     Builtin {
         strategy: &WebhookConfigurations::Mutating,
+        claimable: true,
         messages: &[message("MutatingWebhookConfiguration", messages::MUTATING_WEBHOOKS)],
         table: Some(WEBHOOKS),
+        merge_keys: &[("webhooks", "name")],
         ..Builtin::new(crd!("admissionregistration.k8s.io_mutatingwebhookconfigurations"))
     },
 ];

@@ -15,12 +15,16 @@ use serde_json::json;
 pub(super) const KINDS: &[Builtin] = &[
     Builtin {
         strategy: &Roles { namespaced: true },
+        claimable: true,
+        name_rule: Some(NameRule::PathSegment),
         messages: &[Message::new("rbac.authorization.k8s.io/v1", "Role", ROLE_MESSAGE)],
         table: Some(ROLES),
         ..Builtin::new(crd!("rbac.authorization.k8s.io_roles"))
     },
     Builtin {
         strategy: &Roles { namespaced: false },
+        claimable: true,
+        name_rule: Some(NameRule::PathSegment),
         messages: &[Message::new(
             "rbac.authorization.k8s.io/v1",
             "ClusterRole",
@@ -31,6 +35,8 @@ pub(super) const KINDS: &[Builtin] = &[
     },
     Builtin {
         strategy: &Bindings { namespaced: true },
+        claimable: true,
+        name_rule: Some(NameRule::PathSegment),
         messages: &[Message::new(
             "rbac.authorization.k8s.io/v1",
             "RoleBinding",
@@ -41,6 +47,8 @@ pub(super) const KINDS: &[Builtin] = &[
     },
     Builtin {
         strategy: &Bindings { namespaced: false },
+        claimable: true,
+        name_rule: Some(NameRule::PathSegment),
         messages: &[Message::new(
             "rbac.authorization.k8s.io/v1",
             "ClusterRoleBinding",

@@ -64,6 +64,7 @@ const LISTS: [&str; 3] = ["/spec/hard", "/status/hard", "/status/used"];
 
 pub(super) const KINDS: &[Builtin] = &[Builtin {
     strategy: &Quotas,
+    claimable: true,
     messages: &[Message::new("v1", "ResourceQuota", MESSAGE)],
     table: Some(Table::new(&[
         TableColumn::NAME,

@@ -16,7 +16,8 @@ pub(super) const KINDS: &[Builtin] = &[
             "SubjectAccessReview",
             ACCESS_REVIEW,
         )],
-    ),
+    )
+    .claimable(),
     review(
         crd!("authorization.k8s.io_localsubjectaccessreviews"),
         &[Message::new(
@@ -24,7 +25,8 @@ pub(super) const KINDS: &[Builtin] = &[
             "LocalSubjectAccessReview",
             ACCESS_REVIEW,
         )],
-    ),
+    )
+    .claimable(),
     review(
         crd!("authorization.k8s.io_selfsubjectaccessreviews"),
         &[Message::new(
@@ -52,7 +54,8 @@ pub(super) const KINDS: &[Builtin] = &[
     review(
         crd!("authentication.k8s.io_tokenreviews"),
         &[Message::new("authentication.k8s.io/v1", "TokenReview", TOKEN_REVIEW)],
-    ),
+    )
+    .claimable(),
 ];
 
 const fn review(definition: &'static str, messages: &'static [Message]) -> Builtin {

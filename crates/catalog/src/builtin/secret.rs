@@ -13,6 +13,7 @@ use serde_json::json;
 
 pub(super) const KINDS: &[Builtin] = &[Builtin {
     strategy: &Secrets,
+    claimable: true,
     messages: &[Message::new("v1", "Secret", MESSAGE)],
     table: Some(Table::new(&[
         TableColumn::NAME,

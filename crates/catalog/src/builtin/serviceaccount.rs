@@ -1,7 +1,7 @@
 //! ServiceAccounts.
 
 use crate::{
-    Builtin, Strategy, Table, TableColumn, Traits,
+    Builtin, Strategy, Subresource, Table, TableColumn, Traits,
     kind::{
         crd,
         message::{Field, META, Message, OBJECT_REFERENCE, Type, one, text, texts},
@@ -11,6 +11,13 @@ use insula_api::{Json, Timestamp};
 
 pub(super) const KINDS: &[Builtin] = &[Builtin {
     strategy: &ServiceAccounts,
+    claimable: true,
+    merge_keys: &[("secrets", "name")],
+    subresources: &[Subresource {
+        name: "token",
+        body: Some(("authentication.k8s.io", "v1", "TokenRequest")),
+        verbs: &["create"],
+    }],
     messages: &[
         Message::new("v1", "ServiceAccount", MESSAGE),
         Message::new("authentication.k8s.io/v1", "TokenRequest", TOKEN_REQUEST),

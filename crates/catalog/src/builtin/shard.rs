@@ -5,6 +5,7 @@ use insula_api::Json;
 
 pub(super) const KINDS: &[Builtin] = &[Builtin {
     strategy: &Shards,
+    operators_only: true,
     ..Builtin::new(crd!("core.kcp.io_shards"))
 }];
 
