@@ -107,7 +107,8 @@ fn list(tenant: &Tenant, target: &Target, limit: usize) -> Vec<u8> {
         limit,
         ..ListOptions::default()
     };
-    let page = verbs::list(&tenant.registry, &tenant.registry.store.latest(), target, &options).expect("lists");
+    let snapshot = tenant.registry.store.latest();
+    let page = now(verbs::list(&tenant.registry, &snapshot, target, &options)).expect("lists");
     let mut out = Vec::with_capacity(page.entries.len() * 3_500);
     let mut shown = Show::new(&tenant.registry.cache, target, page.entries.iter());
     for _ in &page.entries {

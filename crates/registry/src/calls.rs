@@ -17,7 +17,7 @@ pub fn attach<'t>(deps: &Deps, target: &'t Target) -> Cow<'t, Target> {
 }
 
 /// Returns a target for a watch, which shares webhook responses with other watches.
-pub fn attach_shared<'t>(deps: &Deps, target: &'t Target) -> Cow<'t, Target> {
+pub(crate) fn attach_shared<'t>(deps: &Deps, target: &'t Target) -> Cow<'t, Target> {
     attach_if(target.served.api.webhook.is_some(), target, || {
         pending_calls(deps).sharing(deps.responses.clone(), deps.clock.clone())
     })

@@ -2,7 +2,7 @@
 
 use super::ResourceRequest;
 use crate::{negotiate::Supported, request::Answer};
-use insula_registry::{calls, verbs};
+use insula_registry::verbs;
 
 impl ResourceRequest<'_> {
     pub(crate) async fn list(&mut self) -> Answer {
@@ -13,9 +13,7 @@ impl ResourceRequest<'_> {
             None => self.request.parsed.query.list()?.0,
         };
         let (registry, scope) = (&self.server.registry, &self.request.scope);
-        let target = calls::attach(registry, &self.target);
-        verbs::prepare_to_select(&target, &scope.read, &options.fields).await;
-        let list = verbs::list_at(registry, &scope.snapshot, &scope.read, &target, &options)?;
+        let list = verbs::list_at(registry, &scope.snapshot, &scope.read, &self.target, &options).await?;
         renderer.list(list, &self.warnings).await
     }
 }

@@ -19,7 +19,7 @@ use insula_access::{Authenticator, Target};
 use insula_api::Revision;
 use insula_auth::audit::OpenCall;
 use insula_catalog::Error;
-use insula_registry::{Deps, Event, Watch, calls, verbs};
+use insula_registry::{Deps, Event, Watch, verbs};
 use std::{collections::VecDeque, convert::Infallible, sync::Arc};
 use tokio::sync::watch;
 
@@ -99,12 +99,11 @@ pub(crate) async fn watch(request: &mut ResourceRequest<'_>) -> Answer {
     let encoder = Encoder::new(request.renderer(negotiated)?, negotiated);
     let format = encoder.format();
     let registry = server.registry.clone();
-    let target = calls::attach_shared(&registry, &request.target).into_owned();
     // From the state that resolved and authorised the request, so that no change is missed while
     // the watch begins.
-    let dependencies = Dependencies::follow(&registry, &target, scope.snapshot.revision());
+    let dependencies = Dependencies::follow(&registry, &request.target, scope.snapshot.revision());
     let credentials = Credentials::from_request(parsed);
-    let events = match begin(&registry, target, options, start).await {
+    let events = match begin(&registry, &request.target, options, start).await {
         Ok((watch, initial_end)) => Events::Running(Box::new(Running {
             authenticator: server.authenticator.clone(),
             encoder,
@@ -161,7 +160,7 @@ enum Begin {
 /// to be marked.
 async fn begin(
     registry: &Deps,
-    target: Target,
+    target: &Target,
     options: insula_registry::WatchOptions,
     start: WatchStart,
 ) -> Result<(Watch, Option<Revision>), Begin> {
@@ -172,8 +171,9 @@ async fn begin(
     match start {
         WatchStart::State { at, bookmark } => {
             let snapshot = stage::snapshot(registry, at, None).await.map_err(Begin::Refused)?;
-            verbs::prepare_to_select(&target, &snapshot, &options.fields).await;
-            let watch = verbs::watch_with_state(registry, &snapshot, target, options).map_err(refused)?;
+            let watch = verbs::watch_with_state(registry, &snapshot, target, options)
+                .await
+                .map_err(refused)?;
             Ok((watch, bookmark.then(|| snapshot.revision())))
         }
         WatchStart::After(revision) => {

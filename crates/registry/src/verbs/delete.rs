@@ -6,7 +6,6 @@ use super::{
     options::WriteOptions,
     page::{List, ListOptions},
     read,
-    select::prepare_to_select,
 };
 use crate::{
     calls,
@@ -175,9 +174,7 @@ pub async fn delete_collection(
     options: &WriteOptions<'_>,
 ) -> Result<(List, Vec<String>)> {
     let snapshot = deps.store.latest();
-    let target = &*calls::attach(deps, target);
-    prepare_to_select(target, &snapshot, &list.fields).await;
-    let found = read::list(deps, &snapshot, target, list)?;
+    let found = read::list(deps, &snapshot, target, list).await?;
     let mut warnings = Vec::new();
     for together in found.entries.chunks(DELETIONS_AT_ONCE) {
         let deletions = together.iter().map(|entry| async {

@@ -27,6 +27,5 @@ pub use delete::{
 pub use options::{FieldValidation, WriteOptions, Written};
 pub use page::{List, ListOptions, Token};
 pub use read::{get, list, list_at, show};
-pub use select::prepare_to_select;
 pub use update::update;
 pub use watch::{Event, Watch, WatchOptions, gone, watch_after, watch_with_state};

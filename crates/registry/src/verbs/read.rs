@@ -2,7 +2,7 @@
 
 use super::{
     page::{List, ListOptions, Token},
-    select::{Selectors, States, check_fields, for_each_selected},
+    select::{Extent, Selectors, States, check_fields, for_each_selected},
 };
 use crate::{calls, deps::Deps, representation::prefetch};
 use insula_access::{Target, view::ViewScope};
@@ -37,8 +37,8 @@ pub async fn show(deps: &Deps, target: &Target, entry: &Entry) -> Result<Json> {
 ///
 /// # Errors
 /// A selector or the token is invalid, or an object cannot be converted for a field selector.
-pub fn list(deps: &Deps, snapshot: &Snapshot, target: &Target, options: &ListOptions) -> Result<List> {
-    list_at(deps, snapshot, snapshot, target, options)
+pub async fn list(deps: &Deps, snapshot: &Snapshot, target: &Target, options: &ListOptions) -> Result<List> {
+    list_at(deps, snapshot, snapshot, target, options).await
 }
 
 /// Returns a page of objects at an older state, `snapshot`, for a caller who may read them now.
@@ -49,7 +49,7 @@ pub fn list(deps: &Deps, snapshot: &Snapshot, target: &Target, options: &ListOpt
 /// # Errors
 /// The resource or the workspace of that name was another one then (410). A selector or the
 /// token is invalid, or an object cannot be converted for a field selector.
-pub fn list_at(
+pub async fn list_at(
     deps: &Deps,
     now: &Snapshot,
     snapshot: &Snapshot,
@@ -69,14 +69,21 @@ pub fn list_at(
         fields: &options.fields,
     };
     let (mut entries, mut more) = (Vec::new(), false);
-    for_each_selected(deps, states, target, selectors, after.as_ref(), |entry| {
+    let target = &*calls::attach(deps, target);
+    let extent = Extent {
+        after: after.as_ref(),
+        // One more than the page shows that there is a next page.
+        wanted: limit.saturating_add(1),
+    };
+    for_each_selected(deps, states, target, selectors, extent, |entry| {
         if entries.len() == limit {
             more = true;
             return ControlFlow::Break(());
         }
         entries.push(entry.clone());
         ControlFlow::Continue(())
-    })?;
+    })
+    .await?;
     let last = if more { entries.last() } else { None };
     let is_counted = options.labels.is_empty()
         && options.fields.is_empty()

@@ -7,6 +7,14 @@ use insula_catalog::{Error, Result, ScopeKind, stored};
 use insula_store::{Entry, Snapshot};
 use std::ops::ControlFlow;
 
+const NAME: &str = "metadata.name";
+const NAMESPACE: &str = "metadata.namespace";
+
+/// Maximum objects in a batch that a webhook converts for a selector.
+const BATCH_OBJECTS_MAX: usize = 500;
+/// Maximum bytes of stored objects in such a batch, rounded up to a whole object.
+const BATCH_BYTES_MAX: usize = 8 << 20;
+
 /// The selectors of a list or watch.
 #[derive(Clone, Copy)]
 pub(super) struct Selectors<'a> {
@@ -30,14 +38,33 @@ impl States<'_> {
     }
 }
 
-/// Calls `visit` on the visible objects that the selectors match, in key order and after a key,
-/// until it breaks.
-pub(super) fn for_each_selected(
+/// The start of a selection, and its extent as far as it is known.
+#[derive(Clone, Copy)]
+pub(super) struct Extent<'a> {
+    /// The key after which the selection begins.
+    pub(super) after: Option<&'a ObjectKey>,
+    /// The number of objects that the caller visits at most.
+    pub(super) wanted: usize,
+}
+
+/// Calls `visit` on the visible objects that the selectors match, in key order, until it breaks.
+///
+/// If a field selector reads objects that a webhook converts, the webhook gets them in batches.
+/// The first batch has as many objects as the caller wants; each further one has twice as many, so
+/// that a selector with few matches does not cost a call for each match. Objects that metadata
+/// alone excludes are not converted.
+///
+/// ```text
+/// limit=2, 9 objects, fieldSelector=spec.size=1
+/// batch 1: 3 objects (the page, and one to know that there is a next page)
+/// batch 2: up to 6 objects, only if batch 1 had fewer than 3 matches
+/// ```
+pub(super) async fn for_each_selected(
     deps: &Deps,
     states: States<'_>,
     target: &Target,
     selectors: Selectors<'_>,
-    after: Option<&ObjectKey>,
+    extent: Extent<'_>,
     mut visit: impl FnMut(&Entry) -> ControlFlow<()>,
 ) -> Result<()> {
     let mut then = target.looking(&deps.catalog, states.read);
@@ -48,57 +75,107 @@ pub(super) fn for_each_selected(
                 .as_mut()
                 .is_none_or(|today| today.still_sees(&entry.key, &entry.object))
     };
+    let in_batches = target.served.questions.is_some() && looks_inside(selectors.fields);
+    let mut objects_max = extent.wanted.clamp(1, BATCH_OBJECTS_MAX);
     for scope in target.ranges(states.now) {
-        let mut end = ControlFlow::Continue(());
-        states.read.for_each_after(&scope, after, |entry| {
-            if !sees(entry) {
-                return ControlFlow::Continue(());
+        let mut after = extent.after.cloned();
+        loop {
+            let mut batch = Batch::default();
+            let mut end = ControlFlow::Continue(());
+            states.read.for_each_after(&scope, after.as_ref(), |entry| {
+                if !sees(entry) || !selects_metadata(selectors, entry) {
+                    return ControlFlow::Continue(());
+                }
+                if in_batches {
+                    return batch.push(entry, objects_max);
+                }
+                end = match selects_fields(target, selectors.fields, entry) {
+                    Ok(true) => visit(entry).map_break(Ok),
+                    Ok(false) => ControlFlow::Continue(()),
+                    Err(error) => ControlFlow::Break(Err(error)),
+                };
+                match end {
+                    ControlFlow::Continue(()) => ControlFlow::Continue(()),
+                    ControlFlow::Break(_) => ControlFlow::Break(()),
+                }
+            });
+            if let ControlFlow::Break(end) = end {
+                return end;
             }
-            end = match selects(target, selectors, entry) {
-                Ok(true) => visit(entry).map_break(Ok),
-                Ok(false) => ControlFlow::Continue(()),
-                Err(error) => ControlFlow::Break(Err(error)),
-            };
-            end.is_break()
-                .then_some(())
-                .map_or(ControlFlow::Continue(()), ControlFlow::Break)
-        });
-        if let ControlFlow::Break(end) = end {
-            return end;
+            prefetch(target, batch.entries.iter()).await;
+            for entry in &batch.entries {
+                if selects_fields(target, selectors.fields, entry)? && visit(entry).is_break() {
+                    return Ok(());
+                }
+            }
+            match batch.entries.pop() {
+                Some(last) if batch.is_full => after = Some(last.key),
+                _ => break,
+            }
+            objects_max = (2 * objects_max).min(BATCH_OBJECTS_MAX);
         }
     }
     Ok(())
 }
 
+/// Objects that a webhook converts in one call.
+#[derive(Default)]
+struct Batch {
+    entries: Vec<Entry>,
+    bytes: usize,
+    is_full: bool,
+}
+
+impl Batch {
+    /// Adds an object, and breaks if the batch is full.
+    fn push(&mut self, entry: &Entry, objects_max: usize) -> ControlFlow<()> {
+        self.bytes += entry.object.size();
+        self.entries.push(entry.clone());
+        self.is_full = self.entries.len() >= objects_max || self.bytes >= BATCH_BYTES_MAX;
+        match self.is_full {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+}
+
 /// Returns true if an object satisfies both selectors. Fields outside metadata are read in the
 /// requested version.
 pub(super) fn selects(target: &Target, selectors: Selectors<'_>, entry: &Entry) -> Result<bool> {
+    Ok(selects_metadata(selectors, entry) && selects_fields(target, selectors.fields, entry)?)
+}
+
+/// Returns true if an object satisfies the selectors as far as they read stored metadata, which
+/// needs no conversion: its labels, its name and its namespace.
+pub(super) fn selects_metadata(selectors: Selectors<'_>, entry: &Entry) -> bool {
     let meta = &entry.object.meta;
-    if !selectors.labels.matches(&meta.labels) {
-        return Ok(false);
+    selectors.labels.matches(&meta.labels)
+        && selectors.fields.terms.iter().all(|(field, want, equal)| {
+            let value = match field.as_str() {
+                NAME => &*meta.name,
+                NAMESPACE => &*meta.namespace,
+                _ => return true,
+            };
+            (value == want) == *equal
+        })
+}
+
+/// Returns true if an object in the requested version satisfies the terms of a field selector that
+/// need it.
+fn selects_fields(target: &Target, fields: &FieldSelector, entry: &Entry) -> Result<bool> {
+    if !looks_inside(fields) {
+        return Ok(true);
     }
-    let mut shown: Option<Json> = None;
-    for (field, want, equal) in &selectors.fields.terms {
-        let value = match field.as_str() {
-            "metadata.name" => meta.name.to_string(),
-            "metadata.namespace" => meta.namespace.to_string(),
-            path => {
-                let object = match shown.take() {
-                    Some(object) => object,
-                    None => stored::value(&target.serving(&entry.key), entry, &target.version)?,
-                };
-                let object = &*shown.insert(object);
-                let strategy = &target.served.api.strategy;
-                strategy
-                    .selectable(object, path)
-                    .unwrap_or_else(|| text_at(object, path))
-            }
-        };
-        if (value == *want) != *equal {
-            return Ok(false);
-        }
-    }
-    Ok(true)
+    let object = stored::value(&target.serving(&entry.key), entry, &target.version)?;
+    let strategy = &target.served.api.strategy;
+    Ok(fields
+        .terms
+        .iter()
+        .filter(|term| !is_metadata(term))
+        .all(|(path, want, equal)| {
+            let value = strategy.selectable(&object, path);
+            (value.unwrap_or_else(|| text_at(&object, path)) == *want) == *equal
+        }))
 }
 
 /// Returns a scalar as text in the format of Go's `fmt.Sprint`, or an empty text if there is none.
@@ -120,9 +197,7 @@ pub(super) fn check_fields(target: &Target, fields: &FieldSelector) -> Result<()
     let built_in = target.served.api.strategy.traits().built_in;
     let selectable = &target.api_version()?.selectable;
     for (field, _, _) in &fields.terms {
-        let known = field == "metadata.name"
-            || (field == "metadata.namespace" && (namespaced || built_in))
-            || selectable.contains(field);
+        let known = field == NAME || (field == NAMESPACE && (namespaced || built_in)) || selectable.contains(field);
         if !known {
             return Err(Error::BadRequest(if built_in && selectable.is_empty() {
                 format!("{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
@@ -134,16 +209,12 @@ pub(super) fn check_fields(target: &Target, fields: &FieldSelector) -> Result<()
     Ok(())
 }
 
-/// Returns true if a selector reads fields other than metadata, which may differ between versions.
+/// Returns true if a field selector reads more than name and namespace, which are the same in all
+/// versions.
 pub(super) fn looks_inside(fields: &FieldSelector) -> bool {
-    fields.terms.iter().any(|(field, ..)| !field.starts_with("metadata."))
+    !fields.terms.iter().all(is_metadata)
 }
 
-/// Prefetches the webhook responses that a field selector needs, if a webhook converts the
-/// objects.
-pub async fn prepare_to_select(target: &Target, snapshot: &Snapshot, fields: &FieldSelector) {
-    if target.served.questions.is_some() && looks_inside(fields) {
-        let all = snapshot.range(&target.scope(), None, usize::MAX);
-        prefetch(target, all.iter()).await;
-    }
+fn is_metadata((field, ..): &(String, String, bool)) -> bool {
+    matches!(field.as_str(), NAME | NAMESPACE)
 }

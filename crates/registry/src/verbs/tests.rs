@@ -1,15 +1,20 @@
-//! Tests of generated names and of retries.
+//! Tests of generated names, of retries, and of the webhook calls of selectors.
 
 use super::*;
 use crate::{
+    calls,
     deps::Deps,
-    representation::tests::{served, target, workspace},
+    representation::{
+        Show,
+        tests::{served, target, workspace},
+    },
 };
-use futures_util::FutureExt;
-use insula_api::{Json, Revision, Rng};
+use futures_util::{FutureExt, future::BoxFuture};
+use insula_access::Target;
+use insula_api::{FieldSelector, Json, Object, Revision, Rng};
 use insula_auth::{UserInfo, audit::Record};
-use insula_catalog::{Error, Part, ids};
-use insula_store::MemoryStore;
+use insula_catalog::{Call, Error, Outbound, Part, Served, compile, ids};
+use insula_store::{MemoryStore, Txn, Write};
 use parking_lot::Mutex;
 use serde_json::json;
 use std::sync::Arc;
@@ -87,4 +92,150 @@ fn a_conflict_on_the_route_is_not_tried_again() {
     let refused = update(&deps, &target, "a", change, Part::Main, &options).now_or_never();
     assert!(matches!(refused.expect("at once"), Err(Error::Conflict { .. })));
     assert_eq!(*attempts.lock(), 1);
+}
+
+/// A conversion webhook that records the number of objects of each call.
+#[derive(Default)]
+struct CountingWebhook(Mutex<Vec<usize>>);
+
+impl CountingWebhook {
+    fn take(&self) -> Vec<usize> {
+        std::mem::take(&mut *self.0.lock())
+    }
+}
+
+impl Outbound for CountingWebhook {
+    fn post(&self, call: Call) -> BoxFuture<'_, Result<Vec<u8>, String>> {
+        let mut review: Json = serde_json::from_slice(&call.body).expect("a review is JSON");
+        let mut objects = review["request"]["objects"].take();
+        let list = objects.as_array_mut().expect("objects");
+        self.0.lock().push(list.len());
+        for object in list {
+            object["apiVersion"] = review["request"]["desiredAPIVersion"].clone();
+        }
+        let response = json!({
+            "uid": review["request"]["uid"], "result": {"status": "Success"}, "convertedObjects": objects,
+        });
+        let answer = json!({"apiVersion": review["apiVersion"], "kind": "ConversionReview", "response": response});
+        Box::pin(async move { Ok(answer.to_string().into_bytes()) })
+    }
+}
+
+/// Returns an API that a webhook converts, with `spec.size` selectable. `v1` is stored.
+fn served_with_webhook() -> Served {
+    let version = |name: &str| {
+        let spec = json!({"type": "object", "properties": {"size": {"type": "string"}}});
+        json!({"name": name, "served": true, "storage": name == "v1", "selectableFields": [{"jsonPath": ".spec.size"}],
+            "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}})
+    };
+    let spec = json!({
+        "group": "example.io", "scope": "Cluster",
+        "names": {"plural": "engines", "singular": "engine", "kind": "Engine", "listKind": "EngineList"},
+        "versions": [version("v1"), version("v2")],
+        "conversion": {"strategy": "Webhook", "webhook": {
+            "clientConfig": {"url": "https://a.example/convert"}, "conversionReviewVersions": ["v1"]}},
+    });
+    let definition = compile::Definition {
+        spec: &spec,
+        accepted_names: None,
+        rules: None,
+        strategy: insula_conversion::LossPolicy::Lossless,
+    };
+    let api = compile::compile(&definition, None).expect("the definition compiles");
+    Served::system(Arc::new(api))
+}
+
+/// Returns a workspace with engines that a webhook converts. Those at `large` have the size 1, the
+/// others 0.
+fn engines(count: usize, large: impl Fn(usize) -> bool) -> (Deps, Target, Arc<CountingWebhook>) {
+    let mut deps = workspace(Arc::new(MemoryStore::new()), "one");
+    let webhook = Arc::new(CountingWebhook::default());
+    deps.outbound = webhook.clone();
+    let target = target(&served_with_webhook(), "one");
+    let writes = (0..count).map(|index| {
+        let name = format!("engine-{index:04}");
+        let size = if large(index) { "1" } else { "0" };
+        let value = json!({
+            "apiVersion": "example.io/v1", "kind": "Engine", "metadata": {"name": name}, "spec": {"size": size},
+        });
+        let object = Object::new(&value, None).expect("an object");
+        Write::Put(
+            target.key(&name),
+            Arc::new(object.written_under(target.served.api.fingerprint)),
+        )
+    });
+    // A transaction holds 127 writes.
+    for chunk in writes.collect::<Vec<_>>().chunks(100) {
+        let txn = Txn {
+            guards: Vec::new(),
+            writes: chunk.to_vec(),
+        };
+        let committed = deps.store.commit(txn).now_or_never();
+        committed.expect("at once").expect("is written");
+    }
+    (deps, target, webhook)
+}
+
+fn page(deps: &Deps, target: &Target, limit: usize, terms: &[(&str, &str)]) -> List {
+    let terms = terms
+        .iter()
+        .map(|(field, value)| (field.to_string(), value.to_string(), true));
+    let options = ListOptions {
+        fields: FieldSelector { terms: terms.collect() },
+        limit,
+        ..ListOptions::default()
+    };
+    let listed = list(deps, &deps.store.latest(), target, &options).now_or_never();
+    listed.expect("at once").expect("lists")
+}
+
+fn names(list: &List) -> Vec<&str> {
+    list.entries.iter().map(|entry| &*entry.key.name).collect()
+}
+
+#[test]
+fn a_list_of_one_name_calls_the_webhook_for_one_object() {
+    let (deps, target, webhook) = engines(100, |_| true);
+    let found = page(&deps, &target, 10, &[("metadata.name", "engine-0007")]);
+    let shown = calls::attach(&deps, &target);
+    let mut out = Vec::new();
+    let mut stream = Show::new(&deps.cache, &shown, found.entries.iter());
+    stream.append(&mut out).now_or_never().expect("at once").expect("shows");
+    assert_eq!((names(&found), webhook.take()), (vec!["engine-0007"], vec![1]));
+    let terms = [("spec.size", "1"), ("metadata.name", "engine-0007")];
+    let found = page(&deps, &target, 10, &terms);
+    assert_eq!((names(&found), webhook.take()), (vec!["engine-0007"], vec![1]));
+}
+
+#[test]
+fn a_page_is_selected_from_as_many_objects_as_it_needs() {
+    let (deps, target, webhook) = engines(100, |_| true);
+    let found = page(&deps, &target, 10, &[("spec.size", "1")]);
+    assert_eq!((found.entries.len(), found.next.is_some()), (10, true));
+    assert_eq!(webhook.take(), [11], "the page and one more");
+    // Few matches: each batch has twice as many objects as the one before.
+    let (deps, target, webhook) = engines(1_600, |index| index % 800 == 799);
+    let found = page(&deps, &target, 1, &[("spec.size", "1")]);
+    assert_eq!((names(&found), found.next.is_some()), (vec!["engine-0799"], true));
+    assert_eq!(webhook.take(), [2, 4, 8, 16, 32, 64, 128, 256, 500, 500, 90]);
+    let found = page(&deps, &target, 0, &[("spec.size", "1")]);
+    assert_eq!((found.entries.len(), found.next), (2, None));
+    assert_eq!(webhook.take(), [500, 500, 500, 100]);
+}
+
+#[test]
+fn an_initial_state_is_selected_in_batches() {
+    let (deps, target, webhook) = engines(600, |index| index == 599);
+    let options = WatchOptions {
+        fields: FieldSelector {
+            terms: vec![("spec.size".into(), "1".into(), true)],
+        },
+        ..WatchOptions::default()
+    };
+    let snapshot = deps.store.latest();
+    let begun = watch_with_state(&deps, &snapshot, &target, options).now_or_never();
+    let mut watch = begun.expect("at once").expect("begins");
+    assert_eq!(webhook.take(), [500, 100]);
+    let events = watch.next(&deps).now_or_never().expect("at once").expect("events");
+    assert_eq!(events.len(), 1);
 }

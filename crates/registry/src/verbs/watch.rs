@@ -3,9 +3,9 @@
 
 use super::{
     read::served_since,
-    select::{Selectors, States, check_fields, for_each_selected, looks_inside, selects},
+    select::{Extent, Selectors, States, check_fields, for_each_selected, looks_inside, selects, selects_metadata},
 };
-use crate::{deps::Deps, representation::prefetch};
+use crate::{calls, deps::Deps, representation::prefetch};
 use futures_util::future::{Either, select};
 use insula_access::{
     EventKind, Target,
@@ -153,8 +153,13 @@ impl ChangeBuffer {
 /// # Errors
 /// A field selector is not supported, the revision is compacted, or an object cannot be
 /// converted for a field selector.
-pub fn watch_with_state(deps: &Deps, snapshot: &Snapshot, target: Target, options: WatchOptions) -> Result<Watch> {
-    check_fields(&target, &options.fields)?;
+pub async fn watch_with_state(
+    deps: &Deps,
+    snapshot: &Snapshot,
+    target: &Target,
+    options: WatchOptions,
+) -> Result<Watch> {
+    check_fields(target, &options.fields)?;
     let mut watch = begin(deps, snapshot.revision(), target, options)?;
     let Watch { target, options, .. } = &watch;
     let mut keys = VecDeque::new();
@@ -162,10 +167,15 @@ pub fn watch_with_state(deps: &Deps, snapshot: &Snapshot, target: Target, option
         now: snapshot,
         read: snapshot,
     };
-    for_each_selected(deps, states, target, options.selectors(), None, |entry| {
+    let extent = Extent {
+        after: None,
+        wanted: usize::MAX,
+    };
+    for_each_selected(deps, states, target, options.selectors(), extent, |entry| {
         keys.push_back(entry.key.clone());
         ControlFlow::Continue(())
-    })?;
+    })
+    .await?;
     watch.initial.keys = keys;
     Ok(watch)
 }
@@ -175,21 +185,22 @@ pub fn watch_with_state(deps: &Deps, snapshot: &Snapshot, target: Target, option
 /// # Errors
 /// A field selector is not supported, or the revision is compacted (410), older than the
 /// resource's definition (410) or in the future.
-pub fn watch_after(deps: &Deps, after: Revision, target: Target, options: WatchOptions) -> Result<Watch> {
-    check_fields(&target, &options.fields)?;
+pub fn watch_after(deps: &Deps, after: Revision, target: &Target, options: WatchOptions) -> Result<Watch> {
+    check_fields(target, &options.fields)?;
     let now = deps.store.latest();
-    let since = served_since(&now, &target);
+    let since = served_since(&now, target);
     if after < since {
         let (asked, oldest) = (after, since);
         return Err(gone(Gone::Compacted { asked, oldest }));
     }
-    let mut watch = begin(deps, after.max(life_before(&now, &target)), target, options)?;
+    let mut watch = begin(deps, after.max(life_before(&now, target)), target, options)?;
     let is_view = !matches!(watch.target.view_scope, ViewScope::Within | ViewScope::For(_));
     watch.resumed = (is_view && after < now.revision()).then(|| now.revision());
     Ok(watch)
 }
 
-fn begin(deps: &Deps, after: Revision, target: Target, options: WatchOptions) -> Result<Watch> {
+fn begin(deps: &Deps, after: Revision, target: &Target, options: WatchOptions) -> Result<Watch> {
+    let target = calls::attach_shared(deps, target).into_owned();
     let cursor = deps.store.watch(target.scope(), after).map_err(gone)?;
     let sighted = Sighted::of(&*deps.store, &target, after).map_err(gone)?;
     Ok(Watch {
@@ -264,7 +275,8 @@ impl Watch {
                 let new = change.new.as_ref().map(|new| entry(&change.key, new, change.revision));
                 old.into_iter().chain(new)
             });
-            let sides: Vec<Entry> = sides.collect();
+            let selectors = self.options.selectors();
+            let sides: Vec<Entry> = sides.filter(|side| selects_metadata(selectors, side)).collect();
             prefetch(&self.target, sides.iter()).await;
         }
         let changes = std::mem::take(&mut self.unseen.0);
