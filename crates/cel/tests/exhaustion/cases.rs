@@ -28,7 +28,7 @@ pub(crate) fn numbers(count: usize) -> Value {
 }
 
 pub(crate) fn cases() -> Vec<Case> {
-    [loops(), doublings(), texts(), lists(), library(), patterns()]
+    [loops(), ranges(), doublings(), texts(), lists(), library(), patterns()]
         .into_iter()
         .flatten()
         .collect()
@@ -82,6 +82,11 @@ fn loops() -> Vec<Case> {
             &thousand,
             STOPPED,
         ),
+    ]
+}
+
+fn ranges() -> Vec<Case> {
+    vec![
         case("range", "lists.range(100000000000)", &Value::Null, STOPPED),
         case(
             "ranges",
