@@ -12,12 +12,13 @@ fn got(header: &str, supported: Supported) -> Form {
         .map(|n| (n.format, n.representation))
 }
 
-#[test]
-fn the_first_supported_media_range_is_chosen() {
+const DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+/// Values of `Accept`, and the form that is chosen among the supported ones.
+const RANGES: &[(&str, Supported, Form)] = {
     use Format::{Json, Protobuf, Yaml};
     use Representation::{AggregatedDiscovery, Object, PartialMetadata, PartialMetadataList, Table};
-    let discovery = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-    let rows: &[(&str, Supported, Form)] = &[
+    &[
         ("application/json", Supported::Object, Some((Json, Object))),
         ("*/*", Supported::Object, Some((Json, Object))),
         ("application/*", Supported::Object, Some((Json, Object))),
@@ -96,7 +97,7 @@ fn the_first_supported_media_range_is_chosen() {
             Supported::List,
             Some((Json, PartialMetadataList(V1))),
         ),
-        (discovery, Supported::Discovery, Some((Json, AggregatedDiscovery))),
+        (DISCOVERY, Supported::Discovery, Some((Json, AggregatedDiscovery))),
         (
             "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer",
             Supported::Discovery,
@@ -107,9 +108,14 @@ fn the_first_supported_media_range_is_chosen() {
             Supported::Discovery,
             Some((Json, Object)),
         ),
-        (discovery, Supported::Document, None),
-    ];
-    for (header, supported, want) in rows {
+        (DISCOVERY, Supported::Document, None),
+    ]
+};
+
+#[test]
+fn the_first_supported_media_range_is_chosen() {
+    use Format::Json;
+    for (header, supported, want) in RANGES {
         assert_eq!(got(header, *supported), *want, "{header} for {supported:?}");
     }
     assert_eq!(accept(None, Supported::List).map(|n| n.format).ok(), Some(Json));
