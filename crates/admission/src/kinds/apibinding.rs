@@ -1,7 +1,7 @@
 //! Admission of APIBindings: the export reference is complete and resolves, and each permission
 //! claim has a valid selector.
 
-use crate::kinds::{Operation, Review, spaced};
+use crate::kinds::review::{Operation, Review, Rules, annotate_path, spaced};
 use insula_api::{ClusterName, ClusterPath, FieldError, FieldPath, Json};
 use insula_catalog::{Result, digest, object::add_finalizer};
 use serde_json::json;
@@ -9,7 +9,12 @@ use serde_json::json;
 const FINALIZER: &str = "apis.kcp.io/apibinding-finalizer";
 const EXPORT_LABEL: &str = "internal.apis.kcp.io/export";
 
-pub(super) fn review(review: &Review<'_>, new: &mut Json, old: Option<&Json>) -> Result<()> {
+pub(super) const RULES: Rules = Rules {
+    write: review,
+    ..Rules::new("apis.kcp.io", &["apibindings"])
+};
+
+fn review(review: &Review<'_>, new: &mut Json, old: Option<&Json>) -> Result<()> {
     let errors = check(new, old);
     if !errors.is_empty() {
         return Err(review.forbid(new, spaced(&errors)));
@@ -56,6 +61,7 @@ pub(super) fn review(review: &Review<'_>, new: &mut Json, old: Option<&Json>) ->
     if !review.is_master() && old.is_some_and(had) {
         add_finalizer(new, FINALIZER);
     }
+    annotate_path(review, new);
     Ok(())
 }
 

@@ -2,13 +2,19 @@
 //! name. If neither exists yet, only the form of the rules is checked.
 
 use crate::kinds::{
-    Review,
+    review::{Review, Rules},
     usage::{self, Usage},
 };
 use insula_api::{FieldPath, Json, ObjectKey, Scope};
 use insula_catalog::{Result, bundle, ids};
 
-pub(super) fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
+pub(super) const RULES: Rules = Rules {
+    write: |review, new, old| self::review(review, new, old),
+    deletion: review_deletion,
+    ..Rules::new("apis.kcp.io", &["apiconversions"])
+};
+
+fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
     if old.is_some_and(|old| old["spec"] == new["spec"]) {
         return Ok(());
     }
@@ -30,7 +36,7 @@ pub(super) fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Res
 
 /// Refuses to delete rules that convert stored objects or that belong to a schema of an export.
 /// Without them consumers would find their fields in no version but the stored one.
-pub(super) fn review_deletion(review: &Review<'_>, old: &Json) -> Result<()> {
+fn review_deletion(review: &Review<'_>, old: &Json) -> Result<()> {
     let name = &old["metadata"]["name"];
     let usage = usage(review, name.as_str().unwrap_or_default());
     if !usage.is_empty() {

@@ -1,9 +1,22 @@
 //! Admission of APIExports: schema names match their resources, and permission claims on APIs that
 //! are not built in carry an identity hash.
 
-use crate::kinds::{Review, usage::Usage};
+use crate::kinds::{
+    review::{Review, Rules, annotate_path},
+    usage::Usage,
+};
 use insula_api::{FieldError, FieldPath, Json, Object, ObjectKey, aggregate};
 use insula_catalog::{Result, ids};
+
+pub(super) const RULES: Rules = Rules {
+    write: |review, new, old| {
+        self::review(review, new)?;
+        review_change(review, new, old)?;
+        annotate_path(review, new);
+        Ok(())
+    },
+    ..Rules::new("apis.kcp.io", &["apiexports"])
+};
 
 /// Returns true for the resources that every workspace has, those of Kubernetes and of kcp. As in
 /// kcp, all of `apis.kcp.io` counts.
@@ -12,7 +25,7 @@ fn is_built_in(review: &Review<'_>, group: &str, resource: &str) -> bool {
     group == "apis.kcp.io" || known().is_some_and(|builtin| builtin.claimable)
 }
 
-pub(super) fn review(review: &Review<'_>, new: &Json) -> Result<()> {
+fn review(review: &Review<'_>, new: &Json) -> Result<()> {
     let spec = FieldPath::new("spec");
     let text = |value: &Json, field: &str| value[field].as_str().unwrap_or_default().to_owned();
     let mut errors = Vec::new();
@@ -56,7 +69,7 @@ pub(super) fn review(review: &Review<'_>, new: &Json) -> Result<()> {
 
 /// Refuses to replace the schema of a resource by one that lacks a version in which consumers have
 /// stored objects.
-pub(super) fn review_change(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
+fn review_change(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
     let Some(old) = old.filter(|old| old["spec"]["resources"] != new["spec"]["resources"]) else {
         return Ok(());
     };

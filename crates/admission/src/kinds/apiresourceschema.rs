@@ -1,6 +1,9 @@
 //! Admission of APIResourceSchemas: immutable definitions with names of their own.
 
-use crate::kinds::{Review, spaced, usage};
+use crate::kinds::{
+    review::{Review, Rules, spaced},
+    usage,
+};
 use insula_api::{FieldError, FieldPath, Json};
 use insula_catalog::{Result, bundle};
 use insula_schema::validate_definition;
@@ -20,7 +23,13 @@ const MOVED: [(&str, &str); 4] = [
     ("spec.selectableFields", "spec.versions[0].selectableFields"),
 ];
 
-pub(super) fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
+pub(super) const RULES: Rules = Rules {
+    write: |review, new, old| self::review(review, new, old),
+    deletion: review_deletion,
+    ..Rules::new("apis.kcp.io", &["apiresourceschemas"])
+};
+
+fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
     if let Some(old) = old {
         if new["spec"] == old["spec"] {
             return Ok(());
@@ -45,7 +54,7 @@ pub fn check(schema: &Json) -> Vec<FieldError> {
 
 /// Refuses to delete a schema that serves stored objects: the next consumer of its export must find
 /// them in the same form.
-pub(super) fn review_deletion(review: &Review<'_>, old: &Json) -> Result<()> {
+fn review_deletion(review: &Review<'_>, old: &Json) -> Result<()> {
     let usage = usage::of_schema(review.snapshot, text(old, "/metadata/uid"));
     if usage.is_empty() {
         return Ok(());

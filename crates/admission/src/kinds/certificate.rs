@@ -3,7 +3,7 @@
 //! `/approval` and `/status` and its plugins CertificateApproval, CertificateSigning and
 //! CertificateSubjectRestriction.
 
-use crate::kinds::{Operation, Review};
+use crate::kinds::review::{Operation, Review, Rules};
 use insula_api::{FieldError, FieldPath, Json};
 use insula_catalog::{Part, Result, builtin, object::refuse};
 use serde_json::json;
@@ -16,7 +16,12 @@ const VERDICTS: [&str; 2] = ["Approved", "Denied"];
 /// Conditions that cannot be removed.
 const LASTING: [&str; 3] = ["Approved", "Denied", "Failed"];
 
-pub(super) fn review(review: &Review<'_>, new: &mut Json, old: Option<&Json>) -> Result<()> {
+pub(super) const RULES: Rules = Rules {
+    write: review,
+    ..Rules::new("certificates.k8s.io", &["certificatesigningrequests"])
+};
+
+fn review(review: &Review<'_>, new: &mut Json, old: Option<&Json>) -> Result<()> {
     let Some(old) = old.filter(|_| review.operation != Operation::Create) else {
         return create(review, new);
     };

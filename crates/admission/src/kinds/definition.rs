@@ -1,11 +1,26 @@
 //! Admission of CustomResourceDefinitions: their group is not reserved, and they fit the conversion
 //! rules of the same name.
 
-use crate::kinds::{Operation, Review, usage::Usage};
+use crate::kinds::{
+    review::{Operation, Review, Rules},
+    usage::Usage,
+};
 use insula_api::{FieldError, FieldPath, Json, ObjectKey};
-use insula_catalog::{Result, bundle, ids};
+use insula_catalog::{Error, Result, bundle, ids};
 
-pub(super) fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
+pub(super) const RULES: Rules = Rules {
+    write: |review, new, old| self::review(review, new, old),
+    explain: |review, refusal| match refusal {
+        Error::Invalid { subject, name, errors } => {
+            let errors = explain(review, &name, errors);
+            Error::Invalid { subject, name, errors }
+        }
+        refusal => refusal,
+    },
+    ..Rules::new("apiextensions.k8s.io", &["customresourcedefinitions"])
+};
+
+fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
     if review.operation == Operation::Create {
         check_place(review, new)?;
     }
@@ -57,7 +72,7 @@ fn check_stored_versions(review: &Review<'_>, new: &Json, old: &Json) -> Result<
 /// Adds the number of stored objects to the error for a version that cannot be removed yet. Applies
 /// only to definitions with an APIConversion, whose objects the server migrates itself. Errors for
 /// other definitions are the same as in Kubernetes.
-pub(super) fn explain(review: &Review<'_>, name: &str, mut errors: Vec<FieldError>) -> Vec<FieldError> {
+fn explain(review: &Review<'_>, name: &str, mut errors: Vec<FieldError>) -> Vec<FieldError> {
     for error in &mut errors {
         if !error.field.as_str().starts_with("status.storedVersions[") {
             continue;

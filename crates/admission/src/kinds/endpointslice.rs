@@ -1,11 +1,16 @@
 //! Admission of APIExportEndpointSlices: the export exists and the author may bind it. A caller
 //! without that permission cannot learn whether the export exists.
 
-use crate::kinds::{Operation, Review};
+use crate::kinds::review::{Operation, Review, Rules};
 use insula_api::{ClusterName, Json};
 use insula_catalog::Result;
 
-pub(super) fn review(review: &Review<'_>, new: &Json) -> Result<()> {
+pub(super) const RULES: Rules = Rules {
+    write: |review, new, _| self::review(review, new),
+    ..Rules::new("apis.kcp.io", &["apiexportendpointslices"])
+};
+
+fn review(review: &Review<'_>, new: &Json) -> Result<()> {
     if review.operation != Operation::Create {
         return Ok(());
     }

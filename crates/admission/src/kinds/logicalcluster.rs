@@ -1,13 +1,25 @@
 //! Admission of LogicalClusters. The server creates and deletes them; initializers and terminators
 //! complete their phases.
 
-use crate::kinds::{Operation, Review};
+use crate::kinds::review::{Operation, Review, Rules};
 use insula_access::lifecycle::{INITIALIZER_GROUP, TERMINATOR_GROUP};
-use insula_api::{FieldError, FieldPath, Json};
+use insula_api::{ClusterName, FieldError, FieldPath, Json};
 use insula_auth::RequiredGroups;
 use insula_catalog::{Error, Named, Result, locate::REQUIRED_GROUPS};
 
-pub(super) fn review(review: &Review<'_>, new: Option<&mut Json>, old: Option<&Json>) -> Result<()> {
+/// Annotation with the owner of a workspace, on the Workspace and its LogicalCluster.
+pub(super) const OWNER: &str = "experimental.tenancy.kcp.io/owner";
+
+pub(super) const RULES: Rules = Rules {
+    write: |review, new, old| self::review(review, Some(new), old),
+    deletion: |review, old| match *review.cluster == ClusterName::root() {
+        true => Err(review.forbid(old, "LogicalCluster cannot be deleted")),
+        false => self::review(review, None, Some(old)),
+    },
+    ..Rules::new("core.kcp.io", &["logicalclusters"])
+};
+
+fn review(review: &Review<'_>, new: Option<&mut Json>, old: Option<&Json>) -> Result<()> {
     if let (true, Some(new)) = (review.privileged(), &new) {
         check_required_groups(review, new, old)?;
     }
@@ -65,7 +77,7 @@ const OPERATORS: [&str; 3] = [
 ];
 
 fn update(review: &Review<'_>, new: &mut Json, old: &Json) -> Result<()> {
-    for key in ["kcp.io/path", super::workspace::OWNER] {
+    for key in ["kcp.io/path", OWNER] {
         if let Some(kept) = old["metadata"]["annotations"].get(key) {
             new["metadata"]["annotations"][key] = kept.clone();
         }

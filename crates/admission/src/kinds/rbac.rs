@@ -6,7 +6,7 @@
 //! changed label matters, too: it can make an aggregated role gather the rules of the labelled
 //! role.
 
-use crate::kinds::Review;
+use crate::kinds::review::{Review, Rules};
 use insula_access::{facts, roles::RolesAt, rules};
 use insula_api::Json;
 use insula_auth::{Attributes, Decision, PolicyRule, authorize, grant_refusal, uncovered};
@@ -22,7 +22,15 @@ const UNCHECKED: [&str; 5] = [
     "deletionTimestamp",
 ];
 
-pub(super) fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
+pub(super) const RULES: Rules = Rules {
+    write: |review, new, old| self::review(review, new, old),
+    ..Rules::new(
+        ids::RBAC,
+        &["roles", "clusterroles", "rolebindings", "clusterrolebindings"],
+    )
+};
+
+fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
     if old.is_some_and(|old| checked(old) == checked(new)) {
         return Ok(());
     }

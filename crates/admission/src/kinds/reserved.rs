@@ -1,7 +1,7 @@
 //! Admission of labels and annotations reserved for the server: `internal.….kcp.io/…` and
 //! `….internal.….kcp.io/…`.
 
-use crate::kinds::{Operation, Review};
+use crate::kinds::review::{Operation, Review};
 use insula_api::Json;
 use insula_catalog::Result;
 use std::collections::BTreeSet;

@@ -1,6 +1,9 @@
 //! Admission of Workspaces: their type, owner, required groups and permitted parent.
 
-use crate::kinds::{Operation, Review, logicalcluster};
+use crate::kinds::{
+    logicalcluster::{self, OWNER},
+    review::{Operation, Review, Rules},
+};
 use insula_access::workspace_types;
 use insula_api::{ClusterName, ClusterPath, Json};
 use insula_auth::UserInfo;
@@ -10,9 +13,12 @@ use insula_catalog::{
 };
 use serde_json::json;
 
-pub(super) const OWNER: &str = "experimental.tenancy.kcp.io/owner";
+pub(super) const RULES: Rules = Rules {
+    write: review,
+    ..Rules::new("tenancy.kcp.io", &["workspaces"])
+};
 
-pub(super) fn review(review: &Review<'_>, new: &mut Json, old: Option<&Json>) -> Result<()> {
+fn review(review: &Review<'_>, new: &mut Json, old: Option<&Json>) -> Result<()> {
     match (review.operation, old) {
         (Operation::Create, _) => create(review, new),
         (_, Some(old)) => update(review, new, old),

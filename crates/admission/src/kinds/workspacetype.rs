@@ -1,11 +1,20 @@
 //! Admission of WorkspaceTypes: names are not reserved, references have a path, and the author may
 //! bind the default exports.
 
-use crate::kinds::Review;
+use crate::kinds::review::{Review, Rules, annotate_path};
 use insula_api::{ClusterName, FieldError, FieldPath, Json};
 use insula_catalog::Result;
 
-pub(super) fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
+pub(super) const RULES: Rules = Rules {
+    write: |review, new, old| {
+        self::review(review, new, old)?;
+        annotate_path(review, new);
+        Ok(())
+    },
+    ..Rules::new("tenancy.kcp.io", &["workspacetypes"])
+};
+
+fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
     let name = new["metadata"]["name"].as_str().unwrap_or_default();
     if matches!(name, "any" | "system") {
         let at = FieldPath::new("metadata").child("name");
