@@ -7,7 +7,8 @@ use std::{
     thread,
 };
 
-scripts!("builtin": apis, certificates, events, garbage, quota, surroundings);
+// One test for each script of `e2e/scripts/builtin`.
+include!(concat!(env!("OUT_DIR"), "/builtin.rs"));
 
 /// Concurrent creations never exceed a quota. Creations above the quota get a 403, and other
 /// requests do not wait.
