@@ -6,15 +6,17 @@ use crate::policy::{
     hooks::{Binding, Hook, Policies},
     matching::ResourceVersion,
     params, patch,
-    request::{New, Request},
+    request::{New, Request, convert},
     webhooks::Mutators,
 };
-use insula_access::Target;
 use insula_api::Json;
 use insula_catalog::{
-    Catalog, Denial, Error, Result, ids, object::metadata_of, policies::compile::CompiledMutation, stored,
+    Catalog, Denial, Error, Result, ids,
+    object::metadata_of,
+    policies::compile::{CompiledMutation, CompiledPolicy},
 };
 use insula_cel::{Budget, OBJECT_COST_MAX};
+use insula_schema::Structural;
 use std::{collections::BTreeSet, sync::Arc};
 
 /// The mutating policies of a workspace and the write that they may change.
@@ -193,38 +195,12 @@ impl<'a> Mutations<'a> {
         }
         let api = &target.served.api;
         let schema = &api.version(&seen_as.version).ok_or("the version is not served")?.schema;
-        for mutation in &policy.mutations {
-            let (CompiledMutation::JsonPatch(expression) | CompiledMutation::ApplyConfiguration(expression)) = mutation;
-            let mut budget = Budget::new(OBJECT_COST_MAX);
-            let inputs = Inputs {
-                object: &object,
-                ..inputs
-            };
-            let change = Evaluation::new(policy, inputs)
-                .value(expression, &mut budget)
-                .map_err(|failure| failure.to_string())?;
-            match mutation {
-                CompiledMutation::JsonPatch(_) => patch::json_patch(&mut object, change)?,
-                CompiledMutation::ApplyConfiguration(_) => {
-                    patch::apply_configuration(&mut object, &change, schema.root())?;
-                }
-            }
-            insula_schema::prune(&mut object, schema);
-            insula_schema::default(&mut object, schema);
-        }
+        mutate(policy, inputs, &mut object, schema)?;
         let mut changed = match own_version {
             true => object,
             false => convert(&object, &target.version)?,
         };
-        // A policy cannot change the object's kind nor the revision that the sender named.
-        changed["apiVersion"] = new["apiVersion"].clone();
-        changed["kind"] = new["kind"].clone();
-        let revision = new["metadata"].get("resourceVersion").cloned();
-        let metadata = metadata_of(&mut changed);
-        match revision {
-            Some(revision) => drop(metadata.insert("resourceVersion".into(), revision)),
-            None => drop(metadata.remove("resourceVersion")),
-        }
+        keep_identity(&mut changed, new);
         *new = changed;
         Ok(())
     }
@@ -238,6 +214,39 @@ impl<'a> Mutations<'a> {
             message: first.message.clone(),
             causes: problems.iter().map(|problem| problem.message.clone()).collect(),
         })
+    }
+}
+
+/// Applies the mutations of a policy one after the other.
+fn mutate(policy: &CompiledPolicy, inputs: Inputs<'_>, object: &mut Json, schema: &Structural) -> Done {
+    for mutation in &policy.mutations {
+        let (CompiledMutation::JsonPatch(expression) | CompiledMutation::ApplyConfiguration(expression)) = mutation;
+        let mut budget = Budget::new(OBJECT_COST_MAX);
+        let inputs = Inputs { object, ..inputs };
+        let change = Evaluation::new(policy, inputs)
+            .value(expression, &mut budget)
+            .map_err(|failure| failure.to_string())?;
+        match mutation {
+            CompiledMutation::JsonPatch(_) => patch::json_patch(object, change)?,
+            CompiledMutation::ApplyConfiguration(_) => {
+                patch::apply_configuration(object, &change, schema.root())?;
+            }
+        }
+        insula_schema::prune(object, schema);
+        insula_schema::default(object, schema);
+    }
+    Ok(())
+}
+
+/// Restores the object's kind and the revision that the sender named: a policy cannot change them.
+fn keep_identity(changed: &mut Json, sent: &Json) {
+    changed["apiVersion"] = sent["apiVersion"].clone();
+    changed["kind"] = sent["kind"].clone();
+    let revision = sent["metadata"].get("resourceVersion").cloned();
+    let metadata = metadata_of(changed);
+    match revision {
+        Some(revision) => drop(metadata.insert("resourceVersion".into(), revision)),
+        None => drop(metadata.remove("resourceVersion")),
     }
 }
 
@@ -275,13 +284,4 @@ impl Invocation<'_> {
         let params = format!("{}/{}", text("namespace"), text("name"));
         (self.hook.name.clone(), self.binding.name.clone(), params)
     }
-}
-
-/// Converts an object that was sent, or changed by a policy, to another version.
-pub(super) fn convert(target: &Target, object: &Json, to: &str) -> Result<Json> {
-    let own = stored::unalias(&target.served, object);
-    target
-        .served
-        .convert(own.as_ref().unwrap_or(object), to)
-        .map_err(|failed| failed.or(|error| stored::write_error(&target.served, object, error)))
 }

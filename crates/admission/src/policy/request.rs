@@ -354,3 +354,12 @@ impl<'a> Views<'a> {
         self.namespace.get_or_init(|| self.request.namespace_object())
     }
 }
+
+/// Converts an object that was sent, or changed by a policy, to another version.
+pub(super) fn convert(target: &Target, object: &Json, to: &str) -> Result<Json> {
+    let own = stored::unalias(&target.served, object);
+    target
+        .served
+        .convert(own.as_ref().unwrap_or(object), to)
+        .map_err(|failed| failed.or(|error| stored::write_error(&target.served, object, error)))
+}

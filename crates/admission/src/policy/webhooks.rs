@@ -8,8 +8,7 @@ use crate::policy::{
     authorizer::Authorizer,
     evaluate::{Condition, Evaluation, Inputs},
     matching::{self, ResourceVersion},
-    mutating::convert,
-    request::{New, Request, VersionedRequest, Views},
+    request::{New, Request, VersionedRequest, Views, convert},
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 use insula_api::{Json, ResourceId, Scope};
