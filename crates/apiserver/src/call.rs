@@ -12,8 +12,8 @@ use crate::{
     limits::CountedPermit,
     reply::Reply,
     request::{Answer, Parsed},
+    request_stages::Authenticated,
     server::ApiServer,
-    stage::Authenticated,
     status,
 };
 use axum::body::{Body, Bytes};

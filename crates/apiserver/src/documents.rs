@@ -7,8 +7,8 @@ use crate::{
     openapi,
     reply::{self, Reply, header_text},
     request::Answer,
+    request_stages::Authorized,
     server::ApiServer,
-    stage::Authorized,
     virtual_workspace,
 };
 use axum::body::Body;

@@ -11,8 +11,8 @@ use crate::{
     limits::InFlightPermit,
     reply::Reply,
     request::{Answer, Parsed},
+    request_stages::Authenticated,
     server::ApiServer,
-    stage::Authenticated,
     status,
 };
 use futures_util::FutureExt;

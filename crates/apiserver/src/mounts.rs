@@ -9,7 +9,7 @@ use crate::{
     limits::{Limits, WatchPermit},
     reply::Reply,
     request::Answer,
-    stage::Mounted,
+    request_stages::Mounted,
 };
 use axum::body::Body;
 use futures_util::{StreamExt, future::BoxFuture};

@@ -5,7 +5,7 @@
 use crate::{
     reply::Reply,
     request::Parsed,
-    stage::Destination,
+    request_stages::Destination,
     status::{self, StatusReply},
     websocket,
 };

@@ -6,7 +6,7 @@ use crate::{
     path::ResourcePath,
     reply::{self, Reply},
     request::VirtualWorkspace,
-    stage::Authorized,
+    request_stages::Authorized,
     status,
     virtual_workspace::{Resolution, ResolvedResource},
 };

@@ -75,7 +75,7 @@ fn unknown(parsed: &Parsed) -> Reply {
     Reply::error(&Error::NotFound { resource, name })
 }
 
-/// The refusal that [`crate::stage::Located::authorize`] gives for a workspace in which the sender
+/// The refusal that [`crate::request_stages::Located::authorize`] gives for a workspace in which the sender
 /// has no rights.
 fn closed(parsed: &Parsed, sender: Sender<'_>) -> Reply {
     let Sender { user, impersonator } = sender;

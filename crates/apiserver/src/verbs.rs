@@ -17,8 +17,8 @@ use crate::{
     negotiate::{self, Negotiated, Supported},
     render::Renderer,
     reply::{self, Reply, header_text},
+    request_stages::Authorized,
     server::ApiServer,
-    stage::Authorized,
     status,
 };
 use axum::body::Body;

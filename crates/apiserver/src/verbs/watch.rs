@@ -8,7 +8,7 @@ use crate::{
     reauthorize::Credentials,
     reply::{self, Reply},
     request::Answer,
-    stage::{self, Authorized},
+    request_stages::{self, Authorized},
     watch_encoder::{EncodedEvents, Encoder},
 };
 use axum::body::Body;
@@ -178,7 +178,7 @@ async fn begin(
         }
         WatchStart::After(revision) => {
             // A server that lags behind another waits until it has seen the revision.
-            stage::snapshot(registry, ReadAt::NotOlderThan(revision), None)
+            request_stages::snapshot(registry, ReadAt::NotOlderThan(revision), None)
                 .await
                 .map_err(Begin::Refused)?;
             Ok((
@@ -187,7 +187,7 @@ async fn begin(
             ))
         }
         WatchStart::Now => {
-            let now = stage::snapshot(registry, ReadAt::Latest, None)
+            let now = request_stages::snapshot(registry, ReadAt::Latest, None)
                 .await
                 .map_err(Begin::Refused)?
                 .revision();
