@@ -19,11 +19,11 @@ pub(crate) struct Loaded<T> {
 impl<T: DeserializeOwned + Default> Loaded<T> {
     /// Loads an object from a snapshot, if it exists.
     pub(crate) fn get(snapshot: &Snapshot, key: &ObjectKey) -> Option<Self> {
-        snapshot.get(key).map(Loaded::of)
+        snapshot.get(key).map(Loaded::from_entry)
     }
 
     /// Decodes a stored object.
-    pub(crate) fn of(entry: Entry) -> Self {
+    pub(crate) fn from_entry(entry: Entry) -> Self {
         let value = entry.object.body_value();
         Loaded {
             view: kinds::read(&value),

@@ -71,7 +71,7 @@ impl Reconciler for Maintenance {
         let ready = locate::logical_cluster(snapshot, key)?.phase == WorkspacePhase::Ready;
         (ready && !logical.object.meta.is_deleting()).then(|| World {
             logical,
-            bindings: bindings::of(snapshot, key, |view| view.maintains),
+            bindings: bindings::for_cluster(snapshot, key, |view| view.maintains),
         })
     }
 

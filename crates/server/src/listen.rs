@@ -92,7 +92,7 @@ struct Shared {
 }
 
 /// An open connection with its slot, which it keeps until everything on it has ended.
-struct Open {
+struct OpenConnection {
     meter: Arc<ConnectionMeter>,
     slot: ConnectionSlot,
 }
@@ -179,7 +179,7 @@ async fn accept(listener: &TcpListener, connections: &Arc<Connections>, shared: 
 
 /// Begins to serve a connection.
 fn begin(shared: &Arc<Shared>, slot: ConnectionSlot, stream: TcpStream, peer: SocketAddr) {
-    let open = Arc::new(Open {
+    let open = Arc::new(OpenConnection {
         meter: shared.runtimes.meter(),
         slot,
     });
@@ -204,7 +204,7 @@ fn is_the_peers(error: &io::Error) -> bool {
     )
 }
 
-async fn connection(shared: &Arc<Shared>, open: &Arc<Open>, stream: TcpStream, peer: SocketAddr) {
+async fn connection(shared: &Arc<Shared>, open: &Arc<OpenConnection>, stream: TcpStream, peer: SocketAddr) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, %error, "the connection ended before it began");
         return;
@@ -225,7 +225,11 @@ async fn connection(shared: &Arc<Shared>, open: &Arc<Open>, stream: TcpStream, p
 }
 
 /// Completes the TLS handshake. Returns nothing for plain HTTP, after answering it with an error.
-async fn handshake(shared: &Shared, open: &Open, mut stream: TcpStream) -> io::Result<Option<TlsStream<Socket>>> {
+async fn handshake(
+    shared: &Shared,
+    open: &OpenConnection,
+    mut stream: TcpStream,
+) -> io::Result<Option<TlsStream<Socket>>> {
     let mut first = [0];
     let length = stream.peek(&mut first).await?;
     if length == 1 && first[0] != TLS_HANDSHAKE && first[0].is_ascii_alphabetic() {
@@ -237,7 +241,7 @@ async fn handshake(shared: &Shared, open: &Open, mut stream: TcpStream) -> io::R
     shared.acceptor.accept(socket).await.map(Some)
 }
 
-async fn converse(shared: &Arc<Shared>, open: &Arc<Open>, tls: TlsStream<Socket>, peer: SocketAddr) {
+async fn converse(shared: &Arc<Shared>, open: &Arc<OpenConnection>, tls: TlsStream<Socket>, peer: SocketAddr) {
     let (_, session) = tls.get_ref();
     let certificate = session
         .peer_certificates()
@@ -347,7 +351,7 @@ async fn until_closed<C: Future>(
 
 /// Returns the spawner of upgraded connections (WebSockets). They keep the slot, and end with the
 /// server.
-fn afterwards(shared: &Arc<Shared>, open: &Arc<Open>) -> Afterwards {
+fn afterwards(shared: &Arc<Shared>, open: &Arc<OpenConnection>) -> Afterwards {
     let (shared, open) = (Arc::clone(shared), Arc::clone(open));
     Afterwards::new(move |rest| {
         let (lifecycle, meter, open) = (shared.lifecycle.clone(), &Arc::clone(&open.meter), Arc::clone(&open));

@@ -127,7 +127,7 @@ fn usable_export(world: &World) -> Result<&Loaded<ApiExport>, Condition> {
 fn show_export(world: &World, export: &Loaded<ApiExport>, value: &mut Json) {
     value["status"]["apiExportClusterName"] = json!(world.export.location);
     claims::show(value, &export.value, world.now);
-    extras::carry(value, &export.value);
+    extras::copy_to_binding(value, &export.value);
 }
 
 /// Reason why a resource cannot be bound.

@@ -9,7 +9,7 @@ fn annotations(object: &Json) -> impl Iterator<Item = (&String, &Json)> {
 }
 
 /// Returns the annotations of an export that its bindings carry.
-pub(super) fn of(export: &Json) -> Map<String, Json> {
+pub(super) fn extra_annotations(export: &Json) -> Map<String, Json> {
     let extra = annotations(export).filter(|(key, _)| key.starts_with(EXTRA_PREFIX));
     extra.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
@@ -17,8 +17,8 @@ pub(super) fn of(export: &Json) -> Map<String, Json> {
 /// Writes them on a binding, and removes those that the export no longer has. Omits annotations
 /// that exceed the limit together with the binding's own: the tenant could not write its binding
 /// any more.
-pub(super) fn carry(binding: &mut Json, export: &Json) {
-    let mut wanted = of(export);
+pub(super) fn copy_to_binding(binding: &mut Json, export: &Json) {
+    let mut wanted = extra_annotations(export);
     let size = |key: &str, value: &Json| key.len() + value.as_str().map_or(0, str::len);
     let own = annotations(binding).filter(|(key, _)| !key.starts_with(EXTRA_PREFIX));
     let mut total: usize = own.map(|(key, value)| size(key, value)).sum();
@@ -26,7 +26,7 @@ pub(super) fn carry(binding: &mut Json, export: &Json) {
         total += size(key, value);
         total <= ANNOTATIONS_BYTES_MAX
     });
-    if wanted == of(binding) {
+    if wanted == extra_annotations(binding) {
         return;
     }
     if !binding["metadata"]["annotations"].is_object() {

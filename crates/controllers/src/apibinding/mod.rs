@@ -130,7 +130,7 @@ impl Reconciler for ApiBindings {
 fn export_changed(change: &Change) -> bool {
     let relevant = |object: &Object| {
         let mut value = object.body_value();
-        let extras = extras::of(&value);
+        let extras = extras::extra_annotations(&value);
         (value["spec"].take(), value["status"]["identityHash"].take(), extras)
     };
     match (&change.old, &change.new) {

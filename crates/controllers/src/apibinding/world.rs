@@ -118,7 +118,7 @@ pub(super) fn observe(registry: &Deps, gate: &Gate, key: &ObjectKey, snapshot: &
     } else {
         world.export = find_export(snapshot, cluster, &binding.view);
         if let Some(export) = &world.export.found {
-            let offer = Offer {
+            let offer = OfferedExport {
                 registry,
                 snapshot,
                 export,
@@ -159,7 +159,7 @@ fn successor(snapshot: &Snapshot, binding: &Entry, routes: &[Entry]) -> Option<L
         let meta = &other.object.meta;
         other.key != binding.key && meta.label(labels::EXPORT) == Some(export) && !meta.is_deleting()
     })?;
-    let successor = Loaded::of(successor);
+    let successor = Loaded::from_entry(successor);
     let export = find_export(snapshot, &successor.entry.key.cluster, &successor.view).found?;
     let identity = &*export.view.status.identity_hash;
     let has_it = |route: &Entry| *route.object.parsed(ResourceRoute::read).identity == *identity;
@@ -200,10 +200,10 @@ struct Offer<'a> {
     binding: &'a Loaded<ApiBinding>,
 }
 
-impl Offer<'_> {
+impl OfferedExport<'_> {
     /// Observes one resource of the export.
     fn resource(&self, offered: &ExportedResource) -> Resource {
-        let Offer { registry, snapshot, .. } = self;
+        let OfferedExport { registry, snapshot, .. } = self;
         let (group, name) = (offered.group.clone(), offered.name.clone());
         let beside_export = |id| ObjectKey::cluster_scoped(id, self.export.entry.key.cluster.clone(), &offered.schema);
         let (schema_key, conversion_key) = (
@@ -287,7 +287,7 @@ impl Offer<'_> {
     /// Tries a change of the served API on every stored object of the export's API.
     fn try_out(&self, gate: &Gate, resource: &mut Resource) {
         let Ok(api) = &resource.compiled else { return };
-        let Offer { registry, snapshot, .. } = self;
+        let OfferedExport { registry, snapshot, .. } = self;
         let cluster = &self.binding.entry.key.cluster;
         let is_routed = resource.route.is_some() && !resource.route_is_taken;
         let present = match (&resource.bundle, is_routed) {

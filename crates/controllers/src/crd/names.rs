@@ -56,7 +56,7 @@ impl Taken {
 }
 
 /// Returns true if a definition has all the names that it wants: it needs no names of others then.
-pub(crate) fn settled(definition: &Json) -> bool {
+pub(crate) fn are_accepted(definition: &Json) -> bool {
     let (wanted, had) = (&definition["spec"]["names"], &definition["status"]["acceptedNames"]);
     let single = ["/plural", "/singular", "/kind", "/listKind"];
     let short = list(had, "/shortNames");

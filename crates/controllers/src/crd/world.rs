@@ -1,7 +1,7 @@
 //! World of the CustomResourceDefinition reconciler: everything that the decision about one
 //! definition looks at.
 
-use super::names::{Taken, settled};
+use super::names::{Taken, are_accepted};
 use crate::{
     content::{Content, Sweep, sweep},
     rollout::{Gate, Trial, Verdict},
@@ -76,7 +76,7 @@ pub(super) fn observe(registry: &Deps, gate: &Gate, key: &ObjectKey, snapshot: &
     };
     World {
         taken: match &definition {
-            Some((entry, value)) if !settled(value) => taken(registry, snapshot, entry, group),
+            Some((entry, value)) if !are_accepted(value) => taken(registry, snapshot, entry, group),
             _ => Taken::default(),
         },
         alive: alive(snapshot, cluster),

@@ -37,7 +37,7 @@ pub(crate) enum Keep {
 
 /// Returns the default bindings of a cluster's type and of all that it extends: those types that
 /// `wanted` accepts.
-pub(crate) fn of(
+pub(crate) fn for_cluster(
     snapshot: &Snapshot,
     cluster: &ClusterName,
     wanted: impl Fn(&workspace_types::TypeView) -> bool,

@@ -86,7 +86,7 @@ fn next_phase(logical: &LogicalCluster, waiting: &[String]) -> WorkspacePhase {
 /// Creates the content of a cluster that was created without a Workspace: a home.
 fn begin(world: &World, newborn: &Newborn, logical: &Loaded<LogicalCluster>) -> Plan {
     let mut value = logical.value.clone();
-    let lifecycle = Lifecycle::of(&newborn.types);
+    let lifecycle = Lifecycle::from_types(&newborn.types);
     lifecycle.write(&mut value, world.now);
     value["status"]["URL"] = json!(format!("{}/clusters/{}", newborn.external_url, world.cluster));
     if lifecycle.waiting.is_empty() {

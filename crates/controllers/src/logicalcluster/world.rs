@@ -77,7 +77,7 @@ pub(super) fn observe(registry: &Deps, cluster: &ClusterName, snapshot: &Snapsho
             });
         }
         if status.initializers.iter().any(|name| name == BINDINGS_INITIALIZER) {
-            world.bindings = bindings::of(snapshot, cluster, |_| true);
+            world.bindings = bindings::for_cluster(snapshot, cluster, |_| true);
         }
     }
     world.logical = Some(logical);
@@ -92,11 +92,11 @@ fn remains(registry: &Deps, snapshot: &Snapshot, cluster: &ClusterName, now: Tim
         served.alias.is_none() && id != ids::logicalclusters() && !shell_kinds.contains(&id)
     };
     let served = registry.catalog.served(snapshot, cluster);
-    let mut contents: Vec<Content> = served.iter().filter(is_object).map(Content::of).collect();
+    let mut contents: Vec<Content> = served.iter().filter(is_object).map(Content::for_api).collect();
     let shells: Vec<Entry> = shell_kinds.iter().cloned().flat_map(in_cluster).collect();
     // A binding may have objects that no route leads to any more.
     for shell in shells.iter().filter(|shell| shell.key.resource == ids::apibindings()) {
-        let binding = Loaded::<ApiBinding>::of(shell.clone());
+        let binding = Loaded::<ApiBinding>::from_entry(shell.clone());
         for bound in &binding.view.status.bound_resources {
             let resource = bound.id();
             if !contents.iter().any(|content| content.resource == resource) {

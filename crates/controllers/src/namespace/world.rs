@@ -24,7 +24,7 @@ pub(super) fn observe(registry: &Deps, key: &ObjectKey, snapshot: &Snapshot) -> 
             let namespaced = served
                 .iter()
                 .filter(|s| s.api.scope == ScopeKind::Namespaced && s.alias.is_none());
-            let contents: Vec<Content> = namespaced.map(Content::of).collect();
+            let contents: Vec<Content> = namespaced.map(Content::for_api).collect();
             sweep(snapshot, &contents, &key.cluster, Some(&key.name), now)
         }
         _ => Sweep::default(),

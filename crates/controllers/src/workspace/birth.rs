@@ -36,7 +36,7 @@ pub(crate) struct Lifecycle {
 
 impl Lifecycle {
     /// Derives the lifecycle from a type and all that it extends, itself first.
-    pub(crate) fn of(types: &[workspace_types::Resolved]) -> Lifecycle {
+    pub(crate) fn from_types(types: &[workspace_types::Resolved]) -> Lifecycle {
         // Extended types come first, because their initializers work first.
         let of_types = |has: fn(&workspace_types::TypeView) -> bool| {
             let found = types.iter().rev().filter(move |found| has(&found.view));

@@ -53,7 +53,7 @@ fn schedule(world: &World, workspace: &Loaded<Workspace>) -> Plan {
     let mut value = workspace.value.clone();
     let cluster = &world.fresh_name;
     let path = world.parent_path.join(&workspace.entry.key.name);
-    let lifecycle = Lifecycle::of(&world.types);
+    let lifecycle = Lifecycle::from_types(&world.types);
 
     value["spec"]["cluster"] = json!(cluster.as_str());
     value["spec"]["URL"] = json!(format!("{}/clusters/{path}", world.external_url));
