@@ -129,7 +129,7 @@ impl Client {
     }
 
     /// Returns a client of the same server, inside a workspace.
-    pub fn at(&self, workspace: &str) -> Self {
+    pub fn in_workspace(&self, workspace: &str) -> Self {
         self.below(&format!("/clusters/{workspace}"))
     }
 

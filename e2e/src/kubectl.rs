@@ -30,7 +30,7 @@ pub struct Ran {
 impl Kubectl {
     /// Returns kubectl for a server. Returns None, and prints a line that says so, where there is
     /// no kubectl.
-    pub fn of(server: &Server) -> Option<Self> {
+    pub fn for_server(server: &Server) -> Option<Self> {
         let found = Command::new("kubectl").args(["version", "--client"]).output();
         if !found.is_ok_and(|output| output.status.success()) {
             eprintln!("skipped: no kubectl");

@@ -191,7 +191,7 @@ impl<'a> ScriptRunner<'a> {
             server,
             admin,
             clients: BTreeMap::new(),
-            kubectl: Kubectl::of(server),
+            kubectl: Kubectl::for_server(server),
             default,
             variables,
         }
@@ -225,7 +225,7 @@ impl<'a> ScriptRunner<'a> {
 
     fn client(&mut self, step: &Step) -> Client {
         let who = match step.options.get("as").map(String::as_str) {
-            None => return self.at(self.admin.clone(), step),
+            None => return self.in_workspace(self.admin.clone(), step),
             Some("anonymous") => Who::Anonymous,
             Some("shard-admin") => Who::ShardAdmin,
             Some(token) => Who::Token(self.fill(token)),
@@ -235,7 +235,7 @@ impl<'a> ScriptRunner<'a> {
             .entry(format!("{who:?}"))
             .or_insert_with(|| self.server.client(who))
             .clone();
-        self.at(client, step)
+        self.in_workspace(client, step)
     }
 
     /// Returns the path of the virtual workspace that a step uses.
@@ -248,13 +248,13 @@ impl<'a> ScriptRunner<'a> {
         Some(self.fill(export) + &cluster)
     }
 
-    fn at(&self, client: Client, step: &Step) -> Client {
+    fn in_workspace(&self, client: Client, step: &Step) -> Client {
         if self.view(step).is_some() {
             return client;
         }
         match step.options.get("in").map(String::as_str) {
             Some("none") => client,
-            _ => client.at(&self.location(step)),
+            _ => client.in_workspace(&self.location(step)),
         }
     }
 
@@ -350,7 +350,7 @@ impl<'a> ScriptRunner<'a> {
 
     fn command(&mut self, step: &Step) -> Result<(), String> {
         let Some(kubectl) = &self.kubectl else { return Ok(()) };
-        let words = words(&self.fill(&step.command));
+        let words = shell_words(&self.fill(&step.command));
         let view = self
             .view(step)
             .map(|view| format!("--server={}{view}", self.server.url()));
@@ -391,7 +391,7 @@ fn squeeze(text: &str) -> String {
 }
 
 /// Splits a line like a shell does. Quotes of both kinds group text.
-fn words(line: &str) -> Vec<String> {
+fn shell_words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let (mut word, mut quote, mut open) = (String::new(), None, false);
     for letter in line.chars() {
@@ -419,9 +419,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_a_shells() {
+    fn a_line_splits_as_in_a_shell() {
         assert_eq!(
-            words(r#"kubectl patch  a -p '{"a": "b c"}' "" "it's""#),
+            shell_words(r#"kubectl patch  a -p '{"a": "b c"}' "" "it's""#),
             ["kubectl", "patch", "a", "-p", r#"{"a": "b c"}"#, "", "it's"]
         );
     }

@@ -74,7 +74,7 @@ impl Http1 {
     }
 
     /// Sends a GET and reads nothing.
-    pub fn ask(&mut self, path: &str) -> io::Result<()> {
+    pub fn send_get(&mut self, path: &str) -> io::Result<()> {
         let credential = self
             .bearer
             .as_ref()
@@ -85,7 +85,7 @@ impl Http1 {
 
     /// Sends a GET and reads up to the end of the answer's headers. Returns the status code.
     pub fn get(&mut self, path: &str) -> io::Result<u16> {
-        self.ask(path)?;
+        self.send_get(path)?;
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
             let mut byte = [0];

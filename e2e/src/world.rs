@@ -32,7 +32,7 @@ pub fn workspace_owned_by(server: &Server, user: &str) -> (String, String) {
 
 /// Creates a workspace of this name and with these annotations, and waits until it is ready.
 pub fn ready_workspace(admin: &Client, parent: &str, name: &str, annotations: Value) -> (String, String) {
-    let parent_of = admin.at(parent);
+    let parent_of = admin.in_workspace(parent);
     let wanted = json!({
         "apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace",
         "metadata": {"name": name, "annotations": annotations},
@@ -93,7 +93,7 @@ pub fn publish_widgets(client: &Client) {
 pub fn with_widgets(server: &Server) -> String {
     let admin = server.admin();
     let (path, _) = workspace(&admin, "kube");
-    let client = admin.at(&path);
+    let client = admin.in_workspace(&path);
     publish_widgets(&client);
     let binding = json!({"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding", "metadata": {"name": "widgets"},
         "spec": {"reference": {"export": {"name": "widgets"}}}});

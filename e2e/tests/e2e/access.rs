@@ -19,7 +19,7 @@ fn only_the_whole_token_is_one() {
     ] {
         let answer = server
             .client(Who::Token(token.to_owned()))
-            .at("root")
+            .in_workspace("root")
             .get("/api/v1/namespaces");
         assert_eq!(
             (answer.code, answer.body["reason"].as_str()),
@@ -37,10 +37,12 @@ fn refusals_do_not_tell_what_exists() {
     let (theirs, _) = workspace_owned_by(&server, "somebody");
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "there"}, "data": {"secret": "x"}});
     admin
-        .at(&theirs)
+        .in_workspace(&theirs)
         .post("/api/v1/namespaces/default/configmaps", &map)
         .expect(201);
-    let alice = server.client(Who::Token("alice-token".to_owned())).at(&theirs);
+    let alice = server
+        .client(Who::Token("alice-token".to_owned()))
+        .in_workspace(&theirs);
     let refusal = |name: &str| {
         let answer = alice.get(&format!("/api/v1/namespaces/default/configmaps/{name}"));
         assert_eq!(answer.code, 403);
@@ -81,17 +83,22 @@ fn tokens_of_accounts_end_with_their_workspace() {
     let (other, _) = insula_e2e::workspace(&admin, "elsewhere");
     let accounts = "/api/v1/namespaces/default/serviceaccounts";
     insula_e2e::until("the default account", || {
-        (admin.at(&path).get(&format!("{accounts}/default")).code == 200).then_some(())
+        (admin.in_workspace(&path).get(&format!("{accounts}/default")).code == 200).then_some(())
     });
     let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"});
-    let answer = admin.at(&path).post(&format!("{accounts}/default/token"), &request);
+    let answer = admin
+        .in_workspace(&path)
+        .post(&format!("{accounts}/default/token"), &request);
     let token = answer.expect(201)["status"]["token"].as_str().unwrap().to_owned();
     let program = server.client(Who::Token(token));
-    let discovery = |workspace: &str| program.at(workspace).get("/api/v1").code;
+    let discovery = |workspace: &str| program.in_workspace(workspace).get("/api/v1").code;
     assert_eq!((discovery(&path), discovery(&other)), (200, 403));
     let (parent, name) = path.rsplit_once(':').unwrap();
     let workspaces = "/apis/tenancy.kcp.io/v1alpha1/workspaces";
-    admin.at(parent).delete(&format!("{workspaces}/{name}")).expect(200);
+    admin
+        .in_workspace(parent)
+        .delete(&format!("{workspaces}/{name}"))
+        .expect(200);
     insula_e2e::until("the end of the token", || (discovery(&other) == 401).then_some(()));
     assert_eq!(discovery(&path), 401);
 }

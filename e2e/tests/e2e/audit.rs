@@ -46,7 +46,10 @@ fn every_refusal_is_recorded_with_its_reason() {
     let server = Server::start();
     let admin = server.admin();
     let (path, cluster) = workspace_owned_by(&server, "alice");
-    let (alice, bob) = (token(&server, "alice").at(&path), token(&server, "bob").at(&path));
+    let (alice, bob) = (
+        token(&server, "alice").in_workspace(&path),
+        token(&server, "bob").in_workspace(&path),
+    );
 
     let made = audit_line(&server, &alice.post(MAPS, &map("a")));
     let want = json!({"resource": "configmaps", "namespace": "default", "name": "a", "apiVersion": "v1"});
@@ -95,13 +98,16 @@ fn every_refusal_is_recorded_with_its_reason() {
             .to_owned()
     };
     let nobody = server.client(Who::Token("guessed".into()));
-    assert_eq!(reason(nobody.at(&path).get(MAPS), 401), "invalid bearer token");
     assert_eq!(
-        reason(admin.at("root:nowhere").get(MAPS), 404),
+        reason(nobody.in_workspace(&path).get(MAPS), 401),
+        "invalid bearer token"
+    );
+    assert_eq!(
+        reason(admin.in_workspace("root:nowhere").get(MAPS), 404),
         "the logical cluster root has no workspace \"nowhere\""
     );
     assert_eq!(
-        reason(token(&server, "alice").at("nocluster").get(MAPS), 403),
+        reason(token(&server, "alice").in_workspace("nocluster").get(MAPS), 403),
         "there is no logical cluster nocluster"
     );
     let invalid = alice.post(MAPS, &json!({"metadata": {"name": "A"}}));
@@ -141,7 +147,7 @@ fn a_policy_says_what_is_recorded() {
         ..Setup::default()
     });
     let admin = server.admin();
-    let client = admin.at(&workspace(&admin, "audited").0);
+    let client = admin.in_workspace(&workspace(&admin, "audited").0);
     let of = |id: String, count: usize| -> Vec<Value> {
         until("the stages are in the audit log", || {
             let found: Vec<Value> = lines(&file)
@@ -222,7 +228,10 @@ fn explained(server: &Server, id: &str) -> (Option<i32>, String) {
 fn a_refusal_is_explained_with_what_would_allow_it() {
     let server = Server::start();
     let (path, _) = workspace_owned_by(&server, "alice");
-    let (alice, bob) = (token(&server, "alice").at(&path), token(&server, "bob").at(&path));
+    let (alice, bob) = (
+        token(&server, "alice").in_workspace(&path),
+        token(&server, "bob").in_workspace(&path),
+    );
     alice.post(MAPS, &map("a")).expect(201);
     let one = format!("{MAPS}/a");
     let denied = bob.get(&one);
@@ -253,7 +262,10 @@ fn a_refusal_is_explained_with_what_would_allow_it() {
     bob.get(&one).expect(200);
     assert_eq!(bob.get(MAPS).code, 403, "and nothing else");
 
-    let nobody = server.client(Who::Token("guessed".into())).at(&path).get(&one);
+    let nobody = server
+        .client(Who::Token("guessed".into()))
+        .in_workspace(&path)
+        .get(&one);
     audit_line(&server, &nobody);
     let (_, text) = explained(&server, &id(&nobody));
     assert!(text.contains("401 Unauthorized: invalid bearer token"), "{text}");
@@ -267,7 +279,7 @@ fn a_refusal_is_explained_with_what_would_allow_it() {
 fn notes_of_policies_are_in_the_line_of_the_write() {
     let server = Server::start();
     let admin = server.admin();
-    let client = admin.at(&workspace(&admin, "noted").0);
+    let client = admin.in_workspace(&workspace(&admin, "noted").0);
     let base = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic";
     let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]});
     let mut policy = json!({"metadata": {"name": "notes"}, "spec": {

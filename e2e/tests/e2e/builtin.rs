@@ -19,7 +19,7 @@ fn a_quota_is_never_exceeded() {
     let server = shared();
     let admin = server.admin();
     let path = workspace(&admin, "crowd").0;
-    let client = admin.at(&path);
+    let client = admin.in_workspace(&path);
     let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"},
         "spec": {"hard": {"count/secrets": PLACES.to_string()}}});
     let mut since = String::new();
@@ -73,7 +73,7 @@ fn a_workspaces_limit_is_never_exceeded() {
     let server = shared();
     let admin = server.admin();
     let path = workspace(&admin, "full").0;
-    let client = admin.at(&path);
+    let client = admin.in_workspace(&path);
     let limit = |objects: usize| {
         let own = "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster";
         let annotations = json!({"core.kcp.io/max-total-objects": objects.to_string()});
@@ -120,9 +120,12 @@ fn a_workspaces_limit_is_never_exceeded() {
     // The workspace can be deleted as any other.
     let (parent, name) = path.rsplit_once(':').unwrap();
     let workspaces = "/apis/tenancy.kcp.io/v1alpha1/workspaces";
-    admin.at(parent).delete(&format!("{workspaces}/{name}")).expect(200);
+    admin
+        .in_workspace(parent)
+        .delete(&format!("{workspaces}/{name}"))
+        .expect(200);
     insula_e2e::until("the workspace is gone", || {
-        (admin.at(parent).get(&format!("{workspaces}/{name}")).code == 404).then_some(())
+        (admin.in_workspace(parent).get(&format!("{workspaces}/{name}")).code == 404).then_some(())
     });
 }
 
@@ -132,7 +135,7 @@ fn a_workspaces_limit_is_never_exceeded() {
 fn a_place_has_so_many_quotas() {
     let server = shared();
     let admin = server.admin();
-    let client = admin.at(&workspace(&admin, "quotas").0);
+    let client = admin.in_workspace(&workspace(&admin, "quotas").0);
     let quota = |name: String, everywhere: bool| {
         let annotations = json!({"experimental.quota.kcp.io/cluster-scoped": everywhere.to_string()});
         let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": name, "annotations": annotations},
@@ -156,7 +159,7 @@ fn a_place_has_so_many_quotas() {
 fn a_secret_is_the_identity_of_one_export() {
     let server = shared();
     let admin = server.admin();
-    let client = admin.at(&workspace(&admin, "identities").0);
+    let client = admin.in_workspace(&workspace(&admin, "identities").0);
     let exports = "/apis/apis.kcp.io/v1alpha2/apiexports";
     let export = |name: &str, secret: &str| {
         let identity = json!({"secretRef": {"namespace": "default", "name": secret}});

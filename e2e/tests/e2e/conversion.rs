@@ -72,7 +72,7 @@ const BOUND: Duration = Duration::from_secs(20);
 fn expressions_that_are_bombs_to_compile_are_refused() {
     let server = shared();
     let admin = server.admin();
-    let client = admin.at(&workspace(&admin, "bombs").0);
+    let client = admin.in_workspace(&workspace(&admin, "bombs").0);
     for (name, bomb) in [
         ("negations", "!!(!!!!!(!!!!!(!!!!!(!!!true".to_owned()),
         (
@@ -95,7 +95,7 @@ fn expressions_that_are_bombs_to_compile_are_refused() {
 fn expressions_that_are_bombs_to_run_fail_for_their_object_only() {
     let server = shared();
     let admin = server.admin();
-    let client = admin.at(&workspace(&admin, "bombs").0);
+    let client = admin.in_workspace(&workspace(&admin, "bombs").0);
     let nested = (0..8).fold("self".to_owned(), |inner, i| {
         format!("[1,2,3,4,5,6,7,8,9].map(x{i}, {inner})[0]")
     });
@@ -170,7 +170,7 @@ fn rules_that_are_swapped_under_load_never_meet_another_schema() {
     const OBJECTS: usize = 5;
     let server = shared();
     let admin = server.admin();
-    let client = admin.at(&workspace(&admin, "swaps").0);
+    let client = admin.in_workspace(&workspace(&admin, "swaps").0);
     generation(&client, "one.swaps.example.io", "a", "A");
     generation(&client, "two.swaps.example.io", "b", "B");
     let export = |schema: &str| json!({"spec": {"resources": [{"name": "swaps", "group": "example.io", "schema": schema, "storage": {"crd": {}}}]}});
@@ -264,7 +264,7 @@ fn rules_that_are_swapped_under_load_never_meet_another_schema() {
 #[test]
 fn many_objects_are_shown_in_another_version_whole_and_in_order() {
     let server = shared();
-    let client = server.admin().at(&with_widgets(&server));
+    let client = server.admin().in_workspace(&with_widgets(&server));
     let name = |i: usize| format!("w-{i:03}");
     let first = |i: usize| format!("{i} {}", "all work and no play ".repeat(200));
     let (v1, v2) = ["v1", "v2"]

@@ -186,12 +186,12 @@ fn used(project: &str) {
     let server = shared();
     let admin = server.admin();
     let (place, _) = workspace(&admin, project);
-    let client = admin.at(&place);
+    let client = admin.in_workspace(&place);
     for (file, definition) in &definitions {
         let answer = client.post(&format!("{DEFINITIONS}?fieldValidation=Strict"), definition);
         assert_eq!(answer.code, 201, "{}: {}", file.display(), answer.text);
     }
-    let kubectl = Kubectl::of(&server);
+    let kubectl = Kubectl::for_server(&server);
     for (_, definition) in &definitions {
         let name = definition["metadata"]["name"].as_str().unwrap();
         until("the definition is established", || {
@@ -233,7 +233,7 @@ fn definitions_of_crossplane_are_used() {
 fn definitions_of_kcp_are_reserved() {
     let server = shared();
     let admin = server.admin();
-    let client = admin.at(&workspace(&admin, "reserved").0);
+    let client = admin.in_workspace(&workspace(&admin, "reserved").0);
     for (file, definition) in definitions("kcp") {
         // A definition may use those of kcp's kinds that no workspace serves.
         let spec = &definition["spec"];

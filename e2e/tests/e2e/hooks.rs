@@ -118,7 +118,7 @@ fn definitions_convert_by_webhook() {
     let server = server();
     let hook = Hook::start(&server, answer);
     let (path, _) = workspace(&server.admin(), "hooks");
-    let at = server.admin().at(&path);
+    let at = server.admin().in_workspace(&path);
     define(&at, "notes", &hook.client_config("/convert"));
     let url = |version: &str, name: &str| format!("/apis/{GROUP}/{version}/notes{name}");
 
@@ -232,7 +232,7 @@ fn fields_are_selected_by_as_the_version_has_them() {
     let server = server();
     let hook = Hook::start(&server, answer);
     let (path, _) = workspace(&server.admin(), "hooks");
-    let at = server.admin().at(&path);
+    let at = server.admin().in_workspace(&path);
     define(&at, "notes", &hook.client_config("/first"));
     let url = |version: &str, rest: &str| format!("/apis/{GROUP}/{version}/notes{rest}");
     for (name, text) in [("a", "one"), ("b", "two")] {
@@ -267,7 +267,7 @@ fn watchers_share_what_the_webhook_says() {
     let server = server();
     let hook = Hook::start(&server, answer);
     let (path, _) = workspace(&server.admin(), "hooks");
-    let at = server.admin().at(&path);
+    let at = server.admin().in_workspace(&path);
     define(&at, "notes", &hook.client_config("/first"));
     let url = |version: &str, rest: &str| format!("/apis/{GROUP}/{version}/notes{rest}");
     at.post(&url("v1", ""), &object("notes", "v1", "a", json!({"text": "old"})))
@@ -318,7 +318,7 @@ fn a_converter_that_breaks_the_contract_is_not_believed() {
     let server = server();
     let hook = Hook::start(&server, answer);
     let (path, _) = workspace(&server.admin(), "hooks");
-    let at = server.admin().at(&path);
+    let at = server.admin().in_workspace(&path);
     define(&at, "notes", &hook.client_config("/convert"));
     let v1 = format!("/apis/{GROUP}/v1/notes");
     let v2 = format!("/apis/{GROUP}/v2/notes");
@@ -387,7 +387,7 @@ fn only_targets_that_the_operator_allows_are_called() {
     let server = shared();
     let hook = Hook::start(&server, answer);
     let (path, _) = workspace(&server.admin(), "hooks");
-    let at = server.admin().at(&path);
+    let at = server.admin().in_workspace(&path);
     define(&at, "notes", &hook.client_config("/convert"));
     let v2 = format!("/apis/{GROUP}/v2/notes");
     at.post(

@@ -49,7 +49,11 @@ fn grant(at: &Client, group: &str) {
 }
 
 fn maps(server: &Server, token: &str, at: &str) -> u16 {
-    server.client(Who::Token(token.to_owned())).at(at).get(MAPS).code
+    server
+        .client(Who::Token(token.to_owned()))
+        .in_workspace(at)
+        .get(MAPS)
+        .code
 }
 
 #[test]
@@ -58,14 +62,14 @@ fn an_operators_issuer_vouches_for_users() {
     let issuer = Issuer::start(&other);
     let server = server_with(&[issuer.configuration(&other, &mappings("corp:"))]);
     let (path, _) = workspace(&server.admin(), "corp");
-    grant(&server.admin().at(&path), "corp:devs");
+    grant(&server.admin().in_workspace(&path), "corp:devs");
     let devs = json!({"groups": ["devs"]});
     let token = issuer.token(&devs);
 
     assert_eq!(maps(&server, &token, &path), 200);
     assert_eq!(maps(&server, &token, "root"), 403);
     assert_eq!(maps(&server, &issuer.token(&json!({})), &path), 403);
-    let ada = server.client(Who::Token(token.clone())).at(&path);
+    let ada = server.client(Who::Token(token.clone())).in_workspace(&path);
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let seen = ada
         .post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &review)
@@ -76,7 +80,7 @@ fn an_operators_issuer_vouches_for_users() {
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}});
     let seen = server
         .admin()
-        .at(&path)
+        .in_workspace(&path)
         .post("/apis/authentication.k8s.io/v1/tokenreviews", &review)
         .expect(201);
     assert_eq!(seen["status"]["user"]["username"], "corp:ada");
@@ -224,7 +228,7 @@ fn tree(server: &Server, token: &str, at: &str) -> Result<Vec<String>, Code> {
 fn with_own_issuer(server: &Server, configuration: &Value) -> (String, String) {
     let admin = server.admin();
     let (home, _) = workspace(&admin, "org");
-    let at = admin.at(&home);
+    let at = admin.in_workspace(&home);
     let own = json!({
         "apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "WorkspaceAuthenticationConfiguration",
         "metadata": {"name": "corp"}, "spec": {"jwt": [configuration]},
@@ -265,9 +269,9 @@ fn a_workspaces_issuer_vouches_in_that_workspace_alone() {
     let issuer = Issuer::start(&server);
     let (home, path) = with_own_issuer(&server, &issuer.configuration(&server, &mappings("")));
     let (elsewhere, _) = workspace(&server.admin(), "elsewhere");
-    grant(&server.admin().at(&path), "devs");
+    grant(&server.admin().in_workspace(&path), "devs");
     for place in [&home, &elsewhere] {
-        grant(&server.admin().at(place), "devs");
+        grant(&server.admin().in_workspace(place), "devs");
     }
     let token = issuer.token(&json!({"groups": ["devs", "system:masters", "system:kcp:admin"]}));
     assert_eq!(maps(&server, &token, &path), 200);
@@ -276,14 +280,14 @@ fn a_workspaces_issuer_vouches_in_that_workspace_alone() {
         assert_eq!(maps(&server, &token, place), 401, "{place}");
         assert_eq!(tree(&server, &token, place), Err(Code::Unauthenticated), "{place}");
     }
-    let ada = server.client(Who::Token(token)).at(&path);
+    let ada = server.client(Who::Token(token)).in_workspace(&path);
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let seen = ada
         .post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &review)
         .expect(201);
     let user = &seen["status"]["userInfo"];
     assert_eq!(user["groups"], json!(["devs", "system:authenticated"]));
-    let cluster = server.admin().at(&home).get(&format!(
+    let cluster = server.admin().in_workspace(&home).get(&format!(
         "/apis/tenancy.kcp.io/v1alpha1/workspaces/{}",
         path.rsplit_once(':').unwrap().1
     ));
@@ -298,7 +302,7 @@ fn a_workspaces_issuer_vouches_in_that_workspace_alone() {
         assert_eq!(maps(&server, &token, &path), 401, "{sub}");
     }
     // Effective with the write that changes it.
-    let at = server.admin().at(&home);
+    let at = server.admin().in_workspace(&home);
     at.delete(&format!("{CONFIGURATIONS}/corp")).expect(200);
     let token = issuer.token(&json!({"groups": ["devs"]}));
     assert_eq!(maps(&server, &token, &path), 401);
@@ -310,7 +314,7 @@ fn a_workspaces_issuer_is_called_where_the_operator_allows_it() {
     let issuer = Issuer::start(&server);
     let configuration = issuer.configuration(&server, &mappings(""));
     let (home, path) = with_own_issuer(&server, &configuration);
-    grant(&server.admin().at(&path), "devs");
+    grant(&server.admin().in_workspace(&path), "devs");
     let token = issuer.token(&json!({"groups": ["devs"]}));
     assert_eq!(maps(&server, &token, &path), 401);
     assert_eq!(
@@ -325,7 +329,11 @@ fn a_workspaces_issuer_is_called_where_the_operator_allows_it() {
             "apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "WorkspaceAuthenticationConfiguration",
             "metadata": {"name": "bad"}, "spec": {"jwt": [bad]},
         });
-        let answer = server.admin().at(&home).post(CONFIGURATIONS, &bad).expect(422);
+        let answer = server
+            .admin()
+            .in_workspace(&home)
+            .post(CONFIGURATIONS, &bad)
+            .expect(422);
         let message = answer["message"].as_str().unwrap();
         assert!(message.contains(want), "{message}");
     };

@@ -11,12 +11,14 @@ scripts!("kubectl": apply, bound, flows, kinds, plugins);
 #[test]
 fn edit_changes_what_the_editor_changed() {
     let server = shared();
-    let Some(kubectl) = Kubectl::of(&server) else { return };
+    let Some(kubectl) = Kubectl::for_server(&server) else {
+        return;
+    };
     let admin = server.admin();
     let (path, _) = workspace(&admin, "edit");
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "before"}});
     admin
-        .at(&path)
+        .in_workspace(&path)
         .post("/api/v1/namespaces/default/configmaps", &map)
         .expect(201);
     let mut edit = kubectl.command(&path, &["edit", "configmap", "a"]);
@@ -29,7 +31,7 @@ fn edit_changes_what_the_editor_changed() {
         String::from_utf8_lossy(&output.stderr)
     );
     let now = admin
-        .at(&path)
+        .in_workspace(&path)
         .get("/api/v1/namespaces/default/configmaps/a")
         .expect(200);
     assert_eq!(now["data"]["x"], "after");
@@ -39,10 +41,12 @@ fn edit_changes_what_the_editor_changed() {
 #[test]
 fn delete_cascades_as_it_is_told() {
     let server = shared();
-    let Some(kubectl) = Kubectl::of(&server) else { return };
+    let Some(kubectl) = Kubectl::for_server(&server) else {
+        return;
+    };
     let admin = server.admin();
     let (path, _) = workspace(&admin, "cascade");
-    let client = admin.at(&path);
+    let client = admin.in_workspace(&path);
     const MAPS: &str = "/api/v1/namespaces/default/configmaps";
     let make = |name: &str, owner: Option<&Value>| {
         let owners: Vec<Value> = owner
@@ -85,10 +89,12 @@ fn delete_cascades_as_it_is_told() {
 #[test]
 fn get_w_prints_changes_as_they_come() {
     let server = shared();
-    let Some(kubectl) = Kubectl::of(&server) else { return };
+    let Some(kubectl) = Kubectl::for_server(&server) else {
+        return;
+    };
     let admin = server.admin();
     let (path, _) = workspace(&admin, "follow");
-    let client = admin.at(&path);
+    let client = admin.in_workspace(&path);
     let child =
         |name: &str| json!({"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": {"name": name}});
     client
@@ -128,7 +134,7 @@ fn get_w_prints_changes_as_they_come() {
 #[test]
 fn the_contexts_work_as_they_are() {
     let server = shared();
-    if Kubectl::of(&server).is_none() {
+    if Kubectl::for_server(&server).is_none() {
         return;
     }
     for (context, arguments) in [
@@ -245,10 +251,12 @@ fn objects(provider: &str) -> Vec<(&'static str, Option<&'static str>, Value)> {
 #[test]
 fn every_verb_works_on_every_kind() {
     let server = shared();
-    let Some(kubectl) = Kubectl::of(&server) else { return };
+    let Some(kubectl) = Kubectl::for_server(&server) else {
+        return;
+    };
     let admin = server.admin();
     let ((provider, _), (path, cluster)) = (workspace(&admin, "verbs-provider"), workspace(&admin, "verbs"));
-    insula_e2e::publish_widgets(&admin.at(&provider));
+    insula_e2e::publish_widgets(&admin.in_workspace(&provider));
     let run = |i: usize, arguments: &[&str], stdin: &str, wanted: &str| {
         let place = if i.is_multiple_of(2) { &path } else { &cluster };
         let ran = kubectl.run(place, arguments, stdin);

@@ -110,7 +110,7 @@ fn migration_goes_on_after_kill_9_while_tenants_write() {
     const OBJECTS: usize = 1600;
     let mut server = Server::start();
     let (provider, _) = workspace(&server.admin(), "provider");
-    let at_provider = server.admin().at(&provider);
+    let at_provider = server.admin().in_workspace(&provider);
     publish(&at_provider, "one", "v1");
     publish(&at_provider, "two", "v2");
     at_provider
@@ -121,11 +121,11 @@ fn migration_goes_on_after_kill_9_while_tenants_write() {
         .expect(201);
     let tenants: Vec<String> = (0..2).map(|_| workspace(&server.admin(), "tenant").0).collect();
     for tenant in &tenants {
-        bind(&server.admin().at(tenant), &provider);
+        bind(&server.admin().in_workspace(tenant), &provider);
     }
     let writers: Vec<_> = (0..4)
         .map(|part| {
-            let client = server.admin().at(&tenants[part % 2]);
+            let client = server.admin().in_workspace(&tenants[part % 2]);
             std::thread::spawn(move || {
                 for i in (part..OBJECTS).step_by(4) {
                     client.post(WIDGETS_V2, &widget(i)).expect(201);
@@ -134,7 +134,7 @@ fn migration_goes_on_after_kill_9_while_tenants_write() {
         })
         .collect();
     writers.into_iter().for_each(|writer| writer.join().unwrap());
-    let client = |server: &Server| server.admin().at(&tenants[0]);
+    let client = |server: &Server| server.admin().in_workspace(&tenants[0]);
     let before = [WIDGETS_V1, WIDGETS_V2].map(|path| contents(&client(&server), path));
     assert_eq!(storage_versions(&client(&server)), json!(["v1"]));
 
@@ -163,7 +163,7 @@ fn migration_goes_on_after_kill_9_while_tenants_write() {
     };
     for tenant in &tenants {
         until("only the new version is stored", || {
-            (storage_versions(&server.admin().at(tenant)) == json!(["v2"])).then_some(())
+            (storage_versions(&server.admin().in_workspace(tenant)) == json!(["v2"])).then_some(())
         });
     }
     stop.store(true, Ordering::Relaxed);
@@ -186,7 +186,7 @@ fn a_storage_version_migration_rewrites_a_plain_definition() {
     let server = shared();
     let client = server
         .admin()
-        .at(&ready_workspace(&server.admin(), "root", &unique("plain"), json!({})).0);
+        .in_workspace(&ready_workspace(&server.admin(), "root", &unique("plain"), json!({})).0);
     let crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let definition = |storage: &str| {
         let mut versions = versions(&["v2", "v3"], storage);
@@ -251,12 +251,12 @@ fn picky(name: &str) -> Value {
 fn what_stored_objects_need_stays_and_what_they_do_not_fit_waits() {
     let server = shared();
     let (provider, _) = workspace(&server.admin(), "provider");
-    let at_provider = server.admin().at(&provider);
+    let at_provider = server.admin().in_workspace(&provider);
     publish(&at_provider, "one", "v1");
     let export = object("APIExport", "widgets", &offer("one"));
     at_provider.post(&format!("{APIS}/apiexports"), &export).expect(201);
     let (tenant, _) = workspace(&server.admin(), "tenant");
-    let at_tenant = server.admin().at(&tenant);
+    let at_tenant = server.admin().in_workspace(&tenant);
     bind(&at_tenant, &provider);
     at_tenant.post(WIDGETS_V2, &widget(200)).expect(201);
 

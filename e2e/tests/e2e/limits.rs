@@ -35,7 +35,7 @@ fn refused(answer: &Answer, code: u16, reason: &str, text: &str) {
 fn what_is_sent_has_limits() {
     let server = shared();
     let admin = server.admin();
-    let client = admin.at(&workspace(&admin, "limits").0);
+    let client = admin.in_workspace(&workspace(&admin, "limits").0);
     let send = |method: &str, path: &str, kind: &str, body: String| {
         let headers = [("content-type", kind)];
         client.try_send(method, path, &headers, Bytes::from(body)).unwrap()
@@ -98,7 +98,7 @@ fn what_is_sent_has_limits() {
 fn urls_and_headers_have_room_and_an_end() {
     let server = shared();
     let admin = server.admin();
-    let client = admin.at(&workspace(&admin, "headers").0);
+    let client = admin.in_workspace(&workspace(&admin, "headers").0);
     client
         .post(MAPS, &map(&json!({"name": "a", "labels": {"a": "v4999"}})))
         .expect(201);
@@ -290,8 +290,8 @@ fn who_floods_lets_others_go_first() {
     let server = Server::start();
     let admin = server.admin();
     let (loud, quiet) = (
-        admin.at(&workspace(&admin, "loud").0),
-        admin.at(&workspace(&admin, "quiet").0),
+        admin.in_workspace(&workspace(&admin, "loud").0),
+        admin.in_workspace(&workspace(&admin, "quiet").0),
     );
     for i in 0..60 {
         let data = json!({"a": "b".repeat(10_000)});
@@ -326,7 +326,7 @@ fn who_floods_lets_others_go_first() {
 #[cfg(target_os = "linux")]
 fn large_conversions_are_made_behind() {
     let server = Server::start();
-    let client = server.admin().at(&with_widgets(&server));
+    let client = server.admin().in_workspace(&with_widgets(&server));
     let widgets = |version: &str| format!("/apis/example.io/{version}/namespaces/default/widgets");
     for i in 0..100 {
         let widget = json!({"apiVersion": "example.io/v1", "kind": "Widget", "metadata": {"name": format!("w{i}")},
@@ -354,8 +354,8 @@ fn a_workspace_may_use_so_much_of_the_cores() {
     });
     let admin = server.admin();
     let (loud, quiet) = (
-        admin.at(&workspace(&admin, "loud").0),
-        admin.at(&workspace(&admin, "quiet").0),
+        admin.in_workspace(&workspace(&admin, "loud").0),
+        admin.in_workspace(&workspace(&admin, "quiet").0),
     );
     // Other workspaces are inactive long after their last request.
     loud.get(MAPS).expect(200);
@@ -398,7 +398,7 @@ fn a_workspace_may_use_so_much_of_the_cores() {
 #[test]
 fn a_page_that_is_too_old_says_how_to_go_on() {
     let server = Server::start();
-    let maps = |server: &Server| server.admin().at("root");
+    let maps = |server: &Server| server.admin().in_workspace("root");
     for name in ["a", "b", "c"] {
         maps(&server).post(MAPS, &map(&json!({"name": name}))).expect(201);
     }
@@ -428,7 +428,7 @@ fn a_page_that_is_too_old_says_how_to_go_on() {
 fn old_managers_become_one() {
     let server = shared();
     let admin = server.admin();
-    let client = admin.at(&workspace(&admin, "managers").0);
+    let client = admin.in_workspace(&workspace(&admin, "managers").0);
     // As in Kubernetes, an object without managed fields from the start gets none later.
     let mut first = map(&json!({"name": "a"}));
     first["data"] = json!({"key": "v"});

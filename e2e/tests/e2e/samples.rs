@@ -91,7 +91,9 @@ fn show(kubectl: &Kubectl, tenant: &str, folder: &Path, case: &str, writer: &str
 #[test]
 fn samples_of_conversions_are_admitted_and_read_as_they_say() {
     let server = shared();
-    let Some(kubectl) = Kubectl::of(&server) else { return };
+    let Some(kubectl) = Kubectl::for_server(&server) else {
+        return;
+    };
     let admin = server.admin();
     let ((provider, _), (tenant, _)) = (workspace(&admin, "samples"), workspace(&admin, "samples-tenant"));
     let mut arguments = vec!["apply".to_owned()];
@@ -110,7 +112,7 @@ fn samples_of_conversions_are_admitted_and_read_as_they_say() {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let ran = kubectl.run(&provider, &arguments, "");
     assert_eq!(ran.code, 0, "{}", ran.text);
-    let at = admin.at(&provider);
+    let at = admin.in_workspace(&provider);
     for name in &names {
         let rules = format!("/apis/apis.kcp.io/v1alpha1/apiconversions/{name}");
         until("the rules are valid", || {
@@ -127,7 +129,7 @@ fn samples_of_conversions_are_admitted_and_read_as_they_say() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../config/samples/conversions")
             .join(name);
-        bind((&at, &provider), &admin.at(&tenant), &folder);
+        bind((&at, &provider), &admin.in_workspace(&tenant), &folder);
         for (case, writer) in cases {
             show(&kubectl, &tenant, &folder, case, writer);
         }

@@ -163,7 +163,7 @@ fn nothing_secret_is_told() {
     let server = Server::with_flags(&["--log-level", "debug"]);
     let admin = server.admin();
     let (path, _) = workspace(&admin, "discreet");
-    let here = admin.at(&path);
+    let here = admin.in_workspace(&path);
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"password": "the-value-of-a-secret"}});
     here.post("/api/v1/namespaces/default/secrets", &secret).expect(201);
     let mut wrong = secret.clone();
@@ -184,7 +184,7 @@ fn nothing_secret_is_told() {
     for shown in [token.as_str(), "alice-token", "a-mistyped-token", &format!("{token}x")] {
         server
             .client(Who::Token(shown.to_owned()))
-            .at(&path)
+            .in_workspace(&path)
             .get("/api/v1/namespaces");
     }
     let audit = server.data_dir().join("audit/audit.log");
@@ -242,7 +242,7 @@ fn streams_that_are_reset_cost_nobody_else() {
             let _ = tokio::time::timeout(Duration::from_micros(50), answer).await;
         }
     });
-    admin.at("root").get("/api/v1/namespaces").expect(200);
+    admin.in_workspace("root").get("/api/v1/namespaces").expect(200);
     until("nothing of it is left", || {
         let text = admin.get_with("/metrics", &[("accept", "text/plain")]).text;
         let open: Vec<&str> = text

@@ -11,7 +11,7 @@ scripts!("serving": apply, changes, corners, definition, definitions, discovery,
 fn pages_of_any_size_make_the_same_list() {
     let server = shared();
     let admin = server.admin();
-    let client = admin.at(&workspace(&admin, "pages").0);
+    let client = admin.in_workspace(&workspace(&admin, "pages").0);
     let maps = "/api/v1/namespaces/default/configmaps";
     let map = |name: String| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
     for i in 0..23 {
@@ -59,7 +59,7 @@ fn pages_of_any_size_make_the_same_list() {
 fn no_update_is_lost_among_writers() {
     let server = shared();
     let admin = server.admin();
-    let client = admin.at(&workspace(&admin, "writers").0);
+    let client = admin.in_workspace(&workspace(&admin, "writers").0);
     let path = "/api/v1/namespaces/default/configmaps/counter";
     let start = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "counter"}, "data": {"n": "0"}});
     client.post("/api/v1/namespaces/default/configmaps", &start).expect(201);
@@ -99,7 +99,7 @@ fn no_update_is_lost_among_writers() {
 fn patches_at_the_same_time_all_count() {
     let server = shared();
     let admin = server.admin();
-    let client = admin.at(&workspace(&admin, "patches").0);
+    let client = admin.in_workspace(&workspace(&admin, "patches").0);
     let maps = "/api/v1/namespaces/default/configmaps";
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "many"}});
     client.post(maps, &map).expect(201);
@@ -126,7 +126,7 @@ fn patches_at_the_same_time_all_count() {
 fn owners_make_room_for_large_objects() {
     let server = shared();
     let admin = server.admin();
-    let client = admin.at(&workspace(&admin, "large").0);
+    let client = admin.in_workspace(&workspace(&admin, "large").0);
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let names = json!({"plural": "boxes", "kind": "Box"});
@@ -169,7 +169,7 @@ fn owners_make_room_for_large_objects() {
 fn watches_are_ordered_unique_and_complete() {
     let server = shared();
     let admin = server.admin();
-    let client = admin.at(&workspace(&admin, "watched").0);
+    let client = admin.in_workspace(&workspace(&admin, "watched").0);
     let maps = "/api/v1/namespaces/default/configmaps";
     let begin = client.get(maps).expect(200)["metadata"]["resourceVersion"]
         .as_str()
@@ -246,7 +246,7 @@ fn watches_are_ordered_unique_and_complete() {
 fn watches_end_when_their_definition_changes() {
     let server = shared();
     let admin = server.admin();
-    let client = admin.at(&workspace(&admin, "changed").0);
+    let client = admin.in_workspace(&workspace(&admin, "changed").0);
     const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let text = include_str!("../../clients/lamps.json");
     let definition: Value = serde_json::from_str(text).unwrap();
@@ -282,7 +282,7 @@ fn nothing_fails_while_a_definition_changes() {
     const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let server = shared();
     let admin = server.admin();
-    let client = admin.at(&workspace(&admin, "changing").0);
+    let client = admin.in_workspace(&workspace(&admin, "changing").0);
     let definition: Value = serde_json::from_str(include_str!("../../clients/lamps.json")).unwrap();
     client.post(DEFINITIONS, &definition).expect(201);
     let lamps = "/apis/house.example.io/v1/namespaces/default/lamps";
@@ -333,7 +333,7 @@ fn nothing_fails_while_a_definition_changes() {
 fn owners_of_long_ago_are_summed_up() {
     let server = shared();
     let admin = server.admin();
-    let client = admin.at(&workspace(&admin, "ancient").0);
+    let client = admin.in_workspace(&workspace(&admin, "ancient").0);
     let maps = "/api/v1/namespaces/default/configmaps";
     let start =
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "much-written"}, "data": {"first": "v"}});

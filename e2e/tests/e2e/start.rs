@@ -34,7 +34,11 @@ fn a_first_start_makes_an_identity_for_its_owner_only() {
     assert!(server.address().starts_with("127.0.0.1:"));
     let port = server.address().rsplit(':').next().unwrap();
     assert_ne!(port, "0");
-    server.admin().at("root").get("/api/v1/namespaces/default").expect(200);
+    server
+        .admin()
+        .in_workspace("root")
+        .get("/api/v1/namespaces/default")
+        .expect(200);
 }
 
 #[test]
@@ -115,7 +119,7 @@ fn a_second_start_refuses_and_names_the_holder() {
     for part in ["is in use", &server.pid().to_string(), "--data-dir"] {
         assert!(said.contains(part), "{part} in {said}");
     }
-    server.admin().at("root").get("/readyz").expect(200);
+    server.admin().in_workspace("root").get("/readyz").expect(200);
 }
 
 #[test]
@@ -123,16 +127,16 @@ fn a_restart_keeps_everything() {
     let server = Server::start();
     let admin = server.admin();
     let (path, cluster) = workspace(&admin, "kept");
-    admin.at(&path).post(MAPS, &config_map("a")).expect(201);
+    admin.in_workspace(&path).post(MAPS, &config_map("a")).expect(201);
     let read = |server: &Server| {
         let admin = server.admin();
-        let map = admin.at(&path).get(&format!("{MAPS}/a")).expect(200);
+        let map = admin.in_workspace(&path).get(&format!("{MAPS}/a")).expect(200);
         let logical = admin
-            .at(&cluster)
+            .in_workspace(&cluster)
             .get("/apis/core.kcp.io/v1alpha1/logicalclusters/cluster")
             .expect(200);
         // Its URL contains the port, which changes with each start.
-        let spaces = admin.at(&path).get("/api/v1/namespaces").expect(200);
+        let spaces = admin.in_workspace(&path).get("/api/v1/namespaces").expect(200);
         (
             map,
             logical["metadata"]["uid"].clone(),
@@ -149,7 +153,7 @@ fn a_restart_keeps_everything() {
     // Revisions continue: a watch can start from a list before the restart.
     let version = before.0["metadata"]["resourceVersion"].as_str().unwrap();
     let path_of_watch = format!("{MAPS}?watch=true&resourceVersion={version}");
-    let admin = server.admin().at(&path);
+    let admin = server.admin().in_workspace(&path);
     admin.post(MAPS, &config_map("b")).expect(201);
     let added = admin.watch(&path_of_watch, |event| {
         Some(event["object"]["metadata"]["name"].clone())
@@ -161,8 +165,8 @@ fn a_restart_keeps_everything() {
 fn sigterm_ends_watches_and_exits_with_0() {
     let server = Server::start();
     let admin = server.admin();
-    admin.at("root").post(MAPS, &config_map("seen")).expect(201);
-    let (client, watch) = (admin.at("root"), format!("{MAPS}?watch=true"));
+    admin.in_workspace("root").post(MAPS, &config_map("seen")).expect(201);
+    let (client, watch) = (admin.in_workspace("root"), format!("{MAPS}?watch=true"));
     let (send, open) = std::sync::mpsc::channel();
     let watching = std::thread::spawn(move || {
         client.watch::<()>(&watch, |event| {
@@ -189,7 +193,7 @@ fn sigterm_ends_watches_and_exits_with_0() {
 #[test]
 fn a_request_in_flight_is_answered_during_the_drain() {
     let server = Server::start();
-    let admin = server.admin().at("root");
+    let admin = server.admin().in_workspace("root");
     admin.get("/readyz").expect(200);
     // Writers continue until the server refuses them. Every write answered with 201 is there after
     // a restart.
@@ -213,7 +217,7 @@ fn a_request_in_flight_is_answered_during_the_drain() {
     let acknowledged = writer.join().unwrap();
     assert!(acknowledged > 0);
     let server = server.restart();
-    let list = server.admin().at("root").get(MAPS).expect(200);
+    let list = server.admin().in_workspace("root").get(MAPS).expect(200);
     let found = list["items"]
         .as_array()
         .unwrap()
@@ -249,7 +253,7 @@ fn settings_come_from_flags_then_variables_then_the_file() {
     );
     let mut large = config_map("large");
     large["data"]["a"] = "x".repeat(5000).into();
-    server.admin().at("root").post(MAPS, &large).expect(413);
+    server.admin().in_workspace("root").post(MAPS, &large).expect(413);
     // The variable's level overrides the file's.
     until("requests are logged", || {
         server
@@ -305,7 +309,7 @@ fn it_is_ready_when_it_says_so() {
     let admin = server.admin();
     admin.get("/readyz").expect(200);
     let (path, _) = ready_workspace(&admin, "root", "first", json!({}));
-    admin.at(&path).get("/api/v1/namespaces/default").expect(200);
+    admin.in_workspace(&path).get("/api/v1/namespaces/default").expect(200);
 }
 
 /// History need not survive a process, but the client must not miss an event: either the watch
@@ -313,13 +317,13 @@ fn it_is_ready_when_it_says_so() {
 #[test]
 fn a_watch_from_before_a_restart_misses_nothing() {
     let mut server = Server::start();
-    let admin = server.admin().at("root");
+    let admin = server.admin().in_workspace("root");
     let made = admin.post(MAPS, &config_map("short")).expect(201);
     let version = made["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
     admin.delete(&format!("{MAPS}/short")).expect(200);
     server.kill9();
     let server = server.restart();
-    let admin = server.admin().at("root");
+    let admin = server.admin().in_workspace("root");
     let watch = format!("{MAPS}?watch=true&resourceVersion={version}");
     let refused = admin.try_send(
         "GET",
@@ -346,7 +350,7 @@ fn a_watch_from_before_a_restart_misses_nothing() {
 #[test]
 fn pages_from_before_a_restart_go_on() {
     let mut server = Server::start();
-    let admin = server.admin().at("root");
+    let admin = server.admin().in_workspace("root");
     for name in ["a", "b", "c", "d", "e"] {
         admin.post(MAPS, &config_map(&format!("page-{name}"))).expect(201);
     }
@@ -360,7 +364,7 @@ fn pages_from_before_a_restart_go_on() {
     admin.post(MAPS, &config_map("written-meanwhile")).expect(201);
     server.kill9();
     let server = server.restart();
-    let admin = server.admin().at("root");
+    let admin = server.admin().in_workspace("root");
     let late = admin.get(&format!("{MAPS}?limit=500&continue={token}")).expect(410);
     assert_eq!(late["reason"], "Expired");
     assert!(text(&late["message"]).contains("use the continue token in this response"));

@@ -64,7 +64,7 @@ fn kill_9_loses_no_acknowledged_write() {
         let acknowledged = Arc::new(AtomicUsize::new(0));
         let writers: Vec<_> = (0..4)
             .map(|writer| {
-                let (client, prefix) = (server.admin().at(&path), format!("m{round}-{writer}"));
+                let (client, prefix) = (server.admin().in_workspace(&path), format!("m{round}-{writer}"));
                 let acknowledged = Arc::clone(&acknowledged);
                 std::thread::spawn(move || write_until_killed(client, prefix, &acknowledged))
             })
@@ -80,7 +80,7 @@ fn kill_9_loses_no_acknowledged_write() {
         }
         assert!(all.len() > before, "nothing was written in round {round}");
         server = server.restart();
-        let found = names(&server.admin().at(&path));
+        let found = names(&server.admin().in_workspace(&path));
         let lost: Vec<_> = all.iter().filter(|name| !found.contains(*name)).collect();
         assert!(lost.is_empty(), "round {round} lost {lost:?}");
         // Besides them, at most the writes in flight are there.
@@ -90,7 +90,7 @@ fn kill_9_loses_no_acknowledged_write() {
             found.len(),
             all.len()
         );
-        let whole = server.admin().at(&path).get(MAPS).expect(200);
+        let whole = server.admin().in_workspace(&path).get(MAPS).expect(200);
         for item in whole["items"]
             .as_array()
             .unwrap()
@@ -179,7 +179,11 @@ fn kill_9_leaves_no_half_bundle() {
         let (stop, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         // A client polls all the time, while bundles arrive and when the server is killed.
         let publisher = {
-            let (client, stop, count) = (server.admin().at(&path), Arc::clone(&stop), Arc::clone(&count));
+            let (client, stop, count) = (
+                server.admin().in_workspace(&path),
+                Arc::clone(&stop),
+                Arc::clone(&count),
+            );
             std::thread::spawn(move || {
                 let mut done = Vec::new();
                 for i in 0..1000 {
@@ -202,7 +206,7 @@ fn kill_9_leaves_no_half_bundle() {
         stop.store(true, Ordering::Relaxed);
         published.extend(publisher.join().unwrap());
         server = server.restart();
-        let client = server.admin().at(&path);
+        let client = server.admin().in_workspace(&path);
         // The first check after the restart, before controllers had time, and every later one.
         for plural in &published {
             is_whole(&client, plural);
@@ -220,7 +224,7 @@ fn kill_9_leaves_no_half_bundle() {
 fn an_observer_never_sees_half_a_binding() {
     let server = insula_e2e::shared();
     let admin = server.admin();
-    let client = admin.at(&workspace(&admin, "observed").0);
+    let client = admin.in_workspace(&workspace(&admin, "observed").0);
     for i in 0..5 {
         let plural = format!("seen{i}");
         publish(&client, &plural).unwrap();
@@ -239,13 +243,13 @@ fn two_servers_on_one_etcd_serve_the_same_tenants() {
     let (a, b) = (one.admin(), two.admin());
     let (path, cluster) = workspace(&a, "both");
     until("the other one knows the workspace", || {
-        (b.at(&path).get(MAPS).code == 200).then_some(())
+        (b.in_workspace(&path).get(MAPS).code == 200).then_some(())
     });
-    let made = a.at(&path).post(MAPS, &config_map("a")).expect(201);
+    let made = a.in_workspace(&path).post(MAPS, &config_map("a")).expect(201);
     let version = made["metadata"]["resourceVersion"].as_str().unwrap();
     // Given that revision, the other server waits until it has it.
     let read = b
-        .at(&cluster)
+        .in_workspace(&cluster)
         .get(&format!(
             "{MAPS}?resourceVersion={version}&resourceVersionMatch=NotOlderThan"
         ))
@@ -260,28 +264,28 @@ fn two_servers_on_one_etcd_serve_the_same_tenants() {
     // A change through the other server conflicts with this server's stale object.
     let mut newer = made.clone();
     newer["data"]["x"] = "from b".into();
-    b.at(&path).put(&format!("{MAPS}/a"), &newer).expect(200);
+    b.in_workspace(&path).put(&format!("{MAPS}/a"), &newer).expect(200);
     let mut stale = made.clone();
     stale["data"]["x"] = "from a".into();
-    a.at(&path).put(&format!("{MAPS}/a"), &stale).expect(409);
+    a.in_workspace(&path).put(&format!("{MAPS}/a"), &stale).expect(409);
     // A watch here receives the other server's writes.
     let watch = format!("{MAPS}?watch=true&resourceVersion={version}");
-    let seen = a.at(&path).watch(&watch, |event| {
+    let seen = a.in_workspace(&path).watch(&watch, |event| {
         let object = &event["object"];
         (object["metadata"]["name"] == "a").then(|| object["data"]["x"].clone())
     });
     assert_eq!(seen, Some(json!("from b")));
     // A binding made through the other server converts here.
-    publish(&b.at(&path), "shared").unwrap();
+    publish(&b.in_workspace(&path), "shared").unwrap();
     until("it is bound for both", || {
-        (is_whole(&a.at(&path), "shared") && is_whole(&b.at(&path), "shared")).then_some(())
+        (is_whole(&a.in_workspace(&path), "shared") && is_whole(&b.in_workspace(&path), "shared")).then_some(())
     });
     let object = json!({"apiVersion": "shared.example.io/v1", "kind": "Thing", "metadata": {"name": "x"}, "spec": {"a": "hello"}});
-    a.at(&path)
+    a.in_workspace(&path)
         .post("/apis/shared.example.io/v1/shared", &object)
         .expect(201);
     let there = until("the other one has it", || {
-        let answer = b.at(&path).get("/apis/shared.example.io/v2/shared/x");
+        let answer = b.in_workspace(&path).get("/apis/shared.example.io/v2/shared/x");
         (answer.code == 200).then_some(answer.body)
     });
     assert_eq!(there["spec"]["b"], "hello");
@@ -297,11 +301,11 @@ fn a_server_killed_on_etcd_loses_nothing_and_the_other_goes_on() {
     );
     let (path, _) = workspace(&one.admin(), "etcd");
     until("the other one knows the workspace", || {
-        (two.admin().at(&path).get(MAPS).code == 200).then_some(())
+        (two.admin().in_workspace(&path).get(MAPS).code == 200).then_some(())
     });
     let count = Arc::new(AtomicUsize::new(0));
     let writer = {
-        let (client, count) = (one.admin().at(&path), Arc::clone(&count));
+        let (client, count) = (one.admin().in_workspace(&path), Arc::clone(&count));
         std::thread::spawn(move || write_until_killed(client, "m".to_owned(), &count))
     };
     until("writes are acknowledged", || {
@@ -310,7 +314,7 @@ fn a_server_killed_on_etcd_loses_nothing_and_the_other_goes_on() {
     one.kill9();
     let acknowledged = writer.join().unwrap();
     assert!(!acknowledged.is_empty());
-    let client = two.admin().at(&path);
+    let client = two.admin().in_workspace(&path);
     until("the other one has everything", || {
         acknowledged
             .iter()
@@ -323,6 +327,6 @@ fn a_server_killed_on_etcd_loses_nothing_and_the_other_goes_on() {
     assert!(
         acknowledged
             .iter()
-            .all(|name| names(&one.admin().at(&path)).contains(name))
+            .all(|name| names(&one.admin().in_workspace(&path)).contains(name))
     );
 }

@@ -18,7 +18,7 @@ fn metrics_have_closed_labels() {
     };
     let play = |n: usize| {
         let (path, _) = workspace(&admin, "metered");
-        let client = admin.at(&path);
+        let client = admin.in_workspace(&path);
         let name = format!("chosen-{n}");
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
         let maps = "/api/v1/namespaces/default/configmaps";
@@ -58,7 +58,7 @@ fn metrics_have_closed_labels() {
 #[test]
 fn requests_are_counted_by_what_they_do() {
     let server = Server::with_flags(&["--store", "memory"]);
-    let admin = server.admin().at("root");
+    let admin = server.admin().in_workspace("root");
     let counted = |line: &str| -> u64 {
         let text = server.admin().get("/metrics").text;
         text.lines()
@@ -80,7 +80,7 @@ fn requests_are_counted_by_what_they_do() {
 #[test]
 fn every_answer_has_an_id_of_its_own() {
     let server = shared();
-    let admin = server.admin().at("root");
+    let admin = server.admin().in_workspace("root");
     let mut ids = BTreeSet::new();
     for path in ["/api/v1/namespaces", "/apis/nothing/v1/x", "/readyz", "/openapi/v3"] {
         let answer = admin.get_with(path, &[("audit-id", "mine")]);
@@ -95,7 +95,9 @@ fn log_lines_name_the_request_and_its_workspace() {
     let server = Server::with_flags(&["--store", "memory", "--log-level", "debug"]);
     let admin = server.admin();
     let (path, _) = workspace(&admin, "logged");
-    let answer = admin.at(&path).get("/api/v1/namespaces/default/configmaps/absent");
+    let answer = admin
+        .in_workspace(&path)
+        .get("/api/v1/namespaces/default/configmaps/absent");
     let id = answer.headers["audit-id"].to_str().unwrap();
     let line = until("the request is logged", || {
         server
@@ -118,7 +120,7 @@ fn secrets_and_tokens_are_not_logged() {
     let server = Server::with_flags(&["--store", "memory", "--log-level", "trace"]);
     let client = server
         .client(insula_e2e::Who::Token("carol-token".to_owned()))
-        .at("root");
+        .in_workspace("root");
     let secret =
         json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "data": {"password": "aHVudGVyMg=="}});
     client.post("/api/v1/namespaces/default/secrets", &secret).expect(201);
@@ -150,7 +152,7 @@ fn open_watches_are_counted() {
     let elsewhere = || std::thread::scope(|threads| threads.spawn(open).join().unwrap());
     let counted = server
         .admin()
-        .at("root")
+        .in_workspace("root")
         .watch(path, |_| (elsewhere() == 1).then_some(()));
     assert!(counted.is_some(), "the watch is not counted while it is open");
     until("the watch is counted no more", || (open() == 0).then_some(()));

@@ -118,7 +118,7 @@ fn tokens_that_do_not_count_let_nobody_in() {
         scene
             .server
             .client(scene.who("ada"))
-            .at(&scene.mine.path)
+            .in_workspace(&scene.mine.path)
             .get(MAPS)
             .code,
         403
@@ -313,7 +313,9 @@ fn system_clusters_are_closed() {
 fn an_owner_borrows_identities_of_the_workspace() {
     let server = shared();
     let place = owned_by(&server, "alice");
-    let alice = server.client(Who::Token("alice-token".to_owned())).at(&place.path);
+    let alice = server
+        .client(Who::Token("alice-token".to_owned()))
+        .in_workspace(&place.path);
     let seen = |headers: &[(&str, &str)]| -> Answer {
         let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}).to_string();
         alice
@@ -343,6 +345,8 @@ fn an_owner_borrows_identities_of_the_workspace() {
         "a guest may not enter"
     );
     let (elsewhere, _) = workspace(&server.admin(), "elsewhere");
-    let there = server.client(Who::Token("alice-token".to_owned())).at(&elsewhere);
+    let there = server
+        .client(Who::Token("alice-token".to_owned()))
+        .in_workspace(&elsewhere);
     assert_eq!(there.get_with(MAPS, &[("Impersonate-User", "guest")]).code, 403);
 }

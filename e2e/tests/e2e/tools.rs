@@ -371,7 +371,7 @@ fn definitions_are_published_for_other_workspaces() {
             .iter()
             .all(|action| action.ends_with("unchanged"))
     );
-    let at = admin.at(&provider);
+    let at = admin.in_workspace(&provider);
     let rules = at
         .get(&format!("/apis/apis.kcp.io/v1alpha1/apiconversions/{name}"))
         .expect(200);

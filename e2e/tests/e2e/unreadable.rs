@@ -84,10 +84,10 @@ fn with_unreadable_objects() -> (Server, String, String) {
     let server = Server::start();
     let admin = server.admin();
     let (own, doomed) = (workspace(&admin, "own").0, workspace(&admin, "doomed").0);
-    let client = admin.at(&own);
+    let client = admin.in_workspace(&own);
     for path in [&own, &doomed] {
-        engines_in(&admin.at(path));
-        engine(&admin.at(path), "default", json!({"name": "plain"}));
+        engines_in(&admin.in_workspace(path));
+        engine(&admin.in_workspace(path), "default", json!({"name": "plain"}));
     }
     let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owner", "namespace": "default"}});
     let owner = client.post(MAPS, &owner).expect(201);
@@ -113,7 +113,7 @@ fn with_unreadable_objects() -> (Server, String, String) {
         assert_eq!(spoilt, 10);
     });
     until("engines are served again", || {
-        (server.admin().at(&own).get(&engines("v1", "default")).code == 200).then_some(())
+        (server.admin().in_workspace(&own).get(&engines("v1", "default")).code == 200).then_some(())
     });
     (server, own, doomed)
 }
@@ -121,7 +121,7 @@ fn with_unreadable_objects() -> (Server, String, String) {
 #[test]
 fn what_no_version_but_its_own_can_show_is_worked_on_by_its_metadata() {
     let (server, own, doomed) = with_unreadable_objects();
-    let client = server.admin().at(&own);
+    let client = server.admin().in_workspace(&own);
     let (v1, v2) = (engines("v1", "default"), engines("v2", "default"));
 
     // The failure concerns the object itself, and lists that contain it.
@@ -152,7 +152,7 @@ fn what_no_version_but_its_own_can_show_is_worked_on_by_its_metadata() {
     client.delete("/api/v1/namespaces/team").expect(200);
     let workspaces = "/apis/tenancy.kcp.io/v1alpha1/workspaces";
     let name = doomed.trim_start_matches("root:");
-    let root = server.admin().at("root");
+    let root = server.admin().in_workspace("root");
     root.delete(&format!("{workspaces}/{name}")).expect(200);
     for (what, client, path) in [
         ("the owned one is gone", &client, format!("{v1}/owned")),
@@ -173,7 +173,7 @@ fn what_no_version_but_its_own_can_show_is_worked_on_by_its_metadata() {
     let right = client.get(&format!("{v2}/repaired")).expect(200);
     assert_eq!(right["spec"], json!({"liters": 4}));
 
-    if let Some(kubectl) = Kubectl::of(&server) {
+    if let Some(kubectl) = Kubectl::for_server(&server) {
         let ran = kubectl.run(
             &own,
             &["delete", "engines.v2.example.io", "by-kubectl", "--timeout=20s"],
@@ -247,13 +247,13 @@ fn metadata_is_written(client: &Client, v2: &str) {
 fn a_bundle_that_is_missing_is_made_again_and_nothing_is_shown_without_its_rules() {
     let server = Server::start();
     let (own, _) = workspace(&server.admin(), "own");
-    engines_in(&server.admin().at(&own));
-    engine(&server.admin().at(&own), "default", json!({"name": "plain"}));
+    engines_in(&server.admin().in_workspace(&own));
+    engine(&server.admin().in_workspace(&own), "default", json!({"name": "plain"}));
     let server = server.restart_after(|data| {
         let gone = edit_stored(data, "bundles", |bundle| *bundle = Value::Null);
         assert_eq!(gone, 1);
     });
-    let client = server.admin().at(&own);
+    let client = server.admin().in_workspace(&own);
     let shown = until("engines are served again", || {
         let answer = client.get(&format!("{}/plain", engines("v2", "default")));
         assert!(matches!(answer.code, 200 | 404), "{}", answer.text);

@@ -48,7 +48,7 @@ impl Webhook {
     }
 
     /// Returns its answer to an API server that trusts `server`'s authority.
-    fn asked(&self, server: &Server, to: &str, object: &Value) -> Result<Value, String> {
+    fn review(&self, server: &Server, to: &str, object: &Value) -> Result<Value, String> {
         let connector = hyper_rustls::HttpsConnectorBuilder::new()
             .with_tls_config(insula_e2e::tls(&server.data_dir(), &Who::Anonymous))
             .https_only()
@@ -90,7 +90,7 @@ fn a_review_is_answered_and_nothing_is_lost_on_the_way() {
     let pki = |name: &str| server.data_dir().join("pki").join(name);
     let folder = sample("computed");
     let webhook = Webhook::start(&folder, &pki("server.crt"), &pki("server.key"));
-    let convert = |to: &str, object: &Value| webhook.asked(&server, to, object).unwrap();
+    let convert = |to: &str, object: &Value| webhook.review(&server, to, object).unwrap();
     let engine = engine();
     let mut stored = convert("v1", &engine)["convertedObjects"][0].clone();
     assert_eq!(stored["spec"], json!({"size": "6", "label": "loud"}));
@@ -140,7 +140,7 @@ fn a_certificate_is_taken_up_when_its_files_change() {
     // An administrator's certificate names no server, so that no client trusts it for one.
     put("shard-admin");
     let mut webhook = Webhook::start(&sample("computed"), &certificate, &key);
-    let error = webhook.asked(&server, "v1", &engine()).unwrap_err();
+    let error = webhook.review(&server, "v1", &engine()).unwrap_err();
     assert!(error.contains("InvalidCertificate"), "{error}");
 
     put("server");
@@ -150,7 +150,7 @@ fn a_certificate_is_taken_up_when_its_files_change() {
         said = webhook.says();
     }
     assert_eq!(said, "the certificate has changed");
-    let answer = webhook.asked(&server, "v1", &engine()).unwrap();
+    let answer = webhook.review(&server, "v1", &engine()).unwrap();
     assert_eq!(answer["result"]["status"], "Success");
 }
 

@@ -45,7 +45,7 @@ fn unpacked(answer: &Answer) -> Value {
 fn large_answers_are_compressed() {
     let server = shared();
     let admin = server.admin();
-    let client = admin.at(&workspace(&admin, "gzip").0);
+    let client = admin.in_workspace(&workspace(&admin, "gzip").0);
     for i in 0..4 {
         let text = format!("{i} all work and no play\n").repeat(4000);
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("m{i}")}, "data": {"text": text}});
@@ -80,7 +80,7 @@ fn large_answers_are_compressed() {
 fn metadata_travels_in_protobuf() {
     let server = shared();
     let admin = server.admin();
-    let client = admin.at(&workspace(&admin, "protobuf").0);
+    let client = admin.in_workspace(&workspace(&admin, "protobuf").0);
     let path = widgets(&client);
     let widget = |name: &str| json!({"apiVersion": "wire.example.io/v1", "kind": "Widget", "metadata": {"name": name}});
     client.post(path, &widget("left")).expect(201);
@@ -119,7 +119,7 @@ fn metadata_travels_in_protobuf() {
 fn watches_come_in_chunks() {
     let server = shared();
     let admin = server.admin();
-    let client = admin.at(&workspace(&admin, "chunks").0);
+    let client = admin.in_workspace(&workspace(&admin, "chunks").0);
     let watch = format!("{MAPS}?watch=true&timeoutSeconds=1");
     let answer = client.over_http1().get(&watch);
     assert_eq!(answer.headers[header::CONTENT_TYPE], "application/json");
@@ -137,7 +137,7 @@ fn watches_come_in_chunks() {
 fn options_of_deletions_travel_in_protobuf() {
     let server = shared();
     let admin = server.admin();
-    let client = admin.at(&workspace(&admin, "options").0);
+    let client = admin.in_workspace(&workspace(&admin, "options").0);
     let path = format!("{}/a", widgets(&client));
     let widget = json!({"apiVersion": "wire.example.io/v1", "kind": "Widget", "metadata": {"name": "a"}});
     client.post(path.trim_end_matches("/a"), &widget).expect(201);
@@ -171,7 +171,7 @@ fn options_of_deletions_travel_in_protobuf() {
 fn watches_begin_with_the_definition() {
     let server = shared();
     let admin = server.admin();
-    let client = admin.at(&workspace(&admin, "old").0);
+    let client = admin.in_workspace(&workspace(&admin, "old").0);
     let before = client.get(MAPS).expect(200)["metadata"]["resourceVersion"]
         .as_str()
         .unwrap()
@@ -205,7 +205,7 @@ fn event(message: Option<Message>) -> Value {
 fn watches_are_websockets_for_browsers() {
     let server = shared();
     let admin = server.admin();
-    let client = admin.at(&workspace(&admin, "websocket").0);
+    let client = admin.in_workspace(&workspace(&admin, "websocket").0);
     let map = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
     client.post(MAPS, &map("a")).expect(201);
     client.post(MAPS, &map("b")).expect(201);

@@ -28,7 +28,7 @@ fn definition() -> Value {
 }
 
 fn grow(admin: &Client, path: &str, children: &[usize]) {
-    let here = admin.at(path);
+    let here = admin.in_workspace(path);
     here.post(MAPS, &map("one", &[])).expect(201);
     let Some((count, below)) = children.split_first() else {
         return;
@@ -67,7 +67,7 @@ fn a_tree_of_workspaces_goes_at_once_and_leaves_nothing() {
     let admin = server.admin();
     ready_workspace(&admin, "root", "tree", json!({}));
     grow(&admin, "root:tree", &CHILDREN);
-    let deepest = admin.at("root:tree:child-0:child-0");
+    let deepest = admin.in_workspace("root:tree:child-0:child-0");
     deepest
         .post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition())
         .expect(201);
@@ -77,9 +77,12 @@ fn a_tree_of_workspaces_goes_at_once_and_leaves_nothing() {
     deepest.post(leaves, &leaf).expect(201);
 
     let (begun, cpu) = (Instant::now(), cpu_seconds(server.pid()));
-    admin.at("root").delete(&format!("{WORKSPACES}/tree")).expect(200);
+    admin
+        .in_workspace("root")
+        .delete(&format!("{WORKSPACES}/tree"))
+        .expect(200);
     until("all but what is held is gone", || {
-        let tree = admin.at("root:tree");
+        let tree = admin.in_workspace("root:tree");
         let rest = tree.get(WORKSPACES).expect(200);
         let condition = deepest.get(CLUSTER).body["status"]["conditions"].to_string();
         let only_one = rest["items"].as_array().is_some_and(|items| items.len() == 1);
@@ -91,8 +94,9 @@ fn a_tree_of_workspaces_goes_at_once_and_leaves_nothing() {
         time / WORKSPACES_COUNT as u32,
         cpu * 1000.0 / WORKSPACES_COUNT as f64
     );
-    let phase =
-        |path: &str, name: &str| admin.at(path).get(&format!("{WORKSPACES}/{name}")).body["status"]["phase"].clone();
+    let phase = |path: &str, name: &str| {
+        admin.in_workspace(path).get(&format!("{WORKSPACES}/{name}")).body["status"]["phase"].clone()
+    };
     assert_eq!(phase("root", "tree"), "Deleting");
     assert_eq!(
         deepest.post(MAPS, &map("late", &[])).code,
@@ -103,7 +107,7 @@ fn a_tree_of_workspaces_goes_at_once_and_leaves_nothing() {
     let release = json!({"metadata": {"finalizers": null}});
     deepest.merge(&format!("{leaves}/held"), &release).expect(200);
     until("the tree is gone", || {
-        (admin.at("root").get(&format!("{WORKSPACES}/tree")).code == 404).then_some(())
+        (admin.in_workspace("root").get(&format!("{WORKSPACES}/tree")).code == 404).then_some(())
     });
     server.kill9();
     let left = stored_keys(&data);
@@ -120,7 +124,7 @@ fn a_workspace_that_is_switched_off_ends_its_watches() {
     let server = shared();
     let admin = server.admin();
     let (path, _) = workspace(&admin, "off");
-    let here = admin.at(&path);
+    let here = admin.in_workspace(&path);
     let off = |value: Value| json!({"metadata": {"annotations": {"core.kcp.io/inactive": value}}});
     let switcher = here.clone();
     let began = Instant::now();
@@ -146,8 +150,11 @@ fn a_workspace_that_is_switched_off_ends_its_watches() {
     until("it is on again", || (here.get(MAPS).code == 200).then_some(()));
     // An owner cannot undo changes of the platform's administrators.
     let (owned, _) = insula_e2e::workspace_owned_by(&server, "alice");
-    admin.at(&owned).merge(CLUSTER, &off(json!("true"))).expect(200);
-    let alice = server.client(Who::Token("alice-token".to_owned())).at(&owned);
+    admin
+        .in_workspace(&owned)
+        .merge(CLUSTER, &off(json!("true")))
+        .expect(200);
+    let alice = server.client(Who::Token("alice-token".to_owned())).in_workspace(&owned);
     alice.merge(CLUSTER, &off(Value::Null)).expect(200);
     assert_eq!(alice.merge(CLUSTER, &off(json!("false"))).code, 403);
     assert_eq!(alice.get(MAPS).code, 403);
@@ -181,7 +188,7 @@ fn a_mount_passes_requests_on_with_the_name_of_who_asks_and_no_credential() {
     let url = mirror(&server);
     let (path, _) = insula_e2e::workspace_owned_by(&server, "alice");
     let alice = server.client(Who::Token("alice-token".to_owned()));
-    let here = alice.at(&path);
+    let here = alice.in_workspace(&path);
     here.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &remotes())
         .expect(201);
     until("remotes are served", || (here.get(REMOTES).code == 200).then_some(()));
@@ -202,7 +209,7 @@ fn a_mount_passes_requests_on_with_the_name_of_who_asks_and_no_credential() {
     };
     let why = wait("far", "Unavailable", "MountObjectNotFound");
     assert_eq!(why["message"], "Remote \"/far\" not found");
-    assert_eq!(alice.at(&format!("{path}:far")).get("/api").code, 503);
+    assert_eq!(alice.in_workspace(&format!("{path}:far")).get("/api").code, 503);
 
     here.post(REMOTES, &remote("far", &format!("{url}/base/"), "Connecting"))
         .expect(201);
@@ -211,7 +218,7 @@ fn a_mount_passes_requests_on_with_the_name_of_who_asks_and_no_credential() {
         .expect(200);
     wait("far", "Ready", "");
 
-    let far = alice.at(&format!("{path}:far"));
+    let far = alice.in_workspace(&format!("{path}:far"));
     let spoof = [
         ("x-remote-user", "somebody"),
         ("x-remote-group", "system:masters"),
@@ -232,18 +239,18 @@ fn a_mount_passes_requests_on_with_the_name_of_who_asks_and_no_credential() {
     let sent = far.post("/api/v1/pods", &json!({"a": 1})).body;
     assert_eq!((&sent["method"], &sent["body"]), (&json!("POST"), &json!("{\"a\":1}")));
     // Neither an anonymous request nor an impersonated user gets through.
-    let anonymous = server.client(Who::Anonymous).at(&format!("{path}:far"));
+    let anonymous = server.client(Who::Anonymous).in_workspace(&format!("{path}:far"));
     assert_eq!(anonymous.get("/api").code, 403);
-    let admin = server.admin().at(&format!("{path}:far"));
+    let admin = server.admin().in_workspace(&format!("{path}:far"));
     assert_eq!(admin.get_with("/api", &[("impersonate-user", "alice")]).code, 403);
-    assert_eq!(alice.at(&format!("{path}:far:below")).get("/api").code, 503);
+    assert_eq!(alice.in_workspace(&format!("{path}:far:below")).get("/api").code, 503);
 
     // Mounts lead only to servers that the operator allows.
     for (name, target) in [("inner", "https://169.254.169.254"), ("plain", "http://127.0.0.1")] {
         here.post(REMOTES, &remote(name, target, "Ready")).expect(201);
         here.post(WORKSPACES, &mount(name)).expect(201);
         until("it was looked at", || (condition(name).0 != "Scheduling").then_some(()));
-        let refused = alice.at(&format!("{path}:{name}")).get("/latest/meta-data");
+        let refused = alice.in_workspace(&format!("{path}:{name}")).get("/latest/meta-data");
         assert_eq!(refused.code, 503, "{}", refused.text);
     }
     here.merge(&format!("{REMOTES}/far"), &json!({"metadata": {"annotations": null}}))

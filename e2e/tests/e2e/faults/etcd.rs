@@ -76,7 +76,7 @@ impl Load {
         let (stop, acknowledged) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let mut threads = Vec::new();
         for (index, server) in servers.iter().enumerate() {
-            let client = server.admin().at(path);
+            let client = server.admin().in_workspace(path);
             let name = format!("{prefix}-{index}");
             let (stop, acknowledged) = (Arc::clone(&stop), Arc::clone(&acknowledged));
             threads.push(std::thread::spawn(move || {
@@ -150,7 +150,7 @@ fn write_until(client: &Client, name: &str, stop: &AtomicBool, acknowledged: &At
 
 /// Events of a watch, as (revision, type, name), until one for the object `end`.
 fn record(server: &Server, path: &str, after: &str) -> JoinHandle<Vec<(u64, String, String)>> {
-    let client = server.admin().at(path);
+    let client = server.admin().in_workspace(path);
     let watch = format!("{MAPS}?watch=true&resourceVersion={after}");
     std::thread::spawn(move || {
         let mut events = Vec::new();
@@ -180,7 +180,7 @@ fn two_servers(etcd: &Etcd, environment: &[(&str, &str)]) -> ([Server; 2], Strin
     let (path, _) = workspace(&servers[0].admin(), "cluster");
     for server in &servers {
         until("every server knows the workspace", || {
-            (server.admin().at(&path).get(MAPS).code == 200).then_some(())
+            (server.admin().in_workspace(&path).get(MAPS).code == 200).then_some(())
         });
     }
     (servers, path)
@@ -200,7 +200,7 @@ fn one_member_of_three_is_not_missed() {
         let mut etcd = Etcd::cluster(&program, 3);
         let (servers, path) = two_servers(&etcd, &[]);
         let [one, two] = [&servers[0], &servers[1]];
-        let list = one.admin().at(&path).get(MAPS).expect(200);
+        let list = one.admin().in_workspace(&path).get(MAPS).expect(200);
         let after = list["metadata"]["resourceVersion"].as_str().unwrap();
         let watches = [one, two].map(|server| record(server, &path, after));
         let (mut failures, mut all) = (Vec::new(), BTreeSet::new());
@@ -245,7 +245,10 @@ fn one_member_of_three_is_not_missed() {
             failures.len(),
             failures[0]
         );
-        one.admin().at(&path).post(MAPS, &config_map("end", 0)).expect(201);
+        one.admin()
+            .in_workspace(&path)
+            .post(MAPS, &config_map("end", 0))
+            .expect(201);
         let events = watches.map(|watch| watch.join().unwrap());
         assert_eq!(events[0], events[1], "both servers tell the same");
         assert!(
@@ -261,7 +264,7 @@ fn one_member_of_three_is_not_missed() {
             "every write is told once"
         );
         for server in [one, two] {
-            let list = server.admin().at(&path).get(MAPS).expect(200);
+            let list = server.admin().in_workspace(&path).get(MAPS).expect(200);
             let items = list["items"].as_array().unwrap().iter();
             let found: BTreeSet<String> = items
                 .map(|map| map["metadata"]["name"].as_str().unwrap().into())
@@ -285,7 +288,7 @@ fn a_lost_quorum_is_told_and_healed() {
     for program in etcd_programs() {
         let mut etcd = Etcd::cluster(&program, 3);
         let (servers, path) = two_servers(&etcd, &QUICK);
-        let clients = [&servers[0], &servers[1]].map(|server| server.admin().at(&path));
+        let clients = [&servers[0], &servers[1]].map(|server| server.admin().in_workspace(&path));
         clients[0].post(MAPS, &config_map("before", 0)).expect(201);
         until("both are ready", || {
             servers
@@ -381,7 +384,7 @@ fn a_server_whose_etcd_was_rolled_back_ends() {
         // A copy of the current state; writes continue through both servers afterwards.
         etcd.restart_all_after(|data| copy(data, &saved(data)));
         for (index, server) in servers.iter().enumerate() {
-            let client = server.admin().at(&path);
+            let client = server.admin().in_workspace(&path);
             for i in 0..20 {
                 let name = format!("w{index}-{i}");
                 until("it is written", || {
@@ -393,7 +396,7 @@ fn a_server_whose_etcd_was_rolled_back_ends() {
         // The second server is stopped throughout.
         asleep.signal("-STOP");
         etcd.restart_all_after(roll_back);
-        let client = awake.admin().at(&path);
+        let client = awake.admin().in_workspace(&path);
         for i in 0.. {
             // The server may have ended already.
             let code = code(&client, "POST", MAPS, Some(&config_map(&format!("after-{i}"), 0)));
@@ -408,14 +411,14 @@ fn a_server_whose_etcd_was_rolled_back_ends() {
         // Another server reads the current state, and writes beyond the revisions that the stopped
         // server has seen.
         let truth = Server::with_flags(&["--store", &etcd.store()]);
-        let client = truth.admin().at(&path);
+        let client = truth.admin().in_workspace(&path);
         let list = client.get(MAPS).expect(200);
         assert!(!list.to_string().contains("w0-1"), "what was rolled back is gone");
         for i in 0..80 {
             client.post(MAPS, &config_map(&format!("new-{i}"), 0)).expect(201);
         }
         asleep.signal("-CONT");
-        let client = asleep.admin().at(&path);
+        let client = asleep.admin().in_workspace(&path);
         for i in 0..1_000 {
             let answer = client.try_send("GET", MAPS, &[], "".into());
             let mixed = answer.is_ok_and(|answer| answer.text.contains("w1-1\"") && answer.text.contains("new-1\""));

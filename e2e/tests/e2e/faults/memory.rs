@@ -131,7 +131,7 @@ fn who_takes_nothing_is_cut_off() {
     let server = Server::with(Setup::limits(&[("STALL_SECONDS", "1")]));
     fill(&server, 60);
     let mut stalled = Http1::connect(&server, &carol()).unwrap();
-    stalled.ask(MAPS).unwrap();
+    stalled.send_get(MAPS).unwrap();
     let closed = "insula_connections_closed_total{reason=\"Stalled\"} ";
     until("the connection is closed", || {
         (counted(&server.admin(), closed) == 1).then_some(())

@@ -93,7 +93,9 @@ fn paths(definition: &Value) -> Vec<String> {
 
 /// Runs kubectl commands on an object of a large kind.
 fn kubectl(server: &Server, workspace: &str, resource: &str, object: &Value) {
-    let Some(kubectl) = Kubectl::of(server) else { return };
+    let Some(kubectl) = Kubectl::for_server(server) else {
+        return;
+    };
     let run = |arguments: &[&str], stdin: &str, codes: &[i32], told: &str| {
         let ran = kubectl.run(workspace, arguments, stdin);
         assert!(
@@ -145,7 +147,7 @@ fn documents_of_real_definitions_are_whole() {
     let admin = server.admin();
     while !rest.is_empty() {
         let (path, _) = workspace(&admin, "openapi");
-        let client = admin.at(&path);
+        let client = admin.in_workspace(&path);
         let (installed, left): (Vec<Value>, Vec<Value>) = rest.into_iter().partition(|one| install(&client, one));
         let (_, shown) = documents(&client);
         for path in installed.iter().flat_map(paths) {
@@ -200,7 +202,7 @@ fn documents_of_large_definitions_are_whole() {
     let server = shared();
     let admin = server.admin();
     let (path, _) = workspace(&admin, "openapi");
-    let client = admin.at(&path);
+    let client = admin.in_workspace(&path);
     for (plural, bytes) in [
         ("towns", 60_000),
         ("cities", 80_000),

@@ -97,7 +97,11 @@ fn a_backup_under_writers_restores_one_revision_exactly() {
     let (stop, writes) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let writers: Vec<_> = (0..8)
         .map(|writer| {
-            let (client, stop, writes) = (server.admin().at(&place), Arc::clone(&stop), Arc::clone(&writes));
+            let (client, stop, writes) = (
+                server.admin().in_workspace(&place),
+                Arc::clone(&stop),
+                Arc::clone(&writes),
+            );
             std::thread::spawn(move || write(&client, writer, &stop, &writes))
         })
         .collect();
@@ -115,7 +119,7 @@ fn a_backup_under_writers_restores_one_revision_exactly() {
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
 
     // The history shows the objects at that revision.
-    let client = server.admin().at(&place);
+    let client = server.admin().in_workspace(&place);
     let exact = |revision: u64| format!("{MAPS}?resourceVersion={revision}&resourceVersionMatch=Exact");
     let wanted = objects(&client.get(&exact(revision)).expect(200));
     let latest = client.get(MAPS).expect(200);
@@ -123,7 +127,7 @@ fn a_backup_under_writers_restores_one_revision_exactly() {
     let latest: u64 = latest["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
 
     let again = restored(&server, &file);
-    let client = again.admin().at(&place);
+    let client = again.admin().in_workspace(&place);
     let list = client.get(MAPS).expect(200);
     assert_eq!(objects(&list), wanted);
     let found: u64 = list["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
@@ -244,17 +248,25 @@ fn a_backup_of_a_server_on_etcd_becomes_an_embedded_store() {
     let Some(etcd) = Etcd::start() else { return };
     let (server, dir) = (Server::with_flags(&["--store", &etcd.store()]), TempDir::new().unwrap());
     let (place, _) = workspace(&server.admin(), "moved");
-    let made = server.admin().at(&place).post(MAPS, &config_map("a", 1)).expect(201);
+    let made = server
+        .admin()
+        .in_workspace(&place)
+        .post(MAPS, &config_map("a", 1))
+        .expect(201);
     let file = path(dir.path(), "etcd.backup");
     let (revision, _) = taken(&create(&server, &file));
     let again = restored(&server, &file);
-    let found = again.admin().at(&place).get(&format!("{MAPS}/a")).expect(200);
+    let found = again.admin().in_workspace(&place).get(&format!("{MAPS}/a")).expect(200);
     assert_eq!(found, made);
-    let next = again.admin().at(&place).post(MAPS, &config_map("b", 1)).expect(201);
+    let next = again
+        .admin()
+        .in_workspace(&place)
+        .post(MAPS, &config_map("b", 1))
+        .expect(201);
     let version: u64 = next["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
     assert!(version > revision + BUMP);
     // kubectl reads it as it read the previous server.
-    if let Some(kubectl) = Kubectl::of(&again) {
+    if let Some(kubectl) = Kubectl::for_server(&again) {
         let ran = kubectl.run(&place, &["get", "configmap", "a", "-o", "jsonpath={.data.n}"], "");
         assert_eq!((ran.code, ran.text.as_str()), (0, "1"));
     }

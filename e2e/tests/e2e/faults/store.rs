@@ -41,7 +41,7 @@ impl Ended {
     fn after(signal: &str) -> Self {
         let server = Server::start();
         let (workspace, _) = workspace(&server.admin(), "damaged");
-        let client = server.admin().at(&workspace);
+        let client = server.admin().in_workspace(&workspace);
         for n in 0..24 {
             let text = format!("acknowledged {n} ").repeat(1 + n * 20);
             client.post(MAPS, &config_map(&format!("m{n}"), &text)).expect(201);
@@ -81,7 +81,7 @@ impl Ended {
         damage(&dir);
         match self.stopped.start() {
             Ok(server) => {
-                let found = served(&server.admin().at(&self.workspace));
+                let found = served(&server.admin().in_workspace(&self.workspace));
                 assert!(found == self.acknowledged, "{what}: other data is served");
                 true
             }
@@ -113,7 +113,7 @@ impl Draw {
         Draw(seed)
     }
 
-    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+    fn choice<T: Copy>(&mut self, choices: &[T]) -> T {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -145,7 +145,7 @@ fn flip_bits(signal: &str) {
     assert_eq!(refused, 1, "of the two, one is the newest");
     for places in [&texts, &used, &first] {
         for _ in 0..8 {
-            let (at, bit) = (draw.of(places), draw.of(&[0, 1, 2, 3, 4, 5, 6, 7]));
+            let (at, bit) = (draw.choice(places), draw.choice(&[0, 1, 2, 3, 4, 5, 6, 7]));
             let what = format!("bit {bit} of byte {at} after {signal}");
             refused += usize::from(!ended.serves_with(&what, at, |bytes| bytes[0] ^= 1 << bit));
         }
@@ -171,7 +171,7 @@ fn a_zeroed_page_is_refused_in_a_few_lines() {
         .filter(|page| objects[page * PAGE..][..PAGE].iter().any(|byte| *byte != 0))
         .collect();
     let mut refused = 0;
-    for page in (0..10).map(|_| draw.of(&used)).chain([0]) {
+    for page in (0..10).map(|_| draw.choice(&used)).chain([0]) {
         let what = format!("page {page} zeroed");
         refused += usize::from(!ended.serves_with(&what, page * PAGE, |bytes| bytes[..PAGE].fill(0)));
     }
@@ -238,7 +238,7 @@ fn a_full_disk_lets_deletions_through_and_clears_by_itself() {
         return;
     }
     let (place, _) = workspace(&server.admin(), "full");
-    let client = server.admin().at(&place);
+    let client = server.admin().in_workspace(&place);
     let large = |n: usize| config_map(&format!("m{n}"), &"x".repeat(900_000));
     let mut count = 0;
     let refused = loop {
@@ -259,7 +259,7 @@ fn a_full_disk_lets_deletions_through_and_clears_by_itself() {
     assert!(!refused.headers.contains_key("retry-after"));
     // The same after a restart.
     let server = server.restart();
-    let client = server.admin().at(&place);
+    let client = server.admin().in_workspace(&place);
     client.post(MAPS, &large(count)).expect(507);
     // Reads succeed, the alarm is raised, and the server stays in service for clients that free
     // space.
@@ -297,5 +297,5 @@ fn a_full_disk_lets_deletions_through_and_clears_by_itself() {
     // No data is lost.
     let before = served(&client);
     let server = server.restart();
-    assert!(served(&server.admin().at(&place)) == before);
+    assert!(served(&server.admin().in_workspace(&place)) == before);
 }

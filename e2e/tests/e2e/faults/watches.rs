@@ -117,7 +117,7 @@ fn stalled_watches_outlast_the_history() {
     let admin = server.admin();
     let (path, _) = workspace(&admin, "stalled");
     let views = with_widgets(&server);
-    let (here, there) = (admin.at(&path), admin.at(&views));
+    let (here, there) = (admin.in_workspace(&path), admin.in_workspace(&views));
     define(&here, "lamps");
     let lamps = "/apis/example.org/v1/namespaces/default/lamps";
     let widgets = "/apis/example.io/v1/namespaces/default/widgets";
@@ -218,7 +218,7 @@ fn stalled_watches_outlast_the_history() {
 fn a_state_that_is_forgotten_ends_its_watch() {
     let server = forgetful();
     let admin = server.admin();
-    let client = admin.at(&workspace(&admin, "stalled").0);
+    let client = admin.in_workspace(&workspace(&admin, "stalled").0);
     let names: Vec<String> = (0..12).map(|n| format!("map-{n:02}")).collect();
     for name in &names {
         client.post(MAPS, &map(name, 900 << 10, "x")).expect(201);
@@ -268,7 +268,7 @@ fn watches_far_behind_hold_little() {
     let server = Server::start();
     let admin = server.admin();
     let (path, _) = workspace(&admin, "behind");
-    let client = admin.at(&path);
+    let client = admin.in_workspace(&path);
     client.post(MAPS, &map("large", 1, "x")).expect(201);
     let state = client.get(MAPS).expect(200);
     let from = state["metadata"]["resourceVersion"].as_str().unwrap();
@@ -394,7 +394,7 @@ fn message(socket: &mut WebSocket) -> Option<Value> {
 #[test]
 fn watches_end_with_the_right_to_them() {
     let (server, path, issuer) = reviewing();
-    let client = server.admin().at(&path);
+    let client = server.admin().in_workspace(&path);
     let cluster = client
         .get("/apis/core.kcp.io/v1alpha1/logicalclusters/cluster")
         .expect(200);

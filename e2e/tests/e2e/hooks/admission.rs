@@ -71,7 +71,7 @@ fn admission_webhooks_change_what_is_written() {
     let server = server();
     let hook = Hook::start(&server, judge);
     let (path, _) = workspace(&server.admin(), "hooks");
-    let at = server.admin().at(&path);
+    let at = server.admin().in_workspace(&path);
     let again = json!({"reinvocationPolicy": "IfNeeded"});
     configure(&at, true, "a-label", &hook.client_config("/label"), again);
     let only = json!({"matchConditions": [{"name": "named", "expression": "object.metadata.name == 'b'"}]});
@@ -112,7 +112,7 @@ fn admission_webhooks_decide_about_writes() {
     let server = server();
     let hook = Hook::start(&server, judge);
     let (path, _) = workspace(&server.admin(), "hooks");
-    let at = server.admin().at(&path);
+    let at = server.admin().in_workspace(&path);
     at.post(MAPS, &map("old")).expect(201);
     let address = hook.client_config("")["url"].as_str().unwrap().to_owned();
     let one = |name: &str, path: &str, more: Value| configure(&at, false, name, &hook.client_config(path), more);
@@ -183,7 +183,7 @@ fn a_provider_s_webhooks_are_about_its_api_wherever_it_is_bound() {
     let admin = server.admin();
     let (offered, _) = workspace(&admin, "provider");
     let (bound, cluster) = workspace(&admin, "tenant");
-    let (provider, tenant) = (admin.at(&offered), admin.at(&bound));
+    let (provider, tenant) = (admin.in_workspace(&offered), admin.in_workspace(&bound));
     insula_e2e::publish_widgets(&provider);
     let binding = json!({"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding", "metadata": {"name": "widgets"},
         "spec": {"reference": {"export": {"path": offered, "name": "widgets"}}}});

@@ -24,7 +24,7 @@ fn a_version_of_a_definition_stays_while_objects_are_stored_in_it() {
         "metadata": {"name": "widgets.life.example.io"},
         "spec": {"group": "life.example.io", "scope": "Namespaced", "names": names()}});
     definition["spec"]["versions"] = versions("v1", &["v1", "v2"])["spec"]["versions"].take();
-    let client = server.admin().at(&path);
+    let client = server.admin().in_workspace(&path);
     client.post(crds, &definition).expect(201);
     client
         .post(&format!("{APIS}/apiconversions"), &picky("widgets.life.example.io"))
@@ -43,7 +43,7 @@ fn a_version_of_a_definition_stays_while_objects_are_stored_in_it() {
         let spoilt = edit_stored(data, "widgets", |widget| widget["spec"]["size"] = json!(200));
         assert_eq!(spoilt, 1);
     });
-    let client = server.admin().at(&path);
+    let client = server.admin().in_workspace(&path);
     let at = format!("{crds}/widgets.life.example.io");
     client.merge(&at, &versions("v2", &["v1", "v2"])).expect(200);
     let gone = versions("v2", &["v2"]);
@@ -119,7 +119,7 @@ fn owners(client: &Client, name: &str) -> Vec<(String, String, String)> {
 /// removed in `four`.
 fn leaving(server: &Server) -> (Client, String) {
     let (provider, _) = workspace(&server.admin(), "provider");
-    let client = server.admin().at(&provider);
+    let client = server.admin().in_workspace(&provider);
     publish(&client, "one", "v1");
     publish(&client, "two", "v2");
     publish_versions(&client, "three", {
@@ -141,7 +141,7 @@ fn owners_of_fields_leave_with_the_version_that_they_are_named_in() {
     let server = shared();
     for (last, stays) in [("three", true), ("four", false)] {
         let (provider, path) = leaving(&server);
-        let tenant = server.admin().at(&workspace(&server.admin(), "tenant").0);
+        let tenant = server.admin().in_workspace(&workspace(&server.admin(), "tenant").0);
         bind(&tenant, &path);
         apply(&tenant, WIDGETS_V1, "old", &json!({"size": 1})).expect(201);
         apply(&tenant, WIDGETS_V2, "new", &json!({"note": "n"})).expect(200);

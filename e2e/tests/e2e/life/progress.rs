@@ -15,25 +15,29 @@ const AT_LEAST: Duration = Duration::from_secs(2);
 fn a_migration_tells_how_far_it_is_and_takes_its_time() {
     let server = Server::start();
     let (provider, _) = workspace(&server.admin(), "provider");
-    let at_provider = server.admin().at(&provider);
+    let at_provider = server.admin().in_workspace(&provider);
     publish(&at_provider, "one", "v1");
     publish(&at_provider, "two", "v2");
     let export = object("APIExport", "widgets", &offer("one"));
     at_provider.post(&format!("{APIS}/apiexports"), &export).expect(201);
     let (tenant, _) = workspace(&server.admin(), "tenant");
-    bind(&server.admin().at(&tenant), &provider);
-    server.admin().at(&tenant).post(WIDGETS_V2, &widget(1)).expect(201);
+    bind(&server.admin().in_workspace(&tenant), &provider);
+    server
+        .admin()
+        .in_workspace(&tenant)
+        .post(WIDGETS_V2, &widget(1))
+        .expect(201);
     let server = server.restart_after(|data| copy_stored(data, "widgets", OBJECTS - 1));
-    let client = server.admin().at(&tenant);
+    let client = server.admin().in_workspace(&tenant);
     let at = format!("{APIS}/apiexports/widgets");
     until("the export can be changed", || {
-        (server.admin().at(&provider).get(&at).code == 200).then_some(())
+        (server.admin().in_workspace(&provider).get(&at).code == 200).then_some(())
     });
 
     let begun = Instant::now();
     server
         .admin()
-        .at(&provider)
+        .in_workspace(&provider)
         .merge(&at, &json!({"spec": offer("two")}))
         .expect(200);
     let mut told: Vec<usize> = Vec::new();

@@ -27,7 +27,7 @@ use crate::grpc;
 
 /// Returns the names of the workspace that a row is about: another tenant's, or the caller's own in
 /// rows that test the caller's credential. Empty for other rows.
-fn asked<'a>(scene: &'a Scene, row: &Row<'a>) -> Vec<&'a str> {
+fn requested_names<'a>(scene: &'a Scene, row: &Row<'a>) -> Vec<&'a str> {
     let (_, path) = row.request.split_once(' ').unwrap();
     let cluster = path.strip_prefix("/clusters/").and_then(|path| path.split('/').next());
     match cluster {
@@ -63,7 +63,7 @@ pub(super) fn refuse(scene: &Scene, rows: &[Row<'_>]) {
     let mut sent = BTreeSet::new();
     for row in rows {
         let who = scene.who(row.actor);
-        for workspace in asked(scene, row) {
+        for workspace in requested_names(scene, row) {
             let what = format!("row {}: gRPC {} {workspace} {:?}", row.number, row.actor, row.headers);
             if !sent.insert((row.actor, &row.headers, workspace)) {
                 continue;

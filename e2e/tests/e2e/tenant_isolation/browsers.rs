@@ -101,7 +101,7 @@ fn markup_is_data() {
     const MARKUP: &str = "<script>alert(1)</script>";
     let scene = Scene::new();
     let [alice, _] = scene.clients_of("tA");
-    let alice = alice.at(&scene.mine.path);
+    let alice = alice.in_workspace(&scene.mine.path);
     let map = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "annotations": {"a": MARKUP}}, "data": {"a": MARKUP}});
     let schema = json!({"type": "object", "x-kubernetes-validations": [{"rule": format!("self == '{MARKUP}'")}]});
     let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "as.markup.example.io"},

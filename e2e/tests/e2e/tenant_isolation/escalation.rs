@@ -48,8 +48,8 @@ fn patch(at: &Client, kind: &str, path: &str, body: &Value) -> Answer {
 fn with_roles(server: &Server) -> (Client, Client) {
     let place = owned_by(server, "alice");
     let (alice, bob) = (
-        user(server, "alice").at(&place.path),
-        user(server, "bob").at(&place.path),
+        user(server, "alice").in_workspace(&place.path),
+        user(server, "bob").in_workspace(&place.path),
     );
     let mighty = json!({"rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"]}]});
     let gathers = json!({"aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"gather": "yes"}}]}});
@@ -143,7 +143,7 @@ fn a_label_makes_no_role_mightier() {
 fn tenants_write_no_status_of_workspaces_and_types() {
     let server = shared();
     let place = owned_by(&server, "alice");
-    let alice = user(&server, "alice").at(&place.path);
+    let alice = user(&server, "alice").in_workspace(&place.path);
     let child = json!({"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": {"name": "child"}});
     alice.post(WORKSPACES, &child).expect(201);
     let kind = json!({
@@ -154,7 +154,7 @@ fn tenants_write_no_status_of_workspaces_and_types() {
         let found = alice.get(&format!("{WORKSPACES}/child")).expect(200);
         (found["status"]["phase"] == "Ready").then_some(())
     });
-    let dave = user(&server, "dave").at(&place.path);
+    let dave = user(&server, "dave").in_workspace(&place.path);
     for (object, resource, status) in [
         (
             format!("{WORKSPACES}/child"),
@@ -206,7 +206,7 @@ fn tenants_write_no_status_of_workspaces_and_types() {
 /// Creates a workspace with an owner, of a type in another workspace, that waits for the type's
 /// initializer.
 fn waiting(server: &Server, owner: &str, lobby: &TenantWorkspace, kind: &str) -> String {
-    let root = server.client(Who::ShardAdmin).at("root");
+    let root = server.client(Who::ShardAdmin).in_workspace("root");
     let name = unique("guest");
     let user = json!({"username": owner}).to_string();
     let guest = json!({
@@ -247,8 +247,10 @@ fn export(at: &Client, name: &str) {
 fn an_initializer_is_the_owner_in_one_workspace_only() {
     let server = shared();
     let (lobby, private) = (owned_by(&server, "bob"), owned_by(&server, "alice"));
-    let (bob, alice) = (user(&server, "bob"), user(&server, "alice").at(&private.path));
-    bob.at(&lobby.path).post(TYPES, &kind("trusted", None)).expect(201);
+    let (bob, alice) = (user(&server, "bob"), user(&server, "alice").in_workspace(&private.path));
+    bob.in_workspace(&lobby.path)
+        .post(TYPES, &kind("trusted", None))
+        .expect(201);
     export(&alice, "private");
     export(&alice, "open");
     let rules = json!({"rules": [{
@@ -302,7 +304,7 @@ fn an_initializer_borrows_no_name_that_counts_elsewhere() {
     let lobby = owned_by(&server, "bob");
     let bob = user(&server, "bob");
     let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"]}]);
-    let here = bob.at(&lobby.path);
+    let here = bob.in_workspace(&lobby.path);
     here.post(TYPES, &kind("guided", Some(rules))).expect(201);
     let stands = json!({"rules": [
         {"nonResourceURLs": ["/"], "verbs": ["access"]},

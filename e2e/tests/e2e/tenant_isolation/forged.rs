@@ -103,7 +103,7 @@ fn says(client: &Client, path: &str, at: &str) -> Value {
 
 fn furnish(scene: &Scene) -> Client {
     let [alice, _] = scene.clients_of("tA");
-    let alice = alice.at(&scene.mine.path);
+    let alice = alice.in_workspace(&scene.mine.path);
     let child = json!({"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": {"name": "child"}});
     alice
         .post("/apis/tenancy.kcp.io/v1alpha1/workspaces", &child)
@@ -160,7 +160,7 @@ fn send(client: &Client, path: &str, (method, kind, body): &(&str, &str, Value))
 fn no_verb_says_what_the_server_says() {
     let scene = Scene::new();
     let alice = furnish(&scene);
-    let admin = scene.clients_of("masters")[0].at(&scene.mine.path);
+    let admin = scene.clients_of("masters")[0].in_workspace(&scene.mine.path);
     let mut changed = Vec::new();
     for (path, at, wish) in wishes(&scene.theirs.cluster) {
         let was = says(&admin, path, at);
@@ -198,7 +198,7 @@ fn no_verb_says_what_the_server_says() {
 fn nonsense_in_annotations_harms_nobody_else() {
     let scene = Scene::new();
     furnish(&scene);
-    let master = scene.clients_of("masters")[0].at(&scene.mine.path);
+    let master = scene.clients_of("masters")[0].in_workspace(&scene.mine.path);
     let long = "x".repeat(10_000);
     let keys = [
         "kcp.io/path",
@@ -235,7 +235,7 @@ fn nonsense_in_annotations_harms_nobody_else() {
     // Another tenant's workspace, binding and quota go on.
     let [admin, _] = scene.clients_of("pA");
     let (path, _) = workspace(&admin, "after-nonsense");
-    let there = admin.at(&path);
+    let there = admin.in_workspace(&path);
     let binding = json!({"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding", "metadata": {"name": "own"},
         "spec": {"reference": {"export": {"path": scene.theirs.path, "name": "private"}}}});
     there

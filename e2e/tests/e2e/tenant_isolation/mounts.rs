@@ -16,9 +16,9 @@ fn a_mount_of_anothers_workspace_is_closed() {
     let (mine, theirs) = (owned_by(&server, "alice"), owned_by(&server, "bob"));
     let map =
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "map"}, "data": {"a": scene::SECRET}});
-    server.admin().at(&theirs.path).post(MAPS, &map).expect(201);
+    server.admin().in_workspace(&theirs.path).post(MAPS, &map).expect(201);
     let alice = server.client(Who::Token("alice-token".to_owned()));
-    let here = alice.at(&mine.path);
+    let here = alice.in_workspace(&mine.path);
     here.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &remotes())
         .expect(201);
     until("remotes are served", || (here.get(REMOTES).code == 200).then_some(()));
@@ -40,7 +40,7 @@ fn a_mount_of_anothers_workspace_is_closed() {
     }
     let claims = [("x-remote-user", "kcp-admin"), ("x-remote-group", "system:masters")];
     for (name, target) in &targets {
-        let through = alice.at(&format!("{}:{name}", mine.path));
+        let through = alice.in_workspace(&format!("{}:{name}", mine.path));
         until("the mount was looked at", || {
             (here.get(&format!("{workspaces}/{name}")).body["status"]["phase"] != "Scheduling").then_some(())
         });

@@ -83,7 +83,7 @@ fn answers_do_not_tell_which_workspaces_there_are() {
     let server = shared();
     let masters = server.client(Who::ShardAdmin);
     let there = owned_by(&server, "bob");
-    let masters_there = masters.at(&there.path);
+    let masters_there = masters.in_workspace(&there.path);
     let child = |name: &str, spec: Value| {
         json!({
             "apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": {"name": name}, "spec": spec,
@@ -103,7 +103,7 @@ fn answers_do_not_tell_which_workspaces_there_are() {
     let inactive = json!({"metadata": {"annotations": {"core.kcp.io/inactive": "true"}}});
     let logical = "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster";
     masters
-        .at(&format!("{}:off", there.path))
+        .in_workspace(&format!("{}:off", there.path))
         .merge(logical, &inactive)
         .expect(200);
     let paths = [
@@ -145,7 +145,7 @@ fn answers_do_not_tell_which_workspaces_there_are() {
     // the platform everywhere.
     for knows in [user(&server, "bob"), user(&server, "dave")] {
         for (name, code) in [("nosuch", 404), ("mount", 503)] {
-            let answer = knows.at(&format!("{}:{name}", there.path)).get("/apis");
+            let answer = knows.in_workspace(&format!("{}:{name}", there.path)).get("/apis");
             assert_eq!(answer.code, code, "{name}: {}", answer.text);
         }
     }
@@ -158,8 +158,8 @@ fn types_do_not_tell_what_is_elsewhere() {
     let server = shared();
     let (mine, theirs) = (owned_by(&server, "alice"), owned_by(&server, "bob"));
     let (alice, bob) = (
-        user(&server, "alice").at(&mine.path),
-        user(&server, "bob").at(&theirs.path),
+        user(&server, "alice").in_workspace(&mine.path),
+        user(&server, "bob").in_workspace(&theirs.path),
     );
     let kind = |name: &str, base: Option<(&str, &str)>| {
         let mut kind = json!({
@@ -205,8 +205,8 @@ fn bindings_do_not_tell_which_exports_there_are() {
     let server = shared();
     let (mine, theirs) = (owned_by(&server, "alice"), owned_by(&server, "bob"));
     let (alice, bob) = (
-        user(&server, "alice").at(&mine.path),
-        user(&server, "bob").at(&theirs.path),
+        user(&server, "alice").in_workspace(&mine.path),
+        user(&server, "bob").in_workspace(&theirs.path),
     );
     let group = "/apis/apis.kcp.io/v1alpha2";
     let export = |name: &str| json!({"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIExport", "metadata": {"name": name}, "spec": {}});
@@ -266,7 +266,7 @@ fn bindings_do_not_tell_which_exports_there_are() {
 fn webhook_errors_do_not_tell_which_names_resolve() {
     let server = shared();
     let place = owned_by(&server, "alice");
-    let alice = user(&server, "alice").at(&place.path);
+    let alice = user(&server, "alice").in_workspace(&place.path);
     let configurations = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
     let refusal = |host: &str| {
         let hook = json!({

@@ -52,8 +52,8 @@ fn a_revoked_role_does_not_come_back_with_an_old_revision() {
     let server = shared();
     let place = owned_by(&server, "alice");
     let (alice, bob) = (
-        user(&server, "alice").at(&place.path),
-        user(&server, "bob").at(&place.path),
+        user(&server, "alice").in_workspace(&place.path),
+        user(&server, "bob").in_workspace(&place.path),
     );
     let role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "reads"},
@@ -98,14 +98,20 @@ fn an_old_revision_leads_to_no_workspace_that_is_gone() {
     let owner = |user: &str| json!({"experimental.tenancy.kcp.io/owner": json!({"username": user}).to_string()});
     let name = unique("reused");
     let (path, _) = ready_workspace(&masters, "root", &name, owner("alice"));
-    let (alice, bob) = (user(&server, "alice").at(&path), user(&server, "bob").at(&path));
+    let (alice, bob) = (
+        user(&server, "alice").in_workspace(&path),
+        user(&server, "bob").in_workspace(&path),
+    );
     for name in ["first", "second"] {
         alice.post(MAPS, &map(name, json!({}))).expect(201);
     }
     let old = bookmarks(&alice, MAPS);
-    masters.at("root").delete(&format!("{WORKSPACES}/{name}")).expect(200);
+    masters
+        .in_workspace("root")
+        .delete(&format!("{WORKSPACES}/{name}"))
+        .expect(200);
     until("the workspace is gone", || {
-        (masters.at("root").get(&format!("{WORKSPACES}/{name}")).code == 404).then_some(())
+        (masters.in_workspace("root").get(&format!("{WORKSPACES}/{name}")).code == 404).then_some(())
     });
     for way in ways(MAPS, &old) {
         let refused = alice.get(&way);
@@ -122,7 +128,7 @@ fn an_old_revision_leads_to_no_workspace_that_is_gone() {
     let new = bookmarks(&bob, MAPS);
     let inactive = json!({"metadata": {"annotations": {"core.kcp.io/inactive": "true"}}});
     let logical = "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster";
-    masters.at(&path).merge(logical, &inactive).expect(200);
+    masters.in_workspace(&path).merge(logical, &inactive).expect(200);
     for way in ways(MAPS, &new) {
         let refused = bob.get(&way);
         assert_eq!(refused.code, 403, "{way}: {}", refused.text);
@@ -148,7 +154,7 @@ fn gadgets() -> Value {
 fn a_definition_that_was_replaced_has_no_past() {
     let server = shared();
     let place = owned_by(&server, "alice");
-    let alice = user(&server, "alice").at(&place.path);
+    let alice = user(&server, "alice").in_workspace(&place.path);
     let (definitions, list) = (
         "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
         "/apis/past.example.io/v1/gadgets",
@@ -200,8 +206,8 @@ fn claim(state: &str) -> Value {
 
 fn share(server: &Server) -> Shared {
     let (provider, tenant) = (owned_by(server, "alice"), owned_by(server, "bob"));
-    let (alice, bob) = (user(server, "alice"), user(server, "bob").at(&tenant.path));
-    let here = alice.at(&provider.path);
+    let (alice, bob) = (user(server, "alice"), user(server, "bob").in_workspace(&tenant.path));
+    let here = alice.in_workspace(&provider.path);
     publish_widgets(&here);
     let bind = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "bind"},

@@ -89,7 +89,7 @@ pub(super) fn refuse(scene: &Scene, rows: &[Row<'_>]) {
     }
     admin::refuse(scene, rows);
     assert_eq!(scene.settle(), before, "what is refused changes nothing");
-    recorded(scene, &refused);
+    assert_audited(scene, &refused);
 }
 
 fn send(
@@ -141,7 +141,7 @@ pub(super) fn tells_nothing(what: &str, shown: &str, unnamed: &str) {
 }
 
 /// Checks that each refusal is in the audit log, with its code and reason.
-fn recorded(scene: &Scene, refused: &[Refused]) {
+fn assert_audited(scene: &Scene, refused: &[Refused]) {
     let file = scene.server.data_dir().join("audit/audit.log");
     let events = until("the refusals are in the audit log", || {
         let text = std::fs::read_to_string(&file).ok()?;

@@ -69,7 +69,7 @@ impl Scene {
         let server = issuers::server_with(&[issuer.configuration(&other, &issuers::mappings("corp:"))]);
         let (mine, theirs) = (owned_by(&server, "alice"), owned_by(&server, OWNER));
         let admin = server.admin();
-        let (here, there) = (admin.at(&mine.path), admin.at(&theirs.path));
+        let (here, there) = (admin.in_workspace(&mine.path), admin.in_workspace(&theirs.path));
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "map"}, "data": {"a": SECRET}});
         there.post(MAPS, &map).expect(201);
         with_export_and_gate(&here);
@@ -104,7 +104,7 @@ impl Scene {
 
     fn revision(&self) -> Value {
         let [client, _] = self.clients_of("masters");
-        let list = client.at("root").get("/api/v1/namespaces").expect(200);
+        let list = client.in_workspace("root").get("/api/v1/namespaces").expect(200);
         list["metadata"]["resourceVersion"].clone()
     }
 

@@ -26,7 +26,7 @@ fn definition(plural: &str, group: &str) -> Value {
 /// Creates a gadget, and a service account that may read everything but secrets.
 fn furnish(scene: &Scene) -> String {
     let admin = scene.server.admin();
-    let mine = admin.at(&scene.mine.path);
+    let mine = admin.in_workspace(&scene.mine.path);
     mine.post(DEFINITIONS, &definition("gadgets", "doors.example.io"))
         .expect(201);
     until("gadgets are served", || (mine.get(GADGETS).code == 200).then_some(()));
@@ -40,7 +40,10 @@ fn furnish(scene: &Scene) -> String {
     });
     mine.post("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &binding)
         .expect(201);
-    let reads = scene.server.client(Who::Token(reader.clone())).at(&scene.mine.path);
+    let reads = scene
+        .server
+        .client(Who::Token(reader.clone()))
+        .in_workspace(&scene.mine.path);
     reads.get(MAPS).expect(200);
     reader
 }
@@ -106,7 +109,7 @@ fn who_reads_does_not_write_by_any_verb() {
 fn a_path_means_one_thing() {
     let scene = Scene::new();
     furnish(&scene);
-    let theirs = scene.server.admin().at(&scene.theirs.path);
+    let theirs = scene.server.admin().in_workspace(&scene.theirs.path);
     let page = theirs.get("/api/v1/configmaps?limit=1").expect(200);
     let token = page["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
     assert!(!token.is_empty(), "{page}");
@@ -208,7 +211,7 @@ fn an_owner_is_no_operator() {
     ];
     refuse(&scene, &rows);
     // No text reveals the existence of objects that alice may not read.
-    let alice = scene.server.client(scene.who("tA")).at(&scene.mine.path);
+    let alice = scene.server.client(scene.who("tA")).in_workspace(&scene.mine.path);
     let texts = [
         (scene.theirs.path.as_str(), "private"),
         (&scene.theirs.path, "absent"),

@@ -130,7 +130,7 @@ struct Tenant {
 
 fn tenant(admin: &Http, provider: &str) -> Tenant {
     let (path, cluster) = workspace(admin, "task");
-    let http = admin.at(&path);
+    let http = admin.in_workspace(&path);
     let binding = json!({"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding", "metadata": {"name": "tasks"},
         "spec": {"reference": {"export": {"path": provider, "name": "tasks"}}}});
     http.post(BINDINGS, &binding).expect(201);
@@ -164,7 +164,7 @@ fn a_controller_serves_tenants_that_come_and_go_while_the_schema_grows() {
     let server = shared();
     let admin = server.admin();
     let (provider, home) = workspace(&admin, "controller");
-    let own = admin.at(&provider);
+    let own = admin.in_workspace(&provider);
     own.post(SCHEMAS, &schema("one", &["v1"])).expect(201);
     let export = json!({"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIExport", "metadata": {"name": "tasks"},
         "spec": {"resources": resources("one")}});
@@ -201,7 +201,7 @@ fn a_controller_serves_tenants_that_come_and_go_while_the_schema_grows() {
 
     let (parent, name) = second.path.rsplit_once(':').unwrap();
     admin
-        .at(parent)
+        .in_workspace(parent)
         .delete(&format!("/apis/tenancy.kcp.io/v1alpha1/workspaces/{name}"))
         .expect(200);
     until("the controller forgets who went", || {

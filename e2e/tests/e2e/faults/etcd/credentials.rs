@@ -55,7 +55,7 @@ fn tls_certificates_and_passwords_reach_etcd() {
             ..Setup::default()
         });
         let (path, _) = workspace(&server.admin(), "secure");
-        let client = server.admin().at(&path);
+        let client = server.admin().in_workspace(&path);
         client.post(MAPS, &config_map("before", 0)).expect(201);
 
         // Another CA, with files at the same paths.
