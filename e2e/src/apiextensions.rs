@@ -12,10 +12,12 @@ use crate::{Client, Etcd, Server, Who, until, unused_port};
 /// A kubeconfig without a server behind it. The apiextensions-apiserver requires one for
 /// authentication and authorization, and never calls it in these tests.
 const NOWHERE: &str = "{apiVersion: v1, kind: Config, current-context: none, users: [{name: none, user: {}}], \
-    clusters: [{name: none, cluster: {server: 'http://127.0.0.1:1'}}], contexts: [{name: none, context: {cluster: none, user: none}}]}";
+    clusters: [{name: none, cluster: {server: 'http://127.0.0.1:1'}}], \
+     contexts: [{name: none, context: {cluster: none, user: none}}]}";
 
 /// Admission plugins that need a client of a kube-apiserver, which does not run here.
-const PLUGINS_OFF: &str = "NamespaceLifecycle,MutatingAdmissionWebhook,ValidatingAdmissionWebhook,ValidatingAdmissionPolicy,MutatingAdmissionPolicy";
+const PLUGINS_OFF: &str = "NamespaceLifecycle,MutatingAdmissionWebhook,ValidatingAdmissionWebhook,\
+    ValidatingAdmissionPolicy,MutatingAdmissionPolicy";
 
 /// A running apiextensions-apiserver on an etcd of its own, killed at the end.
 pub struct Apiextensions {

@@ -59,7 +59,10 @@ pub fn publish_widgets(client: &Client) {
         json!({"name": {"type": "object", "properties": {"first": text}}, "more": text}),
     );
     let names = json!({"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"});
-    let rules = |from: &str, to: &str, field: &str, destination: &str| json!({"from": from, "to": to, "rules": [{"field": field, "destination": destination}]});
+    let rules = |from: &str, to: &str, field: &str, destination: &str| {
+        let rule = json!({"field": field, "destination": destination});
+        json!({"from": from, "to": to, "rules": [rule]})
+    };
     let schema = json!({"group": "example.io", "scope": "Namespaced", "names": names, "versions": [v1, v2]});
     let conversions = json!([
         rules("v1", "v2", ".spec.firstName", ".spec.name.first"),

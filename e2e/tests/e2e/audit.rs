@@ -39,19 +39,8 @@ fn token(server: &Server, user: &str) -> Client {
     server.client(Who::Token(format!("{user}-token")))
 }
 
-/// Without any setting every request leaves a line. A refusal's line has the reason, which its
-/// sender does not learn.
-#[test]
-fn every_refusal_is_recorded_with_its_reason() {
-    let server = Server::start();
-    let admin = server.admin();
-    let (path, cluster) = workspace_owned_by(&server, "alice");
-    let (alice, bob) = (
-        token(&server, "alice").in_workspace(&path),
-        token(&server, "bob").in_workspace(&path),
-    );
-
-    let made = audit_line(&server, &alice.post(MAPS, &map("a")));
+/// Checks the line of an accepted create of the ConfigMap `a` by alice.
+fn assert_write_line(made: &Value, path: &str, cluster: &str) {
     let want = json!({"resource": "configmaps", "namespace": "default", "name": "a", "apiVersion": "v1"});
     assert_eq!(
         (
@@ -71,10 +60,26 @@ fn every_refusal_is_recorded_with_its_reason() {
     );
     assert_eq!(made["sourceIPs"], json!(["127.0.0.1"]));
     assert_eq!(made["annotations"]["authorization.k8s.io/decision"], "allow");
-    assert_eq!(made["annotations"]["kcp.io/path"], path);
+    assert_eq!(made["annotations"]["kcp.io/path"], *path);
     for key in ["kcp.io/cluster", "tenancy.kcp.io/workspace"] {
-        assert_eq!(made["annotations"][key], cluster, "{key}");
+        assert_eq!(made["annotations"][key], *cluster, "{key}");
     }
+}
+
+/// Without any setting every request leaves a line. A refusal's line has the reason, which its
+/// sender does not learn.
+#[test]
+fn every_refusal_is_recorded_with_its_reason() {
+    let server = Server::start();
+    let admin = server.admin();
+    let (path, cluster) = workspace_owned_by(&server, "alice");
+    let (alice, bob) = (
+        token(&server, "alice").in_workspace(&path),
+        token(&server, "bob").in_workspace(&path),
+    );
+
+    let made = audit_line(&server, &alice.post(MAPS, &map("a")));
+    assert_write_line(&made, &path, &cluster);
 
     let denied = bob.get(&format!("{MAPS}/a"));
     assert!(!denied.text.contains("content"), "{}", denied.text);

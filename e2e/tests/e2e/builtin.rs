@@ -138,7 +138,8 @@ fn a_place_has_so_many_quotas() {
     let client = admin.in_workspace(&workspace(&admin, "quotas").0);
     let quota = |name: String, everywhere: bool| {
         let annotations = json!({"experimental.quota.kcp.io/cluster-scoped": everywhere.to_string()});
-        let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": name, "annotations": annotations},
+        let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota",
+            "metadata": {"name": name, "annotations": annotations},
             "spec": {"hard": {"count/secrets": "1000"}}});
         client.post("/api/v1/namespaces/default/resourcequotas", &quota)
     };
@@ -163,7 +164,8 @@ fn a_secret_is_the_identity_of_one_export() {
     let exports = "/apis/apis.kcp.io/v1alpha2/apiexports";
     let export = |name: &str, secret: &str| {
         let identity = json!({"secretRef": {"namespace": "default", "name": secret}});
-        let export = json!({"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIExport", "metadata": {"name": name}, "spec": {"identity": identity}});
+        let export = json!({"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIExport", "metadata": {"name": name},
+            "spec": {"identity": identity}});
         client.post(exports, &export).expect(201);
     };
     for round in 0..5 {
@@ -172,7 +174,8 @@ fn a_secret_is_the_identity_of_one_export() {
             export(&format!("{name}-{round}"), &secret);
         }
         // All the exports wait for the secret.
-        let object = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": secret}, "stringData": {"key": format!("{secret}-of-many")}});
+        let object = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": secret},
+            "stringData": {"key": format!("{secret}-of-many")}});
         client.post("/api/v1/namespaces/default/secrets", &object).expect(201);
         let valid = insula_e2e::until("each was looked at", || {
             let found = ["a", "b", "c"].map(|name| {

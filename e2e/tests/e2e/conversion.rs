@@ -30,7 +30,8 @@ fn publish(client: &Client, plural: &str, transformation: &str) -> Option<()> {
             json!({"apiVersion": "apis.kcp.io/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec});
         client.post(&format!("{APIS}/{resource}"), &object)
     };
-    let names = json!({"plural": plural, "singular": plural, "kind": kind_of(plural), "listKind": format!("{}List", kind_of(plural))});
+    let names = json!({"plural": plural, "singular": plural, "kind": kind_of(plural),
+        "listKind": format!("{}List", kind_of(plural))});
     let spec = json!({"group": "example.io", "scope": "Cluster", "versions": versions, "names": names});
     create("apiresourceschemas", "APIResourceSchema", &name, spec).expect(201);
     let rule = json!({"field": ".spec.a", "destination": ".spec.b", "transformation": transformation});
@@ -105,7 +106,8 @@ fn expressions_that_are_bombs_to_run_fail_for_their_object_only() {
     for (name, bomb) in [("nested", nested), ("doubled", doubled)] {
         let begun = Instant::now();
         if publish(&client, name, &bomb).is_some() {
-            let object = json!({"apiVersion": "example.io/v1", "kind": kind_of(name), "metadata": {"name": "a"}, "spec": {"a": "aaaa"}});
+            let object = json!({"apiVersion": "example.io/v1", "kind": kind_of(name), "metadata": {"name": "a"},
+                "spec": {"a": "aaaa"}});
             let written = client.post(&format!("/apis/example.io/v1/{name}"), &object).code;
             let read = client.get(&format!("/apis/example.io/v2/{name}/a")).code;
             assert!(written >= 400 || read >= 400, "{name}: {written}, {read}");
@@ -132,14 +134,22 @@ fn tenants_do_not_see_each_other() {
 /// Publishes one generation of an API for the load test: its own name of the field in v2, and a
 /// mark that its rule sets.
 fn generation(client: &Client, schema: &str, field: &str, mark: &str) {
-    let fields = |name: &str| json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {name: {"type": "string"}}}}});
-    let version = |name: &str, field: &str| json!({"name": name, "served": true, "storage": name == "v1", "schema": fields(field)});
+    let fields = |name: &str| {
+        json!({"type": "object",
+        "properties": {"spec": {"type": "object", "properties": {name: {"type": "string"}}}}})
+    };
+    let version = |name: &str, field: &str| {
+        json!({"name": name, "served": true, "storage": name == "v1",
+        "schema": fields(field)})
+    };
     let schema_spec = json!({
         "group": "example.io", "scope": "Cluster", "versions": [version("v1", "text"), version("v2", field)],
         "names": {"plural": "swaps", "singular": "swap", "kind": "Swap", "listKind": "SwapList"},
     });
-    let there = json!({"field": ".spec.text", "destination": format!(".spec.{field}"), "transformation": format!("self + '{mark}'")});
-    let back = json!({"field": format!(".spec.{field}"), "destination": ".spec.text", "transformation": format!("self.replace('{mark}', '')")});
+    let there = json!({"field": ".spec.text", "destination": format!(".spec.{field}"),
+        "transformation": format!("self + '{mark}'")});
+    let back = json!({"field": format!(".spec.{field}"), "destination": ".spec.text",
+        "transformation": format!("self.replace('{mark}', '')")});
     let rules = json!({"conversions": [
         {"from": "v1", "to": "v2", "rules": [there]}, {"from": "v2", "to": "v1", "rules": [back]},
     ]});
@@ -162,6 +172,59 @@ impl Drop for Sets<'_> {
     }
 }
 
+const EXPORTS: &str = "/apis/apis.kcp.io/v1alpha2/apiexports";
+
+fn swaps_export(schema: &str) -> Value {
+    let resource = json!({"name": "swaps", "group": "example.io", "schema": schema, "storage": {"crd": {}}});
+    json!({"spec": {"resources": [resource]}})
+}
+
+fn swaps(version: &str) -> String {
+    format!("/apis/example.io/{version}/swaps")
+}
+
+/// Publishes and binds the first of two generations of an API, and creates objects of it.
+fn serve_swaps(client: &Client, objects: usize) {
+    generation(client, "one.swaps.example.io", "a", "A");
+    generation(client, "two.swaps.example.io", "b", "B");
+    let mut first = swaps_export("one.swaps.example.io");
+    first["apiVersion"] = json!("apis.kcp.io/v1alpha2");
+    first["kind"] = json!("APIExport");
+    first["metadata"] = json!({"name": "swaps"});
+    client.post(EXPORTS, &first).expect(201);
+    let binding = json!({"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding", "metadata": {"name": "swaps"},
+        "spec": {"reference": {"export": {"name": "swaps"}}}});
+    client
+        .post("/apis/apis.kcp.io/v1alpha2/apibindings", &binding)
+        .expect(201);
+    until("it is served", || (client.get(&swaps("v1")).code == 200).then_some(()));
+    for n in 0..objects {
+        let object = json!({"apiVersion": "example.io/v1", "kind": "Swap", "metadata": {"name": format!("s{n}")},
+            "spec": {"text": "0"}});
+        client.post(&swaps("v1"), &object).expect(201);
+    }
+}
+
+/// Checks that an object in v2 has one generation's field with that generation's mark.
+fn assert_one_generation(shown: &Value) {
+    let text = |field: &str| shown["spec"][field].as_str().unwrap_or_default().to_owned();
+    let (a, b) = (text("a"), text("b"));
+    let fits = a.ends_with('A') && b.is_empty() || a.is_empty() && (b.ends_with('B') || b.ends_with('C'));
+    assert!(fits, "{shown}");
+}
+
+/// Changes only the rules of the second generation: its mark becomes `C`.
+fn change_mark(client: &Client) {
+    let mark = json!({"field": ".spec.text", "destination": ".spec.b", "transformation": "self + 'C'"});
+    let back = json!({"field": ".spec.b", "destination": ".spec.text", "transformation": "self.replace('C', '')"});
+    let rules = json!({"spec": {"conversions": [
+        {"from": "v1", "to": "v2", "rules": [mark]}, {"from": "v2", "to": "v1", "rules": [back]},
+    ]}});
+    client
+        .merge(&format!("{APIS}/apiconversions/two.swaps.example.io"), &rules)
+        .expect(200);
+}
+
 /// Reads and writes in two versions while the API's schema and rules change repeatedly. A reader of
 /// v2 gets a field of one generation with the mark of that generation's rule, or, where only the
 /// rules changed, one of its two marks.
@@ -171,51 +234,26 @@ fn rules_that_are_swapped_under_load_never_meet_another_schema() {
     let server = shared();
     let admin = server.admin();
     let client = admin.in_workspace(&workspace(&admin, "swaps").0);
-    generation(&client, "one.swaps.example.io", "a", "A");
-    generation(&client, "two.swaps.example.io", "b", "B");
-    let export = |schema: &str| json!({"spec": {"resources": [{"name": "swaps", "group": "example.io", "schema": schema, "storage": {"crd": {}}}]}});
-    let exports = "/apis/apis.kcp.io/v1alpha2/apiexports";
-    let mut first = export("one.swaps.example.io");
-    first["apiVersion"] = json!("apis.kcp.io/v1alpha2");
-    first["kind"] = json!("APIExport");
-    first["metadata"] = json!({"name": "swaps"});
-    client.post(exports, &first).expect(201);
-    let binding = json!({"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding", "metadata": {"name": "swaps"},
-        "spec": {"reference": {"export": {"name": "swaps"}}}});
-    client
-        .post("/apis/apis.kcp.io/v1alpha2/apibindings", &binding)
-        .expect(201);
-    let path = |version: &str| format!("/apis/example.io/{version}/swaps");
-    until("it is served", || (client.get(&path("v1")).code == 200).then_some(()));
-    for n in 0..OBJECTS {
-        let object = json!({"apiVersion": "example.io/v1", "kind": "Swap", "metadata": {"name": format!("s{n}")}, "spec": {"text": "0"}});
-        client.post(&path("v1"), &object).expect(201);
-    }
-    let of_one_generation = |shown: &Value| {
-        let text = |field: &str| shown["spec"][field].as_str().unwrap_or_default().to_owned();
-        let (a, b) = (text("a"), text("b"));
-        let fits = a.ends_with('A') && b.is_empty() || a.is_empty() && (b.ends_with('B') || b.ends_with('C'));
-        assert!(fits, "{shown}");
-    };
+    serve_swaps(&client, OBJECTS);
     let over = AtomicBool::new(false);
     let (reads, writes) = (AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         let _end = Sets(&over);
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
-                let list = client.get(&path("v2")).expect(200);
-                list["items"].as_array().unwrap().iter().for_each(of_one_generation);
+                let list = client.get(&swaps("v2")).expect(200);
+                list["items"].as_array().unwrap().iter().for_each(assert_one_generation);
                 assert_eq!(list["items"].as_array().unwrap().len(), OBJECTS);
                 reads.fetch_add(1, Ordering::Relaxed);
             }
         });
         for (version, seed) in [("v1", 0), ("v2", 1)] {
-            let (client, over, writes, path) = (&client, &over, &writes, &path);
+            let (client, over, writes) = (&client, &over, &writes);
             scope.spawn(move || {
                 let mut n = seed;
                 while !over.load(Ordering::Relaxed) {
                     n += 1;
-                    let object = format!("{}/s{}", path(version), n % OBJECTS);
+                    let object = format!("{}/s{}", swaps(version), n % OBJECTS);
                     let patch = match version {
                         "v1" => json!({"spec": {"text": n.to_string()}}),
                         _ => json!({"metadata": {"labels": {"n": n.to_string()}}}),
@@ -224,7 +262,7 @@ fn rules_that_are_swapped_under_load_never_meet_another_schema() {
                     // A write routed by a previous route gets a 409, and may be sent again.
                     assert!(matches!(answer.code, 200 | 409), "{}: {}", answer.code, answer.text);
                     if version == "v2" && answer.code == 200 {
-                        of_one_generation(&answer.expect(200));
+                        assert_one_generation(&answer.expect(200));
                     }
                     writes.fetch_add(1, Ordering::Relaxed);
                 }
@@ -237,20 +275,14 @@ fn rules_that_are_swapped_under_load_never_meet_another_schema() {
                 break;
             }
             let (schema, field) = [("one.swaps.example.io", "a"), ("two.swaps.example.io", "b")][(round + 1) % 2];
-            client.merge(&format!("{exports}/swaps"), &export(schema)).expect(200);
+            client
+                .merge(&format!("{EXPORTS}/swaps"), &swaps_export(schema))
+                .expect(200);
             if round == 2 {
-                let mark = json!({"field": ".spec.text", "destination": ".spec.b", "transformation": "self + 'C'"});
-                let back =
-                    json!({"field": ".spec.b", "destination": ".spec.text", "transformation": "self.replace('C', '')"});
-                let rules = json!({"spec": {"conversions": [
-                    {"from": "v1", "to": "v2", "rules": [mark]}, {"from": "v2", "to": "v1", "rules": [back]},
-                ]}});
-                client
-                    .merge(&format!("{APIS}/apiconversions/two.swaps.example.io"), &rules)
-                    .expect(200);
+                change_mark(&client);
             }
             until("the new generation serves", || {
-                let shown = client.get(&format!("{}/s0", path("v2"))).expect(200);
+                let shown = client.get(&format!("{}/s0", swaps("v2"))).expect(200);
                 shown["spec"].get(field).is_some().then_some(())
             });
         }

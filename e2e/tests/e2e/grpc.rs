@@ -88,16 +88,22 @@ fn widgets() -> (Value, Value) {
         "properties": {"spec": {"type": "object", "properties": spec}}}})
     };
     let schema = json!({
-        "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIResourceSchema", "metadata": {"name": "v1.widgets.example.io"},
+        "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIResourceSchema",
+            "metadata": {"name": "v1.widgets.example.io"},
         "spec": {"group": "example.io", "scope": "Namespaced",
             "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
-            "versions": [version("v1", json!({"firstName": text})), version("v2", json!({"name": {"type": "object", "properties": {"first": text}}}))]},
+            "versions": [version("v1", json!({"firstName": text})),
+                version("v2", json!({"name": {"type": "object", "properties": {"first": text}}}))]},
     });
-    let rule = |from: &str, to: &str, a: &str, b: &str| json!({"from": from, "to": to, "rules": [{"field": a, "destination": b}]});
+    let rule = |from: &str, to: &str, a: &str, b: &str| {
+        json!({"from": from, "to": to,
+        "rules": [{"field": a, "destination": b}]})
+    };
     let rules = json!({
         "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIConversion", "metadata": {"name": "v1.widgets.example.io"},
         "spec": {"conversions": [
-            rule("v1", "v2", ".spec.firstName", ".spec.name.first"), rule("v2", "v1", ".spec.name.first", ".spec.firstName")]},
+            rule("v1", "v2", ".spec.firstName", ".spec.name.first"),
+            rule("v2", "v1", ".spec.name.first", ".spec.firstName")]},
     });
     (schema, rules)
 }
@@ -307,20 +313,48 @@ fn rules_are_validated_and_tried_without_being_stored() {
     let message = |value: &Value| Some(from_json(value.as_object().unwrap()).unwrap());
     runtime().block_on(async {
         let mut client = ConversionServiceClient::with_origin(channel(&server, &Who::KcpAdmin), origin(&server));
-        let good = ValidateRequest { schema: message(&schema), rules: message(&rules), ..ValidateRequest::default() };
+        let good = ValidateRequest {
+            schema: message(&schema),
+            rules: message(&rules),
+            ..ValidateRequest::default()
+        };
         let verdict = client.validate(good).await.unwrap().into_inner();
         assert!(verdict.valid, "{:?}", verdict.violations);
         let mut wrong = rules.clone();
         wrong["spec"]["conversions"][0]["rules"][0]["destination"] = ".spec.nothing".into();
-        let verdict = client.validate(ValidateRequest { schema: message(&schema), rules: message(&wrong), ..ValidateRequest::default() }).await.unwrap().into_inner();
+        let verdict = client
+            .validate(ValidateRequest {
+                schema: message(&schema),
+                rules: message(&wrong),
+                ..ValidateRequest::default()
+            })
+            .await
+            .unwrap()
+            .into_inner();
         assert!(!verdict.valid);
-        assert!(verdict.violations[0].field.starts_with("spec.conversions[0].rules[0]"), "{:?}", verdict.violations);
-        let object = json!({"apiVersion": "example.io/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": {"firstName": "Bob"}});
-        let inline = InlineRules { schema: message(&schema), rules: message(&rules), ..InlineRules::default() };
-        let convert = ConvertRequest { object: message(&object), to_version: "v2".to_owned(), source: Some(Source::Inline(inline)) };
+        assert!(
+            verdict.violations[0].field.starts_with("spec.conversions[0].rules[0]"),
+            "{:?}",
+            verdict.violations
+        );
+        let object = json!({"apiVersion": "example.io/v1", "kind": "Widget", "metadata": {"name": "a"},
+            "spec": {"firstName": "Bob"}});
+        let inline = InlineRules {
+            schema: message(&schema),
+            rules: message(&rules),
+            ..InlineRules::default()
+        };
+        let convert = ConvertRequest {
+            object: message(&object),
+            to_version: "v2".to_owned(),
+            source: Some(Source::Inline(inline)),
+        };
         let converted = client.convert(convert).await.unwrap().into_inner().object.unwrap();
         let converted = to_json(converted).unwrap();
-        assert_eq!((&converted["apiVersion"], &converted["spec"]), (&json!("example.io/v2"), &json!({"name": {"first": "Bob"}})));
+        assert_eq!(
+            (&converted["apiVersion"], &converted["spec"]),
+            (&json!("example.io/v2"), &json!({"name": {"first": "Bob"}}))
+        );
     });
 }
 

@@ -79,7 +79,10 @@ fn answer(path: &str, review: &Value) -> Reply {
 
 /// Creates a definition whose objects the webhook `client` converts, and waits until it is served.
 fn define(at: &Client, plural: &str, client: &Value) {
-    let fields = |spec: Value| json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object", "properties": spec}}}});
+    let fields = |spec: Value| {
+        json!({"openAPIV3Schema": {"type": "object",
+        "properties": {"spec": {"type": "object", "properties": spec}}}})
+    };
     let text = json!({"type": "string"});
     let v1 = fields(json!({"text": text, "size": {"type": "integer", "default": 3}}));
     let v2 = fields(json!({"texts": {"type": "array", "items": text}, "first": text}));
@@ -91,9 +94,11 @@ fn define(at: &Client, plural: &str, client: &Value) {
             "group": GROUP, "scope": "Cluster", "names": {"plural": plural, "kind": kind},
             "versions": [
                 {"name": "v1", "served": true, "storage": true, "schema": v1},
-                {"name": "v2", "served": true, "storage": false, "schema": v2, "selectableFields": [{"jsonPath": ".spec.first"}]},
+                {"name": "v2", "served": true, "storage": false, "schema": v2,
+                    "selectableFields": [{"jsonPath": ".spec.first"}]},
             ],
-            "conversion": {"strategy": "Webhook", "webhook": {"clientConfig": client, "conversionReviewVersions": ["v7", "v1", "v1beta1"]}},
+            "conversion": {"strategy": "Webhook",
+                "webhook": {"clientConfig": client, "conversionReviewVersions": ["v7", "v1", "v1beta1"]}},
         },
     });
     at.post(DEFINITIONS, &definition).expect(201);
@@ -113,6 +118,10 @@ fn object(plural: &str, version: &str, name: &str, spec: Value) -> Value {
     json!({"apiVersion": format!("{GROUP}/{version}"), "kind": kind, "metadata": {"name": name}, "spec": spec})
 }
 
+fn notes(version: &str, rest: &str) -> String {
+    format!("/apis/{GROUP}/{version}/notes{rest}")
+}
+
 #[test]
 fn definitions_convert_by_webhook() {
     let server = server();
@@ -120,13 +129,22 @@ fn definitions_convert_by_webhook() {
     let (path, _) = workspace(&server.admin(), "hooks");
     let at = server.admin().in_workspace(&path);
     define(&at, "notes", &hook.client_config("/convert"));
-    let url = |version: &str, name: &str| format!("/apis/{GROUP}/{version}/notes{name}");
+    create_in_storage_version(&at, &hook);
+    let made = create_in_other_version(&at, &hook);
+    update_in_other_version(&at, made);
+    apply_in_other_version(&at);
+    list_in_other_version(&at, &hook);
+    watch_other_version(&at);
+    dry_run_and_delete(&at);
+}
 
+/// Creates `a` in v1, without a review, and reads it in v2, with one.
+fn create_in_storage_version(at: &Client, hook: &Hook) {
     // Written in v1, the storage version: the server calls no webhook.
-    at.post(&url("v1", ""), &object("notes", "v1", "a", json!({"text": "one"})))
+    at.post(&notes("v1", ""), &object("notes", "v1", "a", json!({"text": "one"})))
         .expect(201);
     assert_eq!(hook.take("/convert"), [] as [Value; 0]);
-    let seen = at.get(&url("v2", "/a")).expect(200);
+    let seen = at.get(&notes("v2", "/a")).expect(200);
     assert_eq!(seen["spec"], json!({"texts": ["one"]}));
     assert_eq!(seen["metadata"]["annotations"]["seen-as"], json!("hooks.example.io/v2"));
     let reviews = hook.take("/convert");
@@ -136,17 +154,19 @@ fn definitions_convert_by_webhook() {
     let sent = &reviews[0]["request"]["objects"][0];
     assert_eq!(sent["spec"], json!({"text": "one", "size": 3}));
     assert_eq!(sent["metadata"].get("resourceVersion"), None);
+}
 
-    // Written in v2: converted to v1 for the store, which drops fields outside its schema, and back
-    // for the answer.
+/// Creates `b` in v2: converted to v1 for the store, which drops fields outside its schema, and back
+/// for the answer. Returns it.
+fn create_in_other_version(at: &Client, hook: &Hook) -> Value {
     let made = at
         .post(
-            &url("v2", ""),
+            &notes("v2", ""),
             &object("notes", "v2", "b", json!({"texts": ["two", "gone"]})),
         )
         .expect(201);
     assert_eq!(made["spec"], json!({"texts": ["two"]}));
-    let stored = at.get(&url("v1", "/b")).expect(200);
+    let stored = at.get(&notes("v1", "/b")).expect(200);
     assert_eq!(stored["spec"], json!({"text": "two", "size": 3}));
     assert_eq!(stored["metadata"]["uid"], made["metadata"]["uid"]);
     let uids: Vec<Value> = hook
@@ -155,20 +175,27 @@ fn definitions_convert_by_webhook() {
         .map(|review| review["request"]["objects"][0]["metadata"]["uid"].clone())
         .collect();
     assert_eq!(uids, [made["metadata"]["uid"].clone(), made["metadata"]["uid"].clone()]);
+    made
+}
 
-    // Changed in v2, by PUT, by patch and by apply.
-    let mut changed = made.clone();
+/// Changes `b` in v2, by PUT and by patch.
+fn update_in_other_version(at: &Client, made: Value) {
+    let mut changed = made;
     changed["spec"]["texts"] = json!(["three"]);
-    at.put(&url("v2", "/b"), &changed).expect(200);
+    at.put(&notes("v2", "/b"), &changed).expect(200);
     let patched = at
-        .merge(&url("v2", "/b"), &json!({"spec": {"texts": ["four"]}}))
+        .merge(&notes("v2", "/b"), &json!({"spec": {"texts": ["four"]}}))
         .expect(200);
     assert_eq!(patched["spec"], json!({"texts": ["four"]}));
-    at.put(&url("v2", "/b"), &changed).expect(409);
+    at.put(&notes("v2", "/b"), &changed).expect(409);
+}
+
+/// Applies `c` in v2 (server-side apply). An apply without a change writes nothing.
+fn apply_in_other_version(at: &Client) {
     let config = object("notes", "v2", "c", json!({"texts": ["applied"]}));
     let apply = |config: &Value| {
         let kind = ("content-type", "application/apply-patch+yaml");
-        let url = url("v2", "/c?fieldManager=me&force=true");
+        let url = notes("v2", "/c?fieldManager=me&force=true");
         at.try_send("PATCH", &url, &[kind], config.to_string().into()).unwrap()
     };
     apply(&config).expect(201);
@@ -179,10 +206,12 @@ fn definitions_convert_by_webhook() {
         same["metadata"]["resourceVersion"],
         applied["metadata"]["resourceVersion"]
     );
+}
 
-    // A list is one call; metadata alone is none.
+/// Lists in v2: a list is one review, a list of metadata none.
+fn list_in_other_version(at: &Client, hook: &Hook) {
     hook.take("/convert");
-    let list = at.get(&url("v2", "")).expect(200);
+    let list = at.get(&notes("v2", "")).expect(200);
     let texts: Vec<&Value> = list["items"]
         .as_array()
         .unwrap()
@@ -194,35 +223,39 @@ fn definitions_convert_by_webhook() {
     assert_eq!(reviews.len(), 1);
     assert_eq!(reviews[0]["request"]["objects"].as_array().unwrap().len(), 3);
     let partial = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
-    at.get_with(&url("v2", ""), &[("accept", partial)]).expect(200);
+    at.get_with(&notes("v2", ""), &[("accept", partial)]).expect(200);
     assert_eq!(hook.take("/convert").len(), 0);
     let table = "application/json;as=Table;g=meta.k8s.io;v=v1";
-    at.get_with(&url("v2", ""), &[("accept", table)]).expect(200);
+    at.get_with(&notes("v2", ""), &[("accept", table)]).expect(200);
+}
 
-    // Watchers receive their version.
+/// Watches in v2: the initial state and a later change arrive in that version.
+fn watch_other_version(at: &Client) {
     let mut events = Vec::new();
-    let watch = url("v2", "?watch=true&allowWatchBookmarks=false");
+    let watch = notes("v2", "?watch=true&allowWatchBookmarks=false");
     at.watch(&watch, |event| {
         if event["object"]["metadata"]["name"] == "c" {
-            at_once(&at, &url("v1", "/a"), "new");
+            in_parallel(at, &notes("v1", "/a"), "new");
         }
         events.push(event["object"]["spec"]["texts"][0].clone());
         (events.last() == Some(&json!("new"))).then_some(())
     })
     .unwrap();
     assert_eq!(events, ["one", "four", "again", "new"]);
+}
 
-    // A dry run calls the webhook, too, and writes nothing.
-    let dry = url("v2", "?dryRun=All");
+/// A dry run calls the webhook, too, and writes nothing.
+fn dry_run_and_delete(at: &Client) {
+    let dry = notes("v2", "?dryRun=All");
     at.post(&dry, &object("notes", "v2", "d", json!({"texts": ["dry"]})))
         .expect(201);
-    at.get(&url("v1", "/d")).expect(404);
-    at.delete(&url("v2", "/a")).expect(200);
+    at.get(&notes("v1", "/d")).expect(404);
+    at.delete(&notes("v2", "/a")).expect(200);
 }
 
 /// Writes from another thread while a watch is read: the watch's runtime must not wait for the
 /// write.
-fn at_once(at: &Client, url: &str, text: &str) {
+fn in_parallel(at: &Client, url: &str, text: &str) {
     let (at, url, text) = (at.clone(), url.to_owned(), text.to_owned());
     std::thread::spawn(move || at.merge(&url, &json!({"spec": {"text": text}})));
 }
@@ -248,8 +281,8 @@ fn fields_are_selected_by_as_the_version_has_them() {
         let seen = (event["type"].clone(), event["object"]["metadata"]["name"].clone());
         events.push((seen.0.as_str()?.to_owned(), seen.1.as_str()?.to_owned()));
         match events.len() {
-            1 => at_once(&at, &url("v1", "/a"), "two"),
-            2 => at_once(&at, &url("v1", "/b"), "three"),
+            1 => in_parallel(&at, &url("v1", "/a"), "two"),
+            2 => in_parallel(&at, &url("v1", "/b"), "three"),
             _ => return Some(()),
         }
         None
@@ -403,44 +436,18 @@ fn only_targets_that_the_operator_allows_are_called() {
         .unwrap()
         .to_owned();
     let bundle = hook.client_config("")["caBundle"].clone();
-    for (host, why) in [
-        (
-            format!("127.0.0.1:{port}"),
-            "is not among the targets that this server may call",
-        ),
-        (
-            format!("localhost:{port}"),
-            "is not among the targets that this server may call",
-        ),
-        (
-            format!("2130706433:{port}"),
-            "is not among the targets that this server may call",
-        ),
-        (
-            format!("[::1]:{port}"),
-            "is not among the targets that this server may call",
-        ),
-        (
-            format!("[::ffff:127.0.0.1]:{port}"),
-            "is not among the targets that this server may call",
-        ),
-        (
-            format!("0.0.0.0:{port}"),
-            "is not among the targets that this server may call",
-        ),
-        (
-            "169.254.169.254".to_owned(),
-            "is not among the targets that this server may call",
-        ),
-        (
-            "10.0.0.1:22".to_owned(),
-            "is not among the targets that this server may call",
-        ),
-        (
-            "8.8.8.8:22".to_owned(),
-            "is not among the targets that this server may call",
-        ),
-    ] {
+    let why = "is not among the targets that this server may call";
+    let local = [
+        "127.0.0.1",
+        "localhost",
+        "2130706433",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "0.0.0.0",
+    ];
+    let local = local.map(|host| format!("{host}:{port}"));
+    let remote = ["169.254.169.254", "10.0.0.1:22", "8.8.8.8:22"].map(str::to_owned);
+    for host in local.into_iter().chain(remote) {
         redirect(
             &at,
             "notes",

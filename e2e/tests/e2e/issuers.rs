@@ -139,7 +139,8 @@ fn what_is_wrong_with_a_file_of_issuers_stops_the_start() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(
         file.path(),
-        "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\njwt:\n- issuer: {url: http://a, audiences: [b]}\n  claimMappings: {username: {claim: sub}}\n",
+        "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\njwt:\n\
+         - issuer: {url: http://a, audiences: [b]}\n  claimMappings: {username: {claim: sub}}\n",
     )
     .unwrap();
     let dir = tempfile::tempdir().unwrap();
@@ -236,7 +237,8 @@ fn with_own_issuer(server: &Server, configuration: &Value) -> (String, String) {
     at.post(CONFIGURATIONS, &own).expect(201);
     let kind = json!({
         "apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "WorkspaceType", "metadata": {"name": "with-auth"},
-        "spec": {"extend": {"with": [{"name": "universal", "path": "root"}]}, "authenticationConfigurations": [{"name": "corp"}]},
+        "spec": {"extend": {"with": [{"name": "universal", "path": "root"}]},
+            "authenticationConfigurations": [{"name": "corp"}]},
     });
     at.post("/apis/tenancy.kcp.io/v1alpha1/workspacetypes", &kind)
         .expect(201);

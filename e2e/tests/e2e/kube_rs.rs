@@ -38,7 +38,8 @@ fn widgets(client: &Client, version: &str) -> Api<DynamicObject> {
 }
 
 fn widget(version: &str, name: &str, spec: serde_json::Value) -> DynamicObject {
-    let object = json!({"apiVersion": format!("example.io/{version}"), "kind": "Widget", "metadata": {"name": name}, "spec": spec});
+    let object = json!({"apiVersion": format!("example.io/{version}"), "kind": "Widget",
+        "metadata": {"name": name}, "spec": spec});
     serde_json::from_value(object).unwrap()
 }
 

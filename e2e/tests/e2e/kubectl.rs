@@ -166,14 +166,23 @@ fn two_users_of_kubectl_do_not_see_each_other() {
     both.into_iter().for_each(|one| one.join().unwrap());
 }
 
-/// Returns one object of each kind: its name in kubectl, a condition to wait for, and its manifest.
-fn objects(provider: &str) -> Vec<(&'static str, Option<&'static str>, Value)> {
+/// The name of a kind in kubectl, a condition to wait for, and the manifest of an object.
+type Sample = (&'static str, Option<&'static str>, Value);
+
+/// Returns an object of each kind of workspaces and their APIs.
+fn api_samples(provider: &str) -> Vec<Sample> {
     let schema =
         json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {"a": {"type": "string"}}}}});
-    let names = |plural: &str, kind: &str| json!({"plural": plural, "singular": kind.to_lowercase(), "kind": kind, "listKind": format!("{kind}List")});
+    let names = |plural: &str, kind: &str| {
+        json!({"plural": plural, "singular": kind.to_lowercase(), "kind": kind,
+        "listKind": format!("{kind}List")})
+    };
     let version = json!([{"name": "v1", "served": true, "storage": true, "schema": schema}]);
     let crd_version = json!([{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]);
-    let kcp = |kind: &str, name: &str, spec: Value| json!({"apiVersion": "apis.kcp.io/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec});
+    let kcp = |kind: &str, name: &str, spec: Value| {
+        json!({"apiVersion": "apis.kcp.io/v1alpha1", "kind": kind,
+        "metadata": {"name": name}, "spec": spec})
+    };
     vec![
         (
             "workspace",
@@ -216,8 +225,16 @@ fn objects(provider: &str) -> Vec<(&'static str, Option<&'static str>, Value)> {
             "customresourcedefinition",
             Some("condition=Established"),
             json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": {"name": "twos.two.example.io"}, "spec": {"group": "two.example.io", "scope": "Cluster", "names": names("twos", "Two"), "versions": crd_version}}),
+            "metadata": {"name": "twos.two.example.io"},
+                "spec": {"group": "two.example.io", "scope": "Cluster", "names": names("twos", "Two"),
+                "versions": crd_version}}),
         ),
+    ]
+}
+
+/// Returns an object of kinds with content of tenants: built-in ones and a bound one.
+fn content_samples() -> Vec<Sample> {
+    vec![
         (
             "namespace",
             Some("jsonpath={.status.phase}=Active"),
@@ -231,19 +248,129 @@ fn objects(provider: &str) -> Vec<(&'static str, Option<&'static str>, Value)> {
         (
             "secret",
             None,
-            json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "one"}, "type": "Opaque", "data": {"a": "Yg=="}}),
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "one"}, "type": "Opaque",
+                "data": {"a": "Yg=="}}),
         ),
         (
             "widgets.v1.example.io",
             None,
-            json!({"apiVersion": "example.io/v1", "kind": "Widget", "metadata": {"name": "one"}, "spec": {"firstName": "a"}}),
+            json!({"apiVersion": "example.io/v1", "kind": "Widget", "metadata": {"name": "one"},
+                "spec": {"firstName": "a"}}),
         ),
         (
             "widgets.v2.example.io",
             None,
-            json!({"apiVersion": "example.io/v2", "kind": "Widget", "metadata": {"name": "two"}, "spec": {"name": {"first": "a"}}}),
+            json!({"apiVersion": "example.io/v2", "kind": "Widget", "metadata": {"name": "two"},
+                "spec": {"name": {"first": "a"}}}),
         ),
     ]
+}
+
+/// kubectl in one workspace, named by its path or by its logical cluster.
+struct Users {
+    kubectl: Kubectl,
+    path: String,
+    cluster: String,
+}
+
+impl Users {
+    /// Runs kubectl and checks its output. Even numbers name the workspace by its path, odd ones by
+    /// its logical cluster.
+    fn run(&self, i: usize, arguments: &[&str], stdin: &str, wanted: &str) {
+        let workspace = if i.is_multiple_of(2) { &self.path } else { &self.cluster };
+        let ran = self.kubectl.run(workspace, arguments, stdin);
+        assert!(
+            ran.code == 0 && ran.text.contains(wanted),
+            "kubectl {arguments:?} in {workspace}: {}\nwant {wanted}",
+            ran.text
+        );
+    }
+}
+
+/// Runs `create`, `wait` and `get`.
+fn create_and_get(users: &Users, (kind, condition, manifest): &Sample) {
+    let (name, text) = (manifest["metadata"]["name"].as_str().unwrap(), manifest.to_string());
+    users.run(0, &["create", "-f", "-"], &text, "created");
+    if let Some(condition) = condition {
+        users.run(
+            1,
+            &["wait", kind, name, &format!("--for={condition}"), "--timeout=30s"],
+            "",
+            "condition met",
+        );
+    }
+    users.run(2, &["get", kind], "", name);
+    users.run(3, &["get", kind, name, "-o", "yaml"], "", &format!("name: {name}"));
+}
+
+/// Runs `label`, `annotate` and `patch`.
+fn label_and_patch(users: &Users, (kind, _, manifest): &Sample) {
+    let name = manifest["metadata"]["name"].as_str().unwrap();
+    users.run(4, &["label", kind, name, "a=b"], "", "labeled");
+    users.run(5, &["annotate", kind, name, "a=b"], "", "annotated");
+    users.run(
+        6,
+        &[
+            "patch",
+            kind,
+            name,
+            "--type=merge",
+            "-p",
+            r#"{"metadata":{"labels":{"m":"1"}}}"#,
+        ],
+        "",
+        "patched",
+    );
+    users.run(
+        7,
+        &[
+            "patch",
+            kind,
+            name,
+            "--type=json",
+            "-p",
+            r#"[{"op":"add","path":"/metadata/labels/j","value":"2"}]"#,
+        ],
+        "",
+        "patched",
+    );
+}
+
+/// Runs `apply` twice, and `get` by the labels of all writes.
+fn apply_and_select(users: &Users, (kind, _, manifest): &Sample) {
+    let name = manifest["metadata"]["name"].as_str().unwrap();
+    let mut labelled = manifest.clone();
+    labelled["metadata"]["labels"] = json!({"applied": "yes"});
+    users.run(8, &["apply", "-f", "-"], &labelled.to_string(), "configured");
+    users.run(9, &["apply", "-f", "-"], &labelled.to_string(), "unchanged");
+    users.run(0, &["get", kind, "-l", "a=b,m=1,j=2,applied=yes"], "", name);
+}
+
+/// Runs `replace` and `edit`.
+fn replace_and_edit(users: &Users, (kind, _, manifest): &Sample) {
+    let name = manifest["metadata"]["name"].as_str().unwrap();
+    let ran = users.kubectl.run(&users.path, &["get", kind, name, "-o", "json"], "");
+    let mut whole: Value = serde_json::from_str(&ran.text).unwrap_or_else(|_| panic!("{}", ran.text));
+    whole["metadata"]["labels"] = json!({"replaced": "yes"});
+    users.run(1, &["replace", "-f", "-"], &whole.to_string(), "replaced");
+    let mut edit = users.kubectl.command(&users.path, &["edit", kind, name]);
+    edit.env("KUBE_EDITOR", "sed -i 's/replaced: \"yes\"/replaced: edited/'");
+    let output = insula_e2e::run_bounded(&mut edit, "", std::time::Duration::from_secs(60));
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("edited"), "kubectl edit {kind}: {said}");
+    users.run(2, &["get", kind, "-l", "replaced=edited", "-o", "name"], "", name);
+}
+
+fn explain(users: &Users, (kind, _, manifest): &Sample) {
+    let mut parts = kind.splitn(3, '.');
+    let resource = parts.next().unwrap();
+    let version = manifest["apiVersion"].as_str().unwrap();
+    users.run(
+        3,
+        &["explain", resource, &format!("--api-version={version}")],
+        "",
+        "FIELDS:",
+    );
 }
 
 /// Each verb of the list on each kind of the list, every other one by the name of the cluster
@@ -257,84 +384,17 @@ fn every_verb_works_on_every_kind() {
     let admin = server.admin();
     let ((provider, _), (path, cluster)) = (workspace(&admin, "verbs-provider"), workspace(&admin, "verbs"));
     insula_e2e::publish_widgets(&admin.in_workspace(&provider));
-    let run = |i: usize, arguments: &[&str], stdin: &str, wanted: &str| {
-        let place = if i.is_multiple_of(2) { &path } else { &cluster };
-        let ran = kubectl.run(place, arguments, stdin);
-        assert!(
-            ran.code == 0 && ran.text.contains(wanted),
-            "kubectl {arguments:?} in {place}: {}\nwant {wanted}",
-            ran.text
-        );
-    };
-    let objects = objects(&provider);
-    for (kind, condition, manifest) in &objects {
-        let (name, text) = (manifest["metadata"]["name"].as_str().unwrap(), manifest.to_string());
-        run(0, &["create", "-f", "-"], &text, "created");
-        if let Some(condition) = condition {
-            run(
-                1,
-                &["wait", kind, name, &format!("--for={condition}"), "--timeout=30s"],
-                "",
-                "condition met",
-            );
-        }
-        run(2, &["get", kind], "", name);
-        run(3, &["get", kind, name, "-o", "yaml"], "", &format!("name: {name}"));
-        run(4, &["label", kind, name, "a=b"], "", "labeled");
-        run(5, &["annotate", kind, name, "a=b"], "", "annotated");
-        run(
-            6,
-            &[
-                "patch",
-                kind,
-                name,
-                "--type=merge",
-                "-p",
-                r#"{"metadata":{"labels":{"m":"1"}}}"#,
-            ],
-            "",
-            "patched",
-        );
-        run(
-            7,
-            &[
-                "patch",
-                kind,
-                name,
-                "--type=json",
-                "-p",
-                r#"[{"op":"add","path":"/metadata/labels/j","value":"2"}]"#,
-            ],
-            "",
-            "patched",
-        );
-        let mut labelled = manifest.clone();
-        labelled["metadata"]["labels"] = json!({"applied": "yes"});
-        run(8, &["apply", "-f", "-"], &labelled.to_string(), "configured");
-        run(9, &["apply", "-f", "-"], &labelled.to_string(), "unchanged");
-        run(0, &["get", kind, "-l", "a=b,m=1,j=2,applied=yes"], "", name);
-        let ran = kubectl.run(&path, &["get", kind, name, "-o", "json"], "");
-        let mut whole: Value = serde_json::from_str(&ran.text).unwrap_or_else(|_| panic!("{}", ran.text));
-        whole["metadata"]["labels"] = json!({"replaced": "yes"});
-        run(1, &["replace", "-f", "-"], &whole.to_string(), "replaced");
-        let mut edit = kubectl.command(&path, &["edit", kind, name]);
-        edit.env("KUBE_EDITOR", "sed -i 's/replaced: \"yes\"/replaced: edited/'");
-        let output = insula_e2e::run_bounded(&mut edit, "", std::time::Duration::from_secs(60));
-        let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-        assert!(said.contains("edited"), "kubectl edit {kind}: {said}");
-        run(2, &["get", kind, "-l", "replaced=edited", "-o", "name"], "", name);
-        let mut parts = kind.splitn(3, '.');
-        let resource = parts.next().unwrap();
-        let version = manifest["apiVersion"].as_str().unwrap();
-        run(
-            3,
-            &["explain", resource, &format!("--api-version={version}")],
-            "",
-            "FIELDS:",
-        );
+    let users = Users { kubectl, path, cluster };
+    let samples = [api_samples(&provider), content_samples()].concat();
+    for sample in &samples {
+        create_and_get(&users, sample);
+        label_and_patch(&users, sample);
+        apply_and_select(&users, sample);
+        replace_and_edit(&users, sample);
+        explain(&users, sample);
     }
-    for (kind, _, manifest) in objects.iter().rev() {
-        run(
+    for (kind, _, manifest) in samples.iter().rev() {
+        users.run(
             4,
             &[
                 "delete",

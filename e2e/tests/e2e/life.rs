@@ -50,7 +50,10 @@ fn publish_versions(provider: &Client, prefix: &str, versions: Vec<Value>) {
 }
 
 fn renames() -> Value {
-    let rule = |from: &str, to: &str, a: &str, b: &str| json!({"from": from, "to": to, "rules": [{"field": a, "destination": b}]});
+    let rule = |from: &str, to: &str, a: &str, b: &str| {
+        json!({"from": from, "to": to,
+        "rules": [{"field": a, "destination": b}]})
+    };
     json!({"conversions": [
         rule("v1", "v2", ".spec.size", ".spec.bytes"), rule("v2", "v1", ".spec.bytes", ".spec.size")]})
 }
@@ -105,6 +108,21 @@ fn contents(client: &Client, path: &str) -> Vec<Value> {
     items
 }
 
+/// Creates widgets from four threads, in the tenants in turn.
+fn write_in_parallel(server: &Server, tenants: &[String], objects: usize) {
+    let writers: Vec<_> = (0..4)
+        .map(|part| {
+            let client = server.admin().in_workspace(&tenants[part % 2]);
+            std::thread::spawn(move || {
+                for i in (part..objects).step_by(4) {
+                    client.post(WIDGETS_V2, &widget(i)).expect(201);
+                }
+            })
+        })
+        .collect();
+    writers.into_iter().for_each(|writer| writer.join().unwrap());
+}
+
 #[test]
 fn migration_goes_on_after_kill_9_while_tenants_write() {
     const OBJECTS: usize = 1600;
@@ -123,17 +141,7 @@ fn migration_goes_on_after_kill_9_while_tenants_write() {
     for tenant in &tenants {
         bind(&server.admin().in_workspace(tenant), &provider);
     }
-    let writers: Vec<_> = (0..4)
-        .map(|part| {
-            let client = server.admin().in_workspace(&tenants[part % 2]);
-            std::thread::spawn(move || {
-                for i in (part..OBJECTS).step_by(4) {
-                    client.post(WIDGETS_V2, &widget(i)).expect(201);
-                }
-            })
-        })
-        .collect();
-    writers.into_iter().for_each(|writer| writer.join().unwrap());
+    write_in_parallel(&server, &tenants, OBJECTS);
     let client = |server: &Server| server.admin().in_workspace(&tenants[0]);
     let before = [WIDGETS_V1, WIDGETS_V2].map(|path| contents(&client(&server), path));
     assert_eq!(storage_versions(&client(&server)), json!(["v1"]));
@@ -236,14 +244,15 @@ fn a_storage_version_migration_rewrites_a_plain_definition() {
 }
 
 /// Returns rules from `v1` to `v2` that require the value to be below a hundred.
-fn picky(name: &str) -> Value {
+fn rules_below_100(name: &str) -> Value {
     let rule = json!({"field": ".spec.size", "destination": ".spec.bytes",
         "transformation": "self < 100 ? self : [1][self]", "mayFail": true});
     let back = json!({"field": ".spec.bytes", "destination": ".spec.size"});
     object(
         "APIConversion",
         name,
-        &json!({"conversions": [{"from": "v1", "to": "v2", "rules": [rule]}, {"from": "v2", "to": "v1", "rules": [back]}]}),
+        &json!({"conversions": [{"from": "v1", "to": "v2", "rules": [rule]},
+            {"from": "v2", "to": "v1", "rules": [back]}]}),
     )
 }
 
@@ -269,7 +278,8 @@ fn what_stored_objects_need_stays_and_what_they_do_not_fit_waits() {
             "{said}"
         );
     }
-    let only_v3 = json!({"group": "life.example.io", "scope": "Namespaced", "names": names(), "versions": versions(&["v3"], "v3")});
+    let only_v3 = json!({"group": "life.example.io", "scope": "Namespaced", "names": names(),
+        "versions": versions(&["v3"], "v3")});
     let schema = object("APIResourceSchema", "three.widgets.life.example.io", &only_v3);
     at_provider
         .post(&format!("{APIS}/apiresourceschemas"), &schema)
@@ -284,7 +294,7 @@ fn what_stored_objects_need_stays_and_what_they_do_not_fit_waits() {
 
     // Rules that do not fit the object: reads still succeed; export and binding report it.
     let rules = format!("{APIS}/apiconversions/{one}");
-    at_provider.merge(&rules, &picky(one)).expect(200);
+    at_provider.merge(&rules, &rules_below_100(one)).expect(200);
     let said = |client: &Client, path: &str, kind: &str| {
         let found = client.get(path).expect(200);
         let all = found["status"]["conditions"].as_array().cloned().unwrap_or_default();

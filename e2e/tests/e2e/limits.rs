@@ -83,7 +83,8 @@ fn what_is_sent_has_limits() {
     for (metadata, text) in rows {
         refused(&client.post(MAPS, &map(&metadata)), 422, "Invalid", text);
     }
-    let data = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b"}, "data": {"a": "b".repeat((1 << 20) + 1)}});
+    let data = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b"},
+        "data": {"a": "b".repeat((1 << 20) + 1)}});
     refused(
         &client.post(MAPS, &data),
         422,
@@ -120,7 +121,8 @@ fn begun(server: &Server, token: &str, path: &str) -> StreamOwned<ClientConnecti
     let connection = ClientConnection::new(Arc::new(config), name).unwrap();
     let mut stream = StreamOwned::new(connection, TcpStream::connect(server.address()).unwrap());
     let head = format!(
-        "POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n"
+        "POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\
+         Content-Type: application/json\r\nContent-Length: 9\r\n\r\n"
     );
     stream.write_all(head.as_bytes()).unwrap();
     stream.flush().unwrap();
@@ -385,7 +387,8 @@ fn a_workspace_may_use_so_much_of_the_cores() {
         });
     });
     let refused = refused.into_inner().unwrap().unwrap();
-    let text = "Too many requests, please try again later: the workspace used 10 % of the server's cores lately, and may use no more while others ask";
+    let text = "Too many requests, please try again later: the workspace used 10 % of the server's cores \
+        lately, and may use no more while others ask";
     assert_eq!(refused.body["message"], text);
     until("it has rested", || {
         quiet.get(MAPS).expect(200);

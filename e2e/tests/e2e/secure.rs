@@ -164,7 +164,8 @@ fn nothing_secret_is_told() {
     let admin = server.admin();
     let (path, _) = workspace(&admin, "discreet");
     let here = admin.in_workspace(&path);
-    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"password": "the-value-of-a-secret"}});
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"},
+        "stringData": {"password": "the-value-of-a-secret"}});
     here.post("/api/v1/namespaces/default/secrets", &secret).expect(201);
     let mut wrong = secret.clone();
     wrong["metadata"]["name"] = json!("Not A Name");

@@ -1,9 +1,12 @@
 //! Custom resources as Kubernetes serves them.
 
-use insula_e2e::{shared, workspace};
+use insula_e2e::{Client, shared, workspace};
 use serde_json::{Value, json};
 
-scripts!("serving": apply, changes, corners, definition, definitions, discovery, documents, lists, naming, owners, pipeline, refusals, representations, revisions, subresources, verbs, watches, writes);
+scripts!("serving":
+    apply, changes, corners, definition, definitions, discovery, documents, lists, naming, owners,
+    pipeline, refusals, representations, revisions, subresources, verbs, watches, writes
+);
 
 /// All pages of a list are of one revision and contain each object once, for any page size and
 /// under concurrent writes.
@@ -130,10 +133,14 @@ fn owners_make_room_for_large_objects() {
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let names = json!({"plural": "boxes", "kind": "Box"});
-    let version = |name: &str, storage: bool| json!({"name": name, "served": true, "storage": storage, "schema": {"openAPIV3Schema": schema}});
+    let version = |name: &str, storage: bool| {
+        json!({"name": name, "served": true, "storage": storage,
+        "schema": {"openAPIV3Schema": schema}})
+    };
     let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "boxes.large.example.io"},
-        "spec": {"group": "large.example.io", "scope": "Cluster", "names": names, "versions": [version("v1", true), version("v2", false)]}});
+        "spec": {"group": "large.example.io", "scope": "Cluster", "names": names,
+            "versions": [version("v1", true), version("v2", false)]}});
     client.post(definitions, &definition).expect(201);
     let boxes = |version: &str| format!("/apis/large.example.io/{version}/boxes");
     insula_e2e::until("boxes are served", || {
@@ -144,7 +151,8 @@ fn owners_make_room_for_large_objects() {
         let spec: serde_json::Map<String, Value> = (0..fields)
             .map(|field| (format!("field-{field:06}"), json!("")))
             .collect();
-        json!({"apiVersion": format!("large.example.io/{version}"), "kind": "Box", "metadata": {"name": name}, "spec": spec})
+        json!({"apiVersion": format!("large.example.io/{version}"), "kind": "Box", "metadata": {"name": name},
+            "spec": spec})
     };
     let owners = |object: &Value| object["metadata"]["managedFields"].as_array().map_or(0, Vec::len);
     for (version, name) in [("v1", "a"), ("v2", "b")] {
@@ -161,6 +169,23 @@ fn owners_make_room_for_large_objects() {
     }
     let refused = client.post(&boxes("v1"), &with("v1", "c", 90_000)).expect(413);
     assert_eq!(refused["reason"], "RequestEntityTooLarge");
+}
+
+/// Creates a ConfigMap, changes it a number of times, and deletes it.
+fn change_map(client: &Client, name: &str, changes: usize) {
+    let maps = "/api/v1/namespaces/default/configmaps";
+    client
+        .post(
+            maps,
+            &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}),
+        )
+        .expect(201);
+    for change in 0..changes {
+        client
+            .merge(&format!("{maps}/{name}"), &json!({"data": {"n": change.to_string()}}))
+            .expect(200);
+    }
+    client.delete(&format!("{maps}/{name}")).expect(200);
 }
 
 /// A watch sends every change once, in order, under concurrent writes. A second watch from a
@@ -180,19 +205,7 @@ fn watches_are_ordered_unique_and_complete() {
         .map(|writer| {
             let client = client.clone();
             std::thread::spawn(move || {
-                let name = format!("m{writer}");
-                client
-                    .post(
-                        maps,
-                        &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}),
-                    )
-                    .expect(201);
-                for change in 0..changes {
-                    client
-                        .merge(&format!("{maps}/{name}"), &json!({"data": {"n": change.to_string()}}))
-                        .expect(200);
-                }
-                client.delete(&format!("{maps}/{name}")).expect(200);
+                change_map(&client, &format!("m{writer}"), changes);
             })
         })
         .collect();

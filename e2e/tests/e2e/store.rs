@@ -131,7 +131,10 @@ fn publish(client: &Client, plural: &str) -> Option<()> {
         "properties": {"spec": {"type": "object", "properties": {field: {"type": "string"}}}}}})
     };
     let names = json!({"plural": plural, "singular": plural, "kind": "Thing", "listKind": "ThingList"});
-    let rule = |from: &str, to: &str, a: &str, b: &str| json!({"from": from, "to": to, "rules": [{"field": a, "destination": b}]});
+    let rule = |from: &str, to: &str, a: &str, b: &str| {
+        json!({"from": from, "to": to,
+        "rules": [{"field": a, "destination": b}]})
+    };
     for (resource, kind, name, spec) in [
         (
             "apiresourceschemas",
@@ -280,7 +283,8 @@ fn two_servers_on_one_etcd_serve_the_same_tenants() {
     until("it is bound for both", || {
         (is_whole(&a.in_workspace(&path), "shared") && is_whole(&b.in_workspace(&path), "shared")).then_some(())
     });
-    let object = json!({"apiVersion": "shared.example.io/v1", "kind": "Thing", "metadata": {"name": "x"}, "spec": {"a": "hello"}});
+    let object = json!({"apiVersion": "shared.example.io/v1", "kind": "Thing", "metadata": {"name": "x"},
+        "spec": {"a": "hello"}});
     a.in_workspace(&path)
         .post("/apis/shared.example.io/v1/shared", &object)
         .expect(201);

@@ -131,6 +131,59 @@ fn named_by(token: &str) -> String {
     claims["iss"].as_str().unwrap().to_owned()
 }
 
+/// Headers of proxies that name a user, a group, an address or a route.
+const IDENTITIES: [&[(&str, &str)]; 6] = [
+    &[("X-Remote-User", "kcp-admin"), ("X-Remote-Group", "system:masters")],
+    &[
+        ("x-remote-user", "bob-the-other"),
+        ("x-remote-group", "system:kcp:admin"),
+        ("x-remote-group", "system:masters"),
+    ],
+    &[("X_Remote_User", "kcp-admin"), ("X_Remote_Group", "system:masters")],
+    &[
+        (
+            "X-Remote-Extra-Authorization.kcp.io%2fWarrant",
+            r#"{"groups":["system:masters"]}"#,
+        ),
+        ("X-Remote-Uid", "0"),
+    ],
+    &[
+        ("X-Forwarded-For", "127.0.0.1"),
+        ("X-Forwarded-User", "kcp-admin"),
+        ("X-Forwarded-Client-Cert", "Subject=\"O=system:masters\""),
+    ],
+    &[
+        ("X-Kcp-Internal-Deep-SubjectAccessReview", "true"),
+        ("X-Original-URL", "/readyz"),
+        ("X-Rewrite-Url", "/readyz"),
+    ],
+];
+
+/// Headers that impersonate a user whose rights the caller does not have.
+const IMPERSONATIONS: [&[(&str, &str)]; 9] = [
+    &[("Impersonate-User", "kcp-admin")],
+    &[("Impersonate-User", "system:admin")],
+    &[("Impersonate-User", "system:kcp:serviceaccount:a:b:c")],
+    &[("Impersonate-User", "x"), ("Impersonate-Group", "system:masters")],
+    &[("Impersonate-User", "x"), ("Impersonate-Group", "system:kcp:admin")],
+    &[("Impersonate-User", "x"), ("Impersonate-Uid", "7")],
+    &[
+        ("Impersonate-User", "alice"),
+        (
+            "Impersonate-Extra-Authorization.kcp.io%2Fwarrant",
+            r#"{"groups":["system:kcp:admin"]}"#,
+        ),
+    ],
+    &[
+        ("Impersonate-User", "alice"),
+        ("Impersonate-Extra-Authentication.kcp.io%2Fscopes", "cluster:root"),
+    ],
+    &[
+        ("Impersonate-User", "alice"),
+        ("Impersonate-Extra-Authentication.kcp.io%2Fcluster-name", "root"),
+    ],
+];
+
 #[test]
 fn headers_make_nobody_another() {
     let scene = Scene::new();
@@ -140,33 +193,7 @@ fn headers_make_nobody_another() {
     );
     let root = "GET /clusters/root/apis/tenancy.kcp.io/v1alpha1/workspaces";
     let mut rows = Vec::new();
-    let identities: [&[(&str, &str)]; 6] = [
-        &[("X-Remote-User", "kcp-admin"), ("X-Remote-Group", "system:masters")],
-        &[
-            ("x-remote-user", "bob-the-other"),
-            ("x-remote-group", "system:kcp:admin"),
-            ("x-remote-group", "system:masters"),
-        ],
-        &[("X_Remote_User", "kcp-admin"), ("X_Remote_Group", "system:masters")],
-        &[
-            (
-                "X-Remote-Extra-Authorization.kcp.io%2fWarrant",
-                r#"{"groups":["system:masters"]}"#,
-            ),
-            ("X-Remote-Uid", "0"),
-        ],
-        &[
-            ("X-Forwarded-For", "127.0.0.1"),
-            ("X-Forwarded-User", "kcp-admin"),
-            ("X-Forwarded-Client-Cert", "Subject=\"O=system:masters\""),
-        ],
-        &[
-            ("X-Kcp-Internal-Deep-SubjectAccessReview", "true"),
-            ("X-Original-URL", "/readyz"),
-            ("X-Rewrite-Url", "/readyz"),
-        ],
-    ];
-    for headers in identities {
+    for headers in IDENTITIES {
         let number = if headers[0].0.to_lowercase().starts_with("x-remote") || headers[0].0.starts_with("X_") {
             11
         } else {
@@ -177,30 +204,7 @@ fn headers_make_nobody_another() {
         }
         rows.push(with(row(number, "anon", &mine, &[403]), headers));
     }
-    let lent: [&[(&str, &str)]; 9] = [
-        &[("Impersonate-User", "kcp-admin")],
-        &[("Impersonate-User", "system:admin")],
-        &[("Impersonate-User", "system:kcp:serviceaccount:a:b:c")],
-        &[("Impersonate-User", "x"), ("Impersonate-Group", "system:masters")],
-        &[("Impersonate-User", "x"), ("Impersonate-Group", "system:kcp:admin")],
-        &[("Impersonate-User", "x"), ("Impersonate-Uid", "7")],
-        &[
-            ("Impersonate-User", "alice"),
-            (
-                "Impersonate-Extra-Authorization.kcp.io%2Fwarrant",
-                r#"{"groups":["system:kcp:admin"]}"#,
-            ),
-        ],
-        &[
-            ("Impersonate-User", "alice"),
-            ("Impersonate-Extra-Authentication.kcp.io%2Fscopes", "cluster:root"),
-        ],
-        &[
-            ("Impersonate-User", "alice"),
-            ("Impersonate-Extra-Authentication.kcp.io%2Fcluster-name", "root"),
-        ],
-    ];
-    for headers in lent {
+    for headers in IMPERSONATIONS {
         let number = if headers.len() == 1 || headers[1].0 == "Impersonate-Group" {
             13
         } else {

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::Output, time::Duration};
 
-use insula_e2e::{insula, run_bounded};
+use insula_e2e::{Client, insula, run_bounded};
 use serde_json::{Value, json};
 
 /// Runs the binary. Returns the exit code, standard output and standard error.
@@ -30,7 +30,8 @@ fn api(fields: &[(&str, Value)], conversions: Value) -> String {
         json!({"name": name, "served": true, "storage": i == 0, "schema": {"openAPIV3Schema": schema}})
     });
     let definition = json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "widgets.example.io"},
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "widgets.example.io"},
         "spec": {"group": "example.io", "scope": "Namespaced", "names": {"kind": "Widget", "plural": "widgets"},
             "versions": versions.collect::<Value>()},
     });
@@ -254,7 +255,8 @@ fn schemas_are_compared_field_by_field() {
 
 #[test]
 fn schemas_are_looked_over() {
-    let names = json!({"type": "array", "items": {"type": "string"}, "x-kubernetes-validations": [{"rule": "self.all(n, n != '')"}]});
+    let names = json!({"type": "array", "items": {"type": "string"},
+        "x-kubernetes-validations": [{"rule": "self.all(n, n != '')"}]});
     let (code, out, _) = ran(
         &["schema", "lint", "-f", "-", "-o", "json"],
         &api(&[("v1", json!({"names": names}))], json!([])),
@@ -320,59 +322,73 @@ fn rules_are_guessed_and_hold_what_they_promise() {
     assert!(code == 2 && error.contains("--from and --to"), "{error}");
 }
 
-#[test]
-fn definitions_are_published_for_other_workspaces() {
-    let server = insula_e2e::shared();
-    let admin = server.admin();
-    let (provider, _) = insula_e2e::workspace(&admin, "provider");
-    let folder = tempfile::tempdir().unwrap();
-    let text = json!({"type": "string"});
-    let write = |last: Value| {
+/// `insula export publish` of one folder with a definition, into one workspace.
+struct Publisher {
+    folder: tempfile::TempDir,
+    kubeconfig: String,
+    workspace: String,
+}
+
+impl Publisher {
+    /// Writes a definition of two versions; `name` is the schema of the field that moves.
+    fn write(&self, name: Value) {
         let fields = [
-            ("v1", json!({"firstName": last, "hint": text})),
-            ("v2", json!({"name": {"type": "object", "properties": {"first": last}}})),
+            ("v1", json!({"firstName": name, "hint": {"type": "string"}})),
+            ("v2", json!({"name": {"type": "object", "properties": {"first": name}}})),
         ];
         let manifests = api(&fields, json!([]));
         let mut definition: Value = serde_json::from_str(manifests.split("\n---\n").next().unwrap()).unwrap();
         definition["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": {
             "conversionReviewVersions": ["v1"], "clientConfig": {"url": "https://converter.example.io/convert"}}});
-        fs::write(folder.path().join("widgets.yaml"), definition.to_string()).unwrap();
-    };
-    let kubeconfig = server.kubeconfig();
-    let here = [
-        "-f",
-        folder.path().to_str().unwrap(),
-        "--kubeconfig",
-        kubeconfig.to_str().unwrap(),
-        "--workspace",
-        &provider,
-    ];
-    let publish = |how: &str, code: i32| answer(&[&["export", "publish", how], &here[..]].concat(), code);
-    let actions = |steps: &Value| -> Vec<String> {
-        let step = |step: &Value| {
-            format!(
-                "{} {}",
-                step["kind"].as_str().unwrap(),
-                step["action"].as_str().unwrap()
-            )
-        };
-        steps.as_array().unwrap().iter().map(step).collect()
-    };
+        fs::write(self.folder.path().join("widgets.yaml"), definition.to_string()).unwrap();
+    }
 
-    write(text.clone());
+    /// Runs the command with `--diff` or `--apply`, and returns its steps.
+    fn publish(&self, how: &str, code: i32) -> Value {
+        let folder = self.folder.path().to_str().unwrap();
+        let target = ["--kubeconfig", &self.kubeconfig, "--workspace", &self.workspace];
+        answer(&[&["export", "publish", how, "-f", folder], &target[..]].concat(), code)
+    }
+}
+
+/// Returns kind and action of each step.
+fn actions(steps: &Value) -> Vec<String> {
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let step = |step: &Value| format!("{} {}", text(&step["kind"]), text(&step["action"]));
+    steps.as_array().unwrap().iter().map(step).collect()
+}
+
+fn assert_unchanged(steps: &Value) {
+    assert!(actions(steps).iter().all(|action| action.ends_with("unchanged")));
+}
+
+#[test]
+fn definitions_are_published_for_other_workspaces() {
+    let server = insula_e2e::shared();
+    let admin = server.admin();
+    let (workspace, _) = insula_e2e::workspace(&admin, "provider");
+    let client = admin.in_workspace(&workspace);
+    let publisher = Publisher {
+        folder: tempfile::tempdir().unwrap(),
+        kubeconfig: server.kubeconfig().to_str().unwrap().to_owned(),
+        workspace,
+    };
+    publisher.write(json!({"type": "string"}));
+    let name = publish_first(&publisher, &client);
+    edit_rules(&publisher, &client, &name);
+    publish_change(&publisher, &client, &name);
+}
+
+/// Publishes a schema, rules and an export. Returns the schema's name.
+fn publish_first(publisher: &Publisher, client: &Client) -> String {
     let wanted = ["APIResourceSchema create", "APIConversion create", "APIExport create"];
-    assert_eq!(actions(&publish("--diff", 1)), wanted);
-    let applied = publish("--apply", 0);
+    assert_eq!(actions(&publisher.publish("--diff", 1)), wanted);
+    let applied = publisher.publish("--apply", 0);
     assert_eq!(actions(&applied), wanted.map(|action| format!("{action}d")));
     let name = applied[0]["name"].as_str().unwrap();
     assert!(name.starts_with('h') && name.ends_with(".widgets.example.io"), "{name}");
-    assert!(
-        actions(&publish("--diff", 0))
-            .iter()
-            .all(|action| action.ends_with("unchanged"))
-    );
-    let at = admin.in_workspace(&provider);
-    let rules = at
+    assert_unchanged(&publisher.publish("--diff", 0));
+    let rules = client
         .get(&format!("/apis/apis.kcp.io/v1alpha1/apiconversions/{name}"))
         .expect(200);
     assert_eq!(
@@ -384,22 +400,26 @@ fn definitions_are_published_for_other_workspaces() {
         json!([".spec.hint"]),
         "{rules}"
     );
+    name.to_owned()
+}
 
-    // A draft with edits is not drafted again, neither for this schema nor for the next.
+/// Edits drafted rules: they are not drafted again, neither for this schema nor for the next.
+fn edit_rules(publisher: &Publisher, client: &Client, name: &str) {
+    let path = format!("/apis/apis.kcp.io/v1alpha1/apiconversions/{name}");
+    let rules = client.get(&path).expect(200);
     let drop = json!({"spec": {"conversions": [
         {"from": "v1", "to": "v2", "rules": rules["spec"]["conversions"][0]["rules"], "drop": [".spec.hint"]},
         rules["spec"]["conversions"][1]]}});
-    at.merge(&format!("/apis/apis.kcp.io/v1alpha1/apiconversions/{name}"), &drop)
+    client
+        .merge(&format!("/apis/apis.kcp.io/v1alpha1/apiconversions/{name}"), &drop)
         .expect(200);
-    assert!(
-        actions(&publish("--diff", 0))
-            .iter()
-            .all(|action| action.ends_with("unchanged"))
-    );
+    assert_unchanged(&publisher.publish("--diff", 0));
+}
 
-    // Changed content creates a new schema, and the export moves to it.
-    write(json!({"type": "string", "maxLength": 9}));
-    let steps = publish("--diff", 1);
+/// Changes the definition's content: that creates a new schema, and the export moves to it.
+fn publish_change(publisher: &Publisher, client: &Client, name: &str) {
+    publisher.write(json!({"type": "string", "maxLength": 9}));
+    let steps = publisher.publish("--diff", 1);
     assert_eq!(
         steps[0]["detail"],
         json!([
@@ -407,15 +427,17 @@ fn definitions_are_published_for_other_workspaces() {
             "v2 .spec.name.first narrowed: maxLength 9 added (breaking)"
         ])
     );
-    assert_eq!(actions(&publish("--apply", 0))[2], "APIExport updated");
-    let export = at.get("/apis/apis.kcp.io/v1alpha2/apiexports/example.io").expect(200);
+    assert_eq!(actions(&publisher.publish("--apply", 0))[2], "APIExport updated");
+    let export = client
+        .get("/apis/apis.kcp.io/v1alpha2/apiexports/example.io")
+        .expect(200);
     let resources = export["spec"]["resources"].as_array().unwrap();
     let path = format!(
         "/apis/apis.kcp.io/v1alpha1/apiconversions/{}",
         resources[0]["schema"].as_str().unwrap()
     );
     assert_eq!(
-        at.get(&path).expect(200)["spec"]["conversions"][0]["drop"],
+        client.get(&path).expect(200)["spec"]["conversions"][0]["drop"],
         json!([".spec.hint"])
     );
     assert!(resources.len() == 1 && resources[0]["schema"] != name, "{export}");

@@ -35,13 +35,15 @@ fn engines_in(client: &Client) {
             name,
             json!({"group": "example.io", "scope": "Namespaced",
                 "names": {"plural": "engines", "singular": "engine", "kind": "Engine", "listKind": "EngineList"},
-                "versions": [version("v1", json!({"size": {"type": "string"}})), version("v2", json!({"liters": {"type": "integer"}}))]}),
+                "versions": [version("v1", json!({"size": {"type": "string"}})),
+                    version("v2", json!({"liters": {"type": "integer"}}))]}),
         ),
         (
             "apiconversions",
             "APIConversion",
             name,
-            json!({"conversions": [{"from": "v1", "to": "v2", "rules": [there]}, {"from": "v2", "to": "v1", "rules": [back]}]}),
+            json!({"conversions": [{"from": "v1", "to": "v2", "rules": [there]},
+                {"from": "v2", "to": "v1", "rules": [back]}]}),
         ),
         (
             "apiexports",

@@ -7,7 +7,7 @@ use std::{
     process::{Child, ChildStderr},
 };
 
-use insula_e2e::{Apiextensions, Server, Who, insula, until};
+use insula_e2e::{Apiextensions, Client, Server, Who, insula, until};
 use serde_json::{Value, json};
 
 use crate::tools::{ran, sample};
@@ -15,7 +15,7 @@ use crate::tools::{ran, sample};
 /// A webhook that runs until the test ends.
 struct Webhook {
     process: Child,
-    said: BufReader<ChildStderr>,
+    stderr: BufReader<ChildStderr>,
     url: String,
 }
 
@@ -29,21 +29,21 @@ impl Webhook {
             .arg(key)
             .spawn()
             .unwrap();
-        let said = BufReader::new(process.stderr.take().unwrap());
+        let stderr = BufReader::new(process.stderr.take().unwrap());
         let mut webhook = Self {
             process,
-            said,
+            stderr,
             url: String::new(),
         };
-        assert!(webhook.says().starts_with("converts "));
-        webhook.url = webhook.says().strip_prefix("answering on ").unwrap().to_owned();
+        assert!(webhook.line().starts_with("converts "));
+        webhook.url = webhook.line().strip_prefix("answering on ").unwrap().to_owned();
         webhook
     }
 
     /// Returns its next line.
-    fn says(&mut self) -> String {
+    fn line(&mut self) -> String {
         let mut line = String::new();
-        self.said.read_line(&mut line).unwrap();
+        self.stderr.read_line(&mut line).unwrap();
         line.trim_end().to_owned()
     }
 
@@ -144,14 +144,59 @@ fn a_certificate_is_taken_up_when_its_files_change() {
     assert!(error.contains("InvalidCertificate"), "{error}");
 
     put("server");
-    let mut said = webhook.says();
+    let mut line = webhook.line();
     // The two files do not change at once.
-    if said.starts_with("warning: ") {
-        said = webhook.says();
+    if line.starts_with("warning: ") {
+        line = webhook.line();
     }
-    assert_eq!(said, "the certificate has changed");
+    assert_eq!(line, "the certificate has changed");
     let answer = webhook.review(&server, "v1", &engine()).unwrap();
     assert_eq!(answer["result"]["status"], "Success");
+}
+
+fn engines(version: &str) -> String {
+    format!("/apis/samples.example.io/{version}/engines")
+}
+
+fn v8(version: &str) -> String {
+    format!("{}/v8", engines(version))
+}
+
+/// Writes each version and reads the other. v2 keeps the fields that only it has.
+fn write_both_versions(kube: &Client) {
+    kube.merge(&v8("v1"), &json!({"spec": {"size": "8"}})).expect(200);
+    let both = json!({"liters": 8, "label": "loud", "mode": "Slow", "comment": "only v2 knows"});
+    assert_eq!(kube.get(&v8("v2")).expect(200)["spec"], both);
+    kube.merge(
+        &v8("v2"),
+        &json!({"metadata": {"labels": {"a": "b"}}, "spec": {"label": "quiet"}}),
+    )
+    .expect(200);
+    let stored = kube.get(&v8("v1")).expect(200);
+    assert_eq!(stored["spec"], json!({"size": "8", "label": "quiet"}));
+    assert_eq!(stored["metadata"]["labels"], json!({"a": "b"}));
+    assert_eq!(
+        stored["metadata"]["uid"],
+        kube.get(&v8("v2")).expect(200)["metadata"]["uid"]
+    );
+}
+
+/// Lists more objects: one review converts all of them, in order.
+fn list_many(kube: &Client) {
+    for n in 0..20 {
+        let small = json!({"apiVersion": "samples.example.io/v1", "kind": "Engine",
+            "metadata": {"name": format!("e{n:02}")}, "spec": {"size": n.to_string()}});
+        kube.post(&engines("v1"), &small).expect(201);
+    }
+    let list = kube.get(&engines("v2")).expect(200);
+    let liters: Vec<&Value> = list["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|e| &e["spec"]["liters"])
+        .collect();
+    let wanted: Vec<Value> = (0..20).chain([8]).map(Value::from).collect();
+    assert_eq!(liters, wanted.iter().collect::<Vec<_>>());
 }
 
 /// Kubernetes' own handling of the answers. Its server is built from Go's module proxy
@@ -174,8 +219,6 @@ fn kubernetes_converts_by_it() {
     let kube = kubernetes.client();
     kube.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition)
         .expect(201);
-    let engines = |version: &str| format!("/apis/samples.example.io/{version}/engines");
-    let v8 = |version: &str| format!("{}/v8", engines(version));
     let created = until("engines are served", || {
         let answer = kube.post(&engines("v2"), &engine());
         (answer.code != 404).then_some(answer)
@@ -191,39 +234,8 @@ fn kubernetes_converts_by_it() {
     );
     assert_eq!(kube.get(&v8("v2")).expect(200)["metadata"]["annotations"], Value::Null);
 
-    // A write of either version is read in the other, and v2 keeps its own fields.
-    kube.merge(&v8("v1"), &json!({"spec": {"size": "8"}})).expect(200);
-    let both = json!({"liters": 8, "label": "loud", "mode": "Slow", "comment": "only v2 knows"});
-    assert_eq!(kube.get(&v8("v2")).expect(200)["spec"], both);
-    kube.merge(
-        &v8("v2"),
-        &json!({"metadata": {"labels": {"a": "b"}}, "spec": {"label": "quiet"}}),
-    )
-    .expect(200);
-    let stored = kube.get(&v8("v1")).expect(200);
-    assert_eq!(stored["spec"], json!({"size": "8", "label": "quiet"}));
-    assert_eq!(stored["metadata"]["labels"], json!({"a": "b"}));
-    assert_eq!(
-        stored["metadata"]["uid"],
-        kube.get(&v8("v2")).expect(200)["metadata"]["uid"]
-    );
-
-    // Lists of many are converted at once, in order.
-    for n in 0..20 {
-        let small = json!({"apiVersion": "samples.example.io/v1", "kind": "Engine",
-            "metadata": {"name": format!("e{n:02}")}, "spec": {"size": n.to_string()}});
-        kube.post(&engines("v1"), &small).expect(201);
-    }
-    let list = kube.get(&engines("v2")).expect(200);
-    let liters: Vec<&Value> = list["items"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|e| &e["spec"]["liters"])
-        .collect();
-    let wanted: Vec<Value> = (0..20).chain([8]).map(Value::from).collect();
-    assert_eq!(liters, wanted.iter().collect::<Vec<_>>());
-
+    write_both_versions(&kube);
+    list_many(&kube);
     // A refusal names the rule that cannot convert the object. The object can still be written
     // through v1, read in v2, and deleted.
     kube.merge(&v8("v1"), &json!({"spec": {"size": "huge"}})).expect(200);

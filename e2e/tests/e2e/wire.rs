@@ -48,7 +48,8 @@ fn large_answers_are_compressed() {
     let client = admin.in_workspace(&workspace(&admin, "gzip").0);
     for i in 0..4 {
         let text = format!("{i} all work and no play\n").repeat(4000);
-        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("m{i}")}, "data": {"text": text}});
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("m{i}")},
+            "data": {"text": text}});
         client.post(MAPS, &map).expect(201);
     }
     let gzip = [("accept-encoding", "gzip")];

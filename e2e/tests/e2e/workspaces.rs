@@ -15,14 +15,16 @@ const CHILDREN: [usize; 2] = [6, 9];
 const WORKSPACES_COUNT: usize = 1 + 6 + 54;
 
 fn map(name: &str, finalizers: &[&str]) -> Value {
-    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "finalizers": finalizers}, "data": {"a": "b"}})
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "finalizers": finalizers},
+        "data": {"a": "b"}})
 }
 
 /// Returns a definition, so that each workspace has routes and objects that its deletion must
 /// remove.
 fn definition() -> Value {
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "leaves.tree.example.com"},
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "leaves.tree.example.com"},
         "spec": {"group": "tree.example.com", "scope": "Cluster", "names": {"plural": "leaves", "kind": "Leaf"},
             "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}})
 }
@@ -34,7 +36,8 @@ fn grow(admin: &Client, path: &str, children: &[usize]) {
         return;
     };
     for n in 0..*count {
-        let child = json!({"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": {"name": format!("child-{n}")}});
+        let child = json!({"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace",
+            "metadata": {"name": format!("child-{n}")}});
         here.post(WORKSPACES, &child).expect(201);
     }
     until("they are ready", || {
@@ -73,7 +76,8 @@ fn a_tree_of_workspaces_goes_at_once_and_leaves_nothing() {
         .expect(201);
     let leaves = "/apis/tree.example.com/v1/leaves";
     until("leaves are served", || (deepest.get(leaves).code == 200).then_some(()));
-    let leaf = json!({"apiVersion": "tree.example.com/v1", "kind": "Leaf", "metadata": {"name": "held", "finalizers": ["example.com/hold"]}});
+    let leaf = json!({"apiVersion": "tree.example.com/v1", "kind": "Leaf",
+        "metadata": {"name": "held", "finalizers": ["example.com/hold"]}});
     deepest.post(leaves, &leaf).expect(201);
 
     let (begun, cpu) = (Instant::now(), cpu_seconds(server.pid()));
@@ -164,7 +168,8 @@ pub(crate) const REMOTES: &str = "/apis/mounts.example.com/v1/remotes";
 
 pub(crate) fn remotes() -> Value {
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "remotes.mounts.example.com"},
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "remotes.mounts.example.com"},
         "spec": {"group": "mounts.example.com", "scope": "Cluster", "names": {"plural": "remotes", "kind": "Remote"},
             "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}})
 }
@@ -176,7 +181,32 @@ pub(crate) fn remote(name: &str, url: &str, phase: &str) -> Value {
 
 pub(crate) fn mount(name: &str) -> Value {
     let reference = json!({"apiVersion": "mounts.example.com/v1", "kind": "Remote", "name": name});
-    json!({"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": {"name": name}, "spec": {"mount": {"ref": reference}}})
+    json!({"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": {"name": name},
+        "spec": {"mount": {"ref": reference}}})
+}
+
+/// Sends requests through a mount and checks their copies: the target learns the user, and neither
+/// credentials nor other headers.
+fn assert_forwarded(far: &Client) {
+    let spoof = [
+        ("x-remote-user", "somebody"),
+        ("x-remote-group", "system:masters"),
+        ("cookie", "a=b"),
+        ("x-anything", "else"),
+    ];
+    let answer = far.get_with("/api/v1/pods?limit=1", &spoof);
+    assert_eq!(answer.code, 207);
+    assert!(!answer.headers.contains_key("set-cookie") && !answer.headers.contains_key("location"));
+    assert_eq!(answer.body["path"], "/base/api/v1/pods?limit=1");
+    let headers = &answer.body["headers"];
+    assert_eq!(headers["x-remote-user"], json!(["alice"]));
+    assert!(headers["x-remote-group"].to_string().contains("system:authenticated"));
+    assert!(!headers["x-remote-group"].to_string().contains("masters"));
+    for gone in ["authorization", "cookie", "x-anything"] {
+        assert!(headers.get(gone).is_none(), "{gone}: {headers}");
+    }
+    let sent = far.post("/api/v1/pods", &json!({"a": 1})).body;
+    assert_eq!((&sent["method"], &sent["body"]), (&json!("POST"), &json!("{\"a\":1}")));
 }
 
 #[test]
@@ -219,25 +249,7 @@ fn a_mount_passes_requests_on_with_the_name_of_who_asks_and_no_credential() {
     wait("far", "Ready", "");
 
     let far = alice.in_workspace(&format!("{path}:far"));
-    let spoof = [
-        ("x-remote-user", "somebody"),
-        ("x-remote-group", "system:masters"),
-        ("cookie", "a=b"),
-        ("x-anything", "else"),
-    ];
-    let answer = far.get_with("/api/v1/pods?limit=1", &spoof);
-    assert_eq!(answer.code, 207);
-    assert!(!answer.headers.contains_key("set-cookie") && !answer.headers.contains_key("location"));
-    assert_eq!(answer.body["path"], "/base/api/v1/pods?limit=1");
-    let headers = &answer.body["headers"];
-    assert_eq!(headers["x-remote-user"], json!(["alice"]));
-    assert!(headers["x-remote-group"].to_string().contains("system:authenticated"));
-    assert!(!headers["x-remote-group"].to_string().contains("masters"));
-    for gone in ["authorization", "cookie", "x-anything"] {
-        assert!(headers.get(gone).is_none(), "{gone}: {headers}");
-    }
-    let sent = far.post("/api/v1/pods", &json!({"a": 1})).body;
-    assert_eq!((&sent["method"], &sent["body"]), (&json!("POST"), &json!("{\"a\":1}")));
+    assert_forwarded(&far);
     // Neither an anonymous request nor an impersonated user gets through.
     let anonymous = server.client(Who::Anonymous).in_workspace(&format!("{path}:far"));
     assert_eq!(anonymous.get("/api").code, 403);

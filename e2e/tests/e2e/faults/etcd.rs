@@ -148,8 +148,11 @@ fn write_until(client: &Client, name: &str, stop: &AtomicBool, acknowledged: &At
     (figures, names)
 }
 
+/// Revision, type and name of the object of a watch event.
+type Event = (u64, String, String);
+
 /// Events of a watch, as (revision, type, name), until one for the object `end`.
-fn record(server: &Server, path: &str, after: &str) -> JoinHandle<Vec<(u64, String, String)>> {
+fn record(server: &Server, path: &str, after: &str) -> JoinHandle<Vec<Event>> {
     let client = server.admin().in_workspace(path);
     let watch = format!("{MAPS}?watch=true&resourceVersion={after}");
     std::thread::spawn(move || {
@@ -190,6 +193,24 @@ fn two_servers(etcd: &Etcd, environment: &[(&str, &str)]) -> ([Server; 2], Strin
 enum Fault {
     Kill,
     Pause,
+}
+
+/// Checks that both servers sent the same events, in order, with one creation of each acknowledged
+/// object.
+fn assert_events(events: &[Vec<Event>; 2], all: &BTreeSet<String>) {
+    assert_eq!(events[0], events[1], "both servers tell the same");
+    assert!(
+        events[0].windows(2).all(|pair| pair[0].0 < pair[1].0),
+        "in order, none twice"
+    );
+    let mut added = BTreeMap::<&str, usize>::new();
+    for (_, _, name) in events[0].iter().filter(|(_, kind, _)| kind == "ADDED") {
+        *added.entry(name).or_default() += 1;
+    }
+    assert!(
+        all.iter().all(|name| added.get(name.as_str()) == Some(&1)),
+        "every write is told once"
+    );
 }
 
 /// Kills and pauses the leader and a member that a server uses, under load. No request fails, no
@@ -250,19 +271,7 @@ fn one_member_of_three_is_not_missed() {
             .post(MAPS, &config_map("end", 0))
             .expect(201);
         let events = watches.map(|watch| watch.join().unwrap());
-        assert_eq!(events[0], events[1], "both servers tell the same");
-        assert!(
-            events[0].windows(2).all(|pair| pair[0].0 < pair[1].0),
-            "in order, none twice"
-        );
-        let mut added = BTreeMap::<&str, usize>::new();
-        for (_, _, name) in events[0].iter().filter(|(_, kind, _)| kind == "ADDED") {
-            *added.entry(name).or_default() += 1;
-        }
-        assert!(
-            all.iter().all(|name| added.get(name.as_str()) == Some(&1)),
-            "every write is told once"
-        );
+        assert_events(&events, &all);
         for server in [one, two] {
             let list = server.admin().in_workspace(&path).get(MAPS).expect(200);
             let items = list["items"].as_array().unwrap().iter();

@@ -149,11 +149,13 @@ fn message(value: &serde_json::Value) -> Option<Struct> {
 /// Returns a schema that is slow to compile: many fields with rules.
 fn schema() -> Option<Struct> {
     let rule = json!([{"rule": "self.all(a, self.all(b, a == b || a != b))"}]);
-    let list = json!({"type": "array", "maxItems": 10, "items": {"type": "string", "maxLength": 10}, "x-kubernetes-validations": rule});
+    let list = json!({"type": "array", "maxItems": 10, "items": {"type": "string", "maxLength": 10},
+        "x-kubernetes-validations": rule});
     let fields: serde_json::Map<String, serde_json::Value> =
         (0..100).map(|n| (format!("field{n}"), list.clone())).collect();
     message(&json!({
-        "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIResourceSchema", "metadata": {"name": "v1.widgets.example.io"},
+        "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIResourceSchema",
+            "metadata": {"name": "v1.widgets.example.io"},
         "spec": {"group": "example.io", "scope": "Namespaced",
             "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
             "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"type": "object",

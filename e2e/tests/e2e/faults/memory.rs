@@ -172,7 +172,8 @@ fn bytes_in_flight_have_limits() {
     fill(&server, 10);
     let length = 2_000_000;
     let head = format!(
-        "POST {MAPS} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer carol-token\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+        "POST {MAPS} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer carol-token\r\n\
+         Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
     );
     let mut held = Http1::connect(&server, &carol()).unwrap();
     held.write(head.as_bytes()).unwrap();

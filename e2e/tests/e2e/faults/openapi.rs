@@ -189,7 +189,8 @@ fn large(plural: &str, bytes: usize) -> Value {
         "metadata": {"name": format!("{plural}.large.example.io")},
         "spec": {
             "group": "large.example.io", "scope": "Namespaced",
-            "names": {"plural": plural, "singular": kind, "kind": kind.to_uppercase(), "listKind": format!("{}List", kind.to_uppercase())},
+            "names": {"plural": plural, "singular": kind, "kind": kind.to_uppercase(),
+                "listKind": format!("{}List", kind.to_uppercase())},
             "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
         },
     })
@@ -214,6 +215,7 @@ fn documents_of_large_definitions_are_whole() {
         let (_, shown) = documents(&client);
         assert!(paths(&definition).iter().all(|path| shown.contains(path)), "{plural}");
     }
-    let object = json!({"apiVersion": "large.example.io/v1", "kind": "LAND", "metadata": {"name": "a"}, "spec": {"field1": "x"}});
+    let object = json!({"apiVersion": "large.example.io/v1", "kind": "LAND", "metadata": {"name": "a"},
+        "spec": {"field1": "x"}});
     kubectl(&server, &path, "lands.spec", &object);
 }

@@ -7,7 +7,7 @@ use std::{
     time::UNIX_EPOCH,
 };
 
-use insula_e2e::{Client, Server, Setup, Stopped, Who, until, workspace};
+use insula_e2e::{Answer, Client, Server, Setup, Stopped, Who, until, workspace};
 use serde_json::{Value, json};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -226,6 +226,21 @@ impl Drop for SmallDisk {
     }
 }
 
+fn large(n: usize) -> Value {
+    config_map(&format!("m{n}"), &"x".repeat(900_000))
+}
+
+/// Creates large ConfigMaps until the server refuses one. Returns their number and the refusal.
+fn fill(client: &Client) -> (usize, Answer) {
+    for count in 0..100 {
+        let answer = client.post(MAPS, &large(count));
+        if answer.code != 201 {
+            return (count, answer);
+        }
+    }
+    panic!("the disk never gets full");
+}
+
 #[test]
 fn a_full_disk_lets_deletions_through_and_clears_by_itself() {
     let (mut disk, reserve) = (None, "INSULA_STORE_RESERVE_MEGABYTES".to_owned());
@@ -239,16 +254,7 @@ fn a_full_disk_lets_deletions_through_and_clears_by_itself() {
     }
     let (place, _) = workspace(&server.admin(), "full");
     let client = server.admin().in_workspace(&place);
-    let large = |n: usize| config_map(&format!("m{n}"), &"x".repeat(900_000));
-    let mut count = 0;
-    let refused = loop {
-        let answer = client.post(MAPS, &large(count));
-        if answer.code != 201 {
-            break answer;
-        }
-        count += 1;
-        assert!(count < 100, "the disk never gets full");
-    };
+    let (count, refused) = fill(&client);
     let reason = refused.body["reason"].as_str();
     assert_eq!(
         (refused.code, reason),

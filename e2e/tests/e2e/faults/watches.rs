@@ -108,6 +108,64 @@ fn added(name: &str) -> Option<(String, String)> {
     Some(("ADDED".to_owned(), name.to_owned()))
 }
 
+const LAMPS: &str = "/apis/example.org/v1/namespaces/default/lamps";
+
+/// A watched list: its path, a client that writes to it, the path of its writes, and an object.
+type Watched<'a> = (String, &'a Client, &'static str, Value);
+
+/// Returns a defined kind, a built-in one, a bound one, and the bound one through its export's
+/// virtual workspace.
+fn watched_kinds<'a>(here: &'a Client, there: &'a Client, path: &str, views: &str) -> [Watched<'a>; 4] {
+    let widgets = "/apis/example.io/v1/namespaces/default/widgets";
+    let cluster = there
+        .get("/apis/core.kcp.io/v1alpha1/logicalclusters/cluster")
+        .expect(200);
+    let cluster = cluster["metadata"]["annotations"]["kcp.io/cluster"].as_str().unwrap();
+    let view = format!("/services/apiexport/{cluster}/widgets/clusters/*/apis/example.io/v1/widgets");
+    [
+        (
+            format!("/clusters/{path}{LAMPS}"),
+            here,
+            LAMPS,
+            object("example.org/v1", "lamps", ""),
+        ),
+        (
+            format!("/clusters/{path}{MAPS}"),
+            here,
+            MAPS,
+            object("v1", "ConfigMap", ""),
+        ),
+        (
+            format!("/clusters/{views}{widgets}"),
+            there,
+            widgets,
+            object("example.io/v1", "Widget", ""),
+        ),
+        (view, there, widgets, object("example.io/v1", "Widget", "")),
+    ]
+}
+
+fn create_named(client: &Client, path: &str, object: &Value, name: &str) {
+    let mut object = object.clone();
+    object["metadata"]["name"] = json!(name);
+    let code = client.post(path, &object).code;
+    assert!(code == 201 || code == 409, "{path}: {code}");
+}
+
+/// Changes definitions, schemas, the export and the logical clusters.
+fn touch_dependencies(here: &Client, there: &Client) {
+    define(here, "fans");
+    let touch = json!({"metadata": {"annotations": {"touched": "yes"}}});
+    for client in [here, there] {
+        client
+            .merge("/apis/core.kcp.io/v1alpha1/logicalclusters/cluster", &touch)
+            .expect(200);
+    }
+    there
+        .merge("/apis/apis.kcp.io/v1alpha2/apiexports/widgets", &touch)
+        .expect(200);
+}
+
 /// A watch stalls, objects that it depends on change, and the server compacts the history of these
 /// changes. The watch continues when its client reads on. Before the fix, a thread spun on the lost
 /// position, no longer answered requests, and kept the process from ending.
@@ -119,51 +177,18 @@ fn stalled_watches_outlast_the_history() {
     let views = with_widgets(&server);
     let (here, there) = (admin.in_workspace(&path), admin.in_workspace(&views));
     define(&here, "lamps");
-    let lamps = "/apis/example.org/v1/namespaces/default/lamps";
-    let widgets = "/apis/example.io/v1/namespaces/default/widgets";
-    let cluster = there
-        .get("/apis/core.kcp.io/v1alpha1/logicalclusters/cluster")
-        .expect(200);
-    let cluster = cluster["metadata"]["annotations"]["kcp.io/cluster"].as_str().unwrap();
-    let view = format!("/services/apiexport/{cluster}/widgets/clusters/*/apis/example.io/v1/widgets");
-    let kinds = [
-        (
-            format!("/clusters/{path}{lamps}"),
-            &here,
-            lamps,
-            object("example.org/v1", "lamps", ""),
-        ),
-        (
-            format!("/clusters/{path}{MAPS}"),
-            &here,
-            MAPS,
-            object("v1", "ConfigMap", ""),
-        ),
-        (
-            format!("/clusters/{views}{widgets}"),
-            &there,
-            widgets,
-            object("example.io/v1", "Widget", ""),
-        ),
-        (view, &there, widgets, object("example.io/v1", "Widget", "")),
-    ];
-    let new = |client: &Client, path: &str, object: &Value, name: &str| {
-        let mut object = object.clone();
-        object["metadata"]["name"] = json!(name);
-        let code = client.post(path, &object).code;
-        assert!(code == 201 || code == 409, "{path}: {code}");
-    };
+    let kinds = watched_kinds(&here, &there, &path, &views);
     // More than the window of HTTP/2 lets through; of lamps, more than any socket buffer holds.
     for (_, client, path, object) in &kinds {
         let mut object = object.clone();
         object["metadata"]["annotations"] = json!({"long": "x".repeat(32 << 10)});
-        new(client, path, &object, "first");
+        create_named(client, path, &object, "first");
     }
     let bulk: Vec<String> = (0..8).map(|n| format!("first-{n}")).collect();
     for name in &bulk {
         let mut lamp = object("example.org/v1", "lamps", "");
         lamp["spec"] = json!({"text": "x".repeat(900 << 10)});
-        new(&here, lamps, &lamp, name);
+        create_named(&here, LAMPS, &lamp, name);
     }
     let selector = "fieldSelector=metadata.name%21%3Dkube-root-ca.crt";
     let mut watches = Vec::new();
@@ -174,17 +199,7 @@ fn stalled_watches_outlast_the_history() {
         }
     }
     let is_lamps = |path: &str| path.contains("lamps");
-    // Definitions, schemas, the export and the logical clusters.
-    define(&here, "fans");
-    let touch = json!({"metadata": {"annotations": {"touched": "yes"}}});
-    for client in [&here, &there] {
-        client
-            .merge("/apis/core.kcp.io/v1alpha1/logicalclusters/cluster", &touch)
-            .expect(200);
-    }
-    there
-        .merge("/apis/apis.kcp.io/v1alpha2/apiexports/widgets", &touch)
-        .expect(200);
+    touch_dependencies(&here, &there);
     forget(&here);
     for (path, watch) in &mut watches {
         assert_eq!(next_event(watch), added("first"), "{path}");
@@ -194,7 +209,7 @@ fn stalled_watches_outlast_the_history() {
     }
     is_alive(&server);
     for (_, client, path, object) in &kinds {
-        new(client, path, object, "second");
+        create_named(client, path, object, "second");
     }
     for (path, watch) in &mut watches {
         assert_eq!(next_event(watch), added("second"), "{path}");
@@ -303,7 +318,8 @@ fn watches_far_behind_hold_little() {
 fn grant(client: &Client, user: &str) {
     let group = "rbac.authorization.k8s.io";
     let binding = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": user.replace(':', "-")},
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": {"name": user.replace(':', "-")},
         "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin"},
         "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
     });
@@ -407,7 +423,8 @@ fn watches_end_with_the_right_to_them() {
     let query = "watch=true&allowWatchBookmarks=true&fieldSelector=metadata.name%3Dnone";
     let maps = format!("/clusters/{path}{MAPS}?{query}");
     let view = format!(
-        "/services/apiexport/{cluster}/widgets/clusters/*/apis/example.io/v1/widgets?watch=true&allowWatchBookmarks=true"
+        "/services/apiexport/{cluster}/widgets/clusters/*/apis/example.io/v1/widgets?watch=true\
+         &allowWatchBookmarks=true"
     );
     let mut watches = vec![
         (

@@ -1,33 +1,44 @@
 //! Versions that leave: the reasons that delay them, and the managed fields of their users.
 
 use super::{
-    APIS, WIDGETS_V1, WIDGETS_V2, bind, names, object, offer, picky, publish, publish_rules, publish_versions,
-    storage_versions, versions,
+    APIS, WIDGETS_V1, WIDGETS_V2, bind, names, object, offer, publish, publish_rules, publish_versions,
+    rules_below_100, storage_versions, versions,
 };
 use insula_e2e::{Answer, Client, Server, edit_stored, shared, until, workspace};
 use serde_json::{Value, json};
+
+/// Returns a patch of a definition's versions.
+fn definition_versions(storage: &str, names: &[&str]) -> Value {
+    let mut versions = versions(names, storage);
+    for version in &mut versions {
+        let schema = version["schema"].take();
+        version["schema"] = json!({"openAPIV3Schema": schema});
+    }
+    json!({"spec": {"versions": versions}})
+}
+
+/// Returns a definition of v1, the storage version, and v2.
+fn definition() -> Value {
+    let mut definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.life.example.io"},
+        "spec": {"group": "life.example.io", "scope": "Namespaced", "names": names()}});
+    definition["spec"]["versions"] = definition_versions("v1", &["v1", "v2"])["spec"]["versions"].take();
+    definition
+}
 
 #[test]
 fn a_version_of_a_definition_stays_while_objects_are_stored_in_it() {
     let server = Server::start();
     let (path, _) = workspace(&server.admin(), "stays");
     let crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    let versions = |storage: &str, names: &[&str]| {
-        let mut versions = versions(names, storage);
-        for version in &mut versions {
-            let schema = version["schema"].take();
-            version["schema"] = json!({"openAPIV3Schema": schema});
-        }
-        json!({"spec": {"versions": versions}})
-    };
-    let mut definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": "widgets.life.example.io"},
-        "spec": {"group": "life.example.io", "scope": "Namespaced", "names": names()}});
-    definition["spec"]["versions"] = versions("v1", &["v1", "v2"])["spec"]["versions"].take();
+    let definition = definition();
     let client = server.admin().in_workspace(&path);
     client.post(crds, &definition).expect(201);
     client
-        .post(&format!("{APIS}/apiconversions"), &picky("widgets.life.example.io"))
+        .post(
+            &format!("{APIS}/apiconversions"),
+            &rules_below_100("widgets.life.example.io"),
+        )
         .expect(201);
     let object = json!({"apiVersion": "life.example.io/v1", "kind": "Widget", "metadata": {"name": "large"},
         "spec": {"size": 20}});
@@ -45,13 +56,13 @@ fn a_version_of_a_definition_stays_while_objects_are_stored_in_it() {
     });
     let client = server.admin().in_workspace(&path);
     let at = format!("{crds}/widgets.life.example.io");
-    client.merge(&at, &versions("v2", &["v1", "v2"])).expect(200);
-    let gone = versions("v2", &["v2"]);
+    client.merge(&at, &definition_versions("v2", &["v1", "v2"])).expect(200);
+    let gone = definition_versions("v2", &["v2"]);
     let refused = client.merge(&at, &gone).expect(422);
     let said = refused["details"]["causes"][0]["message"].as_str().unwrap_or_default();
     let in_kubernetes_words = "Invalid value: \"v1\": missing from spec.versions; v1 was previously a storage version, \
-        and must remain in spec.versions until a storage migration ensures no data remains persisted in v1 and removes v1 \
-        from status.storedVersions";
+        and must remain in spec.versions until a storage migration ensures no data remains persisted in v1 and removes \
+        v1 from status.storedVersions";
     let ours =
         format!("; still to be written anew: 1 object in 1 workspace ({path}: 1), see the condition StorageMigrating");
     assert_eq!(said, format!("{in_kubernetes_words}{ours}"));
@@ -65,7 +76,7 @@ fn a_version_of_a_definition_stays_while_objects_are_stored_in_it() {
         (client.get(&at).expect(200)["status"]["storedVersions"] == json!(["v2"])).then_some(())
     });
     // When a version is no longer served, its managed fields move to v2.
-    let mut retired = versions("v2", &["v1", "v2"]);
+    let mut retired = definition_versions("v2", &["v1", "v2"]);
     retired["spec"]["versions"][0]["served"] = json!(false);
     let owned_in = |version: &str| {
         let owners = owners(&client, "large");

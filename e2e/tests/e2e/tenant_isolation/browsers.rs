@@ -102,9 +102,13 @@ fn markup_is_data() {
     let scene = Scene::new();
     let [alice, _] = scene.clients_of("tA");
     let alice = alice.in_workspace(&scene.mine.path);
-    let map = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "annotations": {"a": MARKUP}}, "data": {"a": MARKUP}});
+    let map = |name: &str| {
+        json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": name, "annotations": {"a": MARKUP}}, "data": {"a": MARKUP}})
+    };
     let schema = json!({"type": "object", "x-kubernetes-validations": [{"rule": format!("self == '{MARKUP}'")}]});
-    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "as.markup.example.io"},
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "as.markup.example.io"},
         "spec": {"group": "markup.example.io", "scope": "Namespaced", "names": {"plural": "as", "kind": "A"},
             "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]}});
     let asked = [

@@ -244,7 +244,8 @@ fn nonsense_in_annotations_harms_nobody_else() {
     until("it is bound", || {
         (says(&there, BINDING, "/status/phase") == "Bound").then_some(())
     });
-    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"configmaps": "5"}}});
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"},
+        "spec": {"hard": {"configmaps": "5"}}});
     there
         .post("/api/v1/namespaces/default/resourcequotas", &quota)
         .expect(201);

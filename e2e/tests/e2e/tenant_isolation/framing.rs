@@ -42,6 +42,95 @@ fn answered(server: &Server, bytes: &str) -> String {
     }
 }
 
+const HOST: &str = "Host: a\r\n";
+const CHUNKED: &str = "Transfer-Encoding: chunked\r\n";
+const END: &str = "0\r\n\r\n";
+
+/// Returns a GET by alice with more header fields.
+fn get(maps: &str, fields: &str) -> String {
+    format!("GET {maps} HTTP/1.1\r\nAuthorization: Bearer alice-token\r\n{fields}\r\n")
+}
+
+/// Returns requests that the server answers with 400, and the fault of each.
+fn malformed(maps: &str) -> Vec<(&'static str, String)> {
+    let get = |fields: &str| get(maps, fields);
+    vec![
+        (
+            "an unknown encoding",
+            get(&format!("{HOST}Transfer-Encoding: xchunked\r\n")),
+        ),
+        ("no encoding", get(&format!("{HOST}Transfer-Encoding: identity\r\n"))),
+        (
+            "chunks within",
+            get(&format!("{HOST}Transfer-Encoding: chunked, identity\r\n")),
+        ),
+        (
+            "a second encoding",
+            get(&format!("{HOST}{CHUNKED}Transfer-Encoding: identity\r\n")),
+        ),
+        (
+            "chunks in quotes",
+            get(&format!("{HOST}Transfer-Encoding: \"chunked\"\r\n")),
+        ),
+        (
+            "chunks in HTTP/1.0",
+            get(&format!("{HOST}{CHUNKED}")).replace("HTTP/1.1", "HTTP/1.0") + END,
+        ),
+        (
+            "two lengths",
+            get(&format!("{HOST}Content-Length: 0\r\nContent-Length: 9\r\n")),
+        ),
+        ("a list of lengths", get(&format!("{HOST}Content-Length: 0, 0\r\n"))),
+        ("a signed length", get(&format!("{HOST}Content-Length: +0\r\n"))),
+        ("a negative length", get(&format!("{HOST}Content-Length: -1\r\n"))),
+        ("another base", get(&format!("{HOST}Content-Length: 0x0\r\n"))),
+        (
+            "a length beyond numbers",
+            get(&format!("{HOST}Content-Length: 18446744073709551616\r\n")),
+        ),
+        ("space before the colon", get(&format!("{HOST}Content-Length : 9\r\n"))),
+        (
+            "a folded field",
+            get(&format!("{HOST}X-A: b\r\n Content-Length: 9\r\n")),
+        ),
+        (
+            "a return within a field",
+            get(&format!("{HOST}X-A: b\rContent-Length: 9\r\n")),
+        ),
+        ("a NUL", get(&format!("{HOST}X-A: b\0c\r\n"))),
+        ("two hosts", get(&format!("{HOST}Host: b\r\n"))),
+        ("no host", get("")),
+        (
+            "another host in the URL",
+            get(HOST).replace(maps, &format!("https://b{maps}")),
+        ),
+        ("no path", get(HOST).replace(maps, "b\\c")),
+        ("another version", get(HOST).replace("HTTP/1.1", "HTTP/1.9")),
+        ("two versions", get(HOST).replace("HTTP/1.1", "HTTP/1.1 HTTP/1.1")),
+    ]
+}
+
+/// Returns requests that end their connection. Each is one request, read by its chunks (RFC 9112,
+/// 6.3).
+fn last_requests(maps: &str) -> Vec<(&'static str, String)> {
+    let get = |fields: &str| get(maps, fields);
+    vec![
+        (
+            "a length, then chunks",
+            get(&format!("{HOST}Content-Length: 5\r\n{CHUNKED}")) + END,
+        ),
+        (
+            "chunks, then a length",
+            get(&format!("{HOST}{CHUNKED}Content-Length: 5\r\n")) + END,
+        ),
+        ("chunks that end wrongly", get(&format!("{HOST}{CHUNKED}")) + "0\n\n"),
+        (
+            "bare line feeds",
+            get(&format!("{HOST}Connection: close\r\n")).replace("\r\n", "\n"),
+        ),
+    ]
+}
+
 #[test]
 fn bytes_are_one_request_or_none() {
     let scene = Scene::new();
@@ -54,87 +143,13 @@ fn bytes_are_one_request_or_none() {
          Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     );
-    let token = "Authorization: Bearer alice-token\r\n";
-    let host = "Host: a\r\n";
-    let chunked = "Transfer-Encoding: chunked\r\n";
-    let get = |fields: &str| format!("GET {maps} HTTP/1.1\r\n{token}{fields}\r\n");
-    let end = "0\r\n\r\n";
-    let refused = [
-        (
-            "an unknown encoding",
-            get(&format!("{host}Transfer-Encoding: xchunked\r\n")),
-        ),
-        ("no encoding", get(&format!("{host}Transfer-Encoding: identity\r\n"))),
-        (
-            "chunks within",
-            get(&format!("{host}Transfer-Encoding: chunked, identity\r\n")),
-        ),
-        (
-            "a second encoding",
-            get(&format!("{host}{chunked}Transfer-Encoding: identity\r\n")),
-        ),
-        (
-            "chunks in quotes",
-            get(&format!("{host}Transfer-Encoding: \"chunked\"\r\n")),
-        ),
-        (
-            "chunks in HTTP/1.0",
-            get(&format!("{host}{chunked}")).replace("HTTP/1.1", "HTTP/1.0") + end,
-        ),
-        (
-            "two lengths",
-            get(&format!("{host}Content-Length: 0\r\nContent-Length: 9\r\n")),
-        ),
-        ("a list of lengths", get(&format!("{host}Content-Length: 0, 0\r\n"))),
-        ("a signed length", get(&format!("{host}Content-Length: +0\r\n"))),
-        ("a negative length", get(&format!("{host}Content-Length: -1\r\n"))),
-        ("another base", get(&format!("{host}Content-Length: 0x0\r\n"))),
-        (
-            "a length beyond numbers",
-            get(&format!("{host}Content-Length: 18446744073709551616\r\n")),
-        ),
-        ("space before the colon", get(&format!("{host}Content-Length : 9\r\n"))),
-        (
-            "a folded field",
-            get(&format!("{host}X-A: b\r\n Content-Length: 9\r\n")),
-        ),
-        (
-            "a return within a field",
-            get(&format!("{host}X-A: b\rContent-Length: 9\r\n")),
-        ),
-        ("a NUL", get(&format!("{host}X-A: b\0c\r\n"))),
-        ("two hosts", get(&format!("{host}Host: b\r\n"))),
-        ("no host", get("")),
-        (
-            "another host in the URL",
-            get(host).replace(&maps, &format!("https://b{maps}")),
-        ),
-        ("no path", get(host).replace(&maps, "b\\c")),
-        ("another version", get(host).replace("HTTP/1.1", "HTTP/1.9")),
-        ("two versions", get(host).replace("HTTP/1.1", "HTTP/1.1 HTTP/1.1")),
-    ];
+    let refused = malformed(&maps);
     for (what, bytes) in refused {
         let answer = answered(&scene.server, &(bytes + &hidden));
         assert!(answer.starts_with("HTTP/1.1 400 "), "{what}: {answer}");
         assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{what}: {answer}");
     }
-    // Each of these is one request, read by its chunks, and the last on its connection (RFC 9112,
-    // 6.3).
-    let last = [
-        (
-            "a length, then chunks",
-            get(&format!("{host}Content-Length: 5\r\n{chunked}")) + end,
-        ),
-        (
-            "chunks, then a length",
-            get(&format!("{host}{chunked}Content-Length: 5\r\n")) + end,
-        ),
-        ("chunks that end wrongly", get(&format!("{host}{chunked}")) + "0\n\n"),
-        (
-            "bare line feeds",
-            get(&format!("{host}Connection: close\r\n")).replace("\r\n", "\n"),
-        ),
-    ];
+    let last = last_requests(&maps);
     for (what, bytes) in last {
         let answer = answered(&scene.server, &(bytes + &hidden));
         assert!(answer.starts_with("HTTP/1.1 200 "), "{what}: {answer}");

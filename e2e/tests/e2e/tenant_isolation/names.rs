@@ -76,14 +76,9 @@ fn requests() -> Vec<Request> {
     all
 }
 
-/// A caller without access to a workspace gets the same answer whether the workspace exists, does
-/// not exist, or is unavailable.
-#[test]
-fn answers_do_not_tell_which_workspaces_there_are() {
-    let server = shared();
-    let masters = server.client(Who::ShardAdmin);
-    let there = owned_by(&server, "bob");
-    let masters_there = masters.in_workspace(&there.path);
+/// Creates below a workspace a ready child, an inactive one, and a mount that is not ready.
+fn create_children(masters: &Client, path: &str) {
+    let masters_there = masters.in_workspace(path);
     let child = |name: &str, spec: Value| {
         json!({
             "apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": {"name": name}, "spec": spec,
@@ -103,9 +98,19 @@ fn answers_do_not_tell_which_workspaces_there_are() {
     let inactive = json!({"metadata": {"annotations": {"core.kcp.io/inactive": "true"}}});
     let logical = "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster";
     masters
-        .in_workspace(&format!("{}:off", there.path))
+        .in_workspace(&format!("{}:off", path))
         .merge(logical, &inactive)
         .expect(200);
+}
+
+/// A caller without access to a workspace gets the same answer whether the workspace exists, does
+/// not exist, or is unavailable.
+#[test]
+fn answers_do_not_tell_which_workspaces_there_are() {
+    let server = shared();
+    let masters = server.client(Who::ShardAdmin);
+    let there = owned_by(&server, "bob");
+    create_children(&masters, &there.path);
     let paths = [
         ("by path", there.path.clone()),
         ("by name", there.cluster.clone()),
@@ -209,7 +214,10 @@ fn bindings_do_not_tell_which_exports_there_are() {
         user(&server, "bob").in_workspace(&theirs.path),
     );
     let group = "/apis/apis.kcp.io/v1alpha2";
-    let export = |name: &str| json!({"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIExport", "metadata": {"name": name}, "spec": {}});
+    let export = |name: &str| {
+        json!({"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIExport",
+        "metadata": {"name": name}, "spec": {}})
+    };
     bob.post(&format!("{group}/apiexports"), &export("private")).expect(201);
     alice.post(&format!("{group}/apiexports"), &export("own")).expect(201);
     let binding = |name: &str, path: &str, export: &str| {

@@ -266,6 +266,19 @@ fn events(at: &Client, path: &str, last: &str) -> Vec<String> {
     seen
 }
 
+/// Checks that a list and a watch from an old revision show nothing through all clusters, and are
+/// refused through one.
+fn assert_nothing_is_visible(all: &Client, one: &Client, list: &str, old: &(String, String)) {
+    for way in ways(list, old) {
+        let found = all.get(&way).expect(200);
+        assert!(names(&found).is_empty(), "{way}: {found}");
+        let refused = one.get(&way);
+        assert_eq!(refused.code, 403, "{way}: {}", refused.text);
+    }
+    let from = format!("{list}?watch=true&resourceVersion={}", old.0);
+    assert_eq!(events(all, &from, ""), ["ERROR 410"]);
+}
+
 /// After a consumer revokes a claim, its objects are gone for the provider at every revision.
 #[test]
 fn a_view_shows_of_the_past_what_may_be_seen_today() {
@@ -323,28 +336,14 @@ fn a_view_shows_of_the_past_what_may_be_seen_today() {
     tenant
         .merge(&format!("{API_BINDINGS}/widgets"), &claims("Rejected"))
         .expect(200);
-    for way in ways(ALL_MAPS, &before) {
-        let list = all.get(&way).expect(200);
-        assert!(names(&list).is_empty(), "{way}: {list}");
-        let refused = one.get(&way);
-        assert_eq!(refused.code, 403, "{way}: {}", refused.text);
-    }
-    let from = format!("{ALL_MAPS}?watch=true&resourceVersion={}", before.0);
-    assert_eq!(events(&all, &from, ""), ["ERROR 410"]);
+    assert_nothing_is_visible(&all, &one, ALL_MAPS, &before);
     let old = bookmarks(&all, every_widget);
     assert_eq!(names(&all.get(&ways(every_widget, &old)[0]).expect(200)), ["w", "x"]);
     tenant.delete(&format!("{API_BINDINGS}/widgets")).expect(200);
     until("the binding is gone", || {
         (tenant.get(&format!("{API_BINDINGS}/widgets")).code == 404).then_some(())
     });
-    for way in ways(every_widget, &old) {
-        let list = all.get(&way).expect(200);
-        assert!(names(&list).is_empty(), "{way}: {list}");
-        let refused = one.get(&way);
-        assert_eq!(refused.code, 403, "{way}: {}", refused.text);
-    }
-    let from = format!("{every_widget}?watch=true&resourceVersion={}", old.0);
-    assert_eq!(events(&all, &from, ""), ["ERROR 410"]);
+    assert_nothing_is_visible(&all, &one, every_widget, &old);
 }
 
 /// A watch open while rights change reports the objects that appear and disappear with them.

@@ -16,7 +16,8 @@ fn definition(plural: &str, group: &str) -> Value {
         "spec": {
             "group": group, "scope": "Namespaced", "names": {"plural": plural, "kind": "Gadget"},
             "versions": [
-                {"name": "v1", "served": true, "storage": true, "schema": schema, "subresources": {"status": {}, "scale": scale}},
+                {"name": "v1", "served": true, "storage": true, "schema": schema,
+                    "subresources": {"status": {}, "scale": scale}},
                 {"name": "v0", "served": false, "storage": false, "schema": schema},
             ],
         },
@@ -30,7 +31,8 @@ fn furnish(scene: &Scene) -> String {
     mine.post(DEFINITIONS, &definition("gadgets", "doors.example.io"))
         .expect(201);
     until("gadgets are served", || (mine.get(GADGETS).code == 200).then_some(()));
-    let gadget = json!({"apiVersion": "doors.example.io/v1", "kind": "Gadget", "metadata": {"name": "g"}, "spec": {"replicas": 1}});
+    let gadget = json!({"apiVersion": "doors.example.io/v1", "kind": "Gadget", "metadata": {"name": "g"},
+        "spec": {"replicas": 1}});
     mine.post(GADGETS, &gadget).expect(201);
     let reader = token(&mine, "reader");
     let binding = json!({
@@ -114,7 +116,6 @@ fn a_path_means_one_thing() {
     let token = page["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
     assert!(!token.is_empty(), "{page}");
     let revision = page["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
-    let long = "a".repeat(300);
     let mut requests: Vec<(u8, String, &[u16])> = vec![
         (20, "GET /clusters/ROOT:B/api/v1/configmaps".to_owned(), &[400, 403, 404]),
         (20, "GET /clusters/{mine}%C0%AF/api/v1/configmaps".to_owned(), &[400]),
@@ -146,6 +147,12 @@ fn a_path_means_one_thing() {
         .map(|(number, request, expect)| row(*number, "tA", request, expect))
         .collect();
     refuse(&scene, &rows);
+    refuse_workspace_names(&scene);
+}
+
+/// Sends names that no workspace may have, and requests to workspaces that do not exist.
+fn refuse_workspace_names(scene: &Scene) {
+    let long = "a".repeat(300);
     let (make, workspace) = (
         format!("POST /clusters/{{mine}}{WORKSPACES}"),
         |name: &str| json!({"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": {"name": name}}),
@@ -178,7 +185,7 @@ fn a_path_means_one_thing() {
     for request in &nowhere {
         rows.extend(["tA", "pA"].map(|actor| row(32, actor, request, &[403, 404])));
     }
-    refuse(&scene, &rows);
+    refuse(scene, &rows);
 }
 
 #[test]

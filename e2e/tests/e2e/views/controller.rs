@@ -142,7 +142,8 @@ fn tenant(admin: &Http, provider: &str) -> Tenant {
 
 impl Tenant {
     fn add(&self, version: &str, name: &str, spec: Value) {
-        let task = json!({"apiVersion": format!("example.io/{version}"), "kind": "Task", "metadata": {"name": name}, "spec": spec});
+        let task = json!({"apiVersion": format!("example.io/{version}"), "kind": "Task",
+            "metadata": {"name": name}, "spec": spec});
         let tasks = format!("/apis/example.io/{version}/namespaces/default/tasks");
         until("the version takes tasks", || {
             (self.http.post(&tasks, &task).code == 201).then_some(())
