@@ -21,8 +21,9 @@ fn services() -> Vec<ServiceDescriptorProto> {
     files().into_iter().flat_map(|file| file.service).collect()
 }
 
+/// Methods of a release stay. A method joins the list with its first release.
 #[test]
-fn the_methods_that_clients_know() {
+fn released_methods_are_served() {
     let methods = services().into_iter().flat_map(|service| {
         let name = service.name().to_owned();
         service.method.into_iter().map(move |method| {
@@ -30,7 +31,7 @@ fn the_methods_that_clients_know() {
             format!("{name}.{}{stream}", method.name())
         })
     });
-    let want = [
+    let released = [
         "ClusterService.GetInfo",
         "ConversionService.Convert",
         "ConversionService.Validate",
@@ -38,7 +39,12 @@ fn the_methods_that_clients_know() {
         "WorkspaceService.List",
         "WorkspaceService.Tree (stream)",
     ];
-    assert_eq!(methods.collect::<BTreeSet<_>>(), want.map(str::to_owned).into());
+    let methods: BTreeSet<String> = methods.collect();
+    let missing: Vec<&str> = released
+        .into_iter()
+        .filter(|method| !methods.contains(*method))
+        .collect();
+    assert!(missing.is_empty(), "{missing:?} of {methods:?}");
 }
 
 #[test]

@@ -38,6 +38,10 @@ pub(crate) fn origin(server: &Server) -> http::Uri {
     server.url().parse().unwrap()
 }
 
+/// Methods that answer an empty request of any authenticated user. All others need a right
+/// (`tenant_isolation/admin.rs`).
+pub(crate) const ANSWERS_ANY_IDENTITY: &[&str] = &["/insula.admin.v1.ClusterService/GetInfo"];
+
 /// Calls appear in the audit log like every request, with the equivalent HTTP status code.
 #[test]
 fn calls_are_in_the_audit_log() {
