@@ -66,9 +66,7 @@ pub async fn services(session: AdminService, object_bytes: usize) -> Result<Serv
     // Reflection is about no workspace: impersonation takes the right to it outside of workspaces.
     let authorize = |request: Request<()>| -> Result<Request<()>, Status> {
         let caller = session::caller(&request)?;
-        caller
-            .user()
-            .map_err(|refused| Status::permission_denied(refused.message))?;
+        caller.user().map_err(status::forbidden)?;
         Ok(request)
     };
     let guard = tonic::service::InterceptorLayer::new(authorize);

@@ -2,12 +2,12 @@
 //! each right at one state.
 
 use crate::{status, workers::WorkerPool};
-use insula_api::{ClusterName, ClusterPath, Revision, Timestamp};
+use insula_api::{ClusterName, ClusterPath, Revision, Timestamp, names::groups};
 use insula_apiserver::{
     ApiServer,
     call::{Caller, Entered},
 };
-use insula_auth::{Attributes, Forbidden, UserInfo};
+use insula_auth::{Attributes, UserInfo};
 use insula_catalog::locate::{self, NotLocated};
 use insula_proto::admin::v1::ResponseHeader;
 use insula_registry::Deps;
@@ -71,10 +71,6 @@ pub(crate) fn right(verb: &str, group: &str, resource: &str, name: &str) -> Attr
     }
 }
 
-fn forbidden(forbidden: Forbidden) -> Status {
-    Status::permission_denied(forbidden.message)
-}
-
 /// Returns the caller, whom the edge has put among the extensions.
 pub(crate) fn caller<T>(request: &Request<T>) -> Result<&Arc<Caller>, Status> {
     let caller = request.extensions().get::<Arc<Caller>>();
@@ -122,7 +118,7 @@ impl Session {
     pub fn user(&self) -> Result<&UserInfo, Status> {
         self.caller.user().map_err(|refused| {
             self.caller.record().refused(&refused.message);
-            forbidden(refused)
+            status::forbidden(refused)
         })
     }
 
@@ -135,7 +131,7 @@ impl Session {
             Err(refused) => {
                 record.decided(false, &refused.reason, &refused.trail);
                 record.refused(&refused.message);
-                return Err(forbidden(refused));
+                return Err(status::forbidden(refused));
             }
         }
         Ok(())
@@ -160,26 +156,20 @@ impl Session {
     /// Returns the status for a workspace that cannot be entered. Callers who may read it in its
     /// parent learn the reason.
     fn not_located(&self, path: &ClusterPath, why: &NotLocated, right: &Attributes) -> Status {
-        let reason = match why {
-            NotLocated::UnknownCluster(_) => None,
-            NotLocated::UnknownWorkspace { parent, name } => {
-                let text = format!("workspaces.tenancy.kcp.io {name:?} not found");
-                Some((Some(parent.clone()), name.as_str(), Status::not_found(text)))
-            }
-            NotLocated::Unavailable { parent, name, phase } => {
-                let text = format!("workspace {name:?} is not available: its phase is {phase}");
-                Some((Some(parent.clone()), name.as_str(), Status::unavailable(text)))
+        let (parent, name) = match why {
+            NotLocated::UnknownCluster(_) => (None, ""),
+            NotLocated::UnknownWorkspace { parent, name } | NotLocated::Unavailable { parent, name, .. } => {
+                (Some(parent.clone()), name.as_str())
             }
             NotLocated::Mounted { .. } => {
                 let above = path.parent();
                 let parent = above.and_then(|above| locate::locate(&self.snapshot, &above).ok());
-                let text = format!("workspace {path} is a mount: its content is on another server, ask there");
-                Some((parent, path.base(), Status::failed_precondition(text)))
+                (parent, path.base())
             }
         };
         let record = self.caller.record();
-        if let Some((Some(parent), name, status)) = reason
-            && let above = self::right("get", "tenancy.kcp.io", "workspaces", name)
+        if let (Some(parent), Some(status)) = (parent, status::not_located(path, why))
+            && let above = self::right("get", groups::TENANCY, "workspaces", name)
             && self.caller.permit(&self.snapshot, &parent, above).is_ok()
         {
             record.refused(why);

@@ -2,7 +2,8 @@
 //! reasons.
 //!
 //! One exhaustive match turns a registry error into what a client sees; constructors make the
-//! answers that never reach the registry. Messages of registry errors are their `Display`; what is
+//! answers that never reach the registry. `Failure` has the HTTP code and, for other protocols, the
+//! kind of refusal of each. Messages of registry errors are their `Display`; what is
 //! added here is code, reason and details.
 
 use insula_api::{FieldError, Json};
@@ -20,6 +21,8 @@ const RETRY_AFTER_SECONDS: u32 = 1;
 pub struct StatusReply {
     /// HTTP code, also in the body.
     pub code: u16,
+    /// Kind of refusal, for other protocols.
+    refusal: RefusalReason,
     /// The `Status` object.
     pub body: Json,
     /// Seconds for the `Retry-After` header.
@@ -47,29 +50,104 @@ pub enum RefusalReason {
     Internal,
 }
 
+/// Failures by HTTP code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Failure {
+    BadRequest,
+    Unauthorized,
+    Forbidden,
+    NotFound,
+    MethodNotAllowed,
+    NotAcceptable,
+    Conflict,
+    Gone,
+    TooLarge,
+    UnsupportedMediaType,
+    Invalid,
+    TooManyRequests,
+    Internal,
+    NotImplemented,
+    Unavailable,
+    Timeout,
+    InsufficientStorage,
+    /// The code that an admission webhook chose.
+    Webhook(u16),
+}
+
+impl Failure {
+    fn http_code(self) -> u16 {
+        match self {
+            Failure::BadRequest => 400,
+            Failure::Unauthorized => 401,
+            Failure::Forbidden => 403,
+            Failure::NotFound => 404,
+            Failure::MethodNotAllowed => 405,
+            Failure::NotAcceptable => 406,
+            Failure::Conflict => 409,
+            Failure::Gone => 410,
+            Failure::TooLarge => 413,
+            Failure::UnsupportedMediaType => 415,
+            Failure::Invalid => 422,
+            Failure::TooManyRequests => 429,
+            Failure::Internal => 500,
+            Failure::NotImplemented => 501,
+            Failure::Unavailable => 503,
+            Failure::Timeout => 504,
+            Failure::InsufficientStorage => 507,
+            Failure::Webhook(code) => code,
+        }
+    }
+
+    /// Returns the kind of refusal for other protocols. `insula_admin::status` has the gRPC code of
+    /// each.
+    fn refusal_reason(self) -> RefusalReason {
+        match self {
+            Failure::BadRequest | Failure::UnsupportedMediaType => RefusalReason::BadRequest,
+            Failure::Unauthorized => RefusalReason::Unauthenticated,
+            Failure::Forbidden => RefusalReason::Forbidden,
+            Failure::NotFound => RefusalReason::NotFound,
+            Failure::TooLarge | Failure::TooManyRequests => RefusalReason::LimitReached,
+            Failure::Unavailable => RefusalReason::Unavailable,
+            Failure::Timeout => RefusalReason::Timeout,
+            // The edge refuses no call for these reasons.
+            Failure::MethodNotAllowed
+            | Failure::NotAcceptable
+            | Failure::Conflict
+            | Failure::Gone
+            | Failure::Invalid
+            | Failure::Internal
+            | Failure::NotImplemented
+            | Failure::InsufficientStorage
+            | Failure::Webhook(_) => RefusalReason::Internal,
+        }
+    }
+}
+
 /// Returns the Status of a registry error.
 pub fn status(error: &Error) -> StatusReply {
     let message = error.to_string();
     match error {
-        Error::NotFound { resource, name } => failure(404, "NotFound", message).details(named(resource, name)),
-        Error::UnknownResource => failure(404, "NotFound", message).details(Map::new()),
+        Error::NotFound { resource, name } => {
+            failure(Failure::NotFound, "NotFound", message).details(named(resource, name))
+        }
+        Error::UnknownResource => failure(Failure::NotFound, "NotFound", message).details(Map::new()),
         Error::AlreadyExists {
             resource,
             name,
             deleting: _,
-        } => failure(409, "AlreadyExists", message).details(named(resource, name)),
-        Error::NoFreeName { resource, name } => failure(409, "AlreadyExists", message)
+        } => failure(Failure::Conflict, "AlreadyExists", message).details(named(resource, name)),
+        Error::NoFreeName { resource, name } => failure(Failure::Conflict, "AlreadyExists", message)
             .details(named(resource, name))
             .retry(),
         Error::Conflict {
             resource,
             name,
             detail: _,
-        } => failure(409, "Conflict", message).details(named(resource, name)),
+        } => failure(Failure::Conflict, "Conflict", message).details(named(resource, name)),
         Error::Invalid { subject, name, errors } => invalid(message, named(subject, name), errors),
         Error::ApplyConflict(conflicts) => apply_conflict(message, conflicts),
-        Error::Mistyped(_) | Error::Webhook(_) => failure(500, "", message),
-        Error::BadRequest(_) => failure(400, "BadRequest", message),
+        Error::Mistyped(_) | Error::Webhook(_) => failure(Failure::Internal, "", message),
+        Error::BadRequest(_) => failure(Failure::BadRequest, "BadRequest", message),
         Error::Forbidden {
             resource,
             name,
@@ -89,22 +167,24 @@ pub fn status(error: &Error) -> StatusReply {
             reason,
             details,
         } => refused(message, *code, reason, details),
-        Error::MethodNotAllowed => failure(405, "MethodNotAllowed", message).details(Map::new()),
+        Error::MethodNotAllowed => failure(Failure::MethodNotAllowed, "MethodNotAllowed", message).details(Map::new()),
         Error::Expired { message: _, next } => expired(message, next.as_deref()),
         Error::RevisionTooLarge { wanted: _, current: _ } => revision_too_large(message),
-        Error::TooLarge(_) => failure(413, "RequestEntityTooLarge", message),
-        Error::BadPatch => failure(422, "Invalid", message).details(Map::new()),
-        Error::Conversion(_) => failure(500, "InternalError", message),
+        Error::TooLarge(_) => failure(Failure::TooLarge, "RequestEntityTooLarge", message),
+        Error::BadPatch => failure(Failure::Invalid, "Invalid", message).details(Map::new()),
+        Error::Conversion(_) => failure(Failure::Internal, "InternalError", message),
         Error::Internal(why) => {
             let cause = json!([{"message": why}]);
-            failure(500, "InternalError", message).details(Map::from_iter([("causes".to_owned(), cause)]))
+            failure(Failure::Internal, "InternalError", message).details(Map::from_iter([("causes".to_owned(), cause)]))
         }
         // No Retry-After: clients would repeat a write whose outcome is unknown.
-        Error::Unavailable(_) => failure(503, "ServiceUnavailable", message),
+        Error::Unavailable(_) => failure(Failure::Unavailable, "ServiceUnavailable", message),
         // No Retry-After: a retry fails until an administrator has freed space.
-        Error::InsufficientStorage(_) => failure(507, "InsufficientStorage", message),
-        Error::TooManyRequests(_) => failure(429, "TooManyRequests", message).details(Map::new()).retry(),
-        Error::UnsupportedMediaType(_) => failure(415, "UnsupportedMediaType", message),
+        Error::InsufficientStorage(_) => failure(Failure::InsufficientStorage, "InsufficientStorage", message),
+        Error::TooManyRequests(_) => failure(Failure::TooManyRequests, "TooManyRequests", message)
+            .details(Map::new())
+            .retry(),
+        Error::UnsupportedMediaType(_) => failure(Failure::UnsupportedMediaType, "UnsupportedMediaType", message),
         Error::Warned { error, warnings: _ } => status(error),
     }
 }
@@ -113,7 +193,7 @@ fn invalid(message: String, mut details: Map<String, Json>, errors: &[FieldError
     if !errors.is_empty() {
         details.insert("causes".into(), errors.iter().map(field_cause).collect());
     }
-    failure(422, "Invalid", message).details(details)
+    failure(Failure::Invalid, "Invalid", message).details(details)
 }
 
 fn apply_conflict(message: String, conflicts: &insula_apply::Conflicts) -> StatusReply {
@@ -124,32 +204,32 @@ fn apply_conflict(message: String, conflicts: &insula_apply::Conflicts) -> Statu
             "field": conflict.field.to_string(),
         })
     });
-    failure(409, "Conflict", message).details(Map::from_iter([("causes".to_owned(), causes.collect())]))
+    failure(Failure::Conflict, "Conflict", message).details(Map::from_iter([("causes".to_owned(), causes.collect())]))
 }
 
 fn denied(message: String, mut details: Map<String, Json>, denial: Denial, causes: &[String]) -> StatusReply {
-    let (code, reason) = match denial {
-        Denial::Invalid => (422, "Invalid"),
-        Denial::Forbidden => (403, "Forbidden"),
-        Denial::TooLarge => (413, "RequestEntityTooLarge"),
+    let (kind, reason) = match denial {
+        Denial::Invalid => (Failure::Invalid, "Invalid"),
+        Denial::Forbidden => (Failure::Forbidden, "Forbidden"),
+        Denial::TooLarge => (Failure::TooLarge, "RequestEntityTooLarge"),
         // Kubernetes keeps the code of the default reason.
-        Denial::Mutation => (403, "Invalid"),
+        Denial::Mutation => (Failure::Forbidden, "Invalid"),
     };
     let causes = causes.iter().map(|cause| json!({"message": cause}));
     details.insert("causes".into(), causes.collect());
-    failure(code, reason, message).details(details)
+    failure(kind, reason, message).details(details)
 }
 
 fn refused(message: String, code: u16, reason: &str, details: &Json) -> StatusReply {
-    let reply = failure(code, reason, message);
-    match details {
-        Json::Object(details) => reply.details(details.clone()),
-        _ => reply,
+    let reply = failure(Failure::Webhook(code), reason, message);
+    match details.as_object() {
+        Some(details) => reply.details(details.clone()),
+        None => reply,
     }
 }
 
 fn expired(message: String, next: Option<&str>) -> StatusReply {
-    let mut reply = failure(410, "Expired", message);
+    let mut reply = failure(Failure::Gone, "Expired", message);
     if let Some(next) = next {
         reply.body["metadata"]["continue"] = json!(next);
     }
@@ -158,7 +238,7 @@ fn expired(message: String, next: Option<&str>) -> StatusReply {
 
 fn revision_too_large(message: String) -> StatusReply {
     let cause = json!([{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]);
-    failure(504, "Timeout", message)
+    failure(Failure::Timeout, "Timeout", message)
         .details(Map::from_iter([("causes".to_owned(), cause)]))
         .retry()
 }
@@ -166,18 +246,18 @@ fn revision_too_large(message: String) -> StatusReply {
 /// 405: the verb is not one of the resource's.
 pub fn not_supported(resource: &Named, verb: &str) -> StatusReply {
     let message = format!("{verb} is not supported on resources of kind \"{resource}\"");
-    failure(405, "MethodNotAllowed", message).details(named(resource, ""))
+    failure(Failure::MethodNotAllowed, "MethodNotAllowed", message).details(named(resource, ""))
 }
 
 /// 405: the verb is not one of the wildcard cluster's.
 pub fn across_not_supported(resource: &Named, verb: &str) -> StatusReply {
     let message = format!("{verb} is not supported on resources of kind \"{resource}\" in the `*` logical cluster");
-    failure(405, "MethodNotAllowed", message).details(named(resource, ""))
+    failure(Failure::MethodNotAllowed, "MethodNotAllowed", message).details(named(resource, ""))
 }
 
 /// 401: the request has no credentials, or wrong ones.
 pub fn unauthorized() -> StatusReply {
-    failure(401, "Unauthorized", "Unauthorized".into())
+    failure(Failure::Unauthorized, "Unauthorized", "Unauthorized".into())
 }
 
 /// 403: the caller lacks a right. `why` names the user, the right and the scope; `name` is empty
@@ -207,7 +287,7 @@ fn forbidden_with(resource: &Named, name: &str, why: &str, cause: Option<&Cause>
             .collect();
         details.insert("causes".into(), json!([cause]));
     }
-    failure(403, "Forbidden", message).details(details)
+    failure(Failure::Forbidden, "Forbidden", message).details(details)
 }
 
 /// 406: the client accepts no form of the answer.
@@ -217,7 +297,7 @@ pub fn not_acceptable() -> StatusReply {
 
 /// 406 with a message of its own.
 pub fn not_acceptable_because(message: String) -> StatusReply {
-    failure(406, "NotAcceptable", message)
+    failure(Failure::NotAcceptable, "NotAcceptable", message)
 }
 
 /// 415: the body has a `Content-Type` that is not read.
@@ -229,19 +309,24 @@ pub fn unsupported_media_type() -> StatusReply {
 pub fn unsupported_among(accepted: &str) -> StatusReply {
     let message =
         format!("the body of the request was in an unknown format - accepted media types include: {accepted}");
-    failure(415, "UnsupportedMediaType", message)
+    failure(Failure::UnsupportedMediaType, "UnsupportedMediaType", message)
 }
 
 /// 415: a built-in resource's route does not take the patch type.
 pub fn unsupported_route() -> StatusReply {
-    failure(415, "UnsupportedMediaType", "415: Unsupported Media Type".into()).details(Map::new())
+    failure(
+        Failure::UnsupportedMediaType,
+        "UnsupportedMediaType",
+        "415: Unsupported Media Type".into(),
+    )
+    .details(Map::new())
 }
 
 /// 501: a path of the whole server is requested in a workspace (kcp
 /// `pkg/server/filters/shardlevelpaths.go`).
 pub fn not_in_workspaces() -> StatusReply {
     failure(
-        501,
+        Failure::NotImplemented,
         "NotImplemented",
         "shard-level endpoint not available at workspace scope".into(),
     )
@@ -250,7 +335,7 @@ pub fn not_in_workspaces() -> StatusReply {
 /// 504: the answer took longer than the limit.
 pub fn timeout() -> StatusReply {
     let message = "Timeout: request did not complete within the allotted timeout".into();
-    failure(504, "Timeout", message).details(Map::new())
+    failure(Failure::Timeout, "Timeout", message).details(Map::new())
 }
 
 /// 429: a user, a workspace or the server is at a limit.
@@ -268,7 +353,7 @@ pub fn panicked() -> StatusReply {
 
 /// 400: a malformed request.
 pub fn bad_request(message: impl Into<String>) -> StatusReply {
-    failure(400, "BadRequest", message.into())
+    failure(Failure::BadRequest, "BadRequest", message.into())
 }
 
 /// 200: the answer to a DELETE whose object is gone.
@@ -280,13 +365,15 @@ pub fn deleted(resource: &Named, name: &str, uid: &str) -> StatusReply {
     let body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details});
     StatusReply {
         code: 200,
+        refusal: RefusalReason::Internal,
         body,
         retry_after: None,
     }
 }
 
 /// Returns a failure; as in Kubernetes, an empty reason is left out.
-fn failure(code: u16, reason: &str, message: String) -> StatusReply {
+fn failure(failure: Failure, reason: &str, message: String) -> StatusReply {
+    let code = failure.http_code();
     let mut body = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {},
         "status": "Failure", "message": message, "reason": reason, "code": code,
@@ -298,6 +385,7 @@ fn failure(code: u16, reason: &str, message: String) -> StatusReply {
     }
     StatusReply {
         code,
+        refusal: failure.refusal_reason(),
         body,
         retry_after: None,
     }
@@ -317,16 +405,7 @@ impl StatusReply {
 
     /// Returns the kind of a refusal.
     pub(crate) fn refusal_reason(&self) -> RefusalReason {
-        match self.code {
-            400 | 415 => RefusalReason::BadRequest,
-            401 => RefusalReason::Unauthenticated,
-            403 => RefusalReason::Forbidden,
-            404 => RefusalReason::NotFound,
-            413 | 429 => RefusalReason::LimitReached,
-            503 => RefusalReason::Unavailable,
-            504 => RefusalReason::Timeout,
-            _ => RefusalReason::Internal,
-        }
+        self.refusal
     }
 
     /// Returns true for refusals that concern the user's access to their target: the credential,

@@ -145,7 +145,10 @@ fn effect(protocol: Protocol, method: &Method) -> Effect {
 /// Returns the HTTP status for metrics, which for gRPC follows from `grpc-status`.
 fn code(response: &Response) -> StatusCode {
     match grpc::ended(response.headers()) {
-        Some(status) => grpc::http_code(status.code()),
+        Some(status) => {
+            let code = insula_admin::status::http_code(status.code());
+            StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+        }
         None => response.status(),
     }
 }

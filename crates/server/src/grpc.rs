@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use axum::{Router, body::Body, extract::Request, response::Response};
 use http::{
-    HeaderMap, StatusCode,
+    HeaderMap,
     header::{CONTENT_TYPE, HeaderName},
 };
 use insula_admin::{Method, Services, status};
@@ -19,7 +19,7 @@ use insula_apiserver::{
     ApiServer, RequestKind, ResourceClass,
     call::{Access, Call, Caller},
 };
-use tonic::{Code, Status};
+use tonic::Status;
 
 use self::message::{Message, MessageBytes};
 use crate::{edge::call_router, metrics::Metrics};
@@ -160,23 +160,6 @@ fn parse_timeout(text: &str) -> Option<Duration> {
 /// Returns the status of an answered call, if it is in the headers.
 pub(crate) fn ended(headers: &HeaderMap) -> Option<Status> {
     Status::from_header_map(headers)
-}
-
-/// Returns the HTTP status that corresponds to a gRPC code.
-pub(crate) fn http_code(code: Code) -> StatusCode {
-    match code {
-        Code::Ok => StatusCode::OK,
-        Code::InvalidArgument | Code::OutOfRange | Code::FailedPrecondition => StatusCode::BAD_REQUEST,
-        Code::Unauthenticated => StatusCode::UNAUTHORIZED,
-        Code::PermissionDenied => StatusCode::FORBIDDEN,
-        Code::NotFound => StatusCode::NOT_FOUND,
-        Code::AlreadyExists | Code::Aborted => StatusCode::CONFLICT,
-        Code::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
-        Code::Unimplemented => StatusCode::NOT_IMPLEMENTED,
-        Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-        Code::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
-        Code::Cancelled | Code::Unknown | Code::Internal | Code::DataLoss => StatusCode::INTERNAL_SERVER_ERROR,
-    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! engine that serves.
 
 use crate::session::{AdminService, Located, Session, right};
-use insula_api::{FieldError, Json, ObjectKey};
+use insula_api::{FieldError, Json, ObjectKey, names::groups};
 use insula_catalog::{Api, compile, ids};
 use insula_conversion::LossPolicy;
 use insula_proto::{
@@ -114,7 +114,7 @@ impl Session {
     /// takes the same right.
     fn locate_trial(&self, workspace: &str, with_rules: bool) -> Result<Located, Status> {
         let workspace = if workspace.is_empty() { "root" } else { workspace };
-        let create = |resource| right("create", "apis.kcp.io", resource, "");
+        let create = |resource| right("create", groups::APIS, resource, "");
         let located = self.locate(workspace, &create("apiresourceschemas"))?;
         if with_rules {
             self.permit(&located.cluster, create("apiconversions"))?;
@@ -125,7 +125,7 @@ impl Session {
     /// Reads a schema of a workspace, and the rules of its name.
     fn stored(&self, stored: &StoredRules) -> Result<(Located, Json, Option<Json>), Status> {
         let name = &stored.schema_name;
-        let get = |resource| right("get", "apis.kcp.io", resource, name);
+        let get = |resource| right("get", groups::APIS, resource, name);
         let located = self.locate(&stored.workspace, &get("apiresourceschemas"))?;
         self.permit(&located.cluster, get("apiconversions"))?;
         let find = |resource| {

@@ -1,7 +1,10 @@
 //! `WorkspaceService`: the tree of workspaces, as far as the caller may read it.
 
 use crate::session::{AdminService, Located, Session, right};
-use insula_api::{ClusterName, ClusterPath, Json, ObjectKey, Scope, Timestamp};
+use insula_api::{
+    ClusterName, ClusterPath, Json, ObjectKey, Scope, Timestamp,
+    names::{annotations, groups},
+};
 use insula_auth::Attributes;
 use insula_catalog::{ids, locate};
 use insula_proto::admin::v1::{
@@ -42,7 +45,7 @@ impl WorkspaceService for AdminService {
         let (located, named) = match path.parent() {
             None => (session.locate(path.as_str(), &reading())?, None),
             Some(parent) => {
-                let above = right("get", "tenancy.kcp.io", "workspaces", path.base());
+                let above = right("get", groups::TENANCY, "workspaces", path.base());
                 let located = session.locate(parent.as_str(), &above).or_else(|refusal| {
                     // An owner may read their workspace without a right in its parent.
                     let own = session.locate(path.as_str(), &reading());
@@ -81,12 +84,12 @@ impl WorkspaceService for AdminService {
 }
 
 fn listing() -> Attributes {
-    right("list", "tenancy.kcp.io", "workspaces", "")
+    right("list", groups::TENANCY, "workspaces", "")
 }
 
 /// The right by which a user reads a workspace from within.
 fn reading() -> Attributes {
-    right("get", "core.kcp.io", "logicalclusters", "cluster")
+    right("get", groups::CORE, "logicalclusters", "cluster")
 }
 
 fn list(session: &Session, located: &Located, request: &ListRequest) -> Result<Response<ListResponse>, Status> {
@@ -287,7 +290,7 @@ fn describe_cluster(session: &Session, cluster: &ClusterName, path: &ClusterPath
         cluster: cluster.to_string(),
         phase: text(&object["status"]["phase"]),
         url: text(&object["status"]["URL"]),
-        r#type: text(&object["metadata"]["annotations"]["internal.tenancy.kcp.io/type"]),
+        r#type: text(&object["metadata"]["annotations"][annotations::WORKSPACE_TYPE]),
         parent: path.parent().map(|parent| parent.to_string()).unwrap_or_default(),
         create_time: time(&object["metadata"]["creationTimestamp"]),
         uid: entry.object.meta.uid.to_string(),

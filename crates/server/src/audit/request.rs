@@ -38,7 +38,7 @@ impl RequestAudit {
                 let (message, reason) = (status.message(), format!("{:?}", status.code()));
                 let failure = json!({"status": "Failure", "message": message, "reason": reason});
                 self.0.status(&failure);
-                self.0.answered(grpc::http_code(status.code()).as_u16());
+                self.0.answered(insula_admin::status::http_code(status.code()));
             }
             None => self.0.answered(response.status().as_u16()),
         }
