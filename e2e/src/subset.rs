@@ -96,7 +96,7 @@ mod tests {
             assert_eq!(matches(&want, Some(&got), &mut captures), Ok(()));
         }
         assert_eq!(captures["word"], "hello");
-        for (want, said) in [
+        for (want, expected) in [
             (json!({"a": 2}), ".a: want 2, got 1"),
             (json!({"a": "!absent"}), ".a: want \"!absent\", got 1"),
             (json!({"b": {}}), ".b: want {}, got nothing"),
@@ -105,7 +105,7 @@ mod tests {
                 ".l[type=Ready].status: want \"False\", got \"True\"",
             ),
         ] {
-            assert_eq!(matches(&want, Some(&got), &mut captures), Err(said.to_owned()));
+            assert_eq!(matches(&want, Some(&got), &mut captures), Err(expected.to_owned()));
         }
         assert!(
             matches(&json!({"l": []}), Some(&got), &mut captures)

@@ -7,7 +7,7 @@ scripts!("access": accounts, everybody, groups, identities, policy, reviews, rol
 
 /// A prefix, a suffix or another case of a known token is invalid.
 #[test]
-fn only_the_whole_token_is_one() {
+fn truncated_or_extended_tokens_are_refused() {
     let server = shared();
     for token in [
         "alice-toke",
@@ -31,7 +31,7 @@ fn only_the_whole_token_is_one() {
 
 /// The text of a refusal does not depend on whether the object exists.
 #[test]
-fn refusals_do_not_tell_what_exists() {
+fn refusals_do_not_reveal_existing_objects() {
     let server = shared();
     let admin = server.admin();
     let (theirs, _) = workspace_owned_by(&server, "somebody");
@@ -53,7 +53,7 @@ fn refusals_do_not_tell_what_exists() {
 
 /// A certificate of another server's CA is invalid here.
 #[test]
-fn a_strangers_certificate_is_refused() {
+fn certificates_of_another_authority_are_refused() {
     let (server, stranger) = (shared(), Server::with_flags(&["--store", "memory"]));
     std::fs::copy(
         server.data_dir().join("pki/ca.crt"),
@@ -76,7 +76,7 @@ fn a_strangers_certificate_is_refused() {
 
 /// Credentials of a workspace end with it, in every workspace.
 #[test]
-fn tokens_of_accounts_end_with_their_workspace() {
+fn service_account_tokens_end_with_their_workspace() {
     let server = shared();
     let admin = server.admin();
     let (path, _) = insula_e2e::workspace(&admin, "short-lived");

@@ -69,7 +69,7 @@ fn assert_write_line(made: &Value, path: &str, cluster: &str) {
 /// Without any setting every request leaves a line. A refusal's line has the reason, which its
 /// sender does not learn.
 #[test]
-fn every_refusal_is_recorded_with_its_reason() {
+fn the_audit_log_has_every_refusal_with_its_reason() {
     let server = Server::start();
     let admin = server.admin();
     let (path, cluster) = workspace_owned_by(&server, "alice");
@@ -130,7 +130,7 @@ fn every_refusal_is_recorded_with_its_reason() {
 
 /// A policy selects the requests and the level of detail. Secrets are never recorded.
 #[test]
-fn a_policy_says_what_is_recorded() {
+fn an_audit_policy_selects_requests_and_levels() {
     let dir = tempfile::tempdir().unwrap();
     let (policy, file) = (dir.path().join("policy.yaml"), dir.path().join("requests.log"));
     let rules = json!({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitManagedFields": true, "rules": [
@@ -200,7 +200,7 @@ fn a_policy_says_what_is_recorded() {
 
 /// A policy that cannot be used ends the start, with its file, the field and the accepted values.
 #[test]
-fn a_wrong_policy_is_refused_at_the_start() {
+fn an_invalid_audit_policy_fails_the_start() {
     let dir = tempfile::tempdir().unwrap();
     let policy = dir.path().join("policy.yaml");
     fs::write(
@@ -230,7 +230,7 @@ fn explained(server: &Server, id: &str) -> (Option<i32>, String) {
 /// A refused user shows the operator an id. `insula` explains from it which rule is missing, and
 /// creating that rule allows the request.
 #[test]
-fn a_refusal_is_explained_with_what_would_allow_it() {
+fn explain_names_the_reason_of_a_refusal_and_a_remedy() {
     let server = Server::start();
     let (path, _) = workspace_owned_by(&server, "alice");
     let (alice, bob) = (
@@ -281,7 +281,7 @@ fn a_refusal_is_explained_with_what_would_allow_it() {
 /// The line of a write contains the audit annotations of policies, and the violations that they
 /// only audit.
 #[test]
-fn notes_of_policies_are_in_the_line_of_the_write() {
+fn audit_annotations_of_policies_are_in_the_event() {
     let server = Server::start();
     let admin = server.admin();
     let client = admin.in_workspace(&workspace(&admin, "noted").0);

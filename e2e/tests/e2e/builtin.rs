@@ -18,7 +18,7 @@ fn a_quota_is_never_exceeded() {
     const WRITERS: usize = 12;
     let server = shared();
     let admin = server.admin();
-    let path = workspace(&admin, "crowd").0;
+    let path = workspace(&admin, "quota").0;
     let client = admin.in_workspace(&path);
     let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"},
         "spec": {"hard": {"count/secrets": PLACES.to_string()}}});
@@ -68,7 +68,7 @@ fn a_quota_is_never_exceeded() {
 /// The same for a workspace with a limit on all its objects. kcp scans once a minute, and admits
 /// any number of objects in between.
 #[test]
-fn a_workspaces_limit_is_never_exceeded() {
+fn a_workspaces_object_limit_is_never_exceeded() {
     const WRITERS: usize = 12;
     let server = shared();
     let admin = server.admin();
@@ -132,7 +132,7 @@ fn a_workspaces_limit_is_never_exceeded() {
 /// A creation charges all quotas that apply in one transaction, so the number of quotas in a
 /// namespace and in a workspace has a limit.
 #[test]
-fn a_place_has_so_many_quotas() {
+fn resource_quotas_of_a_namespace_have_a_limit() {
     let server = shared();
     let admin = server.admin();
     let client = admin.in_workspace(&workspace(&admin, "quotas").0);
@@ -157,7 +157,7 @@ fn a_place_has_so_many_quotas() {
 
 /// Of several exports that name one secret at the same moment, one gets its identity.
 #[test]
-fn a_secret_is_the_identity_of_one_export() {
+fn an_identity_secret_belongs_to_one_export() {
     let server = shared();
     let admin = server.admin();
     let client = admin.in_workspace(&workspace(&admin, "identities").0);

@@ -70,7 +70,7 @@ fn publish(client: &Client, plural: &str, transformation: &str) -> Option<()> {
 const BOUND: Duration = Duration::from_secs(20);
 
 #[test]
-fn expressions_that_are_bombs_to_compile_are_refused() {
+fn expressions_too_costly_to_compile_are_refused() {
     let server = shared();
     let admin = server.admin();
     let client = admin.in_workspace(&workspace(&admin, "bombs").0);
@@ -93,7 +93,7 @@ fn expressions_that_are_bombs_to_compile_are_refused() {
 }
 
 #[test]
-fn expressions_that_are_bombs_to_run_fail_for_their_object_only() {
+fn expressions_too_costly_to_run_fail_for_their_object_only() {
     let server = shared();
     let admin = server.admin();
     let client = admin.in_workspace(&workspace(&admin, "bombs").0);
@@ -229,7 +229,7 @@ fn change_mark(client: &Client) {
 /// v2 gets a field of one generation with the mark of that generation's rule, or, where only the
 /// rules changed, one of its two marks.
 #[test]
-fn rules_that_are_swapped_under_load_never_meet_another_schema() {
+fn rules_and_schema_change_together_under_load() {
     const OBJECTS: usize = 5;
     let server = shared();
     let admin = server.admin();
@@ -294,7 +294,7 @@ fn rules_that_are_swapped_under_load_never_meet_another_schema() {
 /// Enough objects that several tasks share their conversion. Concurrent lists, a table and the
 /// initial events of a watch contain all of them, in order.
 #[test]
-fn many_objects_are_shown_in_another_version_whole_and_in_order() {
+fn parallel_conversion_keeps_lists_and_watches_complete_and_ordered() {
     let server = shared();
     let client = server.admin().in_workspace(&with_widgets(&server));
     let name = |i: usize| format!("w-{i:03}");

@@ -230,7 +230,7 @@ fn definitions_of_crossplane_are_used() {
 
 /// The server serves kcp's own kinds already, and no definition can replace them.
 #[test]
-fn definitions_of_kcp_are_reserved() {
+fn definitions_of_kcp_groups_are_reserved() {
     let server = shared();
     let admin = server.admin();
     let client = admin.in_workspace(&workspace(&admin, "reserved").0);

@@ -121,7 +121,7 @@ fn every_command_of_the_documents_works() {
 }
 
 #[test]
-fn blocks_are_found_by_their_mark() {
+fn code_blocks_are_found_by_their_language() {
     let text = "# T\n```sh\necho a\n```\n```text\nrm -rf x\n```\n\
         ```console\n$ cargo run --release -- version\ninsula 1\n```\n```bash\ngit clone x\n```\n";
     let wanted = "echo '# T:2'\necho a\necho '# T:8'\ninsula version\necho '# T:12'\n: not run: git clone x\n";

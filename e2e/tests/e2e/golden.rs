@@ -53,7 +53,7 @@ const FLOORS: &[(&str, usize)] = &[
 ];
 
 #[test]
-fn recorded_answers_are_given() {
+fn golden_answers_are_served() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/golden");
     let yaml = Command::new("python3").args(["-c", "import yaml"]).output();
     if !folder.join("golden.py").exists() || !yaml.is_ok_and(|output| output.status.success()) {

@@ -113,7 +113,7 @@ fn widgets() -> (Value, Value) {
 }
 
 #[test]
-fn cluster_info_tells_who_answers_and_who_asks() {
+fn get_info_returns_the_server_and_the_caller() {
     let server = shared();
     runtime().block_on(async {
         let mut client = ClusterServiceClient::with_origin(channel(&server, &Who::KcpAdmin), origin(&server));
@@ -139,7 +139,7 @@ fn cluster_info_tells_who_answers_and_who_asks() {
 }
 
 #[test]
-fn nobody_gets_in_without_a_credential() {
+fn calls_without_a_credential_are_refused() {
     let server = shared();
     runtime().block_on(async {
         let anonymous = || channel(&server, &Who::Anonymous);
@@ -175,7 +175,7 @@ fn nobody_gets_in_without_a_credential() {
 /// Health needs no credential: `grpc.health.v1.Health/Check` of every service, with messages
 /// encoded by hand.
 #[test]
-fn health_is_for_everybody() {
+fn health_needs_no_credential() {
     #[derive(Clone, PartialEq, Message)]
     struct HealthCheckRequest {
         #[prost(string, tag = "1")]
@@ -208,7 +208,7 @@ fn health_is_for_everybody() {
 }
 
 #[test]
-fn the_tree_is_walked_page_by_page_and_at_once() {
+fn workspaces_are_listed_in_pages_and_streamed_as_a_tree() {
     let server = shared();
     let admin = server.admin();
     let (parent, cluster) = workspace(&admin, "tree");
@@ -311,7 +311,7 @@ fn a_tenant_reaches_its_own_workspace_only() {
 }
 
 #[test]
-fn rules_are_validated_and_tried_without_being_stored() {
+fn unpublished_rules_are_validated_and_run() {
     let server = shared();
     let (schema, rules) = widgets();
     let message = |value: &Value| Some(from_json(value.as_object().unwrap()).unwrap());
@@ -381,7 +381,7 @@ async fn reflect(server: &Server, who: Who, ask: MessageRequest) -> Result<Messa
 /// A client that was built without any of our definitions. It lists the services, reads the
 /// messages' fields, builds a request from them and decodes the answer with them.
 #[test]
-fn a_client_that_knows_only_reflection_gets_along() {
+fn a_client_can_call_by_reflection_alone() {
     let server = shared();
     runtime().block_on(async {
         let services = match reflect(&server, Who::KcpAdmin, MessageRequest::ListServices(String::new()))

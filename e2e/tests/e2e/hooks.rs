@@ -261,7 +261,7 @@ fn in_parallel(at: &Client, url: &str, text: &str) {
 }
 
 #[test]
-fn fields_are_selected_by_as_the_version_has_them() {
+fn field_selectors_use_the_fields_of_their_version() {
     let server = server();
     let hook = Hook::start(&server, answer);
     let (path, _) = workspace(&server.admin(), "hooks");
@@ -295,7 +295,7 @@ fn fields_are_selected_by_as_the_version_has_them() {
 /// A change is one call for any number of watchers, whether they select by fields of their version
 /// or receive everything.
 #[test]
-fn watchers_share_what_the_webhook_says() {
+fn watchers_share_one_conversion_review() {
     const WATCHERS: usize = 5;
     let server = server();
     let hook = Hook::start(&server, answer);
@@ -347,7 +347,7 @@ fn watchers_share_what_the_webhook_says() {
 }
 
 #[test]
-fn a_converter_that_breaks_the_contract_is_not_believed() {
+fn conversion_webhooks_that_break_the_contract_are_refused() {
     let server = server();
     let hook = Hook::start(&server, answer);
     let (path, _) = workspace(&server.admin(), "hooks");
@@ -416,7 +416,7 @@ fn a_converter_that_breaks_the_contract_is_not_believed() {
 }
 
 #[test]
-fn only_targets_that_the_operator_allows_are_called() {
+fn webhooks_call_only_allowed_targets() {
     let server = shared();
     let hook = Hook::start(&server, answer);
     let (path, _) = workspace(&server.admin(), "hooks");

@@ -57,7 +57,7 @@ fn maps(server: &Server, token: &str, at: &str) -> u16 {
 }
 
 #[test]
-fn an_operators_issuer_vouches_for_users() {
+fn tokens_of_the_operators_issuer_authenticate() {
     let other = shared();
     let issuer = Issuer::start(&other);
     let server = server_with(&[issuer.configuration(&other, &mappings("corp:"))]);
@@ -104,7 +104,7 @@ fn an_operators_issuer_vouches_for_users() {
 }
 
 #[test]
-fn keys_of_an_issuer_change_and_strangers_do_not_have_it_called() {
+fn issuer_keys_rotate_and_bad_tokens_do_not_cause_calls() {
     let other = shared();
     let issuer = Issuer::start(&other);
     let silent = json!({
@@ -135,7 +135,7 @@ fn keys_of_an_issuer_change_and_strangers_do_not_have_it_called() {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_of_issuers_stops_the_start() {
+fn an_invalid_issuer_file_fails_the_start() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(
         file.path(),
@@ -151,12 +151,12 @@ fn what_is_wrong_with_a_file_of_issuers_stops_the_start() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(2));
-    let said = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     for want in [
         "jwt[0].issuer.url: Invalid value: \"http://a\"",
         "jwt[0].claimMappings.username.prefix: Required",
     ] {
-        assert!(said.contains(want), "{said}");
+        assert!(stderr.contains(want), "{stderr}");
     }
 }
 
@@ -164,7 +164,7 @@ fn what_is_wrong_with_a_file_of_issuers_stops_the_start() {
 /// requests not at all. The server reloads the operator's changes; an invalid configuration changes
 /// nothing.
 #[test]
-fn a_silent_issuer_is_given_up_and_another_takes_its_place() {
+fn an_unresponsive_issuer_times_out_and_is_replaced() {
     let other = shared();
     let (silent, issuer) = (Hook::start(&other, |_, _| Reply::Hang), Issuer::start(&other));
     let good = issuer.configuration(&other, &mappings("corp:"));
@@ -258,7 +258,7 @@ fn with_own_issuer(server: &Server, configuration: &Value) -> (String, String) {
 }
 
 #[test]
-fn a_workspaces_issuer_vouches_in_that_workspace_alone() {
+fn tokens_of_a_workspaces_issuer_are_valid_there_only() {
     let server = Server::with(Setup {
         flags: vec![
             "--store".into(),
@@ -311,7 +311,7 @@ fn a_workspaces_issuer_vouches_in_that_workspace_alone() {
 }
 
 #[test]
-fn a_workspaces_issuer_is_called_where_the_operator_allows_it() {
+fn issuers_of_workspaces_are_called_at_allowed_targets_only() {
     let server = shared();
     let issuer = Issuer::start(&server);
     let configuration = issuer.configuration(&server, &mappings(""));

@@ -44,7 +44,7 @@ fn widget(version: &str, name: &str, spec: serde_json::Value) -> DynamicObject {
 }
 
 #[test]
-fn typed_objects_are_made_changed_listed_and_deleted() {
+fn typed_objects_are_created_changed_listed_and_deleted() {
     let server = shared();
     let (path, _) = workspace(&server.admin(), "typed");
     runtime().block_on(async {
@@ -84,7 +84,7 @@ fn typed_objects_are_made_changed_listed_and_deleted() {
 }
 
 #[test]
-fn discovery_finds_what_is_bound() {
+fn discovery_lists_bound_resources() {
     let server = shared();
     let path = with_widgets(&server);
     runtime().block_on(async {
@@ -173,7 +173,7 @@ async fn give_name(
 /// A controller reaches its goal, receives other clients' changes, and rests when nothing is left
 /// to do.
 #[test]
-fn a_controller_reaches_its_goal_and_rests() {
+fn a_controller_converges_and_stops_writing() {
     let server = shared();
     let path = with_widgets(&server);
     runtime().block_on(async {

@@ -9,7 +9,7 @@ scripts!("kubectl": apply, bound, flows, kinds, plugins);
 
 /// `kubectl edit` reads, lets an editor change, and patches.
 #[test]
-fn edit_changes_what_the_editor_changed() {
+fn edit_patches_the_changed_fields() {
     let server = shared();
     let Some(kubectl) = Kubectl::for_server(&server) else {
         return;
@@ -24,10 +24,10 @@ fn edit_changes_what_the_editor_changed() {
     let mut edit = kubectl.command(&path, &["edit", "configmap", "a"]);
     edit.env("KUBE_EDITOR", "sed -i s/before/after/");
     let output = insula_e2e::run_bounded(&mut edit, "", std::time::Duration::from_secs(60));
-    let said = String::from_utf8_lossy(&output.stdout);
+    let printed = String::from_utf8_lossy(&output.stdout);
     assert!(
-        said.contains("configmap/a edited"),
-        "{said}{}",
+        printed.contains("configmap/a edited"),
+        "{printed}{}",
         String::from_utf8_lossy(&output.stderr)
     );
     let now = admin
@@ -39,7 +39,7 @@ fn edit_changes_what_the_editor_changed() {
 
 /// `kubectl delete --cascade` deletes dependents after their owner, before it, or not at all.
 #[test]
-fn delete_cascades_as_it_is_told() {
+fn delete_cascades_by_the_chosen_policy() {
     let server = shared();
     let Some(kubectl) = Kubectl::for_server(&server) else {
         return;
@@ -87,7 +87,7 @@ fn delete_cascades_as_it_is_told() {
 
 /// `kubectl get -w` prints the current objects, then each change.
 #[test]
-fn get_w_prints_changes_as_they_come() {
+fn get_watch_prints_changes() {
     let server = shared();
     let Some(kubectl) = Kubectl::for_server(&server) else {
         return;
@@ -132,7 +132,7 @@ fn get_w_prints_changes_as_they_come() {
 
 /// The contexts of the kubeconfig work as they are, without a `--server`.
 #[test]
-fn the_contexts_work_as_they_are() {
+fn the_kubeconfig_contexts_work() {
     let server = shared();
     if Kubectl::for_server(&server).is_none() {
         return;
@@ -356,8 +356,8 @@ fn replace_and_edit(users: &Users, (kind, _, manifest): &Sample) {
     let mut edit = users.kubectl.command(&users.path, &["edit", kind, name]);
     edit.env("KUBE_EDITOR", "sed -i 's/replaced: \"yes\"/replaced: edited/'");
     let output = insula_e2e::run_bounded(&mut edit, "", std::time::Duration::from_secs(60));
-    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("edited"), "kubectl edit {kind}: {said}");
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(printed.contains("edited"), "kubectl edit {kind}: {printed}");
     users.run(2, &["get", kind, "-l", "replaced=edited", "-o", "name"], "", name);
 }
 

@@ -124,7 +124,7 @@ fn write_in_parallel(server: &Server, tenants: &[String], objects: usize) {
 }
 
 #[test]
-fn migration_goes_on_after_kill_9_while_tenants_write() {
+fn migration_continues_after_kill_9_while_tenants_write() {
     const OBJECTS: usize = 1600;
     let mut server = Server::start();
     let (provider, _) = workspace(&server.admin(), "provider");
@@ -257,7 +257,7 @@ fn rules_below_100(name: &str) -> Value {
 }
 
 #[test]
-fn what_stored_objects_need_stays_and_what_they_do_not_fit_waits() {
+fn rollout_waits_for_stored_objects_that_do_not_convert() {
     let server = shared();
     let (provider, _) = workspace(&server.admin(), "provider");
     let at_provider = server.admin().in_workspace(&provider);
@@ -272,10 +272,10 @@ fn what_stored_objects_need_stays_and_what_they_do_not_fit_waits() {
     let one = "one.widgets.life.example.io";
     for resource in ["apiresourceschemas", "apiconversions"] {
         let refused = at_provider.delete(&format!("{APIS}/{resource}/{one}")).expect(403);
-        let said = refused["message"].as_str().unwrap();
+        let message = refused["message"].as_str().unwrap();
         assert!(
-            said.contains(&format!("1 object in 1 workspace ({tenant}: 1)")),
-            "{said}"
+            message.contains(&format!("1 object in 1 workspace ({tenant}: 1)")),
+            "{message}"
         );
     }
     let only_v3 = json!({"group": "life.example.io", "scope": "Namespaced", "names": names(),
@@ -286,24 +286,24 @@ fn what_stored_objects_need_stays_and_what_they_do_not_fit_waits() {
         .expect(201);
     let at = format!("{APIS}/apiexports/widgets");
     let refused = at_provider.merge(&at, &json!({"spec": offer("three")})).expect(422);
-    let said = refused["message"].as_str().unwrap();
+    let message = refused["message"].as_str().unwrap();
     assert!(
-        said.contains(&format!("lacks v1, in which 1 object in 1 workspace ({tenant}: 1)")),
-        "{said}"
+        message.contains(&format!("lacks v1, in which 1 object in 1 workspace ({tenant}: 1)")),
+        "{message}"
     );
 
     // Rules that do not fit the object: reads still succeed; export and binding report it.
     let rules = format!("{APIS}/apiconversions/{one}");
     at_provider.merge(&rules, &rules_below_100(one)).expect(200);
-    let said = |client: &Client, path: &str, kind: &str| {
+    let condition = |client: &Client, path: &str, kind: &str| {
         let found = client.get(path).expect(200);
         let all = found["status"]["conditions"].as_array().cloned().unwrap_or_default();
         all.into_iter().find(|c| c["type"] == kind).unwrap_or_default()
     };
     until("the export says why", || {
-        (said(&at_provider, &at, "RolledOut")["reason"] == "StoredObjectsNotConvertible").then_some(())
+        (condition(&at_provider, &at, "RolledOut")["reason"] == "StoredObjectsNotConvertible").then_some(())
     });
-    let why = said(&at_provider, &at, "RolledOut")["message"].clone();
+    let why = condition(&at_provider, &at, "RolledOut")["message"].clone();
     assert!(
         why.as_str()
             .unwrap()
@@ -312,7 +312,7 @@ fn what_stored_objects_need_stays_and_what_they_do_not_fit_waits() {
     );
     let binding = format!("{APIS}/apibindings/widgets");
     assert_eq!(
-        said(&at_tenant, &binding, "BindingUpToDate")["reason"],
+        condition(&at_tenant, &binding, "BindingUpToDate")["reason"],
         "RolloutBlocked"
     );
     let kept = at_tenant.get(&format!("{WIDGETS_V2}/w200")).expect(200);
@@ -321,7 +321,7 @@ fn what_stored_objects_need_stays_and_what_they_do_not_fit_waits() {
     // Without the object nothing blocks the rules.
     at_tenant.delete(&format!("{WIDGETS_V1}/w200")).expect(200);
     until("the new rules serve", || {
-        (said(&at_provider, &at, "RolledOut")["status"] == "True").then_some(())
+        (condition(&at_provider, &at, "RolledOut")["status"] == "True").then_some(())
     });
     let mut large = widget(200);
     large["apiVersion"] = json!("life.example.io/v1");

@@ -32,7 +32,7 @@ fn refused(answer: &Answer, code: u16, reason: &str, text: &str) {
 }
 
 #[test]
-fn what_is_sent_has_limits() {
+fn request_bodies_have_limits() {
     let server = shared();
     let admin = server.admin();
     let client = admin.in_workspace(&workspace(&admin, "limits").0);
@@ -96,7 +96,7 @@ fn what_is_sent_has_limits() {
 /// A selector of thousands of values fits the URL. The server refuses excessive headers, and stays
 /// up.
 #[test]
-fn urls_and_headers_have_room_and_an_end() {
+fn urls_and_headers_have_limits() {
     let server = shared();
     let admin = server.admin();
     let client = admin.in_workspace(&workspace(&admin, "headers").0);
@@ -160,7 +160,7 @@ fn busy(answer: &Answer) -> bool {
 /// One user's requests and watches leave permits for other users. A user over the limit gets a
 /// retry delay.
 #[test]
-fn what_is_open_at_once_has_limits() {
+fn concurrent_requests_and_watches_have_limits() {
     let limits = ["REQUESTS_IN_FLIGHT_PER_USER", "WATCHES_PER_USER", "REQUEST_SECONDS"];
     let server = Server::with(Setup {
         environment: limits
@@ -238,7 +238,7 @@ fn a_workspace_has_limits_of_its_own() {
 /// A burst may have a second's worth of requests, and then the rate applies. Other users are not
 /// slowed down.
 #[test]
-fn who_sends_too_many_requests_a_second_is_told() {
+fn requests_above_the_rate_get_429() {
     let server = Server::with(Setup {
         environment: vec![("INSULA_LIMITS_REQUESTS_PER_SECOND_PER_USER".to_owned(), "20".to_owned())],
         ..Setup::default()
@@ -288,7 +288,7 @@ fn behind(server: &Server) -> u64 {
 /// request of either fails.
 #[test]
 #[cfg(target_os = "linux")]
-fn who_floods_lets_others_go_first() {
+fn a_flooding_tenant_moves_to_low_priority() {
     let server = Server::start();
     let admin = server.admin();
     let (loud, quiet) = (
@@ -326,7 +326,7 @@ fn who_floods_lets_others_go_first() {
 /// Large conversions run on the low-priority runtime, for any tenant.
 #[test]
 #[cfg(target_os = "linux")]
-fn large_conversions_are_made_behind() {
+fn large_conversions_run_at_low_priority() {
     let server = Server::start();
     let client = server.admin().in_workspace(&with_widgets(&server));
     let widgets = |version: &str| format!("/apis/example.io/{version}/namespaces/default/widgets");
@@ -346,7 +346,7 @@ fn large_conversions_are_made_behind() {
 /// Sequential requests are answered; of concurrent requests a part gets a 429. Other workspaces are
 /// not throttled, and neither is the workspace when it is alone.
 #[test]
-fn a_workspace_may_use_so_much_of_the_cores() {
+fn a_workspaces_cpu_share_is_capped() {
     let server = Server::with(Setup {
         environment: vec![(
             "INSULA_LIMITS_COMPUTE_PERCENT_PER_WORKSPACE".to_owned(),
@@ -369,7 +369,7 @@ fn a_workspace_may_use_so_much_of_the_cores() {
         loud.post(MAPS, &object).expect(201);
     }
     let refused = Mutex::new(None);
-    let crowd = || {
+    let load = || {
         let loud = loud.clone();
         let mut answers = (0..100).map_while(|_| {
             let told = refused.lock().unwrap().is_some();
@@ -380,7 +380,7 @@ fn a_workspace_may_use_so_much_of_the_cores() {
         }
     };
     std::thread::scope(|scope| {
-        (0..40).for_each(|_| drop(scope.spawn(crowd)));
+        (0..40).for_each(|_| drop(scope.spawn(load)));
         until("somebody has waited too long", || {
             quiet.get(MAPS).expect(200);
             refused.lock().unwrap().is_some().then_some(())
@@ -399,7 +399,7 @@ fn a_workspace_may_use_so_much_of_the_cores() {
 /// A list page whose revision is compacted gets a 410, with a token to continue from the latest
 /// revision.
 #[test]
-fn a_page_that_is_too_old_says_how_to_go_on() {
+fn an_expired_continue_token_returns_a_new_one() {
     let server = Server::start();
     let maps = |server: &Server| server.admin().in_workspace("root");
     for name in ["a", "b", "c"] {
@@ -428,7 +428,7 @@ fn a_page_that_is_too_old_says_how_to_go_on() {
 
 /// The field managers of programs that write once do not make an object grow without limit.
 #[test]
-fn old_managers_become_one() {
+fn old_field_managers_are_merged() {
     let server = shared();
     let admin = server.admin();
     let client = admin.in_workspace(&workspace(&admin, "managers").0);

@@ -89,7 +89,7 @@ fn show(kubectl: &Kubectl, tenant: &str, folder: &Path, case: &str, writer: &str
 }
 
 #[test]
-fn samples_of_conversions_are_admitted_and_read_as_they_say() {
+fn conversion_samples_are_converted_as_documented() {
     let server = shared();
     let Some(kubectl) = Kubectl::for_server(&server) else {
         return;

@@ -44,7 +44,7 @@ fn greeted(server: &Server, version: u8) -> (u8, Vec<u8>) {
 }
 
 #[test]
-fn only_tls_of_today_is_spoken() {
+fn old_tls_versions_are_refused() {
     const ALERT: u8 = 0x15;
     const FATAL_PROTOCOL_VERSION: [u8; 2] = [2, 70];
     let server = shared();
@@ -84,7 +84,7 @@ fn open_to_others(dir: &Path, found: &mut Vec<String>) {
 }
 
 #[test]
-fn what_is_on_disk_is_the_owners() {
+fn files_are_readable_by_their_owner_only() {
     let server = Server::start();
     let admin = server.admin();
     workspace(&admin, "kept");
@@ -109,7 +109,7 @@ fn what_is_on_disk_is_the_owners() {
 }
 
 #[test]
-fn anybody_may_ask_whether_it_works_and_nothing_else() {
+fn anonymous_requests_reach_health_endpoints_only() {
     let server = shared();
     let anybody = server.client(Who::Anonymous);
     for path in [
@@ -159,7 +159,7 @@ fn anybody_may_ask_whether_it_works_and_nothing_else() {
 
 /// No log, argument, variable or kubeconfig contains a secret of a tenant, at debug level either.
 #[test]
-fn nothing_secret_is_told() {
+fn secrets_appear_in_no_log_or_argument() {
     let server = Server::with_flags(&["--log-level", "debug"]);
     let admin = server.admin();
     let (path, _) = workspace(&admin, "discreet");
@@ -196,7 +196,7 @@ fn nothing_secret_is_told() {
     let mut commands = std::fs::read(format!("/proc/{}/cmdline", server.pid())).unwrap_or_default();
     commands.extend(std::fs::read(format!("/proc/{}/environ", server.pid())).unwrap_or_default());
     let kubeconfig = std::fs::read_to_string(server.kubeconfig()).unwrap();
-    let said = [
+    let outputs = [
         ("the log", server.log()),
         ("the audit log", events),
         ("its arguments", String::from_utf8_lossy(&commands).into_owned()),
@@ -212,7 +212,7 @@ fn nothing_secret_is_told() {
         signature,
         "PRIVATE KEY",
     ];
-    for (place, text) in &said {
+    for (place, text) in &outputs {
         assert!(!text.is_empty() || *place == "its arguments", "{place}");
         for secret in secrets {
             assert!(!text.contains(secret), "{secret} in {place}");
@@ -227,7 +227,7 @@ fn nothing_secret_is_told() {
 /// Streams that are opened and reset at once (CVE-2023-44487) cost their client the connection, and
 /// other clients no permit.
 #[test]
-fn streams_that_are_reset_cost_nobody_else() {
+fn reset_streams_do_not_delay_other_tenants() {
     let server = Server::with_flags(&["--store", "memory"]);
     let admin = server.admin();
     let url = format!("{}/clusters/root/api/v1/configmaps", server.url());
@@ -257,7 +257,7 @@ fn streams_that_are_reset_cost_nobody_else() {
 
 /// No flag weakens these defaults, so a start has nothing to warn about.
 #[test]
-fn no_flag_takes_a_check_away() {
+fn no_flag_disables_a_security_check() {
     let output = run_bounded(&mut insula(&["start", "--help"]), "", Duration::from_secs(20));
     let help = String::from_utf8_lossy(&output.stdout).to_lowercase();
     assert!(help.contains("--data-dir"), "{help}");

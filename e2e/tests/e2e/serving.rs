@@ -126,7 +126,7 @@ fn patches_at_the_same_time_all_count() {
 /// The server drops managed fields of an object that is too large with them, and refuses an object
 /// that is too large without them.
 #[test]
-fn owners_make_room_for_large_objects() {
+fn managed_fields_are_dropped_from_large_objects() {
     let server = shared();
     let admin = server.admin();
     let client = admin.in_workspace(&workspace(&admin, "large").0);
@@ -291,7 +291,7 @@ fn watches_end_when_their_definition_changes() {
 /// Requests to read, list, write and create objects succeed while their definition changes
 /// repeatedly.
 #[test]
-fn nothing_fails_while_a_definition_changes() {
+fn requests_succeed_while_a_definition_changes() {
     const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let server = shared();
     let admin = server.admin();
@@ -343,7 +343,7 @@ fn nothing_fails_while_a_definition_changes() {
 /// An object keeps at most ten managers of updates. The server merges the oldest ones into
 /// `ancient-changes`, one per version.
 #[test]
-fn owners_of_long_ago_are_summed_up() {
+fn old_managed_fields_are_merged() {
     let server = shared();
     let admin = server.admin();
     let client = admin.in_workspace(&workspace(&admin, "ancient").0);

@@ -22,7 +22,7 @@ fn config_map(name: &str) -> Value {
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 #[test]
-fn a_first_start_makes_an_identity_for_its_owner_only() {
+fn the_first_start_creates_an_identity_for_its_owner_only() {
     let server = Server::start();
     assert_eq!(mode(&server.data_dir()), 0o700);
     assert_eq!(mode(&server.kubeconfig()), 0o600);
@@ -114,10 +114,10 @@ fn a_second_start_refuses_and_names_the_holder() {
     let data = server.data_dir();
     let mut second = insula(&["start", "--listen", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()]);
     let output = run_bounded(&mut second, "", Duration::from_secs(20));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(3), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(3), "{stderr}");
     for part in ["is in use", &server.pid().to_string(), "--data-dir"] {
-        assert!(said.contains(part), "{part} in {said}");
+        assert!(stderr.contains(part), "{part} in {stderr}");
     }
     server.admin().in_workspace("root").get("/readyz").expect(200);
 }
@@ -284,9 +284,9 @@ fn unknown_keys_are_refused_with_the_nearest_one() {
         (vec![], Some("INSULA_DATADIR"), "INSULA_DATA_DIR"),
         (vec!["--tokenfile", "x"], None, "--token-file"),
     ] {
-        let (code, said) = start(&flags, variable);
-        assert_eq!(code, Some(2), "{said}");
-        assert!(said.contains(nearest), "{nearest} in {said}");
+        let (code, stderr) = start(&flags, variable);
+        assert_eq!(code, Some(2), "{stderr}");
+        assert!(stderr.contains(nearest), "{nearest} in {stderr}");
         assert!(!data.exists(), "nothing is made by a start that is refused");
     }
 }
@@ -295,14 +295,14 @@ fn unknown_keys_are_refused_with_the_nearest_one() {
 /// to its peak memory.
 #[test]
 #[cfg(target_os = "linux")]
-fn memory_comes_in_small_pages() {
+fn transparent_huge_pages_are_off() {
     let server = Server::start();
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
     assert!(!status.contains("THP_enabled:\t1"), "{status}");
 }
 
 #[test]
-fn it_is_ready_when_it_says_so() {
+fn the_ready_line_means_readyz_succeeds() {
     // No sleep, no retry: the first request after the line succeeds, in a workspace that the second
     // creates.
     let server = Server::with_flags(&["--store", "memory"]);
@@ -348,7 +348,7 @@ fn a_watch_from_before_a_restart_misses_nothing() {
 /// Lists at revisions of that time get a 410. (A 200 would do as well, from a store that keeps its
 /// history.)
 #[test]
-fn pages_from_before_a_restart_go_on() {
+fn continue_tokens_outlive_a_restart() {
     let mut server = Server::start();
     let admin = server.admin().in_workspace("root");
     for name in ["a", "b", "c", "d", "e"] {

@@ -296,7 +296,7 @@ fn two_servers_on_one_etcd_serve_the_same_tenants() {
 }
 
 #[test]
-fn a_server_killed_on_etcd_loses_nothing_and_the_other_goes_on() {
+fn a_killed_server_on_etcd_loses_no_write() {
     let Some(etcd) = Etcd::start() else { return };
     let store = etcd.store();
     let (mut one, two) = (

@@ -56,7 +56,7 @@ fn metrics_have_closed_labels() {
 }
 
 #[test]
-fn requests_are_counted_by_what_they_do() {
+fn requests_are_counted_by_verb_and_class() {
     let server = Server::with_flags(&["--store", "memory"]);
     let admin = server.admin().in_workspace("root");
     let counted = |line: &str| -> u64 {
@@ -78,7 +78,7 @@ fn requests_are_counted_by_what_they_do() {
 }
 
 #[test]
-fn every_answer_has_an_id_of_its_own() {
+fn every_answer_has_its_own_audit_id() {
     let server = shared();
     let admin = server.admin().in_workspace("root");
     let mut ids = BTreeSet::new();

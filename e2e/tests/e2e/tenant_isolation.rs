@@ -32,7 +32,7 @@ use serde_json::{Value, json};
 const AUTHORIZATION: &str = "authorization";
 
 #[test]
-fn who_shows_nothing_or_something_broken_is_not_let_in() {
+fn missing_or_malformed_credentials_are_refused() {
     let scene = Scene::new();
     let map = format!("/clusters/{{mine}}{MAPS}");
     let (list, make) = (format!("GET {map}"), format!("POST {map}"));
@@ -77,7 +77,7 @@ fn who_shows_nothing_or_something_broken_is_not_let_in() {
 }
 
 #[test]
-fn tokens_that_do_not_count_let_nobody_in() {
+fn invalid_tokens_are_refused() {
     let scene = Scene::new();
     let issuer = &scene.issuer;
     let list = format!("GET /clusters/{{mine}}{MAPS}");
@@ -185,7 +185,7 @@ const IMPERSONATIONS: [&[(&str, &str)]; 9] = [
 ];
 
 #[test]
-fn headers_make_nobody_another() {
+fn headers_do_not_change_the_identity() {
     let scene = Scene::new();
     let (theirs, mine) = (
         format!("GET /clusters/{{theirs}}{MAPS}/map"),
@@ -226,7 +226,7 @@ fn headers_make_nobody_another() {
 }
 
 #[test]
-fn nobody_gets_to_another_tenant_by_its_names_or_by_tricks() {
+fn paths_do_not_reach_another_tenant() {
     let scene = Scene::new();
     let mut requests = Vec::new();
     for method in ["GET", "PUT", "PATCH", "DELETE"] {
@@ -314,7 +314,7 @@ fn system_clusters_are_closed() {
 /// Impersonation (row 14): an owner impersonates others in the owner's workspace, by its roles, and
 /// never a system identity.
 #[test]
-fn an_owner_borrows_identities_of_the_workspace() {
+fn an_owner_impersonates_in_its_workspace_only() {
     let server = shared();
     let place = owned_by(&server, "alice");
     let alice = server

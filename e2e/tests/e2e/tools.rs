@@ -43,7 +43,7 @@ fn api(fields: &[(&str, Value)], conversions: Value) -> String {
 }
 
 #[test]
-fn every_sample_of_conversion_keeps_the_laws() {
+fn conversion_samples_keep_the_round_trip_laws() {
     for folder in fs::read_dir(sample("")).unwrap() {
         let folder = folder.unwrap().path();
         let objects = if folder.join("objects").exists() {
@@ -72,7 +72,7 @@ fn every_sample_of_conversion_keeps_the_laws() {
 }
 
 #[test]
-fn a_rule_that_fails_is_found_with_the_object_that_shows_it() {
+fn a_failing_rule_is_reported_with_an_object() {
     let text = json!({"type": "string"});
     let rule = json!({"field": ".spec.a", "destination": ".spec.b", "transformation": "int(self)"});
     let manifests = api(
@@ -91,7 +91,7 @@ fn a_rule_that_fails_is_found_with_the_object_that_shows_it() {
 }
 
 #[test]
-fn samples_that_are_refused_or_lose_something_are_findings() {
+fn refused_or_lossy_samples_are_findings() {
     let folder = tempfile::tempdir().unwrap();
     let objects = folder.path().join("objects.yaml");
     fs::write(
@@ -136,7 +136,7 @@ fn samples_that_are_refused_or_lose_something_are_findings() {
 }
 
 #[test]
-fn what_cannot_be_read_is_not_a_finding() {
+fn unreadable_input_exits_with_2() {
     for (arguments, stdin, why) in [
         (vec!["conversion", "test", "-f", "/nowhere"], "", "cannot read /nowhere"),
         (
@@ -187,7 +187,7 @@ fn objects_are_converted() {
 }
 
 #[test]
-fn every_field_has_a_fate() {
+fn coverage_lists_the_outcome_of_every_field() {
     let computed = sample("computed");
     let coverage = answer(&["conversion", "coverage", "-f", &computed], 0);
     let fate = |direction: usize, path: &str| {
@@ -254,7 +254,7 @@ fn schemas_are_compared_field_by_field() {
 }
 
 #[test]
-fn schemas_are_looked_over() {
+fn schema_lint_reports_unbounded_lists() {
     let names = json!({"type": "array", "items": {"type": "string"},
         "x-kubernetes-validations": [{"rule": "self.all(n, n != '')"}]});
     let (code, out, _) = ran(
@@ -281,7 +281,7 @@ fn schemas_are_looked_over() {
 }
 
 #[test]
-fn rules_are_guessed_and_hold_what_they_promise() {
+fn suggested_rules_pass_their_own_test() {
     let folder = tempfile::tempdir().unwrap();
     let text = json!({"type": "string"});
     let schema = |name: &str, version: &str, fields: Value| {
@@ -363,7 +363,7 @@ fn assert_unchanged(steps: &Value) {
 }
 
 #[test]
-fn definitions_are_published_for_other_workspaces() {
+fn export_publish_creates_and_updates_an_export() {
     let server = insula_e2e::shared();
     let admin = server.admin();
     let (workspace, _) = insula_e2e::workspace(&admin, "provider");

@@ -75,8 +75,8 @@ fn engine(client: &Client, namespace: &str, metadata: Value) {
 /// Checks for a 500 with the object and the rule.
 #[track_caller]
 fn cannot_be_shown(answer: Answer) {
-    let said = answer.expect(500);
-    let message = said["message"].as_str().unwrap_or_default();
+    let status = answer.expect(500);
+    let message = status["message"].as_str().unwrap_or_default();
     assert!(message.contains("cannot be shown as v2"), "{message}");
     assert!(message.contains("conversions[0].rules[0]"), "{message}");
 }
@@ -121,7 +121,7 @@ fn with_unreadable_objects() -> (Server, String, String) {
 }
 
 #[test]
-fn what_no_version_but_its_own_can_show_is_worked_on_by_its_metadata() {
+fn unconvertible_objects_are_changed_by_their_metadata() {
     let (server, own, doomed) = with_unreadable_objects();
     let client = server.admin().in_workspace(&own);
     let (v1, v2) = (engines("v1", "default"), engines("v2", "default"));
@@ -246,7 +246,7 @@ fn metadata_is_written(client: &Client, v2: &str) {
 }
 
 #[test]
-fn a_bundle_that_is_missing_is_made_again_and_nothing_is_shown_without_its_rules() {
+fn a_missing_bundle_is_restored_before_objects_are_served() {
     let server = Server::start();
     let (own, _) = workspace(&server.admin(), "own");
     engines_in(&server.admin().in_workspace(&own));

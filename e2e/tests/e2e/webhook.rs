@@ -85,7 +85,7 @@ fn engine() -> Value {
 }
 
 #[test]
-fn a_review_is_answered_and_nothing_is_lost_on_the_way() {
+fn the_conversion_webhook_round_trips_objects() {
     let server = insula_e2e::shared();
     let pki = |name: &str| server.data_dir().join("pki").join(name);
     let folder = sample("computed");
@@ -128,7 +128,7 @@ fn a_review_is_answered_and_nothing_is_lost_on_the_way() {
 }
 
 #[test]
-fn a_certificate_is_taken_up_when_its_files_change() {
+fn a_changed_certificate_is_reloaded() {
     let server = insula_e2e::shared();
     let files = tempfile::tempdir().unwrap();
     let [certificate, key] = ["tls.crt", "tls.key"].map(|name| files.path().join(name));
@@ -202,7 +202,7 @@ fn list_many(kube: &Client) {
 /// Kubernetes' own handling of the answers. Its server is built from Go's module proxy
 /// (docs/tools.md says how), so this runs only where it has been built.
 #[test]
-fn kubernetes_converts_by_it() {
+fn kubernetes_converts_with_the_webhook() {
     let server = insula_e2e::shared();
     let Some(kubernetes) = Apiextensions::start(&server) else {
         return;

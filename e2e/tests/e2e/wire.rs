@@ -78,7 +78,7 @@ fn large_answers_are_compressed() {
 /// Informers of metadata ask for protobuf. Lists, objects, events and refusals come in protobuf,
 /// whole objects never do.
 #[test]
-fn metadata_travels_in_protobuf() {
+fn metadata_is_served_in_protobuf() {
     let server = shared();
     let admin = server.admin();
     let client = admin.in_workspace(&workspace(&admin, "protobuf").0);
@@ -117,7 +117,7 @@ fn metadata_travels_in_protobuf() {
 
 /// A watch over HTTP/1.1 comes in chunks: it has no length, and is JSON.
 #[test]
-fn watches_come_in_chunks() {
+fn watches_are_sent_in_chunks() {
     let server = shared();
     let admin = server.admin();
     let client = admin.in_workspace(&workspace(&admin, "chunks").0);
@@ -135,7 +135,7 @@ fn watches_come_in_chunks() {
 /// Clients that use protobuf send the options of a deletion in it: here a UID that is another
 /// object's.
 #[test]
-fn options_of_deletions_travel_in_protobuf() {
+fn delete_options_are_read_in_protobuf() {
     let server = shared();
     let admin = server.admin();
     let client = admin.in_workspace(&workspace(&admin, "options").0);
@@ -203,7 +203,7 @@ fn event(message: Option<Message>) -> Value {
 /// A watch over WebSocket: events are messages, pings are answered, the end is a close. Refusals
 /// come before the upgrade.
 #[test]
-fn watches_are_websockets_for_browsers() {
+fn watches_are_served_over_websockets() {
     let server = shared();
     let admin = server.admin();
     let client = admin.in_workspace(&workspace(&admin, "websocket").0);

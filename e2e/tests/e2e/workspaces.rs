@@ -64,7 +64,7 @@ fn cpu_seconds(pid: u32) -> f64 {
 }
 
 #[test]
-fn a_tree_of_workspaces_goes_at_once_and_leaves_nothing() {
+fn deleting_a_workspace_tree_leaves_no_keys() {
     let mut server = Server::start();
     let data = server.data_dir();
     let admin = server.admin();
@@ -124,7 +124,7 @@ fn a_tree_of_workspaces_goes_at_once_and_leaves_nothing() {
 }
 
 #[test]
-fn a_workspace_that_is_switched_off_ends_its_watches() {
+fn an_inactive_workspace_ends_its_watches() {
     let server = shared();
     let admin = server.admin();
     let (path, _) = workspace(&admin, "off");
@@ -210,7 +210,7 @@ fn assert_forwarded(far: &Client) {
 }
 
 #[test]
-fn a_mount_passes_requests_on_with_the_name_of_who_asks_and_no_credential() {
+fn a_mount_forwards_the_user_and_no_credential() {
     let server = Server::with(Setup {
         environment: vec![("INSULA_WORKSPACES_MOUNTS".to_owned(), "127.0.0.1/32".to_owned())],
         ..Setup::default()

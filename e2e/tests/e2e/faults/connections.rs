@@ -34,7 +34,7 @@ fn closed(admin: &Client, reason: &str) -> u64 {
 /// 20 connections without a credential lock nobody out at a limit of 20, and close no connection
 /// that has shown a credential.
 #[test]
-fn strangers_give_way_to_those_who_come() {
+fn unauthenticated_connections_are_evicted_first() {
     let server = Server::with(Setup::limits(&[("CONNECTIONS", "20")]));
     let before = Http2::connect(&server, &carol(), None).unwrap();
     assert_eq!(before.get(MAPS).unwrap().status(), 200);
@@ -49,7 +49,7 @@ fn strangers_give_way_to_those_who_come() {
 
 /// Idle connections of one account do not lock out others either.
 #[test]
-fn an_account_gives_way_to_others() {
+fn connections_of_one_user_are_evicted_for_other_users() {
     let server = Server::with(Setup::limits(&[("CONNECTIONS", "20")]));
     let dave = Http2::connect(&server, &Who::Token("dave-token".into()), None).unwrap();
     assert_eq!(dave.get(MAPS).unwrap().status(), 200);
@@ -72,7 +72,7 @@ fn an_account_gives_way_to_others() {
 /// Sockets that send nothing or stop within a TLS handshake lock nobody out. A client that resets
 /// its requests at once costs other clients no request.
 #[test]
-fn half_open_connections_and_resets_lock_nobody_out() {
+fn half_open_and_reset_connections_do_not_exhaust_the_limit() {
     let server = Server::with(Setup::limits(&[("CONNECTIONS", "100")]));
     let begun = Instant::now();
     let silent: Vec<TcpStream> = (0..800)
@@ -100,7 +100,7 @@ fn half_open_connections_and_resets_lock_nobody_out() {
 /// An address has a share of the limit for anonymous connections. Beyond it, the server closes the
 /// oldest idle connection of the address for the new one.
 #[test]
-fn an_address_has_a_share() {
+fn connections_of_one_address_have_a_limit() {
     let server = Server::with(Setup::limits(&[("CONNECTIONS_PER_ADDRESS", "5")]));
     let known = Http2::connect(&server, &carol(), None).unwrap();
     assert_eq!(known.get(MAPS).unwrap().status(), 200);

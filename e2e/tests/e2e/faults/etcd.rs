@@ -216,7 +216,7 @@ fn assert_events(events: &[Vec<Event>; 2], all: &BTreeSet<String>) {
 /// Kills and pauses the leader and a member that a server uses, under load. No request fails, no
 /// acknowledged write is lost or happens twice, and watches receive every event once.
 #[test]
-fn one_member_of_three_is_not_missed() {
+fn a_failed_etcd_member_of_three_causes_no_errors() {
     for program in etcd_programs() {
         let mut etcd = Etcd::cluster(&program, 3);
         let (servers, path) = two_servers(&etcd, &[]);
@@ -293,7 +293,7 @@ fn code(client: &Client, method: &str, path: &str, body: Option<&Value>) -> u16 
 /// Without quorum servers stay alive and report that they are not ready. Writes and reads of the
 /// latest state fail; reads of any state succeed. With quorum everything recovers by itself.
 #[test]
-fn a_lost_quorum_is_told_and_healed() {
+fn a_lost_etcd_quorum_is_reported_and_recovers() {
     for program in etcd_programs() {
         let mut etcd = Etcd::cluster(&program, 3);
         let (servers, path) = two_servers(&etcd, &QUICK);

@@ -166,7 +166,7 @@ fn schema() -> Option<Struct> {
 /// The server does not buffer messages of anonymous callers, and limits those of accounts without
 /// rights. A hundred open messages of 4 MB used to add 407 MiB.
 #[test]
-fn messages_that_never_end_take_no_memory() {
+fn unfinished_messages_use_bounded_memory() {
     const STREAMS: usize = 100;
     // Half of the total size of the messages; 50 MiB were measured while calls are refused.
     const GROWTH_MAX: u64 = 128 << 20;
@@ -225,7 +225,7 @@ fn messages_that_never_end_take_no_memory() {
 /// before it compiles anything. Before the fix, another tenant's requests took 17 s beside the
 /// flood.
 #[test]
-fn calls_of_an_account_without_rights_compute_nothing() {
+fn calls_without_rights_start_no_computation() {
     const CALLS: usize = 200;
     let server = server_with(&[("REQUESTS_IN_FLIGHT_PER_USER", "150")]);
     let (tenant, _) = workspace_owned_by(&server, "alice");
@@ -288,7 +288,7 @@ fn calls_of_an_account_without_rights_compute_nothing() {
 
 /// A call ends at its client's deadline, or at the server's limit if that is earlier.
 #[test]
-fn calls_end_in_time() {
+fn calls_end_at_their_deadline() {
     let server = server_with(&[("REQUEST_SECONDS", "2"), ("REQUESTS_IN_FLIGHT_PER_USER", "1")]);
     let slow = Slow::new(&server);
     let alice = ("authorization", "Bearer alice-token");
@@ -318,7 +318,7 @@ fn calls_end_in_time() {
 
 /// A caller at the limit of open calls gets a retry delay. An abandoned call frees its permit.
 #[test]
-fn calls_take_places_and_give_them_back() {
+fn calls_take_and_release_permits() {
     let server = server_with(&[("REQUESTS_IN_FLIGHT_PER_USER", "2"), ("WATCHES_PER_USER", "1")]);
     let slow = Slow::new(&server);
     let alice = ("authorization", "Bearer alice-token");
@@ -371,7 +371,7 @@ fn calls_take_places_and_give_them_back() {
 
 /// Calls that are reset at once keep no resources.
 #[test]
-fn calls_that_are_reset_cost_nobody_else() {
+fn reset_calls_do_not_delay_other_tenants() {
     let server = server_with(&[]);
     let (tenant, _) = workspace_owned_by(&server, "alice");
     let slow = Slow::new(&server);
@@ -399,7 +399,7 @@ fn calls_that_are_reset_cost_nobody_else() {
 
 /// Every refusal of a call has gRPC's form; other requests get HTTP's.
 #[test]
-fn refusals_are_in_grpcs_form() {
+fn refusals_are_grpc_statuses() {
     let server = server_with(&[]);
     let slow = Slow::new(&server);
     let alice = ("authorization", "Bearer alice-token");

@@ -42,7 +42,7 @@ fn counted(admin: &Client, name: &str) -> u64 {
 /// The connection and its other streams stay.
 #[test]
 #[cfg(target_os = "linux")]
-fn lists_that_nobody_reads_hold_little() {
+fn unread_lists_use_bounded_memory() {
     let server = Server::with(Setup::limits(&[("STALL_SECONDS", "3")]));
     fill(&server, 60);
     let closed = Http2::connect(&server, &carol(), Some(0)).unwrap();
@@ -64,7 +64,7 @@ fn lists_that_nobody_reads_hold_little() {
 
 /// A slow reader of a large list gets all of it.
 #[test]
-fn a_large_list_arrives_whole() {
+fn a_large_list_arrives_complete() {
     let server = Server::with(Setup::limits(&[("STALL_SECONDS", "3"), ("BYTES_IN_FLIGHT", "100000")]));
     fill(&server, 20);
     for (accept, wrapped) in [
@@ -127,7 +127,7 @@ fn a_large_list_arrives_whole() {
 
 /// A client over HTTP/1.1 that requests a list and reads nothing loses its connection.
 #[test]
-fn who_takes_nothing_is_cut_off() {
+fn connections_that_read_nothing_are_closed() {
     let server = Server::with(Setup::limits(&[("STALL_SECONDS", "1")]));
     fill(&server, 60);
     let mut stalled = Http1::connect(&server, &carol()).unwrap();
@@ -142,7 +142,7 @@ fn who_takes_nothing_is_cut_off() {
 /// A request keeps its permit until the last byte of its answer is sent. Otherwise unread answers
 /// would have no limit.
 #[test]
-fn unread_answers_keep_their_places() {
+fn unread_answers_keep_their_permits() {
     let server = Server::with(Setup::limits(&[
         ("REQUESTS_IN_FLIGHT_PER_USER", "5"),
         ("STALL_SECONDS", "3"),

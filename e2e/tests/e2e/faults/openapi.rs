@@ -133,7 +133,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 /// All real definitions in one workspace. Those whose name is taken there go into a workspace of
 /// their own.
 #[test]
-fn documents_of_real_definitions_are_whole() {
+fn openapi_documents_of_real_definitions_are_complete() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/testdata");
     if !folder.exists() {
         eprintln!("skipped: no definitions at {}", folder.display());
@@ -199,7 +199,7 @@ fn large(plural: &str, bytes: usize) -> Value {
 /// The same with generated definitions, whose parts compress to some 30 KiB, 40 KiB, 100 KiB and
 /// more.
 #[test]
-fn documents_of_large_definitions_are_whole() {
+fn openapi_documents_of_large_definitions_are_complete() {
     let server = shared();
     let admin = server.admin();
     let (path, _) = workspace(&admin, "openapi");

@@ -153,7 +153,7 @@ fn a_backup_under_writers_restores_one_revision_exactly() {
 }
 
 #[test]
-fn what_is_damaged_or_in_the_way_is_refused() {
+fn restore_refuses_damaged_files_and_used_directories() {
     // A server of its own: a server makes one backup at a time.
     let (server, dir) = (Server::start(), TempDir::new().unwrap());
     let file = path(dir.path(), "a.backup");

@@ -164,7 +164,7 @@ fn a_flipped_bit_of_a_killed_store_is_never_served() {
 }
 
 #[test]
-fn a_zeroed_page_is_refused_in_a_few_lines() {
+fn a_zeroed_page_is_refused_with_a_short_message() {
     let ended = Ended::after("-TERM");
     let (mut draw, objects) = (Draw::from_clock(), ended.objects());
     let used: Vec<_> = (0..objects.len() / PAGE)
@@ -179,7 +179,7 @@ fn a_zeroed_page_is_refused_in_a_few_lines() {
 }
 
 #[test]
-fn a_store_that_lost_its_file_is_not_started_empty() {
+fn a_store_without_its_file_does_not_start_empty() {
     for signal in ["-TERM", "-KILL"] {
         let ended = Ended::after(signal);
         let refused = |what: &str, damage: &dyn Fn(&Path)| assert!(!ended.serves_after(what, damage), "{what}");

@@ -29,7 +29,7 @@ fn server_with(environment: &[(&str, &str)], flags: &[&str]) -> Server {
 }
 
 /// Starts a server that keeps a history of one or two seconds.
-fn forgetful() -> Server {
+fn server_with_short_history() -> Server {
     server_with(&[("INSULA_WATCHES_HISTORY_SECONDS", "1")], &[])
 }
 
@@ -171,7 +171,7 @@ fn touch_dependencies(here: &Client, there: &Client) {
 /// position, no longer answered requests, and kept the process from ending.
 #[test]
 fn stalled_watches_outlast_the_history() {
-    let server = forgetful();
+    let server = server_with_short_history();
     let admin = server.admin();
     let (path, _) = workspace(&admin, "stalled");
     let views = with_widgets(&server);
@@ -230,8 +230,8 @@ fn stalled_watches_outlast_the_history() {
 /// The server keeps only names of a state that it sends slowly. A change that is compacted before
 /// it was sent ends the watch.
 #[test]
-fn a_state_that_is_forgotten_ends_its_watch() {
-    let server = forgetful();
+fn a_compacted_initial_state_ends_its_watch() {
+    let server = server_with_short_history();
     let admin = server.admin();
     let client = admin.in_workspace(&workspace(&admin, "stalled").0);
     let names: Vec<String> = (0..12).map(|n| format!("map-{n:02}")).collect();
@@ -277,7 +277,7 @@ fn resident(server: &Server) -> u64 {
 
 /// Watches that lag far behind buffer a small part of their pending events.
 #[test]
-fn watches_far_behind_hold_little() {
+fn lagging_watches_use_bounded_memory() {
     const WATCHES: usize = 16;
     const CHANGES: usize = 100;
     let server = Server::start();
@@ -408,7 +408,7 @@ fn message(socket: &mut WebSocket) -> Option<Value> {
 /// A watch ends when its user loses the account, the credential or the right, over every protocol,
 /// with the error that a new request gets.
 #[test]
-fn watches_end_with_the_right_to_them() {
+fn watches_end_when_access_is_revoked() {
     let (server, path, issuer) = reviewing();
     let client = server.admin().in_workspace(&path);
     let cluster = client

@@ -67,7 +67,7 @@ fn map(name: &str) -> Value {
 }
 
 #[test]
-fn admission_webhooks_change_what_is_written() {
+fn mutating_webhooks_change_written_objects() {
     let server = server();
     let hook = Hook::start(&server, judge);
     let (path, _) = workspace(&server.admin(), "hooks");
@@ -108,7 +108,7 @@ fn admission_webhooks_change_what_is_written() {
 }
 
 #[test]
-fn admission_webhooks_decide_about_writes() {
+fn validating_webhooks_admit_or_refuse_writes() {
     let server = server();
     let hook = Hook::start(&server, judge);
     let (path, _) = workspace(&server.admin(), "hooks");
@@ -177,7 +177,7 @@ fn admission_webhooks_decide_about_writes() {
 /// A provider's webhooks review the objects of its API in every workspace that binds it, and
 /// nothing else there. The review names the workspace.
 #[test]
-fn a_provider_s_webhooks_are_about_its_api_wherever_it_is_bound() {
+fn webhooks_of_a_provider_apply_in_every_consumer() {
     let server = server();
     let hook = Hook::start(&server, judge);
     let admin = server.admin();

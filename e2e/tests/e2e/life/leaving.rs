@@ -59,13 +59,13 @@ fn a_version_of_a_definition_stays_while_objects_are_stored_in_it() {
     client.merge(&at, &definition_versions("v2", &["v1", "v2"])).expect(200);
     let gone = definition_versions("v2", &["v2"]);
     let refused = client.merge(&at, &gone).expect(422);
-    let said = refused["details"]["causes"][0]["message"].as_str().unwrap_or_default();
+    let message = refused["details"]["causes"][0]["message"].as_str().unwrap_or_default();
     let in_kubernetes_words = "Invalid value: \"v1\": missing from spec.versions; v1 was previously a storage version, \
         and must remain in spec.versions until a storage migration ensures no data remains persisted in v1 and removes \
         v1 from status.storedVersions";
     let ours =
         format!("; still to be written anew: 1 object in 1 workspace ({path}: 1), see the condition StorageMigrating");
-    assert_eq!(said, format!("{in_kubernetes_words}{ours}"));
+    assert_eq!(message, format!("{in_kubernetes_words}{ours}"));
 
     // A repaired object is migrated, and the version may be removed.
     client
@@ -148,7 +148,7 @@ fn leaving(server: &Server) -> (Client, String) {
 /// Managed fields of two appliers of one widget, each in its version, while v1 leaves. In steps,
 /// the fields of `old` stay its own; at once, they lose their owner.
 #[test]
-fn owners_of_fields_leave_with_the_version_that_they_are_named_in() {
+fn managed_fields_move_when_their_version_is_removed() {
     let server = shared();
     for (last, stays) in [("three", true), ("four", false)] {
         let (provider, path) = leaving(&server);
@@ -185,11 +185,11 @@ fn owners_of_fields_leave_with_the_version_that_they_are_named_in() {
         // An owned field causes a conflict for other appliers; a field without an owner is free.
         let other = apply(&tenant, WIDGETS_V2, "other", &json!({"bytes": 5}));
         let size = if stays {
-            let said = other.expect(409)["details"]["causes"][0].take();
-            assert_eq!(said["field"], ".spec.bytes");
+            let cause = other.expect(409)["details"]["causes"][0].take();
+            assert_eq!(cause["field"], ".spec.bytes");
             assert!(
-                said["message"].as_str().unwrap_or_default().contains("\"old\""),
-                "{said}"
+                cause["message"].as_str().unwrap_or_default().contains("\"old\""),
+                "{cause}"
             );
             2
         } else {

@@ -12,7 +12,7 @@ const OBJECTS: usize = 4000;
 const AT_LEAST: Duration = Duration::from_secs(2);
 
 #[test]
-fn a_migration_tells_how_far_it_is_and_takes_its_time() {
+fn a_migration_reports_progress_and_is_paced() {
     let server = Server::start();
     let (provider, _) = workspace(&server.admin(), "provider");
     let at_provider = server.admin().in_workspace(&provider);
@@ -44,15 +44,15 @@ fn a_migration_tells_how_far_it_is_and_takes_its_time() {
     until("all is stored in v2", || {
         let binding = client.get(&format!("{APIS}/apibindings/widgets")).expect(200);
         let conditions = binding["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        let said = conditions.into_iter().find(|c| c["type"] == "StorageMigrating")?;
-        if said["status"] == "False" {
-            assert_eq!(said["reason"], "MigrationSucceeded");
+        let condition = conditions.into_iter().find(|c| c["type"] == "StorageMigrating")?;
+        if condition["status"] == "False" {
+            assert_eq!(condition["reason"], "MigrationSucceeded");
             return Some(());
         }
-        let message = said["message"].as_str().unwrap_or_default();
+        let message = condition["message"].as_str().unwrap_or_default();
         let percent = message.strip_suffix(&format!("% of {OBJECTS} objects are stored in v2"));
         let percent = percent.and_then(|percent| percent.parse().ok());
-        let percent = percent.unwrap_or_else(|| panic!("{said}"));
+        let percent = percent.unwrap_or_else(|| panic!("{condition}"));
         if told.last() != Some(&percent) {
             told.push(percent);
         }

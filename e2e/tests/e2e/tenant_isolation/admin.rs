@@ -143,7 +143,7 @@ fn called(channel: grpc::Channel, server: &Server, path: &str, token: Option<&st
 /// Row 67, for every existing call. Calls without a row of their own must be closed: a tenant without
 /// rights gets no answer, unless `grpc::ANSWERS_ANY_IDENTITY` has them.
 #[test]
-fn every_call_is_for_those_with_a_credential_and_a_right() {
+fn every_call_needs_a_credential_and_a_right() {
     let scene = Scene::new();
     let server = &scene.server;
     let root = Err(Code::PermissionDenied);
@@ -297,7 +297,7 @@ fn answers(server: &Server, token: &str, workspace: &str) -> Vec<(Code, String)>
 /// A caller without rights in a workspace cannot learn by its path, by its cluster name or by a
 /// path below it whether it exists.
 #[test]
-fn workspaces_of_others_and_those_that_are_not_there_look_the_same() {
+fn foreign_and_missing_workspaces_get_the_same_answer() {
     let server = shared();
     let (theirs, mine) = (owned_by(&server, "alice"), owned_by(&server, OWNER));
     let name = |path: &str| path.rsplit(':').next().unwrap().to_owned();
@@ -330,7 +330,7 @@ fn workspaces_of_others_and_those_that_are_not_there_look_the_same() {
 
 /// `Impersonate-*` has the same meaning over gRPC as over HTTP, and requires the same right.
 #[test]
-fn callers_act_as_others_where_they_may() {
+fn impersonation_over_grpc_needs_the_right() {
     let server = shared();
     let (mine, theirs) = (owned_by(&server, "alice"), owned_by(&server, OWNER));
     let acting = |who: &Who, token: Option<&str>, headers: &[(&'static str, &str)], root: &str| {
@@ -389,7 +389,7 @@ fn callers_act_as_others_where_they_may() {
 
 /// Row 71: servers communicate through etcd. There is one port, and no API for servers alone.
 #[test]
-fn there_is_one_port() {
+fn the_server_listens_on_one_port() {
     let server = Server::start();
     let process = format!("/proc/{}", server.pid());
     let own: BTreeSet<String> = std::fs::read_dir(format!("{process}/fd"))

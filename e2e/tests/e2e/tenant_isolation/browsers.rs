@@ -9,7 +9,7 @@ use super::*;
 const EVIL: &str = "https://evil.example.com";
 
 #[test]
-fn a_page_gets_nothing_done() {
+fn cross_site_requests_are_refused() {
     let scene = Scene::new();
     let (map, list) = (
         format!("POST /clusters/{{mine}}{MAPS}"),
@@ -97,7 +97,7 @@ fn is_no_page(what: &str, answer: &Answer) {
 
 /// Markup in names, values and expressions comes back as data.
 #[test]
-fn markup_is_data() {
+fn markup_is_never_served_as_html() {
     const MARKUP: &str = "<script>alert(1)</script>";
     let scene = Scene::new();
     let [alice, _] = scene.clients_of("tA");

@@ -73,7 +73,7 @@ fn with_roles(server: &Server) -> (Client, Client) {
 /// A label on a powerful role let an aggregated role take its rules, because the server checked
 /// only changes of rules.
 #[test]
-fn a_label_makes_no_role_mightier() {
+fn aggregation_labels_do_not_escalate_roles() {
     let server = shared();
     let (alice, bob) = with_roles(&server);
     bob.get(ROLES).expect(200);
@@ -140,7 +140,7 @@ fn a_label_makes_no_role_mightier() {
 
 /// kcp's export of these kinds leaves their status to the platform.
 #[test]
-fn tenants_write_no_status_of_workspaces_and_types() {
+fn tenants_cannot_write_status_of_workspaces_and_types() {
     let server = shared();
     let place = owned_by(&server, "alice");
     let alice = user(&server, "alice").in_workspace(&place.path);
@@ -244,7 +244,7 @@ fn export(at: &Client, name: &str) {
 /// An initializer that acts as a workspace's owner has the owner's rights in that workspace only.
 /// It used to bind private exports that its own account may not bind.
 #[test]
-fn an_initializer_is_the_owner_in_one_workspace_only() {
+fn an_initializer_acts_as_the_owner_in_one_workspace_only() {
     let server = shared();
     let (lobby, private) = (owned_by(&server, "bob"), owned_by(&server, "alice"));
     let (bob, alice) = (user(&server, "bob"), user(&server, "alice").in_workspace(&private.path));
@@ -299,7 +299,7 @@ fn an_initializer_is_the_owner_in_one_workspace_only() {
 /// A user who could impersonate others in their own workspace acted as the owners of the workspaces
 /// that it initializes: the server kept the name, but not the scope in which the name is valid.
 #[test]
-fn an_initializer_borrows_no_name_that_counts_elsewhere() {
+fn an_initializer_cannot_impersonate_global_identities() {
     let server = shared();
     let lobby = owned_by(&server, "bob");
     let bob = user(&server, "bob");

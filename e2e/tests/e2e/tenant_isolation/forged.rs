@@ -13,7 +13,7 @@ const BINDING: &str = "/apis/apis.kcp.io/v1alpha2/apibindings/own";
 const EXPORT: &str = "/apis/apis.kcp.io/v1alpha2/apiexports/private";
 
 /// Returns paths of objects, with pointers to protected fields and forged values.
-fn wishes(theirs: &str) -> Vec<(&'static str, &'static str, Value)> {
+fn forged_fields(theirs: &str) -> Vec<(&'static str, &'static str, Value)> {
     let owner = json!(json!({"username": "bob"}).to_string());
     let metadata = [
         ("/metadata/uid", json!("00000000-0000-4000-8000-000000000000")),
@@ -25,7 +25,7 @@ fn wishes(theirs: &str) -> Vec<(&'static str, &'static str, Value)> {
     ];
     let all = [CLUSTER, WORKSPACE, BINDING, EXPORT]
         .into_iter()
-        .flat_map(|path| metadata.clone().map(|(at, wish)| (path, at, wish)));
+        .flat_map(|path| metadata.clone().map(|(at, value)| (path, at, value)));
     let own = [
         (CLUSTER, "/metadata/annotations/kcp.io~1path", json!("root:forged")),
         (CLUSTER, "/metadata/annotations/core.kcp.io~1inactive", json!("true")),
@@ -84,7 +84,7 @@ fn wishes(theirs: &str) -> Vec<(&'static str, &'static str, Value)> {
 }
 
 /// Returns an object with the value at the pointer.
-fn with_wish(object: &Value, at: &str, wish: &Value) -> Value {
+fn with_field(object: &Value, at: &str, value: &Value) -> Value {
     let mut object = object.clone();
     let (mut place, steps) = (&mut object, at.split('/').skip(1));
     for step in steps.map(|step| step.replace("~1", "/")) {
@@ -93,7 +93,7 @@ fn with_wish(object: &Value, at: &str, wish: &Value) -> Value {
         }
         place = &mut place[step.as_str()];
     }
-    *place = wish.clone();
+    *place = value.clone();
     object
 }
 
@@ -125,15 +125,15 @@ fn furnish(scene: &Scene) -> Client {
 const APPLY: &str = "application/apply-patch+yaml";
 
 /// Returns every form of a write of the value.
-fn forms(object: &Value, at: &str, wish: &Value) -> [(&'static str, &'static str, Value); 4] {
-    let all = with_wish(object, at, wish);
-    let alone = with_wish(&json!({}), at, wish);
+fn forms(object: &Value, at: &str, value: &Value) -> [(&'static str, &'static str, Value); 4] {
+    let all = with_field(object, at, value);
+    let alone = with_field(&json!({}), at, value);
     let mut applied = alone.clone();
     for at in ["apiVersion", "kind"] {
         applied[at] = object[at].clone();
     }
     applied["metadata"]["name"] = object["metadata"]["name"].clone();
-    let operations = [("test", "/kind", &object["kind"]), ("add", at, wish)];
+    let operations = [("test", "/kind", &object["kind"]), ("add", at, value)];
     let operations = operations.map(|(op, path, value)| json!({"op": op, "path": path, "value": value}));
     [
         ("PUT", "application/json", all),
@@ -157,15 +157,15 @@ fn send(client: &Client, path: &str, (method, kind, body): &(&str, &str, Value))
 }
 
 #[test]
-fn no_verb_says_what_the_server_says() {
+fn no_verb_writes_fields_of_the_server() {
     let scene = Scene::new();
     let alice = furnish(&scene);
     let admin = scene.clients_of("masters")[0].in_workspace(&scene.mine.path);
     let mut changed = Vec::new();
-    for (path, at, wish) in wishes(&scene.theirs.cluster) {
+    for (path, at, value) in forged_fields(&scene.theirs.cluster) {
         let was = says(&admin, path, at);
         for part in ["", "/status"] {
-            let sent = forms(&alice.get(path).expect(200), at, &wish).map(|form| {
+            let sent = forms(&alice.get(path).expect(200), at, &value).map(|form| {
                 let answer = send(&alice, &format!("{path}{part}"), &form);
                 assert!(answer.code < 500, "{form:?} {path}{part} {at}: {}", answer.text);
                 format!("{} {}: {}", form.0, form.1, answer.code)
@@ -174,7 +174,7 @@ fn no_verb_says_what_the_server_says() {
             if now != was {
                 changed.push(format!("{path}{part} {at}: {was} -> {now} by one of {sent:?}"));
                 // Restores the previous value for the next writes.
-                let back = with_wish(&json!({}), at, &was);
+                let back = with_field(&json!({}), at, &was);
                 admin.merge(path, &back);
                 admin.merge(&format!("{path}/status"), &back);
             }
@@ -184,10 +184,10 @@ fn no_verb_says_what_the_server_says() {
     // Alice sets her own fields in each of these forms.
     for path in [CLUSTER, WORKSPACE, BINDING, EXPORT] {
         for i in 0..4 {
-            let (at, wish) = ("/metadata/labels/mine", json!(format!("v{i}")));
-            let form = &forms(&alice.get(path).expect(200), at, &wish)[i];
+            let (at, value) = ("/metadata/labels/mine", json!(format!("v{i}")));
+            let form = &forms(&alice.get(path).expect(200), at, &value)[i];
             send(&alice, path, form).expect(200);
-            assert_eq!(says(&admin, path, at), wish, "{form:?}");
+            assert_eq!(says(&admin, path, at), value, "{form:?}");
         }
     }
 }
@@ -195,7 +195,7 @@ fn no_verb_says_what_the_server_says() {
 /// A malformed annotation stops no reconciler (Argo's CVE-2026-40886): it still processes later
 /// objects.
 #[test]
-fn nonsense_in_annotations_harms_nobody_else() {
+fn malformed_annotations_do_not_affect_other_tenants() {
     let scene = Scene::new();
     furnish(&scene);
     let master = scene.clients_of("masters")[0].in_workspace(&scene.mine.path);

@@ -132,7 +132,7 @@ fn last_requests(maps: &str) -> Vec<(&'static str, String)> {
 }
 
 #[test]
-fn bytes_are_one_request_or_none() {
+fn smuggled_requests_are_not_served() {
     let scene = Scene::new();
     let before = scene.settle();
     let maps = format!("/clusters/{}{MAPS}", scene.mine.path);

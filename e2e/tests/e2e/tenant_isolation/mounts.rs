@@ -8,7 +8,7 @@ use super::*;
 use crate::workspaces::{REMOTES, mount, remote, remotes};
 
 #[test]
-fn a_mount_of_anothers_workspace_is_closed() {
+fn a_mount_of_another_tenants_workspace_is_forbidden() {
     let server = Server::with(Setup {
         environment: vec![("INSULA_WORKSPACES_MOUNTS".to_owned(), "127.0.0.1/32".to_owned())],
         ..Setup::default()

@@ -106,7 +106,7 @@ fn create_children(masters: &Client, path: &str) {
 /// A caller without access to a workspace gets the same answer whether the workspace exists, does
 /// not exist, or is unavailable.
 #[test]
-fn answers_do_not_tell_which_workspaces_there_are() {
+fn answers_do_not_reveal_workspaces() {
     let server = shared();
     let masters = server.client(Who::ShardAdmin);
     let there = owned_by(&server, "bob");
@@ -159,7 +159,7 @@ fn answers_do_not_tell_which_workspaces_there_are() {
 /// Types reveal no more than workspaces do: neither by their names, nor by the types that they
 /// extend.
 #[test]
-fn types_do_not_tell_what_is_elsewhere() {
+fn workspace_types_do_not_reveal_other_workspaces() {
     let server = shared();
     let (mine, theirs) = (owned_by(&server, "alice"), owned_by(&server, "bob"));
     let (alice, bob) = (
@@ -206,7 +206,7 @@ fn types_do_not_tell_what_is_elsewhere() {
 /// Bindings and endpoint slices report the same for a closed export, a missing export, and an
 /// export in a missing workspace.
 #[test]
-fn bindings_do_not_tell_which_exports_there_are() {
+fn bindings_do_not_reveal_exports() {
     let server = shared();
     let (mine, theirs) = (owned_by(&server, "alice"), owned_by(&server, "bob"));
     let (alice, bob) = (
@@ -271,7 +271,7 @@ fn bindings_do_not_tell_which_exports_there_are() {
 /// The error of a webhook call is the same for a name that does not resolve and one that resolves
 /// to an internal address.
 #[test]
-fn webhook_errors_do_not_tell_which_names_resolve() {
+fn webhook_errors_do_not_reveal_host_names() {
     let server = shared();
     let place = owned_by(&server, "alice");
     let alice = user(&server, "alice").in_workspace(&place.path);

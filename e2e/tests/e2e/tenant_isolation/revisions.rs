@@ -48,7 +48,7 @@ fn names(list: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn a_revoked_role_does_not_come_back_with_an_old_revision() {
+fn a_revoked_role_denies_reads_at_old_revisions() {
     let server = shared();
     let place = owned_by(&server, "alice");
     let (alice, bob) = (
@@ -92,7 +92,7 @@ fn a_revoked_role_does_not_come_back_with_an_old_revision() {
 /// A path means the workspace that it leads to now. Nobody can read the deleted workspace that was
 /// there before.
 #[test]
-fn an_old_revision_leads_to_no_workspace_that_is_gone() {
+fn old_revisions_do_not_show_deleted_workspaces() {
     let server = shared();
     let masters = server.client(Who::ShardAdmin);
     let owner = |user: &str| json!({"experimental.tenancy.kcp.io/owner": json!({"username": user}).to_string()});
@@ -151,7 +151,7 @@ fn gadgets() -> Value {
 /// The history of a resource begins with its current definition. It excludes earlier definitions of
 /// the same name.
 #[test]
-fn a_definition_that_was_replaced_has_no_past() {
+fn a_recreated_definition_hides_the_former_history() {
     let server = shared();
     let place = owned_by(&server, "alice");
     let alice = user(&server, "alice").in_workspace(&place.path);
@@ -281,7 +281,7 @@ fn assert_nothing_is_visible(all: &Client, one: &Client, list: &str, old: &(Stri
 
 /// After a consumer revokes a claim, its objects are gone for the provider at every revision.
 #[test]
-fn a_view_shows_of_the_past_what_may_be_seen_today() {
+fn a_virtual_workspace_shows_old_revisions_with_todays_rights() {
     let server = shared();
     let Shared { tenant, all, one } = share(&server);
     let yes = || json!({"share": "yes"});
@@ -348,7 +348,7 @@ fn a_view_shows_of_the_past_what_may_be_seen_today() {
 
 /// A watch open while rights change reports the objects that appear and disappear with them.
 #[test]
-fn a_live_view_tells_what_comes_and_goes_with_a_claim() {
+fn a_virtual_workspace_watch_follows_claim_changes() {
     let server = shared();
     let Shared { tenant, all, one } = share(&server);
     tenant.post(MAPS, &map("shared", json!({"share": "yes"}))).expect(201);

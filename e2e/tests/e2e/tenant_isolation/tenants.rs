@@ -56,7 +56,7 @@ fn binding(path: &str, export: &str) -> Value {
 }
 
 #[test]
-fn who_reads_does_not_write_by_any_verb() {
+fn a_reader_cannot_write_by_any_verb() {
     let scene = Scene::new();
     let reader = furnish(&scene);
     let gadget = format!("{GADGETS}/g");
@@ -108,7 +108,7 @@ fn who_reads_does_not_write_by_any_verb() {
 }
 
 #[test]
-fn a_path_means_one_thing() {
+fn ambiguous_paths_are_refused() {
     let scene = Scene::new();
     furnish(&scene);
     let theirs = scene.server.admin().in_workspace(&scene.theirs.path);
@@ -189,7 +189,7 @@ fn refuse_workspace_names(scene: &Scene) {
 }
 
 #[test]
-fn an_owner_is_no_operator() {
+fn an_owner_has_no_platform_rights() {
     let scene = Scene::new();
     furnish(&scene);
     let (bind, define) = (

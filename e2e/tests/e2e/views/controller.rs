@@ -161,7 +161,7 @@ impl Tenant {
 }
 
 #[test]
-fn a_controller_serves_tenants_that_come_and_go_while_the_schema_grows() {
+fn a_controller_follows_tenants_and_schema_changes() {
     let server = shared();
     let admin = server.admin();
     let (provider, home) = workspace(&admin, "controller");
