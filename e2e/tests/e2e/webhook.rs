@@ -234,8 +234,8 @@ fn kubernetes_converts_with_the_webhook() {
     );
     assert_eq!(kube.get(&v8("v2")).expect(200)["metadata"]["annotations"], Value::Null);
 
-    write_both_versions(&kube);
-    list_many(&kube);
+    write_both_versions(kube);
+    list_many(kube);
     // A refusal names the rule that cannot convert the object. The object can still be written
     // through v1, read in v2, and deleted.
     kube.merge(&v8("v1"), &json!({"spec": {"size": "huge"}})).expect(200);
