@@ -27,7 +27,7 @@ impl Content {
         }
     }
 
-    pub(crate) fn of(served: &Served) -> Self {
+    pub(crate) fn for_api(served: &Served) -> Self {
         let strategy = (served.origin == insula_catalog::Origin::System).then(|| served.api.strategy);
         Content {
             resource: served.resource_id(),

@@ -193,7 +193,7 @@ fn find_export(snapshot: &Snapshot, own: &ClusterName, binding: &ApiBinding) -> 
 }
 
 /// Export as one binding sees it.
-struct Offer<'a> {
+struct OfferedExport<'a> {
     registry: &'a Deps,
     snapshot: &'a Snapshot,
     export: &'a Loaded<ApiExport>,
