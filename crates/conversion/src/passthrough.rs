@@ -5,6 +5,7 @@
 //! pruning.
 
 use crate::path::{Path, Segment};
+use crate::rules::Rule;
 use insula_schema::{Node, Type};
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -135,39 +136,60 @@ impl Scalar {
     }
 }
 
-/// Paths excluded from passthrough.
+/// Paths excluded from passthrough: those that rules write or move elsewhere, and those that the
+/// author drops. Nothing at or below them passes through.
 #[derive(Debug, Default)]
-pub(crate) struct Except {
-    /// Paths that rules write or drop: nothing at or below them passes through.
-    pub(crate) closed: Vec<Path>,
-    /// Paths whose value a rule moves elsewhere: excluded from maps and unknown fields; a declared
-    /// field receives them only if both versions declare it with the same shape.
-    pub(crate) moved: Vec<Path>,
-}
+pub(crate) struct Except(Vec<Path>);
 
 impl Except {
-    fn closed(&self, at: &[Segment]) -> bool {
-        self.closed
+    /// Excludes the paths that a rule uses up, relative to the object or to the item of a loop:
+    /// `to`, which it writes, and `from`, if the rule moves it. Paths that lead into items exclude
+    /// the whole list or map; the loop carries what is left. A list written or moved element by
+    /// element keeps its other elements, and so passes through.
+    pub(crate) fn rule(&mut self, rule: &Rule, from: &[Segment], to: &[Segment]) {
+        if !rule.only_if_absent {
+            self.container(to);
+        }
+        if rule.moved().is_some() {
+            self.container(from);
+        }
+    }
+
+    fn container(&mut self, path: &[Segment]) {
+        if path.iter().any(|segment| matches!(segment, Segment::Index(_))) {
+            return;
+        }
+        let into = |segment: &Segment| matches!(segment, Segment::Each(_) | Segment::Key(_));
+        let end = path.iter().position(into).unwrap_or(path.len());
+        self.path(Path::from_segments(path[..end].to_vec()));
+    }
+
+    /// Excludes a path.
+    pub(crate) fn path(&mut self, path: Path) {
+        self.0.push(path);
+    }
+
+    /// Returns all excluded paths.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.0.iter()
+    }
+
+    fn covers(&self, at: &[Segment]) -> bool {
+        self.0
             .iter()
             .any(|p| p.segments().len() <= at.len() && matches(p.segments(), &at[..p.segments().len()]))
     }
 
-    fn moved(&self, at: &[Segment]) -> bool {
-        self.moved
-            .iter()
-            .any(|p| p.segments().len() == at.len() && matches(p.segments(), at))
-    }
-
     /// Returns true if a path below `at` is excluded.
     fn below(&self, at: &[Segment]) -> bool {
-        let below = |p: &Path| p.segments().len() > at.len() && matches(&p.segments()[..at.len()], at);
-        self.closed.iter().any(below) || self.moved.iter().any(below)
+        self.0
+            .iter()
+            .any(|p| p.segments().len() > at.len() && matches(&p.segments()[..at.len()], at))
     }
 
     /// Returns the names of entries directly below `at` that exclusions mention.
     fn names(&self, at: &[Segment]) -> BTreeSet<&str> {
-        let all = self.closed.iter().chain(&self.moved);
-        let next = all.filter_map(|p| match p.segments().get(at.len()) {
+        let next = self.0.iter().filter_map(|p| match p.segments().get(at.len()) {
             Some(Segment::Field(name)) if matches(&p.segments()[..at.len()], at) => Some(name.as_str()),
             _ => None,
         });
@@ -191,13 +213,10 @@ fn matches(a: &[Segment], b: &[Segment]) -> bool {
 /// Compiles the passthrough from `from` to `to`; `None` if no values pass. An absent `from` stands
 /// for values of unknown type.
 pub(crate) fn compile(from: Option<&Node>, to: &Node, except: &Except, at: &mut Vec<Segment>) -> Option<Passthrough> {
-    if except.closed(at) {
+    if except.covers(at) {
         return None;
     }
     let alike = from.is_some_and(|from| same_shape(from, to));
-    if except.moved(at) && !alike {
-        return None;
-    }
     if (alike || takes_anything(to)) && !except.below(at) {
         return Some(Passthrough::Whole);
     }
@@ -243,7 +262,6 @@ pub(crate) fn compile(from: Option<&Node>, to: &Node, except: &Except, at: &mut 
 }
 
 fn object(from: Option<&Node>, to: &Node, except: &Except, at: &mut Vec<Segment>) -> Option<Passthrough> {
-    let outer = to;
     let mut names: BTreeSet<&str> = except.names(at);
     names.extend(to.properties().map(|(name, _)| name));
     names.extend(from.into_iter().flat_map(Node::properties).map(|(name, _)| name));
@@ -254,12 +272,10 @@ fn object(from: Option<&Node>, to: &Node, except: &Except, at: &mut Vec<Segment>
             ChildSchema::Absent => None,
             ChildSchema::Node(to) => match child_schema(from, name) {
                 ChildSchema::Absent => None,
-                // A map entry that a rule moves elsewhere does not stay here.
-                ChildSchema::Node(_) if outer.property(name).is_none() && except.moved(at) => None,
                 ChildSchema::Node(from) => compile(Some(from), to, except, at),
                 ChildSchema::Unknown => compile(None, to, except, at),
             },
-            ChildSchema::Unknown => (!except.closed(at) && !except.moved(at)).then_some(Passthrough::Whole),
+            ChildSchema::Unknown => (!except.covers(at)).then_some(Passthrough::Whole),
         };
         at.pop();
         fields.insert(name.into(), how);

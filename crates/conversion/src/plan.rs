@@ -96,6 +96,8 @@ pub(crate) struct Each {
     pub(crate) can_repeat: bool,
     /// Fields that pass through in each item; `None` if an operation makes the whole item.
     pub(crate) passthrough: Option<Passthrough>,
+    /// Paths of an item that its rules use up.
+    pub(crate) except: Except,
     /// True if items are objects, so that an item without fields is still one.
     pub(crate) objects: bool,
     pub(crate) body: Vec<Op>,
@@ -190,18 +192,19 @@ pub(crate) fn compile(
         let mut scope = body::Scope::object(from, to);
         for rule in &direction.rules {
             check_destination(rule, &to, &mut errors);
-            note(rule, &mut except);
+            let from = rule.moved().map(Path::segments).unwrap_or_default();
+            except.rule(rule, from, rule.destination.segments());
             scope.add(rule, &mut plan.ops, &mut facts, &mut errors);
         }
         // Defaults run last: they fill fields that no other operation wrote.
         plan.ops.sort_by_key(Op::fills);
         plan.indexed = indexed(&plan.ops);
         paths_exist(direction, &from, &mut errors);
-        except.closed.extend(direction.drop.iter().cloned());
+        direction.drop.iter().for_each(|path| except.path(path.clone()));
     }
     let mut at = Vec::new();
     plan.fields = whole(from, to, &except, &mut at);
-    for path in except.closed.iter().chain(&except.moved) {
+    for path in except.paths() {
         plan.left.extend(metadata_key(path));
     }
     plan.exact = exact(&plan, to.schema.root());
@@ -366,24 +369,6 @@ fn check_destination(rule: &Rule, to: &VersionScope<'_>, errors: &mut Vec<FieldE
         }
         Ok(_) => {}
         Err(why) => errors.push(FieldError::invalid(&at, &shown, why)),
-    }
-}
-
-/// Adds the paths that a rule writes or moves to the exclusions of the passthrough.
-fn note(rule: &Rule, except: &mut Except) {
-    let segments = rule.destination.segments();
-    if !rule.only_if_absent && !segments.iter().any(|s| matches!(s, Segment::Index(_))) {
-        let until = segments
-            .iter()
-            .position(|s| matches!(s, Segment::Each(_) | Segment::Key(_)));
-        except.closed.push(Path::from_segments(
-            segments[..until.unwrap_or(segments.len())].to_vec(),
-        ));
-    }
-    if let Source::Field(path) = &rule.source
-        && path.is_single()
-    {
-        except.moved.push(path.clone());
     }
 }
 

@@ -105,6 +105,15 @@ pub enum Template {
 }
 
 impl Rule {
+    /// Returns the path that the rule moves away from the source's version. `None` for a rule that
+    /// only reads: one with a transformation, or one whose source is an expression.
+    pub(crate) fn moved(&self) -> Option<&Path> {
+        match &self.source {
+            Source::Field(path) if self.at.source == "field" && self.transformation.is_none() => Some(path),
+            _ => None,
+        }
+    }
+
     /// Returns true if the rule may read or write metadata. Any mention counts: a false positive
     /// costs a conversion, a false negative an edit.
     pub(crate) fn sees_metadata(&self) -> bool {

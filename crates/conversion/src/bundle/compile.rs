@@ -200,12 +200,13 @@ fn required(
         .iter()
         .flat_map(|d| d.rules.iter().map(|r| &r.destination))
         .collect();
-    let drops: Vec<&Path> = rules.iter().flat_map(|d| &d.drop).collect();
+    let moved = rules.iter().flat_map(|d| d.rules.iter().filter_map(Rule::moved));
+    let leaving: Vec<&Path> = rules.iter().flat_map(|d| &d.drop).chain(moved).collect();
     let mut check = Required {
         from,
         to,
         destinations,
-        drops,
+        leaving,
         written,
         errors,
     };
@@ -216,7 +217,8 @@ struct Required<'a> {
     from: &'a VersionScope<'a>,
     to: &'a VersionScope<'a>,
     destinations: Vec<&'a Path>,
-    drops: Vec<&'a Path>,
+    /// Paths that do not pass through: dropped, or moved elsewhere.
+    leaving: Vec<&'a Path>,
     written: &'a Direction,
     errors: &'a mut Vec<FieldError>,
 }
@@ -262,10 +264,10 @@ impl Required<'_> {
 
     /// Returns true if the field has a source at the same path.
     fn is_passed_through(&self, child: &Node, at: &[Segment]) -> bool {
-        let dropped = self.drops.iter().any(|d| d.segments() == at);
+        let leaves = self.leaving.iter().any(|path| path.segments() == at);
         match self.from.find(at) {
             Ok(Some(source)) => {
-                !dropped && passthrough::compile(Some(source), child, &Except::default(), &mut Vec::new()).is_some()
+                !leaves && passthrough::compile(Some(source), child, &Except::default(), &mut Vec::new()).is_some()
             }
             Ok(None) => true,
             Err(_) => false,

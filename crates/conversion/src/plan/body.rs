@@ -364,6 +364,7 @@ impl<'s> Scope<'s> {
                 },
                 fill,
                 passthrough: None,
+                except: Except::default(),
                 objects: kind_of(Some(to_item)) == Some(Kind::Object),
                 body: Vec::new(),
                 indexed: Vec::new(),
@@ -382,9 +383,12 @@ impl<'s> Scope<'s> {
         inner.variables.push((each.variable.clone(), index));
         let before = errors.len();
         if rule.item_rules.is_empty() {
+            each.except.rule(rule, below.from, below.to);
             inner.field(below, &mut each.body, facts, errors);
         } else {
             for item_rule in &rule.item_rules {
+                let from = item_rule.moved().map(Path::segments).unwrap_or_default();
+                each.except.rule(item_rule, from, item_rule.destination.segments());
                 inner.add(item_rule, &mut each.body, facts, errors);
             }
         }
@@ -429,24 +433,9 @@ impl Each {
     }
 
     /// Compiles the passthrough of fields that items have on both sides and no rule of the loop
-    /// writes. `None` if a rule makes the whole item.
+    /// uses up. `None` if a rule makes the whole item.
     fn item_passthrough(&self, from: &insula_schema::Node, to: &insula_schema::Node) -> Option<Passthrough> {
-        let mut except = Except::default();
-        for op in &self.body {
-            let (from, to) = match op {
-                Op::Move {
-                    from, to, unless_there, ..
-                } => (Some(from), (!unless_there).then_some(to)),
-                Op::Compute { to, unless_there, .. } => (None, (!unless_there).then_some(to)),
-                Op::Each(each) => (None, Some(&each.to)),
-            };
-            if to.is_some_and(|to| to.is_empty()) {
-                return None;
-            }
-            except.closed.extend(to.map(|to| segments(to)));
-            except.moved.extend(from.map(|from| segments(from)));
-        }
-        match passthrough::compile(Some(from), to, &except, &mut Vec::new()) {
+        match passthrough::compile(Some(from), to, &self.except, &mut Vec::new()) {
             Some(how @ (Passthrough::Object { .. } | Passthrough::Whole))
                 if kind_of(Some(to)) == Some(Kind::Object) =>
             {
@@ -455,14 +444,6 @@ impl Each {
             _ => None,
         }
     }
-}
-
-fn segments(path: &[Seg]) -> Path {
-    let step = |seg: &Seg| match seg {
-        Seg::Field(name) => Segment::Field(name.to_string()),
-        Seg::Index(index) => Segment::Index(*index),
-    };
-    Path::from_segments(path.iter().map(step).collect())
 }
 
 pub(super) fn items(place: SchemaNode<'_>) -> Option<&insula_schema::Node> {

@@ -4,6 +4,7 @@
 use super::body::{Rest, Scope, fit, items};
 use super::expression::Names;
 use super::{Each, FieldError, Fill, Json, Op, Path, SchemaNode, Seg, Segment, This, is_map};
+use crate::passthrough::Except;
 use crate::rules::Template;
 use insula_cel::{Decl, Field, Program, Shape, Type};
 
@@ -87,6 +88,7 @@ impl<'s> Scope<'s> {
             fill: Fill::List,
             can_repeat: false,
             passthrough: None,
+            except: Except::default(),
             objects: false,
             body: vec![make],
             indexed: Vec::new(),
