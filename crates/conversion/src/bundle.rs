@@ -1,5 +1,6 @@
 //! Compiled versions and rules of one API. Reads and writes stored objects in every version.
 
+use crate::carried::Claims;
 use crate::convert::Converter;
 use crate::error::{Cause, ConvertError};
 use crate::passthrough::same_shape;
@@ -86,6 +87,8 @@ pub struct Bundle {
     /// True if any rule reads or writes labels, annotations or names.
     rules_see_metadata: bool,
     pub(crate) converters: BTreeMap<(usize, usize), Converter>,
+    /// Paths that rules claim between two versions with converters both ways: lower index first.
+    claims: BTreeMap<(usize, usize), Claims>,
     /// True if all expressions together may exceed the cost budget of one object.
     over_budget: bool,
 }
@@ -269,6 +272,25 @@ impl Bundle {
     /// Returns the converter of a direction that has its own plan.
     pub(crate) fn converter(&self, from: &str, to: &str) -> Option<&Converter> {
         self.converters.get(&(self.index(from).ok()?, self.index(to).ok()?))
+    }
+
+    /// Returns the claims of the rules between two versions that convert to each other directly.
+    pub(crate) fn claims(&self, a: usize, b: usize) -> Option<&Claims> {
+        self.claims.get(&(a.min(b), a.max(b)))
+    }
+
+    /// Returns the pairs of versions of which one view is made from the other directly and back,
+    /// with the claims of their rules.
+    pub(crate) fn neighbours(&self) -> impl Iterator<Item = (&Version, &Version, &Claims)> {
+        let lossless = self.loss_policy == LossPolicy::Lossless;
+        (0..self.versions.len()).filter_map(move |version| {
+            let parent = self.parent(self.storage, version).filter(|_| lossless)?;
+            Some((
+                &self.versions[parent],
+                &self.versions[version],
+                self.claims(parent, version)?,
+            ))
+        })
     }
 
     /// Returns the `apiVersion` of objects of a version.

@@ -12,9 +12,10 @@
 //! ```
 
 use crate::bundle::{Bundle, LossPolicy, Version};
+use crate::carried::Claims;
 use crate::convert::Converter;
 use crate::passthrough::Passthrough;
-use crate::path::{Path, Segment};
+use crate::path::{Path, Segment, covers};
 use crate::plan::{Expression, Fill, Op, Plan, This, Value};
 use crate::trace::Seg;
 use insula_schema::{Node, Structural, Type};
@@ -88,7 +89,7 @@ pub enum FieldOutcome {
     Carried,
     /// Rules move it to other paths.
     Moved {
-        /// The paths in the other version.
+        /// The paths in the other version; the first is its own if a rule only copies it.
         to: Vec<Path>,
     },
     /// Expressions compute other values from it.
@@ -98,6 +99,9 @@ pub enum FieldOutcome {
     },
     /// The other version does not show it; it is kept in the residual.
     Preserved,
+    /// The other version does not show it, although it has the same field and no rule moves or
+    /// writes it. Rules with such a field are refused.
+    Withheld,
     /// It is lost: its author lists it under `drop`, or the definition has no rules and the storage
     /// version lacks it.
     Dropped,
@@ -116,9 +120,13 @@ pub struct Computed {
 /// version, and between pairs that have rules. Other directions go through the hub.
 pub fn field_coverage(bundle: &Bundle) -> Vec<FieldCoverage> {
     let directions = bundle.converters.iter().filter_map(|((from, to), converter)| {
+        let claims = bundle.claims(*from, *to);
         let (from, to) = (bundle.versions.get(*from)?, bundle.versions.get(*to)?);
         let losing = bundle.loss_policy() == LossPolicy::None;
-        let fields = of_direction(converter, from, losing);
+        let mut fields = of_direction(converter, from, losing);
+        if let Some(claims) = claims.filter(|_| !losing) {
+            withheld(&mut fields, claims, from, to);
+        }
         Some(FieldCoverage {
             from: from.name.clone(),
             to: to.name.clone(),
@@ -137,6 +145,7 @@ impl FieldOutcome {
             FieldOutcome::Moved { .. } => "moved",
             FieldOutcome::Computed { .. } => "computed",
             FieldOutcome::Preserved => "preserved",
+            FieldOutcome::Withheld => "withheld",
             FieldOutcome::Dropped => "dropped",
         }
     }
@@ -146,7 +155,9 @@ impl FieldOutcome {
         match self {
             FieldOutcome::Moved { to } => to.iter().collect(),
             FieldOutcome::Computed { by } => by.iter().map(|computed| &computed.to).collect(),
-            FieldOutcome::Carried | FieldOutcome::Preserved | FieldOutcome::Dropped => Vec::new(),
+            FieldOutcome::Carried | FieldOutcome::Preserved | FieldOutcome::Withheld | FieldOutcome::Dropped => {
+                Vec::new()
+            }
         }
     }
 
@@ -165,7 +176,9 @@ impl fmt::Display for FieldOutcome {
         let parts: Vec<String> = match self {
             FieldOutcome::Moved { to } => to.iter().map(|to| format!("to {to}")).collect(),
             FieldOutcome::Computed { by } => by.iter().map(|by| format!("into {} by {}", by.to, by.rule)).collect(),
-            FieldOutcome::Carried | FieldOutcome::Preserved | FieldOutcome::Dropped => return Ok(()),
+            FieldOutcome::Carried | FieldOutcome::Preserved | FieldOutcome::Withheld | FieldOutcome::Dropped => {
+                return Ok(());
+            }
         };
         write!(f, " {}", parts.join(" and "))
     }
@@ -185,6 +198,13 @@ enum How {
     Compute(usize),
     /// Items are moved with the fields that both sides have.
     Items(Option<Passthrough>),
+}
+
+/// Returns the paths that the rules of a direction read, each with the path written from it.
+pub(crate) fn touched(converter: &Converter) -> Vec<(Vec<Segment>, Vec<Segment>)> {
+    let mut reads = Vec::new();
+    operations(&converter.plan.ops, &Around::default(), &converter.from, &mut reads);
+    reads.into_iter().map(|read| (read.path, read.to)).collect()
 }
 
 fn of_direction(converter: &Converter, from: &Version, losing: bool) -> Vec<CoveredField> {
@@ -247,12 +267,30 @@ fn outcome(
             How::Move(_) | How::Items(_) | How::Compute(_) => {}
         }
     }
+    // A rule that only reads leaves the value at its path, too.
+    if carried && !moved.is_empty() {
+        moved.insert(0, Path::from_segments(path.to_vec()));
+    }
     match (moved.is_empty(), carried, by.is_empty()) {
         (false, ..) => FieldOutcome::Moved { to: moved },
         (true, true, _) => FieldOutcome::Carried,
         (true, false, false) => FieldOutcome::Computed { by },
         (true, false, true) if losing => FieldOutcome::Dropped,
         (true, false, true) => FieldOutcome::Preserved,
+    }
+}
+
+/// Marks fields that the other version has, too, and does not show although no rule claims them.
+fn withheld(fields: &mut [CoveredField], claims: &Claims, from: &Version, to: &Version) {
+    for field in fields {
+        let shown = match &field.outcome {
+            FieldOutcome::Carried | FieldOutcome::Dropped => true,
+            FieldOutcome::Moved { to } => to.contains(&field.path),
+            _ => false,
+        };
+        if !shown && claims.carry(from.schema.root(), to.schema.root(), field.path.segments()) {
+            field.outcome = FieldOutcome::Withheld;
+        }
     }
 }
 
@@ -270,16 +308,9 @@ fn joined(path: &[Segment], rest: &[Segment]) -> Path {
     Path::from_segments(path.iter().chain(rest).cloned().collect())
 }
 
-/// Returns true if `path` is at or below `prefix`. Each `[…]` means all items, and matches a named
-/// entry.
+/// Returns true if `path` is at or below `prefix`.
 fn starts(path: &[Segment], prefix: &[Segment]) -> bool {
-    path.len() >= prefix.len()
-        && prefix.iter().zip(path).all(|(a, b)| match (a, b) {
-            (Segment::Field(a), Segment::Field(b)) => a == b,
-            (Segment::Index(a), Segment::Index(b)) => a == b,
-            (Segment::Each(_) | Segment::Key(_), _) => true,
-            _ => false,
-        })
+    covers(prefix, path)
 }
 
 /// Returns the paths of a schema that hold values of their own: scalars, lists and maps of scalars,

@@ -5,16 +5,17 @@
 //! 3. Non-interference: a write through a version changes nothing that the version cannot see.
 //! 4. The later edit wins.
 //! 5. Readable: every stored object can be read in every served version.
+//! 6. Carried: a field that two versions have and that no rule moves or writes reads the same in
+//!    both.
 
 use crate::bundle::{Bundle, ToStore};
 use crate::error::ConvertError;
 use crate::merge::Side;
 use crate::object_budget;
 use crate::trace::Trace;
-use insula_cel::Budget;
 use insula_schema::Node;
 use serde_json::Value as Json;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// A law that an object breaks.
@@ -42,6 +43,9 @@ pub enum Law {
     LaterEditWins,
     /// Every stored object can be read in every served version.
     Readable,
+    /// A field that two versions have, and that no rule between them moves or writes, reads the
+    /// same in both.
+    Carried,
 }
 
 impl fmt::Display for Violation {
@@ -55,7 +59,7 @@ impl fmt::Display for Violation {
 /// # Errors
 /// Returns the first path that differs.
 pub fn put_get(bundle: &Bundle, x: &Json, from: &str, after: &ToStore) -> Result<(), Violation> {
-    Laws::new(bundle, &object_budget).put_get(x, from, after)
+    Laws::new(bundle).put_get(x, from, after)
 }
 
 /// Checks laws 2 and 5: every version can be read, and writing back what it reads changes no byte.
@@ -63,7 +67,7 @@ pub fn put_get(bundle: &Bundle, x: &Json, from: &str, after: &ToStore) -> Result
 /// # Errors
 /// Returns the first version that breaks the law.
 pub fn get_put(bundle: &Bundle, stored: &ToStore) -> Result<(), Violation> {
-    Laws::new(bundle, &object_budget).get_put(stored)
+    Laws::new(bundle).get_put(stored)
 }
 
 /// Checks law 3 outside of lists, for each conversion that the edit passes: where the source
@@ -72,7 +76,7 @@ pub fn get_put(bundle: &Bundle, stored: &ToStore) -> Result<(), Violation> {
 /// # Errors
 /// Returns the first path that changed although the writer cannot see it.
 pub fn non_interference(bundle: &Bundle, from: &str, before: &ToStore, after: &ToStore) -> Result<(), Violation> {
-    Laws::new(bundle, &object_budget).non_interference(from, before, after)
+    Laws::new(bundle).non_interference(from, before, after)
 }
 
 /// Checks law 4 outside of lists, for each conversion that the edit passes: where the edit changes
@@ -81,19 +85,25 @@ pub fn non_interference(bundle: &Bundle, from: &str, before: &ToStore, after: &T
 /// # Errors
 /// Returns the first path that still shows an older value.
 pub fn later_edit_wins(bundle: &Bundle, from: &str, before: &ToStore, after: &ToStore) -> Result<(), Violation> {
-    Laws::new(bundle, &object_budget).later_edit_wins(from, before, after)
+    Laws::new(bundle).later_edit_wins(from, before, after)
 }
 
-/// The laws of one API, under budgets that the caller gives: a search that must end gives empty
-/// ones.
+/// Checks law 6 between all versions that convert to each other directly.
+///
+/// # Errors
+/// Returns the first path whose values differ.
+pub fn carried(bundle: &Bundle, stored: &ToStore) -> Result<(), Violation> {
+    Laws::new(bundle).carried(stored)
+}
+
+/// The laws of one API.
 pub(crate) struct Laws<'a> {
     bundle: &'a Bundle,
-    budget: &'a dyn Fn() -> Budget,
 }
 
 impl<'a> Laws<'a> {
-    pub(crate) fn new(bundle: &'a Bundle, budget: &'a dyn Fn() -> Budget) -> Self {
-        Laws { bundle, budget }
+    pub(crate) fn new(bundle: &'a Bundle) -> Self {
+        Laws { bundle }
     }
 
     pub(crate) fn put_get(&self, x: &Json, from: &str, after: &ToStore) -> Result<(), Violation> {
@@ -116,7 +126,7 @@ impl<'a> Laws<'a> {
                 place,
             };
             let old = Some(stored.stored(bundle.storage()));
-            let again = bundle.put(&shown, version, old, &mut (self.budget)());
+            let again = bundle.put(&shown, version, old, &mut object_budget());
             let again = again.map_err(|error| violation(error.to_string()))?;
             same(&stored.value, &again.value, "").map_err(violation)?;
             if stored.residual != again.residual {
@@ -136,6 +146,25 @@ impl<'a> Laws<'a> {
         self.along(Law::LaterEditWins, from, before, after, |node, edit, shown, place| {
             won(node, edit, shown.1, place, false)
         })
+    }
+
+    pub(crate) fn carried(&self, stored: &ToStore) -> Result<(), Violation> {
+        // Law 5 covers versions that cannot be read.
+        let read = |version| Some((version, self.read(stored, version, Law::Carried).ok()?));
+        let views: BTreeMap<&str, Json> = self.bundle.versions().filter_map(read).collect();
+        for (a, b, claims) in self.bundle.neighbours() {
+            let (Some(view_a), Some(view_b)) = (views.get(&*a.name), views.get(&*b.name)) else {
+                continue;
+            };
+            if let Some(place) = claims.difference((a.schema.root(), view_a), (b.schema.root(), view_b)) {
+                return Err(Violation {
+                    law: Law::Carried,
+                    version: b.name.clone(),
+                    place,
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Follows an edit from version to version, as a write does: up to the stored version, then
@@ -192,13 +221,13 @@ impl<'a> Laws<'a> {
         if let Some(schema) = bundle.schema(a) {
             insula_schema::default(&mut object, schema);
         }
-        let made = bundle.traced(&object, b, &mut (self.budget)()).ok();
+        let made = bundle.traced(&object, b, &mut object_budget()).ok();
         Ok(made.map(|(made, trace)| (bundle.without_dropped(&made, b), trace)))
     }
 
     fn read(&self, stored: &ToStore, version: &str, law: Law) -> Result<Json, Violation> {
         let stored = stored.stored(self.bundle.storage());
-        let read = self.bundle.get(stored, version, &mut (self.budget)());
+        let read = self.bundle.get(stored, version, &mut object_budget());
         read.map_err(|error| Violation::from_error(law, version, &error))
     }
 }

@@ -44,6 +44,8 @@
 //!    carries that hash as a guard, and is ignored without it.
 //! 5. **Readable**: `put` makes every served view that a rule can fail to make, and returns the
 //!    rule's error if one does.
+//! 6. **Carried**: a field that both of two versions have, and that no rule between them moves or
+//!    writes, reads the same in both: passthrough excludes only what rules use up.
 //!
 //! Items of lists are identified by their list-map keys, else by a longest common subsequence; then
 //! gaps of equal length pair in order. Items and entries of maps are added and removed as a whole;
@@ -105,13 +107,14 @@
 //! that need no rule; `scope`: names and paths against schemas; `fit`: results against schemas).
 //! `convert`: execution of a plan. `merge`, `align`: three-way merge of edits. `residual`, `trace`:
 //! data stored beside an object. `bundle`: the tree of versions, get and put. `field_coverage`: the
-//! outcome of every field. `portable`: objects that carry their residual. `suggest`: rules guessed
+//! outcome of every field; `carried`: fields that no rule may change. `portable`: objects that carry their residual. `suggest`: rules guessed
 //! from two schemas. `laws`: the laws as functions. `proof`: the search for counterexamples. The
 //! registry decides when to convert.
 #![warn(missing_docs)]
 
 mod align;
 mod bundle;
+mod carried;
 mod convert;
 mod error;
 mod field_coverage;

@@ -4,7 +4,7 @@
 //! Elsewhere only fields that the destination declares are visited, so that the result needs no
 //! pruning.
 
-use crate::path::{Path, Segment};
+use crate::path::{Path, Segment, covers};
 use crate::rules::Rule;
 use insula_schema::{Node, Type};
 use serde_json::Value as Json;
@@ -175,39 +175,24 @@ impl Except {
     }
 
     fn covers(&self, at: &[Segment]) -> bool {
-        self.0
-            .iter()
-            .any(|p| p.segments().len() <= at.len() && matches(p.segments(), &at[..p.segments().len()]))
+        self.0.iter().any(|p| covers(p.segments(), at))
     }
 
     /// Returns true if a path below `at` is excluded.
     fn below(&self, at: &[Segment]) -> bool {
         self.0
             .iter()
-            .any(|p| p.segments().len() > at.len() && matches(&p.segments()[..at.len()], at))
+            .any(|p| p.segments().len() > at.len() && covers(&p.segments()[..at.len()], at))
     }
 
     /// Returns the names of entries directly below `at` that exclusions mention.
     fn names(&self, at: &[Segment]) -> BTreeSet<&str> {
         let next = self.0.iter().filter_map(|p| match p.segments().get(at.len()) {
-            Some(Segment::Field(name)) if matches(&p.segments()[..at.len()], at) => Some(name.as_str()),
+            Some(Segment::Field(name)) if covers(&p.segments()[..at.len()], at) => Some(name.as_str()),
             _ => None,
         });
         next.collect()
     }
-}
-
-/// Returns true if the patterns match the same paths; each `[…]` that is not a number means all
-/// items.
-fn matches(a: &[Segment], b: &[Segment]) -> bool {
-    a.len() == b.len()
-        && a.iter().zip(b).all(|(a, b)| match (a, b) {
-            (Segment::Field(a), Segment::Field(b)) => a == b,
-            (Segment::Each(_) | Segment::Key(_), Segment::Each(_) | Segment::Key(_)) => true,
-            // An entry of a map: exclusions of all entries cover a named one.
-            (Segment::Each(_) | Segment::Key(_), Segment::Field(_)) => true,
-            _ => false,
-        })
 }
 
 /// Compiles the passthrough from `from` to `to`; `None` if no values pass. An absent `from` stands

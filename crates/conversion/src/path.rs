@@ -94,6 +94,18 @@ impl Path {
     }
 }
 
+/// Returns true if the pattern matches the path or a path above it. Each `[…]` of the pattern that
+/// is not a number means all items and entries.
+pub(crate) fn covers(pattern: &[Segment], path: &[Segment]) -> bool {
+    pattern.len() <= path.len()
+        && pattern.iter().zip(path).all(|(a, b)| match (a, b) {
+            (Segment::Field(a), Segment::Field(b)) => a == b,
+            (Segment::Index(a), Segment::Index(b)) => a == b,
+            (Segment::Each(_) | Segment::Key(_), _) => true,
+            _ => false,
+        })
+}
+
 fn field(text: &str) -> Result<(Segment, &str), String> {
     let end = text.find(['.', '[']).unwrap_or(text.len());
     let (name, rest) = text.split_at(end);

@@ -46,7 +46,7 @@ fn run(doc: &Json) -> Result<(), String> {
             cases: 0,
             ..Search::default()
         };
-        failing.extend(proof::prove(&bundle, edges, &|| true).err().unwrap_or_default());
+        failing.extend(proof::prove(&bundle, edges).err().unwrap_or_default());
         if failing.is_empty() {
             Ok(bundle)
         } else {

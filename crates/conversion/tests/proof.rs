@@ -9,7 +9,7 @@ use support::{bundle, yaml};
 fn found(text: &str) -> String {
     let doc = yaml(text);
     let bundle = bundle(&doc).unwrap_or_else(|e| panic!("{e:#?}"));
-    match search(&bundle, Search::default(), &|| true) {
+    match search(&bundle, Search::default()) {
         Ok(searched) => {
             assert!(searched.writes > 300, "{searched:?}");
             String::new()

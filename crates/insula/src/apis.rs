@@ -182,7 +182,7 @@ impl Source {
             cases: 0,
             ..Search::default()
         };
-        proof::prove(&api.bundle, edges, &|| true)?;
+        proof::prove(&api.bundle, edges)?;
         Ok(api)
     }
 }

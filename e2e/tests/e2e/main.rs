@@ -41,6 +41,7 @@ mod telemetry;
 mod tenant_isolation;
 mod tools;
 mod unreadable;
+mod verdict;
 mod views;
 mod webhook;
 mod wire;

@@ -1,7 +1,7 @@
 //! Tests of refusals against messages recorded from kcp.
 
 use crate::kinds::{Operation, Review, review};
-use insula_api::{Clock, ClusterName, Json, Object, ObjectKey, Revision, Timestamp};
+use insula_api::{ClusterName, Json, Object, ObjectKey, Revision, Timestamp};
 use insula_auth::UserInfo;
 use insula_catalog::{Catalog, Part, Prover};
 use insula_store::{MemoryStore, Store, Txn, Write};
@@ -10,15 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 fn catalog() -> &'static Catalog {
     static CATALOG: OnceLock<Catalog> = OnceLock::new();
-    CATALOG.get_or_init(|| Catalog::new(Prover::new(Arc::new(StillClock))))
-}
-
-struct StillClock;
-
-impl Clock for StillClock {
-    fn now(&self) -> Timestamp {
-        Timestamp(0)
-    }
+    CATALOG.get_or_init(|| Catalog::new(Prover::default()))
 }
 
 /// Runs admission on a new object in a store that holds `others`.

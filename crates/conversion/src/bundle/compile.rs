@@ -2,6 +2,7 @@
 
 use super::price;
 use super::{Bundle, LossPolicy, VERSIONS_MAX, Version, VersionSchema, has_defaults};
+use crate::carried::Claims;
 use crate::convert::Converter;
 use crate::passthrough::{self, Except, same_shape};
 use crate::path::{Path, Segment};
@@ -67,6 +68,9 @@ pub(super) fn compile(
         .collect();
     let spokes = (0..versions.len()).filter(|v| *v != hub);
     pairs.extend(spokes.flat_map(|v| [(v, hub), (hub, v)]));
+    let both = pairs.iter().filter(|(a, b)| a < b && pairs.contains(&(*b, *a)));
+    let between = |a: usize, b: usize| Claims::between(&versions[a].name, &versions[b].name, directions);
+    let claims = both.map(|(a, b)| ((*a, *b), between(*a, *b))).collect();
     let mut converters = BTreeMap::new();
     for (a, b) in pairs {
         let rules = direction(a, b);
@@ -94,6 +98,7 @@ pub(super) fn compile(
         hub,
         loss_policy,
         rules_see_metadata: directions.iter().flat_map(|d| &d.rules).any(Rule::sees_metadata),
+        claims,
         over_budget: price::total(&converters) > OBJECT_COST_MAX,
         converters,
     })

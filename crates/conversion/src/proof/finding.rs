@@ -3,6 +3,7 @@
 use super::Write;
 use crate::bundle::Bundle;
 use crate::error::ConvertError;
+use crate::field_coverage::{FieldOutcome, field_coverage};
 use crate::laws::{self, Law};
 use insula_api::{FieldError, FieldPath, Json};
 use std::fmt;
@@ -65,6 +66,10 @@ impl Finding {
                     a default"
             }
             Finding::Breaks(violation) => match violation.law {
+                Law::Carried => {
+                    "move or write the field by rules in both directions, so that its values may differ, and report \
+                     the rules: the field should be carried"
+                }
                 Law::Readable => "make every expression total, or write mayFail: true at the rule",
                 _ => "write a rule for the way back, or put the field under drop if its loss is meant",
             },
@@ -139,6 +144,26 @@ impl Counterexample {
             None => FieldError::invalid_text(&FieldPath::new("spec").child("conversions"), "", self.to_string()),
         }
     }
+}
+
+/// Returns an error for each field that a plan withholds from a version which has it, too. The
+/// search needs an object that shows such a field; this check does not.
+pub(super) fn withheld(bundle: &Bundle) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for direction in field_coverage(bundle) {
+        let (from, to) = (&direction.from, &direction.to);
+        for field in direction
+            .fields
+            .iter()
+            .filter(|field| field.outcome == FieldOutcome::Withheld)
+        {
+            let why =
+                format!("{from} and {to} have this field and no rule moves or writes it, but {to} would not show it");
+            let at = FieldPath::new("spec").child("conversions");
+            errors.push(FieldError::invalid(&at, &Json::from(field.path.to_string()), why));
+        }
+    }
+    errors
 }
 
 fn failed<'b>(bundle: &'b Bundle, error: &ConvertError) -> Option<(&'b FieldPath, &'b str)> {

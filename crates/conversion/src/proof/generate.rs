@@ -1,6 +1,7 @@
 //! Objects generated from schemas: minimal, complete, and anything between; each as a client could
 //! send it.
 
+use super::focus::{Distance, Focus};
 use super::random::Random;
 use super::text::text;
 use insula_api::Json;
@@ -21,17 +22,31 @@ pub(super) enum Fill {
     Full,
     /// This percentage of the optional fields.
     Some(usize),
+    /// Most of the fields that rules touch and of those beside them; few others.
+    Near,
 }
 
-/// Generates an object that the schema accepts; `None` if every try failed.
-pub(super) fn object(schema: &Structural, api_version: &Json, fill: Fill, random: &mut Random) -> Option<Json> {
+/// Percentages of optional fields with [`Fill::Near`], by their distance.
+const ON: usize = 90;
+const BESIDE: usize = 60;
+const FAR: usize = 10;
+
+/// Generates an object that the schema accepts; `None` if every try failed. `focus`: the fields
+/// that rules touch.
+pub(super) fn object(
+    schema: &Structural,
+    api_version: &Json,
+    fill: Fill,
+    focus: Option<&Focus>,
+    random: &mut Random,
+) -> Option<Json> {
     (0..TRIES).find_map(|_| {
         let mut maker = Maker {
             fill,
             left: VALUES_MAX,
             random: random.fork(),
         };
-        let mut made = maker.fields(schema.root(), true);
+        let mut made = maker.fields(schema.root(), true, focus);
         made.insert("apiVersion".to_owned(), api_version.clone());
         made.insert("kind".to_owned(), Json::from("Kind"));
         made.insert("metadata".to_owned(), maker.metadata());
@@ -64,25 +79,34 @@ impl Maker {
         Json::Object(metadata)
     }
 
-    fn wanted(&mut self, required: bool) -> bool {
+    fn wanted(&mut self, required: bool, distance: Distance) -> bool {
         required
             || self.left > 0
                 && match self.fill {
                     Fill::Required => false,
                     Fill::Full => true,
                     Fill::Some(of_100) => self.random.chance(of_100),
+                    Fill::Near => self.random.chance(match distance {
+                        Distance::On => ON,
+                        Distance::Beside => BESIDE,
+                        Distance::Far => FAR,
+                    }),
                 }
     }
 
-    fn fields(&mut self, node: &Node, root: bool) -> Map<String, Json> {
+    fn fields(&mut self, node: &Node, root: bool, focus: Option<&Focus>) -> Map<String, Json> {
         let mut out = Map::new();
-        for (name, child) in node.properties() {
+        let near = |name: &str| focus.and_then(|focus| focus.field(name));
+        // Fields that rules touch come first: large fields before them would use up all values.
+        let touched = node.properties().filter(|(name, _)| near(name).is_some());
+        let others = node.properties().filter(|(name, _)| near(name).is_none());
+        for (name, child) in touched.chain(others) {
             if root && matches!(name, "apiVersion" | "kind" | "metadata") {
                 continue;
             }
             let required = node.required().iter().any(|r| r == name);
-            if self.wanted(required)
-                && let Some(value) = self.value(child)
+            if self.wanted(required, Focus::distance(focus, name))
+                && let Some(value) = self.value(child, near(name))
             {
                 out.insert(name.to_owned(), value);
             }
@@ -90,7 +114,7 @@ impl Maker {
         out
     }
 
-    fn value(&mut self, node: &Node) -> Option<Json> {
+    fn value(&mut self, node: &Node, focus: Option<&Focus>) -> Option<Json> {
         self.left = self.left.saturating_sub(1);
         if node.nullable() && self.random.chance(15) {
             return Some(Json::Null);
@@ -114,8 +138,8 @@ impl Maker {
             Some(Type::Boolean) => Json::from(self.random.chance(50)),
             Some(Type::Integer) => self.number(node, true),
             Some(Type::Number) => self.number(node, false),
-            Some(Type::Array) => self.list(node),
-            Some(Type::Object) => self.object(node),
+            Some(Type::Array) => self.list(node, focus),
+            Some(Type::Object) => self.object(node, focus),
             None => self.anything(),
         })
     }
@@ -132,19 +156,20 @@ impl Maker {
         self.random.pick(&values).cloned().unwrap_or_default()
     }
 
-    fn object(&mut self, node: &Node) -> Json {
+    fn object(&mut self, node: &Node, focus: Option<&Focus>) -> Json {
         if node.embedded() {
             return json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
         }
-        let mut out = self.fields(node, false);
+        let mut out = self.fields(node, false, focus);
         if let Some(values) = node.additional() {
             const KEYS: [&str; 5] = ["a", "b", "k-1", "x.y/z", "C"];
             let count = self.count(node.min_properties(), node.max_properties());
             let first = self.random.below(KEYS.len());
             for key in KEYS.iter().cycle().skip(first).take(count) {
-                out.extend(self.value(values).map(|value| ((*key).to_owned(), value)));
+                let inner = focus.and_then(|focus| focus.field(key).or(focus.items()));
+                out.extend(self.value(values, inner).map(|value| ((*key).to_owned(), value)));
             }
-        } else if node.preserves_unknown() && self.wanted(false) {
+        } else if node.preserves_unknown() && self.wanted(false, Distance::Far) {
             out.insert("free".to_owned(), self.anything());
         }
         Json::Object(out)
@@ -157,13 +182,13 @@ impl Maker {
         let wanted = match self.fill {
             Fill::Required => 0,
             Fill::Full => 2,
-            Fill::Some(_) if self.left == 0 => 0,
-            Fill::Some(_) => self.random.below(4),
+            Fill::Some(_) | Fill::Near if self.left == 0 => 0,
+            Fill::Some(_) | Fill::Near => self.random.below(4),
         };
         wanted.min(max).max(min).min(50)
     }
 
-    fn list(&mut self, node: &Node) -> Json {
+    fn list(&mut self, node: &Node, focus: Option<&Focus>) -> Json {
         let Some(items) = node.items() else {
             return json!([]);
         };
@@ -173,7 +198,9 @@ impl Maker {
             if out.len() == count {
                 break;
             }
-            let Some(item) = self.value(items) else { break };
+            let Some(item) = self.value(items, focus.and_then(Focus::items)) else {
+                break;
+            };
             let again = match node.list_type() {
                 ListType::Atomic => false,
                 ListType::Set => out.contains(&item),

@@ -2,7 +2,8 @@
 //! edited through others. Each write must convert, come out valid, and keep the laws. Findings are
 //! shrunk to a minimal sequence of writes.
 //!
-//! Deterministic: the same rules, schemas, seed and number of cases give the same result.
+//! The verdict is a function of schemas, rules and [`Search`] alone: counts bound the search, never
+//! a clock, so that every server, controller and tool finds the same.
 //!
 //! Servers call [`prove`] before they serve rules. It first tries each rule whose types leave
 //! failure open on its own, with edge values of the fields that it reads, since such an object is
@@ -15,6 +16,7 @@
 mod edges;
 mod edit;
 mod finding;
+mod focus;
 mod generate;
 mod random;
 mod rules;
@@ -25,6 +27,7 @@ use crate::bundle::{Bundle, ToStore};
 use crate::error::{Cause, ConvertError};
 use crate::laws::Laws;
 use crate::object_budget;
+use focus::Focus;
 use generate::Fill;
 use insula_api::{FieldError, Json};
 use insula_cel::Budget;
@@ -36,6 +39,10 @@ pub use finding::{Counterexample, Finding};
 
 /// Most sequences that are tried to make a counterexample smaller.
 const SHRINKS_MAX: usize = 2_000;
+/// Work of a search by default. A server does it in about a tenth of a second.
+const WORK_MAX: u64 = 400_000;
+/// Cost of expressions, in CEL cost units, that counts as the work of one value.
+const COST_PER_VALUE: u64 = 100;
 
 /// Extent of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +53,10 @@ pub struct Search {
     pub cases: u32,
     /// Most writes of one case.
     pub writes: usize,
+    /// Most work: no write follows the one that exceeds it. Every write is work for each of its
+    /// values in each pair of versions, and for the cost of its expressions. Small APIs end with
+    /// the last case, large ones with the work.
+    pub work: u64,
 }
 
 impl Default for Search {
@@ -54,6 +65,7 @@ impl Default for Search {
             seed: 2026,
             cases: 300,
             writes: 4,
+            work: WORK_MAX,
         }
     }
 }
@@ -69,7 +81,7 @@ pub struct Searched {
     pub refused: u64,
     /// Objects that could not be generated, because the schema refused every try.
     pub skipped: u64,
-    /// True if the caller ended the search before the last case.
+    /// True if the search reached its limit of work before the last case.
     pub stopped: bool,
 }
 
@@ -82,48 +94,42 @@ pub struct Write {
     pub object: Json,
 }
 
-/// Searches for a reason not to serve these rules; an API without rules has none. Calls `go_on`
-/// before every conversion, so that callers with a clock can end the search; rules without a
-/// finding by then are accepted.
+/// Searches for a reason not to serve these rules; an API without rules has none.
 ///
 /// # Errors
 /// Returns the findings at the paths of their rules, each with an object that shows it and with
 /// advice.
-pub fn prove(bundle: &Bundle, how: Search, go_on: &dyn Fn() -> bool) -> Result<Searched, Vec<FieldError>> {
+pub fn prove(bundle: &Bundle, how: Search) -> Result<Searched, Vec<FieldError>> {
     if !bundle.has_rules() {
         return Ok(Searched::default());
     }
-    let failing = rules::failing(bundle, go_on);
-    if !failing.is_empty() {
-        return Err(failing);
+    let mut found = finding::withheld(bundle);
+    found.extend(rules::failing(bundle));
+    if !found.is_empty() {
+        return Err(found);
     }
-    search(bundle, how, go_on).map_err(|found| vec![found.as_error(bundle)])
+    search(bundle, how).map_err(|found| vec![found.as_error(bundle)])
 }
 
-/// Searches for a counterexample. Calls `go_on` before every conversion, so that callers with a
-/// clock can end the search.
+/// Searches for a counterexample.
 ///
 /// # Errors
 /// Returns the first counterexample, shrunk.
-pub fn search(bundle: &Bundle, how: Search, go_on: &dyn Fn() -> bool) -> Result<Searched, Box<Counterexample>> {
-    let prover = Prover {
-        bundle,
-        go_on,
-        ended: Cell::new(false),
-    };
+pub fn search(bundle: &Bundle, how: Search) -> Result<Searched, Box<Counterexample>> {
+    let prover = Prover::new(bundle, how.work);
     let mut random = Random::new(how.seed);
     let mut searched = Searched::default();
     for case in 0..how.cases {
-        let result = prover.case(case, how.writes, random.fork(), &mut searched);
-        // After the end, conversions run without a budget; their failures are no findings.
-        if prover.ended.get() {
+        if prover.exhausted() {
             searched.stopped = true;
             break;
         }
+        let result = prover.case(case, how.writes, random.fork(), &mut searched);
         searched.cases += 1;
         if let Err(shown) = result {
             let (script, finding) = *shown;
-            let (script, finding) = prover.smallest(script, finding);
+            // As much work again makes the finding smaller.
+            let (script, finding) = Prover::new(bundle, how.work).smallest(script, finding);
             return Err(Box::new(Counterexample {
                 script,
                 finding,
@@ -142,17 +148,21 @@ pub fn objects(schema: &Structural, api_version: &str, seed: u64, count: u32) ->
     let api_version = Json::from(api_version);
     let one = |case| {
         let mut random = random.fork();
-        let fill = fill(case, 1, &mut random);
-        generate::object(schema, &api_version, fill, &mut random)
+        let fill = match fill(case, 1, &mut random) {
+            Fill::Near => Fill::Some(50),
+            other => other,
+        };
+        generate::object(schema, &api_version, fill, None, &mut random)
     };
     (0..count).filter_map(one).collect()
 }
 
 struct Prover<'b> {
     bundle: &'b Bundle,
-    go_on: &'b dyn Fn() -> bool,
-    /// True once the caller has ended the search.
-    ended: Cell<bool>,
+    /// The fields of each served version that rules touch.
+    focus: Vec<(&'b str, Focus)>,
+    work: Cell<u64>,
+    work_max: u64,
 }
 
 /// Outcome of one write.
@@ -162,22 +172,26 @@ enum WriteOutcome {
     Refused,
 }
 
-impl Prover<'_> {
-    fn goes_on(&self) -> bool {
-        if !self.ended.get() && !(self.go_on)() {
-            self.ended.set(true);
+impl<'b> Prover<'b> {
+    fn new(bundle: &'b Bundle, work_max: u64) -> Self {
+        let focus = |version| (version, Focus::of(bundle, version));
+        Prover {
+            bundle,
+            focus: bundle.served().map(focus).collect(),
+            work: Cell::new(0),
+            work_max,
         }
-        !self.ended.get()
     }
 
-    /// Returns the budget of one object; an empty one after the end, so that every running
-    /// conversion stops soon.
-    fn budget(&self) -> Budget {
-        if self.goes_on() {
-            object_budget()
-        } else {
-            Budget::new(0)
-        }
+    fn exhausted(&self) -> bool {
+        self.work.get() > self.work_max
+    }
+
+    /// Counts the work of one write: the laws convert its object between all pairs of versions.
+    fn count(&self, object: &Json, budget: &Budget) {
+        let versions = self.bundle.versions().count() as u64;
+        let one = (values(object) + budget.used() / COST_PER_VALUE).saturating_mul(versions * versions);
+        self.work.set(self.work.get().saturating_add(one));
     }
 
     fn case(
@@ -192,7 +206,9 @@ impl Prover<'_> {
         let mut stored: Option<ToStore> = None;
         for turn in 0..=random.below(writes) {
             let at = (case as usize + if turn == 0 { 0 } else { random.below(versions.len()) }) % versions.len().max(1);
-            let Some(version) = versions.get(at) else { break };
+            let Some(version) = versions.get(at).filter(|_| !self.exhausted()) else {
+                break;
+            };
             let Some(object) = self.next(
                 version,
                 fill(case, versions.len(), &mut random),
@@ -225,28 +241,33 @@ impl Prover<'_> {
     /// fresh one.
     fn next(&self, version: &str, fill: Fill, stored: Option<&ToStore>, random: &mut Random) -> Option<Json> {
         let schema = self.bundle.schema(version)?;
-        let fresh = generate::object(schema, &self.bundle.api_version_of(version)?, fill, random)?;
+        let focus = self.focus.iter().find(|(name, _)| *name == version);
+        let focus = focus.map(|(_, focus)| focus);
+        let fresh = generate::object(schema, &self.bundle.api_version_of(version)?, fill, focus, random)?;
         let Some(stored) = stored else { return Some(fresh) };
         let shown = self
             .bundle
-            .get(stored.stored(self.bundle.storage()), version, &mut self.budget())
+            .get(stored.stored(self.bundle.storage()), version, &mut object_budget())
             .ok()?;
         generate::normal(edit::mix(&shown, &fresh, random), schema)
     }
 
     fn write(&self, write: &Write, before: Option<&ToStore>) -> Result<WriteOutcome, Finding> {
         let old = before.map(|stored| stored.stored(self.bundle.storage()));
-        let after = match self.bundle.put(&write.object, &write.version, old, &mut self.budget()) {
+        let mut budget = object_budget();
+        let after = self.bundle.put(&write.object, &write.version, old, &mut budget);
+        self.count(&write.object, &budget);
+        let after = match after {
             Ok(after) => after,
             Err(error) if self.may_fail(&error) => return Ok(WriteOutcome::Refused),
             Err(error) => return Err(Finding::Fails(error)),
         };
         self.shows_valid(&after)?;
-        let budget = || self.budget();
-        let laws = Laws::new(self.bundle, &budget);
+        let laws = Laws::new(self.bundle);
         laws.put_get(&write.object, &write.version, &after)
             .map_err(Finding::Breaks)?;
         laws.get_put(&after).map_err(Finding::Breaks)?;
+        laws.carried(&after).map_err(Finding::Breaks)?;
         if let Some(before) = before {
             laws.non_interference(&write.version, before, &after)
                 .map_err(Finding::Breaks)?;
@@ -260,7 +281,7 @@ impl Prover<'_> {
         for version in self.bundle.served() {
             let shown = self
                 .bundle
-                .get(stored.stored(self.bundle.storage()), version, &mut self.budget())
+                .get(stored.stored(self.bundle.storage()), version, &mut object_budget())
                 .map_err(Finding::Fails)?;
             let errors = self
                 .bundle
@@ -291,7 +312,7 @@ impl Prover<'_> {
             for candidate in shrink::smaller(&script) {
                 tries += 1;
                 let smaller = self.replay(candidate);
-                if tries > SHRINKS_MAX || !self.goes_on() {
+                if tries > SHRINKS_MAX || self.exhausted() {
                     return (script, finding);
                 }
                 if let Some((result, found)) = smaller
@@ -322,12 +343,23 @@ impl Prover<'_> {
     }
 }
 
-/// Returns the fill level of a case: first minimal and complete objects of every version, then
-/// random ones.
+/// Returns the number of values in an object.
+fn values(json: &Json) -> u64 {
+    1 + match json {
+        Json::Object(map) => map.values().map(values).sum(),
+        Json::Array(items) => items.iter().map(values).sum(),
+        _ => 0,
+    }
+}
+
+/// Returns the fill level of a case: first minimal and complete objects of every version, and
+/// objects near the rules, then random ones.
 fn fill(case: u32, versions: usize, random: &mut Random) -> Fill {
     match case as usize / versions.max(1) {
         0 => Fill::Required,
         1 => Fill::Full,
+        2 => Fill::Near,
+        _ if random.chance(30) => Fill::Near,
         _ => Fill::Some(*random.pick(&[15, 40, 70, 95]).unwrap_or(&50)),
     }
 }

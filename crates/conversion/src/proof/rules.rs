@@ -28,21 +28,22 @@ const OBJECTS_MAX: usize = 600;
 const SEARCH_COST_MAX: u64 = 2 * OBJECT_COST_MAX;
 /// Greatest depth to which a value that is read as a whole is varied.
 const DEPTH_MAX: usize = 4;
+
 /// Returns an error for each rule that fails for a valid object, at the rule's path. Unlike
 /// [`super::search`] it examines only rules whose types leave failure open, one conversion at a
 /// time; it takes milliseconds.
-pub(super) fn failing(bundle: &Bundle, go_on: &dyn Fn() -> bool) -> Vec<FieldError> {
+pub(super) fn failing(bundle: &Bundle) -> Vec<FieldError> {
     let metadata = metadata_schema();
     let mut errors = Vec::new();
     for ((from, _), converter) in bundle.converters.iter().filter(|(_, converter)| converter.ruled) {
         let (version, declared) = (&bundle.versions[*from], OnceCell::new());
         let view = VersionScope::new(&version.name, &version.schema, &metadata, &declared);
-        errors.extend(counterexamples(converter, &view, go_on));
+        errors.extend(counterexamples(converter, &view));
     }
     errors
 }
 
-fn counterexamples(converter: &Converter, from: &VersionScope<'_>, go_on: &dyn Fn() -> bool) -> Vec<FieldError> {
+fn counterexamples(converter: &Converter, from: &VersionScope<'_>) -> Vec<FieldError> {
     let mut reads = Reads {
         version: from.name,
         facts: &converter.facts,
@@ -57,7 +58,6 @@ fn counterexamples(converter: &Converter, from: &VersionScope<'_>, go_on: &dyn F
     let mut search = Search {
         converter,
         from,
-        go_on,
         cost: 0,
         tried: 0,
         open: reads.rules,
@@ -194,7 +194,6 @@ fn below(place: SchemaNode<'_>, path: &mut Vec<Segment>, depth: usize, out: &mut
 struct Search<'a> {
     converter: &'a Converter,
     from: &'a VersionScope<'a>,
-    go_on: &'a dyn Fn() -> bool,
     cost: u64,
     tried: usize,
     /// Rules without a failing object so far.
@@ -276,7 +275,7 @@ impl Search<'_> {
     }
 
     fn convert(&mut self, mut object: Json) {
-        if self.open.is_empty() || self.tried >= OBJECTS_MAX || self.cost >= SEARCH_COST_MAX || !(self.go_on)() {
+        if self.open.is_empty() || self.tried >= OBJECTS_MAX || self.cost >= SEARCH_COST_MAX {
             return;
         }
         self.tried += 1;

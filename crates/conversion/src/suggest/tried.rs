@@ -14,14 +14,12 @@ const TRIES_MAX: usize = 64;
 impl Suggestions {
     /// Checks the suggestions as admission would. Marks rules that fail for some objects as
     /// `mayFail`; leaves out refused suggestions and records the reason in [`Suggestion::work`].
-    /// Returns the errors that no suggestion causes, mostly required fields without a source. `how`
-    /// and `go_on` are those of [`prove`].
+    /// Returns the errors that no suggestion causes, mostly required fields without a source.
     pub fn try_out(
         &mut self,
         group: &str,
         (old, new): (&VersionSchema, &VersionSchema),
         how: Search,
-        go_on: &dyn Fn() -> bool,
     ) -> Vec<FieldError> {
         let asked = |suggestions: &Suggestions| {
             let spec = FieldPath::new("spec");
@@ -31,7 +29,7 @@ impl Suggestions {
                 .and_then(|rules| {
                     Bundle::compile(group, versions, &old.name, Some(&rules), LossPolicy::Lossless, &spec)
                 })
-                .and_then(|bundle| prove(&bundle, how, go_on))
+                .and_then(|bundle| prove(&bundle, how))
         };
         for _ in 0..TRIES_MAX {
             let Err(errors) = asked(self) else {

@@ -16,7 +16,7 @@ pub fn hold(seed: u64, apis: u64, cases: u32) -> Result<Searched, String> {
             cases,
             ..Search::default()
         };
-        let searched = search(&bundle, how, &|| true)
+        let searched = search(&bundle, how)
             .map_err(|example| format!("world {of} (seed {seed}, number {i}): {example}\n{doc}"))?;
         total.cases += searched.cases;
         total.writes += searched.writes;

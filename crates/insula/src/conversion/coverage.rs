@@ -18,6 +18,7 @@ Outcomes:
   moved      the other version has it at another path
   computed   rules compute another value from it
   preserved  the other version does not show it; it is stored beside the object
+  withheld   the other version has it, no rule moves or writes it, and yet it does not show it: such rules are refused
   dropped    it is lost: the rules list it under drop, or a definition has no rules for it
 
 Fields of the other version without a source are listed below them:
@@ -40,11 +41,12 @@ pub(crate) struct Arguments {
 }
 
 /// The outcomes of a field, in the order of the summary.
-const WORDS: [&str; 7] = [
+const WORDS: [&str; 8] = [
     "carried",
     "moved",
     "computed",
     "preserved",
+    "withheld",
     "dropped",
     "constant",
     "default",
@@ -185,7 +187,7 @@ fn show<W: std::io::Write>(printer: &mut Printer<W>, coverage: &Coverage) -> any
 
 fn tone(outcome: &str) -> Tone {
     match outcome {
-        _ if outcome == FieldOutcome::Dropped.word() => Tone::Bad,
+        _ if outcome == FieldOutcome::Dropped.word() || outcome == FieldOutcome::Withheld.word() => Tone::Bad,
         _ if outcome == FieldOutcome::Preserved.word() => Tone::Warn,
         _ => Tone::Good,
     }

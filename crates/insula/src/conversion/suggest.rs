@@ -153,7 +153,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     found.only_old.extend(unsure.iter().flat_map(|pair| pair.old.clone()));
     found.only_new.extend(unsure.iter().flat_map(|pair| pair.new.clone()));
     found.pairs = kept;
-    let refused = found.try_out(&old.group, (&from, &to), Search::default(), &|| true);
+    let refused = found.try_out(&old.group, (&from, &to), Search::default());
     let answer = answer(&name, &from.name, &to.name, &found, &refused)?;
     let complete = answer.refused.is_empty()
         && answer.only_in_from.is_empty()

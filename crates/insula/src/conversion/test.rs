@@ -37,9 +37,10 @@ pub(crate) struct Arguments {
     /// A file or folder of objects.
     #[arg(long, value_name = "FILE")]
     samples: Vec<PathBuf>,
-    /// Cases to generate, each of one object with up to four writes; 0 for none.
-    #[arg(long, value_name = "N", default_value_t = 1_000)]
-    cases: u32,
+    /// Cases to generate, each of one object with up to four writes; 0 for none. Without it, the
+    /// same cases as a server searches before it serves rules, with the same verdict.
+    #[arg(long, value_name = "N")]
+    cases: Option<u32>,
     #[arg(
         help = "Seed of the generator: the same seed gives the same cases",
         long,
@@ -188,19 +189,22 @@ fn check(source: &Source, arguments: &Arguments) -> (Report, Option<Api>) {
     report.versions = apis::versions(&api.bundle);
     // A definition without rules may lose fields; no law applies to it.
     let lawful = !source.is_definition() || rules.is_some();
-    if lawful && arguments.cases > 0 {
+    if lawful && arguments.cases != Some(0) {
         report.search = Some(search(&api.bundle, arguments));
     }
     (report, Some(api))
 }
 
 fn search(bundle: &Bundle, arguments: &Arguments) -> Searched {
-    let how = Search {
+    let mut how = Search {
         seed: arguments.seed,
-        cases: arguments.cases,
         ..Search::default()
     };
-    match proof::search(bundle, how, &|| true) {
+    if let Some(cases) = arguments.cases {
+        how.cases = cases;
+        how.work = u64::MAX;
+    }
+    match proof::search(bundle, how) {
         Ok(searched) => Searched {
             seed: how.seed,
             cases: searched.cases,

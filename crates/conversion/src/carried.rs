@@ -1,0 +1,230 @@
+//! Fields that two versions carry: both declare the path with one type, and no rule between them
+//! moves or writes it. Such a field reads the same in both.
+//!
+//! Derived from schemas and rules, and on purpose not from compiled plans: the search for
+//! counterexamples compares plans with it.
+
+use crate::passthrough::{Kind, known_kind};
+use crate::path::{Path, Segment, covers};
+use crate::rules::{Direction, Rule, Source};
+use insula_schema::Node;
+use serde_json::Value as Json;
+use std::collections::BTreeSet;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
+
+/// Paths that rules between two versions move or write, in either direction, and paths that either
+/// version may lose.
+#[derive(Debug, Default)]
+pub(crate) struct Claims(Vec<Path>);
+
+impl Claims {
+    /// Collects the claims of all directions between versions `a` and `b`.
+    pub(crate) fn between(a: &str, b: &str, directions: &[Direction]) -> Claims {
+        let mut claims = Claims::default();
+        for direction in directions {
+            let (from, to) = (direction.from.as_str(), direction.to.as_str());
+            // A version loses a dropped path in every direction.
+            if from == a || from == b {
+                claims.0.extend(direction.drop.iter().cloned());
+            }
+            if (from, to) == (a, b) || (from, to) == (b, a) {
+                for rule in &direction.rules {
+                    claims.rule(rule, &[], source(rule), rule.destination.segments());
+                }
+            }
+        }
+        claims
+    }
+
+    /// Adds what a rule claims below `items`, a path common to both sides. Rules over the items of
+    /// a list or map that fill the same list or map claim paths inside of the items.
+    fn rule(&mut self, rule: &Rule, items: &[Segment], read: &[Segment], destination: &[Segment]) {
+        let (from, from_rest) = split(read);
+        let (to, to_rest) = split(destination);
+        let by_items = !rule.item_rules.is_empty();
+        let loops = by_items || from.len() < read.len();
+        let keyed = matches!(destination.get(to.len()), Some(Segment::Key(_) | Segment::Index(_)));
+        if loops && !keyed && from == to && (by_items || to.len() < destination.len()) {
+            let every = [Segment::Each(String::new())];
+            let items: Vec<Segment> = items.iter().chain(to).chain(&every).cloned().collect();
+            if !by_items {
+                return self.rule(rule, &items, from_rest, to_rest);
+            }
+            for inner in &rule.item_rules {
+                self.rule(inner, &items, source(inner), inner.destination.segments());
+            }
+            return;
+        }
+        self.add(items, to);
+        if rule.moved().is_some() {
+            self.add(items, from);
+        }
+    }
+
+    fn add(&mut self, items: &[Segment], path: &[Segment]) {
+        let path = items.iter().chain(path).cloned().collect();
+        self.0.push(Path::from_segments(path));
+    }
+
+    fn cover(&self, at: &[Segment]) -> bool {
+        self.0.iter().any(|claim| covers(claim.segments(), at))
+    }
+
+    fn below(&self, at: &[Segment]) -> bool {
+        let inside = |claim: &Path| claim.segments().len() > at.len() && covers(&claim.segments()[..at.len()], at);
+        self.0.iter().any(inside)
+    }
+
+    /// Returns true if both schemas declare a field with one type, and no rule claims it, a field
+    /// above or one inside of it.
+    pub(crate) fn carry(&self, a: &Node, b: &Node, path: &[Segment]) -> bool {
+        let (mut a, mut b) = (a, b);
+        for segment in path {
+            let (Some(below_a), Some(below_b)) = (step(a, segment), step(b, segment)) else {
+                return false;
+            };
+            if kinds(a) != kinds(b) {
+                return false;
+            }
+            (a, b) = (below_a, below_b);
+        }
+        kinds(a) == kinds(b) && !self.cover(path) && !self.below(path)
+    }
+
+    /// Returns the first field that both versions carry and whose values differ.
+    pub(crate) fn difference(&self, a: (&Node, &Json), b: (&Node, &Json)) -> Option<String> {
+        let side = |(node, value)| Side {
+            node,
+            value: Some(value),
+        };
+        self.differs(side(a), side(b), &mut Vec::new())
+    }
+
+    fn differs(&self, a: Side<'_>, b: Side<'_>, at: &mut Vec<Segment>) -> Option<String> {
+        if a.value == b.value || self.cover(at) {
+            return None;
+        }
+        // Versions may differ in their defaults, and in the objects that hold defaulted fields.
+        let same_default = a.node.default() == b.node.default();
+        let excused = |a: &Side<'_>, b: &Side<'_>| a.is_default() && (b.value.is_none() || !same_default);
+        if excused(&a, &b) || excused(&b, &a) {
+            return None;
+        }
+        if kinds(a.node) != kinds(b.node) {
+            return None;
+        }
+        match known_kind(a.node) {
+            Some(Kind::Object) => self.objects(a, b, at),
+            Some(Kind::List) => self.lists(a, b, at),
+            Some(Kind::Scalar(_)) => Some(text(at)),
+            None => None,
+        }
+    }
+
+    fn objects(&self, a: Side<'_>, b: Side<'_>, at: &mut Vec<Segment>) -> Option<String> {
+        if a.node.embedded() || b.node.embedded() {
+            return None;
+        }
+        let declared = a.node.properties().map(|(name, _)| name);
+        let entries = [a.value, b.value].into_iter().flatten().filter_map(Json::as_object);
+        let mut names: BTreeSet<&str> = declared.collect();
+        names.extend(entries.flat_map(|map| map.keys().map(String::as_str)));
+        for name in names {
+            if at.is_empty() && matches!(name, "apiVersion" | "kind" | "metadata") {
+                continue;
+            }
+            let (Some(below_a), Some(below_b)) = (a.node.child(name), b.node.child(name)) else {
+                continue;
+            };
+            at.push(Segment::Field(name.to_owned()));
+            let found = self.differs(a.field(name, below_a), b.field(name, below_b), at);
+            at.pop();
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
+    }
+
+    /// Compares items in order. Lists whose items rules make may have other lengths.
+    fn lists(&self, a: Side<'_>, b: Side<'_>, at: &mut Vec<Segment>) -> Option<String> {
+        let (Some(item_a), Some(item_b)) = (a.node.items(), b.node.items()) else {
+            return None;
+        };
+        let (left, right) = (a.items(), b.items());
+        if left.map(<[Json]>::len) != right.map(<[Json]>::len) {
+            return (!self.below(at) && kinds(item_a) == kinds(item_b)).then(|| text(at));
+        }
+        let pairs = left.unwrap_or_default().iter().zip(right.unwrap_or_default());
+        for (index, (left, right)) in pairs.enumerate() {
+            at.push(Segment::Index(index));
+            let side = |node, value| Side {
+                node,
+                value: Some(value),
+            };
+            let found = self.differs(side(item_a, left), side(item_b, right), at);
+            at.pop();
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
+    }
+}
+
+/// Returns the path that a rule reads; empty for an expression.
+fn source(rule: &Rule) -> &[Segment] {
+    match &rule.source {
+        Source::Field(path) => path.segments(),
+        Source::Expression(_) => &[],
+    }
+}
+
+/// A value with its schema.
+struct Side<'a> {
+    node: &'a Node,
+    value: Option<&'a Json>,
+}
+
+impl<'a> Side<'a> {
+    fn field(&self, name: &str, node: &'a Node) -> Side<'a> {
+        let value = self.value.and_then(|value| value.get(name));
+        Side { node, value }
+    }
+
+    fn is_default(&self) -> bool {
+        self.value.is_some() && self.value == self.node.default()
+    }
+
+    fn items(&self) -> Option<&'a [Json]> {
+        self.value.and_then(Json::as_array).map(Vec::as_slice)
+    }
+}
+
+/// Returns the type of a node's values, with nullability; `None` if it declares no type.
+fn kinds(node: &Node) -> Option<(Kind, bool)> {
+    known_kind(node).map(|kind| (kind, node.nullable()))
+}
+
+fn step<'n>(node: &'n Node, segment: &Segment) -> Option<&'n Node> {
+    match segment {
+        Segment::Field(name) => node.child(name),
+        Segment::Index(_) => node.items(),
+        Segment::Each(_) | Segment::Key(_) => node.items().or_else(|| node.additional()),
+    }
+}
+
+/// Splits a path before its first segment that is no field.
+fn split(path: &[Segment]) -> (&[Segment], &[Segment]) {
+    let end = path.iter().position(|segment| !matches!(segment, Segment::Field(_)));
+    let end = end.unwrap_or(path.len());
+    (&path[..end], path.get(end + 1..).unwrap_or_default())
+}
+
+fn text(at: &[Segment]) -> String {
+    let path = Path::from_segments(at.to_vec()).to_string();
+    path.strip_prefix('.').unwrap_or(&path).to_owned()
+}

@@ -1,0 +1,125 @@
+//! One verdict about rules: a server and `insula conversion test` search the same cases, and find
+//! the same.
+
+use insula_e2e::{Client, shared, workspace};
+use serde_json::{Value, json};
+
+use crate::tools::ran;
+
+/// Rule sets: a name, the fields of v1 and v2, and the rules from v1 to v2.
+fn table() -> Vec<(&'static str, Value, Value, Value)> {
+    let text = json!({"type": "string"});
+    let bounded = json!({"type": "string", "enum": ["a", "b"]});
+    let pair = |field: Value| json!({"a": field, "c": text});
+    let computed = |expression: &str| json!([{"from": expression, "to": "spec.b"}]);
+    // Wrong for one pair of texts only: the later a case shows it, the likelier a clock hides it.
+    let rare = |a: &str, c: &str| format!("v1.spec.a == '{a}' && v1.spec.c == '{c}' ? 'other' : 'a'");
+    let group = |name: &str| json!({"type": "object", "properties": {name: text, "name": text}});
+    vec![
+        (
+            "moved",
+            json!({"a": text}),
+            json!({"b": text}),
+            json!([{"field": ".spec.a", "destination": ".spec.b"}]),
+        ),
+        (
+            "fails",
+            json!({"a": text}),
+            json!({"b": {"type": "integer"}}),
+            computed("int(v1.spec.a)"),
+        ),
+        (
+            "common",
+            pair(text.clone()),
+            json!({"b": bounded}),
+            computed("v1.spec.a == 'b' ? 'other' : 'a'"),
+        ),
+        (
+            "rare",
+            pair(text.clone()),
+            json!({"b": bounded}),
+            computed(&rare("10Mi", "1h30m")),
+        ),
+        (
+            "rarer",
+            pair(text.clone()),
+            json!({"b": bounded}),
+            computed(&rare("None", "true")),
+        ),
+        (
+            "never",
+            pair(text.clone()),
+            json!({"b": bounded}),
+            computed(&rare("no such", "text")),
+        ),
+        (
+            "read",
+            json!({"r": group("x")}),
+            json!({"r": group("group")}),
+            json!([{"field": ".spec.r", "destination": ".spec.r.group", "transformation": "self.x"}]),
+        ),
+    ]
+}
+
+fn manifests(name: &str, v1: &Value, v2: &Value, rules: &Value) -> [Value; 2] {
+    let version = |version: &str, fields: &Value| {
+        let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": fields}}});
+        json!({"name": version, "served": true, "storage": version == "v1", "schema": {"openAPIV3Schema": schema}})
+    };
+    let group = format!("{name}.verdict.example.io");
+    let names = json!({"kind": "Widget", "listKind": "WidgetList", "plural": "widgets", "singular": "widget"});
+    let spec = json!({"group": group, "scope": "Namespaced", "names": names, "versions": [version("v1", v1), version("v2", v2)]});
+    let metadata = json!({"name": format!("widgets.{group}")});
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": metadata, "spec": spec});
+    let spec = json!({"conversions": [{"from": "v1", "to": "v2", "rules": rules}]});
+    [
+        definition,
+        json!({"apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIConversion", "metadata": metadata, "spec": spec}),
+    ]
+}
+
+/// Returns the server's refusal; empty if it admits the rules.
+fn refusal(client: &Client, [definition, rules]: &[Value; 2]) -> String {
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    client.post(definitions, definition).expect(201);
+    let answer = client.post("/apis/apis.kcp.io/v1alpha1/apiconversions", rules);
+    match answer.code {
+        201 => String::new(),
+        422 => answer.body["message"].as_str().unwrap_or_default().to_owned(),
+        other => panic!("{other}: {}", answer.text),
+    }
+}
+
+#[test]
+fn server_and_tool_have_one_verdict() {
+    let admin = shared().admin();
+    let client = admin.at(&workspace(&admin, "verdict").0);
+    let (mut admitted, mut refused) = (0, 0);
+    for (name, v1, v2, rules) in table() {
+        let manifests = manifests(name, &v1, &v2, &rules);
+        let refusal = refusal(&client, &manifests);
+        let text = manifests.each_ref().map(ToString::to_string).join("\n---\n");
+        let (code, out, error) = ran(&["conversion", "test", "-f", "-", "-o", "json"], &text);
+        assert_eq!(
+            code,
+            i32::from(!refusal.is_empty()),
+            "{name}: server {refusal:?}, tool {out}{error}"
+        );
+        let report: Value = serde_json::from_str(&out).unwrap();
+        let found = &report[0]["search"]["counterexample"];
+        if found.is_object() {
+            let same = format!("{}; shown by", found["finding"].as_str().unwrap());
+            let case = format!("case {})", found["case"]);
+            assert!(
+                refusal.contains(&same) && refusal.contains(&case),
+                "{name}: server {refusal}, tool {found}"
+            );
+        }
+        *(if refusal.is_empty() {
+            &mut admitted
+        } else {
+            &mut refused
+        }) += 1;
+    }
+    assert!(admitted >= 3 && refused >= 3, "{admitted} admitted, {refused} refused");
+}
