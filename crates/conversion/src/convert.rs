@@ -1,8 +1,8 @@
 //! Execution of a plan: one walk for the fields that pass through, then the operations. The source
 //! is not changed.
 
+use crate::by_path::{get, get_mut, put, type_of};
 use crate::error::{Cause, ConvertError, FailedRule};
-use crate::place::{get, get_mut, put, type_of};
 use crate::plan::{Each, Expression, Fill, Op, Plan, RuleFacts, This, Value};
 use crate::trace::{Inputs, Seg, Trace};
 use insula_cel::{Activation, Budget, Outcome, Program};

@@ -114,6 +114,7 @@
 
 mod align;
 mod bundle;
+mod by_path;
 mod carried;
 mod convert;
 mod error;
@@ -123,7 +124,6 @@ pub mod laws;
 mod merge;
 mod passthrough;
 mod path;
-mod place;
 mod plan;
 mod portable;
 pub mod proof;

@@ -5,7 +5,7 @@
 //! whichever version.
 //!
 //! ```text
-//! v2 {name: {first: Bob}, mood: ok}    →  v1 {firstName: Bob}, insula.io/residual: v2 set mood = ok
+//! v2 {name: {first: Bob}, mood: ok}    →  v1 {firstName: Bob}, insula.io/residual: mood = ok of v2
 //! v1 {firstName: Rob}, the annotation  →  v2 {name: {first: Rob}, mood: ok}
 //! ```
 //!

@@ -1,11 +1,11 @@
 //! Rule sets as data: the normal form of every notation that authors may use.
 //!
 //! ```text
-//! APIConversion                  conversions[].{from, to, rules[].{field, destination, transformation}}
-//!   mixed freely with            conversions[].{from, to, rules[].{from, to}}
-//! APIConversionRules, option 1   hub, conversions[].{version, fromHub[], toHub[]} of {field, rule}
-//! option 2                       hubVersion, versions[].conversion.{fromHub[], toHub[]}
-//! per-rule list                  conversions[].{from, rule, to, field}, one rule an entry
+//! APIConversion            conversions[].{from, to, rules[].{field, destination, transformation}}
+//!   mixed freely with      conversions[].{from, to, rules[].{from, to}}
+//! APIConversionRules (1)   hub, conversions[].{version, fromHub[], toHub[]} of {field, rule}
+//! option 2                 hubVersion, versions[].conversion.{fromHub[], toHub[]}
+//! per-rule list            conversions[].{from, rule, to, field}, one rule an entry
 //! ```
 //!
 //! Parsing needs no schema: `plan` checks that paths exist and expressions compile.

@@ -97,7 +97,8 @@ versions:
   v1: {spec: {day: string, owner: string, old: string, colors: {'*': {feeling: string}}}}
   v2: {spec: {day: string, owner: string, new: string, colors: [{name: string, feeling: string, day: string}]}}
 rules: {conversions: [{from: v1, to: v2, rules: [
-  {field: spec, destination: 'spec.colors[]', transformation: {name: key, feeling: 'self.colors[key].feeling', day: self.day}}]},
+  {field: spec, destination: 'spec.colors[]', transformation:
+    {name: key, feeling: 'self.colors[key].feeling', day: self.day}}]},
   {from: v2, to: v1, drop: [spec.colors]}]}
 ";
     let part = json!({"spec": {"day": "monday", "owner": "bob", "colors": {"red": {"feeling": "bold"}}}});
@@ -114,11 +115,13 @@ fn siblings_in_items_are_carried() {
         "{from: v1.spec.items, to: spec.items, itemRules: [{from: self.r.x, to: item.r.group}]}",
     ];
     for rule in rules {
-        let text = format!(
-            "versions: {{v1: {{spec: {{items: [{{r: {{x: string, name: string}}, id: string}}]}}}}, v2: {{spec: {{items: \
-             [{{r: {{group: string, name: string}}, id: string, more: string}}]}}}}}}\nrules: {{conversions: [{{from: v1, to: v2, \
-             rules: [{rule}]}}]}}"
-        );
+        let text = r"
+versions:
+  v1: {spec: {items: [{r: {x: string, name: string}, id: string}]}}
+  v2: {spec: {items: [{r: {group: string, name: string}, id: string, more: string}]}}
+rules: {conversions: [{from: v1, to: v2, rules: [RULE]}]}
+";
+        let text = text.replace("RULE", rule);
         let part = json!({"spec": {"items": [{"id": "a", "r": {"x": "X", "name": "bob"}}]}});
         let item = seen(&text, &part, "/spec/items/0");
         assert_eq!(item, json!({"id": "a", "r": {"group": "X", "name": "bob"}}), "{rule}");
@@ -127,23 +130,25 @@ fn siblings_in_items_are_carried() {
 
 #[test]
 fn entries_that_are_read_stay() {
-    let text = |rule: &str| {
-        format!(
-            "versions: {{v1: {{spec: {{m: {{'*': string}}, old: string}}}}, v2: {{spec: {{m: {{'*': string}}, group: string}}}}}}\n\
-             rules: {{conversions: [{{from: v1, to: v2, rules: [{rule}]}}]}}"
-        )
-    };
+    let text = r"
+versions: {v1: {spec: {m: {'*': string}, old: string}}, v2: {spec: {m: {'*': string}, group: string}}}
+rules: {conversions: [{from: v1, to: v2, rules: [RULE]}]}
+";
     let part = json!({"metadata": {"annotations": {"a": "x", "b": "y"}}, "spec": {"m": {"k": "v", "l": "w"}}});
     for rule in [
         "{field: \"metadata.annotations['a']\", destination: spec.group, transformation: self + '!'}",
         "{field: spec.m.k, destination: spec.group, transformation: self + '!'}",
     ] {
         assert_eq!(
-            seen(&text(rule), &part, "/metadata/annotations/a"),
+            seen(&text.replace("RULE", rule), &part, "/metadata/annotations/a"),
             json!("x"),
             "{rule}"
         );
-        assert_eq!(seen(&text(rule), &part, "/spec/m/k"), json!("v"), "{rule}");
+        assert_eq!(
+            seen(&text.replace("RULE", rule), &part, "/spec/m/k"),
+            json!("v"),
+            "{rule}"
+        );
     }
 }
 

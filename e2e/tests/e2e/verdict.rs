@@ -68,13 +68,16 @@ fn manifests(name: &str, v1: &Value, v2: &Value, rules: &Value) -> [Value; 2] {
     };
     let group = format!("{name}.verdict.example.io");
     let names = json!({"kind": "Widget", "listKind": "WidgetList", "plural": "widgets", "singular": "widget"});
-    let spec = json!({"group": group, "scope": "Namespaced", "names": names, "versions": [version("v1", v1), version("v2", v2)]});
-    let metadata = json!({"name": format!("widgets.{group}")});
-    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": metadata, "spec": spec});
-    let spec = json!({"conversions": [{"from": "v1", "to": "v2", "rules": rules}]});
+    let versions = [version("v1", v1), version("v2", v2)];
+    let definition = json!({"group": group, "scope": "Namespaced", "names": names, "versions": versions});
+    let conversions = json!({"conversions": [{"from": "v1", "to": "v2", "rules": rules}]});
+    let object = |api: &str, kind: &str, spec: Value| {
+        let metadata = json!({"name": format!("widgets.{group}")});
+        json!({"apiVersion": api, "kind": kind, "metadata": metadata, "spec": spec})
+    };
     [
-        definition,
-        json!({"apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIConversion", "metadata": metadata, "spec": spec}),
+        object("apiextensions.k8s.io/v1", "CustomResourceDefinition", definition),
+        object("apis.kcp.io/v1alpha1", "APIConversion", conversions),
     ]
 }
 
@@ -92,7 +95,8 @@ fn refusal(client: &Client, [definition, rules]: &[Value; 2]) -> String {
 
 #[test]
 fn server_and_tool_have_one_verdict() {
-    let admin = shared().admin();
+    let server = shared();
+    let admin = server.admin();
     let client = admin.at(&workspace(&admin, "verdict").0);
     let (mut admitted, mut refused) = (0, 0);
     for (name, v1, v2, rules) in table() {

@@ -2,8 +2,8 @@
 //! per field.
 
 use super::Op;
+use crate::by_path::{get, object_at};
 use crate::passthrough::Passthrough;
-use crate::place::{get, object_at};
 use crate::trace::Seg;
 use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;

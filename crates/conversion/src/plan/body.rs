@@ -320,56 +320,17 @@ impl<'s> Scope<'s> {
             ));
         };
         let over_map = is_map(source);
-        let variable = match ends.0 {
-            Some(Segment::Each(name)) if !name.is_empty() => name.clone(),
-            _ if over_map => "key".to_owned(),
-            _ => "i".to_owned(),
-        };
-        let every = Segment::Each(String::new());
-        let inside = |path: &[Segment]| -> Vec<Segment> { path.iter().cloned().chain([every.clone()]).collect() };
-        let (container, item) = (self.this(), inside(containers.0));
-        let container = container.below(containers.0, source);
+        let (mut inner, variable) = self.inside(rule, containers, ends.0, (source, from_item, to_item));
         let index = if over_map { Type::String } else { Type::Int };
-        let mut inner = Scope {
-            from: self.from,
-            to: self.to,
-            item: Some(Item {
-                from: self.this().below(&item, Some(from_item)),
-                to: self.target(&inside(containers.1), Some(to_item)),
-            }),
-            by_items: self.by_items || !rule.item_rules.is_empty(),
-            may_fail: self.may_fail || rule.may_fail,
-            variables: self
-                .variables
-                .iter()
-                .cloned()
-                .chain([(variable.clone(), index.clone())])
-                .collect(),
-            loops: self.loops_over(&container),
-        };
         let Some(fill) = inner.fill(rule, (is_map(target), ends.1), over_map, errors) else {
             return;
         };
         let (from, to) = (Seg::single(containers.0), Seg::single(containers.1));
         let at = ops.iter().position(|op| matches!(op, Op::Each(each) if each.to == to));
         let at = at.unwrap_or_else(|| {
-            ops.push(Op::Each(Box::new(Each {
-                from: from.clone(),
-                to,
-                over_map,
-                variable,
-                can_repeat: match &fill {
-                    Fill::Key(key) => keys_repeat(key.program.source(), source.filter(|_| !over_map)),
-                    Fill::List | Fill::SameKey => false,
-                },
-                fill,
-                passthrough: None,
-                except: Except::default(),
-                objects: kind_of(Some(to_item)) == Some(Kind::Object),
-                body: Vec::new(),
-                indexed: Vec::new(),
-                rule: rest.index,
-            })));
+            let paths = (from.clone(), to);
+            let new = Each::empty(paths, (source, to_item), variable, fill, rest.index);
+            ops.push(Op::Each(Box::new(new)));
             ops.len() - 1
         });
         let Some(Op::Each(each)) = ops.get_mut(at) else { return };
@@ -398,6 +359,40 @@ impl<'s> Scope<'s> {
         }
     }
 
+    /// Returns the scope of the items of a loop over `containers`, and the name of the variable
+    /// that holds their index or key.
+    fn inside(
+        &self,
+        rule: &Rule,
+        containers: (&[Segment], &[Segment]),
+        end: Option<&Segment>,
+        (source, from_item, to_item): (SchemaNode<'s>, &'s insula_schema::Node, &'s insula_schema::Node),
+    ) -> (Scope<'s>, String) {
+        let over_map = is_map(source);
+        let variable = match end {
+            Some(Segment::Each(name)) if !name.is_empty() => name.clone(),
+            _ if over_map => "key".to_owned(),
+            _ => "i".to_owned(),
+        };
+        let index = if over_map { Type::String } else { Type::Int };
+        let every = [Segment::Each(String::new())];
+        let inside = |path: &[Segment]| [path, &every].concat();
+        let named = [(variable.clone(), index)];
+        let scope = Scope {
+            from: self.from,
+            to: self.to,
+            item: Some(Item {
+                from: self.this().below(&inside(containers.0), Some(from_item)),
+                to: self.target(&inside(containers.1), Some(to_item)),
+            }),
+            by_items: self.by_items || !rule.item_rules.is_empty(),
+            may_fail: self.may_fail || rule.may_fail,
+            variables: self.variables.iter().cloned().chain(named).collect(),
+            loops: self.loops_over(&self.this().below(containers.0, source)),
+        };
+        (scope, variable)
+    }
+
     /// Decides how items go into the target, a map or a list with this last segment.
     fn fill(
         &self,
@@ -423,6 +418,34 @@ impl<'s> Scope<'s> {
 }
 
 impl Each {
+    /// Returns a loop without operations over `source`, for a rule.
+    fn empty(
+        (from, to): (Box<[Seg]>, Box<[Seg]>),
+        (source, to_item): (SchemaNode<'_>, &insula_schema::Node),
+        variable: String,
+        fill: Fill,
+        rule: usize,
+    ) -> Each {
+        let over_map = is_map(source);
+        Each {
+            from,
+            to,
+            over_map,
+            variable,
+            can_repeat: match &fill {
+                Fill::Key(key) => keys_repeat(key.program.source(), source.filter(|_| !over_map)),
+                Fill::List | Fill::SameKey => false,
+            },
+            fill,
+            passthrough: None,
+            except: Except::default(),
+            objects: kind_of(Some(to_item)) == Some(Kind::Object),
+            body: Vec::new(),
+            indexed: Vec::new(),
+            rule,
+        }
+    }
+
     fn same_key(&self, end: Option<&Segment>) -> bool {
         match (&self.fill, end) {
             (Fill::Key(key), Some(Segment::Key(text))) => key.program.source() == text,

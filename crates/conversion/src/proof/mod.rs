@@ -39,7 +39,7 @@ pub use finding::{Counterexample, Finding};
 
 /// Most sequences that are tried to make a counterexample smaller.
 const SHRINKS_MAX: usize = 2_000;
-/// Work of a search by default. A server does it in about a tenth of a second.
+/// Work of a search by default: a fraction of a second.
 const WORK_MAX: u64 = 400_000;
 /// Cost of expressions, in CEL cost units, that counts as the work of one value.
 const COST_PER_VALUE: u64 = 100;

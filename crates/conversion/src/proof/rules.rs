@@ -243,7 +243,7 @@ impl Search<'_> {
             }
             complete(&mut object, self.from.schema.root(), 0);
             let steps = Seg::single(list);
-            if let Some(Json::Array(items)) = crate::place::get_mut(&mut object, &steps)
+            if let Some(Json::Array(items)) = crate::by_path::get_mut(&mut object, &steps)
                 && let Some(first) = items.first().cloned()
             {
                 items.push(first);
