@@ -31,6 +31,7 @@ mod kube_rs;
 mod kubectl;
 mod life;
 mod limits;
+mod one_rule;
 mod policies;
 mod samples;
 mod secure;
