@@ -14,8 +14,7 @@ use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
 
 use crate::{
     Env, StartError,
-    files::{read_secret, write_private},
-    identity::DIR,
+    files::{IDENTITY_DIR, read_secret, write_private},
 };
 
 /// File of the key that signs.
@@ -25,7 +24,7 @@ const PREVIOUS: &str = "service-accounts-previous.key";
 
 /// Opens the keys, and creates the signing key if it is missing.
 pub(crate) fn open(data_dir: &Path, env: &Env, store: &Arc<dyn Store>) -> Result<Accounts, StartError> {
-    let dir = data_dir.join(DIR);
+    let dir = data_dir.join(IDENTITY_DIR);
     let path = dir.join(KEY);
     let key = match read(&path)? {
         Some(key) => key,
@@ -112,7 +111,7 @@ mod tests {
     #[test]
     fn tokens_outlive_a_start_and_a_change_of_keys() {
         let data = tempfile::tempdir().expect("a folder");
-        let dir = data.path().join(DIR);
+        let dir = data.path().join(IDENTITY_DIR);
         crate::files::private_dir(&dir).expect("a folder");
         let first = opened(data.path());
         let old = token(&first);
@@ -131,7 +130,7 @@ mod tests {
     #[test]
     fn a_key_of_another_kind_is_refused() {
         let data = tempfile::tempdir().expect("a folder");
-        let dir = data.path().join(DIR);
+        let dir = data.path().join(IDENTITY_DIR);
         crate::files::private_dir(&dir).expect("a folder");
         write_private(&dir.join(KEY), b"no key").expect("it is written");
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());

@@ -18,7 +18,7 @@ use crate::{
     listen,
     metrics::Metrics,
     priority::PriorityRuntimes,
-    rotating::Files,
+    rotating::{self, Files},
     run::{Signals, resolve},
     tls,
 };
@@ -60,7 +60,7 @@ pub enum Told {
 pub async fn answer(settings: Answering, answer: Arc<Answer>, tell: impl Fn(Told)) -> Result<(), StartError> {
     let mut stop = Signals::listen()?;
     let (files, shown) = Files::open(settings.certificate.clone(), settings.key)?;
-    let tls = tls::plain_config(Arc::clone(&shown)).map_err(|error| tls::wrong(&settings.certificate, &error))?;
+    let tls = tls::plain_config(Arc::clone(&shown)).map_err(|error| rotating::wrong(&settings.certificate, &error))?;
     let address = resolve(&settings.listen).await?;
     let cannot = |cause| StartError::Listen { address, cause };
     let listener = TcpListener::bind(address).await.map_err(cannot)?;

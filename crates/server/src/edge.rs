@@ -24,7 +24,6 @@ use http::{Method, StatusCode, header::CONTENT_LENGTH};
 use insula_api::Rng;
 use insula_apiserver::{ApiServer, RequestKind, ResourceClass};
 use insula_auth::audit::Log;
-use tower::ServiceExt;
 use tracing::Instrument;
 
 use crate::{
@@ -84,7 +83,7 @@ impl Edge {
         }
         let started = Instant::now();
         let response = match Protocol::from_request(&request) {
-            Protocol::Health => call_router(&self.health, request).await,
+            Protocol::Health => grpc::call_router(&self.health, request).await,
             protocol => self.in_flight(protocol, request).await,
         };
         let kind = response.extensions().get::<RequestKind>().copied().unwrap_or_default();
@@ -151,11 +150,6 @@ fn code(response: &Response) -> StatusCode {
         }
         None => response.status(),
     }
-}
-
-pub(crate) async fn call_router(router: &Router, request: Request) -> Response {
-    let answered = router.clone().oneshot(request).await;
-    answered.unwrap_or_else(|never| match never {})
 }
 
 /// Returns the answer to a HEAD: the headers and length of the answer to a GET.

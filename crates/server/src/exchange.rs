@@ -22,11 +22,14 @@ use http::Response;
 use http_body::{Frame, SizeHint};
 use insula_apiserver::limits::Held;
 
-use crate::{connections::Connection, listen::Answered};
+use crate::connections::Connection;
 
 /// Bytes that a client has to read within `limits.stallSeconds`: about 1 KiB per second with the
 /// default of 60 s.
 const PIECE_BYTES: usize = 64 << 10;
+
+/// Future of an answer.
+pub(crate) type Answered = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
 /// A request whose answer is not written yet.
 pub(crate) struct Exchange {

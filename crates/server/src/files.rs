@@ -9,6 +9,8 @@ use std::{
 
 use crate::StartError;
 
+/// Directory of the server's identity, below the data directory.
+pub(crate) const IDENTITY_DIR: &str = "pki";
 const OWNER_ONLY: u32 = 0o600;
 const OWNER_ONLY_DIR: u32 = 0o700;
 const GROUP_AND_WORLD: u32 = 0o077;
@@ -24,7 +26,7 @@ pub(crate) fn private_dir(path: &Path) -> Result<(), StartError> {
         let loose = mode(path).map_err(wrong)? & GROUP_AND_WORLD != 0;
         let mut entries = fs::read_dir(path).map_err(wrong)?;
         // Ours, or new and empty. The mode of somebody's home directory must not change.
-        let ours = path.join(crate::identity::DIR).is_dir() || entries.next().is_none();
+        let ours = path.join(IDENTITY_DIR).is_dir() || entries.next().is_none();
         if loose && ours {
             return fs::set_permissions(path, Permissions::from_mode(OWNER_ONLY_DIR)).map_err(wrong);
         }

@@ -20,9 +20,10 @@ use insula_apiserver::{
     call::{Access, Call, Caller},
 };
 use tonic::Status;
+use tower::ServiceExt;
 
 use self::message::{Message, MessageBytes};
-use crate::{edge::call_router, metrics::Metrics};
+use crate::metrics::Metrics;
 
 /// Header with the workspace whose issuers may authenticate the caller. The message names its
 /// workspace, too, but is read later.
@@ -100,6 +101,12 @@ impl Calls {
         let answered = api.call(call, serve).await;
         answered.map_err(|refusal| status::refused(&refusal))
     }
+}
+
+/// Hands a request to a router, which is always ready.
+pub(crate) async fn call_router(router: &Router, request: Request) -> Response {
+    let answered = router.clone().oneshot(request).await;
+    answered.unwrap_or_else(|never| match never {})
 }
 
 /// Returns true for gRPC requests, whatever the encoding of their messages.

@@ -22,11 +22,8 @@ use x509_parser::prelude::{FromDer, GeneralName, ParsedExtension, X509Certificat
 
 use crate::{
     StartError,
-    files::{read, read_secret, write_private},
+    files::{IDENTITY_DIR, read, read_secret, write_private},
 };
-
-/// The folder for keys and certificates in the data directory.
-pub(crate) const DIR: &str = "pki";
 
 const DAY_SECONDS: i64 = 24 * 3600;
 const CA_DAYS: i64 = 3650;
@@ -81,7 +78,7 @@ struct Authority {
 
 /// Reads the certificates in the data directory, and creates those that are missing or out of date.
 pub(crate) fn ensure(data_dir: &Path, names: &[String], now: Timestamp) -> Result<Identity, StartError> {
-    let dir = data_dir.join(DIR);
+    let dir = data_dir.join(IDENTITY_DIR);
     crate::files::private_dir(&dir)?;
     let ca = Pair::in_dir(&dir, "ca");
     let authority = authority(&ca, now)?;

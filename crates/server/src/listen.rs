@@ -39,7 +39,7 @@ use crate::{
     config::Limits,
     connections::{Connection, ConnectionSlot, Connections},
     descriptors::{self, Spare},
-    exchange::{AnswerBody, Answering, Exchange},
+    exchange::{AnswerBody, Answered, Answering, Exchange},
     lifecycle::Lifecycle,
     metrics::Metrics,
     priority::{PriorityRuntimes, Spawner},
@@ -63,9 +63,6 @@ pub struct PeerAddress(pub SocketAddr);
 
 /// Function that answers requests.
 pub(crate) type Answer = Arc<dyn Fn(Request<Body>) -> Answered + Send + Sync>;
-/// Future of an answer.
-pub(crate) type Answered = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
-
 /// A bound port and the settings of its server.
 pub(crate) struct Server {
     pub(crate) listener: TcpListener,

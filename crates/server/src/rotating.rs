@@ -20,7 +20,7 @@ use rustls::{
 };
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 
-use crate::{StartError, tls::wrong};
+use crate::StartError;
 
 /// Period of reading the files. A mount changes within a minute or two of its Secret.
 const PERIOD: Duration = Duration::from_secs(5);
@@ -104,6 +104,14 @@ impl Files {
         let private = PrivateKeyDer::from_pem_slice(key).map_err(|error| wrong(&self.key, &error))?;
         CertifiedKey::from_der(chain, private, &aws_lc_rs::default_provider())
             .map_err(|error| wrong(&self.certificate, &error))
+    }
+}
+
+/// Returns the error of a certificate or key that TLS cannot use.
+pub(crate) fn wrong(path: &Path, error: &dyn std::fmt::Display) -> StartError {
+    StartError::Identity {
+        path: path.to_owned(),
+        cause: format!("cannot be used for TLS: {error}"),
     }
 }
 

@@ -10,7 +10,11 @@ use rustls::{
 };
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 
-use crate::{StartError, identity::Identity, rotating::Rotating};
+use crate::{
+    StartError,
+    identity::Identity,
+    rotating::{Rotating, wrong},
+};
 
 /// Makes aws-lc-rs the cryptography provider of the process. Libraries panic when two providers are
 /// linked and none is installed.
@@ -60,11 +64,4 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, StartError>
     CertificateDer::pem_file_iter(path)
         .and_then(Iterator::collect)
         .map_err(|error| wrong(path, &error))
-}
-
-pub(crate) fn wrong(path: &Path, error: &dyn std::fmt::Display) -> StartError {
-    StartError::Identity {
-        path: path.to_owned(),
-        cause: format!("cannot be used for TLS: {error}"),
-    }
 }

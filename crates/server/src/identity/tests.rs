@@ -5,7 +5,7 @@ use super::*;
 const NOW: Timestamp = Timestamp(1_795_254_000);
 
 fn contents(dir: &Path) -> BTreeMap<String, String> {
-    fs::read_dir(dir.join(DIR))
+    fs::read_dir(dir.join(IDENTITY_DIR))
         .unwrap()
         .map(|entry| entry.unwrap())
         .map(|entry| {
@@ -68,7 +68,7 @@ fn certificates_are_renewed_when_due_and_only_then() {
 fn files_are_for_their_owner() {
     let dir = tempfile::tempdir().unwrap();
     let identity = ensure(dir.path(), &[], NOW).unwrap();
-    for entry in fs::read_dir(dir.path().join(DIR)).unwrap() {
+    for entry in fs::read_dir(dir.path().join(IDENTITY_DIR)).unwrap() {
         let entry = entry.unwrap();
         assert_eq!(
             entry.metadata().unwrap().permissions().mode() & 0o777,
@@ -106,7 +106,7 @@ fn a_crash_between_two_files_heals() {
     );
 
     // The CA's key does not come back by itself.
-    fs::remove_file(dir.path().join(DIR).join("ca.key")).unwrap();
+    fs::remove_file(dir.path().join(IDENTITY_DIR).join("ca.key")).unwrap();
     let message = ensure(dir.path(), &[], NOW).unwrap_err().to_string();
     assert!(message.contains("ca.key: missing"), "{message}");
 }
