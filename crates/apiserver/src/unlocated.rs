@@ -75,8 +75,8 @@ fn unknown(parsed: &Parsed) -> Reply {
     Reply::error(&Error::NotFound { resource, name })
 }
 
-/// The refusal that [`crate::request_stages::Located::authorize`] gives for a workspace in which the sender
-/// has no rights.
+/// The refusal that [`crate::request_stages::Located::authorize`] gives for a workspace in which
+/// the sender has no rights.
 fn closed(parsed: &Parsed, sender: Sender<'_>) -> Reply {
     let Sender { user, impersonator } = sender;
     // No facts: nothing is allowed.

@@ -156,8 +156,8 @@ fn create_in_storage_version(at: &Client, hook: &Hook) {
     assert_eq!(sent["metadata"].get("resourceVersion"), None);
 }
 
-/// Creates `b` in v2: converted to v1 for the store, which drops fields outside its schema, and back
-/// for the answer. Returns it.
+/// Creates `b` in v2: converted to v1 for the store, which drops fields outside its schema, and
+/// back for the answer. Returns it.
 fn create_in_other_version(at: &Client, hook: &Hook) -> Value {
     let made = at
         .post(
