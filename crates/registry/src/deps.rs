@@ -43,7 +43,7 @@ impl Deps {
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, rng: Arc<dyn Rng>, external_url: String) -> Self {
         Deps {
             store,
-            catalog: Catalog::new(Prover::new(clock.clone())),
+            catalog: Catalog::new(Prover::default()),
             cache: Arc::default(),
             clock,
             rng,

@@ -35,7 +35,7 @@ fn publish(client: &Client, group: &str, conversions: &Value) -> (u16, String) {
 fn one_rule_an_entry_is_admitted() {
     let server = shared();
     let admin = server.admin();
-    let client = admin.at(&workspace(&admin, "one-rule").0);
+    let client = admin.in_workspace(&workspace(&admin, "one-rule").0);
     let conversions = json!([
         {"from": "v1", "to": "v2", "field": ".spec.a", "destination": ".spec.b", "description": "a renamed field"},
         {"from": "v1", "to": "v2", "rule": "self.spec.c + '!'", "field": "spec.d"},

@@ -97,7 +97,7 @@ fn refusal(client: &Client, [definition, rules]: &[Value; 2]) -> String {
 fn server_and_tool_have_one_verdict() {
     let server = shared();
     let admin = server.admin();
-    let client = admin.at(&workspace(&admin, "verdict").0);
+    let client = admin.in_workspace(&workspace(&admin, "verdict").0);
     let (mut admitted, mut refused) = (0, 0);
     for (name, v1, v2, rules) in table() {
         let manifests = manifests(name, &v1, &v2, &rules);
