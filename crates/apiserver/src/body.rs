@@ -333,5 +333,4 @@ fn yaml_error(error: &serde_saphyr::Error) -> String {
 }
 
 #[cfg(test)]
-#[path = "body_tests.rs"]
 mod tests;

@@ -380,5 +380,4 @@ pub(crate) fn hex_upper(bytes: &[u8]) -> String {
 }
 
 #[cfg(test)]
-#[path = "discovery_tests.rs"]
 mod tests;

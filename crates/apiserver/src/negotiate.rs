@@ -412,5 +412,4 @@ fn split_outside_quotes(text: &str, separator: char) -> impl Iterator<Item = &st
 }
 
 #[cfg(test)]
-#[path = "negotiate_tests.rs"]
 mod tests;

@@ -379,5 +379,4 @@ fn common() -> Map<String, Json> {
 }
 
 #[cfg(test)]
-#[path = "openapi_tests.rs"]
 mod tests;

@@ -440,5 +440,4 @@ fn field_cause(error: &FieldError) -> Json {
 }
 
 #[cfg(test)]
-#[path = "status_tests.rs"]
 mod tests;

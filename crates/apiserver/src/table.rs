@@ -181,5 +181,4 @@ pub fn partial_list(items: Vec<Json>, version: MetaVersion, metadata: Json) -> J
 }
 
 #[cfg(test)]
-#[path = "table_tests.rs"]
 mod tests;

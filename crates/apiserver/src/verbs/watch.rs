@@ -170,7 +170,9 @@ async fn begin(
     };
     match start {
         WatchStart::State { at, bookmark } => {
-            let snapshot = request_stages::snapshot(registry, at, None).await.map_err(Begin::Refused)?;
+            let snapshot = request_stages::snapshot(registry, at, None)
+                .await
+                .map_err(Begin::Refused)?;
             let watch = verbs::watch_with_state(registry, &snapshot, target, options)
                 .await
                 .map_err(refused)?;

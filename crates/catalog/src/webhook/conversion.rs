@@ -308,5 +308,4 @@ fn text<'j>(object: &'j Json, field: &str) -> &'j str {
 }
 
 #[cfg(test)]
-#[path = "conversion_tests.rs"]
 mod tests;

@@ -180,5 +180,4 @@ impl CachedResponses {
 }
 
 #[cfg(test)]
-#[path = "response_cache_tests.rs"]
 mod tests;

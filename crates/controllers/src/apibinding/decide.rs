@@ -386,3 +386,6 @@ fn show_outcome(world: &World, value: &mut Json, problems: &[Problem], complete:
         value["status"]["phase"] = json!("Bound");
     }
 }
+
+#[cfg(test)]
+mod tests;

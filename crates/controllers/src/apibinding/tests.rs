@@ -1,5 +1,6 @@
 //! Bindings, step by step with all reconcilers.
 
+mod keys;
 mod removal;
 
 use crate::testing::TestControlPlane;

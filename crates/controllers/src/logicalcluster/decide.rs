@@ -237,3 +237,6 @@ fn release_owner(world: &World) -> Option<Intent> {
     }
     Some(owner.update(value))
 }
+
+#[cfg(test)]
+mod tests;

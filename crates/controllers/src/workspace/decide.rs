@@ -237,3 +237,6 @@ fn with_finalizer(value: &Json, finalizer: &str) -> Json {
     }
     Json::Array(finalizers)
 }
+
+#[cfg(test)]
+mod tests;

@@ -119,19 +119,11 @@ const FILES: &[(&str, &str)] = &[
 /// Names that stay although a term is listed for them: name, beginning of the path, reason. The
 /// name of a file includes its extension.
 const ALLOWED: &[(&str, &str, &str)] = &[
-    (
-        "Stage",
-        "crates/auth/src/audit/",
-        "Kubernetes' own name in audit.k8s.io",
-    ),
-    (
-        "stage",
-        "crates/auth/src/audit/",
-        "Kubernetes' own name in audit.k8s.io",
-    ),
+    ("Stage", "crates/auth/src/audit", "Kubernetes' own name in audit.k8s.io"),
+    ("stage", "crates/auth/src/audit", "Kubernetes' own name in audit.k8s.io"),
     (
         "stage.rs",
-        "crates/auth/src/audit/",
+        "crates/auth/src/audit",
         "Kubernetes' own name in audit.k8s.io",
     ),
     ("Claim", "crates/auth/src/", "the term of JSON Web Tokens"),
@@ -178,6 +170,13 @@ pub(super) fn defined<'l>(file: &str, line: &'l str) -> Option<(&'l str, &'stati
 
 /// Returns the advice for a file whose name has a standard term.
 pub(super) fn for_file(file: &str, stem: &str) -> Option<String> {
+    let in_source = file.contains("/src/");
+    if in_source && stem == "mod" {
+        return Some("`foo/mod.rs`: say `foo.rs` beside `foo/`".to_owned());
+    }
+    if let Some(name) = stem.strip_suffix("_tests").filter(|_| in_source) {
+        return Some(format!("`{stem}.rs`: say `{name}/tests.rs`"));
+    }
     let is_listed = |(name, _): &&(&str, &str)| *name == stem && !is_allowed(file, &format!("{stem}.rs"));
     let (name, advice) = FILES.iter().find(is_listed)?;
     Some(format!("`{name}.rs`: say `{advice}.rs`"))
@@ -202,6 +201,10 @@ mod tests {
         }
         assert!(for_file("a/lanes.rs", "lanes").is_some_and(|advice| advice.contains("priority.rs")));
         assert!(for_file("a/limits.rs", "limits").is_none());
+        assert!(
+            for_file("crates/a/src/b/mod.rs", "mod").is_some() && for_file("crates/a/tests/b/mod.rs", "mod").is_none()
+        );
+        assert!(for_file("crates/a/src/b_tests.rs", "b_tests").is_some_and(|advice| advice.contains("b/tests.rs")));
         let audit = "crates/auth/src/audit/stage.rs";
         assert!(defined(audit, "pub enum Stage {").is_none() && for_file(audit, "stage").is_none());
     }

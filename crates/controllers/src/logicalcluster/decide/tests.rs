@@ -1,6 +1,6 @@
 //! Decisions about logical clusters, in worlds of YAML documents; the plans are in `plans/`.
 
-use super::LogicalClusters;
+use crate::logicalcluster::LogicalClusters;
 use crate::testing::plan;
 use expect_test::expect_file;
 use insula_api::ClusterName;
@@ -20,7 +20,7 @@ async fn decide(documents: &[&str]) -> String {
 #[tokio::test]
 async fn a_cluster_is_ready_without_initializers() {
     let plan = decide(&[&cluster("", "{phase: Initializing}")]).await;
-    expect_file!["plans/ready.yaml"].assert_eq(&plan);
+    expect_file!["../plans/ready.yaml"].assert_eq(&plan);
 }
 
 #[tokio::test]
@@ -29,7 +29,7 @@ async fn an_annotation_makes_a_cluster_inactive() {
         "labels: {tenancy.kcp.io/phase: Ready}, annotations: {core.kcp.io/inactive: 'true'}",
         "{phase: Ready}",
     );
-    expect_file!["plans/inactive.yaml"].assert_eq(&decide(&[&inactive]).await);
+    expect_file!["../plans/inactive.yaml"].assert_eq(&decide(&[&inactive]).await);
 }
 
 #[tokio::test]
@@ -40,8 +40,8 @@ async fn terminators_come_before_content() {
     let shell = "{apiVersion: v1, kind: Namespace, metadata: {name: default}}";
     let held = cluster(going, "{phase: Terminating, terminators: ['root:careful']}");
     let plan = decide(&[&held, content, shell]).await;
-    expect_file!["plans/terminating.yaml"].assert_eq(&plan);
+    expect_file!["../plans/terminating.yaml"].assert_eq(&plan);
     let released = cluster(going, "{phase: Terminating}");
     let plan = decide(&[&released, content, shell]).await;
-    expect_file!["plans/delete.yaml"].assert_eq(&plan);
+    expect_file!["../plans/delete.yaml"].assert_eq(&plan);
 }

@@ -15,10 +15,6 @@ mod served;
 mod world;
 
 #[cfg(test)]
-mod decide_tests;
-#[cfg(test)]
-mod keys_tests;
-#[cfg(test)]
 mod tests;
 
 use crate::{rollout::Gate, runtime::Reconciler};

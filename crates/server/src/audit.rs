@@ -28,7 +28,7 @@ pub(crate) use request::RequestAudit;
 pub(crate) use writer::Writer;
 
 /// Default policy: the metadata of every request except those for health.
-const DEFAULT_POLICY: &str = include_str!("policy.yaml");
+const DEFAULT_POLICY: &str = include_str!("audit/policy.yaml");
 
 /// Opens the log and starts its writer. Events after the writer is closed are lost, and counted.
 pub(crate) fn open(

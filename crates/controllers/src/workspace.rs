@@ -12,8 +12,6 @@ mod world;
 pub(crate) use phase::{show_list, show_phase};
 
 #[cfg(test)]
-mod decide_tests;
-#[cfg(test)]
 mod tests;
 
 use crate::runtime::Reconciler;

@@ -1,6 +1,6 @@
 //! Bindings that a change leads to.
 
-use super::ApiBindings;
+use crate::apibinding::ApiBindings;
 use crate::{runtime::Reconciler, testing::TestControlPlane};
 use insula_api::{ClusterName, Object, ObjectKey, Revision, names::labels};
 use insula_catalog::{digest, ids};

@@ -5,8 +5,6 @@ mod decide;
 mod world;
 
 #[cfg(test)]
-mod decide_tests;
-#[cfg(test)]
 mod tests;
 
 use crate::runtime::Reconciler;

@@ -1,6 +1,6 @@
 //! Decisions about bindings, in worlds of YAML documents; the plans are in `plans/`.
 
-use super::ApiBindings;
+use crate::apibinding::ApiBindings;
 use crate::testing::plan;
 use expect_test::expect_file;
 use insula_api::{ClusterName, ObjectKey};
@@ -45,13 +45,13 @@ async fn decide(documents: &[&str]) -> String {
 #[tokio::test]
 async fn without_its_export_a_binding_waits() {
     let plan = decide(&[TENANT, BINDING]).await;
-    expect_file!["plans/no_export.yaml"].assert_eq(&plan);
+    expect_file!["../plans/no_export.yaml"].assert_eq(&plan);
 }
 
 #[tokio::test]
 async fn without_a_schema_of_its_export_a_binding_tells_whom_to_contact() {
     let plan = decide(&[TENANT, BINDING, EXPORT]).await;
-    expect_file!["plans/no_schema.yaml"].assert_eq(&plan);
+    expect_file!["../plans/no_schema.yaml"].assert_eq(&plan);
 }
 
 #[tokio::test]
@@ -74,5 +74,5 @@ metadata: {name: widgets.example.io, annotations: {kcp.io/cluster: tenant}}
 spec: {binding: widgets, bundle: b, identity: abc}
 ";
     let plan = decide(&[TENANT, &going, &successor, EXPORT, route]).await;
-    expect_file!["plans/successor.yaml"].assert_eq(&plan);
+    expect_file!["../plans/successor.yaml"].assert_eq(&plan);
 }

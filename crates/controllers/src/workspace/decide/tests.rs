@@ -1,7 +1,7 @@
 //! Decisions about workspaces, in worlds of YAML documents; the plans are in `plans/`.
 
-use super::Workspaces;
 use crate::testing::plan;
+use crate::workspace::Workspaces;
 use expect_test::expect_file;
 use insula_api::{ClusterName, ObjectKey};
 use insula_catalog::ids;
@@ -58,26 +58,26 @@ async fn decide(documents: &[&str]) -> String {
 
 #[tokio::test]
 async fn a_new_workspace_begins_with_its_logical_cluster() {
-    expect_file!["plans/new.yaml"].assert_eq(&decide(&[ROOT, NEW]).await);
+    expect_file!["../plans/new.yaml"].assert_eq(&decide(&[ROOT, NEW]).await);
 }
 
 #[tokio::test]
 async fn without_its_type_a_workspace_is_not_scheduled() {
     let untyped = NEW.replace("slow", "missing");
-    expect_file!["plans/no_type.yaml"].assert_eq(&decide(&[ROOT, &untyped]).await);
+    expect_file!["../plans/no_type.yaml"].assert_eq(&decide(&[ROOT, &untyped]).await);
 }
 
 #[tokio::test]
 async fn a_workspace_mirrors_its_logical_cluster() {
     let initializing = child("{phase: Initializing, initializers: ['root:slow']}");
     let plan = decide(&[ROOT, SCHEDULED, &initializing]).await;
-    expect_file!["plans/mirror.yaml"].assert_eq(&plan);
+    expect_file!["../plans/mirror.yaml"].assert_eq(&plan);
 }
 
 #[tokio::test]
 async fn the_deletion_of_a_workspace_is_passed_on() {
     let ready = child("{phase: Ready, terminators: ['root:careful']}");
     let plan = decide(&[ROOT, GOING, &ready]).await;
-    expect_file!["plans/delete.yaml"].assert_eq(&plan);
-    expect_file!["plans/released.yaml"].assert_eq(&decide(&[ROOT, GOING]).await);
+    expect_file!["../plans/delete.yaml"].assert_eq(&plan);
+    expect_file!["../plans/released.yaml"].assert_eq(&decide(&[ROOT, GOING]).await);
 }
