@@ -309,7 +309,6 @@ fn build_yaml(bytes: &[u8], notes: &Notes) -> Result<Json, DecodeError> {
         },
         duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins,
         with_snippet: false,
-        emit_comments: false,
     };
     let value = serde_saphyr::with_deserializer_from_str_with_options(text, options, |deserializer| {
         Build {

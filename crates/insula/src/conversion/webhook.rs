@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::ExitCode, sync::Arc};
 use anyhow::{anyhow, bail};
 use insula_api::FieldPath;
 use insula_conversion::{Portable, VersionSchema};
-use insula_server::{Answer, Answering, Told};
+use insula_server::{Answer, Answering, ServingEvent};
 
 use crate::{
     apis::{self, Input, Source},
@@ -72,14 +72,14 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         body_bytes: BODY_BYTES_MAX,
     };
     let report = |event| match event {
-        Told::Ready(address) => {
+        ServingEvent::Ready(address) => {
             for kind in &kinds {
                 eprintln!("converts {kind}");
             }
             eprintln!("answering on https://{address}");
         }
-        Told::Renewed => eprintln!("the certificate has changed"),
-        Told::NotRenewed(error) => eprintln!("warning: {error}; the previous certificate stays in use"),
+        ServingEvent::Renewed => eprintln!("the certificate has changed"),
+        ServingEvent::NotRenewed(error) => eprintln!("warning: {error}; the previous certificate stays in use"),
     };
     let served = crate::runtime()?.block_on(insula_server::answer(settings, answer, report));
     Ok(match served {
