@@ -80,7 +80,7 @@ impl Claims {
 
     /// Returns true if both schemas declare a field with one type, and no rule claims it, a field
     /// above or one inside of it.
-    pub(crate) fn carry(&self, a: &Node, b: &Node, path: &[Segment]) -> bool {
+    pub(crate) fn have_in_common(&self, a: &Node, b: &Node, path: &[Segment]) -> bool {
         let (mut a, mut b) = (a, b);
         for segment in path {
             let (Some(below_a), Some(below_b)) = (step(a, segment), step(b, segment)) else {

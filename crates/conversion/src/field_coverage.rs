@@ -288,7 +288,7 @@ fn withheld(fields: &mut [CoveredField], claims: &Claims, from: &Version, to: &V
             FieldOutcome::Moved { to } => to.contains(&field.path),
             _ => false,
         };
-        if !shown && claims.carry(from.schema.root(), to.schema.root(), field.path.segments()) {
+        if !shown && claims.have_in_common(from.schema.root(), to.schema.root(), field.path.segments()) {
             field.outcome = FieldOutcome::Withheld;
         }
     }

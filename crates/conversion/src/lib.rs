@@ -107,9 +107,9 @@
 //! that need no rule; `scope`: names and paths against schemas; `fit`: results against schemas).
 //! `convert`: execution of a plan. `merge`, `align`: three-way merge of edits. `residual`, `trace`:
 //! data stored beside an object. `bundle`: the tree of versions, get and put. `field_coverage`: the
-//! outcome of every field; `carried`: fields that no rule may change. `portable`: objects that carry their residual. `suggest`: rules guessed
-//! from two schemas. `laws`: the laws as functions. `proof`: the search for counterexamples. The
-//! registry decides when to convert.
+//! outcome of every field; `carried`: fields that no rule may change. `portable`: objects that
+//! carry their residual. `suggest`: rules guessed from two schemas. `laws`: the laws as functions.
+//! `proof`: the search for counterexamples. The registry decides when to convert.
 #![warn(missing_docs)]
 
 mod align;

@@ -174,7 +174,7 @@ enum WriteOutcome {
 
 impl<'b> Prover<'b> {
     fn new(bundle: &'b Bundle, work_max: u64) -> Self {
-        let focus = |version| (version, Focus::of(bundle, version));
+        let focus = |version| (version, Focus::for_version(bundle, version));
         Prover {
             bundle,
             focus: bundle.served().map(focus).collect(),

@@ -205,42 +205,44 @@ fn field(dice: &mut Dice, depth: usize) -> Json {
     }
 }
 
+/// Rules that only read: rule, the field that it reads from, and true if that is a list.
+const RULES: [(&str, &str, bool); 9] = [
+    (
+        "{field: spec.r, destination: spec.r.group, transformation: self.x}",
+        "r",
+        false,
+    ),
+    (
+        "{field: spec.r, destination: spec.group, transformation: self.x}",
+        "r",
+        false,
+    ),
+    (
+        "{field: spec, destination: spec.r.group, transformation: self.r.x}",
+        "r",
+        false,
+    ),
+    (
+        "{field: spec.r, destination: spec.made, transformation: {group: self.x}}",
+        "r",
+        false,
+    ),
+    ("{from: v1.spec.r.x + '!', to: spec.r.group}", "r", false),
+    ("{from: v1.spec.r.x, to: spec.group, onlyIfAbsent: true}", "r", false),
+    ("{rule: self.spec.r.x, field: spec.r.group}", "r", false),
+    (
+        "{field: 'spec.items[i]', destination: 'spec.items[].group', transformation: self.x}",
+        "items",
+        true,
+    ),
+    (
+        "{from: v1.spec.items, to: spec.items, itemRules: [{from: self.x, to: item.group}]}",
+        "items",
+        true,
+    ),
+];
+
 fn api(dice: &mut Dice) -> Api {
-    const RULES: [(&str, &str, bool); 9] = [
-        (
-            "{field: spec.r, destination: spec.r.group, transformation: self.x}",
-            "r",
-            false,
-        ),
-        (
-            "{field: spec.r, destination: spec.group, transformation: self.x}",
-            "r",
-            false,
-        ),
-        (
-            "{field: spec, destination: spec.r.group, transformation: self.r.x}",
-            "r",
-            false,
-        ),
-        (
-            "{field: spec.r, destination: spec.made, transformation: {group: self.x}}",
-            "r",
-            false,
-        ),
-        ("{from: v1.spec.r.x + '!', to: spec.r.group}", "r", false),
-        ("{from: v1.spec.r.x, to: spec.group, onlyIfAbsent: true}", "r", false),
-        ("{rule: self.spec.r.x, field: spec.r.group}", "r", false),
-        (
-            "{field: 'spec.items[i]', destination: 'spec.items[].group', transformation: self.x}",
-            "items",
-            true,
-        ),
-        (
-            "{from: v1.spec.items, to: spec.items, itemRules: [{from: self.x, to: item.group}]}",
-            "items",
-            true,
-        ),
-    ];
     let (rule, container, list) = RULES[dice.below(RULES.len())];
     let mut common = Vec::new();
     let mut fields = Map::new();

@@ -16,7 +16,8 @@ fn definition(group: &str) -> Value {
     let names = json!({"kind": "Widget", "listKind": "WidgetList", "plural": "widgets", "singular": "widget"});
     let spec = json!({"group": group, "scope": "Namespaced", "names": names, "versions": versions});
     let metadata = json!({"name": format!("widgets.{group}")});
-    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": metadata, "spec": spec})
+    let (version, kind) = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+    json!({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec})
 }
 
 /// Publishes the rules; returns the status code and the message.

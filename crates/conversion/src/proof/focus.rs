@@ -28,7 +28,7 @@ pub(super) enum Distance {
 
 impl Focus {
     /// Collects the fields of a version that rules read or write, in all directions.
-    pub(super) fn of(bundle: &Bundle, version: &str) -> Focus {
+    pub(super) fn for_version(bundle: &Bundle, version: &str) -> Focus {
         let mut focus = Focus::default();
         for converter in bundle.converters.values().filter(|converter| converter.ruled) {
             for (read, written) in touched(converter) {
