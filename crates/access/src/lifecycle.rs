@@ -89,7 +89,7 @@ impl LifecycleController {
             LifecyclePhase::Initializing => ("Initializing", "initializer.internal.kcp.io/"),
             LifecyclePhase::Terminating => ("Terminating", "terminator.internal.kcp.io/"),
         };
-        let (key, value) = digest::duty_label(prefix, &self.name());
+        let (key, value) = digest::lifecycle_label(prefix, &self.name());
         let selector = json!({"matchLabels": {"tenancy.kcp.io/phase": phase, key: value}});
         LabelSelector::from_json(&selector).expect("names and digests are labels")
     }

@@ -10,7 +10,7 @@ use serde_json::{Map, json};
 
 /// Caller and context of a review.
 #[derive(Debug, Clone, Copy)]
-pub struct Asker<'a> {
+pub struct Requester<'a> {
     /// The state that answers.
     pub snapshot: &'a Snapshot,
     /// The caller.
@@ -35,13 +35,13 @@ pub fn asked_token<'a>(target: &Target, review: &'a Json) -> Option<(&'a str, Ve
 ///
 /// # Errors
 /// The question makes no sense.
-pub fn answer(asker: Asker<'_>, target: &Target, mut review: Json, known: Option<Known>) -> Result<Json> {
-    let Asker {
+pub fn answer(requester: Requester<'_>, target: &Target, mut review: Json, known: Option<Known>) -> Result<Json> {
+    let Requester {
         snapshot,
         user,
         manager,
         now,
-    } = asker;
+    } = requester;
     let cluster = &target.cluster;
     let spec = review
         .as_object_mut()

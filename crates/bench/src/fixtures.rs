@@ -208,7 +208,7 @@ impl Tenant {
             terminating: false,
             alias: None,
             guard: None,
-            questions: None,
+            pending_calls: None,
         };
         Target {
             cluster: self.cluster.clone(),

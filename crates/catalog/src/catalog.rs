@@ -72,7 +72,7 @@ impl Catalog {
         if group == ids::INTERNAL && plural == "bundles" && *cluster == ClusterName::bound_crds() {
             return Some(self.bundles.clone());
         }
-        let key = ids::claim(cluster, group, plural);
+        let key = ids::resource_route(cluster, group, plural);
         let claim = snapshot.get(&key)?;
         self.follow(snapshot, cluster, key, &claim)
     }
@@ -111,7 +111,7 @@ impl Catalog {
 
     fn claimed_where(&self, snapshot: &Snapshot, cluster: &ClusterName, wanted: impl Fn(&str) -> bool) -> Vec<Served> {
         let mut found = Vec::new();
-        let scope = Scope::cluster(ids::claims(), cluster.clone());
+        let scope = Scope::cluster(ids::resource_routes(), cluster.clone());
         let wanted = |key: &ObjectKey| wanted(&key.name);
         snapshot.for_each_wanted(&scope, wanted, |claim| {
             found.extend(self.follow(snapshot, cluster, claim.key.clone(), claim));
@@ -128,10 +128,10 @@ impl Catalog {
         (group, plural): (&str, &str),
         identity: Option<&str>,
     ) -> Option<Served> {
-        let name = ids::claim(&ClusterName::root(), group, plural).name;
+        let name = ids::resource_route(&ClusterName::root(), group, plural).name;
         let mut found = None;
         let wanted = |key: &ObjectKey| key.name == name;
-        snapshot.for_each_wanted(&Scope::everywhere(ids::claims()), wanted, |claim| {
+        snapshot.for_each_wanted(&Scope::everywhere(ids::resource_routes()), wanted, |claim| {
             let meant = |said: &ResourceRoute| identity.is_none_or(|identity| *said.identity == *identity);
             if meant(&claim.object.parsed(ResourceRoute::read)) {
                 found = self.follow(snapshot, &claim.key.cluster, claim.key.clone(), claim);
@@ -176,7 +176,7 @@ impl Catalog {
             terminating,
             alias: None,
             guard,
-            questions: None,
+            pending_calls: None,
         })
     }
 

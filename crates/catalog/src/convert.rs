@@ -1,7 +1,7 @@
 //! Conversion of an API's objects between versions: by the rules of its bundle, or by the webhook
 //! of its definition. Every read and write of an object in a version uses this module.
 
-use crate::{Api, Error, Respelled, Served, webhook::Question};
+use crate::{Api, Error, Respelled, Served, webhook::PendingCall};
 use insula_api::Json;
 use insula_conversion::{ConvertError, Stored, ToStore};
 use std::{fmt, sync::Arc};
@@ -153,7 +153,9 @@ impl Served {
     /// Returns `Error::Webhook` while a call is pending.
     #[inline]
     pub fn check_answers(&self) -> crate::Result<()> {
-        self.questions.as_ref().map_or(Ok(()), |questions| questions.check())
+        self.pending_calls
+            .as_ref()
+            .map_or(Ok(()), |pending_calls| pending_calls.check())
     }
 
     /// Returns true if a conversion between the versions needs a call to a webhook.
@@ -163,16 +165,16 @@ impl Served {
     }
 
     fn ask(&self, object: Json, to: &str) -> Converted<Json> {
-        let unasked = || Failed::Webhook("the conversion webhook is not asked here".into());
-        let (Some(webhook), Some(questions)) = (&self.api.webhook, &self.questions) else {
-            return Err(unasked());
+        let not_called = || Failed::Webhook("the conversion webhook is not asked here".into());
+        let (Some(webhook), Some(pending_calls)) = (&self.api.webhook, &self.pending_calls) else {
+            return Err(not_called());
         };
-        let question = Question::Convert {
+        let pending_call = PendingCall::Convert {
             webhook: webhook.clone(),
             object,
             to: to.into(),
         };
-        let answer = questions.ask(question).ok_or_else(unasked)?;
+        let answer = pending_calls.ask(pending_call).ok_or_else(not_called)?;
         let mut converted = (*answer.map_err(Failed::Webhook)?).clone();
         if let Some(schema) = self.api.bundle.schema(to) {
             insula_schema::prune(&mut converted, schema);

@@ -56,7 +56,7 @@ pub fn default_binding_name(cluster: &ClusterName, path: &str, export: &str) -> 
 
 /// Returns the label of a LogicalCluster with a pending initializer or terminator. The key is
 /// `prefix` and the start of the SHA-224 of its name; the value is the whole digest.
-pub fn duty_label(prefix: &str, name: &str) -> (String, String) {
+pub fn lifecycle_label(prefix: &str, name: &str) -> (String, String) {
     const LABEL_MAX: usize = 63;
     let digest: String = Sha224::digest(name.as_bytes())
         .iter()

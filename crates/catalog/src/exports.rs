@@ -62,7 +62,7 @@ impl ExportView {
 /// for resources that are not bound and for exports without a maximal permission policy. The policy
 /// ends with its export.
 pub fn policy_of(snapshot: &Snapshot, cluster: &ClusterName, group: &str, resource: &str) -> Option<ClusterName> {
-    let claim = snapshot.get(&ids::claim(cluster, group, resource))?;
+    let claim = snapshot.get(&ids::resource_route(cluster, group, resource))?;
     let claim = claim.object.parsed(ResourceRoute::read);
     let export = claim.export.as_ref()?;
     let found = snapshot.get(&export.key())?;

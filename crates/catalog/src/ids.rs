@@ -27,11 +27,11 @@ macro_rules! resource {
 
 resource! {
     /// Routes of resource names in a cluster.
-    claims = INTERNAL, "claims";
+    resource_routes = INTERNAL, "claims";
     /// Bundles of schema and rules in `system:bound-crds`.
     bundles = INTERNAL, "bundles";
     /// Serialization points ([`crate::SerializationPoint`]).
-    registers = INTERNAL, "registers";
+    serialization_points = INTERNAL, "registers";
     /// Namespaces.
     namespaces = "", "namespaces";
     /// Secrets.
@@ -101,14 +101,14 @@ pub fn logical_cluster(cluster: &ClusterName) -> ObjectKey {
 
 /// Returns the key of the route of a resource name in a cluster. `core` stands for the empty group,
 /// as in names of schemas.
-pub fn claim(cluster: &ClusterName, group: &str, plural: &str) -> ObjectKey {
+pub fn resource_route(cluster: &ClusterName, group: &str, plural: &str) -> ObjectKey {
     let group = if group.is_empty() { "core" } else { group };
-    ObjectKey::cluster_scoped(claims(), cluster.clone(), &format!("{plural}.{group}"))
+    ObjectKey::cluster_scoped(resource_routes(), cluster.clone(), &format!("{plural}.{group}"))
 }
 
 /// Returns the key of a serialization point of a cluster.
-pub fn register(cluster: &ClusterName, of: &str) -> ObjectKey {
-    ObjectKey::cluster_scoped(registers(), cluster.clone(), of)
+pub fn serialization_point(cluster: &ClusterName, of: &str) -> ObjectKey {
+    ObjectKey::cluster_scoped(serialization_points(), cluster.clone(), of)
 }
 
 /// Returns the group in the name of a route; the empty string for the core group.

@@ -248,7 +248,7 @@ pub struct Served {
     /// Guard for writes: the route of the resource and its revision.
     pub guard: Option<(insula_api::ObjectKey, insula_api::Revision)>,
     /// Webhook calls of the request; None if no webhook converts the kind or reviews the write.
-    pub questions: Option<Arc<PendingCalls>>,
+    pub pending_calls: Option<Arc<PendingCalls>>,
 }
 
 /// Another group (and kind) under which stored objects are served.
@@ -284,7 +284,7 @@ impl Served {
             terminating: false,
             alias: None,
             guard: None,
-            questions: None,
+            pending_calls: None,
         }
     }
 

@@ -23,12 +23,15 @@ pub struct SerializationPoint {
 impl SerializationPoint {
     /// Returns the serialization point for the number of objects in a cluster.
     pub fn of_objects(snapshot: &Snapshot, cluster: &ClusterName) -> Self {
-        SerializationPoint::at(snapshot, ids::register(cluster, "objects"))
+        SerializationPoint::at(snapshot, ids::serialization_point(cluster, "objects"))
     }
 
     /// Returns the serialization point for the identities of all exports.
     pub fn of_identities(snapshot: &Snapshot) -> Self {
-        SerializationPoint::at(snapshot, ids::register(&ClusterName::bound_crds(), "identities"))
+        SerializationPoint::at(
+            snapshot,
+            ids::serialization_point(&ClusterName::bound_crds(), "identities"),
+        )
     }
 
     fn at(snapshot: &Snapshot, key: ObjectKey) -> Self {

@@ -38,7 +38,7 @@ type Key = [u8; 32];
 
 /// A self-contained call to a webhook.
 #[derive(Debug, Clone)]
-pub enum Question {
+pub enum PendingCall {
     /// Converts an object to another version.
     Convert {
         webhook: Arc<Webhook>,
@@ -49,11 +49,11 @@ pub enum Question {
     Admit { hook: Arc<Hook>, request: Json },
 }
 
-impl Question {
+impl PendingCall {
     fn key(&self) -> Key {
         let mut hash = Sha256::new();
         match self {
-            Question::Convert { webhook, object, to } => {
+            PendingCall::Convert { webhook, object, to } => {
                 for part in [
                     webhook.endpoint.url.as_bytes(),
                     webhook.endpoint.ca_bundle.as_deref().unwrap_or_default(),
@@ -64,7 +64,7 @@ impl Question {
                     hash.update([0]);
                 }
             }
-            Question::Admit { hook, request } => {
+            PendingCall::Admit { hook, request } => {
                 let role = if hook.mutating { "mutate" } else { "validate" };
                 for part in [
                     hook.endpoint.url.as_bytes(),
@@ -93,7 +93,7 @@ pub struct PendingCalls {
 
 /// Sends calls to webhooks.
 #[derive(Clone)]
-struct Asker {
+struct Caller {
     outbound: Arc<dyn Outbound>,
     rng: Arc<dyn Rng>,
 }
@@ -102,7 +102,7 @@ struct Asker {
 struct Known {
     answers: HashMap<Key, Answer>,
     /// Calls without a response, in the order of their first request.
-    open: Vec<(Key, Question)>,
+    open: Vec<(Key, PendingCall)>,
     /// Random bytes drawn so far, and the number of them that the current run has used.
     drawn: Vec<u8>,
     seen: usize,
@@ -141,14 +141,14 @@ impl PendingCalls {
     }
 
     /// Returns the response if it is known; otherwise records the call as open.
-    pub fn ask(&self, question: Question) -> Option<Answer> {
-        let key = question.key();
+    pub fn ask(&self, pending_call: PendingCall) -> Option<Answer> {
+        let key = pending_call.key();
         let mut known = self.known.lock();
         if let Some(answer) = known.answers.get(&key) {
             return Some(answer.clone());
         }
         if known.open.iter().all(|(open, _)| *open != key) {
-            known.open.push((key, question));
+            known.open.push((key, pending_call));
         }
         None
     }
@@ -184,33 +184,33 @@ impl PendingCalls {
         if open.is_empty() {
             return false;
         }
-        let asker = Asker {
+        let caller = Caller {
             outbound: self.outbound.clone(),
             rng: self.rng.clone(),
         };
         let answers = match &self.shared {
-            Some((response_cache, clock)) => response_cache.ask(cluster, open, asker, clock.now()).await,
-            None => asker.ask(cluster, open).await,
+            Some((response_cache, clock)) => response_cache.ask(cluster, open, caller, clock.now()).await,
+            None => caller.ask(cluster, open).await,
         };
         self.known.lock().answers.extend(answers);
         true
     }
 }
 
-impl Asker {
-    async fn ask(&self, cluster: &ClusterName, open: Vec<(Key, Question)>) -> Vec<(Key, Answer)> {
-        let (keys, questions): (Vec<Key>, Vec<Question>) = open.into_iter().unzip();
-        let reviews = conversion::reviews(&questions, &*self.rng).into_iter();
+impl Caller {
+    async fn ask(&self, cluster: &ClusterName, open: Vec<(Key, PendingCall)>) -> Vec<(Key, Answer)> {
+        let (keys, pending_calls): (Vec<Key>, Vec<PendingCall>) = open.into_iter().unzip();
+        let reviews = conversion::reviews(&pending_calls, &*self.rng).into_iter();
         let converted = join_all(reviews.map(|review| review.ask(&*self.outbound, cluster)));
-        let admitted = questions
+        let admitted = pending_calls
             .iter()
             .enumerate()
-            .filter_map(|(index, question)| match question {
-                Question::Admit { hook, request } => Some(async move {
+            .filter_map(|(index, pending_call)| match pending_call {
+                PendingCall::Admit { hook, request } => Some(async move {
                     let answer = admission::ask(hook, request, (&*self.outbound, cluster, &*self.rng)).await;
                     (index, answer)
                 }),
-                Question::Convert { .. } => None,
+                PendingCall::Convert { .. } => None,
             });
         let (converted, admitted) = join(converted, join_all(admitted)).await;
         let answers = converted.into_iter().flatten().chain(admitted);

@@ -86,7 +86,7 @@ impl Reconciler for ApiBindings {
             ids::apiresourceschemas(),
             ids::apiconversions(),
             ids::bundles(),
-            ids::claims(),
+            ids::resource_routes(),
             ids::customresourcedefinitions(),
         ]
     }
@@ -139,7 +139,7 @@ fn export_changed(change: &Change) -> bool {
 /// rarely.
 fn of_bundle(snapshot: &Snapshot, bundle: &str) -> Vec<ObjectKey> {
     let mut keys = Vec::new();
-    snapshot.for_each(&Scope::everywhere(ids::claims()), |entry| {
+    snapshot.for_each(&Scope::everywhere(ids::resource_routes()), |entry| {
         let route = entry.object.parsed(ResourceRoute::read);
         if route.bundle.as_deref() == Some(bundle)
             && let Some(binding) = &route.binding

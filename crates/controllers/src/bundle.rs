@@ -35,7 +35,7 @@ impl Reconciler for Bundles {
     }
 
     fn watches(&self) -> Vec<ResourceId> {
-        vec![ids::claims(), ids::bundles()]
+        vec![ids::resource_routes(), ids::bundles()]
     }
 
     fn keys(&self, change: &Change, _snapshot: &Snapshot) -> Vec<ObjectKey> {
@@ -63,7 +63,7 @@ impl Reconciler for Bundles {
     /// Walks routes until one refers to the bundle. There is no counter that could drift.
     fn observe(&self, key: &ObjectKey, snapshot: &Snapshot) -> World {
         let mut is_routed = false;
-        snapshot.for_each(&Scope::everywhere(ids::claims()), |claim| {
+        snapshot.for_each(&Scope::everywhere(ids::resource_routes()), |claim| {
             is_routed = claim.object.parsed(ResourceRoute::read).bundle.as_deref() == Some(&*key.name);
             if is_routed {
                 ControlFlow::Break(())

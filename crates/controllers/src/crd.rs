@@ -39,7 +39,11 @@ impl Reconciler for Definitions {
     }
 
     fn watches(&self) -> Vec<ResourceId> {
-        vec![ids::customresourcedefinitions(), ids::claims(), ids::apiconversions()]
+        vec![
+            ids::customresourcedefinitions(),
+            ids::resource_routes(),
+            ids::apiconversions(),
+        ]
     }
 
     /// Returns the definition of a change. A name that becomes free concerns all definitions of the

@@ -62,7 +62,7 @@ impl Reconciler for Migrations {
         vec![
             ids::apibindings(),
             ids::customresourcedefinitions(),
-            ids::claims(),
+            ids::resource_routes(),
             ids::storageversionmigrations(),
         ]
     }
@@ -76,7 +76,7 @@ impl Reconciler for Migrations {
                 let bound = binding.status.bound_resources.iter();
                 let mixed = bound.filter(|bound| bound.storage_versions.len() > 1);
                 mixed
-                    .map(|bound| ids::claim(cluster, &bound.group, &bound.resource))
+                    .map(|bound| ids::resource_route(cluster, &bound.group, &bound.resource))
                     .collect()
             }
             "customresourcedefinitions" => {
@@ -88,7 +88,9 @@ impl Reconciler for Migrations {
                     .as_ref()
                     .is_some_and(|old| served(&old.object.body_value()) != served(&value));
                 (mixed || retires)
-                    .then(|| ids::claim(cluster, text(&value, "/spec/group"), text(&value, "/spec/names/plural")))
+                    .then(|| {
+                        ids::resource_route(cluster, text(&value, "/spec/group"), text(&value, "/spec/names/plural"))
+                    })
                     .into_iter()
                     .collect()
             }
@@ -98,7 +100,7 @@ impl Reconciler for Migrations {
             // The end of one request starts the next.
             "storageversionmigrations" => {
                 let resource = &object.body_value()["spec"]["resource"];
-                vec![ids::claim(
+                vec![ids::resource_route(
                     cluster,
                     text(resource, "/group"),
                     text(resource, "/resource"),

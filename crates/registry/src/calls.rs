@@ -30,11 +30,11 @@ pub(crate) fn attach_for_write<'t>(deps: &Deps, target: &'t Target) -> Cow<'t, T
 }
 
 fn attach_if(has_webhooks: bool, target: &Target, calls: impl FnOnce() -> PendingCalls) -> Cow<'_, Target> {
-    if !has_webhooks || target.served.questions.is_some() {
+    if !has_webhooks || target.served.pending_calls.is_some() {
         return Cow::Borrowed(target);
     }
     let mut target = target.clone();
-    target.served.questions = Some(Arc::new(calls()));
+    target.served.pending_calls = Some(Arc::new(calls()));
     Cow::Owned(target)
 }
 
@@ -61,13 +61,13 @@ pub(crate) async fn run_until_resolved<T, F>(target: &Target, run: impl Fn() -> 
 where
     F: Future<Output = Result<T>>,
 {
-    let Some(questions) = &target.served.questions else {
+    let Some(pending_calls) = &target.served.pending_calls else {
         return run().await;
     };
     for _ in 0..RUNS_MAX {
-        questions.begin_run();
+        pending_calls.begin_run();
         let done = run().await;
-        if !questions.answer(&target.cluster).await {
+        if !pending_calls.answer(&target.cluster).await {
             return done;
         }
     }

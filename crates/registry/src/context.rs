@@ -30,7 +30,7 @@ impl<'a> Context<'a> {
     /// Returns the context of a write to a part of an object. All runs of a request with pending
     /// calls see the same time and random numbers, and so make the same object.
     pub(crate) fn new(deps: &'a Deps, target: &'a Target, version: &'a ApiVersion, part: Part, by: By<'a>) -> Self {
-        let (clock, rng): (&dyn Clock, &dyn Rng) = match target.served.questions.as_deref() {
+        let (clock, rng): (&dyn Clock, &dyn Rng) = match target.served.pending_calls.as_deref() {
             Some(calls) => (calls, calls),
             None => (&*deps.clock, &*deps.rng),
         };

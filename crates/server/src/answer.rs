@@ -44,7 +44,7 @@ pub type Answer = dyn Fn(Request<Bytes>) -> Response<Bytes> + Send + Sync;
 
 /// Event of a running server.
 #[derive(Debug)]
-pub enum Told {
+pub enum ServingEvent {
     /// The server answers at this address.
     Ready(SocketAddr),
     /// The files of the certificate changed; new connections get the new certificate.
@@ -57,14 +57,14 @@ pub enum Told {
 ///
 /// # Errors
 /// Fails when the address cannot be bound or the certificate cannot be used.
-pub async fn answer(settings: Answering, answer: Arc<Answer>, tell: impl Fn(Told)) -> Result<(), StartError> {
+pub async fn answer(settings: Answering, answer: Arc<Answer>, tell: impl Fn(ServingEvent)) -> Result<(), StartError> {
     let mut stop = Signals::listen()?;
     let (files, shown) = Files::open(settings.certificate.clone(), settings.key)?;
     let tls = tls::plain_config(Arc::clone(&shown)).map_err(|error| rotating::wrong(&settings.certificate, &error))?;
     let address = resolve(&settings.listen).await?;
     let cannot = |cause| StartError::Listen { address, cause };
     let listener = TcpListener::bind(address).await.map_err(cannot)?;
-    tell(Told::Ready(listener.local_addr().map_err(cannot)?));
+    tell(ServingEvent::Ready(listener.local_addr().map_err(cannot)?));
     let lifecycle = Lifecycle::default();
     let server = listen::Server {
         listener,
@@ -80,8 +80,8 @@ pub async fn answer(settings: Answering, answer: Arc<Answer>, tell: impl Fn(Told
     tokio::pin!(serving);
     let renewing = files.follow(&shown, |news| {
         tell(match news {
-            Ok(()) => Told::Renewed,
-            Err(error) => Told::NotRenewed(error),
+            Ok(()) => ServingEvent::Renewed,
+            Err(error) => ServingEvent::NotRenewed(error),
         });
     });
     tokio::select! {

@@ -41,7 +41,7 @@ mod telemetry;
 mod tls;
 mod trace;
 
-pub use answer::{Answer, Answering, Told, answer};
+pub use answer::{Answer, Answering, ServingEvent, answer};
 pub use build::{App, Background, Parts, build};
 pub use config::Config;
 pub use env::Env;

@@ -49,8 +49,13 @@ impl ViaExport {
     ///
     /// # Errors
     /// The cluster does not let them, or the policy does not.
-    pub fn right(&self, snapshot: &Snapshot, cluster: &ClusterName, wish: AccessRequest<'_>) -> Result<Grant, Denied> {
-        let right = self.export.right(snapshot, cluster, wish)?;
+    pub fn right(
+        &self,
+        snapshot: &Snapshot,
+        cluster: &ClusterName,
+        access_request: AccessRequest<'_>,
+    ) -> Result<Grant, Denied> {
+        let right = self.export.right(snapshot, cluster, access_request)?;
         match self.is_left(&right, snapshot, cluster) {
             true => Ok(right),
             false => Err(Denied::Policy),
@@ -153,7 +158,7 @@ impl AllClusters {
 
 impl Target {
     /// Returns the access that the target needs through an export.
-    pub fn wish<'a>(&'a self, through: &'a ViaExport) -> AccessRequest<'a> {
+    pub fn access_request<'a>(&'a self, through: &'a ViaExport) -> AccessRequest<'a> {
         AccessRequest {
             group: &self.served.api.group,
             resource: &self.served.api.names.plural,
@@ -231,7 +236,7 @@ impl Target {
             ViewScope::AllClusters(_) => return Err(insula_catalog::Error::MethodNotAllowed),
         };
         let forbidden = |name: &str, why: &str| self.served.api.forbidden(name, why);
-        let right = through.right(snapshot, &self.cluster, self.wish(through));
+        let right = through.right(snapshot, &self.cluster, self.access_request(through));
         let right = right.map_err(|denied| forbidden("", denied.why()))?;
         if let Some(draft) = draft {
             let binds = self.served.resource_id() == ids::apibindings();
@@ -308,7 +313,7 @@ impl VisibilityFilter<'_> {
             }
         };
         if self.last.as_ref().is_none_or(|(last, _)| *last != key.cluster) {
-            let right = through.right(self.snapshot, &key.cluster, target.wish(through));
+            let right = through.right(self.snapshot, &key.cluster, target.access_request(through));
             let right = right
                 .ok()
                 .filter(|right| *right.identity(&target.served.identity) == *target.served.identity);

@@ -86,7 +86,7 @@ fn review_change(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<
             continue;
         };
         let text = |field: &str| resource[field].as_str().unwrap_or_default();
-        let claim = ids::claim(review.cluster, text("group"), text("name")).name;
+        let claim = ids::resource_route(review.cluster, text("group"), text("name")).name;
         let lacks = |object: &Object| !versions.iter().any(|version| version == object.version());
         let usage = Usage::claimed(
             review.snapshot,

@@ -29,7 +29,7 @@ impl Usage {
         is_meant: impl Fn(&Object) -> bool,
     ) -> Self {
         let mut usage = Usage::default();
-        snapshot.for_each(&Scope::everywhere(ids::claims()), |claim| {
+        snapshot.for_each(&Scope::everywhere(ids::resource_routes()), |claim| {
             let said = claim.object.parsed(ResourceRoute::read);
             if is_one(claim, &said)
                 && let Some((plural, group)) = claim.key.name.split_once('.')

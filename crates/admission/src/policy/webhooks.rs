@@ -19,7 +19,7 @@ use insula_catalog::{
         compile::CompiledPolicy,
         spec::{Hooks, MatchResources, WebhookSpec},
     },
-    webhook::{self, Answer, Question},
+    webhook::{self, Answer, PendingCall},
 };
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -108,7 +108,7 @@ impl Webhook {
 
     /// Requests the webhook's response for an object; `None` until it has arrived.
     fn ask(&self, request: &Request<'_>, view: &VersionedRequest, object: &Json) -> Result<Option<Answer>> {
-        let Some(questions) = &request.target.served.questions else {
+        let Some(pending_calls) = &request.target.served.pending_calls else {
             // The configuration was created after the request was resolved.
             return Err(Error::TooManyRequests(
                 "the admission webhooks of the workspace have just changed, please try again".into(),
@@ -120,7 +120,7 @@ impl Webhook {
         let mut asked = view.request.clone();
         asked["object"] = object.clone();
         asked["oldObject"] = view.old_object.clone();
-        Ok(questions.ask(Question::Admit {
+        Ok(pending_calls.ask(PendingCall::Admit {
             hook: hook.clone(),
             request: asked,
         }))
@@ -193,12 +193,12 @@ pub fn validate(request: &Request<'_>, new: New<'_>) -> Result<Vec<String>> {
     }
     for (hook, answer) in asked {
         // The run ends here if a response is missing; all calls are pending by now.
-        hook.settle(request, answer.ok_or_else(unasked)?, &mut warnings)?;
+        hook.settle(request, answer.ok_or_else(not_called)?, &mut warnings)?;
     }
     Ok(warnings)
 }
 
-fn unasked() -> Error {
+fn not_called() -> Error {
     Error::Webhook("an admission webhook has not been asked yet".into())
 }
 
@@ -248,7 +248,7 @@ impl Webhook {
         // A webhook for objects of many workspaces needs the logical cluster of each.
         let mut placed = view.object.clone();
         let has_place = place(&mut placed, &target.cluster);
-        let answer = self.ask(request, &view, &placed)?.ok_or_else(unasked)?;
+        let answer = self.ask(request, &view, &placed)?.ok_or_else(not_called)?;
         let Some(response) = self.settle(request, answer, warnings)? else {
             return Ok(false);
         };

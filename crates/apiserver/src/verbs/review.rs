@@ -10,7 +10,7 @@ use crate::{
 use axum::response::Response;
 use insula_access::{
     accounts::{self, Asked},
-    reviews::{self, Asker},
+    reviews::{self, Requester},
 };
 use insula_api::Json;
 use insula_catalog::Error;
@@ -25,7 +25,7 @@ impl ResourceRequest<'_> {
         let form = self.negotiate(Supported::Document)?;
         let sent = self.body().await?.value;
         self.check_namespace(&sent)?;
-        let asker = Asker {
+        let requester = Requester {
             snapshot: &self.request.scope.snapshot,
             user: &self.request.user,
             manager: &self.manager(),
@@ -36,7 +36,7 @@ impl ResourceRequest<'_> {
             Some((token, audiences)) => Some(self.server.authenticator.by_token(token, &audiences, scope).await),
             None => None,
         };
-        let answer = reviews::answer(asker, &self.target, sent, authenticated)?;
+        let answer = reviews::answer(requester, &self.target, sent, authenticated)?;
         Ok(created(&answer, form))
     }
 

@@ -148,7 +148,12 @@ impl ExportName {
     ///
     /// # Errors
     /// The cluster has no binding to the export, or none that allows the request.
-    pub fn right(&self, snapshot: &Snapshot, cluster: &ClusterName, wish: AccessRequest<'_>) -> Result<Grant, Denied> {
+    pub fn right(
+        &self,
+        snapshot: &Snapshot,
+        cluster: &ClusterName,
+        access_request: AccessRequest<'_>,
+    ) -> Result<Grant, Denied> {
         let Some(said) = self.said(snapshot) else {
             return Err(Denied::NoBinding);
         };
@@ -157,7 +162,7 @@ impl ExportName {
         if cluster.is_system() || !locate::exists(snapshot, cluster) {
             return Err(Denied::NoBinding);
         }
-        if let Some(right) = self.own_right(snapshot, cluster, offer, wish) {
+        if let Some(right) = self.own_right(snapshot, cluster, offer, access_request) {
             return Ok(right);
         }
         let mut denied = Denied::NoBinding;
@@ -167,7 +172,7 @@ impl ExportName {
             if !self.is_bound_by(&binding) {
                 continue;
             }
-            match self.right_by(offer, &entry, &binding, wish) {
+            match self.right_by(offer, &entry, &binding, access_request) {
                 Some(right) => return Ok(right),
                 None => denied = Denied::NoReason,
             }
@@ -182,9 +187,9 @@ impl ExportName {
         snapshot: &Snapshot,
         cluster: &ClusterName,
         offer: &ExportOffer,
-        wish: AccessRequest<'_>,
+        access_request: AccessRequest<'_>,
     ) -> Option<Grant> {
-        let key = ids::claim(cluster, wish.group, wish.resource);
+        let key = ids::resource_route(cluster, access_request.group, access_request.resource);
         let claim = snapshot.get(&key)?;
         let said = claim.object.parsed(ResourceRoute::read);
         let is_own =
@@ -202,9 +207,9 @@ impl ExportName {
         offer: &ExportOffer,
         entry: &Entry,
         binding: &Arc<Binding>,
-        wish: AccessRequest<'_>,
+        access_request: AccessRequest<'_>,
     ) -> Option<Grant> {
-        let AccessRequest { group, resource, verb } = wish;
+        let AccessRequest { group, resource, verb } = access_request;
         let claims = offer.claims.iter();
         let mut claims = claims.filter(|claim| claim.group == group && claim.resource == resource);
         let accepted = claims.find_map(|claim| {

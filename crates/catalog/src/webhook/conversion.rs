@@ -5,7 +5,7 @@
 //! review. Messages are those of Kubernetes (apiextensions-apiserver,
 //! `conversion/webhook_converter.go`).
 
-use super::{Answer, Question, call, review_uid};
+use super::{Answer, PendingCall, call, review_uid};
 use crate::{Endpoint, Outbound, names};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use insula_api::{ClusterName, FieldPath, Json, Rng, aggregate};
@@ -78,10 +78,10 @@ pub(super) struct Review<'q> {
 }
 
 /// Groups conversions by webhook and target version into reviews of at most `OBJECTS_MAX` objects.
-pub(super) fn reviews<'q>(questions: &'q [Question], rng: &dyn Rng) -> Vec<Review<'q>> {
+pub(super) fn reviews<'q>(pending_calls: &'q [PendingCall], rng: &dyn Rng) -> Vec<Review<'q>> {
     let mut reviews: Vec<Review<'q>> = Vec::new();
-    for (index, question) in questions.iter().enumerate() {
-        let Question::Convert { webhook, object, to } = question else {
+    for (index, pending_call) in pending_calls.iter().enumerate() {
+        let PendingCall::Convert { webhook, object, to } = pending_call else {
             continue;
         };
         let fits = |review: &&mut Review<'_>| {

@@ -12,7 +12,7 @@
 //! ```
 //! All waiting watchers receive a failure; the cache does not keep it.
 
-use super::{Answer, Asker, Key, Question};
+use super::{Answer, Caller, Key, PendingCall};
 use futures_util::{
     FutureExt,
     future::{BoxFuture, Shared, WeakShared, join_all},
@@ -30,7 +30,7 @@ const KEPT_BYTES_MAX: usize = 64 << 20;
 const KEPT_SECONDS: i64 = 60;
 
 type Answers = Arc<Vec<(Key, Answer)>>;
-type Asking = BoxFuture<'static, Answers>;
+type InFlight = BoxFuture<'static, Answers>;
 /// A call of one logical cluster.
 type CacheKey = (ClusterName, Key);
 
@@ -54,7 +54,7 @@ struct Slot {
 enum State {
     /// A call in flight. Only its waiters hold the future, so the call ends when all of them drop
     /// it.
-    Asking(WeakShared<Asking>),
+    InFlight(WeakShared<InFlight>),
     Kept {
         answer: Arc<Json>,
         bytes: usize,
@@ -67,11 +67,11 @@ impl ResponseCache {
     pub(super) async fn ask(
         self: &Arc<Self>,
         cluster: &ClusterName,
-        open: Vec<(Key, Question)>,
-        asker: Asker,
+        open: Vec<(Key, PendingCall)>,
+        caller: Caller,
         now: Timestamp,
     ) -> Vec<(Key, Answer)> {
-        let (mut known, waiting) = self.look_up(cluster, open, asker, now);
+        let (mut known, waiting) = self.look_up(cluster, open, caller, now);
         for answers in join_all(waiting).await {
             known.extend(answers.iter().cloned());
         }
@@ -83,46 +83,51 @@ impl ResponseCache {
     fn look_up(
         self: &Arc<Self>,
         cluster: &ClusterName,
-        open: Vec<(Key, Question)>,
-        asker: Asker,
+        open: Vec<(Key, PendingCall)>,
+        caller: Caller,
         now: Timestamp,
-    ) -> (Vec<(Key, Answer)>, Vec<Shared<Asking>>) {
+    ) -> (Vec<(Key, Answer)>, Vec<Shared<InFlight>>) {
         let mut shelf = self.0.lock();
         shelf.forget(now);
         let (mut known, mut mine) = (Vec::new(), Vec::new());
-        let mut waiting: Vec<Shared<Asking>> = Vec::new();
-        for (key, question) in open {
+        let mut waiting: Vec<Shared<InFlight>> = Vec::new();
+        for (key, pending_call) in open {
             match shelf.slots.get(&(cluster.clone(), key)).map(|slot| &slot.state) {
                 Some(State::Kept { answer, .. }) => known.push((key, Ok(answer.clone()))),
-                Some(State::Asking(asking)) => match asking.upgrade() {
-                    Some(asking) if waiting.iter().any(|known| known.ptr_eq(&asking)) => {}
-                    Some(asking) => waiting.push(asking),
-                    None => mine.push((key, question)),
+                Some(State::InFlight(in_flight)) => match in_flight.upgrade() {
+                    Some(in_flight) if waiting.iter().any(|known| known.ptr_eq(&in_flight)) => {}
+                    Some(in_flight) => waiting.push(in_flight),
+                    None => mine.push((key, pending_call)),
                 },
-                None => mine.push((key, question)),
+                None => mine.push((key, pending_call)),
             }
         }
         if !mine.is_empty() {
             let places: Vec<CacheKey> = mine.iter().map(|(key, _)| (cluster.clone(), *key)).collect();
-            let asking = self.asking(cluster.clone(), mine, asker);
-            if let Some(weak) = asking.downgrade() {
+            let in_flight = self.in_flight(cluster.clone(), mine, caller);
+            if let Some(weak) = in_flight.downgrade() {
                 places
                     .into_iter()
                     .for_each(|place| shelf.begin(place, weak.clone(), now));
             }
-            waiting.push(asking);
+            waiting.push(in_flight);
         }
         (known, waiting)
     }
 
-    fn asking(self: &Arc<Self>, cluster: ClusterName, questions: Vec<(Key, Question)>, asker: Asker) -> Shared<Asking> {
+    fn in_flight(
+        self: &Arc<Self>,
+        cluster: ClusterName,
+        pending_calls: Vec<(Key, PendingCall)>,
+        caller: Caller,
+    ) -> Shared<InFlight> {
         let response_cache = self.clone();
-        let asking = async move {
-            let answers = asker.ask(&cluster, questions).await;
+        let in_flight = async move {
+            let answers = caller.ask(&cluster, pending_calls).await;
             response_cache.settle(&cluster, &answers);
             Arc::new(answers)
         };
-        asking.boxed().shared()
+        in_flight.boxed().shared()
     }
 
     fn settle(&self, cluster: &ClusterName, answers: &[(Key, Answer)]) {
@@ -134,9 +139,9 @@ impl ResponseCache {
 }
 
 impl CachedResponses {
-    fn begin(&mut self, place: CacheKey, asking: WeakShared<Asking>, since: Timestamp) {
+    fn begin(&mut self, place: CacheKey, in_flight: WeakShared<InFlight>, since: Timestamp) {
         self.order.push_back((since, place.clone()));
-        let state = State::Asking(asking);
+        let state = State::InFlight(in_flight);
         self.slots.insert(place, Slot { since, state });
     }
 

@@ -355,7 +355,7 @@ fn release(world: &World, value: &mut Json) -> Vec<Intent> {
     let is_released = |route: &&Entry| {
         let offered = world.resources.iter().any(|resource| resource.route_key == route.key);
         let in_use = world.dropped.iter().any(|Dropped { bound, in_use }| {
-            *in_use && ids::claim(&route.key.cluster, &bound.group, &bound.resource) == route.key
+            *in_use && ids::resource_route(&route.key.cluster, &bound.group, &bound.resource) == route.key
         });
         !offered && !in_use
     };

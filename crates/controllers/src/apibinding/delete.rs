@@ -45,7 +45,7 @@ pub(super) fn delete(world: &World, binding: &Loaded<ApiBinding>) -> Plan {
 fn hand_over(world: &World, binding: &Loaded<ApiBinding>, successor: &Loaded<ApiBinding>) -> Vec<Intent> {
     let key = &successor.entry.key;
     let is_routed = |bound: &&Json| {
-        let route = ids::claim(&key.cluster, text(bound, "/group"), text(bound, "/resource"));
+        let route = ids::resource_route(&key.cluster, text(bound, "/group"), text(bound, "/resource"));
         world.routes.iter().any(|known| known.key == route)
     };
     let is_new = |bound: &&Json| {

@@ -107,7 +107,9 @@ async fn a_binding_serves_at_one_revision() {
 
     let snapshot = rig.registry.store.latest();
     let cluster = rig.cluster("root:tenant");
-    let claim = snapshot.get(&ids::claim(&cluster, "example.io", "widgets")).unwrap();
+    let claim = snapshot
+        .get(&ids::resource_route(&cluster, "example.io", "widgets"))
+        .unwrap();
     let bound = snapshot.get(&rig.keys(ids::apibindings())[0]).unwrap();
     let bundle = snapshot.get(&rig.keys(ids::bundles())[0]).unwrap();
     assert_eq!((claim.revision, bundle.revision), (bound.revision, bound.revision));
@@ -401,5 +403,5 @@ async fn workspaces_of_a_type_begin_with_its_apis() {
         .await
         .unwrap();
     rig.settle().await;
-    assert_eq!(rig.keys(ids::claims()).len(), 0);
+    assert_eq!(rig.keys(ids::resource_routes()).len(), 0);
 }

@@ -141,7 +141,7 @@ pub(super) fn observe(registry: &Deps, gate: &Gate, key: &ObjectKey, snapshot: &
 /// Returns the routes of a cluster that lead to a binding.
 fn routes(snapshot: &Snapshot, binding: &ObjectKey) -> Vec<Entry> {
     let all = snapshot.range(
-        &Scope::cluster(ids::claims(), binding.cluster.clone()),
+        &Scope::cluster(ids::resource_routes(), binding.cluster.clone()),
         None,
         usize::MAX,
     );
@@ -229,7 +229,7 @@ impl OfferedExport<'_> {
         };
         let bundle_key = ids::bundle(text(&wanted, "/metadata/name"));
         let binding = &self.binding.entry.key;
-        let route_key = ids::claim(&binding.cluster, &group, &name);
+        let route_key = ids::resource_route(&binding.cluster, &group, &name);
         let route = snapshot.get(&route_key);
         Resource {
             built_in: registry.catalog.system().get(&group, &name).is_some(),

@@ -212,7 +212,10 @@ async fn a_definition_converts_by_the_rules_of_its_name() {
     rig.delete(&org, CRD.0, CRD.1, "widgets.example.io").await.unwrap();
     rig.settle().await;
     assert_eq!(
-        (rig.keys(insula_catalog::ids::claims()).len(), rig.collect().await),
+        (
+            rig.keys(insula_catalog::ids::resource_routes()).len(),
+            rig.collect().await
+        ),
         (0, 1)
     );
 }

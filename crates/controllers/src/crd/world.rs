@@ -55,7 +55,7 @@ pub(super) fn observe(registry: &Deps, gate: &Gate, key: &ObjectKey, snapshot: &
     let none = Json::Null;
     let spec = definition.as_ref().map_or(&none, |(_, value)| &value["spec"]);
     let (group, plural) = (text(spec, "/group"), text(spec, "/names/plural"));
-    let claim_key = ids::claim(cluster, group, plural);
+    let claim_key = ids::resource_route(cluster, group, plural);
     let deleting = definition
         .as_ref()
         .is_some_and(|(entry, _)| entry.object.meta.is_deleting());

@@ -159,7 +159,7 @@ impl Owner {
 }
 
 fn is_claimed(bound: &Json, claim: &ObjectKey) -> bool {
-    ids::claim(&claim.cluster, text(bound, "/group"), text(bound, "/resource")).name == claim.name
+    ids::resource_route(&claim.cluster, text(bound, "/group"), text(bound, "/resource")).name == claim.name
 }
 
 fn bound<'a>(binding: &'a Json, claim: &ObjectKey) -> Option<&'a Json> {

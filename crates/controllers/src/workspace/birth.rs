@@ -132,7 +132,7 @@ pub(crate) fn label(logical: &mut Json) {
         let names = list(logical, &format!("/status/{field}")).iter();
         let names: Vec<String> = names.filter_map(Json::as_str).map(str::to_owned).collect();
         for name in names {
-            let (key, value) = digest::duty_label(prefix, &name);
+            let (key, value) = digest::lifecycle_label(prefix, &name);
             mark(logical, "labels", &key, &value);
         }
     }

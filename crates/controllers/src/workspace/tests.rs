@@ -74,7 +74,10 @@ async fn a_workspace_that_goes_leaves_nothing() {
     let rig = TestControlPlane::new().await;
     let everything = |rig: &TestControlPlane| -> Vec<_> {
         let kinds = rig.registry.catalog.system().iter().map(|served| served.resource_id());
-        kinds.chain([ids::claims()]).flat_map(|id| rig.keys(id)).collect()
+        kinds
+            .chain([ids::resource_routes()])
+            .flat_map(|id| rig.keys(id))
+            .collect()
     };
     let before = everything(&rig);
     let org = rig.workspace("root", "org").await;

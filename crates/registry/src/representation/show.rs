@@ -128,13 +128,13 @@ where
 /// earlier responses first, because every read calls the webhook again. Only watches share
 /// responses.
 pub(crate) async fn prefetch<'e>(target: &Target, entries: impl Iterator<Item = &'e Entry>) {
-    let Some(questions) = &target.served.questions else {
+    let Some(pending_calls) = &target.served.pending_calls else {
         return;
     };
-    questions.forget();
+    pending_calls.forget();
     for entry in entries {
         // Other errors are reported when the object is read.
         drop(value(&target.served, entry, &target.version));
     }
-    questions.answer(&target.cluster).await;
+    pending_calls.answer(&target.cluster).await;
 }

@@ -66,7 +66,7 @@ struct Beside {
 pub async fn create(deps: &Deps, target: &Target, body: Json, options: &WriteOptions<'_>) -> Result<Written> {
     let by = By::Update(&options.manager);
     let target = &*calls::attach_for_write(deps, target);
-    if target.served.questions.is_none() {
+    if target.served.pending_calls.is_none() {
         return create_owned(deps, target, body, options, by).await;
     }
     calls::run_until_resolved(target, || create_owned(deps, target, body.clone(), options, by)).await

@@ -75,7 +75,7 @@ pub(super) async fn for_each_selected(
                 .as_mut()
                 .is_none_or(|today| today.still_sees(&entry.key, &entry.object))
     };
-    let in_batches = target.served.questions.is_some() && looks_inside(selectors.fields);
+    let in_batches = target.served.pending_calls.is_some() && looks_inside(selectors.fields);
     let mut objects_max = extent.wanted.clamp(1, BATCH_OBJECTS_MAX);
     for scope in target.ranges(states.now) {
         let mut after = extent.after.cloned();

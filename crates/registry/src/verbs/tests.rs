@@ -79,7 +79,7 @@ fn a_conflict_on_the_route_is_not_tried_again() {
     let created = create(&deps, &target, body, &options).now_or_never();
     created.expect("at once").expect("the name is free");
     // The route that the request was resolved by is not as it was.
-    let route = ids::claim(&target.cluster, "example.io", "engines");
+    let route = ids::resource_route(&target.cluster, "example.io", "engines");
     target.served.guard = Some((route, Revision(1)));
     let attempts = Mutex::new(0);
     let patch = |old: &Json| {

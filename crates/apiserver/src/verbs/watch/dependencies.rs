@@ -82,8 +82,8 @@ fn definition(target: &Target) -> [Option<Scope>; 2] {
     }
     match &target.served.origin {
         Origin::System => [None, None],
-        Origin::Bound { .. } => [within(ids::claims()), bundles],
-        Origin::Local { .. } => [within(ids::claims()), within(ids::customresourcedefinitions())],
+        Origin::Bound { .. } => [within(ids::resource_routes()), bundles],
+        Origin::Local { .. } => [within(ids::resource_routes()), within(ids::customresourcedefinitions())],
     }
 }
 

@@ -31,22 +31,22 @@ fn webhook(reviews: Json) -> Arc<Webhook> {
     Webhook::read(&"e.io".into(), &conversion).expect("it is a webhook")
 }
 
-fn question(name: &str, to: &str) -> Question {
-    Question::Convert {
+fn pending_call(name: &str, to: &str) -> PendingCall {
+    PendingCall::Convert {
         webhook: webhook(json!(["v1"])),
         object: json!({"apiVersion": "e.io/v1", "kind": "Foo", "metadata": {"name": name, "labels": {"a": "b"}}}),
         to: to.into(),
     }
 }
 
-fn ask(questions: &[Question], answer: impl Fn(&Json) -> Json + Send + Sync) -> (Vec<String>, Vec<Json>) {
+fn ask(pending_calls: &[PendingCall], answer: impl Fn(&Json) -> Json + Send + Sync) -> (Vec<String>, Vec<Json>) {
     let outbound = Says {
         answer,
         calls: Mutex::default(),
     };
     let cluster = ClusterName::bound_crds();
-    let mut told = vec![String::new(); questions.len()];
-    for review in reviews(questions, &Zero) {
+    let mut told = vec![String::new(); pending_calls.len()];
+    for review in reviews(pending_calls, &Zero) {
         let answers = futures_util::FutureExt::now_or_never(review.ask(&outbound, &cluster)).expect("nothing waits");
         for (index, answer) in answers {
             told[index] = answer.map_or_else(|why| why.to_string(), |object| object.to_string());
@@ -68,8 +68,12 @@ fn obliging(review: &Json) -> Json {
 
 #[test]
 fn questions_into_one_version_are_one_review() {
-    let questions = [question("a", "v2"), question("b", "v3"), question("c", "v2")];
-    let (told, calls) = ask(&questions, obliging);
+    let pending_calls = [
+        pending_call("a", "v2"),
+        pending_call("b", "v3"),
+        pending_call("c", "v2"),
+    ];
+    let (told, calls) = ask(&pending_calls, obliging);
     let sizes: Vec<(&Json, usize)> = calls
         .iter()
         .map(|review| {
@@ -90,8 +94,12 @@ fn questions_into_one_version_are_one_review() {
 
 #[test]
 fn one_bad_object_spoils_its_review_and_no_other() {
-    let questions = [question("a", "v2"), question("b", "v2"), question("c", "v3")];
-    let (told, _) = ask(&questions, |review| {
+    let pending_calls = [
+        pending_call("a", "v2"),
+        pending_call("b", "v2"),
+        pending_call("c", "v3"),
+    ];
+    let (told, _) = ask(&pending_calls, |review| {
         let mut answer = obliging(review);
         if review["request"]["desiredAPIVersion"] == "e.io/v2" {
             answer["response"]["convertedObjects"][1]["metadata"]["name"] = json!("other");
@@ -145,10 +153,10 @@ fn the_first_review_version_that_is_known_is_spoken() {
     }
     assert_eq!(Webhook::read(&"e.io".into(), &json!({"strategy": "None"})), None);
     // Kubernetes does not check the uid of a v1beta1 review.
-    let Question::Convert { object, to, .. } = question("a", "v2") else {
+    let PendingCall::Convert { object, to, .. } = pending_call("a", "v2") else {
         panic!("it is about a conversion");
     };
-    let older = Question::Convert {
+    let older = PendingCall::Convert {
         webhook: webhook(json!(["v1beta1"])),
         object,
         to,

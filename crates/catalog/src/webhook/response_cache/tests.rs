@@ -83,24 +83,24 @@ impl World {
         let conversion = json!({"strategy": "Webhook", "webhook": {
             "clientConfig": {"url": *endpoint.url}, "conversionReviewVersions": ["v1"]}});
         let webhook = Webhook::read(&"e.io".into(), &conversion).expect("it is a webhook");
-        let question = |name: &&str| {
-            let question = Question::Convert {
+        let pending_call = |name: &&str| {
+            let pending_call = PendingCall::Convert {
                 webhook: webhook.clone(),
                 object: json!({"apiVersion": "e.io/v1", "kind": "Foo", "metadata": {"name": name}}),
                 to: "v2".into(),
             };
-            (question.key(), question)
+            (pending_call.key(), pending_call)
         };
-        let open: Vec<_> = names.iter().map(question).collect();
+        let open: Vec<_> = names.iter().map(pending_call).collect();
         let wanted: Vec<Key> = open.iter().map(|(key, _)| *key).collect();
-        let asker = Asker {
+        let caller = Caller {
             outbound: self.gate.clone(),
             rng: Arc::new(Zero),
         };
         let response_cache = self.response_cache.clone();
         let told = async move {
             let answers = response_cache
-                .ask(&ClusterName::bound_crds(), open, asker, Timestamp(now))
+                .ask(&ClusterName::bound_crds(), open, caller, Timestamp(now))
                 .await;
             let answers: HashMap<Key, Answer> = answers.into_iter().collect();
             let tell = |answer: &Answer| match answer {
@@ -185,8 +185,8 @@ fn what_is_kept_has_a_bound() {
     let place = |n: u8| (ClusterName::bound_crds(), [n; 32]);
     let large: Answer = Ok(Arc::new(json!("x".repeat(KEPT_BYTES_MAX / 2))));
     for n in 0..4 {
-        let asking = futures_util::future::ready(Answers::default()).boxed().shared();
-        shelf.begin(place(n), asking.downgrade().expect("is new"), Timestamp(0));
+        let in_flight = futures_util::future::ready(Answers::default()).boxed().shared();
+        shelf.begin(place(n), in_flight.downgrade().expect("is new"), Timestamp(0));
         shelf.settle(place(n), &large);
         shelf.forget(Timestamp(0));
     }

@@ -69,12 +69,12 @@ async fn an_export_of_many_resources_is_bound_in_several_steps() {
         .await;
     rig.settle().await;
     assert_eq!(status(&rig, "root:tenant", "widgets")["phase"], "Bound");
-    assert_eq!(rig.keys(ids::claims()).len(), 60);
+    assert_eq!(rig.keys(ids::resource_routes()).len(), 60);
     rig.delete("root:tenant", BINDINGS.0, BINDINGS.1, "widgets")
         .await
         .unwrap();
     rig.settle().await;
-    assert_eq!(rig.keys(ids::claims()).len(), 0);
+    assert_eq!(rig.keys(ids::resource_routes()).len(), 0);
 }
 
 #[tokio::test]
@@ -99,7 +99,7 @@ async fn a_dropped_resource_is_served_while_objects_exist() {
         .await
         .unwrap();
     rig.settle().await;
-    assert_eq!(rig.keys(ids::claims()).len(), 0);
+    assert_eq!(rig.keys(ids::resource_routes()).len(), 0);
     assert_eq!(status(&rig, "root:tenant", "widgets")["boundResources"], json!([]));
 }
 
@@ -164,6 +164,6 @@ async fn a_successor_takes_over_names_and_objects() {
         .await
         .unwrap();
     rig.settle().await;
-    assert_eq!(rig.keys(ids::claims()).len(), 0);
+    assert_eq!(rig.keys(ids::resource_routes()).len(), 0);
     assert!(rig.get("root:tenant", BINDINGS.0, BINDINGS.1, "second").is_none());
 }
