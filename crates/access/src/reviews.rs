@@ -207,7 +207,7 @@ fn invalid(error: FieldError) -> Error {
 
 fn rules(snapshot: &Snapshot, cluster: &ClusterName, user: &UserInfo, namespace: &str) -> Json {
     let user = user.within(Some(cluster));
-    let held = RolesAt::new(snapshot, cluster).held(&user, namespace);
+    let held = RolesAt::new(snapshot, cluster).rules_for(&user, namespace);
     let (paths, resources): (Vec<_>, Vec<_>) = held.iter().partition(|rule| !rule.non_resource_urls.is_empty());
     let resources = resources.into_iter().map(|rule| {
         let mut shown = json!({"verbs": rule.verbs, "apiGroups": rule.api_groups, "resources": rule.resources});

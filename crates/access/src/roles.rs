@@ -108,7 +108,7 @@ impl RolesAt {
     }
 
     /// All rules that the user holds, for the cluster and for a namespace.
-    pub fn held(&self, user: &UserInfo, namespace: &str) -> Vec<PolicyRule> {
+    pub fn rules_for(&self, user: &UserInfo, namespace: &str) -> Vec<PolicyRule> {
         let mut held = Vec::new();
         let user = &Identities::in_cluster(user, Some(&self.cluster));
         self.find(user, namespace, &mut |rule| {

@@ -184,7 +184,7 @@ pub fn get(snapshot: &Snapshot, cluster: &ClusterName, name: &str) -> Option<Res
 }
 
 /// The type that a reference with a path means.
-pub fn at(snapshot: &Snapshot, reference: &TypeReference) -> Option<Resolved> {
+pub fn resolve(snapshot: &Snapshot, reference: &TypeReference) -> Option<Resolved> {
     let path = ClusterPath::parse(&reference.path).ok()?;
     let cluster = locate::locate(snapshot, &path).ok()?;
     get(snapshot, &cluster, &reference.name)
@@ -210,7 +210,7 @@ pub fn closure(snapshot: &Snapshot, start: Resolved) -> Vec<Resolved> {
     let mut next = 0;
     while next < found.len() && found.len() < EXTENDS_MAX {
         for reference in found[next].view.extends.clone() {
-            if let Some(resolved) = at(snapshot, &reference)
+            if let Some(resolved) = resolve(snapshot, &reference)
                 && !found.iter().any(|known| known.reference == resolved.reference)
             {
                 found.push(resolved);
@@ -248,7 +248,7 @@ fn climb(
             continue;
         }
         let missing = || format!("unable to find inherited workspace type {wanted}");
-        let base = at(snapshot, wanted).ok_or_else(missing)?;
+        let base = resolve(snapshot, wanted).ok_or_else(missing)?;
         if way.len() + found.len() >= EXTENDS_MAX {
             return Err(format!(
                 "workspace type {} extends more than {EXTENDS_MAX} types",
@@ -265,7 +265,7 @@ fn climb(
 /// The type of a logical cluster, as it is annotated.
 pub fn of_cluster(snapshot: &Snapshot, cluster: &ClusterName) -> Option<Resolved> {
     let view = locate::logical_cluster(snapshot, cluster)?;
-    at(snapshot, &TypeReference::parse(&view.workspace_type)?)
+    resolve(snapshot, &TypeReference::parse(&view.workspace_type)?)
 }
 
 /// APIs that every workspace has without a binding: default bindings to them mean nothing here.
@@ -274,7 +274,7 @@ pub fn is_built_in(path: &str, export: &str) -> bool {
 }
 
 /// `[a:b c:d]`, in order.
-pub fn words<'a>(references: impl IntoIterator<Item = &'a TypeReference>) -> String {
+pub fn list_names<'a>(references: impl IntoIterator<Item = &'a TypeReference>) -> String {
     let words: BTreeSet<String> = references.into_iter().map(TypeReference::to_string).collect();
     format!("[{}]", words.into_iter().collect::<Vec<_>>().join(" "))
 }

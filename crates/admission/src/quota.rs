@@ -188,7 +188,7 @@ pub fn charge(
             }
         }
         if !exceeded.is_empty() {
-            return Err(target.served.api.forbidden(name, words(&entry.key.name, &exceeded)));
+            return Err(target.served.api.forbidden(name, message(&entry.key.name, &exceeded)));
         }
         let Json::Object(used) = used else { continue };
         value["status"] = status(&value, used);
@@ -201,7 +201,7 @@ pub fn charge(
     Ok(charged)
 }
 
-fn words(quota: &str, exceeded: &BTreeMap<String, (i64, String)>) -> String {
+fn message(quota: &str, exceeded: &BTreeMap<String, (i64, String)>) -> String {
     let list = |value: &dyn Fn(&(i64, String)) -> String| {
         let pairs = exceeded
             .iter()

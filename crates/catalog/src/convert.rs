@@ -108,7 +108,7 @@ impl Served {
             Some(_) => bundle.get_owned(value, version, residual, version, &mut budget)?,
             None => value,
         };
-        self.ask(complete, to)
+        self.request(complete, to)
     }
 
     /// Converts an object of version `from` to its stored form. `old` is the present stored object.
@@ -129,7 +129,7 @@ impl Served {
         if !self.asks(from, storage) {
             return Ok(bundle.put(new, from, old, &mut budget)?);
         }
-        let converted = self.ask(new.clone(), storage)?;
+        let converted = self.request(new.clone(), storage)?;
         Ok(bundle.put(&converted, storage, None, &mut budget)?)
     }
 
@@ -141,7 +141,7 @@ impl Served {
         let from = object["apiVersion"].as_str().unwrap_or_default();
         let from = from.rsplit('/').next().unwrap_or_default();
         if self.asks(from, to) {
-            return self.ask(object.clone(), to);
+            return self.request(object.clone(), to);
         }
         let mut budget = insula_conversion::object_budget();
         Ok(self.api.bundle.convert(object, to, &mut budget)?)
@@ -164,7 +164,7 @@ impl Served {
         self.api.webhook.is_some() && from != to
     }
 
-    fn ask(&self, object: Json, to: &str) -> Converted<Json> {
+    fn request(&self, object: Json, to: &str) -> Converted<Json> {
         let not_called = || Failed::Webhook("the conversion webhook is not asked here".into());
         let (Some(webhook), Some(pending_calls)) = (&self.api.webhook, &self.pending_calls) else {
             return Err(not_called());
@@ -174,7 +174,7 @@ impl Served {
             object,
             to: to.into(),
         };
-        let answer = pending_calls.ask(pending_call).ok_or_else(not_called)?;
+        let answer = pending_calls.request(pending_call).ok_or_else(not_called)?;
         let mut converted = (*answer.map_err(Failed::Webhook)?).clone();
         if let Some(schema) = self.api.bundle.schema(to) {
             insula_schema::prune(&mut converted, schema);

@@ -27,7 +27,7 @@ pub struct ExportView {
 
 impl ExportName {
     /// Returns the parsed APIExport, or None if it does not exist.
-    pub fn said(&self, snapshot: &Snapshot) -> Option<Arc<ExportView>> {
+    pub fn spec(&self, snapshot: &Snapshot) -> Option<Arc<ExportView>> {
         Some(snapshot.get(&self.key())?.object.parsed(ExportView::read))
     }
 

@@ -23,18 +23,18 @@ pub struct SerializationPoint {
 impl SerializationPoint {
     /// Returns the serialization point for the number of objects in a cluster.
     pub fn of_objects(snapshot: &Snapshot, cluster: &ClusterName) -> Self {
-        SerializationPoint::at(snapshot, ids::serialization_point(cluster, "objects"))
+        SerializationPoint::read(snapshot, ids::serialization_point(cluster, "objects"))
     }
 
     /// Returns the serialization point for the identities of all exports.
     pub fn of_identities(snapshot: &Snapshot) -> Self {
-        SerializationPoint::at(
+        SerializationPoint::read(
             snapshot,
             ids::serialization_point(&ClusterName::bound_crds(), "identities"),
         )
     }
 
-    fn at(snapshot: &Snapshot, key: ObjectKey) -> Self {
+    fn read(snapshot: &Snapshot, key: ObjectKey) -> Self {
         SerializationPoint {
             seen: snapshot.get(&key),
             key,

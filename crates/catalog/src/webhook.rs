@@ -141,7 +141,7 @@ impl PendingCalls {
     }
 
     /// Returns the response if it is known; otherwise records the call as open.
-    pub fn ask(&self, pending_call: PendingCall) -> Option<Answer> {
+    pub fn request(&self, pending_call: PendingCall) -> Option<Answer> {
         let key = pending_call.key();
         let mut known = self.known.lock();
         if let Some(answer) = known.answers.get(&key) {
@@ -189,8 +189,8 @@ impl PendingCalls {
             rng: self.rng.clone(),
         };
         let answers = match &self.shared {
-            Some((response_cache, clock)) => response_cache.ask(cluster, open, caller, clock.now()).await,
-            None => caller.ask(cluster, open).await,
+            Some((response_cache, clock)) => response_cache.request(cluster, open, caller, clock.now()).await,
+            None => caller.request(cluster, open).await,
         };
         self.known.lock().answers.extend(answers);
         true
@@ -198,16 +198,16 @@ impl PendingCalls {
 }
 
 impl Caller {
-    async fn ask(&self, cluster: &ClusterName, open: Vec<(Key, PendingCall)>) -> Vec<(Key, Answer)> {
+    async fn request(&self, cluster: &ClusterName, open: Vec<(Key, PendingCall)>) -> Vec<(Key, Answer)> {
         let (keys, pending_calls): (Vec<Key>, Vec<PendingCall>) = open.into_iter().unzip();
         let reviews = conversion::reviews(&pending_calls, &*self.rng).into_iter();
-        let converted = join_all(reviews.map(|review| review.ask(&*self.outbound, cluster)));
+        let converted = join_all(reviews.map(|review| review.request(&*self.outbound, cluster)));
         let admitted = pending_calls
             .iter()
             .enumerate()
             .filter_map(|(index, pending_call)| match pending_call {
                 PendingCall::Admit { hook, request } => Some(async move {
-                    let answer = admission::ask(hook, request, (&*self.outbound, cluster, &*self.rng)).await;
+                    let answer = admission::request(hook, request, (&*self.outbound, cluster, &*self.rng)).await;
                     (index, answer)
                 }),
                 PendingCall::Convert { .. } => None,

@@ -101,7 +101,7 @@ impl Reconciler for Accounts {
             // Guard against a concurrent deletion of the namespace.
             intents.push(Intent::Expect(namespace.key.clone(), Some(namespace.revision)));
         }
-        Plan::of(intents)
+        Plan::new(intents)
     }
 }
 

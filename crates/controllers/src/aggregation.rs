@@ -87,7 +87,7 @@ impl Reconciler for Aggregation {
         }
         let mut value = value.clone();
         value["rules"] = rules;
-        Plan::of(vec![Intent::Update(role.clone(), value)])
+        Plan::new(vec![Intent::Update(role.clone(), value)])
     }
 }
 

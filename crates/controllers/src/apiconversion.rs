@@ -113,6 +113,6 @@ impl Reconciler for ApiConversions {
         }
         let mut value = conversion.value.clone();
         status::write(&mut value, &conversion.entry.key.name, &world.outcome, world.now);
-        Plan::of(vec![conversion.update(value)])
+        Plan::new(vec![conversion.update(value)])
     }
 }

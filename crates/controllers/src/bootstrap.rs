@@ -41,7 +41,7 @@ pub async fn bootstrap(registry: &Deps) -> Result<(), BootstrapError> {
             .map(|(key, value)| Intent::Create(key.clone(), value.clone()))
             .collect();
         intents.extend(moved_shard(registry, &snapshot, &wanted));
-        match insula_registry::commit(registry, &Plan::of(intents)).await {
+        match insula_registry::commit(registry, &Plan::new(intents)).await {
             Ok(_) => return Ok(()),
             Err(Error::Conflict { .. }) => {}
             // Administrators need a running server to free space. The next start writes the rest.

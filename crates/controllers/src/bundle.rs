@@ -81,7 +81,7 @@ impl Reconciler for Bundles {
     /// reconciler sees the deletion of the bundle, and creates it again.
     fn decide(&self, world: &World) -> Plan {
         match &world.bundle {
-            Some(bundle) if !world.is_routed => Plan::of(vec![Intent::Delete(bundle.clone())]),
+            Some(bundle) if !world.is_routed => Plan::new(vec![Intent::Delete(bundle.clone())]),
             _ => Plan::rest(),
         }
     }

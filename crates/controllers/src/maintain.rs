@@ -81,7 +81,7 @@ impl Reconciler for Maintenance {
         };
         let mut intents = vec![unchanged(logical.key.clone(), Some(logical))];
         intents.extend(bindings.iter().filter_map(|wanted| wanted.keep(logical, Keep::Always)));
-        Plan::of(intents)
+        Plan::new(intents)
     }
 }
 
@@ -120,7 +120,8 @@ fn of_types(snapshot: &Snapshot, concerns: impl Fn(&Resolved) -> bool) -> Vec<Cl
             return ControlFlow::Continue(());
         };
         let concerned = known.entry(view.workspace_type.clone()).or_insert_with(|| {
-            let own = TypeReference::parse(&view.workspace_type).and_then(|own| workspace_types::at(snapshot, &own));
+            let own =
+                TypeReference::parse(&view.workspace_type).and_then(|own| workspace_types::resolve(snapshot, &own));
             let line = own.map_or(Vec::new(), |own| workspace_types::closure(snapshot, own));
             line.iter().any(&concerns) && line.iter().any(|t| t.view.maintains)
         });

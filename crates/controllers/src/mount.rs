@@ -142,7 +142,7 @@ fn decide(world: &World) -> Plan {
     };
     sort_conditions(&mut value);
     show_phase(&mut value, phase);
-    Plan::of(vec![world.workspace.update(value)])
+    Plan::new(vec![world.workspace.update(value)])
 }
 
 /// Returns the address of the content, or the condition that tells why there is none.

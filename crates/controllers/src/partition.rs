@@ -137,7 +137,7 @@ fn decide(world: &World) -> Plan {
     }
     sort_conditions(&mut value);
     intents.push(Intent::Update(entry.clone(), value));
-    Plan::of(intents)
+    Plan::new(intents)
 }
 
 /// Parses a selector of shards: none selects all.

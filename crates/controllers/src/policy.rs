@@ -68,7 +68,7 @@ impl Reconciler for Policies {
         status.insert("observedGeneration".into(), json!(entry.object.meta.generation));
         let mut value = value.clone();
         value["status"] = Json::Object(status);
-        Plan::of(vec![Intent::Update(entry.clone(), value)])
+        Plan::new(vec![Intent::Update(entry.clone(), value)])
     }
 }
 

@@ -63,7 +63,7 @@ impl Reconciler for Quotas {
         };
         let mut value = entry.object.body_value();
         value["status"] = status.clone();
-        Plan::of(vec![Intent::Update(entry.clone(), value)])
+        Plan::new(vec![Intent::Update(entry.clone(), value)])
     }
 }
 

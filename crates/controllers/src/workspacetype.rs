@@ -74,6 +74,6 @@ impl Reconciler for WorkspaceTypes {
             set_condition(&mut value, &Condition::holds(condition), world.now);
         }
         sort_conditions(&mut value);
-        Plan::of(vec![workspace_type.update(value)])
+        Plan::new(vec![workspace_type.update(value)])
     }
 }

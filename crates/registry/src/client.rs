@@ -45,7 +45,7 @@ impl Plan {
     }
 
     /// Returns a plan of intents without a later reconciliation.
-    pub fn of(intents: Vec<Intent>) -> Self {
+    pub fn new(intents: Vec<Intent>) -> Self {
         Plan {
             intents,
             again_after: None,

@@ -82,7 +82,7 @@ pub async fn create(deps: &Deps, user: &UserInfo) -> Result<()> {
     if let Ok(path) = ClusterPath::parse(&format!("{HOMES}:{}", user.name)) {
         logical["metadata"]["annotations"]["kcp.io/path"] = json!(path.as_str());
     }
-    let plan = Plan::of(vec![Intent::Create(ids::logical_cluster(&cluster), logical)]);
+    let plan = Plan::new(vec![Intent::Create(ids::logical_cluster(&cluster), logical)]);
     match commit(deps, &plan).await {
         Ok(_) | Err(insula_catalog::Error::Conflict { .. }) => Ok(()),
         Err(error) => Err(error),

@@ -138,7 +138,7 @@ impl AllClusters {
     }
 
     /// Learns what a cluster serves.
-    fn learn(&self, catalog: &Catalog, snapshot: &Snapshot, target: &Target, cluster: &ClusterName) {
+    fn prefetch_cluster(&self, catalog: &Catalog, snapshot: &Snapshot, target: &Target, cluster: &ClusterName) {
         let (served, api) = (&target.served, &target.served.api);
         if served.origin == Origin::System {
             return;
@@ -304,7 +304,7 @@ impl VisibilityFilter<'_> {
                     By::Consumer(_) => return self.schemas.contains(key),
                     By::Everybody => {
                         if self.last.as_ref().is_none_or(|(last, _)| *last != key.cluster) {
-                            across.learn(self.catalog, self.snapshot, target, &key.cluster);
+                            across.prefetch_cluster(self.catalog, self.snapshot, target, &key.cluster);
                             self.last = Some((key.cluster.clone(), None));
                         }
                         return true;
@@ -318,7 +318,7 @@ impl VisibilityFilter<'_> {
                 .ok()
                 .filter(|right| *right.identity(&target.served.identity) == *target.served.identity);
             if let (Some(_), ViewScope::AllClusters(across)) = (&right, &target.view_scope) {
-                across.learn(self.catalog, self.snapshot, target, &key.cluster);
+                across.prefetch_cluster(self.catalog, self.snapshot, target, &key.cluster);
             }
             self.last = Some((key.cluster.clone(), right));
         }

@@ -34,7 +34,11 @@ pub struct Sighted {
 impl Sighted {
     /// The bindings, and a cursor on their changes. Nothing where objects come and go by themselves
     /// alone: from within, in an export's own API, and of bindings.
-    pub fn of(store: &dyn Store, target: &Target, after: Revision) -> Result<Option<(Sighted, Cursor)>, Gone> {
+    pub fn after_revision(
+        store: &dyn Store,
+        target: &Target,
+        after: Revision,
+    ) -> Result<Option<(Sighted, Cursor)>, Gone> {
         let (by, cluster) = match &target.view_scope {
             ViewScope::Within | ViewScope::For(_) => return Ok(None),
             ViewScope::ViaExport(through) => (By::Provider(through.clone()), Some(target.cluster.clone())),
@@ -84,7 +88,7 @@ impl Sighted {
 
 fn claims_turned(through: &ViaExport, target: &Target, change: &Change, then: &Snapshot) -> Turned {
     let export = &through.export;
-    let Some(said) = export.said(then) else {
+    let Some(spec) = export.spec(then) else {
         return Turned::new();
     };
     let right = |object: &Arc<Object>, revision: Revision| -> Option<Grant> {
@@ -96,7 +100,7 @@ fn claims_turned(through: &ViaExport, target: &Target, change: &Change, then: &S
             created: revision,
         };
         let right = match export.is_bound_by(&binding) {
-            true => export.right_by(&said.offer, &entry, &binding, target.access_request(through))?,
+            true => export.right_by(&spec.offer, &entry, &binding, target.access_request(through))?,
             false => return None,
         };
         let is_meant = *right.identity("") == *target.served.identity;

@@ -61,7 +61,7 @@ fn review_deletion(review: &Review<'_>, old: &Json) -> Result<()> {
     }
     let why = format!(
         "it serves {}: let the APIExports offer another schema in its place first",
-        usage.words(review.snapshot)
+        usage.message(review.snapshot)
     );
     Err(review.forbid(old, why))
 }

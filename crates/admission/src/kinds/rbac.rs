@@ -109,7 +109,7 @@ fn may(review: &Review<'_>, verb: &str, resource: &str, namespace: &str, name: &
 }
 
 fn missing(review: &Review<'_>, namespace: &str, rules: &[PolicyRule]) -> Vec<PolicyRule> {
-    let held = RolesAt::new(review.snapshot, review.cluster).held(review.user, namespace);
+    let held = RolesAt::new(review.snapshot, review.cluster).rules_for(review.user, namespace);
     uncovered(&held, rules)
 }
 

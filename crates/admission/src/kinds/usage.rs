@@ -70,7 +70,7 @@ impl Usage {
     }
 
     /// Formats the usage: `3 objects in 2 workspaces (root:bob: 2, root:eve: 1)`.
-    pub(super) fn words(&self, snapshot: &Snapshot) -> String {
+    pub(super) fn message(&self, snapshot: &Snapshot) -> String {
         let total: usize = self.objects.values().sum();
         let mut by_count: Vec<(&ClusterName, &usize)> = self.objects.iter().collect();
         by_count.sort_by_key(|(_, count)| std::cmp::Reverse(**count));

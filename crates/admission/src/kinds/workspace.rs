@@ -92,7 +92,7 @@ fn first_unusable(review: &Review<'_>, start: workspace_types::Resolved) -> Opti
             return Some(here.reference.clone());
         }
         for wanted in here.view.clone().extends.iter() {
-            match workspace_types::at(review.snapshot, wanted) {
+            match workspace_types::resolve(review.snapshot, wanted) {
                 Some(base) if found.iter().any(|known| known.reference == base.reference) => {}
                 // `lineage` refuses a type that extends too many others.
                 Some(base) if found.len() < workspace_types::EXTENDS_MAX => found.push(base),
@@ -141,7 +141,7 @@ fn resolve(review: &Review<'_>, new: &Json) -> Result<workspace_types::Resolved>
         Some(wanted) => wanted,
         None => default_child(review),
     };
-    if let Some(found) = workspace_types::at(review.snapshot, &wanted) {
+    if let Some(found) = workspace_types::resolve(review.snapshot, &wanted) {
         return Ok(found);
     }
     match may_know(review, &wanted) {
@@ -202,8 +202,8 @@ fn limited(
             };
             Some(format!(
                 "workspace type {own}{extending} only allows {} {word} workspaces, but {word} type {others} only implements {}",
-                workspace_types::words(allowed),
-                workspace_types::words(other.iter().map(|known| &known.reference)),
+                workspace_types::list_names(allowed),
+                workspace_types::list_names(other.iter().map(|known| &known.reference)),
             ))
         }
     })

@@ -105,12 +105,18 @@ impl Policies {
     pub(crate) fn hooks(&self, request: &Request<'_>, bindings: &ResourceId, policies: &ResourceId) -> Vec<Hook> {
         let homes = request.homes_of_hooks().into_iter();
         homes
-            .flat_map(|home| self.at(request.snapshot, &home, bindings.clone(), policies))
+            .flat_map(|home| self.in_cluster(request.snapshot, &home, bindings.clone(), policies))
             .collect()
     }
 
     /// Returns the bound policies of a cluster, in order of their names.
-    fn at(&self, snapshot: &Snapshot, cluster: &ClusterName, bindings: ResourceId, policies: &ResourceId) -> Vec<Hook> {
+    fn in_cluster(
+        &self,
+        snapshot: &Snapshot,
+        cluster: &ClusterName,
+        bindings: ResourceId,
+        policies: &ResourceId,
+    ) -> Vec<Hook> {
         let found = snapshot.range(&Scope::cluster(bindings, cluster.clone()), None, usize::MAX);
         let mut hooks: Vec<Hook> = Vec::new();
         for entry in found {

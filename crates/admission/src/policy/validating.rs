@@ -42,7 +42,7 @@ pub fn review(policies: &Policies, catalog: &Catalog, request: &Request<'_>, new
         denied: None,
     };
     for hook in &hooks {
-        review.ask(hook, &subject)?;
+        review.evaluate(hook, &subject)?;
     }
     if !review.failures.is_empty() {
         request
@@ -67,7 +67,7 @@ struct Review<'a> {
 }
 
 impl Review<'_> {
-    fn ask(&mut self, hook: &Hook, subject: &matching::Subject<'_>) -> Result<()> {
+    fn evaluate(&mut self, hook: &Hook, subject: &matching::Subject<'_>) -> Result<()> {
         let (seen_as, source) = match hook.matches(subject, self.catalog, self.request.snapshot) {
             Ok(Some(found)) => found,
             Ok(None) => return Ok(()),

@@ -107,7 +107,7 @@ impl Webhook {
     }
 
     /// Requests the webhook's response for an object; `None` until it has arrived.
-    fn ask(&self, request: &Request<'_>, view: &VersionedRequest, object: &Json) -> Result<Option<Answer>> {
+    fn request(&self, request: &Request<'_>, view: &VersionedRequest, object: &Json) -> Result<Option<Answer>> {
         let Some(pending_calls) = &request.target.served.pending_calls else {
             // The configuration was created after the request was resolved.
             return Err(Error::TooManyRequests(
@@ -120,7 +120,7 @@ impl Webhook {
         let mut asked = view.request.clone();
         asked["object"] = object.clone();
         asked["oldObject"] = view.old_object.clone();
-        Ok(pending_calls.ask(PendingCall::Admit {
+        Ok(pending_calls.request(PendingCall::Admit {
             hook: hook.clone(),
             request: asked,
         }))
@@ -188,7 +188,7 @@ pub fn validate(request: &Request<'_>, new: New<'_>) -> Result<Vec<String>> {
         let Some(seen_as) = hook.sees(&subject)? else { continue };
         let view = views.view(&seen_as)?;
         if hook.holds(request, &view, views.namespace())? {
-            asked.push((hook, hook.ask(request, &view, &view.object)?));
+            asked.push((hook, hook.request(request, &view, &view.object)?));
         }
     }
     for (hook, answer) in asked {
@@ -248,7 +248,7 @@ impl Webhook {
         // A webhook for objects of many workspaces needs the logical cluster of each.
         let mut placed = view.object.clone();
         let has_place = place(&mut placed, &target.cluster);
-        let answer = self.ask(request, &view, &placed)?.ok_or_else(not_called)?;
+        let answer = self.request(request, &view, &placed)?.ok_or_else(not_called)?;
         let Some(response) = self.settle(request, answer, warnings)? else {
             return Ok(false);
         };

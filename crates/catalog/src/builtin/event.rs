@@ -77,7 +77,7 @@ fn text<'a>(event: &'a Json, field: &str) -> &'a str {
     event[field].as_str().unwrap_or_default()
 }
 
-fn at(field: &str) -> FieldPath {
+fn path_of(field: &str) -> FieldPath {
     FieldPath::new(field)
 }
 
@@ -113,7 +113,7 @@ fn misplaced(event: &Json, today: bool) -> Option<FieldError> {
     };
     let error = || {
         FieldError::invalid(
-            &at("involvedObject").child("namespace"),
+            &path_of("involvedObject").child("namespace"),
             &json!(involved),
             "does not match event.namespace",
         )
@@ -125,7 +125,7 @@ fn misplaced(event: &Json, today: bool) -> Option<FieldError> {
 fn incomplete(event: &Json, strict: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let controller = text(event, "reportingComponent");
-    let controller_at = at(if strict {
+    let controller_at = path_of(if strict {
         "reportingController"
     } else {
         "reportingComponent"
@@ -141,7 +141,7 @@ fn incomplete(event: &Json, strict: bool) -> Vec<FieldError> {
     );
     for field in ["reportingInstance", "action", "reason"] {
         if text(event, field).is_empty() {
-            errors.push(FieldError::required(&at(field), ""));
+            errors.push(FieldError::required(&path_of(field), ""));
         }
     }
     let limits = [
@@ -160,13 +160,13 @@ fn incomplete(event: &Json, strict: bool) -> Vec<FieldError> {
 
 /// Builds an error that does not repeat the value.
 fn unquoted(field: &str, detail: impl Into<String>) -> FieldError {
-    FieldError::invalid(&at(field), &json!(""), detail)
+    FieldError::invalid(&path_of(field), &json!(""), detail)
 }
 
 fn unfit_for_creation(event: &Json) -> Vec<FieldError> {
     let mut errors = unfit_series(event);
     if event["eventTime"].is_null() {
-        errors.push(FieldError::required(&at("eventTime"), ""));
+        errors.push(FieldError::required(&path_of("eventTime"), ""));
     }
     let kind = text(event, "type");
     if !matches!(kind, "Normal" | "Warning") {
@@ -194,7 +194,7 @@ fn unfit_series(event: &Json) -> Vec<FieldError> {
         errors.push(unquoted("series.count", "should be at least 2"));
     }
     if series["lastObservedTime"].is_null() {
-        errors.push(FieldError::required(&at("series.lastObservedTime"), ""));
+        errors.push(FieldError::required(&path_of("series.lastObservedTime"), ""));
     }
     errors
 }
@@ -226,7 +226,7 @@ fn changed(new: &Json, old: &Json) -> Vec<FieldError> {
         let (now, before) = (new.get(field), old.get(field));
         if now.filter(|value| !value.is_null()) != before.filter(|value| !value.is_null()) {
             let value = now.unwrap_or(&Json::Null);
-            errors.push(FieldError::invalid(&at(called), value, "field is immutable"));
+            errors.push(FieldError::invalid(&path_of(called), value, "field is immutable"));
         }
     }
     errors

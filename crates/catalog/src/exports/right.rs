@@ -154,10 +154,10 @@ impl ExportName {
         cluster: &ClusterName,
         access_request: AccessRequest<'_>,
     ) -> Result<Grant, Denied> {
-        let Some(said) = self.said(snapshot) else {
+        let Some(spec) = self.spec(snapshot) else {
             return Err(Denied::NoBinding);
         };
-        let offer = &said.offer;
+        let offer = &spec.offer;
         // System clusters are never consumers, even if they contain a binding.
         if cluster.is_system() || !locate::exists(snapshot, cluster) {
             return Err(Denied::NoBinding);
@@ -191,9 +191,9 @@ impl ExportName {
     ) -> Option<Grant> {
         let key = ids::resource_route(cluster, access_request.group, access_request.resource);
         let claim = snapshot.get(&key)?;
-        let said = claim.object.parsed(ResourceRoute::read);
+        let route = claim.object.parsed(ResourceRoute::read);
         let is_own =
-            !offer.identity.is_empty() && *said.identity == *offer.identity && said.export.as_ref() == Some(self);
+            !offer.identity.is_empty() && *route.identity == *offer.identity && route.export.as_ref() == Some(self);
         is_own.then_some(Grant {
             objects: Objects::Own,
             given_by: (key, claim.revision),

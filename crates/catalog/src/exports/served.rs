@@ -17,10 +17,10 @@ impl ExportName {
     /// Returns all resources of the virtual workspace, including those that the provider may only
     /// read.
     pub fn served(&self, catalog: &Catalog, snapshot: &Snapshot) -> Vec<Served> {
-        let Some(said) = self.said(snapshot) else {
+        let Some(spec) = self.spec(snapshot) else {
             return Vec::new();
         };
-        let offer = &said.offer;
+        let offer = &spec.offer;
         let bindings = catalog.system().get("apis.kcp.io", "apibindings").cloned();
         let own = offer
             .resources
@@ -54,7 +54,7 @@ impl ExportName {
         };
         group == "apis.kcp.io"
             && plural == "apibindings"
-            && !self.said(snapshot).is_some_and(|said| claimed(&said.offer))
+            && !self.spec(snapshot).is_some_and(|spec| claimed(&spec.offer))
     }
 
     /// Resolves a resource of the virtual workspace across all clusters.
@@ -77,8 +77,8 @@ impl ExportName {
         let Some(served) = catalog.resolve(snapshot, cluster, group, plural) else {
             return Ok(None);
         };
-        let said = self.said(snapshot);
-        let meant = right.identity(said.as_ref().map_or("", |said| &said.offer.identity));
+        let spec = self.spec(snapshot);
+        let meant = right.identity(spec.as_ref().map_or("", |spec| &spec.offer.identity));
         match &served.origin {
             Origin::System if meant.is_empty() => Ok(Some(served)),
             Origin::Bound { .. } if !meant.is_empty() && *served.identity == *meant => Ok(Some(served)),
@@ -88,8 +88,8 @@ impl ExportName {
 
     /// Returns true for an API with the export's own identity.
     pub fn owns(&self, snapshot: &Snapshot, served: &Served) -> bool {
-        let said = self.said(snapshot);
-        said.is_some_and(|said| !said.offer.identity.is_empty() && *said.offer.identity == *served.identity)
+        let spec = self.spec(snapshot);
+        spec.is_some_and(|spec| !spec.offer.identity.is_empty() && *spec.offer.identity == *served.identity)
     }
 
     /// Returns the clusters that bind the export.
@@ -146,8 +146,8 @@ fn of_identity(
 ) -> Option<Served> {
     let mut found = None;
     snapshot.for_each(&Scope::everywhere(ids::apiexports()), |entry| {
-        let said = entry.object.parsed(ExportView::read);
-        let offer = &said.offer;
+        let spec = entry.object.parsed(ExportView::read);
+        let offer = &spec.offer;
         if offer.identity != identity {
             return ControlFlow::Continue(());
         }

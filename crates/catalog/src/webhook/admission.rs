@@ -24,7 +24,7 @@ pub struct Hook {
 }
 
 /// Calls the webhook and returns the `response` of a valid review.
-pub(super) async fn ask(
+pub(super) async fn request(
     hook: &Hook,
     request: &Json,
     (outbound, cluster, rng): (&dyn Outbound, &ClusterName, &dyn Rng),

@@ -64,7 +64,7 @@ enum State {
 impl ResponseCache {
     /// Returns the responses to calls of a cluster: from the cache, from calls in flight, or from
     /// new calls.
-    pub(super) async fn ask(
+    pub(super) async fn request(
         self: &Arc<Self>,
         cluster: &ClusterName,
         open: Vec<(Key, PendingCall)>,
@@ -123,7 +123,7 @@ impl ResponseCache {
     ) -> Shared<InFlight> {
         let response_cache = self.clone();
         let in_flight = async move {
-            let answers = caller.ask(&cluster, pending_calls).await;
+            let answers = caller.request(&cluster, pending_calls).await;
             response_cache.settle(&cluster, &answers);
             Arc::new(answers)
         };

@@ -23,7 +23,7 @@ pub(super) fn delete(world: &World, binding: &Loaded<ApiBinding>) -> Plan {
         });
         drop_finalizer(&mut value, finalizers::API_BINDING);
         intents.push(binding.update(value));
-        return Plan::of(intents);
+        return Plan::new(intents);
     }
     let again = match intents.is_empty() {
         false => 0,

@@ -272,7 +272,7 @@ async fn a_schema_without_a_stored_version_is_not_taken() {
         .unwrap();
     let mut value = export.object.body_value();
     value["spec"]["resources"] = resources;
-    let plan = insula_registry::Plan::of(vec![insula_registry::Intent::Update(export, value)]);
+    let plan = insula_registry::Plan::new(vec![insula_registry::Intent::Update(export, value)]);
     insula_registry::commit(&rig.registry, &plan).await.unwrap();
     rig.settle().await;
     let (reason, message) = says(&rig, "root:tenant", "widgets", "BindingUpToDate");

@@ -156,7 +156,7 @@ fn decide(world: &World) -> Plan {
     let name = &spec.export.name;
     let mut owners = slice.entry.object.meta.owner_references.iter();
     if world.export.is_none() && owners.any(|owner| owner.kind == "APIExport") {
-        return Plan::of(vec![Intent::Delete(slice.entry.clone())]);
+        return Plan::new(vec![Intent::Delete(slice.entry.clone())]);
     }
     let mut value = slice.value.clone();
     let export = match world.export {
@@ -189,5 +189,5 @@ fn decide(world: &World) -> Plan {
         true => value["status"]["endpoints"] = json!([{"url": url}]),
         false => drop(value["status"].as_object_mut().map(|status| status.remove("endpoints"))),
     }
-    Plan::of(vec![slice.update(value)])
+    Plan::new(vec![slice.update(value)])
 }

@@ -177,7 +177,7 @@ fn delete(world: &World, entry: &Entry, old: &Json) -> Plan {
         intents.push(Intent::Update(entry.clone(), value));
         let own = world.claim.iter().filter(|claim| is_own(claim, &entry.key.name));
         intents.extend(own.cloned().map(Intent::Delete));
-        return Plan::of(intents);
+        return Plan::new(intents);
     }
     let under_way =
         Condition::holds("Terminating").because("InstanceDeletionInProgress", "CustomResource deletion is in progress");

@@ -42,7 +42,7 @@ fn orphan(entry: &Entry, dependents: &[Entry]) -> Plan {
         };
     }
     intents.push(without_finalizer(entry, ORPHAN));
-    Plan::of(intents)
+    Plan::new(intents)
 }
 
 /// Releases the owner once no dependent blocks it. Dependents are reconciled on their own.
@@ -58,7 +58,7 @@ fn wait(world: &World, entry: &Entry, dependents: &[Entry]) -> Plan {
             again_after: Some(patience(world.now, entry.object.meta.deletion_timestamp)),
         };
     }
-    Plan::of(vec![without_finalizer(entry, FOREGROUND)])
+    Plan::new(vec![without_finalizer(entry, FOREGROUND)])
 }
 
 /// Deletes an object without an owner; removes references to absent owners if another one exists.
@@ -91,7 +91,7 @@ fn judge(world: &World, entry: &Entry, dependents: &[Entry]) -> Plan {
         intents.push(without_owners(entry, |reference| {
             stale.iter().any(|uid| reference["uid"] == *uid)
         }));
-        return Plan::of(intents);
+        return Plan::new(intents);
     }
     let waiting = world.owners.iter().any(|(_, owner)| matches!(owner, Owner::Waiting(_)));
     let propagation = match &entry.object.meta {
@@ -112,7 +112,7 @@ fn judge(world: &World, entry: &Entry, dependents: &[Entry]) -> Plan {
             Intent::Update(entry.clone(), value)
         }
     });
-    Plan::of(intents)
+    Plan::new(intents)
 }
 
 fn is_waiting(meta: &Meta) -> bool {

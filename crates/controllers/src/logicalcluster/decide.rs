@@ -94,7 +94,7 @@ fn begin(world: &World, newborn: &Newborn, logical: &Loaded<LogicalCluster>) -> 
     }
     let mut intents = vec![logical.update(value)];
     intents.extend(birth::content(&newborn.types, &world.cluster, &newborn.trust));
-    Plan::of(intents)
+    Plan::new(intents)
 }
 
 fn is_inactive(logical: &LogicalCluster) -> bool {
@@ -131,7 +131,7 @@ fn delete(world: &World, remains: &Remains, logical: &Loaded<LogicalCluster>) ->
     birth::label(&mut value);
     if !logical.view.status.terminators.is_empty() {
         show_phase(&mut value, "Terminating");
-        return Plan::of(vec![logical.update(value)]);
+        return Plan::new(vec![logical.update(value)]);
     }
     drop_finalizer(&mut value, finalizers::TERMINATORS);
     show_list(&mut value, "terminators", &[]);
@@ -167,7 +167,7 @@ fn delete(world: &World, remains: &Remains, logical: &Loaded<LogicalCluster>) ->
     drop_finalizer(&mut value, finalizers::LOGICAL_CLUSTER);
     intents.push(logical.update(value));
     intents.extend(release_owner(world));
-    Plan::of(intents)
+    Plan::new(intents)
 }
 
 /// Returns the namespaces, definitions and bindings that have finalizers of others.

@@ -314,7 +314,7 @@ async fn an_object_that_cannot_be_converted_keeps_its_version_in_the_status() {
         .get(&target.key("w001"))
         .expect("it is there");
     let broken = insula_api::Object::new(&entry.object.body_value(), Some(b"?".to_vec().into())).expect("an object");
-    let plan = insula_registry::Plan::of(vec![insula_registry::Intent::Rewrite(entry, broken.into())]);
+    let plan = insula_registry::Plan::new(vec![insula_registry::Intent::Rewrite(entry, broken.into())]);
     insula_registry::commit(&rig.registry, &plan)
         .await
         .expect("no conflict");

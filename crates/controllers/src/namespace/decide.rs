@@ -34,7 +34,7 @@ pub(super) fn decide(world: &World) -> Plan {
             finalizers.retain(|finalizer| finalizer != finalizers::NAMESPACE);
         }
         intents.push(Intent::Update(entry.clone(), value));
-        return Plan::of(intents);
+        return Plan::new(intents);
     }
     // While there is something to delete, conditions would be out of date in a moment.
     if intents.is_empty() {

@@ -96,7 +96,7 @@ impl Reconciler for Clumsy {
         let Some(entry) = world else { return Plan::rest() };
         let mut value = entry.object.body_value();
         value["metadata"]["labels"] = json!({"seen": "yes"});
-        Plan::of(vec![Intent::Update(entry.clone(), value)])
+        Plan::new(vec![Intent::Update(entry.clone(), value)])
     }
 }
 

@@ -76,7 +76,7 @@ fn schedule(world: &World, workspace: &Loaded<Workspace>) -> Plan {
         logical_cluster(world, workspace, own, &lifecycle),
     ));
     intents.extend(birth::content(&world.types, cluster, &world.trust));
-    Plan::of(intents)
+    Plan::new(intents)
 }
 
 fn unschedulable(world: &World, workspace: &Loaded<Workspace>, message: String) -> Plan {
@@ -153,7 +153,7 @@ fn mirror(world: &World, workspace: &Loaded<Workspace>) -> Plan {
             show_phase(&mut value, "Unavailable");
         }
     }
-    Plan::of(vec![workspace.update(value)])
+    Plan::new(vec![workspace.update(value)])
 }
 
 /// Writes phase, initializers and conditions into a Workspace.
@@ -198,7 +198,7 @@ fn delete(world: &World, workspace: &Loaded<Workspace>) -> Plan {
         }
     }
     intents.push(workspace.update(value));
-    Plan::of(intents)
+    Plan::new(intents)
 }
 
 fn deletion_phase(logical: &LogicalCluster) -> WorkspacePhase {

@@ -53,7 +53,7 @@ pub(super) fn observe(registry: &Deps, key: &ObjectKey, snapshot: &Snapshot) -> 
         .and_then(|workspace| ClusterName::parse(&workspace.view.spec.cluster).ok());
     let types = match (&workspace, &cluster) {
         (Some(workspace), None) => workspace_types::TypeReference::read(&workspace.value["spec"]["type"])
-            .and_then(|reference| workspace_types::at(snapshot, &reference))
+            .and_then(|reference| workspace_types::resolve(snapshot, &reference))
             .map(|found| workspace_types::closure(snapshot, found))
             .unwrap_or_default(),
         _ => Vec::new(),

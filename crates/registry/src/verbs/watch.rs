@@ -202,7 +202,7 @@ pub fn watch_after(deps: &Deps, after: Revision, target: &Target, options: Watch
 fn begin(deps: &Deps, after: Revision, target: &Target, options: WatchOptions) -> Result<Watch> {
     let target = calls::attach_shared(deps, target).into_owned();
     let cursor = deps.store.watch(target.scope(), after).map_err(gone)?;
-    let sighted = Sighted::of(&*deps.store, &target, after).map_err(gone)?;
+    let sighted = Sighted::after_revision(&*deps.store, &target, after).map_err(gone)?;
     Ok(Watch {
         options,
         initial: Initial {

@@ -39,7 +39,7 @@ fn pending_call(name: &str, to: &str) -> PendingCall {
     }
 }
 
-fn ask(pending_calls: &[PendingCall], answer: impl Fn(&Json) -> Json + Send + Sync) -> (Vec<String>, Vec<Json>) {
+fn answers(pending_calls: &[PendingCall], answer: impl Fn(&Json) -> Json + Send + Sync) -> (Vec<String>, Vec<Json>) {
     let outbound = Says {
         answer,
         calls: Mutex::default(),
@@ -47,7 +47,8 @@ fn ask(pending_calls: &[PendingCall], answer: impl Fn(&Json) -> Json + Send + Sy
     let cluster = ClusterName::bound_crds();
     let mut told = vec![String::new(); pending_calls.len()];
     for review in reviews(pending_calls, &Zero) {
-        let answers = futures_util::FutureExt::now_or_never(review.ask(&outbound, &cluster)).expect("nothing waits");
+        let answers =
+            futures_util::FutureExt::now_or_never(review.request(&outbound, &cluster)).expect("nothing waits");
         for (index, answer) in answers {
             told[index] = answer.map_or_else(|why| why.to_string(), |object| object.to_string());
         }
@@ -73,7 +74,7 @@ fn questions_into_one_version_are_one_review() {
         pending_call("b", "v3"),
         pending_call("c", "v2"),
     ];
-    let (told, calls) = ask(&pending_calls, obliging);
+    let (told, calls) = answers(&pending_calls, obliging);
     let sizes: Vec<(&Json, usize)> = calls
         .iter()
         .map(|review| {
@@ -99,7 +100,7 @@ fn one_bad_object_spoils_its_review_and_no_other() {
         pending_call("b", "v2"),
         pending_call("c", "v3"),
     ];
-    let (told, _) = ask(&pending_calls, |review| {
+    let (told, _) = answers(&pending_calls, |review| {
         let mut answer = obliging(review);
         if review["request"]["desiredAPIVersion"] == "e.io/v2" {
             answer["response"]["convertedObjects"][1]["metadata"]["name"] = json!("other");
@@ -161,7 +162,7 @@ fn the_first_review_version_that_is_known_is_spoken() {
         object,
         to,
     };
-    let (told, _) = ask(&[older], |review| {
+    let (told, _) = answers(&[older], |review| {
         let mut answer = obliging(review);
         answer["response"]["uid"] = json!("another");
         answer

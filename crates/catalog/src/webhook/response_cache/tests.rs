@@ -100,7 +100,7 @@ impl World {
         let response_cache = self.response_cache.clone();
         let told = async move {
             let answers = response_cache
-                .ask(&ClusterName::bound_crds(), open, caller, Timestamp(now))
+                .request(&ClusterName::bound_crds(), open, caller, Timestamp(now))
                 .await;
             let answers: HashMap<Key, Answer> = answers.into_iter().collect();
             let tell = |answer: &Answer| match answer {

@@ -178,7 +178,7 @@ async fn a_dry_run_goes_beyond_its_first_slice() {
         insula_registry::Intent::Create(target.key(&format!("w{i:04}")), value)
     };
     for batch in 0..13 {
-        let plan = insula_registry::Plan::of((batch * 100..batch * 100 + 100).map(widget).collect());
+        let plan = insula_registry::Plan::new((batch * 100..batch * 100 + 100).map(widget).collect());
         insula_registry::commit(&rig.registry, &plan)
             .await
             .expect("no conflict");
