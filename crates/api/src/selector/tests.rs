@@ -15,10 +15,20 @@ fn labels(pairs: &[(&str, &str)]) -> Labels {
         .collect()
 }
 
+fn requirement(text: &str) -> String {
+    format!("unable to parse requirement: {text}")
+}
+
+/// Checks that each selector is refused with its text.
+fn check_refused(rows: &[(&str, String)]) {
+    for (text, want) in rows {
+        assert_eq!(&LabelSelector::parse(text).expect_err(text).to_string(), want, "{text}");
+    }
+}
+
 #[test]
 fn broken_label_selectors_say_what_kubernetes_says() {
-    let requirement = |text: &str| format!("unable to parse requirement: {text}");
-    let rows = [
+    check_refused(&[
         ("tier=x=y", "found '=', expected: ',' or 'end of string'".to_owned()),
         (
             "=x",
@@ -38,10 +48,6 @@ fn broken_label_selectors_say_what_kubernetes_says() {
         ("tier in (x,=)", requirement("found '=', expected: ',', or identifier")),
         ("tier in", requirement("found '' expected: '('")),
         (
-            "tier in ()",
-            requirement("values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty"),
-        ),
-        (
             "tier!",
             requirement("found '!', expected: in, notin, =, ==, !=, gt, lt"),
         ),
@@ -51,6 +57,16 @@ fn broken_label_selectors_say_what_kubernetes_says() {
         ),
         ("!", requirement("found '', expected: identifier")),
         ("tier===x", requirement("found '=', expected: identifier")),
+    ]);
+}
+
+#[test]
+fn invalid_keys_and_values_of_labels_say_what_kubernetes_says() {
+    check_refused(&[
+        (
+            "tier in ()",
+            requirement("values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty"),
+        ),
         (
             "-bad=x",
             requirement(&format!("<nil>: Invalid value: \"-bad\": name part {NAME}")),
@@ -97,10 +113,7 @@ fn broken_label_selectors_say_what_kubernetes_says() {
             "tier<abc",
             requirement("values[0]: Invalid value: \"abc\": for 'Gt', 'Lt' operators, the value must be an integer"),
         ),
-    ];
-    for (text, want) in rows {
-        assert_eq!(LabelSelector::parse(text).expect_err(text).to_string(), want, "{text}");
-    }
+    ]);
     let long = "a".repeat(64);
     let error = LabelSelector::parse(&format!("tier={long}")).expect_err("too long");
     assert_eq!(
