@@ -21,13 +21,27 @@ fn check(reply: &StatusReply, code: u16, reason: &str, message: &str, details: O
     assert_eq!(reply.body["metadata"], json!({}));
 }
 
+/// An error, its code, reason and message, and its details.
+type Row<'a> = (Error, u16, &'a str, &'a str, Option<Json>);
+
+fn check_errors(rows: &[Row<'_>]) {
+    for (error, code, reason, message, details) in rows {
+        check(&status(error), *code, reason, message, details.clone());
+    }
+}
+
+fn widgets() -> Named {
+    resource("example.io", "widgets")
+}
+
+fn of_a() -> Json {
+    json!({"name": "a", "group": "example.io", "kind": "widgets"})
+}
+
 #[test]
-fn errors_have_kubernetes_reasons_and_details() {
-    let widgets = || resource("example.io", "widgets");
+fn missing_and_conflicting_objects_have_kubernetes_reasons() {
     let name = || "a".to_owned();
-    let size = FieldPath::new("spec").child("size");
-    let of_a = json!({"name": "a", "group": "example.io", "kind": "widgets"});
-    let rows: Vec<(Error, u16, &str, &str, Option<Json>)> = vec![
+    check_errors(&[
         (
             Error::NotFound {
                 resource: widgets(),
@@ -36,7 +50,7 @@ fn errors_have_kubernetes_reasons_and_details() {
             404,
             "NotFound",
             r#"widgets.example.io "a" not found"#,
-            Some(of_a.clone()),
+            Some(of_a()),
         ),
         (
             Error::NotFound {
@@ -64,7 +78,7 @@ fn errors_have_kubernetes_reasons_and_details() {
             409,
             "AlreadyExists",
             r#"object is being deleted: widgets.example.io "a" already exists"#,
-            Some(of_a.clone()),
+            Some(of_a()),
         ),
         (
             Error::NoFreeName {
@@ -85,15 +99,15 @@ fn errors_have_kubernetes_reasons_and_details() {
             409,
             "Conflict",
             r#"Operation cannot be fulfilled on widgets.example.io "a": no"#,
-            Some(of_a.clone()),
+            Some(of_a()),
         ),
-        (
-            Error::TooManyRequests("wait".into()),
-            429,
-            "TooManyRequests",
-            "wait",
-            Some(json!({"retryAfterSeconds": 1})),
-        ),
+    ]);
+}
+
+#[test]
+fn invalid_requests_have_kubernetes_reasons() {
+    let size = FieldPath::new("spec").child("size");
+    check_errors(&[
         (
             Error::Invalid {
                 subject: resource("example.io", "Widget"),
@@ -115,7 +129,7 @@ fn errors_have_kubernetes_reasons_and_details() {
         (
             Error::Forbidden {
                 resource: widgets(),
-                name: name(),
+                name: "a".to_owned(),
                 why: "no".into(),
                 cause: Some(Box::new(Cause {
                     reason: String::new(),
@@ -136,6 +150,33 @@ fn errors_have_kubernetes_reasons_and_details() {
             Some(json!({})),
         ),
         (
+            Error::BadPatch,
+            422,
+            "Invalid",
+            "the server rejected our request due to an error in our request",
+            Some(json!({})),
+        ),
+        (
+            Error::TooLarge("big".into()),
+            413,
+            "RequestEntityTooLarge",
+            "Request entity too large: big",
+            None,
+        ),
+    ]);
+}
+
+#[test]
+fn overload_and_failures_have_kubernetes_reasons() {
+    check_errors(&[
+        (
+            Error::TooManyRequests("wait".into()),
+            429,
+            "TooManyRequests",
+            "wait",
+            Some(json!({"retryAfterSeconds": 1})),
+        ),
+        (
             Error::RevisionTooLarge {
                 wanted: Revision(9),
                 current: Revision(3),
@@ -147,30 +188,13 @@ fn errors_have_kubernetes_reasons_and_details() {
                 {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]})),
         ),
         (
-            Error::BadPatch,
-            422,
-            "Invalid",
-            "the server rejected our request due to an error in our request",
-            Some(json!({})),
-        ),
-        (
             Error::Internal("x".into()),
             500,
             "InternalError",
             "Internal error occurred: x",
             Some(json!({"causes": [{"message": "x"}]})),
         ),
-        (
-            Error::TooLarge("big".into()),
-            413,
-            "RequestEntityTooLarge",
-            "Request entity too large: big",
-            None,
-        ),
-    ];
-    for (error, code, reason, message, details) in rows {
-        check(&status(&error), code, reason, message, details);
-    }
+    ]);
 }
 
 #[test]

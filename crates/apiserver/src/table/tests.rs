@@ -41,9 +41,9 @@ fn durations_are_those_of_kubectl() {
     }
 }
 
-#[test]
-fn columns_show_only_values_of_their_type() {
-    let columns = json!([
+/// Returns a column of each type, of lists and of a filter.
+fn columns() -> Json {
+    json!([
         {"name": "Size", "type": "integer", "format": "int32", "jsonPath": ".spec.size"},
         {"name": "Ratio", "type": "number", "jsonPath": ".spec.ratio", "priority": 1},
         {"name": "Ready", "type": "boolean", "jsonPath": ".spec.ready"},
@@ -53,9 +53,13 @@ fn columns_show_only_values_of_their_type() {
         {"name": "Each", "type": "string", "jsonPath": ".spec.parts[*].name"},
         {"name": "Found", "type": "string", "jsonPath": ".spec.parts[?(@.name==\"b\")].state"},
         {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
-    ]);
+    ])
+}
+
+#[test]
+fn columns_show_only_values_of_their_type() {
     let mut version = json!({"name": "v1", "served": true, "storage": true});
-    version["additionalPrinterColumns"] = columns;
+    version["additionalPrinterColumns"] = columns();
     let served = fixtures::served(&fixtures::widgets(json!([version])));
     let layout = Layout::for_resource(&served, &served.api.versions[0]);
     let made = "2026-11-21T09:58:55Z";
