@@ -26,11 +26,23 @@ fn operations_do_what_a_recorded_server_did() {
     assert_eq!(patched(&object, &patch), Ok(want));
 }
 
+fn object() -> Json {
+    json!({"a": 1, "l": [1, 2, 3], "o": {"x": {"y": 1}}, "": 0, "n": null})
+}
+
+/// Checks the result of each patch of [`object`], or the text with which it fails.
+fn check(rows: &[(Json, Result<Json, &str>)]) {
+    for (patch, want) in rows {
+        let got = patched(&object(), patch);
+        let want = want.clone().map_err(|text| PatchError::Failed(text.to_owned()));
+        assert_eq!(got, want, "{patch}");
+    }
+}
+
 #[test]
-fn single_operations() {
-    let object = json!({"a": 1, "l": [1, 2, 3], "o": {"x": {"y": 1}}, "": 0, "n": null});
-    let rows = [
-        (json!([]), Ok(object.clone())),
+fn tests_and_replacements() {
+    check(&[
+        (json!([]), Ok(object())),
         (
             json!([{"op": "replace", "path": "/fresh", "value": 1}]),
             Ok(json!({"a": 1, "l": [1, 2, 3], "o": {"x": {"y": 1}}, "": 0, "n": null, "fresh": 1})),
@@ -54,12 +66,18 @@ fn single_operations() {
         (
             json!([{"op": "test", "path": "/a", "value": 1.0}, {"op": "test", "path": "/none", "value": null},
                 {"op": "test", "path": "/n", "value": null}]),
-            Ok(object.clone()),
+            Ok(object()),
         ),
         (
             json!([{"op": "test", "path": "/none", "value": 1}]),
             Err("operation 0: /none is not what the test wants"),
         ),
+    ]);
+}
+
+#[test]
+fn additions_and_removals() {
+    check(&[
         (
             json!([{"op": "remove", "path": "/none"}]),
             Err("operation 0: nothing at /none"),
@@ -96,6 +114,12 @@ fn single_operations() {
             json!([{"op": "add", "path": "/l/+1", "value": 1}]),
             Err("operation 0: /l/+1 is not a place in the list"),
         ),
+    ]);
+}
+
+#[test]
+fn moves_and_copies() {
+    check(&[
         (
             json!([{"op": "move", "from": "/o", "path": "/o/x/z"}]),
             Err("operation 0: /o cannot be moved into itself"),
@@ -104,17 +128,16 @@ fn single_operations() {
             json!([{"op": "move", "from": "/none", "path": "/b"}]),
             Err("operation 0: nothing at /none"),
         ),
-        (json!([{"op": "move", "from": "/a", "path": "/a"}]), Ok(object.clone())),
+        (json!([{"op": "move", "from": "/a", "path": "/a"}]), Ok(object())),
         (
             json!([{"op": "copy", "from": "/none", "path": "/b"}]),
             Err("operation 0: nothing at /none"),
         ),
-    ];
-    for (patch, want) in rows {
-        let got = patched(&object, &patch);
-        let want = want.map_err(|text: &str| PatchError::Failed(text.to_owned()));
-        assert_eq!(got, want, "{patch}");
-    }
+    ]);
+}
+
+#[test]
+fn invalid_operations_are_refused() {
     for patch in [
         json!([{"op": "append", "path": "/l", "value": 1}]),
         json!([{"op": "add", "path": "/l"}]),
@@ -125,7 +148,7 @@ fn single_operations() {
         json!([{}]),
     ] {
         assert!(
-            matches!(patched(&object, &patch), Err(PatchError::Failed(_))),
+            matches!(patched(&object(), &patch), Err(PatchError::Failed(_))),
             "{patch}"
         );
     }
@@ -136,7 +159,7 @@ fn single_operations() {
         json!("x"),
     ] {
         assert!(
-            matches!(patched(&object, &patch), Err(PatchError::Malformed(_))),
+            matches!(patched(&object(), &patch), Err(PatchError::Malformed(_))),
             "{patch}"
         );
     }

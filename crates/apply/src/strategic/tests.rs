@@ -18,13 +18,21 @@ fn named(names: &str) -> Json {
     names.chars().map(|c| json!({"name": c.to_string()})).collect()
 }
 
+fn secrets(list: Json) -> Json {
+    json!({ "secrets": list })
+}
+
+/// Checks live objects, their patches and the results, each with a name.
+fn check(rows: &[(&str, Json, Json, Json)]) {
+    for (what, live, patch, want) in rows {
+        assert_eq!(patched(live, patch).as_ref(), Ok(want), "{what}");
+    }
+}
+
 #[test]
-fn lists_and_maps_merge_as_recorded() {
-    let finalizers = |list: Json| json!({"metadata": {"finalizers": list}});
+fn keyed_lists_merge_as_recorded() {
     let owners = |list: Json| json!({"metadata": {"ownerReferences": list}});
-    let labels = |map: Json| json!({"metadata": {"labels": map}});
-    let secrets = |list: Json| json!({ "secrets": list });
-    let rows = [
+    check(&[
         (
             "add to a keyed list",
             secrets(named("abc")),
@@ -74,6 +82,25 @@ fn lists_and_maps_merge_as_recorded() {
             secrets(named("z")),
         ),
         (
+            "update by uid",
+            owners(json!([{"uid": "1", "kind": "ConfigMap"}])),
+            owners(json!([{"uid": "1", "controller": true}])),
+            owners(json!([{"uid": "1", "kind": "ConfigMap", "controller": true}])),
+        ),
+        (
+            "deletions without a live value",
+            json!({}),
+            json!({"secrets": [{"name": "a", "$patch": "delete"}, {"name": "b"}]}),
+            secrets(named("b")),
+        ),
+    ]);
+}
+
+#[test]
+fn sets_and_unkeyed_lists_merge_as_recorded() {
+    let finalizers = |list: Json| json!({"metadata": {"finalizers": list}});
+    check(&[
+        (
             "an unkeyed list is replaced",
             json!({"imagePullSecrets": named("ab")}),
             json!({"imagePullSecrets": named("c")}),
@@ -84,30 +111,6 @@ fn lists_and_maps_merge_as_recorded() {
             json!({"imagePullSecrets": named("a"), "secrets": named("z")}),
             json!({"imagePullSecrets": null}),
             secrets(named("z")),
-        ),
-        (
-            "merge a map",
-            labels(json!({"a": "1", "b": "2"})),
-            labels(json!({"a": null, "c": "3"})),
-            labels(json!({"b": "2", "c": "3"})),
-        ),
-        (
-            "say merge",
-            labels(json!({"a": "1"})),
-            labels(json!({"$patch": "merge", "b": "2"})),
-            labels(json!({"a": "1", "b": "2"})),
-        ),
-        (
-            "replace a map",
-            labels(json!({"b": "2"})),
-            labels(json!({"$patch": "replace", "only": "this"})),
-            labels(json!({"only": "this"})),
-        ),
-        (
-            "delete a map",
-            labels(json!({"b": "2"})),
-            labels(json!({"$patch": "delete"})),
-            json!({"metadata": {}}),
         ),
         (
             "merge a set",
@@ -140,11 +143,36 @@ fn lists_and_maps_merge_as_recorded() {
             json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["one"]}}),
             json!({"metadata": {}}),
         ),
+    ]);
+}
+
+#[test]
+fn maps_merge_as_recorded() {
+    let labels = |map: Json| json!({"metadata": {"labels": map}});
+    check(&[
         (
-            "update by uid",
-            owners(json!([{"uid": "1", "kind": "ConfigMap"}])),
-            owners(json!([{"uid": "1", "controller": true}])),
-            owners(json!([{"uid": "1", "kind": "ConfigMap", "controller": true}])),
+            "merge a map",
+            labels(json!({"a": "1", "b": "2"})),
+            labels(json!({"a": null, "c": "3"})),
+            labels(json!({"b": "2", "c": "3"})),
+        ),
+        (
+            "say merge",
+            labels(json!({"a": "1"})),
+            labels(json!({"$patch": "merge", "b": "2"})),
+            labels(json!({"a": "1", "b": "2"})),
+        ),
+        (
+            "replace a map",
+            labels(json!({"b": "2"})),
+            labels(json!({"$patch": "replace", "only": "this"})),
+            labels(json!({"only": "this"})),
+        ),
+        (
+            "delete a map",
+            labels(json!({"b": "2"})),
+            labels(json!({"$patch": "delete"})),
+            json!({"metadata": {}}),
         ),
         (
             "retain keys",
@@ -165,27 +193,28 @@ fn lists_and_maps_merge_as_recorded() {
             json!({"a": {"b": {"d": 1}}}),
         ),
         (
-            "deletions without a live value",
-            json!({}),
-            json!({"secrets": [{"name": "a", "$patch": "delete"}, {"name": "b"}]}),
-            secrets(named("b")),
-        ),
-        (
             "the whole object",
             json!({"a": 1}),
             json!({"$patch": "replace", "b": 1}),
             json!({"b": 1}),
         ),
-    ];
-    for (what, live, patch, want) in rows {
-        assert_eq!(patched(&live, &patch), Ok(want), "{what}");
+    ]);
+}
+
+/// Checks that each patch is malformed with its text, and that it changes nothing.
+fn check_malformed(rows: &[(Json, &str)]) {
+    let live = json!({"secrets": [{"name": "a"}], "metadata": {"finalizers": ["x"], "labels": {}}, "a": 1});
+    for (patch, want) in rows {
+        let mut target = live.clone();
+        let error = strategic_merge(&mut target, patch, &keys()).expect_err(want);
+        assert_eq!(error, PatchError::Malformed((*want).to_owned()), "{patch}");
+        assert_eq!(target, live);
     }
 }
 
 #[test]
-fn senseless_patches_are_malformed_and_change_nothing() {
-    let live = json!({"secrets": [{"name": "a"}], "metadata": {"finalizers": ["x"], "labels": {}}, "a": 1});
-    let rows = [
+fn senseless_patches_of_maps_are_malformed_and_change_nothing() {
+    check_malformed(&[
         (
             json!([1]),
             "error decoding patch: a strategic merge patch must be a JSON object",
@@ -198,6 +227,24 @@ fn senseless_patches_are_malformed_and_change_nothing() {
             json!({"metadata": {"labels": {"$patch": 1}}}),
             "invalid strategic merge patch: metadata.labels: $patch must be a string: merge, replace or delete",
         ),
+        (
+            json!({"$retainKeys": "x"}),
+            "invalid strategic merge patch: the patch: $retainKeys must be a list of names",
+        ),
+        (
+            json!({"$retainKeys": [1]}),
+            "invalid strategic merge patch: the patch: $retainKeys must be a list of names",
+        ),
+        (
+            json!({"$retainKeys": ["x"], "y": 1}),
+            "invalid strategic merge patch: y: the patch writes a field that its $retainKeys leaves out",
+        ),
+    ]);
+}
+
+#[test]
+fn senseless_patches_of_lists_are_malformed_and_change_nothing() {
+    check_malformed(&[
         (
             json!({"secrets": [{"x": 1}]}),
             "invalid strategic merge patch: secrets: each item must be an object with the merge key name",
@@ -234,25 +281,7 @@ fn senseless_patches_are_malformed_and_change_nothing() {
             json!({"$setElementOrder/secrets": [{"name": "a"}], "secrets": [{"name": "b"}]}),
             "invalid strategic merge patch: secrets: items are not in the order of the patch's $setElementOrder",
         ),
-        (
-            json!({"$retainKeys": "x"}),
-            "invalid strategic merge patch: the patch: $retainKeys must be a list of names",
-        ),
-        (
-            json!({"$retainKeys": [1]}),
-            "invalid strategic merge patch: the patch: $retainKeys must be a list of names",
-        ),
-        (
-            json!({"$retainKeys": ["x"], "y": 1}),
-            "invalid strategic merge patch: y: the patch writes a field that its $retainKeys leaves out",
-        ),
-    ];
-    for (patch, want) in rows {
-        let mut target = live.clone();
-        let error = strategic_merge(&mut target, &patch, &keys()).expect_err(want);
-        assert_eq!(error, PatchError::Malformed(want.to_owned()), "{patch}");
-        assert_eq!(target, live);
-    }
+    ]);
 }
 
 #[test]
