@@ -31,24 +31,18 @@ fn this() -> ClusterName {
 }
 
 const KNOWN: &[&str] = &["system:authenticated"];
+const ACCOUNT: &str = "system:serviceaccount:ns:robot";
+
+/// Checks the identities of each user.
+fn check(rows: &[(UserInfo, &[&str])]) {
+    for (user, want) in rows {
+        assert_eq!(shown(&Identities::in_cluster(user, Some(&this()))), *want, "{user:?}");
+    }
+}
 
 #[test]
-fn who_counts_as_whom() {
-    let warrant = |value: serde_json::Value| value.to_string();
-    let account = "system:serviceaccount:ns:robot";
-    let (a, b, nested, there, here, nameless, foreign, master, text) = (
-        warrant(json!({"user": "ada", "groups": ["devs"]})),
-        warrant(json!({"user": "bob"})),
-        warrant(json!({"user": "bob", "extra": {EXTRA_WARRANT: [r#"{"user":"ada"}"#]}})),
-        warrant(json!({"user": "ada", "extra": {EXTRA_SCOPES: ["cluster:other"]}})),
-        warrant(json!({"user": "ada", "extra": {EXTRA_SCOPES: ["cluster:this"]}})),
-        warrant(json!({"user": account})),
-        warrant(json!({"user": account, "extra": {EXTRA_CLUSTER: ["this"]}})),
-        warrant(json!({"user": "ada", "groups": [GROUP_MASTERS, "devs"]})),
-        warrant(json!({"user": "ada", "extra": {EXTRA_SCOPES: "cluster:this"}})),
-    );
-    type Row<'a> = (UserInfo, &'a [&'a str]);
-    let rows: Vec<Row<'_>> = vec![
+fn users_count_as_themselves_within_their_scopes() {
+    check(&[
         (user("eve", KNOWN, &[]), &["eve system:authenticated"]),
         (user("eve", &[], &[("scope", "cluster:this")]), &["eve"]),
         (user("eve", &[], &[("scope", "cluster:other,cluster:this")]), &["eve"]),
@@ -76,34 +70,54 @@ fn who_counts_as_whom() {
             user("eve", KNOWN, &[("scope", "cluster:this"), ("scope", "cluster:b")]),
             &["system:anonymous system:authenticated"],
         ),
-        // Service accounts.
-        (user(account, &[], &[]), &["system:serviceaccount:ns:robot"]),
+    ]);
+}
+
+#[test]
+fn service_accounts_have_a_second_name_with_their_cluster() {
+    check(&[
+        (user(ACCOUNT, &[], &[]), &["system:serviceaccount:ns:robot"]),
         (
-            user(account, KNOWN, &[("from", "this"), ("scope", "cluster:this")]),
+            user(ACCOUNT, KNOWN, &[("from", "this"), ("scope", "cluster:this")]),
             &[
                 "system:serviceaccount:ns:robot system:authenticated",
                 "system:kcp:serviceaccount:this:ns:robot system:cluster:this,system:authenticated",
             ],
         ),
         (
-            user(account, KNOWN, &[("from", "other"), ("scope", "cluster:other")]),
+            user(ACCOUNT, KNOWN, &[("from", "other"), ("scope", "cluster:other")]),
             &[
                 "system:anonymous system:cluster:other,system:authenticated",
                 "system:kcp:serviceaccount:other:ns:robot system:cluster:other,system:authenticated",
             ],
         ),
         (
-            user(account, &[], &[("from", "other"), ("scope", "cluster:this")]),
+            user(ACCOUNT, &[], &[("from", "other"), ("scope", "cluster:this")]),
             &[
                 "system:anonymous system:unauthenticated",
                 "system:kcp:serviceaccount:other:ns:robot system:cluster:other",
             ],
         ),
         (
-            user(account, &[], &[("from", "this"), ("from", "this")]),
+            user(ACCOUNT, &[], &[("from", "this"), ("from", "this")]),
             &["system:anonymous system:unauthenticated"],
         ),
-        // Warrants.
+    ]);
+}
+
+#[test]
+fn warrants_add_identities() {
+    let warrant = |value: serde_json::Value| value.to_string();
+    let a = warrant(json!({"user": "ada", "groups": ["devs"]}));
+    let b = warrant(json!({"user": "bob"}));
+    let nested = warrant(json!({"user": "bob", "extra": {EXTRA_WARRANT: [r#"{"user":"ada"}"#]}}));
+    let there = warrant(json!({"user": "ada", "extra": {EXTRA_SCOPES: ["cluster:other"]}}));
+    let here = warrant(json!({"user": "ada", "extra": {EXTRA_SCOPES: ["cluster:this"]}}));
+    let nameless = warrant(json!({"user": ACCOUNT}));
+    let foreign = warrant(json!({"user": ACCOUNT, "extra": {EXTRA_CLUSTER: ["this"]}}));
+    let master = warrant(json!({"user": "ada", "groups": [GROUP_MASTERS, "devs"]}));
+    let text = warrant(json!({"user": "ada", "extra": {EXTRA_SCOPES: "cluster:this"}}));
+    check(&[
         (
             user("eve", &[], &[("warrant", &a), ("warrant", &b)]),
             &["eve", "ada devs", "bob"],
@@ -130,10 +144,7 @@ fn who_counts_as_whom() {
         (user("eve", &[], &[("warrant", &master)]), &["eve", "ada devs"]),
         (user("eve", &[], &[("warrant", &text)]), &["eve"]),
         (user("eve", &[], &[("warrant", "no JSON")]), &["eve"]),
-    ];
-    for (user, want) in rows {
-        assert_eq!(shown(&Identities::in_cluster(&user, Some(&this()))), want, "{user:?}");
-    }
+    ]);
 }
 
 #[test]

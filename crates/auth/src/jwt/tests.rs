@@ -1,4 +1,6 @@
-//! Invalid configurations and invalid tokens: tables of changes to valid ones.
+//! Invalid tokens: tables of changes to valid ones.
+
+mod configurations;
 
 use super::*;
 use crate::user::UserInfo;
@@ -32,182 +34,6 @@ fn with(mut value: Json, changes: &[(&str, Json)]) -> Json {
         *at = change.clone();
     }
     value
-}
-
-#[test]
-fn configurations_are_refused_in_kubernetes_words() {
-    assert!(compiled(&config(), Giver::Operator).is_ok());
-    let rule = |rule: Json| json!([rule]);
-    for (at, change, want) in [
-        ("issuer/url", json!(""), "jwt[0].issuer.url: Required value"),
-        ("issuer/url", json!("http://a"), "URL scheme must be https"),
-        (
-            "issuer/url",
-            json!("https://u:p@a"),
-            "URL must not contain a username or password",
-        ),
-        ("issuer/url", json!("https://a?b"), "URL must not contain a query"),
-        ("issuer/url", json!("https://a#b"), "URL must not contain a fragment"),
-        ("issuer/url", json!("https:///a"), "URL must name a host"),
-        (
-            "issuer/url",
-            json!(crate::service_account::ISSUER),
-            "URL must not overlap with disallowed issuers: [https://kcp.default.svc]",
-        ),
-        (
-            "issuer/discoveryURL",
-            json!(format!("{URL}/")),
-            "discoveryURL must be different from URL",
-        ),
-        (
-            "issuer/discoveryURL",
-            json!("file:///etc/passwd"),
-            "jwt[0].issuer.discoveryURL: Invalid value",
-        ),
-        (
-            "issuer/audiences",
-            json!([]),
-            "at least one jwt[0].issuer.audiences is required",
-        ),
-        (
-            "issuer/audiences",
-            json!(["a", "b"]),
-            "audienceMatchPolicy must be MatchAny for multiple audiences",
-        ),
-        (
-            "issuer/audiences",
-            json!(["a", "a"]),
-            "jwt[0].issuer.audiences[1]: Duplicate value: \"a\"",
-        ),
-        (
-            "issuer/audienceMatchPolicy",
-            json!("MatchAll"),
-            "must be empty or MatchAny for single audience",
-        ),
-        (
-            "issuer/certificateAuthority",
-            json!("none"),
-            "jwt[0].issuer.certificateAuthority: Invalid value: \"<omitted>\"",
-        ),
-        (
-            "claimMappings/username",
-            json!({}),
-            "jwt[0].claimMappings.username: Required value: claim or expression is required",
-        ),
-        (
-            "claimMappings/username",
-            json!({"claim": "sub"}),
-            "prefix is required when claim is set",
-        ),
-        (
-            "claimMappings/username",
-            json!({"claim": "sub", "prefix": "", "expression": "claims.sub"}),
-            "claim and expression can't both be set",
-        ),
-        (
-            "claimMappings/username",
-            json!({"expression": "claims.sub", "prefix": ""}),
-            "may not be specified when expression is set",
-        ),
-        (
-            "claimMappings/username",
-            json!({"expression": "claims."}),
-            "jwt[0].claimMappings.username.expression: Invalid value",
-        ),
-        (
-            "claimMappings/username",
-            json!({"expression": "user.name"}),
-            "undeclared reference to 'user'",
-        ),
-        (
-            "claimMappings/username",
-            json!({"expression": "claims.email"}),
-            "claims.email_verified must be used in",
-        ),
-        (
-            "claimMappings/groups",
-            json!({"claim": "groups"}),
-            "jwt[0].claimMappings.groups.prefix: Required value",
-        ),
-        (
-            "claimMappings/uid",
-            json!({"claim": "a", "expression": "b"}),
-            "jwt[0].claimMappings.uid: Invalid value",
-        ),
-        (
-            "claimMappings/extra",
-            rule(json!({"key": "a", "valueExpression": "claims.a"})),
-            "must be a domain-prefixed path",
-        ),
-        (
-            "claimMappings/extra",
-            rule(json!({"key": "A.io/b", "valueExpression": "claims.a"})),
-            "must be lowercase",
-        ),
-        (
-            "claimMappings/extra",
-            rule(json!({"key": "x.k8s.io/b", "valueExpression": "claims.a"})),
-            "are reserved for Kubernetes use",
-        ),
-        (
-            "claimMappings/extra",
-            rule(json!({"key": "a.io/b"})),
-            "extra[0].valueExpression: Required value",
-        ),
-        (
-            "claimValidationRules",
-            rule(json!({})),
-            "claim or expression is required",
-        ),
-        (
-            "claimValidationRules",
-            rule(json!({"expression": "claims.hd"})),
-            "claimValidationRules[0].expression: Invalid value: \"claims.hd\": must evaluate to bool",
-        ),
-        (
-            "claimValidationRules",
-            rule(json!({"claim": "a", "message": "b"})),
-            "may not be specified when claim is set",
-        ),
-        (
-            "userValidationRules",
-            rule(json!({"expression": "claims.a == 'b'"})),
-            "undeclared reference to 'claims'",
-        ),
-        (
-            "userValidationRules",
-            rule(json!({"expression": "user.nickname == 'b'"})),
-            "undefined field 'nickname'",
-        ),
-        ("issuer/jwksURL", json!("https://a"), "unknown field `jwksURL`"),
-    ] {
-        let refused = compiled(&with(config(), &[(at, change.clone())]), Giver::Operator);
-        let refused = refused.expect_err(want);
-        assert!(refused.contains(want), "{at} {change}: {refused}");
-    }
-    let scopes = json!([{"key": "authentication.kcp.io/scopes", "valueExpression": "'cluster:root'"}]);
-    let scoped = with(config(), &[("claimMappings/extra", scopes)]);
-    assert!(compiled(&scoped, Giver::Operator).is_ok());
-    let refused = compiled(&scoped, Giver::Workspace).expect_err("reserved");
-    assert!(refused.contains("kcp.io and its subdomains are reserved"), "{refused}");
-}
-
-#[test]
-fn email_is_used_where_it_is_verified() {
-    let email = json!({"expression": "claims.email"});
-    for (at, change) in [
-        (
-            "claimValidationRules",
-            json!([{"expression": "claims.email_verified == true"}]),
-        ),
-        (
-            "claimMappings/extra",
-            json!([{"key": "a.io/b", "valueExpression": "string(claims.?email_verified.orValue(false))"}]),
-        ),
-    ] {
-        let config = with(config(), &[("claimMappings/username", email.clone()), (at, change)]);
-        assert!(compiled(&config, Giver::Operator).is_ok(), "{at}");
-    }
 }
 
 /// A signer of tokens, like an issuer.
@@ -310,6 +136,16 @@ fn tokens_count_for_whom_when_and_from_whom_they_should() {
     }
 }
 
+/// A name of a token, the token, and the result of its check.
+type Row = (&'static str, String, Result<(), JwtError>);
+
+fn check_tokens(keys: &Keys, rows: &[Row]) {
+    let issuer = compiled(&config(), Giver::Operator).expect("it is good");
+    for (what, token, want) in rows {
+        assert_eq!(&user(&issuer, token, keys).map(drop), want, "{what}");
+    }
+}
+
 #[test]
 fn keys_choose_algorithms_and_tokens_do_not() {
     let issuer = compiled(&config(), Giver::Operator).expect("it is good");
@@ -339,17 +175,8 @@ fn keys_choose_algorithms_and_tokens_do_not() {
         encryption,
         json!({"kty": "odd"}),
     ]);
-    let good = one.sign(&claims());
-    let (head, rest) = good.split_once('.').expect("three parts");
-    let (body, signature) = rest.split_once('.').expect("three parts");
-    let unsigned = format!("eyJhbGciOiJub25lIn0.{body}.");
-    let named = |part: &str| format!("{part}.{body}.{signature}");
-    let huge = Signer {
-        id: Some(Box::leak("k".repeat(5000).into_boxed_str())),
-        ..Signer::elliptic(None)
-    };
-    for (what, token, want) in [
-        ("good", good.clone(), Ok(())),
+    let rows = [
+        ("good", one.sign(&claims()), Ok(())),
         ("RSA", rs.sign(&claims()), Ok(())),
         (
             "another algorithm of the key",
@@ -373,6 +200,29 @@ fn keys_choose_algorithms_and_tokens_do_not() {
             secret(Some("oct")).sign(&claims()),
             Err(JwtError::UnknownKey),
         ),
+    ];
+    check_tokens(&keys, &rows);
+    let any = set(&[rs.published(None), nameless.published(None)]);
+    assert!(
+        user(&issuer, &ps.sign(&claims()), &any).is_ok(),
+        "a key that names no algorithm has those of its kind"
+    );
+    assert!(user(&issuer, &nameless.sign(&claims()), &any).is_ok());
+}
+
+#[test]
+fn tokens_of_another_form_are_refused() {
+    let one = Signer::elliptic(Some("one"));
+    let good = one.sign(&claims());
+    let (head, rest) = good.split_once('.').expect("three parts");
+    let (body, signature) = rest.split_once('.').expect("three parts");
+    let unsigned = format!("eyJhbGciOiJub25lIn0.{body}.");
+    let named = |part: &str| format!("{part}.{body}.{signature}");
+    let huge = Signer {
+        id: Some(Box::leak("k".repeat(5000).into_boxed_str())),
+        ..Signer::elliptic(None)
+    };
+    let rows = [
         ("no signature", unsigned, Err(JwtError::Malformed)),
         ("a huge name", huge.sign(&claims()), Err(JwtError::Malformed)),
         ("another head", named("e30"), Err(JwtError::Malformed)),
@@ -380,15 +230,8 @@ fn keys_choose_algorithms_and_tokens_do_not() {
         ("two parts", format!("{head}.{body}"), Err(JwtError::Malformed)),
         ("four parts", format!("{good}.a"), Err(JwtError::Malformed)),
         ("long", "a".repeat(20_000), Err(JwtError::Malformed)),
-    ] {
-        assert_eq!(user(&issuer, &token, &keys).map(drop), want, "{what}");
-    }
-    let any = set(&[rs.published(None), nameless.published(None)]);
-    assert!(
-        user(&issuer, &ps.sign(&claims()), &any).is_ok(),
-        "a key that names no algorithm has those of its kind"
-    );
-    assert!(user(&issuer, &nameless.sign(&claims()), &any).is_ok());
+    ];
+    check_tokens(&set(&[one.published(None)]), &rows);
 }
 
 #[test]

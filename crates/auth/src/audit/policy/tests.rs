@@ -29,11 +29,33 @@ fn path(path: &str) -> Attributes {
     }
 }
 
-/// Each rule alone, with requests that it fits and some that it does not.
+fn pods(namespace: &str, name: &str) -> Attributes {
+    resource("get", "", "pods", namespace, name)
+}
+
+/// Checks each rule alone, with requests that it fits and some that it does not.
+fn check(rows: &[(Json, Vec<Attributes>, Vec<Attributes>)]) {
+    let ada = UserInfo::authenticated("ada", "", vec!["team".to_owned()]);
+    for (rule, fit, others) in rows {
+        let mut rule = rule.clone();
+        rule["level"] = json!("Metadata");
+        let policy = policy(json!([rule])).expect("is one");
+        for attributes in fit {
+            let verdict = policy.verdict(&ada, attributes);
+            assert_eq!(verdict.level, Level::Metadata, "{rule} {attributes:?}");
+            assert!(verdict.omit_stages.has(Stage::RequestReceived));
+            assert!(!verdict.omit_stages.has(Stage::Panic));
+        }
+        for attributes in others {
+            let verdict = policy.verdict(&ada, attributes);
+            assert_eq!(verdict.level, Level::None, "{rule} {attributes:?}");
+        }
+    }
+}
+
 #[test]
-fn rules_fit_as_in_kubernetes() {
-    let pods = |namespace: &str, name: &str| resource("get", "", "pods", namespace, name);
-    let rows = [
+fn rules_fit_users_verbs_and_namespaces_as_in_kubernetes() {
+    check(&[
         (json!({}), vec![pods("a", "x"), path("/api")], vec![]),
         (
             json!({"verbs": ["get"]}),
@@ -49,6 +71,12 @@ fn rules_fit_as_in_kubernetes() {
             vec![pods("a", "x"), resource("get", "", "nodes", "", "n")],
             vec![pods("b", "x"), path("/")],
         ),
+    ]);
+}
+
+#[test]
+fn rules_fit_resources_and_paths_as_in_kubernetes() {
+    check(&[
         (
             json!({"resources": [{"resources": ["pods"]}]}),
             vec![pods("a", "x")],
@@ -88,22 +116,7 @@ fn rules_fit_as_in_kubernetes() {
             vec![path("/a")],
             vec![pods("a", "x")],
         ),
-    ];
-    let ada = UserInfo::authenticated("ada", "", vec!["team".to_owned()]);
-    for (mut rule, fit, others) in rows {
-        rule["level"] = json!("Metadata");
-        let policy = policy(json!([rule])).expect("is one");
-        for attributes in fit {
-            let verdict = policy.verdict(&ada, &attributes);
-            assert_eq!(verdict.level, Level::Metadata, "{rule} {attributes:?}");
-            assert!(verdict.omit_stages.has(Stage::RequestReceived));
-            assert!(!verdict.omit_stages.has(Stage::Panic));
-        }
-        for attributes in others {
-            let verdict = policy.verdict(&ada, &attributes);
-            assert_eq!(verdict.level, Level::None, "{rule} {attributes:?}");
-        }
-    }
+    ]);
 }
 
 #[test]
