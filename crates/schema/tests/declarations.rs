@@ -23,9 +23,22 @@ fn show(decl: &Decl) -> String {
     }
 }
 
+/// Checks the declaration of each schema, as a root and as a field.
+fn check(cases: &[(serde_json::Value, &str)]) {
+    for (schema, want) in cases {
+        let root = json!({"type": "object", "properties": {"x": schema}});
+        let compiled = Structural::parse_trusted(&root).unwrap();
+        let declared = compiled.root().property("x").unwrap().declaration("self");
+        let got = declared.as_ref().map_or("nothing".to_owned(), show);
+        assert_eq!(got, *want, "{schema}");
+        let below = compiled.declaration().field("x").map(|f| show(&f.decl));
+        assert_eq!(below.unwrap_or("nothing".to_owned()), *want, "{schema}, from the root");
+    }
+}
+
 #[test]
-fn nodes_have_types_and_bounds() {
-    let cases = [
+fn scalars_have_types_and_bounds() {
+    check(&[
         (json!({"type": "integer"}), "int<0>1"),
         (json!({"type": "number"}), "double<0>1"),
         (json!({"type": "boolean"}), "bool<0>4"),
@@ -44,6 +57,12 @@ fn nodes_have_types_and_bounds() {
         (json!({"type": "string", "format": "ipv4"}), "string<3145726>2"),
         (json!({"x-kubernetes-int-or-string": true}), "dyn<3145726>1"),
         (json!({"x-kubernetes-int-or-string": true, "maxLength": 3}), "dyn<12>1"),
+    ]);
+}
+
+#[test]
+fn lists_and_maps_have_types_and_bounds() {
+    check(&[
         (
             json!({"type": "array", "items": {"type": "integer"}}),
             "list(int<0>1)<1572863>2 Atomic",
@@ -65,6 +84,20 @@ fn nodes_have_types_and_bounds() {
             json!({"type": "object", "maxProperties": 7, "additionalProperties": {"type": "integer"}}),
             "map(int<0>1)<7>2",
         ),
+        (
+            json!({"type": "array", "items": {"x-kubernetes-preserve-unknown-fields": true}}),
+            "nothing",
+        ),
+        (
+            json!({"type": "object", "additionalProperties": {"x-kubernetes-preserve-unknown-fields": true}}),
+            "nothing",
+        ),
+    ]);
+}
+
+#[test]
+fn objects_have_types_and_bounds() {
+    check(&[
         (json!({"type": "object", "additionalProperties": true}), "{}<0>2"),
         (
             json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
@@ -84,30 +117,13 @@ fn nodes_have_types_and_bounds() {
             "{a__dash__b: int<0>1, a__slash__b__dot__c: int<0>1, __in__: int<0>1, x__underscores__y: int<0>1}<0>2",
         ),
         (
-            json!({"type": "array", "items": {"x-kubernetes-preserve-unknown-fields": true}}),
-            "nothing",
-        ),
-        (
-            json!({"type": "object", "additionalProperties": {"x-kubernetes-preserve-unknown-fields": true}}),
-            "nothing",
-        ),
-        (
             json!({"type": "object", "x-kubernetes-embedded-resource": true,
                 "x-kubernetes-preserve-unknown-fields": true,
                    "properties": {"metadata": {"type": "object"}, "spec": {"type": "object"}}}),
             "{apiVersion: string<3145726>2, kind: string<3145726>2, metadata: {generateName: string<3145726>2, \
              name: string<3145726>2}<0>2, spec: {}<0>2}<0>2",
         ),
-    ];
-    for (schema, want) in cases {
-        let root = json!({"type": "object", "properties": {"x": schema}});
-        let compiled = Structural::parse_trusted(&root).unwrap();
-        let declared = compiled.root().property("x").unwrap().declaration("self");
-        let got = declared.as_ref().map_or("nothing".to_owned(), show);
-        assert_eq!(got, want, "{schema}");
-        let below = compiled.declaration().field("x").map(|f| show(&f.decl));
-        assert_eq!(below.unwrap_or("nothing".to_owned()), want, "{schema}, from the root");
-    }
+    ]);
 }
 
 #[test]
