@@ -256,6 +256,13 @@ fn rules_below_100(name: &str) -> Value {
     )
 }
 
+/// Returns the condition of this type, or null.
+fn condition(client: &Client, path: &str, kind: &str) -> Value {
+    let found = client.get(path).expect(200);
+    let all = found["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    all.into_iter().find(|c| c["type"] == kind).unwrap_or_default()
+}
+
 #[test]
 fn rollout_waits_for_stored_objects_that_do_not_convert() {
     let server = shared();
@@ -295,11 +302,6 @@ fn rollout_waits_for_stored_objects_that_do_not_convert() {
     // Rules that do not fit the object: reads still succeed; export and binding report it.
     let rules = format!("{APIS}/apiconversions/{one}");
     at_provider.merge(&rules, &rules_below_100(one)).expect(200);
-    let condition = |client: &Client, path: &str, kind: &str| {
-        let found = client.get(path).expect(200);
-        let all = found["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        all.into_iter().find(|c| c["type"] == kind).unwrap_or_default()
-    };
     until("the export says why", || {
         (condition(&at_provider, &at, "RolledOut")["reason"] == "StoredObjectsNotConvertible").then_some(())
     });
