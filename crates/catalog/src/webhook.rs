@@ -201,7 +201,7 @@ impl Caller {
     async fn request(&self, cluster: &ClusterName, open: Vec<(Key, PendingCall)>) -> Vec<(Key, Answer)> {
         let (keys, pending_calls): (Vec<Key>, Vec<PendingCall>) = open.into_iter().unzip();
         let reviews = conversion::reviews(&pending_calls, &*self.rng).into_iter();
-        let converted = join_all(reviews.map(|review| review.request(&*self.outbound, cluster)));
+        let converted = join_all(reviews.map(|review| review.send(&*self.outbound, cluster)));
         let admitted = pending_calls
             .iter()
             .enumerate()

@@ -101,7 +101,7 @@ pub(super) fn reviews<'q>(pending_calls: &'q [PendingCall], rng: &dyn Rng) -> Ve
 }
 
 impl Review<'_> {
-    pub(super) async fn request(self, outbound: &dyn Outbound, cluster: &ClusterName) -> Vec<(usize, Answer)> {
+    pub(super) async fn send(self, outbound: &dyn Outbound, cluster: &ClusterName) -> Vec<(usize, Answer)> {
         let call = call(cluster, &self.webhook.endpoint, &self.request(), None);
         let answered = match outbound.post(call).await {
             Ok(body) => self.read(&body),

@@ -47,8 +47,7 @@ fn answers(pending_calls: &[PendingCall], answer: impl Fn(&Json) -> Json + Send 
     let cluster = ClusterName::bound_crds();
     let mut told = vec![String::new(); pending_calls.len()];
     for review in reviews(pending_calls, &Zero) {
-        let answers =
-            futures_util::FutureExt::now_or_never(review.request(&outbound, &cluster)).expect("nothing waits");
+        let answers = futures_util::FutureExt::now_or_never(review.send(&outbound, &cluster)).expect("nothing waits");
         for (index, answer) in answers {
             told[index] = answer.map_or_else(|why| why.to_string(), |object| object.to_string());
         }
