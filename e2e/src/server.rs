@@ -22,6 +22,9 @@ carol-token,carol,3,\"system:masters\"
 dave-token,dave,4,\"system:kcp:admin\"
 ";
 
+/// Lines of a server's log that a failed test prints.
+const LAST_LINES: usize = 20;
+
 /// Returns a command for the binary, without `KUBECONFIG` and the `INSULA_` variables of this
 /// process.
 pub fn insula(arguments: &[&str]) -> Command {
@@ -224,6 +227,18 @@ impl Server {
             .collect()
     }
 
+    /// Prints what a failed test's reader asks first: whether the process runs, and its last lines.
+    fn print_end(&mut self) {
+        let state = match self.process.try_wait() {
+            Ok(None) => "runs".to_owned(),
+            Ok(Some(status)) => format!("ended with {status}"),
+            Err(error) => error.to_string(),
+        };
+        let lines = self.lines.lock().map(|lines| lines.clone()).unwrap_or_default();
+        let last = lines.len().saturating_sub(LAST_LINES);
+        eprintln!("{}: {state}; its last lines:\n{}", self.url, lines[last..].join("\n"));
+    }
+
     /// Its process.
     pub fn pid(&self) -> u32 {
         self.process.id()
@@ -308,6 +323,9 @@ impl Stopped {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.print_end();
+        }
         // It may have ended by itself.
         let _ = self.process.kill();
         let _ = self.process.wait();

@@ -25,7 +25,7 @@ use insula_store::Snapshot;
 use std::{
     any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
-    pin::Pin,
+    pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
@@ -108,7 +108,7 @@ impl ApiServer {
         let record = call.request.extensions().get::<Record>().cloned().unwrap_or_default();
         let most = self.limits.settings.request_time;
         let time = call.time.map_or(most, |time| time.min(most));
-        let called = self.called(call, serve);
+        let called = pin!(self.called(call, serve));
         self.guarded(time, &record, called).await.map_err(Refusal::from)
     }
 
@@ -186,7 +186,7 @@ impl ApiServer {
 impl Entered {
     /// Does the work of the call within the workspace's throttle slot.
     pub async fn run<T>(self, work: impl Future<Output = T>) -> T {
-        self.slot.run(work).await
+        self.slot.run(pin!(work)).await
     }
 }
 

@@ -21,7 +21,7 @@ use http::{HeaderValue, Request, Response, header};
 use insula_access::Target;
 use insula_auth::audit::Record;
 use insula_catalog::{Error, Named, Origin, Part, ScopeKind, Served};
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 
 impl ApiServer {
     /// Serves one request over HTTP.
@@ -30,11 +30,11 @@ impl ApiServer {
         let record = request.extensions().get::<Record>().cloned().unwrap_or_default();
         let mut kind = RequestKind::default();
         let time = self.limits.settings.request_time;
-        let served = serve(self, request, &mut kind);
-        let response = match self.guarded(time, &record, served).await {
-            Ok(response) => response,
-            Err(refusal) => refusal.respond(&headers),
+        let answer = {
+            let served = pin!(serve(self, request, &mut kind));
+            self.guarded(time, &record, served).await
         };
+        let response = answer.unwrap_or_else(|refusal| refusal.respond(&headers));
         let response = audit::record_response(&record, response).await;
         let mut response = gzip::compress(response, &headers);
         let no_cache = HeaderValue::from_static("no-cache, private");
@@ -69,7 +69,7 @@ async fn serve(server: &ApiServer, request: Request<Body>, kind: &mut RequestKin
     parsed.budget = server.limits.budget(&parsed.payer, in_workspace.as_ref());
     // A watch takes a permit of its own instead.
     let held = Held::new((permit, in_workspace, parsed.budget.clone()));
-    let mut response = slot.run(answer(server, authorized, kind)).await?;
+    let mut response = slot.run(pin!(answer(server, authorized, kind))).await?;
     if kind.verb != "watch" {
         response.extensions_mut().insert(held);
     }

@@ -17,18 +17,20 @@ use crate::{
 };
 use futures_util::FutureExt;
 use insula_auth::audit::Record;
-use std::{panic::AssertUnwindSafe, pin::pin, time::Duration};
+use std::{panic::AssertUnwindSafe, time::Duration};
 
 impl ApiServer {
     /// Runs the work of a request within its time. A panic becomes a 500 of its request. Refusals
-    /// are recorded in the audit log.
-    pub(crate) async fn guarded(&self, time: Duration, record: &Record, work: impl Future<Output = Answer>) -> Answer {
-        let outcome = {
-            // Pinned in place: moving the large future costs as much as a part of the answer.
-            let work = pin!(AssertUnwindSafe(work).catch_unwind());
-            tokio::time::timeout(time, work).await
-        };
-        let refusal = match outcome {
+    /// are recorded in the audit log. The work is pinned by the caller, so that its large future
+    /// stands in one place only.
+    pub(crate) async fn guarded(
+        &self,
+        time: Duration,
+        record: &Record,
+        work: impl Future<Output = Answer> + Unpin,
+    ) -> Answer {
+        let work = AssertUnwindSafe(work).catch_unwind();
+        let refusal = match tokio::time::timeout(time, work).await {
             Ok(Ok(answer)) => return answer.inspect_err(|refusal| refusal.record_in(record)),
             Ok(Err(_)) => {
                 let refusal = Reply::from(status::panicked());

@@ -58,7 +58,7 @@ async fn demo(arguments: Arguments) -> anyhow::Result<()> {
     let mut steps = Steps::new(io::stdout(), arguments.output);
     let samples = Samples::write(&directory.path, &env)?;
     let running = steps
-        .step("start", start(&directory, &samples, &arguments.listen, env))
+        .step("start", Box::pin(start(&directory, &samples, &arguments.listen, env)))
         .await?;
     let outcome = script::run(&mut steps, &running, &samples).await;
     let kept = match &outcome {

@@ -99,7 +99,8 @@ impl Edge {
         let unread = UnreadBody::track(&mut request);
         let response = match protocol {
             Protocol::Grpc => self.calls.answer(&self.api, request).await,
-            Protocol::Http | Protocol::Health => self.api.serve(request).await,
+            // Boxed, so that the stages above move a pointer.
+            Protocol::Http | Protocol::Health => Box::pin(self.api.serve(request)).await,
         };
         if let Some(unread) = unread {
             unread.drain(self.api.limits.settings.body_bytes).await;

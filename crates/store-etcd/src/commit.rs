@@ -81,7 +81,7 @@ impl EtcdStore {
             let limit = self.members.options().attempt_timeout;
             let step = match tokio::time::timeout(limit, self.members.current()).await {
                 Ok(Ok(member)) => {
-                    let attempt = Attempt {
+                    let mut attempt = Attempt {
                         store: self,
                         txn,
                         marked: changes_something(txn),
@@ -115,7 +115,7 @@ impl EtcdStore {
 }
 
 impl Attempt<'_> {
-    async fn run(mut self) -> Step {
+    async fn run(&mut self) -> Step {
         let known = self.store.origin.known();
         let mark = self.marked.then(|| self.expected.write(&self.session));
         let request = request(&self.store.keys, &self.session, mark, self.txn);
@@ -151,7 +151,7 @@ impl Attempt<'_> {
     }
 
     /// Finds out whether a transaction without an answer happened.
-    async fn resolve(mut self) -> Step {
+    async fn resolve(&mut self) -> Step {
         if !self.marked {
             return Step::Done(Err(self.unknown("nothing tells whether it happened")));
         }
@@ -186,7 +186,7 @@ impl Attempt<'_> {
         CommitError::Unknown(format!("{}; {detail}", self.knowledge.lock().reason))
     }
 
-    async fn answered(mut self, response: &TxnResponse, revision: Revision) -> Step {
+    async fn answered(&mut self, response: &TxnResponse, revision: Revision) -> Step {
         let responses = response.op_responses();
         if !response.succeeded() {
             return self.refused(&responses).await;
@@ -209,7 +209,7 @@ impl Attempt<'_> {
 
     /// Finds the guard that failed in the keys that etcd returned with the transaction. If all
     /// guards hold, the session has ended.
-    async fn refused(mut self, responses: &[TxnOpResponse]) -> Step {
+    async fn refused(&mut self, responses: &[TxnOpResponse]) -> Step {
         for (guard, response) in self.txn.guards.iter().zip(responses) {
             let TxnOpResponse::Get(got) = response else { continue };
             let found = got.kvs().first().map(|kv| Revision(kv.mod_revision().unsigned_abs()));

@@ -87,7 +87,12 @@ impl Members {
         *connected = None;
         let endpoint = self.endpoint(generation);
         let credentials = (self.options.credentials)().map_err(Error::Internal)?;
-        let client = Client::connect([&endpoint], Some(connect_options(&self.options, credentials))).await?;
+        // Boxed: connecting is rare, and its future is larger than that of a whole request.
+        let connecting = Box::pin(Client::connect(
+            [&endpoint],
+            Some(connect_options(&self.options, credentials)),
+        ));
+        let client = connecting.await?;
         let member = Member {
             generation,
             endpoint,

@@ -6,7 +6,7 @@
 //! same: a flood would fill the memory.
 
 use super::{ConnectionMeter, FairShare, Limit, Tenant, TenantUsage};
-use std::{pin::pin, time::Duration};
+use std::time::Duration;
 use tokio::{
     sync::OwnedSemaphorePermit,
     time::{sleep, timeout},
@@ -72,12 +72,12 @@ impl TenantUsage {
 }
 
 impl ThrottleSlot {
-    /// Does the work of the request within the slot.
-    pub(crate) async fn run<T>(self, work: impl Future<Output = T>) -> T {
+    /// Does the work of the request within the slot. The work is pinned by the caller: each
+    /// function that takes a future by value makes the request's own future larger by its size.
+    pub(crate) async fn run<T>(self, mut work: impl Future<Output = T> + Unpin) -> T {
         if self.0.is_none() {
             return work.await;
         }
-        let mut work = pin!(work);
         match timeout(SLOT_TIME, &mut work).await {
             Ok(done) => done,
             Err(_) => {
@@ -96,7 +96,7 @@ mod tests {
         future::{Either, join, select},
     };
     use insula_api::ClusterName;
-    use std::future::pending;
+    use std::{future::pending, pin::pin};
 
     const SECOND: Duration = Duration::from_secs(1);
 
