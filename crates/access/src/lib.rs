@@ -6,7 +6,6 @@
 
 pub mod accounts;
 mod authenticator;
-mod facts;
 pub mod issuers;
 pub mod lifecycle;
 pub mod reviews;
@@ -18,7 +17,7 @@ pub mod view;
 pub mod workspace_types;
 
 pub use authenticator::{Authenticator, OnAuthenticated, PeerCertificate};
-pub use facts::{facts, facts_with};
+pub use roles::{facts, facts_with};
 pub use target::Target;
 pub use unauthenticated::Unauthenticated;
 pub use view::EventKind;

@@ -1,13 +1,17 @@
-//! The rules that a user holds in a cluster: bindings and roles as they are in one snapshot, and
-//! those of `config/bootstrap/roles.yaml`, which are in every cluster.
+//! The facts about a logical cluster that an access decision uses. Above all the rules that a user
+//! holds there: bindings and roles as they are in one snapshot, and those of
+//! `config/bootstrap/roles.yaml`, which are in every cluster.
 //!
 //! Nothing is kept for a cluster or a user: what a role or binding says is kept with its object, so
 //! that a change is effective with the very revision that makes it.
 
 use crate::{lifecycle, rules};
-use insula_api::{ClusterName, Json, Object, ObjectKey, Scope};
-use insula_auth::{Identities, PolicyRule, Roles, Subject, SubjectKind, UserInfo};
-use insula_catalog::{exports, ids};
+use insula_api::{ClusterName, Json, Object, ObjectKey, Scope, kinds::WorkspacePhase};
+use insula_auth::{ClusterFacts, Identities, PolicyRule, Roles, Subject, SubjectKind, UserInfo};
+use insula_catalog::{
+    exports, ids,
+    locate::{self, LogicalClusterView},
+};
 use insula_store::Snapshot;
 use std::{
     collections::HashMap,
@@ -17,6 +21,28 @@ use std::{
 };
 
 const BOOTSTRAP_YAML: &str = include_str!("../../../config/bootstrap/roles.yaml");
+
+/// Returns the facts about a cluster in one state: its owner, required groups, phase and roles.
+pub fn facts(snapshot: &Snapshot, cluster: &ClusterName) -> ClusterFacts {
+    facts_with(snapshot, cluster, locate::logical_cluster(snapshot, cluster).as_deref())
+}
+
+/// Returns the same facts for a cluster whose LogicalCluster has been read from `snapshot` already.
+pub fn facts_with(
+    snapshot: &Snapshot,
+    cluster: &ClusterName,
+    logical_cluster: Option<&LogicalClusterView>,
+) -> ClusterFacts {
+    let owner = logical_cluster.and_then(|view| view.owner.as_deref());
+    ClusterFacts {
+        cluster: Some(cluster.clone()),
+        required_groups: logical_cluster.and_then(|view| view.required_groups.clone()),
+        admin_users: owner.map(str::to_owned).into_iter().collect(),
+        unfinished: logical_cluster.is_some_and(|view| view.phase == WorkspacePhase::Initializing),
+        roles: Some(Arc::new(RolesAt::new(snapshot, cluster))),
+        ..ClusterFacts::default()
+    }
+}
 
 /// A binding as it is used.
 #[derive(Debug)]
