@@ -29,7 +29,6 @@ mod render;
 pub mod reply;
 pub mod request;
 pub mod request_stages;
-mod resolve;
 mod server;
 pub mod status;
 pub mod table;
