@@ -6,15 +6,12 @@
 //! ([`Workers`]).
 
 pub(crate) mod cache;
-mod conversions;
-mod job;
 mod scheduler;
 mod show;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use cache::Cache;
-pub use conversions::CACHE_BYTES_MAX;
+pub use cache::{CACHE_BYTES_MAX, Cache};
 pub use scheduler::{Pay, Work, Workers};
 pub(crate) use show::prefetch;
 pub use show::{Show, is_stored};

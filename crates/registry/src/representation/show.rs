@@ -2,9 +2,8 @@
 //! together with all missing objects after it.
 
 use super::{
-    cache::{Cache, encode},
-    conversions::Key,
-    job::Job,
+    cache::{Cache, Key, encode},
+    scheduler::Job,
 };
 use bytes::Bytes;
 use insula_access::Target;
