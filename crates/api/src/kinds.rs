@@ -10,6 +10,7 @@ mod core;
 mod tenancy;
 #[cfg(test)]
 mod tests;
+mod topology;
 
 pub use apis::{
     ApiBinding, ApiBindingPhase, ApiBindingSpec, ApiBindingStatus, ApiConversion, ApiConversionSpec,
@@ -23,6 +24,7 @@ pub use tenancy::{
     DefaultApiBinding, MountReference, TypeExtension, Workspace, WorkspaceLocation, WorkspaceMount, WorkspacePhase,
     WorkspaceSpec, WorkspaceStatus, WorkspaceType, WorkspaceTypeReference, WorkspaceTypeSpec,
 };
+pub use topology::{Partition, PartitionSet, PartitionSetSpec, PartitionSpec};
 
 use crate::Json;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};

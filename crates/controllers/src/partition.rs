@@ -1,12 +1,11 @@
 //! PartitionSets: a Partition for each combination of label values that shards have.
 
-use crate::{
-    runtime::Reconciler,
-    write::{list, sort_conditions},
-};
+use crate::{loaded::Loaded, runtime::Reconciler, write::sort_conditions};
 use insula_api::{
     ClusterName, Condition, Json, LabelSelector, ObjectKey, ResourceId, Scope, SelectorError, Timestamp,
-    names::api_versions, set_condition,
+    kinds::{Partition, PartitionSet},
+    names::api_versions,
+    set_condition,
 };
 use insula_catalog::{digest, ids};
 use insula_registry::{Deps, Intent, Plan};
@@ -29,9 +28,9 @@ pub(crate) struct PartitionSets {
 
 /// World of a set.
 pub(crate) struct World {
-    set: Option<(Entry, Json)>,
-    /// Partitions that the set owns.
-    partitions: BTreeMap<String, (Entry, Json)>,
+    set: Option<Loaded<PartitionSet>>,
+    /// Partitions that the set owns, by name.
+    partitions: BTreeMap<String, Loaded<Partition>>,
     shards: Vec<Entry>,
     now: Timestamp,
 }
@@ -76,17 +75,13 @@ impl Reconciler for PartitionSets {
     }
 
     fn observe(&self, key: &ObjectKey, snapshot: &Snapshot) -> World {
-        let set = snapshot.get(key).map(|entry| {
-            let value = entry.object.body_value();
-            (entry, value)
-        });
-        let uid = set.as_ref().map(|(entry, _)| entry.object.meta.uid.to_string());
+        let set = Loaded::<PartitionSet>::get(snapshot, key);
+        let uid = set.as_ref().map(|set| set.entry.object.meta.uid.to_string());
         let mut partitions = BTreeMap::new();
         snapshot.for_each(&Scope::cluster(ids::partitions(), key.cluster.clone()), |entry| {
             let mut owners = entry.object.meta.owner_references.iter();
             if owners.any(|owner| Some(&owner.uid) == uid.as_ref()) {
-                let value = entry.object.body_value();
-                partitions.insert(entry.key.name.to_string(), (entry.clone(), value));
+                partitions.insert(entry.key.name.to_string(), Loaded::from_entry(entry.clone()));
             }
             ControlFlow::Continue(())
         });
@@ -105,38 +100,35 @@ impl Reconciler for PartitionSets {
 }
 
 fn decide(world: &World) -> Plan {
-    let Some((entry, old)) = &world.set else {
+    let Some(set) = world.set.as_ref().filter(|set| !set.is_deleting()) else {
         return Plan::rest();
     };
-    if entry.object.meta.is_deleting() {
-        return Plan::rest();
-    }
-    let mut value = old.clone();
+    let mut value = set.value.clone();
     if !value["status"].is_object() {
         value["status"] = json!({});
     }
     let mut intents = Vec::new();
-    match selector(&old["spec"]["shardSelector"]) {
+    match selector(&set.view.spec.shard_selector) {
         Err(error) => {
             let invalid = Condition::fails("PartitionSetValid", "InvalidSelector", error.to_string());
             set_condition(&mut value, &invalid, world.now);
         }
         Ok(selector) => {
-            let wanted = wanted(world, entry, old, &selector);
+            let wanted = wanted(world, set, &selector);
             value["status"]["count"] = json!(wanted.len());
             if wanted.is_empty()
                 && let Some(status) = value["status"].as_object_mut()
             {
                 status.remove("count");
             }
-            intents = differences(world, entry, &wanted);
+            intents = differences(world, &set.entry, &wanted);
             for condition in ["PartitionSetValid", "PartitionsReady"] {
                 set_condition(&mut value, &Condition::holds(condition), world.now);
             }
         }
     }
     sort_conditions(&mut value);
-    intents.push(Intent::Update(entry.clone(), value));
+    intents.push(set.update(value));
     Plan::new(intents)
 }
 
@@ -153,11 +145,9 @@ pub(crate) fn selector(selector: &Json) -> Result<LabelSelector, SelectorError> 
 
 /// Returns the wanted partitions by name: one for each combination of values of the dimensions
 /// among the selected shards. Shards that lack one of the labels belong to none.
-fn wanted(world: &World, set: &Entry, value: &Json, selector: &LabelSelector) -> BTreeMap<String, Json> {
-    let dimensions: BTreeSet<&str> = list(value, "/spec/dimensions")
-        .iter()
-        .filter_map(Json::as_str)
-        .collect();
+fn wanted(world: &World, set: &Loaded<PartitionSet>, selector: &LabelSelector) -> BTreeMap<String, Json> {
+    let spec = &set.view.spec;
+    let dimensions: BTreeSet<&str> = spec.dimensions.iter().map(String::as_str).collect();
     let chosen = world
         .shards
         .iter()
@@ -166,7 +156,7 @@ fn wanted(world: &World, set: &Entry, value: &Json, selector: &LabelSelector) ->
         .filter_map(|shard| dimensions.iter().map(|key| shard.object.meta.label(key)).collect())
         .collect();
     let partition = |values: Vec<&str>| {
-        let mut choice = value["spec"]["shardSelector"].clone();
+        let mut choice = spec.shard_selector.clone();
         if !choice["matchLabels"].is_object() {
             choice["matchLabels"] = json!({});
         }
@@ -178,7 +168,7 @@ fn wanted(world: &World, set: &Entry, value: &Json, selector: &LabelSelector) ->
         if let Some(match_labels) = choice["matchLabels"].as_object_mut() {
             match_labels.extend(labels);
         }
-        (name(&set.key.name, &values), choice)
+        (name(&set.entry.key.name, &values), choice)
     };
     combinations.into_iter().map(partition).collect()
 }
@@ -199,10 +189,11 @@ fn differences(world: &World, set: &Entry, wanted: &BTreeMap<String, Json>) -> V
     let mut intents = Vec::new();
     for (name, selector) in wanted {
         match world.partitions.get(name) {
-            Some((entry, value)) => {
-                let mut value = value.clone();
+            Some(partition) if partition.view.spec.selector == *selector => {}
+            Some(partition) => {
+                let mut value = partition.value.clone();
                 value["spec"]["selector"] = selector.clone();
-                intents.push(Intent::Update(entry.clone(), value));
+                intents.push(partition.update(value));
             }
             None => {
                 let owner = json!({
@@ -219,7 +210,7 @@ fn differences(world: &World, set: &Entry, wanted: &BTreeMap<String, Json>) -> V
         }
     }
     let stale = world.partitions.iter().filter(|(name, _)| !wanted.contains_key(*name));
-    intents.extend(stale.map(|(_, (entry, _))| Intent::Delete(entry.clone())));
+    intents.extend(stale.map(|(_, partition)| Intent::Delete(partition.entry.clone())));
     intents
 }
 

@@ -4,7 +4,7 @@
 use crate::{loaded::Loaded, runtime::Reconciler, write::sort_conditions};
 use insula_api::{
     ClusterName, ClusterPath, Condition, LabelSelector, Object, ObjectKey, ResourceId, Scope, Timestamp,
-    kinds::{self, ApiBinding, ApiExportEndpointSlice},
+    kinds::{self, ApiBinding, ApiExportEndpointSlice, Partition},
     names::labels,
     set_condition,
 };
@@ -100,9 +100,8 @@ impl Reconciler for EndpointSlices {
         };
         let export = ObjectKey::cluster_scoped(ids::apiexports(), cluster.clone(), &spec.export.name);
         let partition = ObjectKey::cluster_scoped(ids::partitions(), key.cluster.clone(), &spec.partition);
-        let partition = snapshot
-            .get(&partition)
-            .and_then(|partition| crate::partition::selector(&partition.object.body_value()["spec"]["selector"]).ok());
+        let partition = Loaded::<Partition>::get(snapshot, &partition)
+            .and_then(|partition| crate::partition::selector(&partition.view.spec.selector).ok());
         let shards = snapshot.range(&Scope::cluster(ids::shards(), ClusterName::root()), None, usize::MAX);
         let chosen = |selector: &LabelSelector| shards.iter().any(|shard| selector.matches(&shard.object.meta.labels));
         World {
