@@ -4,7 +4,8 @@
 //! a folder with only this repository's `config`, and with `insula` on the path. A block that needs
 //! a server starts it. In `console` blocks the lines after `$ ` are run. `cargo run --release -- X`
 //! is run as `insula X`; other `cargo`, `git` and `target/` commands are not run. Other blocks
-//! (`text`, `yaml`) are for reading.
+//! (`text`, `yaml`) are for reading. Files that mention `$PUBLISHED` need the definitions of other
+//! projects and are skipped without them.
 
 use std::{
     fmt::Write,
@@ -62,6 +63,11 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
+/// Returns the folder with definitions of other projects.
+fn published() -> PathBuf {
+    root().join("../shared/testdata/real")
+}
+
 fn run(name: &str, script: &str) -> Result<(), String> {
     let dir = tempfile::tempdir().unwrap();
     let bin = dir.path().join("bin");
@@ -78,6 +84,7 @@ fn run(name: &str, script: &str) -> Result<(), String> {
     command
         .env("PATH", path)
         .env("HOME", dir.path())
+        .env("PUBLISHED", published())
         .env_remove("KUBECONFIG");
     // Documents use the default port, which may be taken here.
     command.env("INSULA_LISTEN", format!("127.0.0.1:{}", unused_port()));
@@ -97,11 +104,10 @@ fn run(name: &str, script: &str) -> Result<(), String> {
 #[test]
 fn every_command_of_the_documents_works() {
     let mut files = vec![root().join("README.md")];
-    if let Ok(docs) = fs::read_dir(root().join("docs")) {
-        files.extend(
-            docs.map(|entry| entry.unwrap().path())
-                .filter(|path| path.extension().is_some_and(|end| end == "md")),
-        );
+    for folder in ["docs", "docs/guides"] {
+        let found = fs::read_dir(root().join(folder)).into_iter().flatten();
+        let found = found.map(|entry| entry.unwrap().path());
+        files.extend(found.filter(|path| path.extension().is_some_and(|end| end == "md")));
     }
     files.sort();
     let kubectl = Command::new("kubectl").args(["version", "--client"]).output();
@@ -113,6 +119,10 @@ fn every_command_of_the_documents_works() {
         let Some(script) = script(name, &text) else { continue };
         if script.contains("kubectl") && !has_kubectl {
             eprintln!("skipped: no kubectl for {name}");
+            continue;
+        }
+        if script.contains("$PUBLISHED") && !published().exists() {
+            eprintln!("skipped: no definitions of other projects for {name}");
             continue;
         }
         failures.extend(run(name, &script).err());
