@@ -7,18 +7,20 @@
 //! bytes. [`messages`] finds the fields of both directions.
 
 mod messages;
+#[cfg(test)]
+mod tests;
 pub(crate) mod write;
 
 pub use write::{encode, event};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use insula_api::{Json, Timestamp};
-use insula_catalog::kind::message::{Field, Type};
+use insula_catalog::kind::message::{Field, SCHEMA, Type};
 use serde_json::{Map, json};
 
 const MAGIC: &[u8] = b"k8s\0";
-/// Depth of nested messages: the tables need six.
-const DEPTH_MAX: usize = 8;
+/// Depth of nested messages. Schemas of definitions nest; JSON is read as deep.
+const DEPTH_MAX: usize = 128;
 
 /// The error of a body that cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -95,11 +97,10 @@ fn message(bytes: &[u8], fields: &[Field], depth: usize) -> Result<Map<String, J
         let Some((_, name, kind, repeats)) = fields.iter().find(|field| field.0 == number) else {
             continue;
         };
-        if let (Type::TextMap | Type::BytesMap | Type::TextsMap | Type::Quantities, Value::Bytes(entry)) = (kind, value)
-        {
-            let (key, text) = map_entry(entry, *kind)?;
+        if let (true, Value::Bytes(entry)) = (is_map(*kind), value) {
+            let (key, value) = map_entry(entry, *kind, depth)?;
             let map = object.entry(*name).or_insert_with(|| json!({}));
-            map[key] = text;
+            map[key] = value;
             continue;
         }
         if let (Type::Embedded(fields), Value::Bytes(bytes)) = (kind, value) {
@@ -126,7 +127,10 @@ fn scalar(value: Value<'_>, kind: Type, depth: usize) -> Result<Option<Json>, Pr
         (Type::Text, Value::Bytes(bytes)) => Some(utf8(bytes)?).filter(|text| !text.is_empty()).map(Json::String),
         (Type::Bytes, Value::Bytes(bytes)) => Some(json!(STANDARD.encode(bytes))).filter(|_| !bytes.is_empty()),
         (Type::Integer, Value::Varint(number)) => Some(json!(number as i64)),
+        (Type::Count, Value::Varint(number)) => Some(json!(number as i64)).filter(|_| number != 0),
         (Type::Bool, Value::Varint(number)) => Some(json!(number != 0)),
+        (Type::Flag, Value::Varint(number)) => Some(json!(true)).filter(|_| number != 0),
+        (Type::Double, Value::Fixed64(bits)) => Some(double(f64::from_bits(bits))),
         (Type::Time, Value::Bytes(bytes)) => time(bytes)?.map(|(seconds, _)| json!(Timestamp(seconds).to_string())),
         (Type::MicroTime, Value::Bytes(bytes)) => time(bytes)?.map(|(seconds, nanos)| json!(micro(seconds, nanos))),
         (Type::Raw, Value::Bytes(bytes)) => raw(bytes)?,
@@ -134,6 +138,8 @@ fn scalar(value: Value<'_>, kind: Type, depth: usize) -> Result<Option<Json>, Pr
             .filter(|object| !object.is_empty())
             .map(Json::Object),
         (Type::Pointer(fields), Value::Bytes(bytes)) => Some(Json::Object(message(bytes, fields, depth)?)),
+        (Type::Schema, Value::Bytes(bytes)) => Some(schema(bytes, depth)?),
+        (Type::SchemaOrBool | Type::SchemaOrList, Value::Bytes(bytes)) => schema_or_other(bytes, kind, depth)?,
         _ => return Err(ProtobufError::Malformed("a field of another type")),
     })
 }
@@ -148,8 +154,20 @@ fn empty(kind: Type) -> Json {
         | Type::TextMap
         | Type::BytesMap
         | Type::TextsMap
-        | Type::Quantities => json!({}),
-        Type::Integer | Type::Bool | Type::Time | Type::MicroTime | Type::Raw => Json::Null,
+        | Type::Quantities
+        | Type::Schema
+        | Type::SchemaMap
+        | Type::SchemaOrTextsMap => json!({}),
+        Type::Integer
+        | Type::Bool
+        | Type::Flag
+        | Type::Count
+        | Type::Double
+        | Type::Time
+        | Type::MicroTime
+        | Type::Raw
+        | Type::SchemaOrBool
+        | Type::SchemaOrList => Json::Null,
     }
 }
 
@@ -184,7 +202,54 @@ fn raw(bytes: &[u8]) -> Result<Option<Json>, ProtobufError> {
     Ok(None)
 }
 
-fn map_entry(bytes: &[u8], kind: Type) -> Result<(String, Json), ProtobufError> {
+/// Returns true for a field whose items are the entries of a map.
+fn is_map(kind: Type) -> bool {
+    matches!(
+        kind,
+        Type::TextMap | Type::BytesMap | Type::TextsMap | Type::Quantities | Type::SchemaMap | Type::SchemaOrTextsMap
+    )
+}
+
+fn schema(bytes: &[u8], depth: usize) -> Result<Json, ProtobufError> {
+    Ok(Json::Object(message(bytes, SCHEMA, depth)?))
+}
+
+/// Decodes a schema or what may stand in its place: a boolean, a list of schemas or a list of
+/// texts. Go encodes the boolean beside a schema, too.
+fn schema_or_other(bytes: &[u8], kind: Type, depth: usize) -> Result<Option<Json>, ProtobufError> {
+    let (mut one, mut other) = (None, None);
+    for field in Fields(bytes) {
+        match (kind, field?) {
+            (Type::SchemaOrBool, (1, Value::Varint(number))) => other = Some(json!(number != 0)),
+            (Type::SchemaOrBool, (2, Value::Bytes(bytes))) => one = Some(schema(bytes, depth)?),
+            (_, (1, Value::Bytes(bytes))) => one = Some(schema(bytes, depth)?),
+            (_, (2, Value::Bytes(bytes))) => {
+                let item = match kind {
+                    Type::SchemaOrList => schema(bytes, depth)?,
+                    _ => json!(utf8(bytes)?),
+                };
+                if let Json::Array(list) = other.get_or_insert_with(|| json!([])) {
+                    list.push(item);
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(one.or(other))
+}
+
+/// Returns a number as Go prints it in JSON: without a fraction where there is none.
+fn double(number: f64) -> Json {
+    // Below this all integers are exact in both types.
+    let is_integer = number.fract() == 0.0 && number.abs() < 9_007_199_254_740_992.0;
+    if is_integer {
+        json!(number as i64)
+    } else {
+        json!(number)
+    }
+}
+
+fn map_entry(bytes: &[u8], kind: Type, depth: usize) -> Result<(String, Json), ProtobufError> {
     let (mut key, mut value) = (String::new(), &[][..]);
     for field in Fields(bytes) {
         match field? {
@@ -195,6 +260,8 @@ fn map_entry(bytes: &[u8], kind: Type) -> Result<(String, Json), ProtobufError> 
     }
     let value = match kind {
         Type::BytesMap => json!(STANDARD.encode(value)),
+        Type::SchemaMap => schema(value, depth)?,
+        Type::SchemaOrTextsMap => schema_or_other(value, kind, depth)?.unwrap_or_default(),
         Type::TextsMap | Type::Quantities => {
             let texts = Fields(value).filter_map(|field| match field {
                 Ok((1, Value::Bytes(text))) => Some(utf8(text)),
@@ -221,8 +288,9 @@ fn utf8(bytes: &[u8]) -> Result<String, ProtobufError> {
 enum Value<'a> {
     Varint(u64),
     Bytes(&'a [u8]),
-    /// Fixed-width numbers, which no field of the tables has.
-    Fixed,
+    Fixed64(u64),
+    /// A number of 32 bits, which no field of the tables has.
+    Fixed32,
 }
 
 struct Fields<'a>(&'a [u8]);
@@ -251,12 +319,12 @@ impl<'a> Fields<'a> {
         let tag = self.varint()?;
         let value = match tag & 7 {
             0 => Value::Varint(self.varint()?),
-            1 => self.take(8).map(|_| Value::Fixed)?,
+            1 => Value::Fixed64(u64::from_le_bytes(self.take(8)?.try_into().ok()?)),
             2 => {
                 let count = self.varint()?;
                 Value::Bytes(self.take(count)?)
             }
-            5 => self.take(4).map(|_| Value::Fixed)?,
+            5 => self.take(4).map(|_| Value::Fixed32)?,
             _ => return None,
         };
         Some((u32::try_from(tag >> 3).ok()?, value))
@@ -275,161 +343,5 @@ impl<'a> Iterator for Fields<'a> {
             self.0 = &[];
         }
         Some(field)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn field(number: u8, content: &[u8]) -> Vec<u8> {
-        [&[number << 3 | 2, content.len() as u8], content].concat()
-    }
-
-    fn envelope(kind: &str, object: &[u8]) -> Vec<u8> {
-        envelope_of("v1", kind, object)
-    }
-
-    #[test]
-    fn objects_are_read() {
-        let entry = [field(1, b"k"), field(2, b"v")].concat();
-        // Go encodes empty fields: a generateName and a creationTimestamp.
-        let meta = [field(1, b"a"), field(2, b""), field(8, b""), field(11, &entry)].concat();
-        let config_map = [field(1, &meta), field(2, &entry), field(3, &entry), vec![4 << 3, 1]].concat();
-        assert_eq!(
-            decode(&envelope("ConfigMap", &config_map)),
-            Ok(
-                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "labels": {"k": "v"}},
-                "data": {"k": "v"}, "binaryData": {"k": "dg=="}, "immutable": true})
-            )
-        );
-        let options = [vec![1 << 3, 0], field(4, b"Background"), field(5, b"All")].concat();
-        assert_eq!(
-            decode(&envelope("DeleteOptions", &options)),
-            Ok(
-                json!({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0,
-                "propagationPolicy": "Background", "dryRun": ["All"]})
-            )
-        );
-    }
-
-    /// Decodes an encoded object, by the same tables.
-    fn again(written: &[u8]) -> Json {
-        let Envelope { api_version, kind, raw } = Envelope::open(written).expect("an envelope");
-        let fields = messages::written(&api_version, &kind).expect("is written");
-        let mut object = message(raw, fields, DEPTH_MAX).expect("a message");
-        object.insert("apiVersion".into(), json!(api_version));
-        object.insert("kind".into(), json!(kind));
-        Json::Object(object)
-    }
-
-    #[test]
-    fn encoded_objects_decode_to_themselves() {
-        let metadata = json!({"name": "a", "namespace": "b", "uid": "c", "resourceVersion": "12", "generation": 300,
-            "creationTimestamp": "2026-11-21T09:40:00Z", "deletionGracePeriodSeconds": 0, "labels": {"k": "v", "l": ""},
-            "annotations": {"ä": "ö"}, "finalizers": ["x/y", "z"],
-            "ownerReferences": [{"kind": "K", "name": "n", "uid": "u", "apiVersion": "g/v", "controller": true}],
-            "managedFields": [{"manager": "m", "operation": "Update", "apiVersion": "g/v", "fieldsType": "FieldsV1",
-                "time": "2026-11-21T09:40:00Z", "fieldsV1": {"f:spec": {"f:a": {}}}, "subresource": "status"}]});
-        let partial = json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata});
-        assert_eq!(again(&encode(&partial).expect("is written")), partial);
-        let list = json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
-            "metadata": {"resourceVersion": "9", "continue": "abc", "remainingItemCount": 7},
-            "items": [{"metadata": {"name": "a"}}, {"metadata": metadata}]});
-        assert_eq!(again(&encode(&list).expect("is written")), list);
-        let reply = crate::status::bad_request("no");
-        let status = again(&encode(&reply.body).expect("is written"));
-        assert_eq!((&status["code"], &status["message"]), (&json!(400), &json!("no")));
-        assert_eq!(encode(&json!({"kind": "Pod", "apiVersion": "v1"})), None);
-        let event = event("ADDED", &partial).expect("is written");
-        let fields: Vec<_> = Fields(&event).map(|field| field.expect("a field")).collect();
-        let [(1, Value::Bytes(b"ADDED")), (2, Value::Bytes(raw))] = fields[..] else {
-            panic!("{event:?}");
-        };
-        let Some(Ok((1, Value::Bytes(object)))) = Fields(raw).next() else {
-            panic!("{raw:?}");
-        };
-        assert_eq!(again(object), partial);
-    }
-
-    #[test]
-    fn times_keep_their_fraction() {
-        let seconds = [
-            &[1 << 3][..],
-            &[0x80, 0x92, 0xb8, 0xc3, 0x98, 0xfe, 0xff, 0xff, 0xff, 0x01],
-        ]
-        .concat();
-        assert_eq!(time(&seconds), Ok(Some((-62135596800, 0))), "Go's zero time");
-        let moment = [&[1 << 3, 1, 2 << 3][..], &[0xc0, 0xc4, 0x07]].concat();
-        let spec = [field(1, b"me"), field(3, &moment)].concat();
-        let meta = [field(1, b"coordination.k8s.io/v1"), field(2, b"Lease")].concat();
-        let lease = [MAGIC, &field(1, &meta), &field(2, &field(2, &spec))].concat();
-        let read = decode(&lease).expect("a Lease");
-        assert_eq!(
-            read["spec"],
-            json!({"holderIdentity": "me", "acquireTime": "1970-01-01T00:00:01.000123Z"})
-        );
-    }
-
-    fn envelope_of(api_version: &str, kind: &str, object: &[u8]) -> Vec<u8> {
-        let meta = [field(1, api_version.as_bytes()), field(2, kind.as_bytes())].concat();
-        [MAGIC, &field(1, &meta), &field(2, object)].concat()
-    }
-
-    #[test]
-    fn empty_values_count_in_lists_and_selectors() {
-        let rule = [field(1, b"get"), field(2, b""), field(3, b"secrets")].concat();
-        let meta = field(1, &field(1, b"a"));
-        let role = [meta.clone(), field(2, &rule)].concat();
-        assert_eq!(
-            decode(&envelope_of("rbac.authorization.k8s.io/v1", "Role", &role)),
-            Ok(
-                json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "a"},
-                "rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"]}]})
-            )
-        );
-        let rule = field(2, &[field(1, b"CREATE"), field(2, &field(3, b"widgets"))].concat());
-        let matches = [field(1, b""), field(3, &rule)].concat();
-        let binding = [meta, field(2, &[field(1, b"p"), field(3, &matches)].concat())].concat();
-        let kind = "ValidatingAdmissionPolicyBinding";
-        assert_eq!(
-            decode(&envelope_of("admissionregistration.k8s.io/v1", kind, &binding))
-                .map(|object| object["spec"].clone()),
-            Ok(json!({"policyName": "p", "matchResources": {"namespaceSelector": {},
-                "resourceRules": [{"operations": ["CREATE"], "resources": ["widgets"]}]}}))
-        );
-    }
-
-    #[test]
-    fn maps_may_hold_lists() {
-        let scopes = [field(1, b"cluster:a"), field(1, b"cluster:b")].concat();
-        let extra = [field(1, b"scopes"), field(2, &scopes)].concat();
-        let review = field(2, &[field(3, b"ada"), field(5, &extra)].concat());
-        assert_eq!(
-            decode(&envelope_of("authorization.k8s.io/v1", "SubjectAccessReview", &review))
-                .map(|review| review["spec"].clone()),
-            Ok(json!({"user": "ada", "extra": {"scopes": ["cluster:a", "cluster:b"]}}))
-        );
-    }
-
-    #[test]
-    fn other_bytes_are_refused() {
-        let whole = envelope("Secret", &field(1, &field(1, b"a")));
-        for cut in 0..whole.len() - 1 {
-            assert!(decode(&whole[..cut]).is_err() || cut > 4, "{cut}");
-        }
-        assert!(matches!(
-            decode(&envelope("Pod", b"")),
-            Err(ProtobufError::UnknownKind { .. })
-        ));
-        for bytes in [
-            &b""[..],
-            b"k8s",
-            b"k8s\0\xff",
-            b"k8s\0\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
-            b"{}",
-        ] {
-            assert!(decode(bytes).is_err(), "{bytes:?}");
-        }
     }
 }

@@ -10,6 +10,12 @@ pub enum Type {
     Integer,
     /// A varint, 0 or 1.
     Bool,
+    /// A varint, 0 or 1, that JSON leaves out when it is 0.
+    Flag,
+    /// A varint that JSON leaves out when it is 0.
+    Count,
+    /// A number of double precision.
+    Double,
     /// RFC 3339 in JSON; seconds (1) and nanoseconds (2) on the wire.
     Time,
     /// RFC 3339 in JSON to the microsecond; on the wire as [`Type::Time`].
@@ -32,6 +38,17 @@ pub enum Type {
     BytesMap,
     /// A map of lists of texts: each value is a message with the texts in field 1.
     TextsMap,
+    /// `JSONSchemaProps`, whose fields are [`SCHEMA`]. The types that hold it name it instead of
+    /// its fields, because it holds itself.
+    Schema,
+    /// A map of schemas.
+    SchemaMap,
+    /// `JSONSchemaPropsOrBool`: a boolean (1) or a schema (2).
+    SchemaOrBool,
+    /// `JSONSchemaPropsOrArray`: a schema (1) or a list of schemas (2).
+    SchemaOrList,
+    /// A map of `JSONSchemaPropsOrStringArray`: a schema (1) or a list of texts (2).
+    SchemaOrTextsMap,
 }
 
 /// A field: number, JSON name, type, and true for a repeated one.
@@ -135,4 +152,60 @@ pub(crate) const REQUIREMENT: &[Field] = &[text(1, "key"), text(2, "operator"), 
 pub(crate) const SELECTOR: &[Field] = &[
     (1, "matchLabels", Type::TextMap, false),
     list(2, "matchExpressions", REQUIREMENT),
+];
+
+const VALIDATION_RULE: &[Field] = &[
+    text(1, "rule"),
+    text(2, "message"),
+    text(3, "messageExpression"),
+    text(4, "reason"),
+    text(5, "fieldPath"),
+    (6, "optionalOldSelf", Type::Bool, false),
+];
+/// `JSONSchemaProps`.
+pub const SCHEMA: &[Field] = &[
+    text(1, "id"),
+    text(2, "$schema"),
+    text(3, "$ref"),
+    text(4, "description"),
+    text(5, "type"),
+    text(6, "format"),
+    text(7, "title"),
+    (8, "default", Type::Raw, false),
+    (9, "maximum", Type::Double, false),
+    (10, "exclusiveMaximum", Type::Flag, false),
+    (11, "minimum", Type::Double, false),
+    (12, "exclusiveMinimum", Type::Flag, false),
+    (13, "maxLength", Type::Integer, false),
+    (14, "minLength", Type::Integer, false),
+    text(15, "pattern"),
+    (16, "maxItems", Type::Integer, false),
+    (17, "minItems", Type::Integer, false),
+    (18, "uniqueItems", Type::Flag, false),
+    (19, "multipleOf", Type::Double, false),
+    (20, "enum", Type::Raw, true),
+    (21, "maxProperties", Type::Integer, false),
+    (22, "minProperties", Type::Integer, false),
+    texts(23, "required"),
+    (24, "items", Type::SchemaOrList, false),
+    (25, "allOf", Type::Schema, true),
+    (26, "oneOf", Type::Schema, true),
+    (27, "anyOf", Type::Schema, true),
+    (28, "not", Type::Schema, false),
+    (29, "properties", Type::SchemaMap, false),
+    (30, "additionalProperties", Type::SchemaOrBool, false),
+    (31, "patternProperties", Type::SchemaMap, false),
+    (32, "dependencies", Type::SchemaOrTextsMap, false),
+    (33, "additionalItems", Type::SchemaOrBool, false),
+    (34, "definitions", Type::SchemaMap, false),
+    optional(35, "externalDocs", &[text(1, "description"), text(2, "url")]),
+    (36, "example", Type::Raw, false),
+    (37, "nullable", Type::Flag, false),
+    (38, "x-kubernetes-preserve-unknown-fields", Type::Bool, false),
+    (39, "x-kubernetes-embedded-resource", Type::Flag, false),
+    (40, "x-kubernetes-int-or-string", Type::Flag, false),
+    texts(41, "x-kubernetes-list-map-keys"),
+    text(42, "x-kubernetes-list-type"),
+    text(43, "x-kubernetes-map-type"),
+    list(44, "x-kubernetes-validations", VALIDATION_RULE),
 ];
