@@ -43,22 +43,43 @@ impl Hook {
         let pki = server.data_dir().join("pki");
         let chain = CertificateDer::pem_file_iter(pki.join("server.crt")).unwrap();
         let key = PrivateKeyDer::from_pem_file(pki.join("server.key")).unwrap();
+        let ca = std::fs::read(pki.join("ca.crt")).unwrap();
+        Self::with_certificate(chain.map(Result::unwrap).collect(), key, &ca, answer)
+    }
+
+    /// Starts a webhook whose certificate is its own certificate authority, as `openssl req -x509`
+    /// makes it.
+    pub fn self_signed(answer: impl Fn(&str, &Value) -> Reply + Send + Sync + 'static) -> Self {
+        let mut params = rcgen::CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        let key_der = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        let chain = vec![certificate.der().clone()];
+        Self::with_certificate(chain, key_der, certificate.pem().as_bytes(), answer)
+    }
+
+    fn with_certificate(
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+        ca: &[u8],
+        answer: impl Fn(&str, &Value) -> Reply + Send + Sync + 'static,
+    ) -> Self {
         let provider = rustls::crypto::aws_lc_rs::default_provider().into();
         let tls = rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_no_client_auth()
-            .with_single_cert(chain.map(Result::unwrap).collect(), key)
+            .with_single_cert(chain, key)
             .unwrap();
         let listener = runtime().block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let url = format!("https://{}", listener.local_addr().unwrap());
         let seen = Arc::new(Mutex::new(Vec::new()));
         let acceptor = TlsAcceptor::from(Arc::new(tls));
         runtime().spawn(accept(listener, acceptor, Arc::new(answer), Arc::clone(&seen)));
-        let ca = std::fs::read(pki.join("ca.crt")).unwrap();
         Self {
             url,
-            ca_bundle: base64(&ca),
+            ca_bundle: base64(ca),
             seen,
         }
     }

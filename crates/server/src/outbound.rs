@@ -9,6 +9,7 @@ mod connect;
 mod keys;
 mod mounts;
 mod targets;
+mod trust;
 
 pub(crate) use connect::Shown;
 pub(crate) use keys::IssuerKeys;

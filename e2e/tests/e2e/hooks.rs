@@ -138,6 +138,20 @@ fn definitions_convert_by_webhook() {
     dry_run_and_delete(&at);
 }
 
+/// A certificate that `openssl req -x509` makes is both the webhook's and its `caBundle`.
+#[test]
+fn webhooks_may_have_self_signed_certificates() {
+    let server = server();
+    let hook = Hook::self_signed(answer);
+    let (path, _) = workspace(&server.admin(), "hooks");
+    let at = server.admin().in_workspace(&path);
+    define(&at, "notes", &hook.client_config("/convert"));
+    at.post(&notes("v1", ""), &object("notes", "v1", "a", json!({"text": "one"})))
+        .expect(201);
+    let shown = at.get(&notes("v2", "/a")).expect(200);
+    assert_eq!(shown["spec"]["texts"], json!(["one"]));
+}
+
 /// Creates `a` in v1, without a review, and reads it in v2, with one.
 fn create_in_storage_version(at: &Client, hook: &Hook) {
     // Written in v1, the storage version: the server calls no webhook.

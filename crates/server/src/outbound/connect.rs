@@ -17,13 +17,13 @@ use hyper_util::{
     client::legacy::connect::{Connected, Connection},
     rt::TokioIo,
 };
-use rustls::{ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
+use rustls::{ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier, crypto::CryptoProvider};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};
 use tokio::net::{TcpStream, lookup_host};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tower::Service;
 
-use super::targets::Targets;
+use super::{targets::Targets, trust::BundleVerifier};
 
 const HTTPS: u16 = 443;
 
@@ -43,7 +43,7 @@ impl Connector {
     /// Creates a connector with a client certificate, which trusts a CA and the certificates that
     /// the machine trusts.
     pub(super) fn showing(targets: Arc<Targets>, shown: &Shown) -> Result<Self, String> {
-        let mut trusted = roots(None)?;
+        let mut trusted = machine_roots();
         let ca = CertificateDer::pem_slice_iter(&shown.ca).filter_map(Result::ok);
         trusted.add_parsable_certificates(ca);
         let chain = CertificateDer::pem_slice_iter(&shown.certificate).filter_map(Result::ok);
@@ -66,10 +66,18 @@ impl Connector {
     /// Creates a connector that trusts the bundle, or without one the certificates that the machine
     /// trusts.
     pub(super) fn new(targets: Arc<Targets>, ca_bundle: Option<&[u8]>) -> Result<Self, String> {
-        let config = config()?
-            .with_root_certificates(roots(ca_bundle)?)
-            .with_no_client_auth();
-        Ok(Self::with(targets, config))
+        let config = match ca_bundle {
+            None => config()?.with_root_certificates(machine_roots()),
+            Some(pem) => {
+                let bundle = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok).collect();
+                let verifier = BundleVerifier::new(bundle, provider())?;
+                // rustls calls every verifier but its own dangerous.
+                config()?
+                    .dangerous()
+                    .with_custom_certificate_verifier(Arc::new(verifier))
+            }
+        };
+        Ok(Self::with(targets, config.with_no_client_auth()))
     }
 
     async fn connect(self, uri: Uri) -> Result<Stream, NoConnection> {
@@ -133,9 +141,12 @@ pub(crate) struct Shown {
     pub(crate) key: Vec<u8>,
 }
 
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::aws_lc_rs::default_provider())
+}
+
 fn config() -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, String> {
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    ClientConfig::builder_with_provider(provider)
+    ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
         .map_err(|error| error.to_string())
 }
@@ -175,18 +186,11 @@ fn tls_error(error: &io::Error) -> NoConnection {
     })
 }
 
-fn roots(ca_bundle: Option<&[u8]>) -> Result<RootCertStore, String> {
+/// Returns the certificates that the machine trusts.
+fn machine_roots() -> RootCertStore {
     let mut roots = RootCertStore::empty();
-    let Some(pem) = ca_bundle else {
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        return Ok(roots);
-    };
-    let certificates = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok);
-    let (good, _) = roots.add_parsable_certificates(certificates);
-    match good {
-        0 => Err("unable to load root certificates: unable to parse bytes as PEM block".to_owned()),
-        _ => Ok(roots),
-    }
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    roots
 }
 
 impl Service<Uri> for Connector {
