@@ -5,7 +5,7 @@ use crate::convert::Converter;
 use crate::error::{Cause, ConvertError};
 use crate::passthrough::same_shape;
 use crate::path::Path;
-use crate::rules::RuleSet;
+use crate::rules::{RuleSet, Validation};
 use crate::trace::Trace;
 use insula_api::{FieldError, FieldPath, Json};
 use insula_cel::Budget;
@@ -84,6 +84,7 @@ pub struct Bundle {
     storage: usize,
     hub: usize,
     loss_policy: LossPolicy,
+    validation: Validation,
     /// True if any rule reads or writes labels, annotations or names.
     rules_see_metadata: bool,
     pub(crate) converters: BTreeMap<(usize, usize), Converter>,
@@ -231,6 +232,11 @@ impl Bundle {
     /// Returns the treatment of fields that another version lacks.
     pub(crate) fn loss_policy(&self) -> LossPolicy {
         self.loss_policy
+    }
+
+    /// Returns the treatment of values that another version's schema refuses.
+    pub fn validation(&self) -> Validation {
+        self.validation
     }
 
     /// Returns true if every version shows all that was written through it: nothing is lost or

@@ -107,21 +107,25 @@
 //! that need no rule; `scope`: names and paths against schemas; `fit`: results against schemas).
 //! `convert`: execution of a plan. `merge`, `align`: three-way merge of edits. `residual`, `trace`:
 //! data stored beside an object. `bundle`: the tree of versions, get and put. `field_coverage`: the
-//! outcome of every field; `carried`: fields that no rule may change. `portable`: objects that
-//! carry their residual. `suggest`: rules guessed from two schemas. `laws`: the laws as functions.
-//! `proof`: the search for counterexamples. The registry decides when to convert.
+//! outcome of every field; `origin`: the field behind an error of another version; `carried`:
+//! fields that no rule may change. `portable`: objects that carry their residual. `suggest`: rules
+//! guessed from two schemas. `laws`: the laws as functions. `proof`: the search for
+//! counterexamples. `compatible`: fields that break without rules. The registry decides when to
+//! convert.
 #![warn(missing_docs)]
 
 mod align;
 mod bundle;
 mod by_path;
 mod carried;
+mod compatible;
 mod convert;
 mod error;
 mod field_coverage;
 mod fit;
 pub mod laws;
 mod merge;
+mod origin;
 mod passthrough;
 mod path;
 mod plan;
@@ -134,13 +138,14 @@ mod suggest;
 mod trace;
 
 pub use crate::bundle::{Bundle, LossPolicy, MayFail, Outlook, Stored, ToStore, VERSIONS_MAX, VersionSchema};
+pub use crate::compatible::Break;
 pub use crate::error::{Cause, ConvertError, FailedRule};
 pub use crate::field_coverage::{Computed, CoveredField, FieldCoverage, FieldOutcome, Made, Maker, field_coverage};
 pub use crate::path::{PATH_BYTES_MAX, PATH_SEGMENTS_MAX, Path, Segment};
 pub use crate::portable::{Converted, Portable, RESIDUAL_ANNOTATION};
 pub use crate::rules::{
-    DIRECTIONS_MAX, Direction, ITEM_RULES_DEPTH_MAX, RULES_MAX, Rule, RuleAt, RuleSet, Source, Template, parse_rules,
-    rules_in_schema,
+    DIRECTIONS_MAX, Direction, ITEM_RULES_DEPTH_MAX, RULES_MAX, Rule, RuleAt, RuleSet, Source, Template, Validation,
+    parse_rules, rules_in_schema,
 };
 pub use crate::suggest::{Guess, Source as GuessSource, Suggestion, Suggestions, suggest};
 pub use insula_cel::Budget;

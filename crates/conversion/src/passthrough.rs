@@ -322,7 +322,7 @@ pub(crate) fn known_kind(node: &Node) -> Option<Kind> {
     })
 }
 
-fn takes_anything(node: &Node) -> bool {
+pub(crate) fn takes_anything(node: &Node) -> bool {
     node.kind().is_none() && !node.int_or_string() && node.properties().next().is_none()
 }
 

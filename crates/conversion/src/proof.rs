@@ -1,6 +1,7 @@
 //! Search for a counterexample: objects generated from the schemas, written through one version and
-//! edited through others. Each write must convert, come out valid, and keep the laws. Findings are
-//! shrunk to a minimal sequence of writes.
+//! edited through others. Each write must convert and keep the laws. Findings are shrunk to a
+//! minimal sequence of writes. Values that another version's schema refuses break no law: the
+//! search collects one example of every kind of them.
 //!
 //! The verdict is a function of schemas, rules and [`Search`] alone: counts bound the search, never
 //! a clock, so that every server, controller and tool finds the same.
@@ -16,6 +17,7 @@
 mod edges;
 mod edit;
 mod finding;
+mod fitting;
 mod focus;
 mod generate;
 mod random;
@@ -27,15 +29,19 @@ use crate::bundle::{Bundle, ToStore};
 use crate::error::{Cause, ConvertError};
 use crate::laws::Laws;
 use crate::object_budget;
+use crate::rules::Validation;
+use fitting::Misfits;
 use focus::Focus;
 use generate::Fill;
 use insula_api::{FieldError, Json};
 use insula_cel::Budget;
 use insula_schema::Structural;
 use random::Random;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 pub use finding::{Counterexample, Finding};
+pub use fitting::Misfit;
+pub(crate) use fitting::general;
 
 /// Most sequences that are tried to make a counterexample smaller.
 const SHRINKS_MAX: usize = 2_000;
@@ -70,8 +76,8 @@ impl Default for Search {
     }
 }
 
-/// Statistics of a search that found nothing.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// Result of a search that found no counterexample.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Searched {
     /// Cases that were run.
     pub cases: u32,
@@ -83,6 +89,8 @@ pub struct Searched {
     pub skipped: u64,
     /// True if the search reached its limit of work before the last case.
     pub stopped: bool,
+    /// Values that a version shows and its schema refuses: the smallest example of each kind.
+    pub misfits: Vec<Misfit>,
 }
 
 /// A write of one object through one version.
@@ -98,9 +106,11 @@ pub struct Write {
 ///
 /// # Errors
 /// Returns the findings at the paths of their rules, each with an object that shows it and with
-/// advice.
+/// advice. Values that another version's schema refuses are findings under [`Validation::Refuse`]
+/// only.
 pub fn prove(bundle: &Bundle, how: Search) -> Result<Searched, Vec<FieldError>> {
-    if !bundle.has_rules() {
+    let refuses = bundle.validation() == Validation::Refuse;
+    if !bundle.has_rules() && !refuses {
         return Ok(Searched::default());
     }
     let mut found = finding::withheld(bundle);
@@ -108,7 +118,11 @@ pub fn prove(bundle: &Bundle, how: Search) -> Result<Searched, Vec<FieldError>> 
     if !found.is_empty() {
         return Err(found);
     }
-    search(bundle, how).map_err(|found| vec![found.as_error(bundle)])
+    let searched = search(bundle, how).map_err(|found| vec![found.as_error(bundle)])?;
+    if refuses && !searched.misfits.is_empty() {
+        return Err(searched.misfits.iter().map(|misfit| misfit.as_error(bundle)).collect());
+    }
+    Ok(searched)
 }
 
 /// Searches for a counterexample.
@@ -138,6 +152,7 @@ pub fn search(bundle: &Bundle, how: Search) -> Result<Searched, Box<Counterexamp
             }));
         }
     }
+    searched.misfits = prover.misfits.into_inner().smallest(bundle, how);
     Ok(searched)
 }
 
@@ -163,11 +178,13 @@ struct Prover<'b> {
     focus: Vec<(&'b str, Focus)>,
     work: Cell<u64>,
     work_max: u64,
+    misfits: RefCell<Misfits>,
 }
 
 /// Outcome of one write.
-enum WriteOutcome {
-    Stored(ToStore),
+enum WriteOutcome<'b> {
+    /// It is stored, and every served version shows it.
+    Stored(ToStore, Vec<(&'b str, Json)>),
     /// A rule marked `mayFail` refused it.
     Refused,
 }
@@ -180,6 +197,7 @@ impl<'b> Prover<'b> {
             focus: bundle.served().map(focus).collect(),
             work: Cell::new(0),
             work_max,
+            misfits: RefCell::default(),
         }
     }
 
@@ -223,8 +241,9 @@ impl<'b> Prover<'b> {
                 object,
             });
             match self.write(script.last().unwrap_or(&script[0]), stored.as_ref()) {
-                Ok(WriteOutcome::Stored(after)) => {
+                Ok(WriteOutcome::Stored(after, views)) => {
                     searched.writes += 1;
+                    self.misfits.borrow_mut().look(self.bundle, &script, &views);
                     stored = Some(after);
                 }
                 Ok(WriteOutcome::Refused) => {
@@ -249,10 +268,11 @@ impl<'b> Prover<'b> {
             .bundle
             .get(stored.stored(self.bundle.storage()), version, &mut object_budget())
             .ok()?;
-        generate::normal(edit::mix(&shown, &fresh, random), schema)
+        // What a version shows may be refused by its own schema, and so may an edit of it.
+        Some(generate::edited(edit::mix(&shown, &fresh, random), &shown, schema).unwrap_or(fresh))
     }
 
-    fn write(&self, write: &Write, before: Option<&ToStore>) -> Result<WriteOutcome, Finding> {
+    fn write(&self, write: &Write, before: Option<&ToStore>) -> Result<WriteOutcome<'b>, Finding> {
         let old = before.map(|stored| stored.stored(self.bundle.storage()));
         let mut budget = object_budget();
         let after = self.bundle.put(&write.object, &write.version, old, &mut budget);
@@ -262,7 +282,7 @@ impl<'b> Prover<'b> {
             Err(error) if self.may_fail(&error) => return Ok(WriteOutcome::Refused),
             Err(error) => return Err(Finding::Fails(error)),
         };
-        self.shows_valid(&after)?;
+        let views = self.views(&after)?;
         let laws = Laws::new(self.bundle);
         laws.put_get(&write.object, &write.version, &after)
             .map_err(Finding::Breaks)?;
@@ -274,28 +294,17 @@ impl<'b> Prover<'b> {
             laws.later_edit_wins(&write.version, before, &after)
                 .map_err(Finding::Breaks)?;
         }
-        Ok(WriteOutcome::Stored(after))
+        Ok(WriteOutcome::Stored(after, views))
     }
 
-    fn shows_valid(&self, stored: &ToStore) -> Result<(), Finding> {
-        for version in self.bundle.served() {
-            let shown = self
-                .bundle
-                .get(stored.stored(self.bundle.storage()), version, &mut object_budget())
-                .map_err(Finding::Fails)?;
-            let errors = self
-                .bundle
-                .schema(version)
-                .map(|schema| insula_schema::validate(&shown, schema));
-            if let Some(error) = errors.unwrap_or_default().first() {
-                return Err(Finding::Invalid {
-                    version: version.to_owned(),
-                    error: error.to_string(),
-                    field: error.field.to_string(),
-                });
-            }
-        }
-        Ok(())
+    /// Reads an object in every served version.
+    fn views(&self, stored: &ToStore) -> Result<Vec<(&'b str, Json)>, Finding> {
+        let view = |version| {
+            let stored = stored.stored(self.bundle.storage());
+            let shown = self.bundle.get(stored, version, &mut object_budget());
+            Ok((version, shown.map_err(Finding::Fails)?))
+        };
+        self.bundle.served().map(view).collect()
     }
 
     /// Returns true if a rule failed whose author marked it `mayFail`.
@@ -334,7 +343,7 @@ impl<'b> Prover<'b> {
             let object = generate::normal(write.object.clone(), self.bundle.schema(&write.version)?)?;
             result.push(Write { object, ..write });
             match self.write(result.last()?, stored.as_ref()) {
-                Ok(WriteOutcome::Stored(after)) => stored = Some(after),
+                Ok(WriteOutcome::Stored(after, _)) => stored = Some(after),
                 Ok(WriteOutcome::Refused) => {}
                 Err(finding) => return Some((result, finding)),
             }

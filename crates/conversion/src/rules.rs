@@ -31,8 +31,21 @@ pub const ITEM_RULES_DEPTH_MAX: usize = 8;
 pub struct RuleSet {
     /// The version that rules are written around; the storage version when absent.
     pub hub: Option<String>,
+    /// Treatment of values that another version's schema refuses.
+    pub validation: Validation,
     /// One entry for each pair of versions that has rules.
     pub conversions: Vec<Direction>,
+}
+
+/// Treatment of values that rules, or their absence, bring into a version whose schema refuses
+/// them: `spec.validation` of an APIConversion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Validation {
+    /// Readers see the value as it is, and the author is told.
+    #[default]
+    Show,
+    /// Such rules are refused, and so is a write that another served version would refuse.
+    Refuse,
 }
 
 /// The rules from one version to another.

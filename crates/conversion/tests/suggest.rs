@@ -242,17 +242,17 @@ fn most_of_the_samples_rules_are_found() {
         move-list 2 of 2
         moves 10 of 12
         nested-items 6 of 6
-        numbers-and-text 4 of 9, 2 need work
+        numbers-and-text 6 of 9
         one-and-many 4 of 4
         outside 1 of 1
-        quantities 4 of 6, 2 need work
+        quantities 6 of 6
         renames 12 of 12
         routes 3 of 29
         scalar-and-object 6 of 6
         single-to-list 2 of 2
         split-and-join 8 of 8
         values-from-outside 2 of 6
-        all 185 of 291
+        all 189 of 291
     "#]]
     .assert_eq(&(lines.join("\n") + "\n"));
 }

@@ -7,7 +7,7 @@ use crate::convert::Converter;
 use crate::passthrough::{self, Except, same_shape};
 use crate::path::{Path, Segment};
 use crate::plan;
-use crate::rules::{Direction, RULES_MAX, Rule, RuleSet};
+use crate::rules::{Direction, RULES_MAX, Rule, RuleSet, Validation};
 use crate::scope::{VersionScope, metadata_schema};
 use insula_api::{FieldError, FieldPath, Json};
 use insula_cel::{Decl, OBJECT_COST_MAX};
@@ -44,6 +44,7 @@ pub(super) fn compile(
     } else {
         loss_policy
     };
+    let validation = rules.map_or(Validation::Show, |rules| rules.validation);
     let mut errors = names(rules, &versions, path);
     let hub = rules.and_then(|r| r.hub.as_deref()).map_or(Some(stored), find);
     let Some(hub) = hub.filter(|_| errors.is_empty()) else {
@@ -80,7 +81,11 @@ pub(super) fn compile(
             }
             Err(found) => errors.extend(found),
         }
-        if let Some(written) = rules.or_else(|| direction(b, a)) {
+        // A reader is shown the object without the field, unless the author wants it refused.
+        if let Some(written) = rules
+            .or_else(|| direction(b, a))
+            .filter(|_| validation == Validation::Refuse)
+        {
             required(&views[a], &views[b], rules, written, &mut errors);
         }
     }
@@ -97,6 +102,7 @@ pub(super) fn compile(
         storage: stored,
         hub,
         loss_policy,
+        validation,
         rules_see_metadata: directions.iter().flat_map(|d| &d.rules).any(Rule::sees_metadata),
         claims,
         over_budget: price::total(&converters) > OBJECT_COST_MAX,

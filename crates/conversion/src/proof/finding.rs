@@ -16,7 +16,7 @@ const SHOWN_MAX: usize = 240;
 pub struct Counterexample {
     /// The writes, in order, to one object. The last one shows the finding.
     pub script: Vec<Write>,
-    /// The rule failure, invalid view or broken law.
+    /// The rule failure or broken law.
     pub finding: Finding,
     /// Number of the case that found it, from 0.
     pub case: u32,
@@ -29,15 +29,6 @@ pub struct Counterexample {
 pub enum Finding {
     /// A rule fails although its author did not mark it `mayFail`.
     Fails(ConvertError),
-    /// A version's view is not valid by its schema.
-    Invalid {
-        /// The version.
-        version: String,
-        /// The first error.
-        error: String,
-        /// Path of the invalid field.
-        field: String,
-    },
     /// A law does not hold.
     Breaks(laws::Violation),
 }
@@ -48,7 +39,6 @@ impl Finding {
             (Finding::Fails(a), Finding::Fails(b)) => {
                 a.rule.as_ref().map(|r| &r.path) == b.rule.as_ref().map(|r| &r.path)
             }
-            (Finding::Invalid { version: a, .. }, Finding::Invalid { version: b, .. }) => a == b,
             (Finding::Breaks(a), Finding::Breaks(b)) => a.law == b.law && a.version == b.version,
             _ => false,
         }
@@ -60,10 +50,6 @@ impl Finding {
             Finding::Fails(_) => {
                 "bound the field in the schema (pattern, enum, minimum, maxLength), make the expression total \
                  (has(), orValue, a condition), or write mayFail: true, so that such writes are refused"
-            }
-            Finding::Invalid { .. } => {
-                "give both versions the same bounds, convert to a value that the schema accepts, or give the field \
-                    a default"
             }
             Finding::Breaks(violation) => match violation.law {
                 Law::Carried => {
@@ -81,9 +67,6 @@ impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Finding::Fails(error) => write!(f, "{error}"),
-            Finding::Invalid { version, error, .. } => {
-                write!(f, "{version} would show what its schema refuses: {error}")
-            }
             Finding::Breaks(violation) => write!(f, "{violation}"),
         }
     }
@@ -92,12 +75,7 @@ impl fmt::Display for Finding {
 impl fmt::Display for Counterexample {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}; shown by ", self.finding)?;
-        for (i, write) in self.script.iter().enumerate() {
-            if i > 0 {
-                f.write_str(", then ")?;
-            }
-            write!(f, "{} written as {}", shown(&write.object), write.version)?;
-        }
+        written(&self.script, f)?;
         write!(
             f,
             " (seed {}, case {}); what would help: {}",
@@ -106,6 +84,17 @@ impl fmt::Display for Counterexample {
             self.finding.help()
         )
     }
+}
+
+/// Prints a sequence of writes: `{…} written as v1, then {…} written as v2`.
+pub(super) fn written(script: &[Write], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    for (i, write) in script.iter().enumerate() {
+        if i > 0 {
+            f.write_str(", then ")?;
+        }
+        write!(f, "{} written as {}", shown(&write.object), write.version)?;
+    }
+    Ok(())
 }
 
 /// Prints the parts of an object that rules convert, without the fields that every object has.
@@ -136,7 +125,6 @@ impl Counterexample {
     pub(super) fn as_error(&self, bundle: &Bundle) -> FieldError {
         let rule = match &self.finding {
             Finding::Fails(error) => failed(bundle, error),
-            Finding::Invalid { version, field, .. } => writer(bundle, version, field),
             Finding::Breaks(violation) => writer(bundle, &violation.version, &violation.place),
         };
         match rule {
@@ -172,7 +160,7 @@ fn failed<'b>(bundle: &'b Bundle, error: &ConvertError) -> Option<(&'b FieldPath
 }
 
 /// Returns the rule that writes a field of a version.
-fn writer<'b>(bundle: &'b Bundle, version: &str, field: &str) -> Option<(&'b FieldPath, &'b str)> {
+pub(super) fn writer<'b>(bundle: &'b Bundle, version: &str, field: &str) -> Option<(&'b FieldPath, &'b str)> {
     let from = |from: &&str| bundle.converter(from, version);
     let into = bundle.versions().collect::<Vec<_>>();
     let mut facts = into.iter().filter_map(from).flat_map(|converter| &converter.facts);

@@ -62,6 +62,16 @@ pub(super) fn normal(mut object: Json, schema: &Structural) -> Option<Json> {
     insula_schema::validate(&object, schema).is_empty().then_some(object)
 }
 
+/// Prunes and defaults an edited object; `None` if the server would refuse the edit. Errors that
+/// the object had before, in unchanged fields, are none.
+pub(super) fn edited(mut object: Json, before: &Json, schema: &Structural) -> Option<Json> {
+    insula_schema::prune(&mut object, schema);
+    insula_schema::drop_nulls(&mut object, schema);
+    insula_schema::default(&mut object, schema);
+    let outcome = insula_schema::validate_update(&object, before, schema);
+    outcome.errors.is_empty().then_some(object)
+}
+
 struct Maker {
     fill: Fill,
     left: usize,

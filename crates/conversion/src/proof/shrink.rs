@@ -76,3 +76,82 @@ fn simpler(value: &Json, root: bool) -> Vec<Json> {
         Json::Bool(false) | Json::Null => Vec::new(),
     }
 }
+
+/// A step into a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Step {
+    Field(String),
+    Index(usize),
+}
+
+/// Returns the place of every value in a sequence of writes, as a write's number and a path: the
+/// outermost first, so that large parts go early, and later items before earlier ones, so that the
+/// removal of one does not move the next.
+pub(super) fn places(script: &[Write]) -> Vec<(usize, Vec<Step>)> {
+    let mut level: Vec<(usize, Vec<Step>, &Json)> = Vec::new();
+    for (number, write) in script.iter().enumerate() {
+        level.push((number, Vec::new(), &write.object));
+    }
+    let mut out = Vec::new();
+    while !level.is_empty() {
+        let mut next = Vec::new();
+        for (number, path, value) in level {
+            let mut push = |step, value| {
+                let path: Vec<Step> = path.iter().cloned().chain([step]).collect();
+                out.push((number, path.clone()));
+                next.push((number, path, value));
+            };
+            match value {
+                Json::Object(map) => {
+                    let fixed = |name: &str| path.is_empty() && matches!(name, "apiVersion" | "kind");
+                    for (name, value) in map.iter().filter(|(name, _)| !fixed(name)) {
+                        push(Step::Field(name.clone()), value);
+                    }
+                }
+                Json::Array(items) => {
+                    for (index, value) in items.iter().enumerate().rev() {
+                        push(Step::Index(index), value);
+                    }
+                }
+                _ => {}
+            }
+        }
+        level = next;
+    }
+    out
+}
+
+fn find<'a>(value: &'a mut Json, path: &[Step]) -> Option<&'a mut Json> {
+    path.iter().try_fold(value, |value, step| match step {
+        Step::Field(name) => value.get_mut(name),
+        Step::Index(index) => value.get_mut(index),
+    })
+}
+
+/// Returns the sequence without the value at a place; `None` if there is none.
+pub(super) fn without(script: &[Write], number: usize, path: &[Step]) -> Option<Vec<Write>> {
+    let mut less = script.to_vec();
+    let (last, parent) = path.split_last()?;
+    match (find(&mut less.get_mut(number)?.object, parent)?, last) {
+        (Json::Object(map), Step::Field(name)) => map.remove(name).map(drop)?,
+        (Json::Array(items), Step::Index(index)) if *index < items.len() => drop(items.remove(*index)),
+        _ => return None,
+    }
+    Some(less)
+}
+
+/// Returns plainer values for the scalar at a place.
+pub(super) fn plainer(script: &[Write], number: usize, path: &[Step]) -> Vec<Json> {
+    let mut object = script.get(number).map(|write| write.object.clone()).unwrap_or_default();
+    match find(&mut object, path) {
+        Some(scalar) if !scalar.is_object() && !scalar.is_array() => simpler(scalar, false),
+        _ => Vec::new(),
+    }
+}
+
+/// Returns the sequence with another value at a place; `None` if there is no such place.
+pub(super) fn replaced(script: &[Write], number: usize, path: &[Step], value: Json) -> Option<Vec<Write>> {
+    let mut changed = script.to_vec();
+    *find(&mut changed.get_mut(number)?.object, path)? = value;
+    Some(changed)
+}

@@ -1,6 +1,6 @@
 //! Parsing of JSON to [`RuleSet`].
 
-use super::{DIRECTIONS_MAX, Direction, FieldError, FieldPath, Json, Map, RuleSet};
+use super::{DIRECTIONS_MAX, Direction, FieldError, FieldPath, Json, Map, RuleSet, Validation};
 use read::{known, list, paths, string};
 use rule::{rule, rules};
 
@@ -25,6 +25,7 @@ pub fn parse_rules(spec: &Json, path: &FieldPath) -> Result<RuleSet, Vec<FieldEr
     let hub = string(spec, "hub", path, &mut errors);
     let mut set = RuleSet {
         hub,
+        validation: read::validation(spec, path, &mut errors),
         conversions: Vec::new(),
     };
     let at = path.child("conversions");
@@ -51,8 +52,8 @@ fn conflicts(set: &RuleSet, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Parses the rules inside an APIResourceSchema: `spec.conversion.{hub, conversions}`, or
-/// `spec.hubVersion` with `spec.versions[].conversion`. Returns `None` if it has none.
+/// Parses the rules inside an APIResourceSchema: `spec.conversion.{hub, validation, conversions}`,
+/// or `spec.hubVersion` with `spec.versions[].conversion`. Returns `None` if it has none.
 ///
 /// # Errors
 /// Returns an error for each malformed field.
@@ -66,7 +67,7 @@ pub fn rules_in_schema(api_resource_schema: &Json) -> Result<Option<RuleSet>, Ve
         let mut inner = conversion.clone();
         // `strategy` and `webhook` belong to the definition.
         if let Some(map) = inner.as_object_mut() {
-            map.retain(|key, _| key == "conversions" || key == "hub");
+            map.retain(|key, _| matches!(key.as_str(), "conversions" | "hub" | "validation"));
         }
         found = Some(parse_rules(&inner, &path.child("conversion"))?);
     }
@@ -76,6 +77,7 @@ pub fn rules_in_schema(api_resource_schema: &Json) -> Result<Option<RuleSet>, Ve
         .and_then(|s| string(s, "hubVersion", &path, &mut errors));
     let mut set = RuleSet {
         hub: hub.clone(),
+        validation: Validation::default(),
         conversions: Vec::new(),
     };
     let versions = spec

@@ -2,7 +2,7 @@
 
 use super::Object;
 use crate::path::Path;
-use crate::rules::RULES_MAX;
+use crate::rules::{RULES_MAX, Validation};
 use insula_api::{FieldError, FieldPath, Json};
 
 pub(super) fn paths(holder: &Object, key: &str, at: &FieldPath, errors: &mut Vec<FieldError>) -> Vec<Path> {
@@ -51,6 +51,22 @@ pub(super) fn string(holder: &Object, key: &str, at: &FieldPath, errors: &mut Ve
                 "must be a string that is not empty",
             ));
             None
+        }
+    }
+}
+
+/// Reads `validation`: `Show` or `Refuse`; `Show` if it is absent.
+pub(super) fn validation(spec: &Object, at: &FieldPath, errors: &mut Vec<FieldError>) -> Validation {
+    match spec.get("validation").map(|value| (value, value.as_str())) {
+        None | Some((_, Some("Show"))) => Validation::Show,
+        Some((_, Some("Refuse"))) => Validation::Refuse,
+        Some((other, _)) => {
+            errors.push(FieldError::not_supported(
+                &at.child("validation"),
+                other,
+                &["Show", "Refuse"],
+            ));
+            Validation::Show
         }
     }
 }

@@ -1,0 +1,46 @@
+//! Versions without rules: which fields break between them.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use support::{bundle, yaml};
+
+fn breaks(versions: &str) -> Vec<String> {
+    let bundle = bundle(&yaml(&format!("versions:\n{versions}"))).unwrap_or_else(|errors| panic!("{errors:#?}"));
+    bundle.breaks().iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn versions_that_only_add_fields_are_compatible() {
+    let more = "  v1: {spec: {a: string}}\n  v2: {spec: {a: string, b: string, list: [{c: integer}]}}";
+    assert!(breaks(more).is_empty(), "{:?}", breaks(more));
+    let less = "  v1: {spec: {a: string, b: string}}\n  v2: {spec: {a: string}}";
+    assert!(breaks(less).is_empty(), "{:?}", breaks(less));
+    let bounds = "  v1: {spec: {a: string}}\n  v2: {spec: {a: {$: {type: string, maxLength: 3}}}}";
+    assert!(breaks(bounds).is_empty(), "{:?}", breaks(bounds));
+}
+
+#[test]
+fn renamed_fields_other_types_and_required_fields_break() {
+    let versions = "  v1: {spec: {firstName: string, size: string, list: [{a: string}], tags: {'*': string}}}
+  v2: {spec: {name: {first: string}, size: integer, 'mode!': string, list: [{a: integer}], tags: [string]}}";
+    assert_eq!(
+        breaks(versions),
+        [
+            ".spec.firstName: in v1, and not in v2",
+            ".spec.list[].a: a string in v1, an integer in v2",
+            ".spec.mode: required by v2, and v1 does not have it",
+            ".spec.name: in v2, and not in v1",
+            ".spec.size: a string in v1, an integer in v2",
+            ".spec.tags: an object in v1, a list in v2",
+        ]
+    );
+}
+
+#[test]
+fn rules_decide_about_every_field() {
+    let versions = "  v1: {spec: {a: string}}\n  v2: {spec: {b: string}}";
+    assert_eq!(breaks(versions).len(), 2);
+    let rules = "\nrules:\n  conversions:\n  - {from: v1, to: v2, rules: [{field: spec.a, destination: spec.b}]}";
+    assert!(breaks(&format!("{versions}{rules}")).is_empty());
+}
