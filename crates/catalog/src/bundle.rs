@@ -92,7 +92,7 @@ fn rules_in(spec: &Json) -> Option<Json> {
     let conversion = &spec["conversion"];
     if !conversion["conversions"].is_null() || !conversion["hub"].is_null() {
         let mut rules = Map::new();
-        for field in ["hub", "conversions"] {
+        for field in ["hub", "validation", "conversions"] {
             if let Some(value) = conversion.get(field) {
                 rules.insert(field.into(), value.clone());
             }

@@ -8,8 +8,9 @@
 //! canonicalize → object.
 //!
 //! Update: the same steps, with the fields that the old object keeps. Schema errors of unchanged
-//! fields are tolerated (ratcheting). Only the strategy may change the sent object after
-//! validation.
+//! fields are tolerated (ratcheting), compared with the old object as the request's version shows
+//! it. The schemas of other versions do not judge a write, except for built-in kinds and under
+//! `validation: Refuse`. Only the strategy may change the sent object after validation.
 
 mod parts;
 mod server_metadata;
@@ -32,7 +33,7 @@ use insula_store::Entry;
 use parts::{finalizers_only, remove, status_only};
 use serde_json::json;
 use server_metadata::{count_generation, own_new_metadata};
-use storage::{errors_as_stored, mark, shown, to_storage};
+use storage::{errors_in_other_versions, mark, shown, to_storage};
 
 /// The maximum of a Scale's replicas, which are 32-bit integers.
 const REPLICAS_MAX: i64 = i32::MAX as i64;
@@ -127,7 +128,7 @@ pub(crate) fn create(context: &Context<'_>, mut new: Json) -> Result<Draft> {
     strategy.prepare_for_create(&mut stored, now);
     let mut errors = misnamed;
     errors.extend(strategy.validate(&stored));
-    errors.extend(errors_as_stored(context, &stored, None)?);
+    errors.extend(errors_in_other_versions(context, (&stored, residual.as_deref()), None)?);
     refuse(served, &name, errors)?;
     warnings.extend(strategy.warnings(&stored, None));
     Ok(draft(context, new, (stored, residual), warnings))
@@ -207,7 +208,11 @@ pub(crate) fn update(context: &Context<'_>, mut new: Json, old: &Entry) -> Resul
     }
     let mut errors = strategy.validate(&stored);
     errors.extend(strategy.validate_update(&stored, &old_stored));
-    errors.extend(errors_as_stored(context, &stored, Some(old))?);
+    errors.extend(errors_in_other_versions(
+        context,
+        (&stored, residual.as_deref()),
+        Some(old),
+    )?);
     refuse(served, &name, errors)?;
     warnings.extend(strategy.warnings(&stored, Some(&old_stored)));
     Ok(draft(context, new, (stored, residual), warnings))

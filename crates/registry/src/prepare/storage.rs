@@ -1,9 +1,11 @@
-//! The storage version of a written object: conversion to it, its schema errors, its schema mark.
+//! The stored form of a written object: conversion to it, errors of other versions' schemas, its
+//! schema mark.
 
 use crate::context::Context;
-use insula_api::{FieldError, Json};
+use insula_api::{FieldError, FieldPath, Json};
 use insula_catalog::{Origin, Result, stored};
-use insula_conversion::Stored;
+use insula_conversion::{Stored, Validation};
+use insula_schema::Structural;
 use insula_store::Entry;
 
 /// The schema mark that matches no schema. Reads of such an object default and prune it.
@@ -38,23 +40,64 @@ pub(super) fn shown(context: &Context<'_>, new: Json) -> Option<Json> {
     (custom && converted && served.api.bundle.shows_what_is_written()).then_some(new)
 }
 
-/// Returns the errors of the storage version's schema for an object that was written in another
-/// version. Without this check, a rule of one version would bind only the writers of that version.
-/// The object is checked with its defaults, as readers see it. Errors that the old object already
-/// had are tolerated.
-pub(super) fn errors_as_stored(context: &Context<'_>, stored: &Json, old: Option<&Entry>) -> Result<Vec<FieldError>> {
+/// Returns the errors that other versions' schemas find in a written object. The object is valid in
+/// the version that it was written in; as in Kubernetes, that is enough.
+///
+/// Two APIs want more. The built-in kinds are validated in their storage version. An APIConversion
+/// with `validation: Refuse` refuses what any served version would refuse. Either is checked with
+/// its defaults, as readers see it, and errors that the old object already had are tolerated.
+pub(super) fn errors_in_other_versions(
+    context: &Context<'_>,
+    (stored, residual): (&Json, Option<&[u8]>),
+    old: Option<&Entry>,
+) -> Result<Vec<FieldError>> {
     let Context { served, version, .. } = context;
-    let storage = served.api.storage_version();
-    if version.name == storage.name {
-        return Ok(Vec::new());
+    if served.origin == Origin::System {
+        let storage = served.api.storage_version();
+        if version.name == storage.name {
+            return Ok(Vec::new());
+        }
+        let mut shown = stored.clone();
+        insula_schema::default(&mut shown, &storage.schema);
+        return errors_over_old(context, &storage.name, &shown, &storage.schema, old);
     }
-    let mut shown = stored.clone();
-    insula_schema::default(&mut shown, &storage.schema);
+    let bundle = &served.api.bundle;
+    let mut errors = Vec::new();
+    if bundle.validation() == Validation::Show {
+        return Ok(errors);
+    }
+    for other in bundle.served().filter(|other| *other != &*version.name) {
+        let Some(schema) = bundle.schema(other) else { continue };
+        let stored = Stored {
+            value: stored,
+            version: bundle.storage(),
+            residual,
+        };
+        let shown = bundle
+            .get(stored, other, &mut insula_conversion::object_budget())
+            .map_err(|error| stored::write_error(served, stored.value, &error))?;
+        for error in errors_over_old(context, other, &shown, schema, old)? {
+            let field = bundle.origin(&version.name, other, error.field.as_str());
+            let why = format!("{other} would refuse it: {error} (spec.validation of the APIConversion is Refuse)");
+            errors.push(FieldError::invalid_text(&FieldPath::new(&field), "", why));
+        }
+    }
+    Ok(errors)
+}
+
+/// Validates the view of a version, with ratcheting against its view of the old object.
+fn errors_over_old(
+    context: &Context<'_>,
+    version: &str,
+    shown: &Json,
+    schema: &Structural,
+    old: Option<&Entry>,
+) -> Result<Vec<FieldError>> {
     Ok(match old {
-        None => insula_schema::validate(&shown, &storage.schema),
+        None => insula_schema::validate(shown, schema),
         Some(old) => {
-            let was = stored::value(served, old, &storage.name)?;
-            insula_schema::validate_update(&shown, &was, &storage.schema).errors
+            let before = stored::value(context.served, old, version)?;
+            insula_schema::validate_update(shown, &before, schema).errors
         }
     })
 }
