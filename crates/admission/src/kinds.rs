@@ -60,18 +60,18 @@ fn rules_of(review: &Review<'_>) -> impl Iterator<Item = &'static Rules> {
         .filter(move |rules| *rules.group == *api.group && rules.resources.contains(&&*api.names.plural))
 }
 
-/// Reviews a write and may complete `new`. Refusals have kcp's codes: 403 where its admission
-/// plugins refuse, 422 where the rules of a kind do.
-pub fn review(review: Review<'_>, new: Option<&mut Json>, old: Option<&Json>) -> Result<()> {
-    let review = &review;
+/// Reviews a write, may complete `new`, and returns warnings for the caller. Refusals have kcp's
+/// codes: 403 where its admission plugins refuse, 422 where the rules of a kind do.
+pub fn review(review: Review<'_>, new: Option<&mut Json>, old: Option<&Json>) -> Result<Vec<String>> {
     match (new, old) {
         (Some(new), old) => {
-            EVERY_KIND.iter().try_for_each(|rule| rule(review, new, old))?;
-            rules_of(review).try_for_each(|rules| (rules.write)(review, new, old))
+            EVERY_KIND.iter().try_for_each(|rule| rule(&review, new, old))?;
+            rules_of(&review).try_for_each(|rules| (rules.write)(&review, new, old))?;
         }
-        (None, Some(old)) => rules_of(review).try_for_each(|rules| (rules.deletion)(review, old)),
-        (None, None) => Ok(()),
+        (None, Some(old)) => rules_of(&review).try_for_each(|rules| (rules.deletion)(&review, old))?,
+        (None, None) => {}
     }
+    Ok(review.warnings.into_inner())
 }
 
 /// Adds details from the snapshot to a refusal by a kind's own rules.

@@ -38,8 +38,8 @@ impl ApiConversions {
             Err(errors) => Outcome::Wrong(errors),
             Ok(api) if conversion.status.observed == status::observed(&api) => Outcome::Known,
             Ok(api) => {
-                let found = catalog.proof(&api).clone().err().unwrap_or_default();
-                Outcome::Compiled(api, found)
+                let proof = catalog.proof(&api).clone();
+                Outcome::Compiled(api, proof)
             }
         }
     }

@@ -6,7 +6,11 @@ use crate::kinds::{
     usage::{self, Usage},
 };
 use insula_api::{FieldPath, Json, ObjectKey, Scope};
-use insula_catalog::{Result, bundle, ids};
+use insula_catalog::{Api, Result, bundle, ids};
+use std::sync::Arc;
+
+/// Most warnings that an answer surely has room for.
+const WARNINGS_MAX: usize = 8;
 
 pub(super) const RULES: Rules = Rules {
     write: |review, new, old| self::review(review, new, old),
@@ -30,8 +34,25 @@ fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
         (None, Some(definition)) => bundle::of_definition(&definition, new),
         (None, None) => return Ok(()),
     };
-    review.catalog.prove(&bundle).map_err(invalid)?;
+    let api = review.catalog.prove(&bundle).map_err(invalid)?;
+    warn_of_misfits(review, &api);
     Ok(())
+}
+
+/// Warns of values that one version accepts and another one shows although its schema refuses them:
+/// one warning for each kind, with the smallest object.
+pub(super) fn warn_of_misfits(review: &Review<'_>, api: &Arc<Api>) {
+    if let Ok(searched) = review.catalog.proof(api) {
+        if searched.misfits.len() > WARNINGS_MAX {
+            review.warn(format!(
+                "{} kinds of values that one version accepts and another refuses; the condition Fitting lists them all",
+                searched.misfits.len()
+            ));
+        }
+        for misfit in &searched.misfits {
+            review.warn(misfit.to_string());
+        }
+    }
 }
 
 /// Refuses to delete rules that convert stored objects or that belong to a schema of an export.

@@ -154,7 +154,10 @@ fn check_rules(review: &Review<'_>, schema: &Json) -> Result<()> {
         Err(errors) => invalid(errors),
         Ok(None) => Ok(()),
         Ok(Some(_)) => match review.catalog.prove(&bundle::of_schema(schema, None)) {
-            Ok(_) => Ok(()),
+            Ok(api) => {
+                super::apiconversion::warn_of_misfits(review, &api);
+                Ok(())
+            }
             Err(errors) => invalid(bundle::point_into_schema(schema, errors)),
         },
     }

@@ -104,7 +104,10 @@ fn check_rules(review: &Review<'_>, new: &Json) -> Result<()> {
     };
     let bundle = bundle::of_definition(new, &conversion.object.body_value());
     match review.catalog.prove(&bundle) {
-        Ok(_) => Ok(()),
+        Ok(api) => {
+            super::apiconversion::warn_of_misfits(review, &api);
+            Ok(())
+        }
         Err(mut errors) => {
             for error in &mut errors {
                 error.detail = format!("{} (in the APIConversion of this name: change it first)", error.detail);

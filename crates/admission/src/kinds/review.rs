@@ -5,6 +5,7 @@ use insula_api::{ClusterName, ClusterPath, Json, ObjectKey, Timestamp};
 use insula_auth::{Attributes, ClusterFacts, UserInfo};
 use insula_catalog::{Catalog, Error, Part, Result, Served, ids, locate};
 use insula_store::Snapshot;
+use std::cell::RefCell;
 
 /// Operation on an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +36,8 @@ pub struct Review<'a> {
     pub part: Part,
     /// Time of the request.
     pub now: Timestamp,
+    /// Warnings for the caller, about a write that is allowed.
+    pub warnings: RefCell<Vec<String>>,
 }
 
 impl Review<'_> {
@@ -94,6 +97,11 @@ impl Review<'_> {
     pub(super) fn has_export(&self, cluster: &ClusterName, name: &str) -> bool {
         let key = ObjectKey::cluster_scoped(ids::apiexports(), cluster.clone(), name);
         self.snapshot.get(&key).is_some()
+    }
+
+    /// Adds a warning for the caller.
+    pub(super) fn warn(&self, text: impl Into<String>) {
+        self.warnings.borrow_mut().push(text.into());
     }
 
     /// Returns the refusal of a write.

@@ -35,6 +35,7 @@ fn create_among(others: &[(ObjectKey, Json)], kind: (&str, &str), object: &Json)
         operation: Operation::Create,
         part: Part::Main,
         now: Timestamp(0),
+        warnings: Default::default(),
     };
     review(asked, Some(&mut object), None).map_err(|error| error.to_string())?;
     Ok(object)

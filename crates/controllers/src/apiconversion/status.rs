@@ -4,13 +4,15 @@
 
 use crate::write::{drop_condition, sort_conditions};
 use insula_api::{Condition, FieldError, Json, Timestamp, aggregate, set_condition};
-use insula_catalog::Api;
-use insula_conversion::{Bundle, FieldCoverage, FieldOutcome, Outlook, field_coverage};
+use insula_catalog::{Api, Proof};
+use insula_conversion::{Bundle, FieldCoverage, FieldOutcome, Outlook, field_coverage, proof::Misfit};
 use serde_json::json;
 use std::sync::Arc;
 
 /// Bytes of a message.
 const MESSAGE_MAX: usize = 4_096;
+/// Bytes of the message of the condition `Fitting`, which lists all findings.
+const FITTING_BYTES_MAX: usize = 32_000;
 /// Bytes of all rows of all directions.
 const ROWS_BYTES_MAX: usize = 128 * 1_024;
 /// Destinations and rules that one row names.
@@ -22,17 +24,18 @@ const SHOWN_MAX: usize = 5;
 pub(crate) enum Outcome {
     /// The status is about these very rules and this schema already.
     Known,
-    /// They compile against the schema; the errors are counterexamples of the laws.
-    Compiled(Arc<Api>, Vec<FieldError>),
+    /// They compile against the schema, and were searched for counterexamples.
+    Compiled(Arc<Api>, Proof),
     /// Neither a schema nor a definition of their name exists.
     Wait,
     /// They do not compile: errors by field.
     Wrong(Vec<FieldError>),
 }
 
-/// Returns the fingerprint of these rules with this schema.
+/// Returns the fingerprint of these rules with this schema. The suffix is the number of the form of
+/// this status: an older one is written anew.
 pub(super) fn observed(api: &Api) -> String {
-    format!("{:016x}", api.fingerprint)
+    format!("{:016x}-2", api.fingerprint)
 }
 
 /// Writes the status of rules.
@@ -41,20 +44,22 @@ pub(super) fn write(object: &mut Json, name: &str, outcome: &Outcome, now: Times
         Outcome::Known => return,
         Outcome::Wait => (vec![waiting(name)], None),
         Outcome::Wrong(errors) => (vec![invalid("InvalidRules", errors)], None),
-        Outcome::Compiled(api, found) => {
+        Outcome::Compiled(api, proof) => {
             let field_coverage = field_coverage(&api.bundle);
-            let conditions = vec![
+            let found = proof.as_ref().err().map(Vec::as_slice).unwrap_or_default();
+            let mut conditions = vec![
                 valid(found),
                 lossless(found, &field_coverage),
                 covered(&api.bundle, &field_coverage),
             ];
+            conditions.extend(proof.as_ref().ok().map(|searched| fitting(&searched.misfits)));
             (
                 conditions,
                 Some((observed(api), directions(&field_coverage, &api.bundle.outlooks()))),
             )
         }
     };
-    for kind in ["Valid", "Lossless", "Covered"] {
+    for kind in ["Valid", "Lossless", "Covered", "Fitting"] {
         match conditions.iter().find(|condition| condition.kind == kind) {
             Some(condition) => {
                 set_condition(object, condition, now);
@@ -130,6 +135,28 @@ fn covered(bundle: &Bundle, all: &[FieldCoverage]) -> Condition {
             Condition::fails("Covered", "FieldsPreserved", why).severity("Info")
         }
     }
+}
+
+/// Returns the condition `Fitting`: no version shows a value that its schema refuses. The message
+/// has one line for each kind of such values, as many as fit.
+fn fitting(misfits: &[Misfit]) -> Condition {
+    if misfits.is_empty() {
+        return Condition::holds("Fitting");
+    }
+    let mut message = format!(
+        "values that one version accepts and another refuses are shown as they are ({}); to prevent them, {}:",
+        misfits.len(),
+        Misfit::HELP
+    );
+    for (number, misfit) in misfits.iter().enumerate() {
+        let line = format!("\n{misfit}");
+        if message.len() + line.len() > FITTING_BYTES_MAX {
+            message.push_str(&format!("\nand {} more", misfits.len() - number));
+            break;
+        }
+        message.push_str(&line);
+    }
+    Condition::fails("Fitting", "ValuesRefused", message).severity("Info")
 }
 
 /// Names the first wanted fields, and the number of further ones.

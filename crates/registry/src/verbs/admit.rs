@@ -55,6 +55,7 @@ fn review<'a>(deps: &'a Deps, admission: &Admission<'a>) -> Review<'a> {
         operation: admission.operation,
         part: admission.part,
         now: deps.clock.now(),
+        warnings: Default::default(),
     }
 }
 
@@ -67,14 +68,14 @@ pub(crate) fn explained(deps: &Deps, admission: &Admission<'_>, refusal: Error) 
 /// the workspace, then its webhooks.
 pub(crate) fn admit(deps: &Deps, admission: &Admission<'_>, mut new: Option<&mut Draft>) -> Result<Vec<String>> {
     let old = admission.old.map(stored::stored_value);
-    kinds::review(
+    let mut warnings = kinds::review(
         review(deps, admission),
         new.as_mut().map(|draft| &mut draft.value),
         old.as_ref(),
     )?;
     let new = new.as_ref().map_or(policy::New::Nothing, |draft| draft.as_new());
     let request = admission.request();
-    let mut warnings = policy::review(&deps.policies, &deps.catalog, &request, new)?;
+    warnings.extend(policy::review(&deps.policies, &deps.catalog, &request, new)?);
     warnings.extend(policy::ask_webhooks(&request, new)?);
     Ok(warnings)
 }
