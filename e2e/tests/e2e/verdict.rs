@@ -70,7 +70,7 @@ fn manifests(name: &str, v1: &Value, v2: &Value, rules: &Value) -> [Value; 2] {
     let names = json!({"kind": "Widget", "listKind": "WidgetList", "plural": "widgets", "singular": "widget"});
     let versions = [version("v1", v1), version("v2", v2)];
     let definition = json!({"group": group, "scope": "Namespaced", "names": names, "versions": versions});
-    let conversions = json!({"conversions": [{"from": "v1", "to": "v2", "rules": rules}]});
+    let conversions = json!({"validation": "Refuse", "conversions": [{"from": "v1", "to": "v2", "rules": rules}]});
     let object = |api: &str, kind: &str, spec: Value| {
         let metadata = json!({"name": format!("widgets.{group}")});
         json!({"apiVersion": api, "kind": kind, "metadata": metadata, "spec": spec})
@@ -118,6 +118,10 @@ fn server_and_tool_have_one_verdict() {
                 refusal.contains(&same) && refusal.contains(&case),
                 "{name}: server {refusal}, tool {found}"
             );
+        }
+        for one in report[0]["search"]["unfitting"].as_array().into_iter().flatten() {
+            let same = format!("would refuse {}; shown by", one["error"].as_str().unwrap());
+            assert!(refusal.contains(&same), "{name}: server {refusal}, tool {one}");
         }
         *(if refusal.is_empty() {
             &mut admitted

@@ -4,8 +4,8 @@ use std::{path::PathBuf, process::ExitCode};
 
 use insula_catalog::Api;
 use insula_conversion::{
-    Bundle, Stored, ToStore, laws, object_budget,
-    proof::{self, Counterexample, Search},
+    Bundle, Stored, ToStore, Validation, laws, object_budget,
+    proof::{self, Counterexample, Misfit, Search},
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -27,9 +27,13 @@ mod show;
 Samples are objects among the files of -f and of --samples. KEPT lists fields that the other version \
 cannot show and that are back when the object is read as it was written; LOST lists those that are not.
 
+Values that one version accepts and another refuses are listed, with the smallest object of each kind. They are no
+findings, unless spec.validation of the rules is Refuse.
+
 Exit codes:
   0  nothing found
-  1  rules or schema are refused, a law is broken, or a sample is refused, is invalid, or loses a field not under drop
+  1  rules or schema are refused, a law is broken, versions without rules are incompatible, or a sample is refused, is
+     invalid, or loses a field not under drop
   2  a file cannot be read, an object is of no API among the files, or a flag is wrong")]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -48,6 +52,9 @@ pub(crate) struct Arguments {
         default_value_t = 2026
     )]
     seed: u64,
+    /// Accept versions without rules although fields break between them.
+    #[arg(long)]
+    accept_incompatible: bool,
     /// Format of the output.
     #[arg(long, short, value_enum, default_value = "table")]
     output: Format,
@@ -61,6 +68,11 @@ struct Report {
     versions: String,
     /// Errors for which the server would refuse the API.
     errors: Vec<String>,
+    /// Fields that break between versions without rules.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    incompatible: Vec<String>,
+    #[serde(skip)]
+    accepted: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     search: Option<Searched>,
     samples: Vec<Sample>,
@@ -77,6 +89,23 @@ struct Searched {
     refused: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     counterexample: Option<Found>,
+    /// Values that one version accepts and another one refuses: an example of each kind.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unfitting: Vec<Unfitting>,
+    /// True if the author wants such values refused.
+    #[serde(skip)]
+    refuses: bool,
+}
+
+#[derive(Serialize)]
+struct Unfitting {
+    version: String,
+    field: String,
+    error: String,
+    /// The rule that writes the field.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<String>,
+    writes: Vec<CaseWrite>,
 }
 
 #[derive(Serialize)]
@@ -101,6 +130,9 @@ struct Sample {
     file: String,
     written_as: String,
     problems: Vec<String>,
+    /// Errors of other versions' schemas, which readers are shown all the same.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unfitting: Vec<String>,
     trips: Vec<Trip>,
 }
 
@@ -115,12 +147,13 @@ struct Trip {
 
 impl Report {
     fn findings(&self) -> usize {
-        let searched = self
-            .search
-            .as_ref()
-            .is_some_and(|search| search.counterexample.is_some());
+        let searched = self.search.as_ref().map_or(0, |search| {
+            let refused = if search.refuses { search.unfitting.len() } else { 0 };
+            usize::from(search.counterexample.is_some()) + refused
+        });
         let problems: usize = self.samples.iter().map(|sample| sample.problems.len()).sum();
-        self.errors.len() + usize::from(searched) + problems
+        let incompatible = !self.accepted && !self.incompatible.is_empty();
+        self.errors.len() + usize::from(incompatible) + searched + problems
     }
 }
 
@@ -175,6 +208,8 @@ fn check(source: &Source, arguments: &Arguments) -> (Report, Option<Api>) {
         name: source.name().to_owned(),
         versions: String::new(),
         errors: Vec::new(),
+        incompatible: Vec::new(),
+        accepted: arguments.accept_incompatible,
         search: None,
         samples: Vec::new(),
     };
@@ -187,6 +222,7 @@ fn check(source: &Source, arguments: &Arguments) -> (Report, Option<Api>) {
         }
     };
     report.versions = apis::versions(&api.bundle);
+    report.incompatible = api.bundle.breaks().iter().map(ToString::to_string).collect();
     // A definition without rules may lose fields; no law applies to it.
     let lawful = !source.is_definition() || rules.is_some();
     if lawful && arguments.cases != Some(0) {
@@ -211,15 +247,13 @@ fn search(bundle: &Bundle, arguments: &Arguments) -> Searched {
             writes: searched.writes,
             refused: searched.refused,
             counterexample: None,
+            unfitting: searched.misfits.into_iter().map(unfitting).collect(),
+            refuses: bundle.validation() == Validation::Refuse,
         },
         Err(found) => {
             let Counterexample {
                 script, finding, case, ..
             } = *found;
-            let case_write = |write: proof::Write| CaseWrite {
-                version: write.version,
-                object: write.object,
-            };
             Searched {
                 seed: how.seed,
                 cases: case + 1,
@@ -231,8 +265,27 @@ fn search(bundle: &Bundle, arguments: &Arguments) -> Searched {
                     writes: script.into_iter().map(case_write).collect(),
                     case,
                 }),
+                unfitting: Vec::new(),
+                refuses: false,
             }
         }
+    }
+}
+
+fn case_write(write: proof::Write) -> CaseWrite {
+    CaseWrite {
+        version: write.version,
+        object: write.object,
+    }
+}
+
+fn unfitting(misfit: Misfit) -> Unfitting {
+    Unfitting {
+        version: misfit.version,
+        field: misfit.field,
+        error: misfit.error,
+        rule: misfit.rule.map(|(at, _)| at.to_string()),
+        writes: misfit.script.into_iter().map(case_write).collect(),
     }
 }
 
@@ -243,6 +296,7 @@ fn try_out(api: &Api, document: &Document) -> Sample {
         file: document.file.clone(),
         written_as: version.to_owned(),
         problems: Vec::new(),
+        unfitting: Vec::new(),
         trips: Vec::new(),
     };
     let bundle = &api.bundle;
@@ -292,7 +346,11 @@ fn round_trips(bundle: &Bundle, x: &Value, after: &ToStore, sample: &mut Sample)
             .schema(other)
             .map(|schema| insula_schema::validate(&shown, schema));
         let invalid = invalid.unwrap_or_default();
-        sample.problems.extend(
+        let found = match bundle.validation() {
+            Validation::Refuse => &mut sample.problems,
+            Validation::Show => &mut sample.unfitting,
+        };
+        found.extend(
             invalid
                 .iter()
                 .map(|error| format!("as {other} it is not valid: {error}")),

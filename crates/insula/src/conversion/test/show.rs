@@ -2,6 +2,8 @@
 
 use std::io::Write;
 
+use insula_conversion::proof::Misfit;
+
 use super::{Report, Sample, Searched};
 use crate::print::{Cell, Format, Printer, Table, Tone};
 
@@ -33,11 +35,68 @@ fn report<W: Write>(printer: &mut Printer<W>, report: &Report) -> anyhow::Result
             format!(": {error}").into(),
         ])?;
     }
+    incompatible(printer, report)?;
     if let Some(search) = &report.search {
         searched(printer, search)?;
     }
     samples(printer, &report.samples)?;
     printer.text("")?;
+    Ok(())
+}
+
+/// Fields that a report lists.
+const BREAKS_MAX: usize = 40;
+
+fn incompatible<W: Write>(printer: &mut Printer<W>, report: &Report) -> anyhow::Result<()> {
+    let count = report.incompatible.len();
+    if count == 0 {
+        return Ok(());
+    }
+    let tone = if report.accepted { Tone::Warn } else { Tone::Bad };
+    let fields = if count == 1 {
+        "1 field"
+    } else {
+        &format!("{count} fields")
+    };
+    let text = format!("incompatible versions without rules: {fields}");
+    printer.line(&["  ".into(), Cell::new(tone, text)])?;
+    for one in report.incompatible.iter().take(BREAKS_MAX) {
+        printer.text(&format!("    {one}"))?;
+    }
+    if count > BREAKS_MAX {
+        printer.text(&format!("    and {} more", count - BREAKS_MAX))?;
+    }
+    if !report.accepted {
+        printer.text("    remedy: write rules (insula conversion suggest drafts them), or --accept-incompatible")?;
+    }
+    Ok(())
+}
+
+/// Prints the values that one version accepts and another one refuses.
+fn unfitting<W: Write>(printer: &mut Printer<W>, search: &Searched) -> anyhow::Result<()> {
+    let count = search.unfitting.len();
+    if count == 0 {
+        return Ok(());
+    }
+    let (tone, what) = match search.refuses {
+        true => (Tone::Bad, "refused, by validation: Refuse"),
+        false => (Tone::Warn, "shown as they are"),
+    };
+    let kinds = if count == 1 {
+        "1 kind"
+    } else {
+        &format!("{count} kinds")
+    };
+    let head = format!("{kinds} of values that one version accepts and another refuses, {what}:");
+    printer.line(&["  ".into(), Cell::new(tone, head)])?;
+    for one in &search.unfitting {
+        let rule = one.rule.as_ref().map(|rule| format!(" ({rule})")).unwrap_or_default();
+        printer.text(&format!("    {} would refuse {}{rule}", one.version, one.error))?;
+        for write in &one.writes {
+            printer.text(&format!("      written as {}: {}", write.version, write.object))?;
+        }
+    }
+    printer.text(&format!("    remedy: {}", Misfit::HELP))?;
     Ok(())
 }
 
@@ -52,7 +111,7 @@ fn searched<W: Write>(printer: &mut Printer<W>, search: &Searched) -> anyhow::Re
             search.cases, search.writes, search.seed
         );
         printer.line(&[text.into(), Cell::new(Tone::Good, "every law holds")])?;
-        return Ok(());
+        return unfitting(printer, search);
     };
     let place = format!(" (seed {}, case {})", search.seed, found.case);
     printer.line(&[
@@ -90,6 +149,10 @@ fn samples<W: Write>(printer: &mut Printer<W>, samples: &[Sample]) -> anyhow::Re
         printer.table(&table)?;
     }
     for sample in samples {
+        for note in &sample.unfitting {
+            let place = format!("  {} as {} ({}): ", sample.object, sample.written_as, sample.file);
+            printer.line(&[place.into(), Cell::new(Tone::Warn, note.as_str())])?;
+        }
         for problem in &sample.problems {
             printer.line(&[
                 format!("  {} as {} ({}): ", sample.object, sample.written_as, sample.file).into(),
