@@ -7,7 +7,7 @@
 use crate::bundle::Bundle;
 use crate::passthrough::{Kind, Scalar, known_kind, takes_anything};
 use insula_schema::Node;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// A field that breaks between two versions without rules. Prints as
@@ -38,120 +38,144 @@ impl Bundle {
             return Vec::new();
         };
         let others = self.served().filter(|version| *version != storage);
-        let breaks = others.filter_map(|version| {
+        let differences = others.filter_map(|version| {
             let mut comparison = Comparison {
                 names: (storage, version),
-                breaks: Vec::new(),
-                only: (Vec::new(), Vec::new()),
+                found: Vec::new(),
             };
             comparison.fields(stored.root(), self.schema(version)?.root(), "");
             Some(comparison.finish())
         });
-        let mut all: Vec<Break> = breaks.flatten().collect();
-        all.sort_by(|a, b| (&a.path, &a.difference).cmp(&(&b.path, &b.difference)));
-        all.dedup();
-        all
+        merged(differences.flatten())
     }
+}
+
+/// A difference of one field between two versions.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Difference<'a> {
+    /// One version has the field, and the other lacks it.
+    Alone { has: &'a str, lacks: &'a str },
+    /// One version requires the field, and the other lacks it.
+    Required { has: &'a str, lacks: &'a str },
+    /// Types differ.
+    Typed(String),
+}
+
+/// Merges what is equal for several versions: `in v1, and not in v1alpha1, v1beta1`.
+fn merged<'a>(differences: impl Iterator<Item = (String, Difference<'a>)>) -> Vec<Break> {
+    // By field and difference: the versions that have it, with those that lack it.
+    let mut sides: BTreeMap<(String, bool), BTreeMap<&str, BTreeSet<&str>>> = BTreeMap::new();
+    let mut breaks = Vec::new();
+    for (path, difference) in differences {
+        let (required, has, lacks) = match difference {
+            Difference::Alone { has, lacks } => (false, has, lacks),
+            Difference::Required { has, lacks } => (true, has, lacks),
+            Difference::Typed(difference) => {
+                breaks.push(Break { path, difference });
+                continue;
+            }
+        };
+        let side = sides.entry((path, required)).or_default();
+        side.entry(has).or_default().insert(lacks);
+    }
+    let list = |versions: &BTreeSet<&str>| versions.iter().copied().collect::<Vec<_>>().join(", ");
+    for ((path, required), side) in sides {
+        let mut by_lacks: BTreeMap<BTreeSet<&str>, BTreeSet<&str>> = BTreeMap::new();
+        for (has, lacks) in side {
+            by_lacks.entry(lacks).or_default().insert(has);
+        }
+        for (lacks, has) in by_lacks {
+            let (has, lacks) = (list(&has), list(&lacks));
+            let difference = match required {
+                true => format!("required by {has}, and not in {lacks}"),
+                false => format!("in {has}, and not in {lacks}"),
+            };
+            let path = path.clone();
+            breaks.push(Break { path, difference });
+        }
+    }
+    breaks.sort_by(|a, b| (&a.path, &a.difference).cmp(&(&b.path, &b.difference)));
+    breaks
 }
 
 struct Comparison<'a> {
     names: (&'a str, &'a str),
-    breaks: Vec<Break>,
-    /// Fields that only one of the versions has.
-    only: (Vec<String>, Vec<String>),
+    found: Vec<(String, Difference<'a>)>,
 }
 
-impl Comparison<'_> {
+impl<'a> Comparison<'a> {
     fn fields(&mut self, a: &Node, b: &Node, at: &str) {
         if takes_anything(a) || takes_anything(b) {
             return;
         }
         let names: BTreeSet<&str> = a.properties().chain(b.properties()).map(|(name, _)| name).collect();
+        let (first, second) = self.names;
         for name in names {
             if at.is_empty() && matches!(name, "apiVersion" | "kind" | "metadata") {
                 continue;
             }
             let path = format!("{at}.{name}");
             match (a.child(name), b.child(name)) {
-                (Some(a), Some(b)) => self.values(a, b, &path),
+                (Some(a), Some(b)) => self.values(a, b, path),
                 (Some(_), None) if !b.preserves_unknown() => {
-                    self.alone(a, name, &path, false);
+                    self.found.push((path, alone(a, name, first, second)));
                 }
                 (None, Some(_)) if !a.preserves_unknown() => {
-                    self.alone(b, name, &path, true);
+                    self.found.push((path, alone(b, name, second, first)));
                 }
                 _ => {}
             }
         }
     }
 
-    /// Records a field that only one version has.
-    fn alone(&mut self, parent: &Node, name: &str, path: &str, is_second: bool) {
-        let (has, lacks) = match is_second {
-            true => (self.names.1, self.names.0),
-            false => self.names,
-        };
-        let has_default = parent.child(name).is_some_and(|child| child.default().is_some());
-        if parent.required().iter().any(|required| required == name) && !has_default {
-            return self.add(path, format!("required by {has}, and {lacks} does not have it"));
-        }
-        match is_second {
-            true => self.only.1.push(path.to_owned()),
-            false => self.only.0.push(path.to_owned()),
-        }
-    }
-
-    fn values(&mut self, a: &Node, b: &Node, path: &str) {
+    fn values(&mut self, a: &Node, b: &Node, path: String) {
         let (Some(of_a), Some(of_b)) = (known_kind(a), known_kind(b)) else {
             return;
         };
         match (of_a, of_b) {
             (Kind::Object, Kind::Object) => {
-                self.fields(a, b, path);
+                self.fields(a, b, &path);
                 if let (Some(a), Some(b)) = (a.additional(), b.additional()) {
-                    self.values(a, b, &format!("{path}[]"));
+                    self.values(a, b, format!("{path}[]"));
                 }
             }
             (Kind::List, Kind::List) => {
                 if let (Some(a), Some(b)) = (a.items(), b.items()) {
-                    self.values(a, b, &format!("{path}[]"));
+                    self.values(a, b, format!("{path}[]"));
                 }
             }
             (Kind::Scalar(a), Kind::Scalar(b)) if a == b => {}
             _ => {
                 let (first, second) = self.names;
                 let difference = format!("{} in {first}, {} in {second}", described(of_a), described(of_b));
-                self.add(path, difference);
+                self.found.push((path, Difference::Typed(difference)));
             }
         }
     }
 
-    fn add(&mut self, path: &str, difference: String) {
-        self.breaks.push(Break {
-            path: path.to_owned(),
-            difference,
-        });
-    }
-
-    fn finish(mut self) -> Vec<Break> {
-        let (first, second) = std::mem::take(&mut self.only);
-        let required = |has: &str| format!("required by {has},");
-        // A field that one version requires and the other lacks is one that only it has.
-        let of = |version: &str| {
-            self.breaks
-                .iter()
-                .any(|one| one.difference.starts_with(&required(version)))
+    /// Returns the differences. Optional fields of one version are none, if the other version has
+    /// no fields of its own.
+    fn finish(self) -> Vec<(String, Difference<'a>)> {
+        let has_own = |version: &str| {
+            self.found.iter().any(|(_, difference)| match difference {
+                Difference::Alone { has, .. } | Difference::Required { has, .. } => *has == version,
+                Difference::Typed(_) => false,
+            })
         };
-        let (a, b) = self.names;
-        if (!first.is_empty() || of(a)) && (!second.is_empty() || of(b)) {
-            for path in first {
-                self.add(&path, format!("in {a}, and not in {b}"));
-            }
-            for path in second {
-                self.add(&path, format!("in {b}, and not in {a}"));
-            }
-        }
-        self.breaks
+        let both = has_own(self.names.0) && has_own(self.names.1);
+        let mut found = self.found;
+        found.retain(|(_, difference)| both || !matches!(difference, Difference::Alone { .. }));
+        found
+    }
+}
+
+/// Returns the difference of a field that only one version has.
+fn alone<'a>(parent: &Node, name: &str, has: &'a str, lacks: &'a str) -> Difference<'a> {
+    let has_default = parent.child(name).is_some_and(|child| child.default().is_some());
+    if parent.required().iter().any(|required| required == name) && !has_default {
+        Difference::Required { has, lacks }
+    } else {
+        Difference::Alone { has, lacks }
     }
 }
 

@@ -29,7 +29,7 @@ fn renamed_fields_other_types_and_required_fields_break() {
         [
             ".spec.firstName: in v1, and not in v2",
             ".spec.list[].a: a string in v1, an integer in v2",
-            ".spec.mode: required by v2, and v1 does not have it",
+            ".spec.mode: required by v2, and not in v1",
             ".spec.name: in v2, and not in v1",
             ".spec.size: a string in v1, an integer in v2",
             ".spec.tags: an object in v1, a list in v2",
@@ -43,4 +43,13 @@ fn rules_decide_about_every_field() {
     assert_eq!(breaks(versions).len(), 2);
     let rules = "\nrules:\n  conversions:\n  - {from: v1, to: v2, rules: [{field: spec.a, destination: spec.b}]}";
     assert!(breaks(&format!("{versions}{rules}")).is_empty());
+}
+
+#[test]
+fn versions_with_the_same_difference_are_named_together() {
+    let versions = "  v1: {spec: {a: string}}\n  v2: {spec: {b: string}}\n  v3: {spec: {b: string}}";
+    assert_eq!(
+        breaks(versions),
+        [".spec.a: in v1, and not in v2, v3", ".spec.b: in v2, v3, and not in v1"]
+    );
 }

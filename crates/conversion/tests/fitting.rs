@@ -34,10 +34,23 @@ fn every_kind_is_shown_once_by_its_smallest_object() {
     assert_eq!(
         shown,
         [
-            r#"v2 would refuse spec.kindOf: Unsupported value: "": supported values: "Fast", "Slow"; shown by {"spec":{"mode":""}} written as v1"#,
-            r#"v2 would refuse spec.name: Too long: may not be more than 3 bytes; shown by {"spec":{"name":"1h30m"}} written as v1"#,
-            r#"v2 would refuse spec.ports[0].port: Invalid value: 443: spec.ports[0].port in body should be less than or equal to 9; shown by {"spec":{"ports":[{"port":443}]}} written as v1"#,
-            r#"v2 would refuse spec.size: Required value; shown by {"spec":{}} written as v1"#,
+            concat!(
+                r#"v2 would refuse spec.kindOf: Unsupported value: "": supported values: "Fast", "Slow""#,
+                r#"; shown by {"spec":{"mode":""}} written as v1"#
+            ),
+            concat!(
+                r#"v2 would refuse spec.name: Too long: may not be more than 3 bytes"#,
+                r#"; shown by {"spec":{"name":"1h30m"}} written as v1"#
+            ),
+            concat!(
+                r#"v2 would refuse spec.ports[0].port: Invalid value: 443"#,
+                r#": spec.ports[0].port in body should be less than or equal to 9"#,
+                r#"; shown by {"spec":{"ports":[{"port":443}]}} written as v1"#
+            ),
+            concat!(
+                r#"v2 would refuse spec.size: Required value"#,
+                r#"; shown by {"spec":{}} written as v1"#
+            ),
         ]
     );
     let moved = searched.misfits[0].rule.as_ref().unwrap();

@@ -68,7 +68,7 @@ struct Kind {
 }
 
 impl Kind {
-    fn of(version: &str, error: &FieldError) -> Kind {
+    fn from_error(version: &str, error: &FieldError) -> Kind {
         let detail = error.detail.chars().filter(|c| !c.is_ascii_digit());
         Kind {
             version: version.to_owned(),
@@ -100,7 +100,7 @@ impl Misfits {
         for (version, view) in views.iter().filter(|(version, _)| Some(*version) != writer) {
             let Some(schema) = bundle.schema(version) else { continue };
             for error in insula_schema::validate(view, schema) {
-                let kind = Kind::of(version, &error);
+                let kind = Kind::from_error(version, &error);
                 let room = self.0.len() < MISFITS_MAX;
                 match self.0.get_mut(&kind) {
                     Some(known) if size(script) < size(known) => *known = script.to_vec(),
@@ -213,7 +213,7 @@ impl Shrinking<'_> {
         }
         let view = read(&stored?, &self.kind.version)?;
         let mut errors = insula_schema::validate(&view, bundle.schema(&self.kind.version)?).into_iter();
-        errors.find(|error| Kind::of(&self.kind.version, error) == self.kind)
+        errors.find(|error| Kind::from_error(&self.kind.version, error) == self.kind)
     }
 }
 
