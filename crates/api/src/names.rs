@@ -83,6 +83,9 @@ pub mod annotations {
     pub const REQUIRED_GROUPS: &str = "authorization.kcp.io/required-groups";
     /// On an APIExport: it gets no endpoint slice of its own.
     pub const SKIP_ENDPOINT_SLICE: &str = "apiexports.apis.kcp.io/skip-endpointslice";
+    /// On an APIResourceSchema: `"true"` accepts that fields break between its versions, which have
+    /// no rules.
+    pub const ACCEPT_INCOMPATIBLE: &str = "insula.io/accept-incompatible";
     /// Prefix of annotations that an APIExport hands on to its APIBindings.
     pub const EXTRA_PREFIX: &str = "extra.apis.kcp.io/";
     /// On a CustomResourceDefinition or APIResourceSchema of a [protected

@@ -48,6 +48,11 @@ impl ExportView {
         self.offer.identity == identity
     }
 
+    /// Returns true if it offers the APIResourceSchema of this name.
+    pub fn offers_schema(&self, name: &str) -> bool {
+        self.offer.resources.iter().any(|offered| offered.schema == name)
+    }
+
     /// Reads an APIExport.
     pub fn read(object: &Object) -> Self {
         let value = object.body_value();

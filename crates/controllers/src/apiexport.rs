@@ -1,6 +1,7 @@
 //! APIExports: the identity that separates the objects of exporters, and the endpoint slices with
 //! the addresses for controllers of the provider.
 
+mod compatible;
 mod decide;
 mod slices;
 mod world;
@@ -15,19 +16,23 @@ use insula_api::{
     ObjectKey, ResourceId, Scope,
     kinds::{self, ApiExport},
 };
-use insula_catalog::ids;
+use insula_catalog::{exports::ExportView, ids};
 use insula_registry::{Deps, Plan};
 use insula_store::{Change, Snapshot};
-use std::sync::Arc;
+use std::{ops::ControlFlow, sync::Arc};
 
 /// Reconciles APIExports.
 pub(crate) struct ApiExports {
     registry: Arc<Deps>,
+    comparisons: compatible::Comparisons,
 }
 
 impl ApiExports {
     pub(crate) fn new(registry: Arc<Deps>) -> Self {
-        ApiExports { registry }
+        ApiExports {
+            registry,
+            comparisons: Default::default(),
+        }
     }
 }
 
@@ -40,7 +45,13 @@ impl Reconciler for ApiExports {
     }
 
     fn watches(&self) -> Vec<ResourceId> {
-        vec![ids::apiexports(), ids::secrets(), ids::apiexportendpointslices()]
+        vec![
+            ids::apiexports(),
+            ids::secrets(),
+            ids::apiexportendpointslices(),
+            ids::apiresourceschemas(),
+            ids::apiconversions(),
+        ]
     }
 
     fn keys(&self, change: &Change, snapshot: &Snapshot) -> Vec<ObjectKey> {
@@ -54,6 +65,18 @@ impl Reconciler for ApiExports {
                     key.cluster.clone(),
                     &key.name,
                 )]
+            }
+            // Schema and rules have the same name.
+            "apiresourceschemas" | "apiconversions" => {
+                let scope = Scope::cluster(ids::apiexports(), key.cluster.clone());
+                let mut names = Vec::new();
+                snapshot.for_each(&scope, |export| {
+                    if export.object.parsed(ExportView::read).offers_schema(&key.name) {
+                        names.push(export.key.clone());
+                    }
+                    ControlFlow::Continue(())
+                });
+                names
             }
             "secrets" => {
                 let exports = snapshot.range(
@@ -73,7 +96,10 @@ impl Reconciler for ApiExports {
     }
 
     fn observe(&self, key: &ObjectKey, snapshot: &Snapshot) -> world::World {
-        world::observe(&self.registry, key, snapshot)
+        world::World {
+            schemas: self.comparisons.of_export(&self.registry, snapshot, key),
+            ..world::observe(&self.registry, key, snapshot)
+        }
     }
 
     fn decide(&self, world: &world::World) -> Plan {

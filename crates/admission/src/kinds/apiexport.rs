@@ -5,13 +5,14 @@ use crate::kinds::{
     review::{Review, Rules, annotate_path},
     usage::Usage,
 };
-use insula_api::{FieldError, FieldPath, Json, Object, ObjectKey, aggregate};
-use insula_catalog::{Result, ids};
+use insula_api::{FieldError, FieldPath, Json, Object, ObjectKey, aggregate, names::annotations};
+use insula_catalog::{Result, bundle, ids};
 
 pub(super) const RULES: Rules = Rules {
     write: |review, new, old| {
         self::review(review, new)?;
         review_change(review, new, old)?;
+        warn_of_breaks(review, new, old);
         annotate_path(review, new);
         Ok(())
     },
@@ -110,6 +111,45 @@ fn review_change(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<
     } else {
         let name = new["metadata"]["name"].as_str().unwrap_or_default();
         Err(review.served.api.invalid(name, errors))
+    }
+}
+
+/// Fields that a warning names.
+const NAMED_MAX: usize = 5;
+
+/// Warns of newly offered schemas without rules between whose versions fields break.
+fn warn_of_breaks(review: &Review<'_>, new: &Json, old: Option<&Json>) {
+    let schemas = |export: &Json| -> Vec<String> {
+        let resources = export["spec"]["resources"].as_array().into_iter().flatten();
+        resources
+            .filter_map(|resource| resource["schema"].as_str().map(str::to_owned))
+            .collect()
+    };
+    let known = old.map(schemas).unwrap_or_default();
+    for name in schemas(new).iter().filter(|name| !known.contains(name)) {
+        let find = |resource| {
+            let key = ObjectKey::cluster_scoped(resource, review.cluster.clone(), name);
+            review.snapshot.get(&key)
+        };
+        let (Some(schema), None) = (find(ids::apiresourceschemas()), find(ids::apiconversions())) else {
+            continue;
+        };
+        let schema = schema.object.body_value();
+        if schema["metadata"]["annotations"][annotations::ACCEPT_INCOMPATIBLE] == "true" {
+            continue;
+        }
+        let compiled = review.catalog.compile(&bundle::of_schema(&schema, None));
+        let breaks = compiled.map(|api| api.bundle.breaks()).unwrap_or_default();
+        if !breaks.is_empty() {
+            let named: Vec<String> = breaks.iter().take(NAMED_MAX).map(ToString::to_string).collect();
+            let more = if breaks.len() > NAMED_MAX { "; …" } else { "" };
+            review.warn(format!(
+                "{name} has incompatible versions and no rules ({} fields, see the condition VersionsCompatible): \
+                 {}{more}",
+                breaks.len(),
+                named.join("; ")
+            ));
+        }
     }
 }
 

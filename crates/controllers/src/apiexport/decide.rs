@@ -1,10 +1,10 @@
 //! Decision about one export.
 
-use super::world::World;
+use super::{compatible, world::World};
 use crate::{
     loaded::Loaded,
     namespace::fresh_namespace,
-    write::{count_generation, sort_conditions, text, unchanged},
+    write::{count_generation, drop_condition, sort_conditions, text, unchanged},
 };
 use insula_api::{
     Condition, Json,
@@ -57,6 +57,12 @@ pub(super) fn decide(world: &World) -> Plan {
         intents.push(Intent::Sign(world.identities.clone()));
     }
     set_condition(&mut value, &validity, world.now);
+    match compatible::condition(&world.schemas) {
+        Some(condition) => {
+            set_condition(&mut value, &condition, world.now);
+        }
+        None => drop_condition(&mut value, compatible::KIND),
+    }
     sort_conditions(&mut value);
     intents.extend(slice(world, export));
     intents.push(export.update(value));

@@ -1,5 +1,6 @@
 //! World of the APIExport reconciler: everything that the decision about one export looks at.
 
+use super::compatible::OfferedSchema;
 use crate::{loaded::Loaded, write::alive};
 use insula_api::{ClusterPath, ObjectKey, Scope, Timestamp, kinds::ApiExport, names::well_known::IDENTITY_NAMESPACE};
 use insula_catalog::{SerializationPoint, digest, exports::ExportView, ids, locate};
@@ -24,6 +25,8 @@ pub(crate) struct World {
     pub(crate) taken: bool,
     /// Serialization point of all identities.
     pub(crate) identities: SerializationPoint,
+    /// Offered schemas that serve several versions.
+    pub(crate) schemas: Vec<OfferedSchema>,
     pub(crate) slice_key: ObjectKey,
     pub(crate) slice: Option<Entry>,
     /// A new random key.
@@ -67,6 +70,7 @@ pub(super) fn observe(registry: &Deps, key: &ObjectKey, snapshot: &Snapshot) -> 
         namespace_key,
         secret,
         secret_key,
+        schemas: Vec::new(),
         slice: snapshot.get(&slice_key),
         slice_key,
         fresh_key,
