@@ -1,5 +1,6 @@
 //! `insula export …`: publication of APIs for other workspaces.
 
+mod compatible;
 mod plan;
 mod publish;
 mod target;

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{
+    compatible,
     plan::{self, Published},
     target::{Applied, Target, has_same_contents},
 };
@@ -27,7 +28,7 @@ Without --diff and --apply the objects are printed, ready for kubectl apply.
 
 Exit codes:
   0  printed, applied, or no difference
-  1  an object is refused; with --diff, there is a difference
+  1  an object is refused, or versions without rules are incompatible; with --diff, there is a difference
   2  a file or the server cannot be read, or a flag is wrong")]
 pub(crate) struct Arguments {
     /// CustomResourceDefinitions, and APIConversions of their names. A folder gives its files, - is
@@ -59,6 +60,9 @@ pub(crate) struct Arguments {
     /// Write to the server: schemas and rules first, then the export.
     #[arg(long, requires = "kubeconfig", conflicts_with = "diff")]
     apply: bool,
+    /// Publish also versions without rules between which fields break.
+    #[arg(long)]
+    accept_incompatible: bool,
     /// Format of the output [default: yaml; with --diff and --apply, table].
     #[arg(long, short, value_enum)]
     output: Option<Format>,
@@ -85,6 +89,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     for api in published.iter_mut().filter(|api| api.unwritten) {
         keep_rules(&target, existing.as_ref(), api)?;
     }
+    compatible::review(&target, &mut published, arguments.accept_incompatible)?;
     let export = plan::export(&name, existing.as_ref(), &published);
     for api in &published {
         let print_remark = |kind: &str, text: &String| eprintln!("{kind}: {}: {text}", api.name());

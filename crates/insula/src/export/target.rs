@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
+use insula_api::names::annotations::ACCEPT_INCOMPATIBLE;
 use serde_json::{Value, json};
 
+use super::compatible::is_accepted;
 use crate::{
     client::Client,
     files::{self, text},
@@ -53,7 +55,8 @@ pub(super) fn has_same_contents(there: &Value, wanted: &Value) -> bool {
     {
         spec.remove("nameValidation");
     }
-    spec == wanted["spec"]
+    // An accepted incompatibility is an annotation, the only one that a publication adds later.
+    spec == wanted["spec"] && (is_accepted(there) || !is_accepted(wanted))
 }
 
 impl Target {
@@ -110,6 +113,9 @@ impl Target {
             Some(there) => {
                 let mut new = there;
                 new["spec"] = object["spec"].clone();
+                if is_accepted(object) {
+                    new["metadata"]["annotations"][ACCEPT_INCOMPATIBLE] = json!("true");
+                }
                 let (code, answer) = runtime.block_on(client.put(&one, &new))?;
                 (code, answer, Applied::Updated)
             }
