@@ -25,6 +25,7 @@ mod faults;
 mod golden;
 mod grpc;
 mod hooks;
+mod incompatible;
 mod issuers;
 mod kinds;
 mod kube_rs;
