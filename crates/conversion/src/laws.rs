@@ -109,7 +109,7 @@ impl<'a> Laws<'a> {
     pub(crate) fn put_get(&self, x: &Json, from: &str, after: &ToStore) -> Result<(), Violation> {
         let read = self.read(after, from, Law::PutGet)?;
         let got = self.bundle.without_dropped(&read, from);
-        same(&self.bundle.without_dropped(x, from), &got, "").map_err(|place| Violation {
+        same(&self.bundle.without_dropped(x, from), &got).map_err(|place| Violation {
             law: Law::PutGet,
             version: from.to_owned(),
             place,
@@ -128,7 +128,7 @@ impl<'a> Laws<'a> {
             let old = Some(stored.stored(bundle.storage()));
             let again = bundle.put(&shown, version, old, &mut object_budget());
             let again = again.map_err(|error| violation(error.to_string()))?;
-            same(&stored.value, &again.value, "").map_err(violation)?;
+            same(&stored.value, &again.value).map_err(violation)?;
             if stored.residual != again.residual {
                 return Err(violation("the residual".to_owned()));
             }
@@ -326,24 +326,54 @@ fn unseen(node: Option<&Node>, edit: Edit<'_>, shown: Shown<'_>, place: &str) ->
 }
 
 /// Finds the first path at which two values differ.
-fn same(want: &Json, got: &Json, place: &str) -> Result<(), String> {
+fn same(want: &Json, got: &Json) -> Result<(), String> {
     match (want, got) {
         (Json::Object(want), Json::Object(got)) => {
-            for name in want.keys().chain(got.keys()) {
-                let place = format!("{place}.{name}");
-                match (want.get(name), got.get(name)) {
-                    (Some(want), Some(got)) => same(want, got, &place)?,
-                    _ => return Err(place),
-                }
+            for (name, want) in want {
+                let same = got.get(name).map_or(Err(String::new()), |got| same(want, got));
+                same.map_err(|below| format!(".{name}{below}"))?;
             }
-            Ok(())
+            match got.keys().find(|name| !want.contains_key(*name)) {
+                Some(name) => Err(format!(".{name}")),
+                None => Ok(()),
+            }
         }
         (Json::Array(want), Json::Array(got)) if want.len() == got.len() => want
             .iter()
             .zip(got)
             .enumerate()
-            .try_for_each(|(i, (want, got))| same(want, got, &format!("{place}[{i}]"))),
+            .try_for_each(|(i, (want, got))| same(want, got).map_err(|below| format!("[{i}]{below}"))),
         (want, got) if want == got => Ok(()),
-        _ => Err(place.to_owned()),
+        _ => Err(String::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_first_difference_has_its_path() {
+        for (want, got, path) in [
+            (json!({"a": [1, {"b": 2}]}), json!({"a": [1, {"b": 2}]}), None),
+            (
+                json!({"a": [1, {"b": 2}]}),
+                json!({"a": [1, {"b": 3}]}),
+                Some(".a[1].b"),
+            ),
+            (json!({"a": 1, "b": 1}), json!({"b": 1}), Some(".a")),
+            (json!({"b": 1}), json!({"b": 1, "c": 1}), Some(".c")),
+            (json!({"a": [1]}), json!({"a": [1, 2]}), Some(".a")),
+        ] {
+            assert_eq!(same(&want, &got).err().as_deref(), path);
+        }
+    }
+
+    /// A comparison that visits a level twice needs 2^64 steps here.
+    #[test]
+    fn deep_objects_are_compared_in_linear_time() {
+        let deep = (0..64).fold(json!(1), |below, _| json!({"a": below}));
+        assert_eq!(same(&deep, &deep), Ok(()));
     }
 }

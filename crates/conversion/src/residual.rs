@@ -135,12 +135,11 @@ fn diff(node: Option<&Node>, base: Side<'_>, object: Option<&Json>, above: Optio
         (Some(Json::Object(from)), Some(Json::Object(to))) => {
             let above = joined(above, base.trace);
             let mut fields = BTreeMap::new();
-            for name in from.keys().chain(to.keys()) {
-                if !fields.contains_key(name) {
-                    let child = node.and_then(|n| n.child(name));
-                    let patch = diff(child, base.field(name), to.get(name), above);
-                    fields.extend(patch.map(|patch| (name.clone(), patch)));
-                }
+            let added = to.keys().filter(|name| !from.contains_key(*name));
+            for name in from.keys().chain(added) {
+                let child = node.and_then(|n| n.child(name));
+                let patch = diff(child, base.field(name), to.get(name), above);
+                fields.extend(patch.map(|patch| (name.clone(), patch)));
             }
             Some(Patch::Fields(fields))
         }
