@@ -38,6 +38,7 @@ use insula_cel::Budget;
 use insula_schema::Structural;
 use random::Random;
 use std::cell::{Cell, RefCell};
+use text::Patterns;
 
 pub use finding::{Counterexample, Finding};
 pub use fitting::Misfit;
@@ -159,7 +160,7 @@ pub fn search(bundle: &Bundle, how: Search) -> Result<Searched, Box<Counterexamp
 /// Generates valid objects of a schema: first the corners (minimal, complete), then objects
 /// between. The same seed generates the same objects.
 pub fn objects(schema: &Structural, api_version: &str, seed: u64, count: u32) -> Vec<Json> {
-    let mut random = Random::new(seed);
+    let (mut random, patterns) = (Random::new(seed), Patterns::default());
     let api_version = Json::from(api_version);
     let one = |case| {
         let mut random = random.fork();
@@ -167,7 +168,7 @@ pub fn objects(schema: &Structural, api_version: &str, seed: u64, count: u32) ->
             Fill::Near => Fill::Some(50),
             other => other,
         };
-        generate::object(schema, &api_version, fill, None, &mut random)
+        generate::object(schema, &api_version, fill, (None, &patterns), &mut random)
     };
     (0..count).filter_map(one).collect()
 }
@@ -176,6 +177,7 @@ struct Prover<'b> {
     bundle: &'b Bundle,
     /// The fields of each served version that rules touch.
     focus: Vec<(&'b str, Focus)>,
+    patterns: Patterns,
     work: Cell<u64>,
     work_max: u64,
     misfits: RefCell<Misfits>,
@@ -195,6 +197,7 @@ impl<'b> Prover<'b> {
         Prover {
             bundle,
             focus: bundle.served().map(focus).collect(),
+            patterns: Patterns::default(),
             work: Cell::new(0),
             work_max,
             misfits: RefCell::default(),
@@ -262,7 +265,8 @@ impl<'b> Prover<'b> {
         let schema = self.bundle.schema(version)?;
         let focus = self.focus.iter().find(|(name, _)| *name == version);
         let focus = focus.map(|(_, focus)| focus);
-        let fresh = generate::object(schema, &self.bundle.api_version_of(version)?, fill, focus, random)?;
+        let api_version = self.bundle.api_version_of(version)?;
+        let fresh = generate::object(schema, &api_version, fill, (focus, &self.patterns), random)?;
         let Some(stored) = stored else { return Some(fresh) };
         let shown = self
             .bundle
@@ -317,21 +321,18 @@ impl<'b> Prover<'b> {
     /// Shrinks a sequence of writes that ends in a similar finding.
     fn smallest(&self, mut script: Vec<Write>, mut finding: Finding) -> (Vec<Write>, Finding) {
         let mut tries = 0;
-        'again: loop {
-            for candidate in shrink::smaller(&script) {
+        loop {
+            let smaller = shrink::smaller(&script).find_map(|candidate| {
                 tries += 1;
-                let smaller = self.replay(candidate);
-                if tries > SHRINKS_MAX || self.exhausted() {
-                    return (script, finding);
-                }
-                if let Some((result, found)) = smaller
-                    && found.is_like(&finding)
-                {
-                    (script, finding) = (result, found);
-                    continue 'again;
-                }
+                let done = tries > SHRINKS_MAX || self.exhausted();
+                let found = self.replay(candidate).filter(|(_, found)| found.is_like(&finding));
+                (done || found.is_some()).then_some(found)
+            });
+            match smaller {
+                Some(Some(smaller)) => (script, finding) = smaller,
+                // The last try, or none was smaller.
+                _ => return (script, finding),
             }
-            return (script, finding);
         }
     }
 
@@ -340,6 +341,7 @@ impl<'b> Prover<'b> {
         let mut stored: Option<ToStore> = None;
         let mut result = Vec::new();
         for write in script {
+            self.work.set(self.work.get().saturating_add(values(&write.object)));
             let object = generate::normal(write.object.clone(), self.bundle.schema(&write.version)?)?;
             result.push(Write { object, ..write });
             match self.write(result.last()?, stored.as_ref()) {

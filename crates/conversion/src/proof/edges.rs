@@ -4,7 +4,7 @@
 //! evidence validate the object that holds such a value.
 
 use super::random::Random;
-use super::text::text;
+use super::text::{Patterns, text};
 use crate::path::Segment;
 use crate::scope::SchemaNode;
 use insula_schema::{Node, Type};
@@ -85,9 +85,9 @@ fn texts(node: &Node) -> Vec<Json> {
             None => text,
         }
     };
-    let mut random = Random::new(PATTERN_SEED);
+    let (mut random, patterns) = (Random::new(PATTERN_SEED), Patterns::default());
     let fitting = node.pattern().map_or(0, |_| PATTERN_TEXTS);
-    let fitting = (0..fitting).map(|_| text(node, &mut random));
+    let fitting = (0..fitting).map(|_| text(node, &patterns, &mut random));
     fitting.chain(all.iter().map(sized)).map(Json::String).collect()
 }
 

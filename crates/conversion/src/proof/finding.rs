@@ -159,22 +159,33 @@ fn failed<'b>(bundle: &'b Bundle, error: &ConvertError) -> Option<(&'b FieldPath
     Some(facts.get(error.rule.as_ref()?.index)?.blamed(&error.cause))
 }
 
-/// Returns the rule that writes a field of a version.
+/// Returns the rule that writes a field of a version: of several, the one whose path has the most
+/// segments in common.
 pub(super) fn writer<'b>(bundle: &'b Bundle, version: &str, field: &str) -> Option<(&'b FieldPath, &'b str)> {
     let from = |from: &&str| bundle.converter(from, version);
     let into = bundle.versions().collect::<Vec<_>>();
-    let mut facts = into.iter().filter_map(from).flat_map(|converter| &converter.facts);
-    let rule = facts.find(|facts| overlap(&facts.destination, field))?;
-    Some((&rule.written_at, &rule.destination))
+    let facts = into.iter().filter_map(from).flat_map(|converter| &converter.facts);
+    let overlaps = facts.filter_map(|facts| Some((overlap(&facts.destination, field)?, facts)));
+    // The first of equal ones.
+    let best = overlaps.reduce(|best, other| if other.0 > best.0 { other } else { best });
+    best.map(|(_, facts)| (&facts.written_at, facts.destination.as_str()))
 }
 
-/// Returns true if one path contains the other; all items count as one.
-fn overlap(a: &str, b: &str) -> bool {
+/// Returns the number of common segments, if one path contains the other; all items count as one.
+fn overlap(a: &str, b: &str) -> Option<usize> {
     let steps = |path: &str| -> Vec<String> {
-        let path = path.split('[').next().unwrap_or_default();
+        let plain = path
+            .split('[')
+            .enumerate()
+            .map(|(at, part)| match part.split_once(']') {
+                Some((_, rest)) if at > 0 => rest,
+                _ => part,
+            });
+        let path: String = plain.collect();
         let steps = path.split('.').filter(|step| !step.is_empty());
         steps.map(str::to_owned).collect()
     };
     let (a, b) = (steps(a), steps(b));
-    a.iter().zip(&b).all(|(a, b)| a == b) && !a.is_empty() && !b.is_empty()
+    let common = a.len().min(b.len());
+    (common > 0 && a[..common] == b[..common]).then_some(common)
 }

@@ -3,7 +3,7 @@
 
 use super::focus::{Distance, Focus};
 use super::random::Random;
-use super::text::text;
+use super::text::{Patterns, text};
 use insula_api::Json;
 use insula_schema::{ListType, Node, Structural, Type};
 use serde_json::{Map, Number, json};
@@ -37,13 +37,14 @@ pub(super) fn object(
     schema: &Structural,
     api_version: &Json,
     fill: Fill,
-    focus: Option<&Focus>,
+    (focus, patterns): (Option<&Focus>, &Patterns),
     random: &mut Random,
 ) -> Option<Json> {
     (0..TRIES).find_map(|_| {
         let mut maker = Maker {
             fill,
             left: VALUES_MAX,
+            patterns,
             random: random.fork(),
         };
         let mut made = maker.fields(schema.root(), true, focus);
@@ -72,13 +73,14 @@ pub(super) fn edited(mut object: Json, before: &Json, schema: &Structural) -> Op
     outcome.errors.is_empty().then_some(object)
 }
 
-struct Maker {
+struct Maker<'p> {
     fill: Fill,
     left: usize,
+    patterns: &'p Patterns,
     random: Random,
 }
 
-impl Maker {
+impl Maker<'_> {
     fn metadata(&mut self) -> Json {
         let mut metadata = Map::from_iter([("name".to_owned(), Json::from("a"))]);
         for name in ["labels", "annotations"] {
@@ -138,13 +140,13 @@ impl Maker {
         if node.int_or_string() {
             let string = self.random.chance(50);
             return Some(if string {
-                Json::from(text(node, &mut self.random))
+                Json::from(text(node, self.patterns, &mut self.random))
             } else {
                 self.number(node, true)
             });
         }
         Some(match node.kind() {
-            Some(Type::String) => Json::from(text(node, &mut self.random)),
+            Some(Type::String) => Json::from(text(node, self.patterns, &mut self.random)),
             Some(Type::Boolean) => Json::from(self.random.chance(50)),
             Some(Type::Integer) => self.number(node, true),
             Some(Type::Number) => self.number(node, false),

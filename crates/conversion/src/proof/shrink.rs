@@ -4,48 +4,47 @@
 use super::Write;
 use insula_api::Json;
 
+/// Simpler versions of a value, made one at a time: a large object has thousands.
+type Simpler<'v> = Box<dyn Iterator<Item = Json> + 'v>;
+
 /// Returns smaller sequences of writes, the smallest first.
-pub(super) fn smaller(script: &[Write]) -> Vec<Vec<Write>> {
-    let mut out = Vec::new();
-    for leave in 0..script.len() {
-        if script.len() > 1 {
-            let mut shorter = script.to_vec();
-            shorter.remove(leave);
-            out.push(shorter);
-        }
-    }
-    for (i, write) in script.iter().enumerate() {
-        for object in simpler(&write.object, true) {
+pub(super) fn smaller(script: &[Write]) -> impl Iterator<Item = Vec<Write>> + '_ {
+    let without = (0..script.len()).filter(|_| script.len() > 1).map(|leave| {
+        let mut shorter = script.to_vec();
+        shorter.remove(leave);
+        shorter
+    });
+    let within = script.iter().enumerate().flat_map(move |(i, write)| {
+        simpler(&write.object, true).map(move |object| {
             let mut changed = script.to_vec();
             changed[i].object = object;
-            out.push(changed);
-        }
-    }
-    out
+            changed
+        })
+    });
+    without.chain(within)
 }
 
 /// Returns simpler values: first with fewer parts, then with simpler ones.
-fn simpler(value: &Json, root: bool) -> Vec<Json> {
+fn simpler(value: &Json, root: bool) -> Simpler<'_> {
     match value {
         Json::Object(map) => {
-            let names: Vec<&String> = map
-                .keys()
-                .filter(|name| !root || !matches!(name.as_str(), "apiVersion" | "kind"))
-                .collect();
-            let without = names.iter().map(|name| {
+            let fixed = move |name: &str| root && matches!(name, "apiVersion" | "kind");
+            let without = map.keys().filter(move |name| !fixed(name)).map(|name| {
                 let mut less = map.clone();
-                less.remove(*name);
+                less.remove(name);
                 Json::Object(less)
             });
-            let within = names.iter().flat_map(|name| {
-                let parts = map.get(*name).map(|part| simpler(part, false)).unwrap_or_default();
-                parts.into_iter().map(|part| {
-                    let mut changed = map.clone();
-                    changed.insert((*name).clone(), part);
-                    Json::Object(changed)
-                })
-            });
-            without.chain(within).collect()
+            let within = map
+                .iter()
+                .filter(move |(name, _)| !fixed(name))
+                .flat_map(move |(name, part)| {
+                    simpler(part, false).map(move |part| {
+                        let mut changed = map.clone();
+                        changed.insert(name.clone(), part);
+                        Json::Object(changed)
+                    })
+                });
+            Box::new(without.chain(within))
         }
         Json::Array(items) => {
             let without = (0..items.len()).map(|i| {
@@ -53,27 +52,25 @@ fn simpler(value: &Json, root: bool) -> Vec<Json> {
                 less.remove(i);
                 Json::Array(less)
             });
-            let within = items.iter().enumerate().flat_map(|(i, item)| {
-                simpler(item, false).into_iter().map(move |part| {
+            let within = items.iter().enumerate().flat_map(move |(i, item)| {
+                simpler(item, false).map(move |part| {
                     let mut changed = items.clone();
                     changed[i] = part;
                     Json::Array(changed)
                 })
             });
-            without.chain(within).collect()
+            Box::new(without.chain(within))
         }
-        Json::String(text) => ["", "a"]
-            .into_iter()
-            .filter(|plain| plain.len() < text.len())
-            .map(Json::from)
-            .collect(),
-        Json::Number(number) => [0, 1]
-            .into_iter()
-            .filter(|plain| number.as_f64().is_some_and(|n| n.abs() > *plain as f64))
-            .map(Json::from)
-            .collect(),
-        Json::Bool(true) => vec![Json::Bool(false)],
-        Json::Bool(false) | Json::Null => Vec::new(),
+        Json::String(text) => {
+            let shorter = move |plain: &&str| plain.len() < text.len();
+            Box::new(["", "a"].into_iter().filter(shorter).map(Json::from))
+        }
+        Json::Number(number) => {
+            let smaller = move |plain: &i32| number.as_f64().is_some_and(|n| n.abs() > f64::from(*plain));
+            Box::new([0, 1].into_iter().filter(smaller).map(Json::from))
+        }
+        Json::Bool(true) => Box::new(std::iter::once(Json::Bool(false))),
+        Json::Bool(false) | Json::Null => Box::new(std::iter::empty()),
     }
 }
 
@@ -144,7 +141,7 @@ pub(super) fn without(script: &[Write], number: usize, path: &[Step]) -> Option<
 pub(super) fn plainer(script: &[Write], number: usize, path: &[Step]) -> Vec<Json> {
     let mut object = script.get(number).map(|write| write.object.clone()).unwrap_or_default();
     match find(&mut object, path) {
-        Some(scalar) if !scalar.is_object() && !scalar.is_array() => simpler(scalar, false),
+        Some(scalar) if !scalar.is_object() && !scalar.is_array() => simpler(scalar, false).collect(),
         _ => Vec::new(),
     }
 }

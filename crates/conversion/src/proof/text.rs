@@ -3,6 +3,9 @@
 use super::random::Random;
 use insula_schema::Node;
 use regex_syntax::hir::{Class, Hir, HirKind};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
 
 /// Texts on which programs often fail: empty, blank, numbers, booleans, units, separators, other
 /// alphabets.
@@ -36,10 +39,25 @@ const TEXTS: &[&str] = &[
 /// Most repetitions where a pattern sets no upper bound.
 const REPEAT: u32 = 3;
 
+/// The parsed patterns of a search: parsing takes longer than generating a text.
+#[derive(Default)]
+pub(super) struct Patterns(RefCell<HashMap<String, Option<Rc<Hir>>>>);
+
+impl Patterns {
+    fn parsed(&self, pattern: &str) -> Option<Rc<Hir>> {
+        if let Some(known) = self.0.borrow().get(pattern) {
+            return known.clone();
+        }
+        let parsed = parse(pattern).map(Rc::new);
+        self.0.borrow_mut().insert(pattern.to_owned(), parsed.clone());
+        parsed
+    }
+}
+
 /// Generates a text. The node may still refuse it, by length or by a pattern that no text matches.
-pub(super) fn text(node: &Node, random: &mut Random) -> String {
+pub(super) fn text(node: &Node, patterns: &Patterns, random: &mut Random) -> String {
     let made = match (node.format().and_then(samples), node.pattern()) {
-        (_, Some(pattern)) => of_pattern(pattern, random).unwrap_or_default(),
+        (_, Some(pattern)) => of_pattern(pattern, patterns, random).unwrap_or_default(),
         (Some(samples), None) => one(samples, random),
         (None, None) => one(TEXTS, random),
     };
@@ -79,17 +97,21 @@ fn samples(format: &str) -> Option<&'static [&'static str]> {
 
 /// Generates a text that most likely matches the pattern. Anchors are ignored: a text may match a
 /// pattern in its middle.
-fn of_pattern(pattern: &str, random: &mut Random) -> Option<String> {
+fn of_pattern(pattern: &str, patterns: &Patterns, random: &mut Random) -> Option<String> {
+    let hir = patterns.parsed(pattern)?;
+    let mut bytes = Vec::new();
+    sample(&hir, random, &mut bytes);
+    String::from_utf8(bytes).ok()
+}
+
+fn parse(pattern: &str) -> Option<Hir> {
     let hir = regex_syntax::ParserBuilder::new()
         .unicode(false)
         .utf8(false)
         .build()
         .parse(pattern)
         .ok();
-    let hir = hir.or_else(|| regex_syntax::parse(pattern).ok())?;
-    let mut bytes = Vec::new();
-    sample(&hir, random, &mut bytes);
-    String::from_utf8(bytes).ok()
+    hir.or_else(|| regex_syntax::parse(pattern).ok())
 }
 
 fn sample(hir: &Hir, random: &mut Random, out: &mut Vec<u8>) {
