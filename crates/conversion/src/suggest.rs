@@ -9,22 +9,26 @@
 //! A suggestion is a guess with its reasons. The author must review it; [`Suggestions::try_out`]
 //! checks it as admission would.
 
+use crate::bundle::VersionSchema;
 use crate::passthrough::{self, Except, Kind, known_kind};
 use crate::path::{Path, Segment};
 use insula_api::Json;
-use insula_schema::{Node, Structural};
+use insula_schema::Node;
 use serde_json::json;
 
+mod anchors;
 mod choices;
 mod compare;
 mod names;
 mod places;
+mod references;
 mod several;
 mod tried;
 mod units;
 
+use anchors::Anchors;
 use compare::compare;
-use places::{Loose, loose};
+use places::{Loose, Objects, Walk, unchanged};
 
 /// Score difference below which two candidates count as equal.
 const TIE: f64 = 0.04;
@@ -149,6 +153,8 @@ impl Suggestion {
 /// All suggestions for two versions.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Suggestions {
+    /// The old and the new version.
+    pub versions: (String, String),
     /// The pairs, most confident first.
     pub pairs: Vec<Suggestion>,
     /// Paths of the old version without a counterpart.
@@ -157,18 +163,27 @@ pub struct Suggestions {
     pub only_new: Vec<Path>,
 }
 
-/// Compares the schemas of two versions.
-pub fn suggest(old: &Structural, new: &Structural) -> Suggestions {
-    let mut out = Suggestions::default();
-    scope(old.root(), new.root(), &[], &[], &[], &mut out);
+/// Compares two versions.
+pub fn suggest(old: &VersionSchema, new: &VersionSchema) -> Suggestions {
+    let mut out = Suggestions {
+        versions: (old.name.clone(), new.name.clone()),
+        ..Suggestions::default()
+    };
+    let objects = Objects {
+        old: old.schema.root(),
+        new: new.schema.root(),
+        above: (&[], &[]),
+        carried: true,
+    };
+    scope(objects, &[], &mut out);
     out.pairs.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
     out
 }
 
 impl Suggestions {
-    /// Returns the `spec` of an APIConversion with the rules of both directions. `old` and `new`
-    /// name the versions.
-    pub fn rules(&self, old: &str, new: &str) -> Json {
+    /// Returns the `spec` of an APIConversion with the rules of both directions.
+    pub fn rules(&self) -> Json {
+        let (old, new) = &self.versions;
         let fit = || self.pairs.iter().filter(|pair| pair.work.is_none());
         let rules =
             |guesses: fn(&Suggestion) -> &Vec<Guess>| fit().flat_map(guesses).map(Guess::rule).collect::<Json>();
@@ -184,6 +199,8 @@ struct Pair {
     old: usize,
     new: usize,
     score: f64,
+    /// Whole objects go before their fields.
+    first: bool,
     reasons: Vec<String>,
     link: Link,
 }
@@ -230,20 +247,12 @@ impl Used {
 }
 
 /// Compares two objects: whole objects, or two items.
-fn scope(
-    old: &Node,
-    new: &Node,
-    above_old: &[Segment],
-    above_new: &[Segment],
-    keys: &[(Segment, Segment)],
-    out: &mut Suggestions,
-) {
-    let (mut olds, mut news) = (Vec::new(), Vec::new());
-    let mut at = Vec::new();
-    loose(old, new, &mut at, &mut olds, &mut news, (above_old, above_new), out);
+fn scope(objects: Objects<'_, '_>, keys: &[(Segment, Segment)], out: &mut Suggestions) {
+    let Walk { olds, news, .. } = Walk::new(objects, out);
+    let (above_old, above_new) = objects.above;
     let mut used = Used::default();
     // Inside items, a rule reads one field of each item.
-    let whole = above_old.is_empty() && above_new.is_empty();
+    let whole = objects.whole();
     if whole {
         for split in several::splits(&olds, &news) {
             used.note(&split);
@@ -262,7 +271,7 @@ fn scope(
             vec!["both are the key of their list".to_owned()],
         ));
     }
-    let pairs = ranked(&olds, &news);
+    let pairs = ranked(&olds, &news, whole, out);
     for pair in &pairs {
         let (a, b) = (&olds[pair.old], &news[pair.new]);
         if taken(&used.old, &a.path) || taken(&used.new, &b.path) {
@@ -302,14 +311,24 @@ fn scope(
 }
 
 /// Returns all similar pairs, the best first.
-fn ranked(olds: &[Loose<'_>], news: &[Loose<'_>]) -> Vec<Pair> {
+fn ranked(olds: &[Loose<'_>], news: &[Loose<'_>], whole: bool, out: &Suggestions) -> Vec<Pair> {
+    let (olds, news) = (&olds[..olds.len().min(PLACES_MAX)], &news[..news.len().min(PLACES_MAX)]);
+    let anchors = Anchors::find(olds, news, whole);
+    let versions = (out.versions.0.as_str(), out.versions.1.as_str());
     let mut pairs = Vec::new();
-    for (i, a) in olds.iter().enumerate().take(PLACES_MAX) {
-        for (j, b) in news.iter().enumerate().take(PLACES_MAX) {
-            pairs.extend(compare(a, b).map(|(score, reasons, link)| Pair {
+    for (i, a) in olds.iter().enumerate() {
+        for (j, b) in news.iter().enumerate() {
+            // Equal names have different meanings in spec and status.
+            if whole && a.path.first() != b.path.first() && a.path.len() > 1 && b.path.len() > 1 {
+                continue;
+            }
+            let context = anchors.context((i, olds), (j, news));
+            let found = references::group(a, b, context, versions).or_else(|| compare(a, b, context));
+            pairs.extend(found.map(|(score, reasons, link)| Pair {
                 old: i,
                 new: j,
                 score,
+                first: is_object(a.node) && anchors.paired(i, j) && unchanged(a.node, b.node),
                 reasons,
                 link,
             }));
@@ -317,7 +336,10 @@ fn ranked(olds: &[Loose<'_>], news: &[Loose<'_>]) -> Vec<Pair> {
     }
     // Of equal pairs, the one that is higher up.
     let depth = |pair: &Pair| olds[pair.old].path.len();
-    pairs.sort_by(|a, b| b.score.total_cmp(&a.score).then(depth(a).cmp(&depth(b))));
+    pairs.sort_by(|a, b| {
+        let best = b.first.cmp(&a.first).then(b.score.total_cmp(&a.score));
+        best.then(depth(a).cmp(&depth(b)))
+    });
     pairs
 }
 
@@ -398,7 +420,13 @@ fn items((a, old): (&Node, &Path), (b, new): (&Node, &Path), score: f64, out: &m
     };
     let (above_old, above_new) = (each(a, old), each(b, new));
     let before = out.pairs.len();
-    scope(from, to, &above_old, &above_new, &keys(a, b), out);
+    let objects = Objects {
+        old: from,
+        new: to,
+        above: (&above_old, &above_new),
+        carried: true,
+    };
+    scope(objects, &keys(a, b), out);
     if old != new && out.pairs.len() == before {
         let reasons = vec!["items have fields in common".to_owned()];
         let pair = Suggestion::moved(old.clone(), new.clone(), score.min(0.99), reasons);

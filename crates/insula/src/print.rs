@@ -89,6 +89,38 @@ impl Table {
     }
 }
 
+/// A line of progress on standard error, rewritten in place and removed at the end. Without a
+/// terminal there is none.
+pub(crate) struct Progress {
+    terminal: bool,
+    shown: bool,
+}
+
+impl Progress {
+    pub(crate) fn stderr() -> Self {
+        Self {
+            terminal: io::stderr().is_terminal(),
+            shown: false,
+        }
+    }
+
+    pub(crate) fn show(&mut self, text: &str) {
+        if self.terminal {
+            self.shown = true;
+            // Progress that cannot be shown is no reason to end.
+            let _ = write!(io::stderr(), "\r\x1b[K{text} …");
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.shown {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
 /// Standard output, with colours on a terminal.
 pub(crate) struct Printer<W> {
     out: W,

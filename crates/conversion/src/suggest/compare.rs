@@ -1,5 +1,6 @@
 //! Similarity of two fields, and the relation between their values.
 
+use super::anchors::Context;
 use super::{Link, Loose, Step, choices, crosses, inner, is_object, kinds_match, names, units};
 use crate::passthrough::Scalar::{Boolean, Integer, Number, String as Text};
 use crate::passthrough::{Kind, known_kind, same_shape};
@@ -13,6 +14,15 @@ const SCORE_MIN: f64 = 0.5;
 const BESIDE: f64 = 0.52;
 /// Highest score of lists with different names that share half of their items' fields.
 const LIKE_ITEMS: f64 = 0.6;
+/// Least score of fields with one enumeration of at least [`CHOICES_MANY`] words.
+const LIKE_CHOICES: f64 = 0.65;
+const CHOICES_MANY: usize = 3;
+/// Loss of lists whose items' fields have other bounds.
+const OTHER_BOUNDS: f64 = 0.1;
+/// Factor for fields of objects that have other counterparts.
+const APART: f64 = 0.85;
+/// Endings of the names of objects that took the place of a value.
+const ENDINGS: &[&str] = &["Ref", "Reference", "Config", "Spec", "Settings", "Options"];
 /// Names of fields that often hold the former value when a scalar becomes an object.
 const CANONICAL: &[&str] = &[
     "name", "value", "number", "count", "size", "amount", "mode", "type", "kind", "id",
@@ -26,14 +36,11 @@ pub(super) type Found = (f64, Vec<String>, Link);
 type Linked = (Link, f64, Option<&'static str>);
 
 /// Compares two fields; `None` if they are not similar, or no expression converts one to the other.
-pub(super) fn compare(a: &Loose<'_>, b: &Loose<'_>) -> Option<Found> {
-    // Equal names have different meanings in spec and status.
-    if a.path.first() != b.path.first() && a.path.len() > 1 && b.path.len() > 1 {
-        return None;
-    }
-    let mut named = a.words.like(&b.words);
+pub(super) fn compare(a: &Loose<'_>, b: &Loose<'_>, context: Context) -> Option<Found> {
+    let starts = context.starts();
+    let mut named = a.words.like(&b.words, starts);
     if a.unit != b.unit {
-        let bare = a.bare.like(&b.bare);
+        let bare = a.bare.like(&b.bare, starts);
         if bare.score > named.score {
             named = bare;
         }
@@ -46,6 +53,9 @@ pub(super) fn compare(a: &Loose<'_>, b: &Loose<'_>) -> Option<Found> {
     if let Some(share) = shared_fields(a.node, b.node).filter(|share| LIKE_ITEMS.min(0.2 + *share) > named.score) {
         named.score = LIKE_ITEMS.min(0.2 + share);
         "items with the same fields".clone_into(&mut named.reason);
+    }
+    if context.says_nothing(a, b, named.score) {
+        return None;
     }
     let (link, factor, how) = match enumerated(a, b) {
         Some((link, own)) => {
@@ -75,6 +85,10 @@ pub(super) fn compare(a: &Loose<'_>, b: &Loose<'_>) -> Option<Found> {
         let all = |x: &Node, y: &Node| x.choices().iter().all(|choice| y.choices().contains(choice));
         if all(a.node, b.node) && all(b.node, a.node) {
             score += 0.3 * (1.0 - score);
+            // Many words are rarely the same by chance.
+            if a.node.choices().len() >= CHOICES_MANY {
+                score = score.max(LIKE_CHOICES);
+            }
             reasons.push("same enumeration".to_owned());
         } else if matches!(link, Link::Move) && !a.node.choices().iter().any(|c| b.node.choices().contains(c)) {
             score *= 0.5;
@@ -91,6 +105,9 @@ pub(super) fn compare(a: &Loose<'_>, b: &Loose<'_>) -> Option<Found> {
     }
     reasons.extend(how.map(str::to_owned));
     score *= factor;
+    if matches!(context, Context::Apart) {
+        score *= APART;
+    }
     (score >= SCORE_MIN).then_some((score, reasons, link))
 }
 
@@ -99,18 +116,40 @@ fn wraps(whole: &Loose<'_>, part: &Loose<'_>) -> Option<f64> {
     let (Segment::Field(name), above) = part.path.split_last()? else {
         return None;
     };
-    let scalar = matches!(known_kind(whole.node), Some(Kind::Scalar(_)));
-    (scalar && above == whole.path).then(|| if CANONICAL.contains(&name.as_str()) { 0.95 } else { 0.7 })
+    if !matches!(known_kind(whole.node), Some(Kind::Scalar(_))) {
+        return None;
+    }
+    let canonical = CANONICAL.contains(&name.as_str());
+    if above == whole.path {
+        return Some(if canonical { 0.95 } else { 0.7 });
+    }
+    // `class` and `classRef.name`.
+    let (Segment::Field(object), around) = above.split_last()? else {
+        return None;
+    };
+    let ending = object.strip_prefix(whole.name())?;
+    (canonical && around == whole.above() && ENDINGS.contains(&ending)).then_some(0.9)
+}
+
+/// Bounds of a value: range, sizes, pattern and format, default.
+type Bounds<'n> = (
+    (Option<f64>, Option<f64>),
+    (Option<usize>, Option<usize>, Option<usize>),
+    (Option<&'n str>, Option<&'n str>),
+    Option<&'n Json>,
+);
+
+fn bounds(node: &Node) -> Bounds<'_> {
+    (
+        (node.minimum().map(|m| m.0), node.maximum().map(|m| m.0)),
+        (node.max_length(), node.max_items(), node.min_length()),
+        (node.pattern(), node.format()),
+        node.default(),
+    )
 }
 
 /// Returns true if both nodes have bounds and they are equal.
 fn same_bounds(a: &Node, b: &Node) -> bool {
-    let bounds = |node: &Node| {
-        let numbers = (node.minimum().map(|m| m.0), node.maximum().map(|m| m.0));
-        let sizes = (node.max_length(), node.max_items(), node.min_length());
-        let texts = (node.pattern().map(str::to_owned), node.format().map(str::to_owned));
-        (numbers, sizes, texts, node.default().cloned())
-    };
     let none = ((None, None), (None, None, None), (None, None), None);
     bounds(a) != none && bounds(a) == bounds(b)
 }
@@ -283,7 +322,23 @@ fn containers(from: &Node, to: &Node) -> Option<Linked> {
         (true, true) => {}
         _ => return (crosses(from, to) && crosses(to, from)).then_some((Link::Move, 0.9, None)),
     }
-    Some((Link::Items, 0.75 + 0.25 * shared_fields(from, to)?, None))
+    let bounds = 1.0 - OTHER_BOUNDS * (1.0 - bounds_kept(x, y));
+    Some((Link::Items, (0.75 + 0.25 * shared_fields(from, to)?) * bounds, None))
+}
+
+/// Returns the share of the fields of one name in two items that have the same bounds.
+fn bounds_kept(x: &Node, y: &Node) -> f64 {
+    let common: Vec<bool> = x
+        .properties()
+        .filter_map(|(name, a)| Some((a, y.property(name)?)))
+        .map(|(a, b)| bounds(a) == bounds(b) && a.choices() == b.choices())
+        .collect();
+    #[expect(clippy::cast_precision_loss, reason = "numbers of fields")]
+    let (kept, all) = (
+        common.iter().filter(|kept| **kept).count() as f64,
+        common.len().max(1) as f64,
+    );
+    kept / all
 }
 
 /// Returns the share of common fields, if both hold objects in the same kind of container.

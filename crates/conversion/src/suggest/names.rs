@@ -58,18 +58,24 @@ const SYNONYMS: &[&[&str]] = &[
     &["setting", "option", "config"],
     &["cpu", "core"],
     &["reason", "cause"],
-    &["max", "limit"],
+    &["max", "limit", "less"],
+    &["min", "least", "greater"],
+    &["ready", "initialized", "provisioned", "created"],
     &["secret", "password"],
     &["user", "username"],
 ];
 
+/// Factor for names of which each has words that the other lacks.
+const UNLIKE: f64 = 0.7;
+/// Words that tell nothing.
+const FILLERS: &[&str] = &["a", "an", "and", "equal", "in", "is", "of", "or", "than", "the", "to"];
 /// Factor for equal last names at different paths.
 const ELSEWHERE: f64 = 0.95;
 
 impl NameWords {
     pub(super) fn from_path(path: &[Segment], description: &str) -> NameWords {
         let name = |segment: &Segment| match segment {
-            Segment::Field(name) => split(name),
+            Segment::Field(name) if !of_version(name) => split(name),
             _ => Vec::new(),
         };
         NameWords {
@@ -78,12 +84,14 @@ impl NameWords {
         }
     }
 
-    pub(super) fn like(&self, other: &NameWords) -> Likeness {
-        let shared = self.path.iter().zip(&other.path).take_while(|(a, b)| a == b).count();
-        let below = |words: &NameWords| words.path[shared.min(words.path.len().saturating_sub(1))..].concat();
-        let last = |words: &NameWords| words.path.last().cloned().unwrap_or_default();
-        let (a, b) = (last(self), last(other));
-        let (name, whole) = (dice(&a, &b), dice(&below(self), &below(other)));
+    /// Compares two names, without the first segments of their paths.
+    pub(super) fn like(&self, other: &NameWords, (skip_self, skip_other): (usize, usize)) -> Likeness {
+        let (one, two) = (&self.path[skip_self..], &other.path[skip_other..]);
+        let shared = one.iter().zip(two).take_while(|(a, b)| a == b).count();
+        let below = |path: &[Vec<String>]| path[shared.min(path.len().saturating_sub(1))..].concat();
+        let last = |path: &[Vec<String>]| path.last().cloned().unwrap_or_default();
+        let (a, b) = (last(one), last(two));
+        let (name, whole) = (dice(&a, &b), dice(&below(one), &below(two)));
         let opposite = OPPOSITES.iter().any(|(x, y)| {
             let says = |words: &[String], word: &str| words.iter().any(|own| own == word);
             says(&a, x) && says(&b, y) || says(&a, y) && says(&b, x)
@@ -115,6 +123,17 @@ impl NameWords {
     }
 }
 
+/// Returns true for the name of an object that holds the fields of another version, as in
+/// `status.deprecated.v1beta1`: it tells nothing of their meaning.
+fn of_version(name: &str) -> bool {
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let version = name.strip_prefix('v').is_some_and(|rest| {
+        let parts = rest.split_once("alpha").or_else(|| rest.split_once("beta"));
+        parts.map_or(digits(rest), |(major, minor)| digits(major) && digits(minor))
+    });
+    version || name == "deprecated"
+}
+
 /// Returns true for a name and its negation: `skipVerify` and `verify`.
 fn negated(no: &[String], yes: &[String]) -> bool {
     let rest = |words: &[String], without: &[&str]| -> Vec<String> {
@@ -141,7 +160,11 @@ fn split(text: &str) -> Vec<String> {
             words.push(std::mem::take(&mut word));
         } else {
             // Before a capital, as in `firstName` and before the last capital of `URLPath`.
-            let next_is_small = chars.peek().is_some_and(|next| next.is_lowercase());
+            let mut ahead = chars.clone();
+            let next_is_small = ahead.next().is_some_and(char::is_lowercase);
+            // `uriSANs` is the plural of an acronym.
+            let plural = chars.peek() == Some(&'s') && !ahead.next().is_some_and(char::is_lowercase);
+            let next_is_small = next_is_small && !plural;
             if c.is_uppercase() && (before.is_lowercase() || before.is_uppercase() && next_is_small) {
                 words.push(std::mem::take(&mut word));
             }
@@ -151,6 +174,9 @@ fn split(text: &str) -> Vec<String> {
     }
     words.push(word);
     words.retain(|word| !word.is_empty());
+    if words.iter().any(|word| !FILLERS.contains(&word.as_str())) {
+        words.retain(|word| !FILLERS.contains(&word.as_str()));
+    }
     words.into_iter().map(singular).collect()
 }
 
@@ -166,6 +192,14 @@ fn dice(a: &[String], b: &[String]) -> f64 {
     if a.is_empty() || b.is_empty() {
         return 0.0;
     }
+    // `acmedns` and `acmeDNS`: the first is one word, whose last letter looks like a plural.
+    let letters = |words: &[String]| words.concat().trim_end_matches('s').to_owned();
+    if a.len() != b.len() && letters(a) == letters(b) {
+        return 1.0;
+    }
+    if a == b {
+        return 1.0;
+    }
     let mut free: Vec<&String> = b.iter().collect();
     let mut shared = 0.0;
     for word in a {
@@ -178,8 +212,15 @@ fn dice(a: &[String], b: &[String]) -> f64 {
         }
     }
     #[expect(clippy::cast_precision_loss, reason = "numbers of words")]
-    let all = (a.len() + b.len()) as f64;
-    2.0 * shared / all
+    let (one, two) = (a.len() as f64, b.len() as f64);
+    let score = 2.0 * shared / (one + two);
+    // Each name has a word of its own, and one has several.
+    let (fewer, more) = ((one - shared).min(two - shared), (one - shared).max(two - shared));
+    if fewer >= 1.0 && more >= 2.0 {
+        score * UNLIKE
+    } else {
+        score
+    }
 }
 
 /// Returns the similarity of two words: equal, prefix, abbreviation or synonym.
@@ -189,13 +230,20 @@ fn alike(a: &str, b: &str) -> f64 {
         1.0
     } else if short.len() >= 3 && long.starts_with(short) {
         0.8
-    } else if short.len() >= 3 && abbreviates(short, long) {
+    } else if short.len() >= 3 && abbreviates(short, long) || same_stem(a, b) {
         0.7
     } else if SYNONYMS.iter().any(|same| same.contains(&a) && same.contains(&b)) {
         0.75
     } else {
         0.0
     }
+}
+
+/// Returns true for `delete` and `deletion`.
+fn same_stem(a: &str, b: &str) -> bool {
+    let stem = a.chars().zip(b.chars()).take_while(|(x, y)| x == y).count();
+    let rest = a.chars().count().min(b.chars().count()) - stem;
+    stem >= 5 && rest <= if stem >= 7 { 2 } else { 1 }
 }
 
 /// Returns true if the letters of `short` occur in `long` in order, from the first one: `cfg` and
@@ -223,10 +271,10 @@ mod tests {
             ("spec.baseURLPath", "spec.base.url.path", 1.0, 1.0),
             ("spec.httpPort", "spec.port", 0.6, 0.7),
         ] {
-            let score = words(a).like(&words(b)).score;
+            let score = words(a).like(&words(b), (0, 0)).score;
             assert!((low..=high).contains(&score), "{a} {b}: {score}");
         }
-        assert!(words("spec.paused").like(&words("spec.enabled")).score < 0.1);
+        assert!(words("spec.paused").like(&words("spec.enabled"), (0, 0)).score < 0.1);
         for (a, b, want) in [
             ("spec.tlsEnabled", "spec.tls.disabled", true),
             ("spec.skipVerify", "spec.verify", true),
@@ -234,7 +282,7 @@ mod tests {
             ("spec.noCache", "spec.enableCache", true),
             ("spec.verify", "spec.verify", false),
         ] {
-            assert_eq!(words(a).like(&words(b)).opposite, want, "{a} {b}");
+            assert_eq!(words(a).like(&words(b), (0, 0)).opposite, want, "{a} {b}");
         }
     }
 }

@@ -2,10 +2,13 @@
 
 use super::names::NameWords;
 use super::units::{self, Unit};
-use super::{Suggestions, choices, crosses, inner, is_object, items, joined, kinds_match};
+use super::{Suggestion, Suggestions, choices, crosses, inner, is_object, items, joined, kinds_match, scope};
 use crate::passthrough::same_shape;
-use crate::path::Segment;
+use crate::path::{Path, Segment};
 use insula_schema::Node;
+
+/// Confidence in fields of one name in an object that was the only item of a list.
+const ONLY_ITEM: f64 = 0.93;
 
 /// A field without a counterpart at its own path.
 pub(super) struct Loose<'s> {
@@ -25,72 +28,205 @@ impl Loose<'_> {
             _ => "",
         }
     }
+
+    pub(super) fn above(&self) -> &[Segment] {
+        self.path.split_last().map_or(&[], |(_, above)| above)
+    }
 }
 
-/// Collects the fields that exist in one version only. Lists at the same path with different items
-/// are compared at once.
-pub(super) fn loose<'s>(
-    old: &'s Node,
-    new: &'s Node,
-    at: &mut Vec<Segment>,
-    olds: &mut Vec<Loose<'s>>,
-    news: &mut Vec<Loose<'s>>,
-    above: (&[Segment], &[Segment]),
-    out: &mut Suggestions,
-) {
-    for (name, a) in old.properties() {
-        if reserved(at, name) {
-            continue;
-        }
-        at.push(Segment::Field(name.to_owned()));
-        match new.property(name) {
-            Some(b) if same_shape(a, b) && choices::between(a, b).is_none() => {}
-            Some(b) if is_object(a) && is_object(b) => loose(a, b, at, olds, news, above, out),
-            Some(b) if inner(a).is_some_and(is_object) && inner(b).is_some_and(is_object) && kinds_match(a, b) => {
-                items((a, &joined(above.0, at)), (b, &joined(above.1, at)), 1.0, out);
+/// Two objects, and their place in the versions.
+#[derive(Clone, Copy)]
+pub(super) struct Objects<'s, 'a> {
+    pub(super) old: &'s Node,
+    pub(super) new: &'s Node,
+    pub(super) above: (&'a [Segment], &'a [Segment]),
+    /// Fields with the same path below both need no rule.
+    pub(super) carried: bool,
+}
+
+impl Objects<'_, '_> {
+    /// Returns true for the versions' whole objects.
+    pub(super) fn whole(&self) -> bool {
+        self.above.0.is_empty() && self.above.1.is_empty()
+    }
+}
+
+/// Collector of the fields that exist in one version only.
+pub(super) struct Walk<'s, 'a> {
+    objects: Objects<'s, 'a>,
+    at: Vec<Segment>,
+    pub(super) olds: Vec<Loose<'s>>,
+    pub(super) news: Vec<Loose<'s>>,
+}
+
+impl<'s, 'a> Walk<'s, 'a> {
+    /// Collects the fields of two objects. Lists at the same path with different items are compared
+    /// at once.
+    pub(super) fn new(objects: Objects<'s, 'a>, out: &mut Suggestions) -> Self {
+        let mut walk = Walk {
+            objects,
+            at: Vec::new(),
+            olds: Vec::new(),
+            news: Vec::new(),
+        };
+        walk.fields(objects.old, objects.new, out);
+        walk
+    }
+
+    fn fields(&mut self, old: &'s Node, new: &'s Node, out: &mut Suggestions) {
+        for (name, a) in old.properties() {
+            if !self.reserved(name) {
+                self.at.push(Segment::Field(name.to_owned()));
+                self.field(a, new.property(name), out);
+                self.at.pop();
             }
-            Some(b) if crosses(a, b) && crosses(b, a) && choices::between(a, b).is_none() => {}
-            other => {
-                everything(a, at, olds);
-                if let Some(b) = other {
-                    everything(b, at, news);
-                }
+        }
+        for (name, b) in new.properties() {
+            if old.property(name).is_none() && !self.reserved(name) {
+                self.at.push(Segment::Field(name.to_owned()));
+                self.everything(b, false, out);
+                self.at.pop();
             }
         }
-        at.pop();
     }
-    for (name, b) in new.properties() {
-        if old.property(name).is_none() && !reserved(at, name) {
-            at.push(Segment::Field(name.to_owned()));
-            everything(b, at, news);
-            at.pop();
+
+    fn field(&mut self, a: &'s Node, b: Option<&'s Node>, out: &mut Suggestions) {
+        let Some(b) = b else {
+            return self.everything(a, true, out);
+        };
+        if unchanged(a, b) || self.in_status() && conditions(&self.at, a) && conditions(&self.at, b) {
+            self.same(out);
+        } else if is_object(a) && is_object(b) {
+            self.fields(a, b, out);
+        } else if inner(a).is_some_and(is_object) && inner(b).is_some_and(is_object) && kinds_match(a, b) {
+            items((a, &self.old()), (b, &self.new_path()), 1.0, out);
+        } else if only_item(a, b) || only_item(b, a) {
+            self.single(a, b, out);
+        } else if crosses(a, b) && crosses(b, a) && choices::between(a, b).is_none() {
+            self.same(out);
+        } else {
+            self.everything(a, true, out);
+            self.everything(b, false, out);
+        }
+    }
+
+    fn old(&self) -> Path {
+        joined(self.objects.above.0, &self.at)
+    }
+
+    fn new_path(&self) -> Path {
+        joined(self.objects.above.1, &self.at)
+    }
+
+    /// Moves the field at this path of both versions, if their paths differ above.
+    fn same(&self, out: &mut Suggestions) {
+        if !self.objects.carried {
+            let reasons = vec!["the same field of the only item".to_owned()];
+            let pair = Suggestion::moved(self.old(), self.new_path(), ONLY_ITEM, reasons);
+            out.pairs.push(pair);
+        }
+    }
+
+    /// Pairs an object with the only item of a list.
+    fn single(&self, a: &'s Node, b: &'s Node, out: &mut Suggestions) {
+        let (mut old, mut new) = (self.old().segments().to_vec(), self.new_path().segments().to_vec());
+        let listed = if is_object(b) { &mut old } else { &mut new };
+        listed.push(Segment::Index(0));
+        let objects = Objects {
+            old: a.items().unwrap_or(a),
+            new: b.items().unwrap_or(b),
+            above: (&old, &new),
+            carried: false,
+        };
+        if unchanged(objects.old, objects.new) {
+            let reasons = vec!["the only item of a list is the object".to_owned()];
+            let [old, new] = [&old, &new].map(|path| Path::from_segments(path.clone()));
+            out.pairs.push(Suggestion::moved(old, new, ONLY_ITEM, reasons));
+        } else {
+            scope(objects, &[], out);
+        }
+    }
+
+    fn reserved(&self, name: &str) -> bool {
+        self.objects.whole() && self.at.is_empty() && matches!(name, "apiVersion" | "kind" | "metadata")
+    }
+
+    fn in_status(&self) -> bool {
+        let first = self.objects.above.0.first().or(self.at.first());
+        first == Some(&Segment::Field("status".to_owned()))
+    }
+
+    /// Collects a field of one version and, if it is an object, all fields below it.
+    fn everything(&mut self, node: &'s Node, is_old: bool, out: &mut Suggestions) {
+        if self.in_status() && conditions(&self.at, node) {
+            let (list, path) = match is_old {
+                true => (&mut out.only_old, self.old()),
+                false => (&mut out.only_new, self.new_path()),
+            };
+            return list.push(path);
+        }
+        let loose = Loose::new(&self.at, node);
+        if is_old {
+            self.olds.push(loose);
+        } else {
+            self.news.push(loose);
+        }
+        for (name, child) in node.properties() {
+            self.at.push(Segment::Field(name.to_owned()));
+            self.everything(child, is_old, out);
+            self.at.pop();
         }
     }
 }
 
-fn reserved(at: &[Segment], name: &str) -> bool {
-    at.is_empty() && matches!(name, "apiVersion" | "kind" | "metadata")
+impl<'s> Loose<'s> {
+    fn new(at: &[Segment], node: &'s Node) -> Self {
+        let (mut unit, mut bare) = (None, at.to_vec());
+        if let Some(Segment::Field(name)) = bare.last_mut()
+            && let Some((rest, found)) = units::named(name)
+        {
+            unit = Some(found);
+            *name = rest.to_owned();
+        }
+        Loose {
+            path: at.to_vec(),
+            node,
+            words: NameWords::from_path(at, node.description()),
+            unit,
+            bare: NameWords::from_path(&bare, node.description()),
+        }
+    }
 }
 
-/// Collects a field and, if it is an object, all fields below it.
-fn everything<'s>(node: &'s Node, at: &mut Vec<Segment>, out: &mut Vec<Loose<'s>>) {
-    let (mut unit, mut bare) = (None, at.clone());
-    if let Some(Segment::Field(name)) = bare.last_mut()
-        && let Some((rest, found)) = units::named(name)
-    {
-        unit = Some(found);
-        *name = rest.to_owned();
+/// Returns true for two fields of one shape whose enumerations have the same words throughout.
+pub(super) fn unchanged(a: &Node, b: &Node) -> bool {
+    fn same_words(a: &Node, b: &Node) -> bool {
+        let both = |a: Option<&Node>, b: Option<&Node>| a.zip(b).is_none_or(|(a, b)| same_words(a, b));
+        choices::between(a, b).is_none()
+            && both(a.items(), b.items())
+            && both(a.additional(), b.additional())
+            && a.properties().all(|(name, a)| both(Some(a), b.property(name)))
     }
-    out.push(Loose {
-        path: at.clone(),
-        node,
-        words: NameWords::from_path(at, node.description()),
-        unit,
-        bare: NameWords::from_path(&bare, node.description()),
-    });
-    for (name, child) in node.properties() {
-        at.push(Segment::Field(name.to_owned()));
-        everything(child, at, out);
-        at.pop();
-    }
+    same_shape(a, b) && same_words(a, b)
+}
+
+/// Returns true for a list of Kubernetes conditions. Versions have conditions of their own, which
+/// look alike whatever they mean.
+fn conditions(at: &[Segment], node: &Node) -> bool {
+    let item = node.items().filter(|item| is_object(item));
+    let named = |name: &Segment| matches!(name, Segment::Field(name) if name.ends_with("onditions"));
+    at.last().is_some_and(named)
+        && item.is_some_and(|item| item.property("type").is_some() && item.property("status").is_some())
+}
+
+/// Returns true for a list of objects and an object with fields of their names.
+fn only_item(list: &Node, object: &Node) -> bool {
+    let Some(item) = list.items().filter(|item| is_object(item) && is_object(object)) else {
+        return false;
+    };
+    let common = item
+        .properties()
+        .filter(|(name, _)| object.property(name).is_some())
+        .count();
+    common > 0 && common * 2 >= item.properties().count().min(object.properties().count())
 }

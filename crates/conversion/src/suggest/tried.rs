@@ -1,92 +1,115 @@
 //! Trial of suggestions by the checks of admission: compilation, and the search for a
 //! counterexample.
 
-use super::{Suggestion, Suggestions};
+use super::{Guess, Suggestion, Suggestions};
 use crate::bundle::{Bundle, LossPolicy, VersionSchema};
-use crate::proof::{Search, prove};
+use crate::proof::{Search, Searched, prove};
 use crate::rules::parse_rules;
 use insula_api::{FieldError, FieldPath};
 
-/// Most trials. Each marks a rule or leaves a suggestion out, so that the loop ends anyway; a draft
+/// Most trials. Each marks rules or leaves suggestions out, so that the loop ends anyway; a draft
 /// that needs more is useless.
-const TRIES_MAX: usize = 64;
+const TRIES_MAX: usize = 16;
+
+/// A rule: its direction, and its position there.
+type Place = (usize, usize);
 
 impl Suggestions {
     /// Checks the suggestions as admission would. Marks rules that fail for some objects as
-    /// `mayFail`; leaves out refused suggestions and records the reason in [`Suggestion::work`].
-    /// Returns the errors that no suggestion causes, mostly required fields without a source.
+    /// `mayFail`; leaves out refused suggestions, and those only, and records the reason in
+    /// [`Suggestion::work`]. Returns the errors that no suggestion causes, mostly required fields
+    /// without a source. `progress` hears of each trial.
     pub fn try_out(
         &mut self,
         group: &str,
         (old, new): (&VersionSchema, &VersionSchema),
         how: Search,
+        progress: &mut dyn FnMut(usize),
     ) -> Vec<FieldError> {
-        let asked = |suggestions: &Suggestions| {
-            let spec = FieldPath::new("spec");
-            let rules = suggestions.rules(&old.name, &new.name);
-            let versions = vec![old.clone(), new.clone()];
-            parse_rules(&rules, &spec)
-                .and_then(|rules| {
-                    Bundle::compile(group, versions, &old.name, Some(&rules), LossPolicy::Lossless, &spec)
-                })
-                .and_then(|bundle| prove(&bundle, how))
-        };
-        for _ in 0..TRIES_MAX {
-            let Err(errors) = asked(self) else {
+        for trial in 1..=TRIES_MAX {
+            progress(trial);
+            let Err(errors) = self.tried(group, (old, new), how) else {
                 return Vec::new();
             };
-            // Leaving one out renumbers the rules behind it: one at a time.
-            let marked = errors.iter().filter(|error| self.blame(error, mark)).count();
-            if marked == 0 && !errors.iter().any(|error| self.blame(error, leave_out)) {
+            let blame = |error| {
+                let place = place(error)?;
+                Some((self.pair_of(place)?, place, error))
+            };
+            let blamed: Vec<(usize, Place, &FieldError)> = errors.iter().filter_map(blame).collect();
+            let mut marked = false;
+            for (pair, at, error) in &blamed {
+                marked |= self.mark(*pair, *at, error);
+            }
+            if marked {
+                continue;
+            }
+            for (pair, _, error) in &blamed {
+                self.pairs[*pair].work.get_or_insert_with(|| error.detail.clone());
+            }
+            if blamed.is_empty() {
                 return errors;
             }
         }
-        Vec::new()
+        self.tried(group, (old, new), how).err().unwrap_or_default()
     }
 
-    /// Applies `how` to the rule that the error is about; returns true if that changed the
-    /// suggestion.
-    fn blame(&mut self, error: &FieldError, how: fn(&mut Suggestion, (usize, usize), &FieldError) -> bool) -> bool {
-        let path = error.field.to_string();
-        let index = |after: &str| -> Option<usize> {
-            let digits = path.split_once(after)?.1.split_once(']')?.0;
-            digits.parse().ok()
-        };
-        let (Some(direction), Some(rule)) = (index("conversions["), index(".rules[")) else {
-            return false;
-        };
+    fn tried(
+        &self,
+        group: &str,
+        (old, new): (&VersionSchema, &VersionSchema),
+        how: Search,
+    ) -> Result<Searched, Vec<FieldError>> {
+        let spec = FieldPath::new("spec");
+        let rules = parse_rules(&self.rules(), &spec)?;
+        let versions = vec![old.clone(), new.clone()];
+        let bundle = Bundle::compile(group, versions, &old.name, Some(&rules), LossPolicy::Lossless, &spec)?;
+        prove(&bundle, how)
+    }
+
+    /// Returns the pair that has a rule.
+    fn pair_of(&self, (direction, rule): Place) -> Option<usize> {
         let mut before = 0;
-        for pair in self.pairs.iter_mut().filter(|pair| pair.work.is_none()) {
-            let count = if direction == 0 {
-                pair.forth.len()
-            } else {
-                pair.back.len()
-            };
-            if rule < before + count {
-                return how(pair, (direction, rule - before), error);
+        let fit = self.pairs.iter().enumerate().filter(|(_, pair)| pair.work.is_none());
+        for (at, pair) in fit {
+            before += pair.guesses(direction).len();
+            if rule < before {
+                return Some(at);
             }
-            before += count;
         }
-        false
+        None
+    }
+
+    /// Marks a rule as one that may fail, if the error asks for that.
+    fn mark(&mut self, pair: usize, (direction, rule): Place, error: &FieldError) -> bool {
+        let fit = self.pairs[..pair].iter().filter(|pair| pair.work.is_none());
+        let before: usize = fit.map(|pair| pair.guesses(direction).len()).sum();
+        let pair = &mut self.pairs[pair];
+        let guesses = if direction == 0 {
+            &mut pair.forth
+        } else {
+            &mut pair.back
+        };
+        let asked = error.detail.contains("mayFail");
+        let guess = guesses.get_mut(rule - before).filter(|guess| asked && !guess.may_fail);
+        guess.is_some_and(|guess| {
+            guess.may_fail = true;
+            true
+        })
     }
 }
 
-fn mark(pair: &mut Suggestion, (direction, rule): (usize, usize), error: &FieldError) -> bool {
-    let guesses = if direction == 0 {
-        &mut pair.forth
-    } else {
-        &mut pair.back
-    };
-    let guess = guesses
-        .get_mut(rule)
-        .filter(|guess| !guess.may_fail && error.detail.contains("mayFail"));
-    guess.is_some_and(|guess| {
-        guess.may_fail = true;
-        true
-    })
+impl Suggestion {
+    fn guesses(&self, direction: usize) -> &[Guess] {
+        if direction == 0 { &self.forth } else { &self.back }
+    }
 }
 
-fn leave_out(pair: &mut Suggestion, _: (usize, usize), error: &FieldError) -> bool {
-    pair.work = Some(error.to_string());
-    true
+/// Returns the rule that an error is about.
+fn place(error: &FieldError) -> Option<Place> {
+    let path = error.field.to_string();
+    let index = |after: &str| -> Option<usize> {
+        let digits = path.split_once(after)?.1.split_once(']')?.0;
+        digits.parse().ok()
+    };
+    Some((index("conversions[")?, index(".rules[")?))
 }

@@ -3,15 +3,14 @@
 use std::{fmt::Write as _, io::Write, path::PathBuf, process::ExitCode};
 
 use anyhow::{anyhow, bail};
-use insula_api::FieldError;
 use insula_catalog::Api;
-use insula_conversion::{GuessSource, Suggestion, Suggestions, VersionSchema, proof::Search, suggest};
+use insula_conversion::{GuessSource, Suggestion, VersionSchema, proof::Search, suggest};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{
     apis,
-    print::{Cell, Format, Printer, Table, Tone, yaml},
+    print::{Cell, Format, Printer, Progress, Table, Tone, yaml},
 };
 
 /// Pairs fields of two versions by names, descriptions, enumerations, units, bounds and shapes.
@@ -33,7 +32,8 @@ pub(crate) struct Arguments {
     /// A file with the new API.
     #[arg(value_name = "NEW")]
     new: Option<PathBuf>,
-    /// The old version [default: the stored one of OLD].
+    /// The old version [default: the stored one of OLD; with one file of more than two versions and
+    /// neither --from nor --to, rules are drafted from every other version to the stored one].
     #[arg(long, value_name = "VERSION")]
     from: Option<String>,
     /// The new version [default: the last one of NEW that OLD does not have].
@@ -47,9 +47,26 @@ pub(crate) struct Arguments {
     output: Format,
 }
 
+/// The drafts and the APIConversion of their rules. A single draft is not in a list.
+#[derive(Serialize)]
+struct Answer {
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    draft: Option<Draft>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    drafts: Vec<Draft>,
+    conversion: Conversion,
+}
+
+impl Answer {
+    fn drafts(&self) -> impl Iterator<Item = &Draft> {
+        self.draft.iter().chain(&self.drafts)
+    }
+}
+
+/// The suggestions for two versions.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer {
+struct Draft {
     from: String,
     to: String,
     pairs: Vec<Pair>,
@@ -57,7 +74,15 @@ struct Answer {
     only_in_to: Vec<String>,
     /// Errors of admission for the rules as they are.
     refused: Vec<String>,
-    conversion: Conversion,
+}
+
+impl Draft {
+    fn is_complete(&self) -> bool {
+        self.refused.is_empty()
+            && self.only_in_from.is_empty()
+            && self.only_in_to.is_empty()
+            && self.pairs.iter().all(|pair| pair.needs_work.is_none())
+    }
 }
 
 /// An APIConversion, with fields in the order in which people write them.
@@ -146,21 +171,91 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         }
         None => (name, None),
     };
-    let (from, to) = versions(arguments, &old, new.as_ref())?;
-    let mut found = suggest(&from.schema, &to.schema);
-    let enough = |confidence: f64| percent(confidence) >= arguments.min_confidence;
+    let pairs = match several(arguments, &old) {
+        Some(pairs) => pairs,
+        None => vec![versions(arguments, &old, new.as_ref())?],
+    };
+    let (mut drafts, mut spec) = (
+        Vec::new(),
+        Spec {
+            conversions: Vec::new(),
+        },
+    );
+    for (from, to) in &pairs {
+        let (draft, rules) = draft(arguments.min_confidence, &old.group, (from, to))?;
+        drafts.push(draft);
+        spec.conversions.extend(rules.conversions);
+    }
+    let complete = drafts.iter().all(Draft::is_complete);
+    let only = if drafts.len() == 1 { drafts.pop() } else { None };
+    let answer = Answer {
+        draft: only,
+        drafts,
+        conversion: Conversion {
+            api_version: "apis.kcp.io/v1alpha1",
+            kind: "APIConversion",
+            metadata: json!({"name": name}),
+            spec,
+        },
+    };
+    show(&answer, arguments.output)?;
+    Ok(ExitCode::from(u8::from(!complete)))
+}
+
+/// Drafts rules for two versions, and checks them as a server would.
+fn draft(
+    min_confidence: u8,
+    group: &str,
+    (from, to): (&VersionSchema, &VersionSchema),
+) -> anyhow::Result<(Draft, Spec)> {
+    let mut found = suggest(from, to);
+    let enough = |confidence: f64| percent(confidence) >= min_confidence;
     let (kept, unsure): (Vec<_>, Vec<_>) = found.pairs.into_iter().partition(|pair| enough(pair.confidence));
     found.only_old.extend(unsure.iter().flat_map(|pair| pair.old.clone()));
     found.only_new.extend(unsure.iter().flat_map(|pair| pair.new.clone()));
     found.pairs = kept;
-    let refused = found.try_out(&old.group, (&from, &to), Search::default());
-    let answer = answer(&name, &from.name, &to.name, &found, &refused)?;
-    let complete = answer.refused.is_empty()
-        && answer.only_in_from.is_empty()
-        && answer.only_in_to.is_empty()
-        && answer.pairs.iter().all(|pair| pair.needs_work.is_none());
-    show(&answer, arguments.output)?;
-    Ok(ExitCode::from(u8::from(!complete)))
+    let pairs = found.pairs.len();
+    let mut progress = Progress::stderr();
+    let refused = found.try_out(group, (from, to), Search::default(), &mut |trial| {
+        progress.show(&format!(
+            "{} → {}: checking {pairs} suggestions, trial {trial}",
+            from.name, to.name
+        ));
+    });
+    drop(progress);
+    let texts = |paths: &[insula_conversion::Path]| paths.iter().map(ToString::to_string).collect();
+    let draft = Draft {
+        from: from.name.clone(),
+        to: to.name.clone(),
+        pairs: found.pairs.iter().map(Pair::from_suggestion).collect(),
+        only_in_from: texts(&found.only_old),
+        only_in_to: texts(&found.only_new),
+        refused: refused.iter().map(ToString::to_string).collect(),
+    };
+    Ok((draft, Spec::deserialize(&found.rules())?))
+}
+
+/// Returns every other served version with the stored one, if a single file has more than two and
+/// the arguments name none: a server needs rules for all.
+fn several(arguments: &Arguments, api: &Api) -> Option<Vec<(VersionSchema, VersionSchema)>> {
+    if arguments.new.is_some() || arguments.from.is_some() || arguments.to.is_some() {
+        return None;
+    }
+    let stored = schema_of(api, api.bundle.storage())?;
+    let others = api.bundle.served().filter(|version| *version != stored.name);
+    let pairs: Vec<_> = others
+        .filter_map(|version| Some((schema_of(api, version)?, stored.clone())))
+        .collect();
+    (pairs.len() > 1).then_some(pairs)
+}
+
+fn schema_of(api: &Api, name: &str) -> Option<VersionSchema> {
+    let version = api.versions.iter().find(|version| *version.name == *name)?;
+    Some(VersionSchema {
+        name: version.name.to_string(),
+        served: true,
+        schema: version.schema.clone(),
+    })
 }
 
 fn one(path: &PathBuf) -> anyhow::Result<(String, Api)> {
@@ -187,13 +282,7 @@ fn one(path: &PathBuf) -> anyhow::Result<(String, Api)> {
 
 fn versions(arguments: &Arguments, old: &Api, new: Option<&Api>) -> anyhow::Result<(VersionSchema, VersionSchema)> {
     let find = |api: &Api, name: &str, file: &PathBuf| {
-        let version = api.versions.iter().find(|version| *version.name == *name);
-        let version = version.map(|version| VersionSchema {
-            name: version.name.to_string(),
-            served: true,
-            schema: version.schema.clone(),
-        });
-        version.ok_or_else(|| anyhow!("{} has no version {name:?}", file.display()))
+        schema_of(api, name).ok_or_else(|| anyhow!("{} has no version {name:?}", file.display()))
     };
     let stored = old.bundle.storage();
     let from = find(old, arguments.from.as_deref().unwrap_or(stored), &arguments.old)?;
@@ -221,25 +310,6 @@ fn versions(arguments: &Arguments, old: &Api, new: Option<&Api>) -> anyhow::Resu
     Ok((from, find(later, &to, file)?))
 }
 
-fn answer(name: &str, from: &str, to: &str, found: &Suggestions, refused: &[FieldError]) -> anyhow::Result<Answer> {
-    let conversion = Conversion {
-        api_version: "apis.kcp.io/v1alpha1",
-        kind: "APIConversion",
-        metadata: json!({"name": name}),
-        spec: Spec::deserialize(&found.rules(from, to))?,
-    };
-    let texts = |paths: &[insula_conversion::Path]| paths.iter().map(ToString::to_string).collect();
-    Ok(Answer {
-        from: from.to_owned(),
-        to: to.to_owned(),
-        pairs: found.pairs.iter().map(Pair::from_suggestion).collect(),
-        only_in_from: texts(&found.only_old),
-        only_in_to: texts(&found.only_new),
-        refused: refused.iter().map(ToString::to_string).collect(),
-        conversion,
-    })
-}
-
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -251,57 +321,67 @@ fn percent(share: f64) -> u8 {
 
 fn show(answer: &Answer, format: Format) -> anyhow::Result<()> {
     if format == Format::Yaml {
-        let text = comments(answer) + &yaml(&answer.conversion)?;
+        let text = answer.drafts().map(comments).collect::<String>() + &yaml(&answer.conversion)?;
         std::io::stdout().write_all(text.as_bytes())?;
         return Ok(());
     }
     let mut printer = Printer::stdout();
     if !printer.document(format, answer)? {
-        let mut table = Table::new(&["CONFIDENCE", &answer.from, &answer.to, "BY", "WHY"]);
-        for pair in &answer.pairs {
-            let tone = if pair.confidence >= 80 { Tone::Good } else { Tone::Warn };
-            table.row(vec![
-                Cell::new(tone, format!("{}%", pair.confidence)),
-                Cell::list(Tone::Plain, &pair.from),
-                Cell::list(Tone::Plain, &pair.to),
-                Cell::list(Tone::Plain, &pair.transformations),
-                pair.reasons.join(", ").into(),
-            ]);
-        }
-        printer.table(&table)?;
-        printer.text("")?;
-        for (version, paths) in [(&answer.from, &answer.only_in_from), (&answer.to, &answer.only_in_to)] {
-            if !paths.is_empty() {
-                let text = format!("only in {version}: {}", paths.join(", "));
-                printer.line(&[Cell::new(Tone::Warn, text)])?;
+        for (at, draft) in answer.drafts().enumerate() {
+            if at > 0 {
+                printer.text("")?;
             }
-        }
-        for (pair, why) in unfinished(answer) {
-            let text = format!("{} → {} needs work: {why}", pair.from.join(", "), pair.to.join(", "));
-            printer.line(&[Cell::new(Tone::Warn, text)])?;
-        }
-        for refused in &answer.refused {
-            printer.line(&[Cell::new(Tone::Bad, format!("refused: {refused}"))])?;
+            table(draft, &mut printer)?;
         }
     }
     printer.flush()?;
     Ok(())
 }
 
+fn table(draft: &Draft, printer: &mut Printer<impl Write>) -> anyhow::Result<()> {
+    let mut table = Table::new(&["CONFIDENCE", &draft.from, &draft.to, "BY", "WHY"]);
+    for pair in &draft.pairs {
+        let tone = if pair.confidence >= 80 { Tone::Good } else { Tone::Warn };
+        table.row(vec![
+            Cell::new(tone, format!("{}%", pair.confidence)),
+            Cell::list(Tone::Plain, &pair.from),
+            Cell::list(Tone::Plain, &pair.to),
+            Cell::list(Tone::Plain, &pair.transformations),
+            pair.reasons.join(", ").into(),
+        ]);
+    }
+    printer.table(&table)?;
+    printer.text("")?;
+    for (version, paths) in [(&draft.from, &draft.only_in_from), (&draft.to, &draft.only_in_to)] {
+        if !paths.is_empty() {
+            let text = format!("only in {version}: {}", paths.join(", "));
+            printer.line(&[Cell::new(Tone::Warn, text)])?;
+        }
+    }
+    for (pair, why) in unfinished(draft) {
+        let text = format!("{} → {} needs work: {why}", pair.from.join(", "), pair.to.join(", "));
+        printer.line(&[Cell::new(Tone::Warn, text)])?;
+    }
+    for refused in &draft.refused {
+        printer.line(&[Cell::new(Tone::Bad, format!("refused: {refused}"))])?;
+    }
+    Ok(())
+}
+
 /// Returns the pairs whose rules would be refused, with the reasons.
-fn unfinished(answer: &Answer) -> impl Iterator<Item = (&Pair, &str)> {
-    let pairs = answer.pairs.iter();
+fn unfinished(draft: &Draft) -> impl Iterator<Item = (&Pair, &str)> {
+    let pairs = draft.pairs.iter();
     pairs.filter_map(|pair| Some((pair, pair.needs_work.as_deref()?)))
 }
 
-fn comments(answer: &Answer) -> String {
+fn comments(draft: &Draft) -> String {
     let mut out = String::new();
     let mut line = |text: String| {
         // Writing to a String does not fail.
         let _ = writeln!(out, "# {text}");
     };
-    line(format!("{} → {}, guessed: read before use.", answer.from, answer.to));
-    for pair in &answer.pairs {
+    line(format!("{} → {}, guessed: read before use.", draft.from, draft.to));
+    for pair in &draft.pairs {
         line(format!(
             "{:>3}% {} → {} ({})",
             pair.confidence,
@@ -310,7 +390,7 @@ fn comments(answer: &Answer) -> String {
             pair.reasons.join(", ")
         ));
     }
-    for (pair, why) in unfinished(answer) {
+    for (pair, why) in unfinished(draft) {
         // The first line only: the others show the position in the expression.
         let why = why.lines().next().unwrap_or_default();
         let (from, to) = (pair.from.join(", "), pair.to.join(", "));
@@ -319,12 +399,12 @@ fn comments(answer: &Answer) -> String {
             pair.transformations.join(", ")
         ));
     }
-    for (version, paths) in [(&answer.from, &answer.only_in_from), (&answer.to, &answer.only_in_to)] {
+    for (version, paths) in [(&draft.from, &draft.only_in_from), (&draft.to, &draft.only_in_to)] {
         for path in paths {
             line(format!("only in {version}: {path}"));
         }
     }
-    for refused in &answer.refused {
+    for refused in &draft.refused {
         line(format!("refused as it is: {refused}"));
     }
     out

@@ -182,11 +182,11 @@ fn draft(api: &Api, name: &str, remarks: &mut Vec<String>) -> Option<Value> {
     let mut conversions = Vec::new();
     for other in api.bundle.versions().filter(|version| *version != stored) {
         let new = version(api, other)?;
-        let mut found = suggest(&old.schema, &new.schema);
+        let mut found = suggest(&old, &new);
         // Other errors show when the author publishes the draft.
-        found.try_out(&api.group, (&old, &new), Search::default());
+        found.try_out(&api.group, (&old, &new), Search::default(), &mut |_| {});
         let (left_out, guessed): (Vec<_>, Vec<_>) = found.pairs.iter().partition(|pair| pair.work.is_some());
-        let mut rules = found.rules(stored, other);
+        let mut rules = found.rules();
         let both = [
             (
                 &found.only_old,

@@ -1,0 +1,173 @@
+//! Suggestions for ten published APIs (`../shared/testdata/real`): most fields that their authors
+//! renamed, moved or restructured are found, and little else is proposed. `published_moves.txt`
+//! lists what is needed.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use expect_test::expect;
+use insula_conversion::{Suggestions, VersionSchema, suggest};
+use insula_schema::Structural;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path as File;
+use std::sync::Arc;
+use support::yaml;
+
+const NEEDED: &str = include_str!("testdata/published_moves.txt");
+
+/// A field of the old version and its counterpart, with `[]` for every item.
+type Move = (String, String);
+
+/// Returns what is needed for each definition and pair of versions.
+fn needed() -> Vec<([&'static str; 3], Vec<Move>)> {
+    let mut out: Vec<([&str; 3], Vec<Move>)> = Vec::new();
+    for line in NEEDED.lines().filter(|line| !line.starts_with('#')) {
+        match (line.split_once(" > "), out.last_mut()) {
+            (Some((old, new)), Some((_, moves))) => moves.push((old.trim().to_owned(), new.to_owned())),
+            _ => {
+                let words: Vec<&str> = line.split(' ').collect();
+                out.push((words.try_into().unwrap(), Vec::new()));
+            }
+        }
+    }
+    out
+}
+
+/// Writes `[i2]` and `[key]` as `[]`; an index stays.
+fn without_names(path: &str) -> String {
+    let parts = path
+        .split('[')
+        .enumerate()
+        .map(|(at, part)| match part.split_once(']') {
+            Some((inside, rest)) if at > 0 && inside != "0" => format!("[]{rest}"),
+            _ if at > 0 => format!("[{part}"),
+            _ => part.to_owned(),
+        });
+    parts.collect()
+}
+
+fn drafted(found: &Suggestions) -> Vec<Move> {
+    let mut out = Vec::new();
+    for pair in found.pairs.iter().filter(|pair| pair.confidence >= 0.4) {
+        for old in &pair.old {
+            out.extend(
+                pair.new
+                    .iter()
+                    .map(|new| (without_names(&old.to_string()), without_names(&new.to_string()))),
+            );
+        }
+    }
+    out
+}
+
+/// Returns true if `inner` is `outer` or the same field below both of its ends.
+fn within(inner: &Move, outer: &Move) -> bool {
+    let rest = inner
+        .0
+        .strip_prefix(&outer.0)
+        .filter(|rest| rest.is_empty() || rest.starts_with(['.', '[']));
+    // An object below may be the only item of a list.
+    let plain = |rest: &str| rest.replace("[0]", "");
+    rest.zip(inner.1.strip_prefix(&outer.1))
+        .is_some_and(|(old, new)| plain(old) == plain(new))
+}
+
+/// Returns the lists of a pair whose items are matched: their other fields of one name pass.
+fn lists((old, new): &Move) -> Option<Move> {
+    let list = |path: &str| path.rfind("[]").map(|end| path[..end + 2].to_owned());
+    list(old).zip(list(new)).filter(|(old, new)| old != new)
+}
+
+/// Numbers of one definition.
+#[derive(Default)]
+struct Score {
+    needed: usize,
+    drafted: usize,
+    right: usize,
+    wrong: usize,
+}
+
+impl Score {
+    fn line(&self) -> String {
+        let Score {
+            needed,
+            drafted,
+            right,
+            wrong,
+        } = self;
+        format!("{needed:>6} {drafted:>7} {right:>5} {wrong:>5}")
+    }
+}
+
+#[test]
+fn most_moves_of_published_apis_are_suggested() {
+    let folder = File::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/testdata/real");
+    if !folder.exists() {
+        eprintln!("skipped: {} does not exist", folder.display());
+        return;
+    }
+    let mut scores: BTreeMap<&str, Score> = BTreeMap::new();
+    for ([name, from, to], needed) in needed() {
+        let definition = yaml(&fs::read_to_string(folder.join(name).join("crd.yaml")).unwrap());
+        let version = |name: &str| {
+            let versions = definition["spec"]["versions"].as_array().unwrap();
+            let version = versions.iter().find(|version| version["name"] == name).unwrap();
+            let schema = &version["schema"]["openAPIV3Schema"];
+            VersionSchema {
+                name: name.to_owned(),
+                served: true,
+                schema: Arc::new(Structural::parse_trusted(schema).unwrap()),
+            }
+        };
+        let found = drafted(&suggest(&version(from), &version(to)));
+        let by_lists: Vec<Move> = found.iter().filter_map(lists).collect();
+        let is_found = |wanted: &&Move| {
+            let covered = |pair: &Move| within(wanted, pair) || within(pair, wanted);
+            found.iter().any(covered) || by_lists.iter().any(|pair| within(wanted, pair))
+        };
+        let right = needed.iter().filter(is_found).count();
+        let wrong = |pair: &&Move| !needed.iter().any(|wanted| within(wanted, pair) || within(pair, wanted));
+        for missed in needed.iter().filter(|wanted| !is_found(wanted)) {
+            eprintln!("{name} {from}: missed {} > {}", missed.0, missed.1);
+        }
+        for wrong in found.iter().filter(wrong) {
+            eprintln!("{name} {from}: wrong {} > {}", wrong.0, wrong.1);
+        }
+        let score = scores.entry(name).or_default();
+        score.needed += needed.len();
+        score.drafted += found.len();
+        score.right += right;
+        score.wrong += found.iter().filter(wrong).count();
+    }
+    let mut lines: Vec<String> = vec![format!("{:<26} needed drafted right wrong", "")];
+    let mut all = Score::default();
+    for (name, score) in &scores {
+        lines.push(format!("{name:<26} {}", score.line()));
+        all.needed += score.needed;
+        all.drafted += score.drafted;
+        all.right += score.right;
+        all.wrong += score.wrong;
+    }
+    lines.push(format!("{:<26} {}", "all", all.line()));
+    assert!(
+        all.right * 10 >= all.needed * 8 && all.wrong * 20 <= all.drafted,
+        "{}",
+        lines.join("\n")
+    );
+    expect![[r#"
+                                   needed drafted right wrong
+        azuread-accesspolicy           36      57    36     0
+        azuread-application            21      27    21     0
+        cert-manager-certificate       13      13    13     0
+        cert-manager-issuer             9       9     9     0
+        cluster-api-cluster            64      56    59     1
+        cluster-api-machine            27      23    23     0
+        flux-helmrelease                0       0     0     0
+        karpenter-nodepool              3       3     3     0
+        tekton-task                     3       3     3     0
+        tekton-taskrun                  6       3     5     0
+        all                           182     194   172     1
+    "#]]
+    .assert_eq(&(lines.join("\n") + "\n"));
+}
