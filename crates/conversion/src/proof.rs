@@ -325,7 +325,9 @@ impl<'b> Prover<'b> {
             let smaller = shrink::smaller(&script).find_map(|candidate| {
                 tries += 1;
                 let done = tries > SHRINKS_MAX || self.exhausted();
-                let found = self.replay(candidate).filter(|(_, found)| !done && found.is_like(&finding));
+                let found = self
+                    .replay(candidate)
+                    .filter(|(_, found)| !done && found.is_like(&finding));
                 (done || found.is_some()).then_some(found)
             });
             match smaller {

@@ -251,8 +251,9 @@ fn most_of_the_samples_rules_are_found() {
         scalar-and-object 6 of 6
         single-to-list 2 of 2
         split-and-join 8 of 8
+        stricter 0 of 2
         values-from-outside 2 of 6
-        all 192 of 291
+        all 192 of 293
     "#]]
     .assert_eq(&(lines.join("\n") + "\n"));
 }
