@@ -36,6 +36,19 @@ impl Program {
         Ok(program)
     }
 
+    /// Estimates the cost of an expression in an environment without compiling it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Program::compile`].
+    pub fn estimate_in(source: &str, env: &Env) -> Result<Estimate, CompileError> {
+        scan(source)?;
+        let parsed = parse(source)?;
+        let checked = check(&parsed, env)?;
+        let Range { min, max } = estimate(&parsed, &checked, env);
+        Ok(Estimate { min, max })
+    }
+
     /// Compiles and type-checks an expression in an environment.
     ///
     /// # Errors

@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub const CALL_COST_MAX: u64 = 1_000_000;
 /// Cost units of all evaluations for one object, as in Kubernetes (`RuntimeCELCostBudget`).
 pub const OBJECT_COST_MAX: u64 = 10_000_000;
+/// Cost units by which both limits grow for each byte of a converted object.
+pub const COST_PER_BYTE: u64 = 100;
 /// Bytes that the values of one evaluation may take, copies of inputs in the result included.
 /// Growing lists take up to twice their length, so this keeps an evaluation within 16 MiB.
 pub const MAX_VALUE_BYTES: usize = 10 * 1024 * 1024;
@@ -51,6 +53,10 @@ pub(crate) const NAMED_PATTERN_CHARACTERS_MAX: u64 = 128;
 #[derive(Debug, Clone)]
 pub struct Budget {
     limit: u64,
+    /// Limit of one evaluation.
+    call: u64,
+    /// True if the limits grow with the object.
+    grows: bool,
     price: UnitCounter,
     effort: UnitCounter,
     bytes: usize,
@@ -62,13 +68,13 @@ pub struct Budget {
 #[derive(Debug, Clone, Default)]
 struct UnitCounter {
     used: u64,
-    /// The smaller of the limit of all evaluations and the start of this one plus `CALL_COST_MAX`.
+    /// The smaller of the limit of all evaluations and the start of this one plus that of a call.
     ceiling: u64,
 }
 
 impl UnitCounter {
-    fn begin(&mut self, limit: u64) {
-        self.ceiling = limit.min(self.used.saturating_add(CALL_COST_MAX));
+    fn begin(&mut self, limit: u64, call: u64) {
+        self.ceiling = limit.min(self.used.saturating_add(call));
     }
 
     #[inline]
@@ -88,6 +94,8 @@ impl Budget {
     pub fn new(limit: u64) -> Self {
         let mut budget = Self {
             limit,
+            call: CALL_COST_MAX,
+            grows: false,
             rounds: 0,
             interrupt: None,
             price: UnitCounter::default(),
@@ -96,6 +104,28 @@ impl Budget {
         };
         budget.begin();
         budget
+    }
+
+    /// Lets the limits grow with the size of the object: see [`Budget::extend_for`].
+    #[must_use]
+    pub fn growing(mut self) -> Self {
+        self.grows = true;
+        self
+    }
+
+    /// Returns true if the limits grow with the object.
+    pub fn grows(&self) -> bool {
+        self.grows
+    }
+
+    /// Raises the limits of a growing budget by [`COST_PER_BYTE`] units for each of `bytes` bytes
+    /// above those of Kubernetes. Limits never shrink and do not add up over several calls.
+    pub fn extend_for(&mut self, bytes: u64) {
+        if self.grows {
+            let more = bytes.saturating_mul(COST_PER_BYTE);
+            self.call = self.call.max(CALL_COST_MAX.saturating_add(more));
+            self.limit = self.limit.max(OBJECT_COST_MAX.saturating_add(more));
+        }
     }
 
     /// Sets an interrupt flag. Evaluations end with [`EvalError::Interrupted`] soon after `stop` is
@@ -124,8 +154,8 @@ impl Budget {
     /// Begins an evaluation: sets its ceilings, and resets the memory since the last evaluation's
     /// values are gone.
     pub(crate) fn begin(&mut self) {
-        self.price.begin(self.limit);
-        self.effort.begin(self.limit);
+        self.price.begin(self.limit, self.call);
+        self.effort.begin(self.limit, self.call);
         self.bytes = 0;
     }
 
@@ -133,7 +163,7 @@ impl Budget {
     /// [`Budget::close`].
     pub(crate) fn open(&mut self) -> (u64, u64) {
         let outer = (self.price.ceiling, self.price.used);
-        self.price.begin(self.limit);
+        self.price.begin(self.limit, self.call);
         outer
     }
 

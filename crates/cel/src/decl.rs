@@ -140,6 +140,49 @@ impl Decl {
         self.0.min_bytes
     }
 
+    /// Returns this declaration for objects whose bytes all lie at one level of nesting: lists, maps
+    /// and texts at `level` have at most `bytes` parts, those at other levels at most one. `depth`
+    /// is the number of lists and maps around this value. Declared bounds hold as well.
+    #[must_use]
+    pub fn sized_at(&self, depth: usize, level: usize, bytes: u64) -> Decl {
+        let inner = |decl: &Decl| decl.sized_at(depth + 1, level, bytes);
+        let shape = match &self.0.shape {
+            Shape::Scalar(Type::String | Type::Bytes | Type::Dyn) => self.0.shape.duplicate(),
+            Shape::Scalar(_) => return self.clone(),
+            Shape::List { items, kind } => Shape::List {
+                items: inner(items),
+                kind: kind.clone(),
+            },
+            Shape::Map { values } => Shape::Map { values: inner(values) },
+            Shape::Object { name, fields } => {
+                let field = |field: &Field| Field {
+                    decl: field.decl.sized_at(depth, level, bytes),
+                    ..field.clone()
+                };
+                let shape = Shape::Object {
+                    name: name.clone(),
+                    fields: fields.iter().map(field).collect(),
+                };
+                return Decl(Arc::new(Inner { shape, ..*self.0 }));
+            }
+        };
+        let most = if depth == level { bytes } else { 1 };
+        Decl(Arc::new(Inner {
+            shape,
+            max_elements: Some(self.0.max_elements.map_or(most, |bound| bound.min(most))),
+            min_bytes: self.0.min_bytes,
+        }))
+    }
+
+    /// Returns the number of levels of lists, maps and texts, one inside the other.
+    pub fn levels(&self) -> usize {
+        match &self.0.shape {
+            Shape::Scalar(_) => 1,
+            Shape::List { items: inner, .. } | Shape::Map { values: inner } => 1 + inner.levels(),
+            Shape::Object { fields, .. } => fields.iter().map(|field| field.decl.levels()).max().unwrap_or(1),
+        }
+    }
+
     /// Returns the type.
     pub fn ty(&self) -> Type {
         match &self.0.shape {

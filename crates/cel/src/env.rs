@@ -13,6 +13,8 @@ pub struct Env {
     pub(crate) mode: AbsenceMode,
     pub(crate) authorizer: bool,
     pub(crate) json_patch: bool,
+    /// Most elements of a value whose size nothing else bounds.
+    pub(crate) largest: Option<u64>,
 }
 
 /// A declared variable.
@@ -32,6 +34,7 @@ impl Env {
             mode,
             authorizer: false,
             json_patch: false,
+            largest: None,
         }
     }
 
@@ -39,6 +42,14 @@ impl Env {
     #[must_use]
     pub fn with(mut self, name: &str, decl: Decl) -> Env {
         self.declare(name, decl, false);
+        self
+    }
+
+    /// Bounds the values whose size neither a declaration nor a function determines, in bytes of a
+    /// text and elements of a list or map. A computed value is as large as its operands.
+    #[must_use]
+    pub fn with_largest(mut self, elements: u64) -> Env {
+        self.largest = Some(elements);
         self
     }
 

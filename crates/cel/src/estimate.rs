@@ -258,7 +258,12 @@ impl<'e> Walk<'e> {
     }
 
     fn size_or_any(&self, expr: &IdedExpr) -> Range {
-        self.size(expr).unwrap_or(Range::ANY)
+        self.size(expr).unwrap_or(self.unknown())
+    }
+
+    /// Returns the size of a value that nothing bounds.
+    fn unknown(&self) -> Range {
+        self.env.largest.map_or(Range::ANY, Range::up_to)
     }
 
     fn set_size(&mut self, id: u64, size: Option<Range>) {

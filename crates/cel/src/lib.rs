@@ -71,7 +71,7 @@ mod value;
 pub use crate::activation::Activation;
 pub use crate::amount::Quantity;
 pub use crate::authorizer::{Authorize, AuthorizerCheck, AuthorizerDecision, CheckTarget, ResourceCheck};
-pub use crate::cost::{Budget, CALL_COST_MAX, MAX_VALUE_BYTES, OBJECT_COST_MAX};
+pub use crate::cost::{Budget, CALL_COST_MAX, COST_PER_BYTE, MAX_VALUE_BYTES, OBJECT_COST_MAX};
 pub use crate::decl::{Decl, Field, ListKind, Shape};
 pub use crate::env::Env;
 pub use crate::error::{CompileError, EvalError, Issue, Message, Overflowing, Readable};

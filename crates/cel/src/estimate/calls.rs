@@ -23,7 +23,7 @@ impl<'e> Walk<'e> {
                 expr: operand,
                 ty: self.ty(operand),
                 origin: self.origin(operand),
-                size: self.size(operand),
+                size: self.size(operand).or(self.env.largest.map(Range::up_to)),
             });
         }
         let sum = costs.iter().fold(Range::ZERO, |sum, cost| sum.plus(*cost));
@@ -54,8 +54,17 @@ impl<'e> Walk<'e> {
         let priced = super::library::call(self, name, target.is_some(), &operands)
             .unwrap_or_else(|| standard(name, target.is_some(), &operands));
         let closer = self.closer(expr.id, name, &operands);
-        self.set_size(expr.id, priced.size.or(closer).or_else(|| self.size(expr)));
+        let size = priced.size.or(closer).or_else(|| self.size(expr));
+        self.set_size(expr.id, size.or_else(|| self.computed(&operands)));
         sum.plus(priced.cost)
+    }
+
+    /// Returns the size of a computed value where the environment bounds unknown sizes: that of its
+    /// operands together.
+    fn computed(&self, operands: &[Operand<'_>]) -> Option<Range> {
+        let sizes = operands.iter().map(Operand::size);
+        let sum = sizes.fold(Range::ZERO, Range::plus);
+        self.env.largest.map(|_| Range::up_to(sum.max))
     }
 
     fn conditional(&mut self, id: u64, operands: &[Operand<'_>]) {

@@ -136,13 +136,19 @@ fn traversal(walk: &Walk<'_>, target: &Operand<'_>) -> Range {
     }
 }
 
-/// Returns the declared size of a list's items.
+/// Returns the declared size of a list's items. Where the environment bounds unknown sizes, items of
+/// a computed list have the size of their expression.
 fn items(walk: &Walk<'_>, list: &Operand<'_>) -> Range {
     let origin = match &list.origin {
         Origin::Computed => Origin::Computed,
         origin => origin.step(walk.env, Step::Values),
     };
-    origin.size().unwrap_or(Range::ANY)
+    let computed = |most| match list.contents(walk) {
+        Some(contents) => contents.value,
+        None => Range::up_to(most),
+    };
+    let closer = || walk.env.largest.map(computed);
+    origin.size().or_else(closer).unwrap_or(Range::ANY)
 }
 
 fn joined(walk: &Walk<'_>, list: &Operand<'_>, separator: Option<&Operand<'_>>) -> Range {
