@@ -80,3 +80,16 @@ pub(crate) fn type_of(value: &Json) -> &'static str {
         Json::Object(_) => "object",
     }
 }
+
+/// Returns about the number of bytes of a value's JSON text.
+pub(crate) fn json_bytes(value: &Json) -> u64 {
+    match value {
+        Json::Null | Json::Bool(_) | Json::Number(_) => 4,
+        Json::String(text) => text.len() as u64 + 2,
+        Json::Array(items) => items.iter().map(|item| json_bytes(item) + 1).sum::<u64>() + 2,
+        Json::Object(fields) => {
+            let field = |(name, value): (&String, &Json)| name.len() as u64 + 4 + json_bytes(value);
+            fields.iter().map(field).sum::<u64>() + 2
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! Execution of a plan: one walk for the fields that pass through, then the operations. The source
 //! is not changed.
 
-use crate::by_path::{get, get_mut, put, type_of};
+use crate::by_path::{get, get_mut, json_bytes, put, type_of};
 use crate::error::{Cause, ConvertError, FailedRule};
 use crate::plan::{Each, Expression, Fill, Op, Plan, RuleFacts, This, Value};
 use crate::trace::{Inputs, Seg, Trace};
@@ -27,6 +27,8 @@ pub(crate) struct Converter {
     pub(crate) facts: Vec<RuleFacts>,
     /// True if the author wrote rules for this direction.
     pub(crate) ruled: bool,
+    /// True if the cost of an expression may need a budget that grows with the object.
+    pub(crate) costly: bool,
 }
 
 /// Scope of operations: the object or an item, and the variables around it.
@@ -60,6 +62,9 @@ impl Converter {
                 around: source,
                 variables: Vec::new(),
             };
+            if self.costly && budget.grows() {
+                budget.extend_for(json_bytes(source));
+            }
             let traced = trace.is_some();
             let mut run = Run {
                 version: &self.from,

@@ -150,7 +150,7 @@ pub use crate::rules::{
 pub use crate::suggest::{Guess, Source as GuessSource, Suggestion, Suggestions, suggest};
 pub use insula_cel::Budget;
 
-/// Returns the cost budget for all conversions of one object.
+/// Returns the cost budget for all conversions of one object. It grows with the object's size.
 pub fn object_budget() -> Budget {
-    Budget::new(insula_cel::OBJECT_COST_MAX)
+    Budget::new(insula_cel::OBJECT_COST_MAX).growing()
 }

@@ -17,10 +17,11 @@ use std::collections::BTreeMap;
 pub(crate) mod batch;
 mod body;
 mod expression;
+mod size;
 mod wide;
 
 pub(crate) use batch::Batch;
-pub(crate) use expression::{Expression, factor};
+pub(crate) use expression::{Expression, LARGEST_OBJECT_COST, factor};
 
 /// Highest number of list elements that rules may address by index.
 pub(crate) const INDEX_MAX: usize = 64;

@@ -6,11 +6,11 @@ use crate::carried::Claims;
 use crate::convert::Converter;
 use crate::passthrough::{self, Except, same_shape};
 use crate::path::{Path, Segment};
-use crate::plan;
+use crate::plan::{self, Expression};
 use crate::rules::{Direction, RULES_MAX, Rule, RuleSet, Validation};
 use crate::scope::{VersionScope, metadata_schema};
 use insula_api::{FieldError, FieldPath, Json};
-use insula_cel::{Decl, OBJECT_COST_MAX};
+use insula_cel::{CALL_COST_MAX, Decl, OBJECT_COST_MAX};
 use insula_schema::Node;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -117,7 +117,7 @@ fn converter(
     rules: Option<&Direction>,
 ) -> Result<Converter, Vec<FieldError>> {
     let (plan, facts) = plan::compile(from, to, rules)?;
-    Ok(Converter {
+    let mut converter = Converter {
         group: group.to_owned(),
         from: from.name.to_owned(),
         to: to.name.to_owned(),
@@ -126,7 +126,12 @@ fn converter(
         plan,
         facts,
         ruled: rules.is_some(),
-    })
+        costly: false,
+    };
+    let dear = |(_, expression): &(usize, &Expression)| expression.cost > CALL_COST_MAX;
+    let costly = converter.expressions().iter().any(dear);
+    converter.costly = costly;
+    Ok(converter)
 }
 
 fn version(version: &VersionSchema, directions: &[Direction]) -> Version {

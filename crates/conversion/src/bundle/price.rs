@@ -3,12 +3,12 @@
 
 use super::Bundle;
 use crate::convert::Converter;
-use crate::plan::{Expression, Fill, Op, Value, factor};
+use crate::plan::{Expression, Fill, LARGEST_OBJECT_COST, Op, Value, factor};
 use insula_api::{FieldError, FieldPath};
 use std::collections::BTreeMap;
 
-/// Cost limit of all expressions of one API for one object: Kubernetes' limit for a schema.
-const RULES_COST_MAX: u64 = 100_000_000;
+/// Cost limit of all expressions of one API for one object: ten of the largest that one may have.
+const RULES_COST_MAX: u64 = 10 * LARGEST_OBJECT_COST;
 /// Expressions listed in the message about their total cost.
 const COSTLIEST_SHOWN: usize = 3;
 

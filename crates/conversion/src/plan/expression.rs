@@ -1,5 +1,6 @@
 //! Expressions of rules: compiled in their scope, checked against their destination, and priced.
 
+use super::size::{self, SizedCost};
 use super::{SchemaNode, Value, VersionScope};
 use crate::fit::{self, Fit};
 use crate::path::{Path, Segment, is_identifier};
@@ -9,9 +10,11 @@ use insula_api::{FieldError, FieldPath, Json};
 use insula_cel::{AbsenceMode, CALL_COST_MAX, Decl, Env, Program, Type};
 use insula_schema::Node;
 
-/// Cost limit of one expression, summed over its runs for one object, in CEL cost units:
-/// Kubernetes' limit for a rule of a schema.
-pub(crate) const EXPRESSION_COST_MAX: u64 = 10_000_000;
+pub(crate) use super::size::LARGEST_OBJECT_COST;
+
+/// Cost of one expression, summed over its runs for one object, in CEL cost units, up to which the
+/// declared bounds alone decide: Kubernetes' limit for a rule of a schema.
+const EXPRESSION_COST_MAX: u64 = 10_000_000;
 /// Most missing bounds that a message names.
 const BOUNDS_SHOWN: usize = 4;
 
@@ -38,6 +41,8 @@ pub(super) struct This<'s> {
 #[derive(Debug, Clone)]
 pub(super) struct Loops {
     pub(super) times: u64,
+    /// Each loop's depth, the number of lists and maps around it, and its most rounds.
+    pub(super) rounds: Vec<(usize, u64)>,
     pub(super) unbounded: Vec<String>,
 }
 
@@ -73,6 +78,7 @@ impl Loops {
     pub(super) fn none() -> Loops {
         Loops {
             times: 1,
+            rounds: Vec::new(),
             unbounded: Vec::new(),
         }
     }
@@ -80,7 +86,9 @@ impl Loops {
     /// Returns the loops inside of one over `container`, a list or map at `path`.
     pub(super) fn over(&self, decl: &Decl, container: SchemaNode<'_>, path: &Path) -> Loops {
         let mut inner = self.clone();
-        inner.times = inner.times.saturating_mul(decl.max_elements().unwrap_or(u64::MAX));
+        let rounds = decl.max_elements().unwrap_or(u64::MAX);
+        inner.times = inner.times.saturating_mul(rounds);
+        inner.rounds.push((size::depth(path), rounds));
         inner
             .unbounded
             .extend(container.and_then(|node| missing_bound(node, path)));
@@ -120,7 +128,7 @@ impl Names<'_> {
         let invalid = |why: String| FieldError::invalid(at, &Json::from(text), why);
         match self.compile(text, target) {
             Ok(mut expression) => {
-                if expression.cost > EXPRESSION_COST_MAX {
+                if expression.cost > LARGEST_OBJECT_COST {
                     expression.over_budget = Some(Box::new(invalid(self.over_budget(&expression))));
                 }
                 Some(expression)
@@ -146,18 +154,29 @@ impl Names<'_> {
             },
         };
         let most = program.estimate().max;
+        let cost = most.saturating_mul(self.loops.times);
+        let sized = if cost > EXPRESSION_COST_MAX || most > CALL_COST_MAX {
+            self.sized_cost(text, &program)
+        } else {
+            SizedCost { cost, sure: true }
+        };
         Ok(Expression {
             day: fit::leaves_as_day(result, place),
-            cost: most.saturating_mul(self.loops.times),
+            cost: sized.cost.min(cost),
             over_budget: None,
-            sure: fits == Fit::Sure && !program.can_fail() && most <= CALL_COST_MAX,
+            sure: fits == Fit::Sure && !program.can_fail() && (most <= CALL_COST_MAX || sized.sure),
             program,
         })
     }
 
-    fn env(&self) -> Env {
+    /// Returns true if the version's name is a variable.
+    pub(super) fn has_object(&self) -> bool {
+        is_identifier(self.from.name)
+    }
+
+    pub(super) fn env(&self) -> Env {
         let mut env = Env::new(AbsenceMode::Absent);
-        if is_identifier(self.from.name) {
+        if self.has_object() {
             env = env.with(self.from.name, self.from.declaration());
         }
         env = env.with("self", self.this.decl.clone());
@@ -236,8 +255,12 @@ impl Names<'_> {
                 self.from.name
             ),
         };
-        let factor = factor(expression.cost, EXPRESSION_COST_MAX);
-        format!("estimated cost exceeds budget by factor of {factor}: {help}")
+        let factor = factor(expression.cost, LARGEST_OBJECT_COST);
+        format!(
+            "estimated cost for an object of {} bytes grows faster than its size and exceeds budget by factor of \
+             {factor}: {help}",
+            size::OBJECT_BYTES_MAX
+        )
     }
 }
 
