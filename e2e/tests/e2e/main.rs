@@ -34,6 +34,7 @@ mod life;
 mod limits;
 mod one_rule;
 mod policies;
+mod price;
 mod samples;
 mod secure;
 mod serving;
