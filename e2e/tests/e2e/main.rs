@@ -35,6 +35,7 @@ mod limits;
 mod one_rule;
 mod policies;
 mod price;
+mod published;
 mod samples;
 mod secure;
 mod serving;
