@@ -1,9 +1,11 @@
 //! `insula export …`: publication of APIs for other workspaces.
 
+mod check;
 mod compatible;
 mod plan;
 mod publish;
 mod target;
+mod wait;
 
 use std::process::ExitCode;
 

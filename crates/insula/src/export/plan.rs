@@ -1,6 +1,7 @@
 //! Plan of a publication: a schema named by its content, its rules, and the export that offers it.
 
 use anyhow::bail;
+use insula_api::FieldError;
 use insula_catalog::{Api, digest};
 use insula_conversion::{VersionSchema, proof::Search, suggest};
 use serde_json::{Map, Value, json};
@@ -44,20 +45,29 @@ impl Published {
         json!({"group": self.group, "name": self.plural, "schema": self.name(), "storage": {"crd": {}}})
     }
 
+    /// Compiles the schema and its rules, as the server does.
+    ///
+    /// # Errors
+    /// The errors for which the server refuses them.
+    pub(super) fn compile(&self) -> Result<Api, Vec<FieldError>> {
+        let document = |value: &Value| crate::files::Document {
+            file: "what is published".to_owned(),
+            value: value.clone(),
+        };
+        let source = Source {
+            schema: document(&self.schema),
+            conversion: self.conversion.as_ref().map(document),
+        };
+        source.compile()
+    }
+
     /// Replaces a draft by the published rules, if they fit: their author may have changed them.
     pub(super) fn adopt(&mut self, conversion: &Value) -> bool {
-        let document = |value: Value| crate::files::Document {
-            file: "what is published".to_owned(),
-            value,
-        };
-        let own = named(conversion, self.name());
-        let source = Source {
-            schema: document(self.schema.clone()),
-            conversion: Some(document(own.clone())),
-        };
-        let fits = source.compile().is_ok();
-        if fits {
-            self.conversion = Some(own);
+        let draft = self.conversion.replace(named(conversion, self.name()));
+        let fits = self.compile().is_ok();
+        if !fits {
+            self.conversion = draft;
+        } else {
             self.errors.clear();
             self.remarks = vec![format!(
                 "keeps the rules of {}",

@@ -1,6 +1,6 @@
 //! `insula export publish`.
 
-use std::{io::Write, path::PathBuf, process::ExitCode};
+use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Context, bail};
 use insula_schema::Structural;
@@ -8,9 +8,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{
+    check::Trial,
     compatible,
     plan::{self, Published},
     target::{Applied, Target, has_same_contents},
+    wait,
 };
 use crate::{
     apis,
@@ -27,8 +29,9 @@ use crate::{
 Without --diff and --apply the objects are printed, ready for kubectl apply.
 
 Exit codes:
-  0  printed, applied, or no difference
-  1  an object is refused, or versions without rules are incompatible; with --diff, there is a difference
+  0  printed, applied, rolled out, no difference, or all stored objects can be read
+  1  an object is refused, or versions without rules are incompatible; with --diff, there is a difference;
+     with --check, a stored object could not be read; with --wait, the rollout has stopped
   2  a file or the server cannot be read, or a flag is wrong")]
 pub(crate) struct Arguments {
     /// CustomResourceDefinitions, and APIConversions of their names. A folder gives its files, - is
@@ -48,24 +51,52 @@ pub(crate) struct Arguments {
         conflicts_with = "kubeconfig"
     )]
     against: Vec<PathBuf>,
-    /// The server, for --diff and --apply.
+    /// The server, for --diff, --check and --apply [default: $KUBECONFIG, then ~/.kube/config].
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// A context of the kubeconfig [default: its current one].
-    #[arg(long, value_name = "NAME", requires = "kubeconfig")]
+    #[arg(long, value_name = "NAME")]
     context: Option<String>,
     /// The workspace, such as root:apis [default: the one of the context].
-    #[arg(long, value_name = "PATH", requires = "kubeconfig")]
+    #[arg(long, value_name = "PATH")]
     workspace: Option<String>,
+    /// Convert the stored objects of all consumers by the new rules, without a change to the
+    /// server. With --apply, nothing is written unless all can be read.
+    #[arg(long, conflicts_with_all = ["diff", "against"])]
+    check: bool,
     /// Write to the server: schemas and rules first, then the export.
-    #[arg(long, requires = "kubeconfig", conflicts_with = "diff")]
+    #[arg(long, conflicts_with_all = ["diff", "against"])]
     apply: bool,
     /// Publish also versions without rules between which fields break.
     #[arg(long)]
     accept_incompatible: bool,
+    /// After --apply, wait until every consumer is served by the new schemas.
+    #[arg(long, requires = "apply")]
+    wait: bool,
+    /// The limit of --wait, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    timeout: u64,
     /// Format of the output [default: yaml; with --diff and --apply, table].
     #[arg(long, short, value_enum)]
     output: Option<Format>,
+}
+
+impl Arguments {
+    /// Returns the kubeconfig of the server, where a flag needs one: that of --kubeconfig, else the
+    /// one that kubectl would take.
+    fn server(&self) -> anyhow::Result<Option<PathBuf>> {
+        let names_server = self.context.is_some() || self.workspace.is_some();
+        if self.kubeconfig.is_some() || !(self.check || self.apply || names_server) {
+            return Ok(self.kubeconfig.clone());
+        }
+        let listed = std::env::var_os("KUBECONFIG").unwrap_or_default();
+        let mut listed = std::env::split_paths(&listed).filter(|path| path.is_file());
+        let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".kube/config"));
+        match listed.next().or_else(home) {
+            Some(path) if path.is_file() => Ok(Some(path)),
+            _ => bail!("there is no kubeconfig: name one with --kubeconfig or KUBECONFIG"),
+        }
+    }
 }
 
 /// Action on one object.
@@ -81,8 +112,12 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let sources = apis::load(&arguments.files)?.sources;
     let mut published: Vec<Published> = sources.into_iter().map(plan::publish).collect::<anyhow::Result<_>>()?;
     let name = export_name(arguments, &published)?;
-    let target = match &arguments.kubeconfig {
-        Some(kubeconfig) => Target::server(kubeconfig, arguments.context.as_deref(), arguments.workspace.as_deref())?,
+    let target = match arguments.server()? {
+        Some(kubeconfig) => Target::server(
+            &kubeconfig,
+            arguments.context.as_deref(),
+            arguments.workspace.as_deref(),
+        )?,
         None => Target::files(&arguments.against)?,
     };
     let existing = target.get("apis.kcp.io/v1alpha2", "APIExport", &name)?;
@@ -100,6 +135,12 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if refused && arguments.apply {
         return Ok(ExitCode::from(1));
     }
+    if arguments.check && check(&target, existing.as_ref(), &published, arguments.output)? {
+        return Ok(ExitCode::from(1));
+    }
+    if arguments.check && !arguments.apply {
+        return Ok(ExitCode::from(u8::from(refused)));
+    }
     if !arguments.diff && !arguments.apply {
         print(arguments.output.unwrap_or(Format::Yaml), &published, &export)?;
         return Ok(ExitCode::from(u8::from(refused)));
@@ -110,8 +151,40 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         differences(&target, &published, existing.as_ref(), &export)?
     };
     show(&steps, arguments.output.unwrap_or(Format::Table))?;
+    if arguments.wait {
+        let limit = Duration::from_secs(arguments.timeout);
+        match wait::until_rolled_out(&target, &name, &published, limit) {
+            Ok(consumers) => eprintln!("note: {consumers} consumers are served by the new schemas"),
+            Err(error) => {
+                eprintln!("error: APIExport {name}: {error}");
+                return Ok(ExitCode::from(1));
+            }
+        }
+    }
     let differs = arguments.diff && steps.iter().any(|step| step.action != "unchanged");
     Ok(ExitCode::from(u8::from(refused || differs)))
+}
+
+/// Tries the new schemas on the stored objects, and prints the outcome. Returns true if an object
+/// could not be read. The outcome is a document only where nothing else is printed.
+fn check(
+    target: &Target,
+    existing: Option<&Value>,
+    published: &[Published],
+    format: Option<Format>,
+) -> anyhow::Result<bool> {
+    let Some(export) = existing else { return Ok(false) };
+    let trial = |api: &Published| Trial::run(target, export, offered(export, api).as_deref(), api);
+    let trials: Vec<Trial> = published.iter().map(trial).collect::<anyhow::Result<_>>()?;
+    let fails = trials.iter().any(Trial::fails);
+    let mut printer = Printer::stdout();
+    if !printer.document(format.unwrap_or(Format::Table), &trials)? {
+        for line in trials.iter().flat_map(Trial::lines) {
+            printer.text(&line)?;
+        }
+    }
+    printer.flush().context("cannot write the answer")?;
+    Ok(fails)
 }
 
 /// Keeps published rules instead of a draft: those under this name, or under the name of the schema

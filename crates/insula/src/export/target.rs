@@ -99,6 +99,33 @@ impl Target {
         }
     }
 
+    /// Returns the answer at a path of an export's virtual workspace; `None` while no workspace
+    /// binds the export.
+    pub(super) fn of_consumers(&self, export: &Value, path: &str) -> anyhow::Result<Option<Value>> {
+        let Target::Server(connected) = self else {
+            bail!("stored objects are on a server: --kubeconfig");
+        };
+        let Connected { client, runtime } = &**connected;
+        let name = text(export, "/metadata/name");
+        let slice = format!("/apis/apis.kcp.io/v1alpha1/apiexportendpointslices/{name}");
+        let (code, slice) = runtime.block_on(client.get(&slice))?;
+        let url = text(&slice, "/status/endpoints/0/url");
+        // `https://host:port/services/apiexport/…`
+        let view = url.match_indices('/').nth(2).map(|(at, _)| &url[at..]);
+        let Some(view) = view.filter(|_| code.is_success()) else {
+            return Ok(None);
+        };
+        let (code, answer) = runtime.block_on(client.at_path(view).get(path))?;
+        match code.as_u16() {
+            200 => Ok(Some(answer)),
+            404 => Ok(None),
+            _ => bail!(
+                "APIExport {name}, objects of its consumers: {code}: {}",
+                message(&answer)
+            ),
+        }
+    }
+
     /// Creates the object, or updates it.
     pub(super) fn apply(&self, object: &Value) -> anyhow::Result<Applied> {
         let Target::Server(connected) = self else {
