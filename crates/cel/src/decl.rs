@@ -140,9 +140,9 @@ impl Decl {
         self.0.min_bytes
     }
 
-    /// Returns this declaration for objects whose bytes all lie at one level of nesting: lists, maps
-    /// and texts at `level` have at most `bytes` parts, those at other levels at most one. `depth`
-    /// is the number of lists and maps around this value. Declared bounds hold as well.
+    /// Returns this declaration for objects whose bytes all lie at one level of nesting: lists,
+    /// maps and texts at `level` have at most `bytes` parts, those at other levels at most one.
+    /// `depth` is the number of lists and maps around this value. Declared bounds hold as well.
     #[must_use]
     pub fn sized_at(&self, depth: usize, level: usize, bytes: u64) -> Decl {
         let inner = |decl: &Decl| decl.sized_at(depth + 1, level, bytes);

@@ -202,3 +202,107 @@ fn tenants_use_published_apis_in_every_version() {
         assert_reads(&one, api, case, &objects, "beside another tenant");
     }
 }
+
+/// Returns the definition of gears with these fields of `spec` in v1, v2 and so on; the last is
+/// stored.
+fn gears(fields: &[Value]) -> Value {
+    let versions = fields.iter().enumerate().map(|(i, fields)| {
+        let spec = json!({"type": "object", "properties": fields});
+        let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}});
+        json!({"name": format!("v{}", i + 1), "served": true, "schema": schema})
+    });
+    let mut versions: Vec<Value> = versions.collect();
+    let last = versions.len() - 1;
+    for (i, version) in versions.iter_mut().enumerate() {
+        version["storage"] = json!(i == last);
+    }
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "gears.release.example.io"},
+        "spec": {"group": "release.example.io", "scope": "Cluster", "names": {"plural": "gears", "kind": "Gear"},
+            "versions": versions}})
+}
+
+/// Returns the rules of gears, with this expression from v1 to v2.
+fn gear_rules(to_new: &str) -> Value {
+    json!({"apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIConversion",
+    "metadata": {"name": "gears.release.example.io"},
+    "spec": {"conversions": [
+        {"from": "v1", "to": "v2", "rules": [{"from": to_new, "to": "spec.teeth", "mayFail": true}]},
+        {"from": "v2", "to": "v1", "rules": [{"from": "string(v2.spec.teeth)", "to": "spec.size"}]},
+    ]}})
+}
+
+/// A release whose rules some stored objects cannot follow is found by `--check` before it is made,
+/// and stays unpublished; corrected, it is published, and `--wait` returns when all consumers have
+/// it.
+#[test]
+fn a_release_is_tried_on_stored_objects_first() {
+    let server = shared();
+    let admin = server.admin();
+    let (provider, _) = workspace(&admin, "release");
+    let kubeconfig = server.kubeconfig();
+    let dir = tempfile::tempdir().unwrap();
+    let run = |documents: &[Value], flags: &[&str]| {
+        let file = dir.path().join("gears.yaml");
+        let texts: Vec<String> = documents.iter().map(Value::to_string).collect();
+        fs::write(&file, texts.join("\n---\n")).unwrap();
+        let to = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--workspace", &provider];
+        ran(
+            &[&["export", "publish", "-f", file.to_str().unwrap()], &to[..], flags].concat(),
+            "",
+        )
+    };
+    let text = json!({"type": "string"});
+    let one = gears(&[json!({"size": text})]);
+    let two = gears(&[json!({"size": text}), json!({"teeth": {"type": "integer"}})]);
+    let (code, out, error) = run(&[one], &["--apply", "--wait"]);
+    assert_eq!(code, 0, "{out}{error}");
+    let bindings = "/apis/apis.kcp.io/v1alpha2/apibindings";
+    let binding = json!({
+        "apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding", "metadata": {"name": "gears"},
+        "spec": {"reference": {"export": {"path": provider, "name": "release.example.io"}}},
+    });
+    let gear = |name: &str, size: &str| {
+        json!({"apiVersion": "release.example.io/v1", "kind": "Gear", "metadata": {"name": name},
+            "spec": {"size": size}})
+    };
+    for sizes in [["12", "8"], ["16", "large"]] {
+        let tenant = admin.in_workspace(&workspace(&admin, "gears").0);
+        tenant.post(bindings, &binding).expect(201);
+        until("gears are served", || {
+            (tenant.get("/apis/release.example.io/v1/gears").code == 200).then_some(())
+        });
+        for size in sizes {
+            let name = format!("gear-{size}");
+            tenant
+                .post("/apis/release.example.io/v1/gears", &gear(&name, size))
+                .expect(201);
+        }
+    }
+    let wrong = [two.clone(), gear_rules("int(v1.spec.size)")];
+    let (code, out, error) = run(&wrong, &["--check"]);
+    assert_eq!(code, 1, "{out}{error}");
+    assert!(
+        out.contains("1 of 4 stored objects could not be read, in 1 workspaces"),
+        "{out}"
+    );
+    assert!(out.contains("  gear-large in "), "{out}");
+    let (code, out, error) = run(&wrong, &["--check", "--apply"]);
+    assert_eq!(code, 1, "nothing is published: {out}{error}");
+    let export = admin
+        .in_workspace(&provider)
+        .get("/apis/apis.kcp.io/v1alpha2/apiexports/release.example.io");
+    let before = export.expect(200)["spec"]["resources"][0]["schema"].clone();
+    let right = [
+        two,
+        gear_rules("v1.spec.size.matches('^[0-9]{1,9}$') ? int(v1.spec.size) : 0"),
+    ];
+    let (code, out, error) = run(&right, &["--check", "--apply", "--wait", "--timeout", "60"]);
+    assert_eq!(code, 0, "{out}{error}");
+    assert!(out.contains("all 4 stored objects can be read"), "{out}");
+    assert!(error.contains("2 consumers are served by the new schemas"), "{error}");
+    let export = admin
+        .in_workspace(&provider)
+        .get("/apis/apis.kcp.io/v1alpha2/apiexports/release.example.io");
+    assert_ne!(export.expect(200)["spec"]["resources"][0]["schema"], before);
+}

@@ -152,9 +152,26 @@ fn other_bytes_are_refused() {
     }
 }
 
-/// A definition as typed Go clients send it, with what their JSON leaves out.
-#[test]
-fn definitions_are_read() {
+/// A field with a tag of two bytes, as tags above 15 have.
+fn wide(number: u32, content: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    write::bytes(number, content, &mut out);
+    out
+}
+
+fn flag(number: u32, value: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    write::varint(number, value, &mut out);
+    out
+}
+
+/// An entry of `properties`.
+fn entry(key: &str, schema: Vec<u8>) -> Vec<u8> {
+    wide(29, &[field(1, key.as_bytes()), wide(2, &schema)].concat())
+}
+
+/// Properties of every form that a schema has.
+fn properties() -> Vec<u8> {
     let any = field(2, &[]);
     let limits = [
         &[9 << 3 | 1][..],
@@ -163,19 +180,7 @@ fn definitions_are_read() {
         &0.5f64.to_le_bytes(),
     ]
     .concat();
-    // Tags above 15 take two bytes.
-    let wide = |number: u32, content: &[u8]| {
-        let mut out = Vec::new();
-        write::bytes(number, content, &mut out);
-        out
-    };
-    let flag = |number: u32, value: u64| {
-        let mut out = Vec::new();
-        write::varint(number, value, &mut out);
-        out
-    };
-    let entry = |key: &str, schema: Vec<u8>| wide(29, &[field(1, key.as_bytes()), wide(2, &schema)].concat());
-    let properties = [
+    [
         entry(
             "list",
             [
@@ -218,14 +223,15 @@ fn definitions_are_read() {
             wide(24, &[field(2, &[]), field(2, &field(5, b"string"))].concat()),
         ),
         entry("needs", wide(32, &[field(1, b"a"), field(2, &field(2, b"b"))].concat())),
-    ];
-    let version = [field(1, b"v1"), vec![2 << 3, 1, 3 << 3, 0, 7 << 3, 0]].concat();
-    let version = [
-        version,
-        wide(4, &wide(1, &properties.concat())),
-        field(5, &field(1, &[])),
     ]
-    .concat();
+    .concat()
+}
+
+/// A definition as typed Go clients send it, with what their JSON leaves out.
+#[test]
+fn definitions_are_read() {
+    let version = [field(1, b"v1"), vec![2 << 3, 1, 3 << 3, 0, 7 << 3, 0]].concat();
+    let version = [version, wide(4, &wide(1, &properties())), field(5, &field(1, &[]))].concat();
     let spec = [field(1, b"example.io"), wide(7, &version), vec![10 << 3, 0]].concat();
     let mut object = Vec::new();
     write::bytes(2, &spec, &mut object);

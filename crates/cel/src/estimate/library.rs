@@ -136,8 +136,8 @@ fn traversal(walk: &Walk<'_>, target: &Operand<'_>) -> Range {
     }
 }
 
-/// Returns the declared size of a list's items. Where the environment bounds unknown sizes, items of
-/// a computed list have the size of their expression.
+/// Returns the declared size of a list's items. Where the environment bounds unknown sizes, items
+/// of a computed list have the size of their expression.
 fn items(walk: &Walk<'_>, list: &Operand<'_>) -> Range {
     let origin = match &list.origin {
         Origin::Computed => Origin::Computed,

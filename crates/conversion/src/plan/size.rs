@@ -1,6 +1,6 @@
 //! Cost of expressions for objects of a given size. The lengths of all lists, maps and texts of an
-//! object share one budget of bytes, so that schemas need no bounds: a loop over the items of a list
-//! that reads a text of each item reads at most the object's bytes.
+//! object share one budget of bytes, so that schemas need no bounds: a loop over the items of a
+//! list that reads a text of each item reads at most the object's bytes.
 //!
 //! The estimate puts all bytes at one level of nesting, once for each level, and adds the costs. An
 //! expression that is linear in the object has a cost that is linear in the bytes. Products of
@@ -28,8 +28,8 @@ const OBJECT_BYTES: [u64; 6] = [
 /// Estimated cost of an expression over all its runs for one object.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SizedCost {
-    /// Cost for the largest object, in CEL cost units. A smaller object that exceeds its budget by a
-    /// larger factor raises it by that factor.
+    /// Cost for the largest object, in CEL cost units. A smaller object that exceeds its budget by
+    /// a larger factor raises it by that factor.
     pub(super) cost: u64,
     /// True if every single run is within the budget of a call at every size.
     pub(super) sure: bool,

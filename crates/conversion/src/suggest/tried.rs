@@ -12,7 +12,7 @@ use insula_api::{FieldError, FieldPath};
 const TRIES_MAX: usize = 16;
 
 /// A rule: its direction, and its position there.
-type Place = (usize, usize);
+type RuleIndex = (usize, usize);
 
 impl Suggestions {
     /// Checks the suggestions as admission would. Marks rules that fail for some objects as
@@ -35,7 +35,7 @@ impl Suggestions {
                 let place = place(error)?;
                 Some((self.pair_of(place)?, place, error))
             };
-            let blamed: Vec<(usize, Place, &FieldError)> = errors.iter().filter_map(blame).collect();
+            let blamed: Vec<(usize, RuleIndex, &FieldError)> = errors.iter().filter_map(blame).collect();
             let mut marked = false;
             for (pair, at, error) in &blamed {
                 marked |= self.mark(*pair, *at, error);
@@ -67,7 +67,7 @@ impl Suggestions {
     }
 
     /// Returns the pair that has a rule.
-    fn pair_of(&self, (direction, rule): Place) -> Option<usize> {
+    fn pair_of(&self, (direction, rule): RuleIndex) -> Option<usize> {
         let mut before = 0;
         let fit = self.pairs.iter().enumerate().filter(|(_, pair)| pair.work.is_none());
         for (at, pair) in fit {
@@ -80,7 +80,7 @@ impl Suggestions {
     }
 
     /// Marks a rule as one that may fail, if the error asks for that.
-    fn mark(&mut self, pair: usize, (direction, rule): Place, error: &FieldError) -> bool {
+    fn mark(&mut self, pair: usize, (direction, rule): RuleIndex, error: &FieldError) -> bool {
         let fit = self.pairs[..pair].iter().filter(|pair| pair.work.is_none());
         let before: usize = fit.map(|pair| pair.guesses(direction).len()).sum();
         let pair = &mut self.pairs[pair];
@@ -105,7 +105,7 @@ impl Suggestion {
 }
 
 /// Returns the rule that an error is about.
-fn place(error: &FieldError) -> Option<Place> {
+fn place(error: &FieldError) -> Option<RuleIndex> {
     let path = error.field.to_string();
     let index = |after: &str| -> Option<usize> {
         let digits = path.split_once(after)?.1.split_once(']')?.0;

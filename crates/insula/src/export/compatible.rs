@@ -33,8 +33,8 @@ pub(super) fn review(target: &Target, published: &mut [Published], accepted: boo
             continue;
         }
         let mut error = format!(
-            "{count} between its versions, which have no rules: write rules (insula conversion suggest drafts them), or \
-             accept it by --accept-incompatible"
+            "{count} between its versions, which have no rules: write rules (insula conversion suggest drafts them), \
+             or accept it by --accept-incompatible"
         );
         for one in breaks.iter().take(LISTED_MAX) {
             error.push_str(&format!("\n  {one}"));
