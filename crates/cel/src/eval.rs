@@ -51,7 +51,7 @@ pub(crate) fn run<'v>(code: Code<'v>, activation: &Activation<'v>, budget: &mut 
         mode: code.mode,
         numbers: code.numbers,
         locals: SmallVec::new(),
-        context: Context::new(budget),
+        context: Context::new(budget, code.patterns),
         depth,
     };
     for Variable { name, declared } in code.variables {

@@ -26,6 +26,7 @@ use crate::error::{EvalError, Overflowing, invalid, no_overload};
 use crate::value::{Result, Val};
 use std::fmt;
 use std::rc::Rc;
+use std::sync::Arc;
 
 pub(crate) use authorizer::{authorizer_value, check_value};
 pub(crate) use signature::{Overload, is_for_patches, overloads};
@@ -33,8 +34,17 @@ pub(crate) use signature::{Overload, is_for_patches, overloads};
 /// Evaluation state that functions use besides their arguments.
 pub(crate) struct Context<'m> {
     pub(crate) budget: &'m mut Budget,
+    /// Constant patterns, compiled with the program.
+    constants: &'m [Pattern],
     /// Cache of patterns that are not constants, compiled once an evaluation.
-    patterns: Vec<(String, ::regex::Regex)>,
+    patterns: Vec<Pattern>,
+}
+
+/// A regular expression with its text. Shared, because a copy would begin with an empty cache.
+#[derive(Debug, Clone)]
+pub(crate) struct Pattern {
+    pub(crate) text: Box<str>,
+    pub(crate) compiled: Arc<::regex::Regex>,
 }
 
 /// Dynamic patterns in the cache. Others are compiled, and charged, again.
@@ -44,26 +54,31 @@ const PATTERNS_KEPT_MAX: usize = 4;
 const PATTERN_BYTES_A_UNIT: usize = 2;
 
 impl<'m> Context<'m> {
-    pub(crate) fn new(budget: &'m mut Budget) -> Self {
+    pub(crate) fn new(budget: &'m mut Budget, constants: &'m [Pattern]) -> Self {
         Self {
             budget,
+            constants,
             patterns: Vec::new(),
         }
     }
 
     /// Returns a compiled pattern, and charges for matching `text` with it.
-    fn pattern(&mut self, text: &str, pattern: &str) -> std::result::Result<::regex::Regex, EvalError> {
+    fn pattern(&mut self, text: &str, pattern: &str) -> std::result::Result<Arc<::regex::Regex>, EvalError> {
         crate::regex::charge(self.budget, text, pattern.len())?;
-        if let Some((_, compiled)) = self.patterns.iter().find(|(p, _)| p == pattern) {
-            return Ok(compiled.clone());
+        let mut known = self.constants.iter().chain(&self.patterns);
+        if let Some(known) = known.find(|p| *p.text == *pattern) {
+            return Ok(known.compiled.clone());
         }
         self.budget.charge(pattern.len() as u64)?;
         let pay = |bytes: usize| self.budget.charge((bytes / PATTERN_BYTES_A_UNIT) as u64);
-        let compiled = crate::regex::compile_paid(pattern, pay)?.map_err(invalid)?;
+        let compiled = Arc::new(crate::regex::compile_paid(pattern, pay)?.map_err(invalid)?);
         if self.patterns.len() == PATTERNS_KEPT_MAX {
             self.patterns.remove(0);
         }
-        self.patterns.push((pattern.to_owned(), compiled.clone()));
+        self.patterns.push(Pattern {
+            text: pattern.into(),
+            compiled: compiled.clone(),
+        });
         Ok(compiled)
     }
 }

@@ -4,7 +4,7 @@
 use crate::check::Checked;
 use crate::env::Env;
 use crate::error::CompileError;
-use crate::functions::{self, Found};
+use crate::functions::{self, Found, Pattern};
 use crate::ir::Price;
 use crate::ir::{Element, Entry, Field, Link, NODE_DEPTH_MAX, Node, Overloads};
 use crate::lowering::Lowering;
@@ -25,12 +25,14 @@ pub(crate) fn lower(parsed: &Parsed, checked: &Checked, env: &Env) -> Result<Low
         used: Vec::new(),
         locals: Vec::new(),
         references: Vec::new(),
+        patterns: Vec::new(),
     };
     let node = lowering.node(&parsed.tree, 0)?;
     Ok(Lowered {
         node,
         variables: lowering.used,
         references: lowering.references,
+        patterns: lowering.patterns,
     })
 }
 
@@ -186,9 +188,10 @@ impl Lowering<'_> {
         self.constant_pattern(expr, function, arguments)
     }
 
-    /// Compiles a constant regular expression with the program; an invalid one is a compile error.
+    /// Compiles a constant regular expression with the program. An invalid one is a compile error
+    /// of `matches`; the other functions fail when they are called.
     fn constant_pattern(
-        &self,
+        &mut self,
         expr: &IdedExpr,
         function: &'static functions::Function,
         arguments: Box<[Node]>,
@@ -199,6 +202,15 @@ impl Lowering<'_> {
             arguments,
             price,
         };
+        if let ("find" | "findAll", [_, Node::Const(Const::String(text)), ..]) = (function.name, &*arguments)
+            && self.patterns.iter().all(|known| *known.text != **text)
+            && let Ok(compiled) = crate::regex::compile(text)
+        {
+            self.patterns.push(Pattern {
+                text: (**text).into(),
+                compiled: compiled.into(),
+            });
+        }
         if function.name != "matches" {
             return Ok(call(arguments));
         }

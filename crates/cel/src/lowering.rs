@@ -2,6 +2,7 @@
 
 use crate::check::Checked;
 use crate::env::Env;
+use crate::functions::Pattern;
 use crate::parse::Parsed;
 use crate::program::Reference;
 
@@ -14,4 +15,6 @@ pub(crate) struct Lowering<'s> {
     /// Variables of the enclosing comprehensions, outermost first.
     pub(crate) locals: Vec<String>,
     pub(crate) references: Vec<Reference>,
+    /// Constant patterns of `find` and `findAll`.
+    pub(crate) patterns: Vec<Pattern>,
 }

@@ -2,6 +2,7 @@
 
 use crate::decl::Decl;
 use crate::error::Issue;
+use crate::functions::Pattern;
 use crate::ir::Node;
 use crate::types::Type;
 use serde_json::Value;
@@ -53,6 +54,8 @@ pub(crate) struct Lowered {
     /// Variables in use; a `Node::Variable` is an index here.
     pub(crate) variables: Vec<String>,
     pub(crate) references: Vec<Reference>,
+    /// Constant patterns of `find` and `findAll`.
+    pub(crate) patterns: Vec<Pattern>,
 }
 
 /// A variable of a program.
@@ -71,6 +74,8 @@ pub(crate) struct Code<'v> {
     pub(crate) variables: &'v [Variable],
     pub(crate) mode: AbsenceMode,
     pub(crate) numbers: Numbers,
+    /// Constant patterns of `find` and `findAll`.
+    pub(crate) patterns: &'v [Pattern],
 }
 
 /// Treatment of an integer beside a double.
@@ -123,6 +128,7 @@ impl Program {
             variables: &self.variables,
             mode: self.mode,
             numbers: self.numbers,
+            patterns: &self.lowered.patterns,
         }
     }
 

@@ -156,7 +156,7 @@ fn called(function: &str, receiver: bool, arguments: &[Val<'static>]) -> Option<
     };
     // The cost limit of one call is enough for constants that fit into an expression.
     let mut budget = Budget::new(CALL_COST_MAX);
-    Some((function.call)(&mut Context::new(&mut budget), arguments).is_ok())
+    Some((function.call)(&mut Context::new(&mut budget, &[]), arguments).is_ok())
 }
 
 fn value(literal: &LiteralValue) -> Val<'static> {
