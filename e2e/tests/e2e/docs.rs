@@ -30,7 +30,8 @@ fn script(name: &str, text: &str) -> Option<String> {
                 }
                 language = Some(tag);
             }
-            (Some(_), Some(_)) => language = None,
+            (Some(""), Some(_)) => language = None,
+            (Some(tag), Some(_)) => panic!("{name}:{}: a {tag} block begins in another block", index + 1),
             (None, Some(tag)) => match tag.as_str() {
                 "sh" | "bash" => writeln!(script, "{}", command(line)).unwrap(),
                 "console" => {
@@ -43,6 +44,7 @@ fn script(name: &str, text: &str) -> Option<String> {
             (None, None) => {}
         }
     }
+    assert!(language.is_none(), "{name}: the last block has no end");
     found.then_some(script)
 }
 
