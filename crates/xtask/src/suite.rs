@@ -108,7 +108,8 @@ fn steps(report: &mut Report, root: &Path, only: Option<&str>) -> Result<()> {
     let binary = report.step("build", || with_path(build(root)?))?;
     report.step("tests", || {
         let mut command = cargo(root);
-        command.args(["test", "--workspace", "--locked"]);
+        // All failures are reported, not those of the first test program alone.
+        command.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
         if let Some(only) = only {
             command.args(["--test", "e2e", "--", only]);
         }
