@@ -17,6 +17,7 @@ mod namespace;
 mod rbac;
 mod reserved;
 mod review;
+mod trial;
 mod usage;
 mod workspace;
 mod workspacetype;

@@ -7,8 +7,8 @@ use crate::{
     proof::Proof,
     webhook::{PendingCalls, Webhook},
 };
-use insula_api::{FieldError, Json, ResourceId};
-use insula_conversion::Bundle;
+use insula_api::{FieldError, Json, Object, ResourceId};
+use insula_conversion::{Bundle, ConvertError, Stored, object_budget};
 use insula_schema::Structural;
 use std::{
     fmt,
@@ -142,6 +142,27 @@ impl Api {
     #[inline]
     pub fn storage_version(&self) -> &ApiVersion {
         &self.versions[self.storage]
+    }
+
+    /// Checks that a stored object reads in every served version, and can be stored again.
+    ///
+    /// # Errors
+    /// Returns why it does not.
+    pub fn reads(&self, object: &Object) -> Result<(), ConvertError> {
+        if object.schema() == self.fingerprint {
+            return Ok(());
+        }
+        let value = object.body_value();
+        let stored = Stored {
+            value: &value,
+            version: object.version(),
+            residual: object.residual(),
+        };
+        let mut versions = self.bundle.served().chain([self.bundle.storage()]);
+        versions.try_for_each(|version| {
+            let seen = self.bundle.get(stored, version, &mut object_budget());
+            seen.map(drop)
+        })
     }
 
     /// Returns the rule for the names of objects. Workspaces have a stricter rule in their schema.

@@ -10,7 +10,6 @@
 
 use insula_api::{ClusterName, Condition, Json, ObjectKey, Revision, Scope, Timestamp, condition, set_condition};
 use insula_catalog::{Api, locate};
-use insula_conversion::Stored;
 use insula_store::{Entry, Snapshot};
 use std::{
     collections::{BTreeMap, HashMap},
@@ -151,9 +150,9 @@ fn outcome(mut failure: Box<Failure>, snapshot: &Snapshot, when: Timestamp, at: 
 fn step_since(api: &Api, scope: &Scope, snapshot: &Snapshot, since: Revision, failure: &mut Failure) {
     snapshot.for_each(scope, |entry| {
         if entry.revision > since
-            && let Err(why) = fits(api, entry)
+            && let Err(why) = api.reads(&entry.object)
         {
-            failure.add(entry, why);
+            failure.add(entry, why.to_string());
         }
         ControlFlow::Continue(())
     });
@@ -173,32 +172,13 @@ fn step(
             return ControlFlow::Break(());
         }
         tried += 1;
-        if let Err(why) = fits(api, entry) {
-            failure.add(entry, why);
+        if let Err(why) = api.reads(&entry.object) {
+            failure.add(entry, why.to_string());
         }
         last = Some(entry.key.clone());
         ControlFlow::Continue(())
     });
     (last.filter(|_| tried == SLICE), failure)
-}
-
-/// Returns why an object does not read in some served version, or cannot be stored again.
-fn fits(api: &Api, entry: &Entry) -> Result<(), String> {
-    if entry.object.schema() == api.fingerprint {
-        return Ok(());
-    }
-    let value = entry.object.body_value();
-    let stored = Stored {
-        value: &value,
-        version: entry.object.version(),
-        residual: entry.object.residual(),
-    };
-    let versions = api.bundle.served().chain([api.bundle.storage()]);
-    for version in versions {
-        let seen = api.bundle.get(stored, version, &mut insula_conversion::object_budget());
-        seen.map_err(|error| error.to_string())?;
-    }
-    Ok(())
 }
 
 impl Failure {

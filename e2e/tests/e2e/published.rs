@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use insula_e2e::{Client, Server, shared, until, workspace};
+use insula_e2e::{Client, Kubectl, Server, shared, until, workspace};
 use serde_json::{Value, json};
 
 use crate::tools::ran;
@@ -292,7 +292,25 @@ fn a_release_is_tried_on_stored_objects_first() {
     let export = admin
         .in_workspace(&provider)
         .get("/apis/apis.kcp.io/v1alpha2/apiexports/release.example.io");
-    let before = export.expect(200)["spec"]["resources"][0]["schema"].clone();
+    let mut export = export.expect(200).clone();
+    let before = export["spec"]["resources"][0]["schema"].clone();
+
+    // The same, as kubectl shows it.
+    let (_, drafted, _) = run(&wrong, &[]);
+    let (exports, others): (Vec<&str>, Vec<&str>) = drafted
+        .split("\n---\n")
+        .partition(|document| document.contains("kind: APIExport\n"));
+    if let Some(kubectl) = Kubectl::for_server(&server) {
+        let applied = kubectl.run(&provider, &["apply", "-f", "-"], &others.join("\n---\n"));
+        assert_eq!(applied.code, 0, "{}", applied.text);
+        let tried = kubectl.run(&provider, &["apply", "--dry-run=server", "-f", "-"], exports[0]);
+        let told = "1 of 4 stored objects, in 1 workspace, could not be read: gear-large in root:";
+        assert!(
+            tried.code == 0 && tried.text.contains(told) && tried.text.contains(".spec.teeth"),
+            "{}",
+            tried.text
+        );
+    }
     let right = [
         two,
         gear_rules("v1.spec.size.matches('^[0-9]{1,9}$') ? int(v1.spec.size) : 0"),

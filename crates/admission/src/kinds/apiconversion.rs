@@ -3,10 +3,12 @@
 
 use crate::kinds::{
     review::{Review, Rules},
+    trial,
     usage::{self, Usage},
 };
-use insula_api::{FieldPath, Json, ObjectKey, Scope};
+use insula_api::{FieldPath, Json, ObjectKey, ResourceId, Scope};
 use insula_catalog::{Api, Result, bundle, ids};
+use insula_store::Entry;
 use std::sync::Arc;
 
 /// Most warnings that an answer surely has room for.
@@ -36,7 +38,35 @@ fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
     };
     let api = review.catalog.prove(&bundle).map_err(invalid)?;
     warn_of_misfits(review, &api);
+    for scope in scopes(review, name, &api) {
+        trial::warn_of_objects(review, &api, &scope);
+    }
     Ok(())
+}
+
+/// Returns the objects that the rules of a schema or definition convert: those of each export that
+/// offers the schema, and those of the definition.
+fn scopes(review: &Review<'_>, name: &str, api: &Api) -> Vec<Scope> {
+    let resource = |identity: &str| ResourceId {
+        group: api.group.as_ref().into(),
+        resource: api.names.plural.as_ref().into(),
+        identity: identity.into(),
+    };
+    let own = Scope::cluster(resource(""), review.cluster.clone());
+    let identity = |export: &Json| export["status"]["identityHash"].as_str().map(resource);
+    let offered = exports_of(review, name).filter_map(|export| identity(&export.object.body_value()));
+    [own].into_iter().chain(offered.map(Scope::everywhere)).collect()
+}
+
+/// Returns the exports of the workspace that offer a schema.
+fn exports_of(review: &Review<'_>, name: &str) -> impl Iterator<Item = Entry> {
+    let exports = Scope::cluster(ids::apiexports(), review.cluster.clone());
+    let exports = review.snapshot.range(&exports, None, usize::MAX);
+    exports.into_iter().filter(move |export| {
+        let export = export.object.body_value();
+        let resources = export["spec"]["resources"].as_array();
+        resources.is_some_and(|resources| resources.iter().any(|resource| resource["schema"] == name))
+    })
 }
 
 /// Warns of values that one version accepts and another one shows although its schema refuses them:
@@ -67,19 +97,7 @@ fn review_deletion(review: &Review<'_>, old: &Json) -> Result<()> {
         );
         return Err(review.forbid(old, why));
     }
-    let exports = review.snapshot.range(
-        &Scope::cluster(ids::apiexports(), review.cluster.clone()),
-        None,
-        usize::MAX,
-    );
-    let offers = |export: &Json| {
-        export["spec"]["resources"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .any(|resource| resource["schema"] == *name)
-    };
-    let Some(export) = exports.iter().find(|export| offers(&export.object.body_value())) else {
+    let Some(export) = exports_of(review, name.as_str().unwrap_or_default()).next() else {
         return Ok(());
     };
     let why = format!(

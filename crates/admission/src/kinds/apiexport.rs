@@ -3,9 +3,10 @@
 
 use crate::kinds::{
     review::{Review, Rules, annotate_path},
+    trial,
     usage::Usage,
 };
-use insula_api::{FieldError, FieldPath, Json, Object, ObjectKey, aggregate, names::annotations};
+use insula_api::{FieldError, FieldPath, Json, Object, ObjectKey, ResourceId, Scope, aggregate, names::annotations};
 use insula_catalog::{Result, bundle, ids};
 
 pub(super) const RULES: Rules = Rules {
@@ -13,6 +14,7 @@ pub(super) const RULES: Rules = Rules {
         self::review(review, new)?;
         review_change(review, new, old)?;
         warn_of_breaks(review, new, old);
+        warn_of_objects(review, new, old);
         annotate_path(review, new);
         Ok(())
     },
@@ -149,6 +151,36 @@ fn warn_of_breaks(review: &Review<'_>, new: &Json, old: Option<&Json>) {
                 breaks.len(),
                 named.join("; ")
             ));
+        }
+    }
+}
+
+/// Warns of objects of consumers that a newly offered schema could not show.
+fn warn_of_objects(review: &Review<'_>, new: &Json, old: Option<&Json>) {
+    let resources = |export: &Json| export["spec"]["resources"].as_array().cloned().unwrap_or_default();
+    let Some((before, identity)) = old.and_then(|old| Some((resources(old), old["status"]["identityHash"].as_str()?)))
+    else {
+        return;
+    };
+    for resource in resources(new).iter().filter(|resource| !before.contains(resource)) {
+        let text = |field: &str| resource[field].as_str().unwrap_or_default();
+        let find = |kind| {
+            let key = ObjectKey::cluster_scoped(kind, review.cluster.clone(), text("schema"));
+            review.snapshot.get(&key).map(|entry| entry.object.body_value())
+        };
+        let Some(schema) = find(ids::apiresourceschemas()) else {
+            continue;
+        };
+        if let Ok(api) = review
+            .catalog
+            .compile(&bundle::of_schema(&schema, find(ids::apiconversions()).as_ref()))
+        {
+            let resource = ResourceId {
+                group: text("group").into(),
+                resource: text("name").into(),
+                identity: identity.into(),
+            };
+            trial::warn_of_objects(review, &api, &Scope::everywhere(resource));
         }
     }
 }

@@ -1,0 +1,53 @@
+//! Trial of changed schemas and rules on stored objects, when they are applied: a warning says which
+//! objects could not be read any more. `kubectl apply --dry-run=server` shows it before anything
+//! changes; the rollout gate decides afterwards (`insula_controllers::rollout`).
+
+use crate::kinds::review::Review;
+use insula_api::{ClusterName, Scope};
+use insula_catalog::{Api, locate};
+use std::{collections::BTreeSet, ops::ControlFlow};
+
+/// Objects that are tried in one request: some tens of milliseconds. The rest is left to
+/// `insula export publish --check` and to the rollout gate, which have no such limit.
+const OBJECTS_MAX: usize = 1_000;
+/// Objects that a warning names.
+const NAMED_MAX: usize = 10;
+
+/// Warns of stored objects that the API could not show in each of its served versions.
+pub(super) fn warn_of_objects(review: &Review<'_>, api: &Api, scope: &Scope) {
+    let (mut tried, mut failed) = (0, 0);
+    let mut clusters: BTreeSet<ClusterName> = BTreeSet::new();
+    let mut named: Vec<String> = Vec::new();
+    let mut more = false;
+    review.snapshot.for_each(scope, |entry| {
+        if tried == OBJECTS_MAX {
+            more = true;
+            return ControlFlow::Break(());
+        }
+        tried += 1;
+        if let Err(why) = api.reads(&entry.object) {
+            failed += 1;
+            let key = &entry.key;
+            clusters.insert(key.cluster.clone());
+            if named.len() < NAMED_MAX {
+                let path = locate::path_of(review.snapshot, &key.cluster);
+                named.push(match &*key.namespace {
+                    "" => format!("{} in {path}: {why}", key.name),
+                    namespace => format!("{namespace}/{} in {path}: {why}", key.name),
+                });
+            }
+        }
+        ControlFlow::Continue(())
+    });
+    if failed == 0 {
+        return;
+    }
+    let all = if more { "the first " } else { "" };
+    let plural = if clusters.len() == 1 { "" } else { "s" };
+    review.warn(format!(
+        "{failed} of {all}{tried} stored objects, in {} workspace{plural}, could not be read: {}{}",
+        clusters.len(),
+        named.join("; "),
+        if failed > named.len() { "; …" } else { "" },
+    ));
+}
