@@ -50,7 +50,7 @@ pub struct Issuer {
 #[derive(Debug)]
 pub(super) enum Source {
     Claim { name: String, prefix: String },
-    Expression(Program),
+    Expression(Box<Program>),
 }
 
 /// A validation rule.
@@ -306,7 +306,7 @@ fn mappings(
     if let Some(Source::Expression(name)) = &name {
         let others = extra.iter().map(|(_, program)| program);
         let others = others.chain(rules.iter().map(|rule| &rule.program));
-        let verified = std::iter::once(name)
+        let verified = std::iter::once(&**name)
             .chain(others)
             .any(|program| reads(program, "email_verified"));
         if reads(name, "email") && !verified {
@@ -369,7 +369,7 @@ fn source(claim: &str, prefix: &str, expression: &str, at: &FieldPath, errors: &
         }),
         (true, false) => {
             let compiled = expression::compile(expression, Over::Claims, Want::Anything, &at.child("expression"));
-            noted(compiled, errors).map(Source::Expression)
+            noted(compiled, errors).map(|program| Source::Expression(Box::new(program)))
         }
     }
 }
