@@ -2,7 +2,8 @@
 
 use crate::view::ViewScope;
 use insula_api::ClusterName;
-use insula_catalog::{ApiVersion, Error, Result, Served};
+use insula_catalog::{ApiVersion, Catalog, Error, Result, Served};
+use insula_store::Snapshot;
 use std::sync::Arc;
 
 /// Target of a verb: a resource in a version, in one cluster and, for namespaced objects, one
@@ -38,10 +39,32 @@ impl Target {
         }
     }
 
-    /// Returns true for the key of the route that the target was resolved by. Its revision is fixed
-    /// for the request, so a write that conflicts on it conflicts at every attempt.
+    /// Returns true for the key of the route that the target was resolved by. A write that
+    /// conflicts on it needs another target ([`Target::rerouted`]).
     pub fn is_routed_by(&self, key: &insula_api::ObjectKey) -> bool {
         self.served.guard.as_ref().is_some_and(|(route, _)| route == key)
+    }
+
+    /// Returns the target as its cluster serves it now, after its definition or binding changed.
+    /// `None` if it is not the same resource any more, or does not serve the version. The request
+    /// was authorized for the resource, so the same origin and identity need no new permission.
+    pub fn rerouted(&self, catalog: &Catalog, snapshot: &Snapshot) -> Option<Self> {
+        let ViewScope::Within = self.view_scope else {
+            return None;
+        };
+        let old = &self.served;
+        let served = catalog.resolve(snapshot, &self.cluster, &old.api.group, &old.api.names.plural)?;
+        let is_same = served.origin == old.origin
+            && served.identity == old.identity
+            && served.api.scope == old.api.scope
+            && served.served_versions().any(|version| version.name == self.version);
+        is_same.then(|| Target {
+            served: Served {
+                pending_calls: old.pending_calls.clone(),
+                ..served
+            },
+            ..self.clone()
+        })
     }
 
     /// The keys that a list covers.

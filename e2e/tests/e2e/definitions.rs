@@ -1,7 +1,11 @@
 //! Real definitions (`../shared/testdata/crds`) in use: installed, explained, filled with objects,
 //! protected from invalid ones. Without the definitions the tests print the reason and pass.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
 
 use insula_e2e::{Breakage, Client, Generator, Kubectl, shared, until, workspace};
 use serde_json::{Value, json};
@@ -249,4 +253,49 @@ fn definitions_of_kcp_groups_are_reserved() {
         let told = reasons.iter().any(|reason| refused.text.contains(reason));
         assert!(refused.code == 403 && told, "{}: {}", file.display(), refused.text);
     }
+}
+
+/// Writes beside changes of their definition succeed: the server routes them anew, as a client of
+/// Kubernetes expects that sent no resourceVersion.
+#[test]
+fn writes_succeed_while_their_definition_changes() {
+    const CHANGES: usize = 60;
+    let admin = shared().admin();
+    let client = admin.in_workspace(&workspace(&admin, "rerouted").0);
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "belts.example.io"},
+        "spec": {"group": "example.io", "scope": "Cluster", "names": {"plural": "belts", "kind": "Belt"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}});
+    client.post(DEFINITIONS, &definition).expect(201);
+    let belts = "/apis/example.io/v1/belts";
+    until("belts are served", || (client.get(belts).code == 200).then_some(()));
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for i in 0..CHANGES {
+                let change = json!({"spec": {"names": {"shortNames": [format!("b{i}")]}}});
+                client
+                    .merge(&format!("{DEFINITIONS}/belts.example.io"), &change)
+                    .expect(200);
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        for writer in 0..3 {
+            let (client, done) = (client.clone(), &done);
+            scope.spawn(move || {
+                for i in 0.. {
+                    if done.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let name = format!("belt-{writer}-{i}");
+                    let belt = json!({"apiVersion": "example.io/v1", "kind": "Belt", "metadata": {"name": name}});
+                    client.post(belts, &belt).expect(201);
+                    let change = json!({"spec": {"teeth": i}});
+                    client.merge(&format!("{belts}/{name}"), &change).expect(200);
+                }
+            });
+        }
+    });
 }

@@ -3,7 +3,7 @@
 use super::{
     admit::{self, Admission},
     check::{UnknownFields, check_fields, check_type},
-    commit::commit_error,
+    commit::{commit_error, next_target},
     options::{WriteOptions, Written},
 };
 use crate::{
@@ -20,7 +20,7 @@ use insula_catalog::{
     ApiVersion, Cause, Error, Named, Origin, Part, Result, ScopeKind, SerializationPoint, ids, object,
 };
 use insula_store::{CommitError, Entry, Guard, Snapshot, Txn, Write};
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 /// Maximum names tried for a `generateName`.
 const NAMES_MAX: usize = 8;
@@ -99,28 +99,27 @@ async fn create_checked(
 ) -> Result<Written> {
     check_no_revision(&body)?;
     let mut warnings = Vec::new();
+    let mut target = Cow::Borrowed(target);
     let generated = body["metadata"]["name"].as_str().unwrap_or_default().is_empty();
-    let version = target.api_version()?;
-    let api = &target.served.api;
     // A custom resource in its storage version can be restored from the prepared object after a
     // failed attempt, which is rare. All other bodies are copied, because strategies and admission
     // may have changed them.
-    let readable = target.served.origin != Origin::System && version.name == api.storage_version().name;
+    let readable = target.served.origin != Origin::System && target.version == target.served.api.storage_version().name;
     let mut spare = (generated || !readable).then(|| body.clone());
     let mut last = Error::Internal("no attempt was made".into());
     for _ in 0..NAMES_MAX {
-        let (snapshot, limits, lock) = limits(deps, target).await;
+        let (snapshot, limits, lock) = limits(deps, &target).await;
         let attempt = Attempt {
             deps,
-            target,
-            version,
+            target: &target,
+            version: target.api_version()?,
             options,
             by,
             snapshot: &snapshot,
         };
         let Prepared { key, mut draft, beside } = attempt.prepare(&mut body, &mut spare, limits, &mut warnings)?;
         if let Some(found) = snapshot.get(&key) {
-            last = name_taken(target, &found, generated);
+            last = name_taken(&target, &found, generated);
             if !generated {
                 return Err(last);
             }
@@ -144,13 +143,17 @@ async fn create_checked(
         match committed {
             Ok(revision) => {
                 let written = written(key, object, revision, warnings);
-                deps.cache.keep(target, &written.entry, shown);
+                deps.cache.keep(&target, &written.entry, shown);
                 return Ok(written);
             }
             // The name was taken, or the namespace, the route or the workspace changed: try again.
-            Err(CommitError::Conflict { .. }) => {
-                last = api.modified(&key.name);
+            Err(CommitError::Conflict { key: changed, .. }) => {
                 body = spare.clone().unwrap_or_else(|| object.body_value());
+                last = target.served.api.modified(&key.name);
+                match next_target(deps, target, &changed) {
+                    Some(next) => target = next,
+                    None => return Err(last),
+                }
             }
             Err(error) => return Err(commit_error(error)),
         }

@@ -4,7 +4,7 @@ use super::{
     admit::{self, Admission},
     change::{self, Change},
     check::{UnknownFields, check_fields, check_type},
-    commit::{ATTEMPTS_MAX, commit_error},
+    commit::{ATTEMPTS_MAX, commit_error, next_target},
     options::{WriteOptions, Written},
     read,
 };
@@ -14,7 +14,7 @@ use insula_admission::{kinds::Operation, quota};
 use insula_api::{Json, Object};
 use insula_catalog::{Part, Result};
 use insula_store::{CommitError, Entry, Guard, Snapshot, Txn, Write};
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 /// A changed and admitted object.
 struct Changed {
@@ -69,23 +69,16 @@ async fn update_noting(
     options: &WriteOptions<'_>,
     noted: &mut Vec<String>,
 ) -> Result<Written> {
-    let api = &target.served.api;
-    // A malformed body is refused before any other check.
-    let unknown = match change {
-        Change::Replace(new) => {
-            check_type(target, new)?;
-            check_fields(target, new, options, UnknownFields::Create)?
-        }
-        Change::Patch(_) | Change::Apply(..) => Vec::new(),
-    };
+    let unknown = check_body(target, change, options)?;
+    let mut target = Cow::Borrowed(target);
     let mut attempt = 0;
     loop {
         attempt += 1;
         let snapshot = deps.store.latest();
-        let old = read::get(deps, &snapshot, target, name)?;
+        let old = read::get(deps, &snapshot, &target, name)?;
         let admission = Admission {
             snapshot: &snapshot,
-            target,
+            target: &target,
             options,
             operation: Operation::Update,
             part,
@@ -107,7 +100,7 @@ async fn update_noting(
                 warnings: changed.warnings,
             });
         }
-        let txn = transaction(&snapshot, target, &old, &changed)?;
+        let txn = transaction(&snapshot, &target, &old, &changed)?;
         match deps.store.commit(txn).await {
             // An object that is gone after its last finalizer returns with its previous revision.
             Ok(revision) => {
@@ -117,17 +110,33 @@ async fn update_noting(
                     revision,
                     ..old
                 };
-                deps.cache.keep(target, &entry, changed.shown);
+                deps.cache.keep(&target, &entry, changed.shown);
                 return Ok(Written {
                     entry,
                     warnings: changed.warnings,
                 });
             }
-            Err(CommitError::Conflict { key, .. })
-                if attempt < ATTEMPTS_MAX && change.may_retry() && !target.is_routed_by(&key) => {}
-            Err(CommitError::Conflict { .. }) => return Err(api.modified(name)),
+            Err(CommitError::Conflict { key, .. }) => {
+                let refusal = target.served.api.modified(name);
+                let again = attempt < ATTEMPTS_MAX && (change.may_retry() || target.is_routed_by(&key));
+                match next_target(deps, target, &key).filter(|_| again) {
+                    Some(next) => target = next,
+                    None => return Err(refusal),
+                }
+            }
             Err(error) => return Err(commit_error(error)),
         }
+    }
+}
+
+/// Refuses a malformed body before any other check. Returns warnings of unknown fields.
+fn check_body(target: &Target, change: &Change<'_>, options: &WriteOptions<'_>) -> Result<Vec<String>> {
+    match change {
+        Change::Replace(new) => {
+            check_type(target, new)?;
+            check_fields(target, new, options, UnknownFields::Create)
+        }
+        Change::Patch(_) | Change::Apply(..) => Ok(Vec::new()),
     }
 }
 
