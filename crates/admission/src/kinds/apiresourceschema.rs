@@ -9,8 +9,6 @@ use insula_catalog::{Result, bundle};
 use insula_schema::validate_definition;
 use serde_json::json;
 
-/// Groups of Kubernetes without a dot in their name.
-const SHORT_GROUPS: [&str; 5] = ["apps", "batch", "extensions", "policy", "autoscaling"];
 /// Fields that errors of definitions report at the root if all versions agree, and their paths in a
 /// schema.
 const MOVED: [(&str, &str); 4] = [
@@ -115,7 +113,7 @@ fn check_definition(schema: &Json) -> Vec<FieldError> {
             "must be empty string for the core group",
         ));
     }
-    let free = group.is_empty() || group == "core" || SHORT_GROUPS.contains(&&*group);
+    let free = group.is_empty() || group == "core";
     let found = validate_definition(&definition)
         .into_iter()
         .filter(|error| !(error.field.as_str().starts_with("status.") || free && error.field == at));

@@ -4,6 +4,9 @@ use crate::names;
 use insula_api::{FieldError, FieldPath, Json};
 
 const CORE: &str = ".core";
+/// Groups of Kubernetes without a dot in their name. Definitions may be in them, as in kcp: a
+/// workspace has no workloads of its own.
+const SHORT_GROUPS: [&str; 5] = ["apps", "autoscaling", "batch", "extensions", "policy"];
 
 pub(super) fn validate(definition: &Json, spec: &Json, errors: &mut Vec<FieldError>) {
     let path = FieldPath::new("spec");
@@ -42,7 +45,7 @@ pub(super) fn validate(definition: &Json, spec: &Json, errors: &mut Vec<FieldErr
                 .into_iter()
                 .map(|why| FieldError::invalid(&at, &Json::from(group.as_str()), why)),
         );
-    } else if !group.is_empty() && !group.contains('.') {
+    } else if !group.is_empty() && !group.contains('.') && !SHORT_GROUPS.contains(&&*group) {
         let why = "should be a domain with at least one dot";
         errors.push(FieldError::invalid(&at, &Json::from(group.as_str()), why));
     }
