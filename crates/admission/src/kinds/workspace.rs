@@ -41,7 +41,10 @@ fn create(review: &Review<'_>, new: &mut Json) -> Result<()> {
         return mount(review, new);
     }
     let found = resolve(review, new)?;
-    new["spec"]["type"] = found.reference.write();
+    // A path that was sent stays as it was, or the same file could not be applied twice.
+    if new["spec"]["type"]["path"].as_str().is_none_or(str::is_empty) {
+        new["spec"]["type"] = found.reference.write();
+    }
     for (key, value) in &found.view.labels {
         if !new["metadata"]["labels"].is_object() {
             new["metadata"]["labels"] = json!({});
