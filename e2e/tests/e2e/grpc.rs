@@ -1,19 +1,18 @@
 //! The admin services over gRPC, with the generated client and with a client that uses only
 //! reflection.
 
+mod rules;
+
 use std::collections::BTreeMap;
 
 use http::uri::PathAndQuery;
 use hyper_rustls::HttpsConnector;
 use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioExecutor};
 use insula_e2e::{Server, Who, runtime, shared, tls, workspace, workspace_owned_by};
-use insula_proto::{
-    admin::v1::{
-        ConvertRequest, GetInfoRequest, GetRequest, InlineRules, ListRequest, TreeRequest, ValidateRequest,
-        cluster_service_client::ClusterServiceClient, conversion_service_client::ConversionServiceClient,
-        convert_request::Source, workspace_service_client::WorkspaceServiceClient,
-    },
-    value::{from_json, to_json},
+use insula_proto::admin::v1::{
+    ConvertRequest, GetInfoRequest, GetRequest, ListRequest, TreeRequest, ValidateRequest,
+    cluster_service_client::ClusterServiceClient, conversion_service_client::ConversionServiceClient,
+    workspace_service_client::WorkspaceServiceClient,
 };
 use prost::Message;
 use prost_types::{FileDescriptorProto, MethodDescriptorProto};
@@ -83,33 +82,6 @@ pub(crate) fn as_user<T>(token: &str, message: T) -> Request<T> {
     let value: MetadataValue<_> = format!("Bearer {token}").parse().unwrap();
     request.metadata_mut().insert("authorization", value);
     request
-}
-
-fn widgets() -> (Value, Value) {
-    let text = json!({"type": "string", "maxLength": 100});
-    let version = |name: &str, spec: Value| {
-        json!({"name": name, "served": true, "storage": name == "v1", "schema": {"type": "object",
-        "properties": {"spec": {"type": "object", "properties": spec}}}})
-    };
-    let schema = json!({
-        "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIResourceSchema",
-            "metadata": {"name": "v1.widgets.example.io"},
-        "spec": {"group": "example.io", "scope": "Namespaced",
-            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
-            "versions": [version("v1", json!({"firstName": text})),
-                version("v2", json!({"name": {"type": "object", "properties": {"first": text}}}))]},
-    });
-    let rule = |from: &str, to: &str, a: &str, b: &str| {
-        json!({"from": from, "to": to,
-        "rules": [{"field": a, "destination": b}]})
-    };
-    let rules = json!({
-        "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIConversion", "metadata": {"name": "v1.widgets.example.io"},
-        "spec": {"conversions": [
-            rule("v1", "v2", ".spec.firstName", ".spec.name.first"),
-            rule("v2", "v1", ".spec.name.first", ".spec.firstName")]},
-    });
-    (schema, rules)
 }
 
 #[test]
@@ -307,58 +279,6 @@ fn a_tenant_reaches_its_own_workspace_only() {
                 "{foreign}: {refused}"
             );
         }
-    });
-}
-
-#[test]
-fn unpublished_rules_are_validated_and_run() {
-    let server = shared();
-    let (schema, rules) = widgets();
-    let message = |value: &Value| Some(from_json(value.as_object().unwrap()).unwrap());
-    runtime().block_on(async {
-        let mut client = ConversionServiceClient::with_origin(channel(&server, &Who::KcpAdmin), origin(&server));
-        let good = ValidateRequest {
-            schema: message(&schema),
-            rules: message(&rules),
-            ..ValidateRequest::default()
-        };
-        let verdict = client.validate(good).await.unwrap().into_inner();
-        assert!(verdict.valid, "{:?}", verdict.violations);
-        let mut wrong = rules.clone();
-        wrong["spec"]["conversions"][0]["rules"][0]["destination"] = ".spec.nothing".into();
-        let verdict = client
-            .validate(ValidateRequest {
-                schema: message(&schema),
-                rules: message(&wrong),
-                ..ValidateRequest::default()
-            })
-            .await
-            .unwrap()
-            .into_inner();
-        assert!(!verdict.valid);
-        assert!(
-            verdict.violations[0].field.starts_with("spec.conversions[0].rules[0]"),
-            "{:?}",
-            verdict.violations
-        );
-        let object = json!({"apiVersion": "example.io/v1", "kind": "Widget", "metadata": {"name": "a"},
-            "spec": {"firstName": "Bob"}});
-        let inline = InlineRules {
-            schema: message(&schema),
-            rules: message(&rules),
-            ..InlineRules::default()
-        };
-        let convert = ConvertRequest {
-            object: message(&object),
-            to_version: "v2".to_owned(),
-            source: Some(Source::Inline(inline)),
-        };
-        let converted = client.convert(convert).await.unwrap().into_inner().object.unwrap();
-        let converted = to_json(converted).unwrap();
-        assert_eq!(
-            (&converted["apiVersion"], &converted["spec"]),
-            (&json!("example.io/v2"), &json!({"name": {"first": "Bob"}}))
-        );
     });
 }
 

@@ -33,15 +33,16 @@ impl ConversionService for AdminService {
             let proven =
                 compiled(&schema, rules.as_ref()).and_then(|api| registry.catalog.proof(&Arc::new(api)).clone());
             Ok(match proven {
-                Ok(_) => Vec::new(),
-                Err(errors) => errors.iter().map(violation).collect(),
+                Ok(proven) => (Vec::new(), proven.misfits.iter().map(ToString::to_string).collect()),
+                Err(errors) => (errors.iter().map(violation).collect(), Vec::new()),
             })
         };
-        let violations: Vec<FieldViolation> = self.run_blocking(&session, &located, verdict).await?;
+        let (violations, warnings): (Vec<FieldViolation>, _) = self.run_blocking(&session, &located, verdict).await?;
         Ok(Response::new(ValidateResponse {
             header: session.header(),
             valid: violations.is_empty(),
             violations,
+            warnings,
         }))
     }
 
@@ -96,7 +97,8 @@ impl Source {
 }
 
 impl AdminService {
-    /// Runs work that takes long on the worker pool, charged to a workspace.
+    /// Runs work that takes long on the worker pool, charged to a workspace, in a span of the
+    /// request.
     async fn run_blocking<T: Send + 'static>(
         &self,
         session: &Session,
@@ -104,6 +106,8 @@ impl AdminService {
         work: impl FnOnce() -> Result<T, Status> + Send + 'static,
     ) -> Result<T, Status> {
         let entered = self.enter(session, &located.cluster).await?;
+        let span = tracing::info_span!("conversion");
+        let work = move || span.in_scope(work);
         let done = entered.run(self.workers.run(&located.cluster, work)).await;
         done.unwrap_or_else(|| Err(Status::unavailable("the server is shutting down")))
     }
