@@ -19,7 +19,7 @@ use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::TokioExecutor,
 };
-use insula_api::{Clock, Rng, Timestamp};
+use insula_api::Rng;
 use insula_proto::{
     admin::v1::{GetInfoRequest, ValidateRequest},
     admin::v1::{cluster_service_client::ClusterServiceClient, conversion_service_client::ConversionServiceClient},
@@ -29,6 +29,11 @@ use insula_server::{Config, Env, Running, config::StoreChoice};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use serde_json::{Value, json};
 use tonic::Code;
+use tracing::{Subscriber, span::Id};
+use tracing_subscriber::{
+    layer::{Context, Layer, SubscriberExt},
+    util::SubscriberInitExt,
+};
 
 /// Randomness that simulates a bug: it panics after a number of calls.
 struct Faulty {
@@ -43,25 +48,19 @@ impl Rng for Faulty {
     }
 }
 
-/// A clock that simulates a bug in the work of a call: once `faulty` is set, it panics on a
-/// low-priority thread.
-struct FaultyClock {
-    real: Arc<dyn Clock>,
-    faulty: AtomicBool,
-}
+/// A layer of the log that simulates a bug in the work of a call: once `FAULTY` is set, it panics
+/// when a low-priority thread begins with the work.
+struct FaultyLayer;
 
-impl Clock for FaultyClock {
-    fn now(&self) -> Timestamp {
-        self.real.now()
-    }
+static FAULTY: AtomicBool = AtomicBool::new(false);
 
-    fn now_micros(&self) -> i64 {
+impl<S: Subscriber> Layer<S> for FaultyLayer {
+    fn on_enter(&self, _: &Id, _: Context<'_, S>) {
         let is_low = std::thread::current().name() == Some("low-priority");
         assert!(
-            !(is_low && self.faulty.swap(false, Ordering::Relaxed)),
+            !(is_low && FAULTY.swap(false, Ordering::Relaxed)),
             "a bug, made for a test"
         );
-        self.real.now_micros()
     }
 }
 
@@ -152,16 +151,8 @@ async fn a_bug_in_a_request_ends_that_request() {
 /// The work of a gRPC call runs on another thread.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bug_in_a_call_ends_that_call() {
-    let real = Env::real();
-    let clock = Arc::new(FaultyClock {
-        real: Arc::clone(&real.clock),
-        faulty: AtomicBool::new(false),
-    });
-    let env = Env {
-        clock: clock.clone(),
-        ..real
-    };
-    let (data_dir, running) = start(env).await;
+    tracing_subscriber::registry().with(FaultyLayer).init();
+    let (data_dir, running) = start(Env::real()).await;
     let origin: http::Uri = running.url().parse().unwrap();
     let mut conversions = ConversionServiceClient::with_origin(client(data_dir.path()), origin.clone());
     let schema = json!({"metadata": {"name": "v1.as.example.io"}, "spec": {"group": "example.io", "scope": "Cluster",
@@ -171,7 +162,7 @@ async fn a_bug_in_a_call_ends_that_call() {
         schema: Some(from_json(schema.as_object().unwrap()).unwrap()),
         ..ValidateRequest::default()
     };
-    clock.faulty.store(true, Ordering::Relaxed);
+    FAULTY.store(true, Ordering::Relaxed);
     let broken = conversions.validate(validate.clone()).await.unwrap_err();
     assert_eq!(broken.code(), Code::Internal, "{broken:?}");
     assert!(!broken.message().contains("made for a test"), "{broken:?}");
