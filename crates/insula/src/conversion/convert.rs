@@ -83,13 +83,9 @@ pub(super) fn api_of<'a>(apis: &'a [Api], document: &Document) -> anyhow::Result
         let version = apis::version_of(api, &document.value);
         version.is_some_and(|version| api.bundle.schema(version).is_some())
     });
-    found.ok_or_else(|| {
-        anyhow!(
-            "{}: {} {} belongs to no API among the files",
-            document.file,
-            document.text("/apiVersion"),
-            document.text("/kind")
-        )
+    found.ok_or_else(|| match (document.text("/apiVersion"), document.text("/kind")) {
+        ("", _) | (_, "") => anyhow!("{}: an object needs apiVersion and kind", document.file),
+        (version, kind) => anyhow!("{}: {version} {kind} belongs to no API among the files", document.file),
     })
 }
 
