@@ -1,7 +1,7 @@
 //! Recorded answers of a real kcp, replayed against this server by the recorder's own program.
 //!
-//! The floors are the numbers of equal steps reached so far; they only go down for a difference that
-//! is wanted and listed here. These differences of definitions and verbs remain:
+//! The floors are the numbers of equal steps reached so far; they only go down for a difference
+//! that is wanted and listed here. These differences of definitions and verbs remain:
 //!
 //! - `crd-lifecycle`: fields that the server's own controllers write have no owner.
 //! - `crd-openapi-v3`: descriptions are in our own words; parameters and fields of alpha features

@@ -232,6 +232,47 @@ fn gear_rules(to_new: &str) -> Value {
     ]}})
 }
 
+/// Creates two consumers with two gears each, one of which has no size in numbers.
+fn consumers_with_gears(admin: &Client, provider: &str) {
+    let binding = json!({
+        "apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding", "metadata": {"name": "gears"},
+        "spec": {"reference": {"export": {"path": provider, "name": "release.example.io"}}},
+    });
+    let gears = "/apis/release.example.io/v1/gears";
+    for sizes in [["12", "8"], ["16", "large"]] {
+        let tenant = admin.in_workspace(&workspace(admin, "gears").0);
+        tenant
+            .post("/apis/apis.kcp.io/v1alpha2/apibindings", &binding)
+            .expect(201);
+        until("gears are served", || (tenant.get(gears).code == 200).then_some(()));
+        for size in sizes {
+            let gear = json!({"apiVersion": "release.example.io/v1", "kind": "Gear",
+                "metadata": {"name": format!("gear-{size}")}, "spec": {"size": size}});
+            tenant.post(gears, &gear).expect(201);
+        }
+    }
+}
+
+/// Applies schema and rules of a draft, and then its export as a dry run, which warns of the gear
+/// that could not be read.
+fn kubectl_warns(server: &Server, provider: &str, drafted: &str) {
+    let Some(kubectl) = Kubectl::for_server(server) else {
+        return;
+    };
+    let (exports, others): (Vec<&str>, Vec<&str>) = drafted
+        .split("\n---\n")
+        .partition(|document| document.contains("kind: APIExport\n"));
+    let applied = kubectl.run(provider, &["apply", "-f", "-"], &others.join("\n---\n"));
+    assert_eq!(applied.code, 0, "{}", applied.text);
+    let tried = kubectl.run(provider, &["apply", "--dry-run=server", "-f", "-"], exports[0]);
+    let told = "1 of 4 stored objects, in 1 workspace, could not be read: gear-large in root:";
+    assert!(
+        tried.code == 0 && tried.text.contains(told) && tried.text.contains(".spec.teeth"),
+        "{}",
+        tried.text
+    );
+}
+
 /// A release whose rules some stored objects cannot follow is found by `--check` before it is made,
 /// and stays unpublished; corrected, it is published, and `--wait` returns when all consumers have
 /// it.
@@ -257,28 +298,7 @@ fn a_release_is_tried_on_stored_objects_first() {
     let two = gears(&[json!({"size": text}), json!({"teeth": {"type": "integer"}})]);
     let (code, out, error) = run(&[one], &["--apply", "--wait"]);
     assert_eq!(code, 0, "{out}{error}");
-    let bindings = "/apis/apis.kcp.io/v1alpha2/apibindings";
-    let binding = json!({
-        "apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding", "metadata": {"name": "gears"},
-        "spec": {"reference": {"export": {"path": provider, "name": "release.example.io"}}},
-    });
-    let gear = |name: &str, size: &str| {
-        json!({"apiVersion": "release.example.io/v1", "kind": "Gear", "metadata": {"name": name},
-            "spec": {"size": size}})
-    };
-    for sizes in [["12", "8"], ["16", "large"]] {
-        let tenant = admin.in_workspace(&workspace(&admin, "gears").0);
-        tenant.post(bindings, &binding).expect(201);
-        until("gears are served", || {
-            (tenant.get("/apis/release.example.io/v1/gears").code == 200).then_some(())
-        });
-        for size in sizes {
-            let name = format!("gear-{size}");
-            tenant
-                .post("/apis/release.example.io/v1/gears", &gear(&name, size))
-                .expect(201);
-        }
-    }
+    consumers_with_gears(&admin, &provider);
     let wrong = [two.clone(), gear_rules("int(v1.spec.size)")];
     let (code, out, error) = run(&wrong, &["--check"]);
     assert_eq!(code, 1, "{out}{error}");
@@ -292,25 +312,11 @@ fn a_release_is_tried_on_stored_objects_first() {
     let export = admin
         .in_workspace(&provider)
         .get("/apis/apis.kcp.io/v1alpha2/apiexports/release.example.io");
-    let mut export = export.expect(200).clone();
+    let export = export.expect(200);
     let before = export["spec"]["resources"][0]["schema"].clone();
 
-    // The same, as kubectl shows it.
     let (_, drafted, _) = run(&wrong, &[]);
-    let (exports, others): (Vec<&str>, Vec<&str>) = drafted
-        .split("\n---\n")
-        .partition(|document| document.contains("kind: APIExport\n"));
-    if let Some(kubectl) = Kubectl::for_server(&server) {
-        let applied = kubectl.run(&provider, &["apply", "-f", "-"], &others.join("\n---\n"));
-        assert_eq!(applied.code, 0, "{}", applied.text);
-        let tried = kubectl.run(&provider, &["apply", "--dry-run=server", "-f", "-"], exports[0]);
-        let told = "1 of 4 stored objects, in 1 workspace, could not be read: gear-large in root:";
-        assert!(
-            tried.code == 0 && tried.text.contains(told) && tried.text.contains(".spec.teeth"),
-            "{}",
-            tried.text
-        );
-    }
+    kubectl_warns(&server, &provider, &drafted);
     let right = [
         two,
         gear_rules("v1.spec.size.matches('^[0-9]{1,9}$') ? int(v1.spec.size) : 0"),

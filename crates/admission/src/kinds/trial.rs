@@ -1,6 +1,6 @@
-//! Trial of changed schemas and rules on stored objects, when they are applied: a warning says which
-//! objects could not be read any more. `kubectl apply --dry-run=server` shows it before anything
-//! changes; the rollout gate decides afterwards (`insula_controllers::rollout`).
+//! Trial of changed schemas and rules on stored objects, when they are applied: a warning says
+//! which objects could not be read any more. `kubectl apply --dry-run=server` shows it before
+//! anything changes; the rollout gate decides afterwards (`insula_controllers::rollout`).
 
 use crate::kinds::review::Review;
 use insula_api::{ClusterName, Scope};
