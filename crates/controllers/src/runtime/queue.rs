@@ -18,6 +18,14 @@ enum State {
     Again,
 }
 
+/// Timer of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Timer {
+    id: u64,
+    /// A change waits for it. It is never replaced or disarmed, so that no change is lost.
+    settles: bool,
+}
+
 /// Keys in the order of their arrival, each at most once; one that arrives while it is worked on
 /// comes after.
 ///
@@ -28,7 +36,7 @@ pub(super) struct Queue<K> {
     states: HashMap<K, State>,
     failures: HashMap<K, u32>,
     /// Latest timer of a key; earlier ones are ignored.
-    timers: HashMap<K, u64>,
+    timers: HashMap<K, Timer>,
     last_timer: u64,
 }
 
@@ -88,24 +96,32 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         seconds
     }
 
-    /// Sets a new timer for the key, in the place of its earlier one.
-    pub(super) fn arm(&mut self, key: &K) -> u64 {
+    /// Sets a new timer for the key, in the place of its earlier one. `settles` is for changes that
+    /// settle. Returns `None` if a change of the key is settling already: its timer is the earliest.
+    pub(super) fn arm(&mut self, key: &K, settles: bool) -> Option<u64> {
+        if self.is_settling(key) {
+            return None;
+        }
         self.last_timer += 1;
-        self.timers.insert(key.clone(), self.last_timer);
-        self.last_timer
+        let id = self.last_timer;
+        self.timers.insert(key.clone(), Timer { id, settles });
+        Some(id)
     }
 
-    pub(super) fn is_armed(&self, key: &K) -> bool {
-        self.timers.contains_key(key)
+    fn is_settling(&self, key: &K) -> bool {
+        self.timers.get(key).is_some_and(|timer| timer.settles)
     }
 
+    /// Removes the timer of the key, unless a change is settling.
     pub(super) fn disarm(&mut self, key: &K) {
-        self.timers.remove(key);
+        if !self.is_settling(key) {
+            self.timers.remove(key);
+        }
     }
 
     /// Queues the key if the timer is its latest.
     pub(super) fn fire(&mut self, key: K, timer: u64) {
-        if self.timers.get(&key) == Some(&timer) {
+        if self.timers.get(&key).is_some_and(|latest| latest.id == timer) {
             self.timers.remove(&key);
             self.add(key);
         }
@@ -154,11 +170,23 @@ mod tests {
     #[test]
     fn only_the_latest_timer_counts() {
         let mut queue = Queue::new();
-        let old = queue.arm(&"a");
-        let new = queue.arm(&"a");
+        let [old, new] = [queue.arm(&"a", false), queue.arm(&"a", false)].map(|timer| timer.expect("a timer"));
         queue.fire("a", old);
         assert_eq!(queue.pop(), None);
         queue.fire("a", new);
+        assert_eq!(queue.pop(), Some("a"));
+    }
+
+    #[test]
+    fn a_change_that_settles_is_not_lost() {
+        let mut queue = Queue::new();
+        queue.arm(&"a", false);
+        let settling = queue.arm(&"a", true).expect("it is earlier than the other");
+        assert_eq!(queue.arm(&"a", true), None, "one timer serves all changes");
+        // The decision about the state before the change ends.
+        assert_eq!(queue.arm(&"a", false), None);
+        queue.disarm(&"a");
+        queue.fire("a", settling);
         assert_eq!(queue.pop(), Some("a"));
     }
 }

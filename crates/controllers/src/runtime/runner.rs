@@ -98,14 +98,17 @@ impl<R: Reconciler> Runner<R> {
         for key in keys {
             match settle {
                 0 => self.queue.add(key),
-                _ if self.queue.is_armed(&key) => {}
-                seconds => self.wait(key, seconds),
+                seconds => self.wait(key, seconds, true),
             }
         }
     }
 
-    fn wait(&mut self, key: R::Key, seconds: u64) {
-        let timer = self.queue.arm(&key);
+    /// Queues a key after some seconds. `settles` is for a change, which no later decision about
+    /// the key may cancel.
+    fn wait(&mut self, key: R::Key, seconds: u64, settles: bool) {
+        let Some(timer) = self.queue.arm(&key, settles) else {
+            return;
+        };
         let slept = (self.sleep)(seconds);
         self.timers.push(Box::pin(async move {
             slept.await;
@@ -149,7 +152,7 @@ impl<R: Reconciler> Runner<R> {
                 match again_after {
                     None => self.queue.disarm(&key),
                     Some(0) => self.queue.add(key),
-                    Some(seconds) => self.wait(key, seconds),
+                    Some(seconds) => self.wait(key, seconds, false),
                 }
             }
             Outcome::Failed(why) => {
@@ -161,7 +164,7 @@ impl<R: Reconciler> Runner<R> {
                     seconds,
                     "will try again"
                 );
-                self.wait(key, seconds);
+                self.wait(key, seconds, false);
             }
         }
     }
