@@ -86,6 +86,9 @@ pub mod annotations {
     /// On an APIResourceSchema: `"true"` accepts that fields break between its versions, which have
     /// no rules.
     pub const ACCEPT_INCOMPATIBLE: &str = "insula.io/accept-incompatible";
+    /// On an APIExport: the versions that an update removes although tenants use them, as
+    /// `<APIResourceSchema that serves them now>/<version>`, separated by commas.
+    pub const CONFIRM_REMOVAL: &str = "insula.io/confirm-removal";
     /// Prefix of annotations that an APIExport hands on to its APIBindings.
     pub const EXTRA_PREFIX: &str = "extra.apis.kcp.io/";
     /// On a CustomResourceDefinition or APIResourceSchema of a [protected

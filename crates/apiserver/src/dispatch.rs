@@ -153,6 +153,11 @@ async fn resource(server: &ApiServer, request: Authorized, path: ResourcePath, k
     {
         return Err(unknown(&path));
     }
+    // A provider sees its tenants through a view scope: what it uses is no use of theirs.
+    if matches!(view_scope, ViewScope::Within) {
+        let (uses, clock) = (&server.registry.uses, &server.registry.clock);
+        uses.note(&served, &cluster, &version, clock.now());
+    }
     let warnings = deprecation(&served, &version);
     let mut request = ResourceRequest {
         server,

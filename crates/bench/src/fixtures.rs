@@ -208,6 +208,7 @@ impl Tenant {
             terminating: false,
             alias: None,
             guard: None,
+            route: None,
             pending_calls: None,
         };
         Target {

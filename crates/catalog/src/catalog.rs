@@ -176,6 +176,7 @@ impl Catalog {
             terminating,
             alias: None,
             guard,
+            route: Some(said),
             pending_calls: None,
         })
     }

@@ -30,6 +30,8 @@ resource! {
     resource_routes = INTERNAL, "claims";
     /// Bundles of schema and rules in `system:bound-crds`.
     bundles = INTERNAL, "bundles";
+    /// Records of the versions that tenants use ([`crate::version_uses::UseRecord`]).
+    version_uses = INTERNAL, "versionuses";
     /// Serialization points ([`crate::SerializationPoint`]).
     serialization_points = INTERNAL, "registers";
     /// Namespaces.

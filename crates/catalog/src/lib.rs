@@ -28,6 +28,8 @@ mod serialization_point;
 pub mod stored;
 mod strategy;
 mod system;
+mod use_marks;
+pub mod version_uses;
 pub mod webhook;
 
 pub use catalog::Catalog;
@@ -41,4 +43,5 @@ pub use routes::ResourceRoute;
 pub use serialization_point::SerializationPoint;
 pub use strategy::{Custom, OnDelete, Strategy, Traits};
 pub use system::System;
+pub use use_marks::UseMarks;
 pub use webhook::PendingCalls;

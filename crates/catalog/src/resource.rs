@@ -5,6 +5,7 @@ use crate::{
     Builtin, Error, Named, Strategy, Subresource,
     names::NameRule,
     proof::Proof,
+    routes::ResourceRoute,
     webhook::{PendingCalls, Webhook},
 };
 use insula_api::{FieldError, Json, Object, ResourceId};
@@ -268,6 +269,8 @@ pub struct Served {
     pub alias: Option<Alias>,
     /// Guard for writes: the route of the resource and its revision.
     pub guard: Option<(insula_api::ObjectKey, insula_api::Revision)>,
+    /// The route of the resource; None for built-in kinds.
+    pub route: Option<Arc<ResourceRoute>>,
     /// Webhook calls of the request; None if no webhook converts the kind or reviews the write.
     pub pending_calls: Option<Arc<PendingCalls>>,
 }
@@ -305,6 +308,7 @@ impl Served {
             terminating: false,
             alias: None,
             guard: None,
+            route: None,
             pending_calls: None,
         }
     }

@@ -1,7 +1,7 @@
 //! Routes of resource names in a cluster: the internal objects that lead from a name to the bundle
 //! or definition that serves it.
 
-use crate::ids;
+use crate::{ids, use_marks::UseMarks};
 use insula_api::{ClusterName, Json, Object, ObjectKey};
 use std::sync::Arc;
 
@@ -51,6 +51,8 @@ pub struct ResourceRoute {
     /// write, so a change of this field fails the writes that were prepared for another storage
     /// version.
     pub storage: Option<Arc<str>>,
+    /// Versions that were used in the present hour. Not stored.
+    pub marks: UseMarks,
 }
 
 impl ResourceRoute {
@@ -65,6 +67,7 @@ impl ResourceRoute {
             bundle: text("bundle"),
             storage: text("storage"),
             identity: text("identity").unwrap_or_else(|| "".into()),
+            marks: UseMarks::default(),
         }
     }
 

@@ -28,6 +28,7 @@ mod policy;
 mod quota;
 mod rollout;
 pub mod runtime;
+mod usage;
 mod workspace;
 mod workspacetype;
 mod write;
@@ -37,6 +38,7 @@ mod testing;
 
 pub use bootstrap::{BootstrapError, bootstrap};
 pub use runtime::Sleep;
+pub use usage::store_uses;
 
 use futures_util::future::{BoxFuture, join_all};
 use insula_registry::Deps;
@@ -90,6 +92,7 @@ impl Controllers {
             task!("policy", policy::Policies::new),
             task!("quota", quota::Quotas::new),
             task!("event", event::Events::new),
+            task!("usage", usage::Usages::new),
             task!("garbage", garbage::Garbage::new),
         ]
     }

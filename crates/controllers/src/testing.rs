@@ -21,6 +21,7 @@ use crate::{
     policy::Policies,
     quota::Quotas,
     runtime::Reconciler,
+    usage::Usages,
     workspace::Workspaces,
     workspacetype::WorkspaceTypes,
 };
@@ -248,6 +249,7 @@ impl TestControlPlane {
             commits += pass(registry, &Policies::new(registry.clone())).await;
             commits += pass(registry, &Quotas::new(registry.clone())).await;
             commits += pass(registry, &Aggregation::new(registry.clone())).await;
+            commits += pass(registry, &Usages::new(registry.clone())).await;
             commits += pass(registry, &Garbage::new(registry.clone())).await;
             if commits == 0 {
                 return total;

@@ -3,7 +3,7 @@
 use crate::representation::cache::Cache;
 use insula_admission::quota;
 use insula_api::{Clock, Rng};
-use insula_catalog::{Catalog, Outbound, Prover};
+use insula_catalog::{Catalog, Outbound, Prover, version_uses::VersionUses};
 use insula_store::Store;
 use std::sync::Arc;
 
@@ -32,6 +32,8 @@ pub struct Deps {
     pub event_ttl_seconds: u64,
     /// The client for webhooks. The default refuses every call.
     pub outbound: Arc<dyn Outbound>,
+    /// Uses of API versions by tenants that are not stored yet.
+    pub uses: VersionUses,
     pub(crate) policies: insula_admission::policy::Policies,
     pub(crate) create_locks: quota::CreateLocks,
     pub(crate) responses: Arc<insula_catalog::webhook::ResponseCache>,
@@ -53,6 +55,7 @@ impl Deps {
             objects_per_workspace: 0,
             event_ttl_seconds: 3600,
             outbound: Arc::new(insula_catalog::Nobody),
+            uses: VersionUses::default(),
             policies: insula_admission::policy::Policies::default(),
             create_locks: quota::CreateLocks::default(),
             responses: Arc::default(),

@@ -68,6 +68,8 @@ pub struct App {
     pub answer: Answer,
     /// Tasks that the server spawns, and that end with it.
     pub background: Vec<Background>,
+    /// Writes that are left after the last request.
+    pub last_writes: Background,
 }
 
 /// Builds the application. Writes the objects that every installation has: `root` and its workspace
@@ -130,8 +132,10 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         api: server,
     };
 
+    let last_writes = Box::pin(housekeeping::store_last_uses(Arc::clone(&registry)));
     Ok(App {
         answer: edge.into_answer(),
+        last_writes,
         background: background(&config, registry, watched, counted, lifecycle, closing, authenticator),
     })
 }
@@ -206,7 +210,7 @@ fn reconcilers(registry: Arc<Deps>) -> impl Iterator<Item = Background> {
     tasks.into_iter().map(|(_, task)| -> Background { task })
 }
 
-/// Returns the tasks beside requests: housekeeping, the alarm of the disk, the end of streams, the
+/// Returns the tasks beside requests: housekeeping, uses of API versions, the alarm of the disk, the end of streams, the
 /// issuers of the operator and all controllers.
 fn background(
     config: &Config,
@@ -220,6 +224,7 @@ fn background(
     let history = Duration::from_secs(config.watches.history_seconds);
     let mut background: Vec<Background> = vec![
         Box::pin(housekeeping::keep(Arc::clone(&registry), history)),
+        Box::pin(housekeeping::store_uses(Arc::clone(&registry))),
         Box::pin(space::follow(store, metrics)),
         Box::pin(async move {
             lifecycle.closing().await;

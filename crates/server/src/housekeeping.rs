@@ -1,5 +1,5 @@
 //! Periodic tasks: compaction of old revisions, removal of unused compiled APIs, return of memory
-//! to the system.
+//! to the system, storage of the uses of API versions.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -16,6 +16,31 @@ const MARKS_MIN: u32 = 5;
 const FREE_FOR: Duration = Duration::from_secs(2);
 /// Size of an allocation that gets a page of its own.
 const PAGE_BYTES: usize = 4 << 20;
+
+/// Pause between two looks at the uses of API versions that are not stored yet.
+const USES_PERIOD: Duration = Duration::from_secs(2);
+
+/// Stores the uses of API versions for as long as the server runs. Each version of an API in a
+/// workspace is written at most once an hour.
+pub(crate) async fn store_uses(registry: Arc<Deps>) {
+    loop {
+        tokio::time::sleep(USES_PERIOD).await;
+        insula_controllers::store_uses(&registry).await;
+    }
+}
+
+/// Limit on the storage of the last uses, when the server ends.
+const LAST_USES_MAX: Duration = Duration::from_secs(5);
+
+/// Stores the uses of API versions that are left after the last request.
+pub(crate) async fn store_last_uses(registry: Arc<Deps>) {
+    if tokio::time::timeout(LAST_USES_MAX, insula_controllers::store_uses(&registry))
+        .await
+        .is_err()
+    {
+        tracing::debug!("the last uses of API versions are not stored");
+    }
+}
 
 /// Disables transparent huge pages for this process. The system would merge returned pages into
 /// huge pages again over time, so that an idle server grew to its previous size.

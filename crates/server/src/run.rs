@@ -184,7 +184,11 @@ impl Starting {
         let config = Arc::new(config);
         let (audit, writer) = audit::open(&config, Arc::clone(&env.clock), &metrics)?;
         let runtimes = runtimes(&config.limits);
-        let App { answer, background } = build(Parts {
+        let App {
+            answer,
+            background,
+            last_writes,
+        } = build(Parts {
             config: Arc::clone(&config),
             env,
             store: Arc::clone(&store),
@@ -213,7 +217,7 @@ impl Starting {
             metrics,
             drain: Duration::from_secs(config.drain_seconds),
         };
-        let served = tokio::spawn(serve(server, background, store, self.drivers, writer));
+        let served = tokio::spawn(serve(server, background, last_writes, store, self.drivers, writer));
         lifecycle.set_ready();
         progress(&Step {
             name: "ready",
@@ -251,6 +255,7 @@ fn runtimes(limits: &Limits) -> Arc<PriorityRuntimes> {
 async fn serve(
     server: Server,
     background: Vec<Background>,
+    last_writes: Background,
     store: Arc<dyn Store>,
     drivers: JoinSet<()>,
     audit: Arc<Writer>,
@@ -270,6 +275,7 @@ async fn serve(
     listen::serve(server).await;
     beside.close();
     beside.wait().await;
+    last_writes.await;
     store.close().await;
     // The audit events of the last requests are written before the end.
     drop(tokio::task::spawn_blocking(move || audit.close()).await);

@@ -4,6 +4,10 @@ use super::{ObjectMetadata, views};
 use crate::Json;
 use serde::Deserialize;
 
+/// Days after its last use in which a version is not removed without a confirmation, unless the
+/// export names another number.
+pub const RETIREMENT_DAYS: u32 = 30;
+
 /// Phase of an [`ApiBinding`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub enum ApiBindingPhase {
@@ -107,6 +111,8 @@ views! {
         permission_claims: Vec<PermissionClaim>,
         /// Source of its identity.
         identity: ApiExportIdentity,
+        /// Protection of versions that tenants use.
+        retirement: ApiExportRetirement,
     }
 
     /// Resource that an export offers.
@@ -127,6 +133,13 @@ views! {
         r#virtual: Option<serde_json::Map<String, Json>>,
     }
 
+    /// Protection of versions that tenants use.
+    ApiExportRetirement {
+        /// Days after its last use in which a version is not removed without a confirmation;
+        /// `None` for the default.
+        days: Option<u32>,
+    }
+
     /// Source of an export's identity.
     ApiExportIdentity {
         /// Secret with the key; `None` lets the server make one.
@@ -145,6 +158,24 @@ views! {
     ApiExportStatus {
         /// SHA-256 of the key, in hexadecimal; empty until the key is known.
         identity_hash: String,
+        /// Use of each offered version by tenants.
+        usage: Vec<VersionUsage>,
+        /// Time since which uses are counted, as RFC 3339 text; empty before the first count.
+        usage_since: String,
+    }
+
+    /// Use of a version of an exported resource by tenants.
+    VersionUsage {
+        /// Group.
+        group: String,
+        /// Plural name.
+        resource: String,
+        /// Version.
+        version: String,
+        /// Number of tenants that used it in the last days; see [`ApiExportSpec::retirement_days`].
+        tenants: usize,
+        /// Time of the last use, to the hour, as RFC 3339 text; empty if there was none.
+        last_used: String,
     }
 
     /// APIExportEndpointSlice: addresses under which a provider finds the objects of its export.
@@ -218,6 +249,8 @@ views! {
         served: bool,
         /// New objects are stored in it.
         storage: bool,
+        /// Clients that use it get a warning.
+        deprecated: bool,
     }
 
     /// APIConversion: rules between the versions of the schema or definition of its name. The
@@ -247,6 +280,14 @@ views! {
     ApiConversionStatus {
         /// Fingerprint of the rules and the schema that the rest of the status is about.
         observed: String,
+    }
+}
+
+impl ApiExportSpec {
+    /// Returns the days after its last use in which a version is not removed without a
+    /// confirmation; 0 for no protection.
+    pub fn retirement_days(&self) -> u32 {
+        self.retirement.days.unwrap_or(RETIREMENT_DAYS)
     }
 }
 

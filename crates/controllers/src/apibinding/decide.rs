@@ -272,6 +272,7 @@ fn wanted_route(binding: &Loaded<ApiBinding>, export: &Loaded<ApiExport>, resour
         bundle: Some(resource.bundle_key.name.clone()),
         identity: export.view.status.identity_hash.as_str().into(),
         storage: None,
+        marks: Default::default(),
     };
     route.write(&resource.route_key.name)
 }

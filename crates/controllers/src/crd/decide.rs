@@ -147,6 +147,7 @@ fn serve(world: &World, definition: &Entry) -> Vec<Intent> {
         bundle: bundle_name,
         identity: "".into(),
         storage: world.storage.clone(),
+        marks: Default::default(),
     };
     match &world.claim {
         None => intents.push(Intent::Create(

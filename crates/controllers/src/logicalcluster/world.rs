@@ -107,7 +107,7 @@ fn remains(registry: &Deps, snapshot: &Snapshot, cluster: &ClusterName, now: Tim
     Remains {
         objects: sweep(snapshot, &contents, cluster, None, now),
         shells,
-        internals: [ids::resource_routes(), ids::serialization_points()]
+        internals: [ids::resource_routes(), ids::version_uses(), ids::serialization_points()]
             .into_iter()
             .flat_map(in_cluster)
             .collect(),
