@@ -15,6 +15,7 @@ mod event;
 mod logicalcluster;
 mod namespace;
 mod rbac;
+mod removal;
 mod reserved;
 mod review;
 mod trial;

@@ -2,6 +2,7 @@
 //! are not built in carry an identity hash.
 
 use crate::kinds::{
+    removal,
     review::{Review, Rules, annotate_path},
     trial,
     usage::Usage,
@@ -71,7 +72,7 @@ fn review(review: &Review<'_>, new: &Json) -> Result<()> {
 }
 
 /// Refuses to replace the schema of a resource by one that lacks a version in which consumers have
-/// stored objects.
+/// stored objects, and to remove a version that they used lately.
 fn review_change(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
     let Some(old) = old.filter(|old| old["spec"]["resources"] != new["spec"]["resources"]) else {
         return Ok(());
@@ -80,7 +81,7 @@ fn review_change(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<
     let resources = |export: &Json| export["spec"]["resources"].as_array().cloned().unwrap_or_default();
     let before = resources(old);
     let is_same = |a: &Json, b: &Json| ["group", "name"].iter().all(|field| a[*field] == b[*field]);
-    let mut errors = Vec::new();
+    let mut errors = removal::review(review, new, old);
     for (i, resource) in resources(new).iter().enumerate() {
         let changed = before
             .iter()
