@@ -36,6 +36,7 @@ mod one_rule;
 mod policies;
 mod price;
 mod published;
+mod retirement;
 mod samples;
 mod secure;
 mod serving;

@@ -1,0 +1,220 @@
+//! Retirement of API versions: an export shows which versions its tenants use, and a version in use
+//! is removed only when that is said twice.
+
+use insula_e2e::{Answer, Client, Server, shared, until, workspace};
+use serde_json::{Value, json};
+
+const SCHEMAS: &str = "/apis/apis.kcp.io/v1alpha1/apiresourceschemas";
+const EXPORTS: &str = "/apis/apis.kcp.io/v1alpha2/apiexports";
+const BINDINGS: &str = "/apis/apis.kcp.io/v1alpha2/apibindings";
+const CONFIRM: &str = "insula.io/confirm-removal";
+
+/// A schema of pumps that serves some versions; the last one is stored. `!` marks a deprecated one.
+fn schema(name: &str, versions: &[&str]) -> Value {
+    let last = versions.last().unwrap().trim_end_matches('!');
+    let version = |version: &&str| {
+        let name = version.trim_end_matches('!');
+        let mut entry = json!({
+            "name": name, "served": true, "storage": name == last,
+            "schema": {"type": "object", "properties": {"spec": {"type": "object", "properties": {
+                "litres": {"type": "integer"},
+            }}}},
+        });
+        if name != *version {
+            entry["deprecated"] = json!(true);
+            entry["deprecationWarning"] = json!("example.io/v1 Pump ends in May");
+        }
+        entry
+    };
+    json!({
+        "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIResourceSchema",
+        "metadata": {"name": format!("{name}.pumps.example.io")},
+        "spec": {
+            "group": "example.io", "scope": "Namespaced",
+            "names": {"kind": "Pump", "listKind": "PumpList", "plural": "pumps", "singular": "pump"},
+            "versions": versions.iter().map(version).collect::<Vec<_>>(),
+        },
+    })
+}
+
+fn export(schema: &str) -> Value {
+    json!({
+        "apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIExport", "metadata": {"name": "pumps"},
+        "spec": {"resources": [{"name": "pumps", "group": "example.io", "schema": format!("{schema}.pumps.example.io")}]},
+    })
+}
+
+/// A provider that exports pumps, and two tenants who bind them.
+pub(crate) struct Pumps {
+    pub(crate) path: String,
+    pub(crate) provider: Client,
+    pub(crate) one: Client,
+    pub(crate) two: Client,
+}
+
+pub(crate) fn pumps(server: &Server, name: &str, versions: &[&str]) -> Pumps {
+    let admin = server.admin();
+    let (path, _) = workspace(&admin, name);
+    let provider = admin.in_workspace(&path);
+    provider.post(SCHEMAS, &schema("rev1", versions)).expect(201);
+    provider.post(EXPORTS, &export("rev1")).expect(201);
+    let tenant = |name: &str| {
+        let tenant = admin.in_workspace(&workspace(&admin, name).0);
+        let binding = json!({
+            "apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding", "metadata": {"name": "pumps"},
+            "spec": {"reference": {"export": {"path": path, "name": "pumps"}}},
+        });
+        tenant.post(BINDINGS, &binding).expect(201);
+        until("the API is bound", || {
+            let found = tenant.get(&format!("{BINDINGS}/pumps")).expect(200);
+            (found["status"]["phase"] == "Bound").then_some(())
+        });
+        tenant
+    };
+    Pumps {
+        one: tenant(&format!("{name}-one")),
+        two: tenant(&format!("{name}-two")),
+        path,
+        provider,
+    }
+}
+
+fn pumps_of(version: &str) -> String {
+    format!("/apis/example.io/{version}/namespaces/default/pumps")
+}
+
+impl Pumps {
+    /// Returns `tenants` of each version, and whether it has a last use.
+    fn usage(&self) -> Vec<(String, u64, bool)> {
+        let export = self.provider.get(&format!("{EXPORTS}/pumps")).expect(200);
+        let rows = export["status"]["usage"].as_array().cloned().unwrap_or_default();
+        let row = |row: &Value| {
+            let version = row["version"].as_str().unwrap().to_owned();
+            (version, row["tenants"].as_u64().unwrap(), row["lastUsed"].is_string())
+        };
+        rows.iter().map(row).collect()
+    }
+
+    pub(crate) fn wait_for_usage(&self, want: &[(&str, u64)]) {
+        let want: Vec<_> = want.iter().map(|(v, n)| ((*v).to_owned(), *n, *n > 0)).collect();
+        until(&format!("the usage is {want:?}"), || {
+            (self.usage() == want).then_some(())
+        });
+    }
+
+    /// Offers another schema, with the annotation that confirms removals.
+    fn offer(&self, schema: &str, confirmed: &str) -> Answer {
+        let patch = json!({
+            "metadata": {"annotations": {CONFIRM: confirmed}},
+            "spec": export(schema)["spec"],
+        });
+        self.provider.merge(&format!("{EXPORTS}/pumps"), &patch)
+    }
+}
+
+fn assert_refused(answer: Answer, needles: &[&str]) {
+    let body = answer.expect(422);
+    let message = body["message"].as_str().unwrap();
+    for needle in needles {
+        assert!(message.contains(needle), "{needle} in {message}");
+    }
+}
+
+#[test]
+fn a_version_in_use_is_removed_when_it_is_said_twice() {
+    let server = shared();
+    let pumps = pumps(&server, "retirement", &["v1!", "v2"]);
+    let pump = json!({"apiVersion": "example.io/v2", "kind": "Pump", "metadata": {"name": "a"}});
+    pumps.one.post(&pumps_of("v2"), &pump).expect(201);
+    pumps.two.get(&pumps_of("v2")).expect(200);
+    // The provider reads through its view, which is no use of a tenant's.
+    let slice = "/apis/apis.kcp.io/v1alpha1/apiexportendpointslices/pumps";
+    let view = until("the view has an address", || {
+        let slice = pumps.provider.get(slice).expect(200);
+        slice["status"]["endpoints"][0]["url"].as_str().map(str::to_owned)
+    });
+    let view = &view[view.find("/services/").unwrap()..];
+    let of_all = server.admin().below(&format!("{view}/clusters/*"));
+    of_all.get("/apis/example.io/v1/pumps").expect(200);
+    pumps.wait_for_usage(&[("v1", 0), ("v2", 2)]);
+
+    let answer = pumps.one.get(&pumps_of("v1"));
+    let warning = answer.headers["warning"].to_str().unwrap();
+    assert_eq!(warning, "299 - \"example.io/v1 Pump ends in May\"");
+    pumps.wait_for_usage(&[("v1", 1), ("v2", 2)]);
+
+    pumps.provider.post(SCHEMAS, &schema("rev2", &["v2"])).expect(201);
+    let confirmation = "rev1.pumps.example.io/v1";
+    let wants = [
+        "spec.resources[0].schema: Invalid value: \"rev2.pumps.example.io\": removes pumps.example.io/v1, which 1 \
+         workspace used (root:retirement-one-",
+        "; last at 20",
+        "within 30 days: keep it in spec.versions with served: true and deprecated: true until they use another \
+         version, or confirm its removal by the annotation insula.io/confirm-removal: \"rev1.pumps.example.io/v1\"",
+    ];
+    assert_refused(pumps.offer("rev2", ""), &wants);
+    assert_refused(pumps.offer("rev2", "rev1.pumps.example.io/v2,v1"), &wants);
+    let removed = json!({"spec": {"resources": [], "retirement": {"days": 0}}});
+    let removed = pumps.provider.merge(&format!("{EXPORTS}/pumps"), &removed);
+    let all = "insula.io/confirm-removal: \"rev1.pumps.example.io/v1,rev1.pumps.example.io/v2\"";
+    assert_refused(removed, &["spec.resources: Invalid value: \"pumps\"", all]);
+    let answer = pumps.offer("rev2", confirmation);
+    assert!(!answer.headers.contains_key("warning"), "it was deprecated");
+    answer.expect(200);
+    until("v1 is gone", || {
+        (pumps.one.get(&pumps_of("v1")).code == 404).then_some(())
+    });
+    pumps.wait_for_usage(&[("v2", 2)]);
+
+    // A later removal of another v1: the old annotation does not confirm it.
+    pumps.provider.post(SCHEMAS, &schema("rev3", &["v1", "v2"])).expect(201);
+    pumps.offer("rev3", confirmation).expect(200);
+    until("v1 is back", || {
+        (pumps.two.get(&pumps_of("v1")).code == 200).then_some(())
+    });
+    pumps.wait_for_usage(&[("v1", 2), ("v2", 2)]);
+    let wants = [
+        "which 2 workspaces used",
+        "insula.io/confirm-removal: \"rev3.pumps.example.io/v1\"",
+    ];
+    assert_refused(pumps.offer("rev2", confirmation), &wants);
+    let answer = pumps.offer("rev2", "rev3.pumps.example.io/v1");
+    let warning = answer.headers["warning"].to_str().unwrap();
+    assert_eq!(
+        warning,
+        "299 - \"pumps.example.io/v1 was never deprecated: its users got no warning\""
+    );
+    answer.expect(200);
+}
+
+#[test]
+fn versions_that_nobody_uses_go_at_once() {
+    let server = shared();
+    let pumps = pumps(&server, "unused", &["v1", "v2"]);
+    pumps.one.get(&pumps_of("v2")).expect(200);
+    pumps.wait_for_usage(&[("v1", 0), ("v2", 1)]);
+    pumps.provider.post(SCHEMAS, &schema("rev2", &["v2"])).expect(201);
+    pumps.offer("rev2", "").expect(200);
+    // Without protection also one that is used.
+    pumps.provider.post(SCHEMAS, &schema("rev3", &["v3"])).expect(201);
+    let schema = "rev3.pumps.example.io";
+    assert_refused(pumps.offer("rev3", ""), &["removes pumps.example.io/v2", schema]);
+    let export = format!("{EXPORTS}/pumps");
+    let days = |days: i64| json!({"spec": {"retirement": {"days": days}}});
+    pumps.provider.merge(&export, &days(-1)).expect(422);
+    pumps.provider.merge(&export, &days(0)).expect(200);
+    pumps.offer("rev3", "").expect(200);
+}
+
+#[test]
+fn uses_outlive_the_server() {
+    let server = Server::start();
+    let used = pumps(&server, "outlive", &["v1", "v2"]);
+    used.wait_for_usage(&[("v1", 0), ("v2", 0)]);
+    used.two.get(&pumps_of("v1")).expect(200);
+    server.signal("-TERM");
+    let server = server.ended().start().unwrap_or_else(|end| panic!("{end}"));
+    let path = used.path.clone();
+    let provider = server.admin().in_workspace(&path);
+    Pumps { provider, ..used }.wait_for_usage(&[("v1", 1), ("v2", 0)]);
+}
