@@ -121,7 +121,20 @@ pub fn group_of(claim: &str) -> &str {
     }
 }
 
-/// Returns the key of a bundle. Its name is the UID of the schema or definition it was made from.
+/// Returns the key of a bundle. Its name is the UID of the schema or definition it was made from;
+/// see [`bundle_generation`] for further generations of the rules of one schema.
 pub fn bundle(name: &str) -> ObjectKey {
     ObjectKey::cluster_scoped(bundles(), ClusterName::bound_crds(), name)
+}
+
+/// Returns the name of a bundle beside the one that is named like the schema's UID: other rules for
+/// the same schema, told apart by the fingerprint of schema and rules.
+pub fn bundle_generation(uid: &str, fingerprint: u64) -> String {
+    format!("{uid}.{fingerprint:016x}")
+}
+
+/// Returns true if a bundle was made from the schema of this UID, with whatever rules.
+pub fn is_bundle_of(name: &str, uid: &str) -> bool {
+    let rest = name.strip_prefix(uid);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }

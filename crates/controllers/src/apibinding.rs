@@ -12,7 +12,7 @@ mod delete;
 mod extras;
 mod index;
 mod served;
-mod world;
+pub(crate) mod world;
 
 #[cfg(test)]
 mod tests;

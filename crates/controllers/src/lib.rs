@@ -27,6 +27,7 @@ mod plan_yaml;
 mod policy;
 mod quota;
 mod rollout;
+mod rollout_status;
 pub mod runtime;
 mod usage;
 mod workspace;
@@ -82,6 +83,7 @@ impl Controllers {
             task!("endpointslice", apiexport::EndpointSlices::new),
             task!("apiconversion", apiconversion::ApiConversions::new),
             task!("apibinding", apibinding::ApiBindings::new),
+            task!("rollout", rollout_status::RolloutStatus::new),
             task!("bundle", bundle::Bundles::new),
             task!("crd", crd::Definitions::new),
             task!("migration", migration::Migrations::new),

@@ -20,6 +20,7 @@ use crate::{
     plan_yaml::PlanYaml,
     policy::Policies,
     quota::Quotas,
+    rollout_status::RolloutStatus,
     runtime::Reconciler,
     usage::Usages,
     workspace::Workspaces,
@@ -241,6 +242,7 @@ impl TestControlPlane {
             commits += pass(registry, &EndpointSlices::new(registry.clone())).await;
             commits += pass(registry, &ApiConversions::new(registry.clone())).await;
             commits += pass(registry, &ApiBindings::new(registry.clone())).await;
+            commits += pass(registry, &RolloutStatus::new(registry.clone())).await;
             commits += pass(registry, &Definitions::new(registry.clone())).await;
             commits += pass(registry, &Migrations::new(registry.clone())).await;
             commits += pass(registry, &Namespaces::new(registry.clone())).await;

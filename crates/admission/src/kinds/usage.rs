@@ -92,7 +92,8 @@ impl Usage {
     }
 }
 
-/// Counts the objects that the bundle of a schema serves.
+/// Counts the objects that the bundles of a schema serve.
 pub(super) fn of_schema(snapshot: &Snapshot, uid: &str) -> Usage {
-    Usage::claimed(snapshot, |_, claim| claim.bundle.as_deref() == Some(uid), |_| true)
+    let is_one = |claim: &ResourceRoute| claim.bundle.as_deref().is_some_and(|name| ids::is_bundle_of(name, uid));
+    Usage::claimed(snapshot, |_, claim| is_one(claim), |_| true)
 }

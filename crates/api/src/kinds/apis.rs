@@ -113,6 +113,14 @@ views! {
         identity: ApiExportIdentity,
         /// Protection of versions that tenants use.
         retirement: ApiExportRetirement,
+        /// Way in which bindings take over new schemas and rules.
+        rollout: ApiExportRollout,
+    }
+
+    /// Way in which the bindings of an [`ApiExport`] take over new schemas and rules.
+    ApiExportRollout {
+        /// `PerBinding` or `AllOrNothing`; empty means `PerBinding`.
+        strategy: String,
     }
 
     /// Resource that an export offers.
@@ -288,6 +296,13 @@ impl ApiExportSpec {
     /// confirmation; 0 for no protection.
     pub fn retirement_days(&self) -> u32 {
         self.retirement.days.unwrap_or(RETIREMENT_DAYS)
+    }
+}
+
+impl ApiExportRollout {
+    /// Returns true if one tenant whose objects do not fit holds all bindings back.
+    pub fn is_all_or_nothing(&self) -> bool {
+        self.strategy == "AllOrNothing"
     }
 }
 

@@ -2,7 +2,7 @@
 //! bindings to the export.
 
 use crate::{
-    Api, Catalog, Origin, Served, bundle,
+    Api, Catalog, Origin, ResourceRoute, Served, bundle,
     exports::{
         Denied, ExportName, ExportView, Grant,
         offer::{Binding, ExportOffer, Offered},
@@ -10,7 +10,7 @@ use crate::{
     ids,
 };
 use insula_api::{ClusterName, ObjectKey, Scope};
-use insula_store::Snapshot;
+use insula_store::{Entry, Snapshot};
 use std::{collections::BTreeSet, ops::ControlFlow, sync::Arc};
 
 impl ExportName {
@@ -127,7 +127,7 @@ impl ExportName {
     fn api(&self, catalog: &Catalog, snapshot: &Snapshot, schema: &str) -> Option<Arc<Api>> {
         let key = ObjectKey::cluster_scoped(ids::apiresourceschemas(), self.cluster.clone(), schema);
         let schema = snapshot.get(&key)?;
-        if let Some(bundle) = snapshot.get(&ids::bundle(&schema.object.meta.uid.to_string())) {
+        if let Some(bundle) = bundle_of(snapshot, &schema.object.meta.uid.to_string()) {
             return catalog.compiled(&bundle.object).ok();
         }
         let compiled = schema
@@ -135,6 +135,31 @@ impl ExportName {
             .parsed(|schema| catalog.compile(&bundle::of_schema(&schema.body_value(), None)).ok());
         Option::clone(&compiled)
     }
+}
+
+/// Returns the bundle of a schema that serves tenants. While several generations of its rules do,
+/// returns the oldest: every stored object fits it, also those of tenants that were held back.
+fn bundle_of(snapshot: &Snapshot, uid: &str) -> Option<Entry> {
+    let mut all: Vec<Entry> = snapshot.get(&ids::bundle(uid)).into_iter().collect();
+    let scope = Scope::cluster(ids::bundles(), ClusterName::bound_crds());
+    snapshot.for_each_after(&scope, Some(&ids::bundle(uid)), |entry| {
+        if !ids::is_bundle_of(&entry.key.name, uid) {
+            return ControlFlow::Break(());
+        }
+        all.push(entry.clone());
+        ControlFlow::Continue(())
+    });
+    if all.len() > 1 {
+        let mut used = BTreeSet::new();
+        snapshot.for_each(&Scope::everywhere(ids::resource_routes()), |route| {
+            used.extend(route.object.parsed(ResourceRoute::read).bundle.clone());
+            ControlFlow::Continue(())
+        });
+        if all.iter().any(|bundle| used.contains(&bundle.key.name)) {
+            all.retain(|bundle| used.contains(&bundle.key.name));
+        }
+    }
+    all.into_iter().min_by_key(|bundle| bundle.revision)
 }
 
 /// Returns a resource of the export that has the given identity.

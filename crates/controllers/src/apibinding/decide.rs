@@ -68,13 +68,15 @@ pub(super) fn decide(world: &World) -> Plan {
     }
     summarize(&mut value, world);
     plan.intents.push(binding.update(value));
-    if let Some(export) = &world.export.found {
-        let blocked = rollout::blocked_message(verdicts());
-        if blocked.is_some() {
-            plan.again_after = plan.again_after.or(Some(rollout::AGAIN_SECONDS));
-        }
+    let blocked = rollout::blocked_message(verdicts());
+    if blocked.is_some() {
+        plan.again_after = plan.again_after.or(Some(rollout::AGAIN_SECONDS));
+    }
+    // With a rollout per binding, the outcome of all of them is the export's: `rollout_status`.
+    let found = world.export.found.iter();
+    for export in found.filter(|export| export.view.spec.rollout.is_all_or_nothing()) {
         let mut value = export.value.clone();
-        rollout::set_rolled_out(&mut value, blocked, world.now);
+        rollout::set_rolled_out(&mut value, blocked.clone(), world.now);
         sort_conditions(&mut value);
         plan.intents.push(export.update(value));
     }

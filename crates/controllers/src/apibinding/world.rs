@@ -85,7 +85,7 @@ pub(crate) struct Resource {
     pub(crate) built_in: bool,
     /// The route of the name leads to another API.
     pub(crate) route_is_taken: bool,
-    /// The tenant, or others of the same bundle, are served by another generation now.
+    /// The tenant is served by another generation now.
     pub(crate) changes_service: bool,
     /// Result of a dry run of that change.
     pub(crate) rollout: Verdict,
@@ -166,7 +166,7 @@ fn successor(snapshot: &Snapshot, binding: &Entry, routes: &[Entry]) -> Option<L
     routes.iter().all(has_it).then_some(successor)
 }
 
-fn find_export(snapshot: &Snapshot, own: &ClusterName, binding: &ApiBinding) -> Export {
+pub(crate) fn find_export(snapshot: &Snapshot, own: &ClusterName, binding: &ApiBinding) -> Export {
     let reference = &binding.spec.reference.export;
     let name = reference.name.clone();
     let cluster = match reference.path.is_empty() {
@@ -215,22 +215,18 @@ impl OfferedExport<'_> {
             unchanged(schema_key, schema.as_ref()),
             unchanged(conversion_key, conversion.as_ref()),
         ];
+        let binding = &self.binding.entry.key;
+        let route_key = ids::resource_route(&binding.cluster, &group, &name);
+        let route = snapshot.get(&route_key);
         let (wanted, compiled) = match &schema {
             Some(schema) => {
                 let conversion = conversion.map(|conversion| conversion.object.body_value());
                 let wanted = bundle::of_schema(&schema.object.body_value(), conversion.as_ref());
-                let present = snapshot.get(&ids::bundle(text(&wanted, "/metadata/name")));
-                let compiled = registry
-                    .catalog
-                    .successor(&wanted, present.as_ref().map(|present| &*present.object));
-                (wanted, compiled)
+                self.generation(wanted, route.as_ref())
             }
             None => (Json::Null, Err(Vec::new())),
         };
         let bundle_key = ids::bundle(text(&wanted, "/metadata/name"));
-        let binding = &self.binding.entry.key;
-        let route_key = ids::resource_route(&binding.cluster, &group, &name);
-        let route = snapshot.get(&route_key);
         Resource {
             built_in: registry.catalog.system().get(&group, &name).is_some(),
             schema_uid: schema.map(|schema| schema.object.meta.uid.to_string()),
@@ -253,6 +249,35 @@ impl OfferedExport<'_> {
             name,
             schema_name: offered.schema.clone(),
         }
+    }
+
+    /// Names a wanted bundle, and compiles it. A bundle keeps its schema and rules as long as it
+    /// exists: other rules get a bundle of their own, so that each binding moves by its route
+    /// alone. A bundle that was proved once is not proved again.
+    fn generation(&self, mut wanted: Json, route: Option<&Entry>) -> (Json, Result<Arc<Api>, Vec<FieldError>>) {
+        let OfferedExport { registry, snapshot, .. } = self;
+        let api = match registry.catalog.compile(&wanted) {
+            Ok(api) => api,
+            Err(errors) => return (wanted, Err(errors)),
+        };
+        let uid = text(&wanted, "/metadata/name").to_owned();
+        let routed = route.and_then(|route| route.object.parsed(ResourceRoute::read).bundle.clone());
+        let routed = routed.filter(|name| ids::is_bundle_of(name, &uid));
+        let generation = ids::bundle_generation(&uid, api.fingerprint);
+        let serves_it = |name: &&str| {
+            let present = snapshot.get(&ids::bundle(name));
+            let present = present.and_then(|present| registry.catalog.compiled(&present.object).ok());
+            present.is_some_and(|present| present.fingerprint == api.fingerprint)
+        };
+        let known = [routed.as_deref().unwrap_or(&uid), &uid, &generation];
+        let known = known.into_iter().find(serves_it);
+        let (name, compiled) = match known {
+            Some(name) => (name, Ok(api)),
+            None if snapshot.get(&ids::bundle(&uid)).is_none() => (&*uid, registry.catalog.prove(&wanted)),
+            None => (&*generation, registry.catalog.prove(&wanted)),
+        };
+        wanted["metadata"]["name"] = name.into();
+        (wanted, compiled)
     }
 
     fn resource_id(&self, api: &Api) -> ResourceId {
@@ -284,39 +309,28 @@ impl OfferedExport<'_> {
         counts
     }
 
-    /// Tries a change of the served API on every stored object of the export's API.
+    /// Tries a change of the served API on the stored objects of the tenant, or of all tenants if
+    /// the export wants one outcome for all.
     fn try_out(&self, gate: &Gate, resource: &mut Resource) {
         let Ok(api) = &resource.compiled else { return };
         let OfferedExport { registry, snapshot, .. } = self;
         let cluster = &self.binding.entry.key.cluster;
         let is_routed = resource.route.is_some() && !resource.route_is_taken;
-        let present = match (&resource.bundle, is_routed) {
-            (_, true) => registry
-                .catalog
-                .resolve(snapshot, cluster, &resource.group, &resource.name)
-                .map(|served| served.api),
-            (Some(bundle), false) => registry.catalog.compiled(&bundle.object).ok(),
-            (None, false) => None,
-        };
+        let present = is_routed.then(|| {
+            let catalog = &registry.catalog;
+            catalog.resolve(snapshot, cluster, &resource.group, &resource.name)
+        });
+        let present = present.flatten().map(|served| served.api);
         resource.changes_service = present.is_some_and(|present| present.fingerprint != api.fingerprint);
+        let all = self.export.view.spec.rollout.is_all_or_nothing();
         // The condition of an export that says it is blocked must be updated when that ends.
-        if !resource.changes_service && !rollout::is_blocked(&self.export.value) {
+        if !resource.changes_service && !(all && rollout::is_blocked(&self.export.value)) {
             return;
         }
         let id = self.resource_id(api);
-        // Other rules for the same schema change the bundle, and so the API of all who share it.
-        let shared = resource.bundle.as_ref().is_some_and(|bundle| {
-            let present = registry.catalog.compiled(&bundle.object);
-            present.map_or(true, |present| present.fingerprint != api.fingerprint)
-        });
-        let trial = Trial {
-            api,
-            scope: Scope::everywhere(id.clone()),
-            next: match shared {
-                true => Scope::everywhere(id),
-                false => Scope::cluster(id, cluster.clone()),
-            },
-        };
+        let next = Scope::cluster(id.clone(), cluster.clone());
+        let scope = if all { Scope::everywhere(id) } else { next.clone() };
+        let trial = Trial { api, scope, next };
         resource.rollout = gate.attempt(&trial, snapshot, registry.clock.now());
     }
 }

@@ -1,4 +1,5 @@
 mod owners;
+mod per_binding;
 mod rollout;
 
 use super::Migrations;

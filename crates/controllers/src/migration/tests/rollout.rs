@@ -4,7 +4,7 @@ use insula_api::{Json, condition};
 use serde_json::json;
 
 /// Rules that need a number where `v1` allows any text, and others that take what they get.
-fn parsing(name: &str, expression: &str) -> String {
+pub(super) fn parsing(name: &str, expression: &str) -> String {
     json!({"apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIConversion", "metadata": {"name": name},
         "spec": {"conversions": [
             {"from": "v1", "to": "v2", "rules": [
@@ -14,7 +14,7 @@ fn parsing(name: &str, expression: &str) -> String {
 }
 
 /// `v1` has `text`, `v2` has `number`.
-fn texts(prefix: &str) -> String {
+pub(super) fn texts(prefix: &str) -> String {
     let version = |name: &str, field: &str, kind: &str| {
         json!({"name": name, "served": true, "storage": name == "v1", "schema": {"type": "object", "properties":
             {"spec": {"type": "object", "properties": {field: {"type": kind}}}}}})
@@ -26,7 +26,7 @@ fn texts(prefix: &str) -> String {
     .to_string()
 }
 
-fn says(object: &Json, kind: &str) -> (Json, String) {
+pub(super) fn says(object: &Json, kind: &str) -> (Json, String) {
     let shown = condition(object, kind).cloned().unwrap_or_default();
     (
         shown["reason"].clone(),
@@ -34,18 +34,26 @@ fn says(object: &Json, kind: &str) -> (Json, String) {
     )
 }
 
-fn export(rig: &TestControlPlane) -> Json {
+pub(super) fn export(rig: &TestControlPlane) -> Json {
     let export = rig.get("root:provider", EXPORTS, "apiexports", "widgets");
     export.expect("an export")
 }
 
-fn binding(rig: &TestControlPlane, path: &str) -> Json {
+pub(super) fn binding(rig: &TestControlPlane, path: &str) -> Json {
     rig.get(path, EXPORTS, "apibindings", "widgets").expect("a binding")
 }
 
-fn number(rig: &TestControlPlane, path: &str, name: &str) -> Json {
+pub(super) fn number(rig: &TestControlPlane, path: &str, name: &str) -> Json {
     let widget = rig.get(path, "example.io/v2", "widgets", &format!("default/{name}"));
     widget.expect("a widget")["spec"]["number"].take()
+}
+
+/// Lets one tenant hold all.
+async fn all_or_nothing(rig: &TestControlPlane) {
+    let spec = json!({"spec": {"rollout": {"strategy": "AllOrNothing"}}});
+    rig.patch("root:provider", EXPORTS, "apiexports", "widgets", spec)
+        .await
+        .expect("an export");
 }
 
 /// Asserts that provider and tenants see a blocked rollout, and are served as before.
@@ -79,6 +87,7 @@ fn assert_blocked(rig: &TestControlPlane, step: &str) {
 #[tokio::test]
 async fn a_generation_that_stored_objects_do_not_fit_serves_nobody() {
     let rig = bound(&["bob", "eve"]).await;
+    all_or_nothing(&rig).await;
     rig.create("root:provider", "apiresourceschemas", &texts("text")).await;
     offer(&rig, "text").await;
     rig.settle().await;
@@ -166,6 +175,7 @@ async fn rules_of_a_definition_are_tried_on_its_objects_first() {
 #[tokio::test]
 async fn a_dry_run_goes_beyond_its_first_slice() {
     let rig = bound(&["bob"]).await;
+    all_or_nothing(&rig).await;
     rig.create("root:provider", "apiresourceschemas", &texts("text")).await;
     offer(&rig, "text").await;
     rig.settle().await;
