@@ -3,6 +3,7 @@
 
 mod leaving;
 mod progress;
+mod rollout;
 
 use std::sync::{
     Arc,
@@ -269,7 +270,8 @@ fn rollout_waits_for_stored_objects_that_do_not_convert() {
     let (provider, _) = workspace(&server.admin(), "provider");
     let at_provider = server.admin().in_workspace(&provider);
     publish(&at_provider, "one", "v1");
-    let export = object("APIExport", "widgets", &offer("one"));
+    let mut export = object("APIExport", "widgets", &offer("one"));
+    export["spec"]["rollout"] = json!({"strategy": "AllOrNothing"});
     at_provider.post(&format!("{APIS}/apiexports"), &export).expect(201);
     let (tenant, _) = workspace(&server.admin(), "tenant");
     let at_tenant = server.admin().in_workspace(&tenant);
