@@ -324,7 +324,8 @@ impl OfferedExport<'_> {
         resource.changes_service = present.is_some_and(|present| present.fingerprint != api.fingerprint);
         let all = self.export.view.spec.rollout.is_all_or_nothing();
         // The condition of an export that says it is blocked must be updated when that ends.
-        if !resource.changes_service && !(all && rollout::is_blocked(&self.export.value)) {
+        let is_tried = resource.changes_service || all && rollout::is_blocked(&self.export.value);
+        if !is_tried {
             return;
         }
         let id = self.resource_id(api);
