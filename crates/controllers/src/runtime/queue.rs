@@ -97,7 +97,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     }
 
     /// Sets a new timer for the key, in the place of its earlier one. `settles` is for changes that
-    /// settle. Returns `None` if a change of the key is settling already: its timer is the earliest.
+    /// settle. Returns `None` if a change of the key is settling already: its timer is the
+    /// earliest.
     pub(super) fn arm(&mut self, key: &K, settles: bool) -> Option<u64> {
         if self.is_settling(key) {
             return None;
