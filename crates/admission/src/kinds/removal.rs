@@ -72,7 +72,8 @@ pub(super) fn review(review: &Review<'_>, new: &Json, old: &Json) -> Vec<FieldEr
             .unwrap_or_default();
         let why = format!(
             "removes {}/{}, which {used} within {days} days: keep it in spec.versions with served: true and \
-             deprecated: true until they use another version, or confirm its removal by the annotation {CONFIRM_REMOVAL}: {:?}",
+             deprecated: true until they use another version, or confirm its removal by the annotation \
+             {CONFIRM_REMOVAL}: {:?}",
             removal.route,
             removal.version,
             all.join(",")
