@@ -62,10 +62,16 @@ pub struct Parts {
     pub runtimes: Arc<PriorityRuntimes>,
 }
 
-/// The served application and its background tasks.
+/// The served application and its tasks.
 pub struct App {
     /// Function that answers every request, gRPC included.
     pub answer: Answer,
+    /// Tasks beside requests.
+    pub tasks: Tasks,
+}
+
+/// Tasks beside requests.
+pub struct Tasks {
     /// Tasks that the server spawns, and that end with it.
     pub background: Vec<Background>,
     /// Writes that are left after the last request.
@@ -135,8 +141,10 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
     let last_writes = Box::pin(housekeeping::store_last_uses(Arc::clone(&registry)));
     Ok(App {
         answer: edge.into_answer(),
-        last_writes,
-        background: background(&config, registry, watched, counted, lifecycle, closing, authenticator),
+        tasks: Tasks {
+            background: background(&config, registry, watched, counted, lifecycle, closing, authenticator),
+            last_writes,
+        },
     })
 }
 
@@ -210,8 +218,8 @@ fn reconcilers(registry: Arc<Deps>) -> impl Iterator<Item = Background> {
     tasks.into_iter().map(|(_, task)| -> Background { task })
 }
 
-/// Returns the tasks beside requests: housekeeping, uses of API versions, the alarm of the disk, the end of streams, the
-/// issuers of the operator and all controllers.
+/// Returns the tasks beside requests: housekeeping, uses of API versions, the alarm of the disk,
+/// the end of streams, the issuers of the operator and all controllers.
 fn background(
     config: &Config,
     registry: Arc<Deps>,

@@ -29,7 +29,7 @@ use insula_store::Store;
 use serde_json::json;
 use tokio::sync::{Mutex, Semaphore};
 
-use crate::{VERSION, backup, config::StoreChoice, lifecycle::Lifecycle, metrics::Metrics};
+use crate::{VERSION, api_usage, backup, config::StoreChoice, lifecycle::Lifecycle, metrics::Metrics};
 
 const METRICS: &str = "/metrics";
 
@@ -177,7 +177,8 @@ async fn text(State(health): State<Health>, request: Parts) -> Response {
     match permit(&health, &request, request.uri.path()).await {
         Ok(_) => {
             health.metrics.set_watches(health.api.limits.open_watches());
-            let body = Body::from(health.metrics.text());
+            let uses = api_usage::read(&health.store_check.store.latest());
+            let body = Body::from(health.metrics.text_with(&uses));
             (
                 [(
                     CONTENT_TYPE,

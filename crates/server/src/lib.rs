@@ -5,6 +5,7 @@
 
 mod accounts;
 mod answer;
+mod api_usage;
 mod audit;
 mod authority;
 mod backup;

@@ -2,9 +2,13 @@
 //! configured.
 //!
 //! Label sets are closed: every label is an enum, so that no tenant, name or path can create a new
-//! series. A server with a hundred thousand workspaces has as many series as one with three.
+//! series. A server with a hundred thousand workspaces has as many series as one with three. Only
+//! the use of exported versions has labels of providers; the number of its series has a limit.
 
-use std::{sync::atomic::AtomicI64, time::Duration};
+use std::{
+    sync::{Mutex, PoisonError, atomic::AtomicI64},
+    time::Duration,
+};
 
 use opentelemetry::{
     KeyValue,
@@ -15,6 +19,8 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
     registry::{Registry, Unit},
 };
+
+use crate::api_usage::VersionUse;
 
 /// Verb of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
@@ -121,6 +127,16 @@ pub(crate) enum AuditOutcome {
     Lost,
 }
 
+/// Series of exported versions. Those with the fewest tenants are left out, and counted.
+const VERSIONS_MAX: usize = 1_000;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct VersionLabels {
+    export: String,
+    resource: String,
+    version: String,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ClosedLabels {
     reason: ClosedFor,
@@ -156,6 +172,11 @@ pub struct Metrics {
     commit_seconds: Family<CommitLabels, Histogram, fn() -> Histogram>,
     audit_events: Family<AuditLabels, Counter>,
     disk_full: Gauge<i64, AtomicI64>,
+    version_last_use: Family<VersionLabels, Gauge>,
+    version_tenants: Family<VersionLabels, Gauge>,
+    versions_left_out: Gauge<i64, AtomicI64>,
+    /// Locked while the use of versions is set and written.
+    versions: Mutex<()>,
     otlp: Option<Otlp>,
 }
 
@@ -194,6 +215,10 @@ impl Metrics {
             commit_seconds: Family::new_with_constructor(|| Histogram::new(buckets(0.000_05, 18))),
             audit_events: Family::default(),
             disk_full: Gauge::default(),
+            version_last_use: Family::default(),
+            version_tenants: Family::default(),
+            versions_left_out: Gauge::default(),
+            versions: Mutex::default(),
             otlp: meter.map(Otlp::new),
         };
         metrics.register(version);
@@ -230,6 +255,18 @@ impl Metrics {
         registry.register("audit_events", "Events for the audit log", self.audit_events.clone());
         let help = "1 while the disk is full and only deletions are taken";
         registry.register("store_disk_full", help, self.disk_full.clone());
+        self.register_versions();
+    }
+
+    fn register_versions(&mut self) {
+        let registry = &mut self.registry;
+        let help = "Last use of an exported API version by a tenant, to the hour";
+        let last_use = self.version_last_use.clone();
+        registry.register_with_unit("api_version_last_use_timestamp", help, Unit::Seconds, last_use);
+        let help = "Workspaces that used an exported API version within the days of its retirement";
+        registry.register("api_version_tenants", help, self.version_tenants.clone());
+        let help = "Exported API versions without series, because there are too many";
+        registry.register("api_versions_left_out", help, self.versions_left_out.clone());
     }
 
     /// Counts an answered request.
@@ -311,6 +348,29 @@ impl Metrics {
         }
     }
 
+    /// Returns all metrics as OpenMetrics text, with the use of exported versions, the most used
+    /// first.
+    pub(crate) fn text_with(&self, uses: &[VersionUse]) -> String {
+        let _alone = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
+        self.version_last_use.clear();
+        self.version_tenants.clear();
+        let shown = &uses[..uses.len().min(VERSIONS_MAX)];
+        let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        self.versions_left_out.set(count(uses.len() - shown.len()));
+        for usage in shown {
+            let labels = VersionLabels {
+                export: usage.export.clone(),
+                resource: usage.resource.clone(),
+                version: usage.version.clone(),
+            };
+            if let Some(last) = usage.last_used {
+                self.version_last_use.get_or_create(&labels).set(last.0);
+            }
+            self.version_tenants.get_or_create(&labels).set(count(usage.tenants));
+        }
+        self.text()
+    }
+
     /// Returns all metrics as OpenMetrics text.
     pub fn text(&self) -> String {
         let mut text = String::new();
@@ -366,5 +426,41 @@ mod tests {
         ] {
             assert!(text.lines().any(|got| got == line), "{line} in\n{text}");
         }
+    }
+
+    #[test]
+    fn the_series_of_versions_have_a_limit() {
+        let metrics = Metrics::new("1.2.3", None);
+        let usage = |index: usize| VersionUse {
+            export: "root:provider:widgets".to_owned(),
+            resource: "widgets.example.io".to_owned(),
+            version: format!("v{index}"),
+            tenants: index % 2,
+            last_used: (index % 2 == 1).then_some(insula_api::Timestamp(1_795_255_200)),
+        };
+        let uses: Vec<VersionUse> = (1..=VERSIONS_MAX + 3).map(usage).collect();
+        metrics.text_with(&uses);
+        // A scrape has only the versions of its own time.
+        let text = metrics.text_with(&uses[..VERSIONS_MAX + 1]);
+        let labels = |version| {
+            format!("{{export=\"root:provider:widgets\",resource=\"widgets.example.io\",version=\"{version}\"}}")
+        };
+        for line in [
+            format!(
+                "insula_api_version_last_use_timestamp_seconds{} 1795255200",
+                labels("v1")
+            ),
+            format!("insula_api_version_tenants{} 1", labels("v1")),
+            format!("insula_api_version_tenants{} 0", labels("v2")),
+            "insula_api_versions_left_out 1".to_owned(),
+        ] {
+            assert!(text.lines().any(|got| got == line), "{line} in\n{text}");
+        }
+        let series = |name: &str| text.lines().filter(|line| line.starts_with(name)).count();
+        assert_eq!(series("insula_api_version_tenants{"), VERSIONS_MAX);
+        assert_eq!(
+            series("insula_api_version_last_use_timestamp_seconds{"),
+            VERSIONS_MAX / 2
+        );
     }
 }

@@ -25,7 +25,7 @@ use tokio_util::task::TaskTracker;
 use crate::{
     Env, StartError, VERSION, accounts,
     audit::{self, Writer},
-    build::{App, Background, Parts, build, cores},
+    build::{Parts, Tasks, build, cores},
     config::{Config, Limits, LogFormat},
     descriptors, files, housekeeping, identity, issuers, kubeconfig,
     lifecycle::Lifecycle,
@@ -184,11 +184,7 @@ impl Starting {
         let config = Arc::new(config);
         let (audit, writer) = audit::open(&config, Arc::clone(&env.clock), &metrics)?;
         let runtimes = runtimes(&config.limits);
-        let App {
-            answer,
-            background,
-            last_writes,
-        } = build(Parts {
+        let app = build(Parts {
             config: Arc::clone(&config),
             env,
             store: Arc::clone(&store),
@@ -210,14 +206,14 @@ impl Starting {
         let server = Server {
             listener,
             tls,
-            answer,
+            answer: app.answer,
             limits,
             runtimes,
             lifecycle: lifecycle.clone(),
             metrics,
             drain: Duration::from_secs(config.drain_seconds),
         };
-        let served = tokio::spawn(serve(server, background, last_writes, store, self.drivers, writer));
+        let served = tokio::spawn(serve(server, app.tasks, store, self.drivers, writer));
         lifecycle.set_ready();
         progress(&Step {
             name: "ready",
@@ -252,17 +248,10 @@ fn runtimes(limits: &Limits) -> Arc<PriorityRuntimes> {
 }
 
 /// Serves until the shutdown, and closes the store when nothing uses it any more.
-async fn serve(
-    server: Server,
-    background: Vec<Background>,
-    last_writes: Background,
-    store: Arc<dyn Store>,
-    drivers: JoinSet<()>,
-    audit: Arc<Writer>,
-) {
+async fn serve(server: Server, tasks: Tasks, store: Arc<dyn Store>, drivers: JoinSet<()>, audit: Arc<Writer>) {
     let (lifecycle, runtimes) = (server.lifecycle.clone(), Arc::clone(&server.runtimes));
     let beside = TaskTracker::new();
-    for work in background {
+    for work in tasks.background {
         let lifecycle = lifecycle.clone();
         let work = async move {
             tokio::select! {
@@ -275,7 +264,7 @@ async fn serve(
     listen::serve(server).await;
     beside.close();
     beside.wait().await;
-    last_writes.await;
+    tasks.last_writes.await;
     store.close().await;
     // The audit events of the last requests are written before the end.
     drop(tokio::task::spawn_blocking(move || audit.close()).await);
