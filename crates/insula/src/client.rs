@@ -143,6 +143,12 @@ impl Client {
         self.send(Method::PUT, path, Some(("application/json", body))).await
     }
 
+    /// Deletes an object. The body is a DeleteOptions.
+    pub(crate) async fn delete(&self, path: &str, options: &Value) -> anyhow::Result<(StatusCode, Value)> {
+        self.send(Method::DELETE, path, Some(("application/json", options)))
+            .await
+    }
+
     /// Sends a merge patch (RFC 7396).
     pub(crate) async fn patch(&self, path: &str, body: &Value) -> anyhow::Result<(StatusCode, Value)> {
         self.send(Method::PATCH, path, Some(("application/merge-patch+json", body)))

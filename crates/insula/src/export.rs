@@ -4,7 +4,10 @@ mod check;
 mod compatible;
 mod plan;
 mod publish;
+mod removal;
+mod schemas;
 mod target;
+mod usage;
 mod wait;
 
 use std::process::ExitCode;
@@ -15,10 +18,16 @@ use clap::Subcommand;
 pub(crate) enum Command {
     /// Make APIResourceSchemas, APIConversions and an APIExport of CustomResourceDefinitions.
     Publish(publish::Arguments),
+    /// Show which versions consumers use.
+    Usage(usage::Arguments),
+    /// List schemas and rules with their users, and delete the unused ones.
+    Schemas(schemas::Arguments),
 }
 
 pub(crate) fn main(command: Command) -> ExitCode {
     match command {
         Command::Publish(arguments) => crate::ended(publish::run(&arguments)),
+        Command::Usage(arguments) => crate::ended(usage::run(&arguments)),
+        Command::Schemas(arguments) => crate::ended(schemas::run(&arguments)),
     }
 }

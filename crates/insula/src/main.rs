@@ -1,6 +1,7 @@
 //! The program `insula`: the server and its tools.
 
 mod apis;
+mod ask;
 mod backup;
 mod client;
 mod conversion;

@@ -11,7 +11,8 @@ use super::{
     check::Trial,
     compatible,
     plan::{self, Published},
-    target::{Applied, Target, has_same_contents},
+    removal,
+    target::{self, Applied, Target, has_same_contents},
     wait,
 };
 use crate::{
@@ -30,8 +31,9 @@ Without --diff and --apply the objects are printed, ready for kubectl apply.
 
 Exit codes:
   0  printed, applied, rolled out, no difference, or all stored objects can be read
-  1  an object is refused, or versions without rules are incompatible; with --diff, there is a difference;
-     with --check, a stored object could not be read; with --wait, the rollout has stopped
+  1  an object is refused, versions without rules are incompatible, or a removal is not confirmed;
+     with --diff, there is a difference; with --check, a stored object could not be read;
+     with --wait, the rollout has stopped
   2  a file or the server cannot be read, or a flag is wrong")]
 pub(crate) struct Arguments {
     /// CustomResourceDefinitions, and APIConversions of their names. A folder gives its files, - is
@@ -70,6 +72,13 @@ pub(crate) struct Arguments {
     /// Publish also versions without rules between which fields break.
     #[arg(long)]
     accept_incompatible: bool,
+    /// Remove this version, such as widgets.example.io/v1, although consumers may use it. Without
+    /// it, --apply asks at a terminal, and fails elsewhere.
+    #[arg(long, value_name = "RESOURCE/VERSION", requires = "apply")]
+    remove: Vec<String>,
+    /// Remove versions that no consumer used lately without a question.
+    #[arg(long, short, requires = "apply")]
+    yes: bool,
     /// After --apply, wait until every consumer is served by the new schemas.
     #[arg(long, requires = "apply")]
     wait: bool,
@@ -89,13 +98,7 @@ impl Arguments {
         if self.kubeconfig.is_some() || !(self.check || self.apply || names_server) {
             return Ok(self.kubeconfig.clone());
         }
-        let listed = std::env::var_os("KUBECONFIG").unwrap_or_default();
-        let mut listed = std::env::split_paths(&listed).filter(|path| path.is_file());
-        let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".kube/config"));
-        match listed.next().or_else(home) {
-            Some(path) if path.is_file() => Ok(Some(path)),
-            _ => bail!("there is no kubeconfig: name one with --kubeconfig or KUBECONFIG"),
-        }
+        target::default_kubeconfig().map(Some)
     }
 }
 
@@ -125,7 +128,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         keep_rules(&target, existing.as_ref(), api)?;
     }
     compatible::review(&target, &mut published, arguments.accept_incompatible)?;
-    let export = plan::export(&name, existing.as_ref(), &published);
+    let mut export = plan::export(&name, existing.as_ref(), &published);
     for api in &published {
         let print_remark = |kind: &str, text: &String| eprintln!("{kind}: {}: {text}", api.name());
         api.remarks.iter().for_each(|remark| print_remark("note", remark));
@@ -144,6 +147,16 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if !arguments.diff && !arguments.apply {
         print(arguments.output.unwrap_or(Format::Yaml), &published, &export)?;
         return Ok(ExitCode::from(u8::from(refused)));
+    }
+    if arguments.apply {
+        let consent = removal::Consent {
+            named: &arguments.remove,
+            unused: arguments.yes,
+        };
+        let removals = removal::find(&target, existing.as_ref(), &published)?;
+        if !removal::confirm(&removals, &consent, &mut export)? {
+            return Ok(ExitCode::from(1));
+        }
     }
     let steps = if arguments.apply {
         apply(&target, &published, &export)?
@@ -309,7 +322,7 @@ fn differences(
 }
 
 /// Returns the name of the schema that an export offers for this API now.
-fn offered(export: &Value, api: &Published) -> Option<String> {
+pub(super) fn offered(export: &Value, api: &Published) -> Option<String> {
     let entry = api.resource();
     let mut resources = export["spec"]["resources"].as_array().into_iter().flatten();
     let same = resources.find(|other| other["group"] == entry["group"] && other["name"] == entry["name"])?;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
-use insula_api::names::annotations::ACCEPT_INCOMPATIBLE;
+use insula_api::names::annotations::{ACCEPT_INCOMPATIBLE, CONFIRM_REMOVAL};
 use serde_json::{Value, json};
 
 use super::compatible::is_accepted;
@@ -11,6 +11,48 @@ use crate::{
     client::Client,
     files::{self, text},
 };
+
+/// Returns the kubeconfig that kubectl would take.
+///
+/// # Errors
+/// There is none.
+pub(super) fn default_kubeconfig() -> anyhow::Result<PathBuf> {
+    let listed = std::env::var_os("KUBECONFIG").unwrap_or_default();
+    let mut listed = std::env::split_paths(&listed).filter(|path| path.is_file());
+    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".kube/config"));
+    match listed.next().or_else(home) {
+        Some(path) if path.is_file() => Ok(path),
+        _ => bail!("there is no kubeconfig: name one with --kubeconfig or KUBECONFIG"),
+    }
+}
+
+/// A workspace of a server, as flags name it.
+#[derive(clap::Args)]
+pub(super) struct Connection {
+    /// The server [default: $KUBECONFIG, then ~/.kube/config].
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// A context of the kubeconfig [default: its current one].
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+    /// The workspace, such as root:apis [default: the one of the context].
+    #[arg(long, value_name = "PATH")]
+    workspace: Option<String>,
+}
+
+impl Connection {
+    /// Connects to the workspace.
+    pub(super) fn connect(&self) -> anyhow::Result<Target> {
+        let kubeconfig = match &self.kubeconfig {
+            Some(kubeconfig) => kubeconfig.clone(),
+            None => default_kubeconfig()?,
+        };
+        Target::server(&kubeconfig, self.context.as_deref(), self.workspace.as_deref())
+    }
+}
+
+/// Objects of a page.
+const PAGE: usize = 100;
 
 /// Existing objects of the target.
 pub(super) enum Target {
@@ -126,6 +168,58 @@ impl Target {
         }
     }
 
+    /// Returns all objects of a resource in the workspace.
+    pub(super) fn list(&self, api_version: &str, resource: &str) -> anyhow::Result<Vec<Value>> {
+        let Target::Server(connected) = self else {
+            bail!("this needs a server: --kubeconfig");
+        };
+        let Connected { client, runtime } = &**connected;
+        let (mut items, mut next) = (Vec::new(), String::new());
+        loop {
+            let path = format!("/apis/{api_version}/{resource}?limit={PAGE}&continue={next}");
+            let (code, page) = runtime.block_on(client.get(&path))?;
+            if !code.is_success() {
+                bail!("{resource}: {code}: {}", message(&page));
+            }
+            next = text(&page, "/metadata/continue").to_owned();
+            items.extend(page["items"].as_array().into_iter().flatten().cloned());
+            if next.is_empty() {
+                return Ok(items);
+            }
+        }
+    }
+
+    /// Deletes an object that has not changed since it was read.
+    pub(super) fn delete(&self, object: &Value) -> anyhow::Result<()> {
+        let Target::Server(connected) = self else {
+            bail!("this needs a server: --kubeconfig");
+        };
+        let Connected { client, runtime } = &**connected;
+        let (_, one) = path(object)?;
+        let meta = &object["metadata"];
+        let options = json!({
+            "apiVersion": "v1", "kind": "DeleteOptions",
+            "preconditions": {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]},
+        });
+        let (code, answer) = runtime.block_on(client.delete(&one, &options))?;
+        if !code.is_success() {
+            let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name"));
+            bail!("{kind} {name}: {code}: {}", message(&answer));
+        }
+        Ok(())
+    }
+
+    /// Returns the bindings of all consumers of an export.
+    pub(super) fn bindings_of(&self, export: &Value) -> anyhow::Result<Vec<Value>> {
+        let bindings = self.of_consumers(export, "/clusters/*/apis/apis.kcp.io/v1alpha2/apibindings")?;
+        let name = text(export, "/metadata/name");
+        let mut bindings = bindings
+            .and_then(|list| list["items"].as_array().cloned())
+            .unwrap_or_default();
+        bindings.retain(|binding| text(binding, "/spec/reference/export/name") == name);
+        Ok(bindings)
+    }
+
     /// Creates the object, or updates it.
     pub(super) fn apply(&self, object: &Value) -> anyhow::Result<Applied> {
         let Target::Server(connected) = self else {
@@ -140,6 +234,9 @@ impl Target {
             Some(there) => {
                 let mut new = there;
                 new["spec"] = object["spec"].clone();
+                if let Some(confirmed) = object["metadata"]["annotations"].get(CONFIRM_REMOVAL) {
+                    new["metadata"]["annotations"][CONFIRM_REMOVAL] = confirmed.clone();
+                }
                 if is_accepted(object) {
                     new["metadata"]["annotations"][ACCEPT_INCOMPATIBLE] = json!("true");
                 }
