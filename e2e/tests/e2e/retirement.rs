@@ -4,6 +4,8 @@
 use insula_e2e::{Answer, Client, Server, shared, until, workspace};
 use serde_json::{Value, json};
 
+use crate::tools::ran;
+
 const SCHEMAS: &str = "/apis/apis.kcp.io/v1alpha1/apiresourceschemas";
 const EXPORTS: &str = "/apis/apis.kcp.io/v1alpha2/apiexports";
 const BINDINGS: &str = "/apis/apis.kcp.io/v1alpha2/apibindings";
@@ -40,7 +42,9 @@ fn schema(name: &str, versions: &[&str]) -> Value {
 fn export(schema: &str) -> Value {
     json!({
         "apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIExport", "metadata": {"name": "pumps"},
-        "spec": {"resources": [{"name": "pumps", "group": "example.io", "schema": format!("{schema}.pumps.example.io")}]},
+        "spec": {"resources": [
+            {"name": "pumps", "group": "example.io", "schema": format!("{schema}.pumps.example.io")},
+        ]},
     })
 }
 
@@ -102,6 +106,18 @@ impl Pumps {
         });
     }
 
+    /// Reads v1 through the provider's view, which is no use of a tenant's.
+    fn read_as_provider(&self, server: &Server) {
+        let slice = "/apis/apis.kcp.io/v1alpha1/apiexportendpointslices/pumps";
+        let view = until("the view has an address", || {
+            let slice = self.provider.get(slice).expect(200);
+            slice["status"]["endpoints"][0]["url"].as_str().map(str::to_owned)
+        });
+        let view = &view[view.find("/services/").unwrap()..];
+        let of_all = server.admin().below(&format!("{view}/clusters/*"));
+        of_all.get("/apis/example.io/v1/pumps").expect(200);
+    }
+
     /// Offers another schema, with the annotation that confirms removals.
     fn offer(&self, schema: &str, confirmed: &str) -> Answer {
         let patch = json!({
@@ -127,21 +143,22 @@ fn a_version_in_use_is_removed_when_it_is_said_twice() {
     let pump = json!({"apiVersion": "example.io/v2", "kind": "Pump", "metadata": {"name": "a"}});
     pumps.one.post(&pumps_of("v2"), &pump).expect(201);
     pumps.two.get(&pumps_of("v2")).expect(200);
-    // The provider reads through its view, which is no use of a tenant's.
-    let slice = "/apis/apis.kcp.io/v1alpha1/apiexportendpointslices/pumps";
-    let view = until("the view has an address", || {
-        let slice = pumps.provider.get(slice).expect(200);
-        slice["status"]["endpoints"][0]["url"].as_str().map(str::to_owned)
-    });
-    let view = &view[view.find("/services/").unwrap()..];
-    let of_all = server.admin().below(&format!("{view}/clusters/*"));
-    of_all.get("/apis/example.io/v1/pumps").expect(200);
+    pumps.read_as_provider(&server);
     pumps.wait_for_usage(&[("v1", 0), ("v2", 2)]);
 
     let answer = pumps.one.get(&pumps_of("v1"));
     let warning = answer.headers["warning"].to_str().unwrap();
     assert_eq!(warning, "299 - \"example.io/v1 Pump ends in May\"");
     pumps.wait_for_usage(&[("v1", 1), ("v2", 2)]);
+
+    let metrics = server.admin().get_with("/metrics", &[("accept", "text/plain")]).text;
+    let labels = format!(
+        "{{export=\"{}:pumps\",resource=\"pumps.example.io\",version=\"v1\"}}",
+        pumps.path
+    );
+    let tenants = format!("insula_api_version_tenants{labels} 1\n");
+    let last_use = format!("insula_api_version_last_use_timestamp_seconds{labels} 1");
+    assert!(metrics.contains(&tenants) && metrics.contains(&last_use), "{metrics}");
 
     pumps.provider.post(SCHEMAS, &schema("rev2", &["v2"])).expect(201);
     let confirmation = "rev1.pumps.example.io/v1";
@@ -217,4 +234,149 @@ fn uses_outlive_the_server() {
     let path = used.path.clone();
     let provider = server.admin().in_workspace(&path);
     Pumps { provider, ..used }.wait_for_usage(&[("v1", 1), ("v2", 0)]);
+}
+
+/// The tool in a workspace of the shared server, with a definition of pumps.
+struct Tool {
+    kubeconfig: String,
+    path: String,
+}
+
+impl Tool {
+    fn export(&self, arguments: &[&str], stdin: &str) -> (i32, String, String) {
+        let server = ["--kubeconfig", &self.kubeconfig, "--workspace", &self.path];
+        ran(&[&["export"], arguments, &server].concat(), stdin)
+    }
+
+    fn publish(&self, versions: &[&str], arguments: &[&str]) -> (i32, String, String) {
+        let schema = schema("any", versions);
+        let mut definition = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "pumps.example.io"}, "spec": schema["spec"],
+        });
+        for version in definition["spec"]["versions"].as_array_mut().unwrap() {
+            version["schema"] = json!({"openAPIV3Schema": version["schema"]});
+        }
+        let rules = json!({
+            "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIConversion", "metadata": {"name": "pumps.example.io"},
+            "spec": {"conversions": []},
+        });
+        let publish = ["publish", "--name", "pumps", "--apply", "-f", "-"];
+        self.export(&[&publish, arguments].concat(), &format!("{definition}\n---\n{rules}"))
+    }
+
+    /// Returns kinds, names and numbers of consumers.
+    fn schemas(&self, arguments: &[&str]) -> Vec<(String, String, u64)> {
+        let (code, out, error) = self.export(&[&["schemas", "-o", "json"], arguments].concat(), "");
+        assert_eq!(code, 0, "{error}");
+        let rows: Vec<Value> = serde_json::from_str(&out).unwrap();
+        let text = |row: &Value, field: &str| row[field].as_str().unwrap().to_owned();
+        rows.iter()
+            .map(|row| (text(row, "kind"), text(row, "name"), row["consumers"].as_u64().unwrap()))
+            .collect()
+    }
+}
+
+#[test]
+fn the_tool_asks_before_it_removes() {
+    let server = shared();
+    let used = pumps(&server, "asking", &["v1", "v2"]);
+    let tool = Tool {
+        kubeconfig: server.kubeconfig().to_str().unwrap().to_owned(),
+        path: used.path.clone(),
+    };
+    used.one.get(&pumps_of("v1")).expect(200);
+    used.wait_for_usage(&[("v1", 1), ("v2", 0)]);
+    let (code, out, error) = tool.export(&["usage", "-o", "json"], "");
+    assert_eq!(code, 0, "{error}");
+    let rows: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&rows[0]["version"], &rows[0]["tenants"]), (&json!("v1"), &json!(1)));
+    assert!(
+        rows[0]["countedSince"].is_string() && rows[1].get("lastUsed").is_none(),
+        "{out}"
+    );
+
+    let refusals: [&[&str]; 2] = [&[], &["--yes"]];
+    for arguments in refusals {
+        let (code, out, error) = tool.publish(&["v3"], arguments);
+        assert_eq!(code, 1, "{out}{error}");
+        let used = "error: this would remove pumps.example.io/v1 (1 workspace used it, last at ";
+        assert!(error.contains(used), "{error}");
+        assert!(
+            error.contains("): confirm it by --remove pumps.example.io/v1\n"),
+            "{error}"
+        );
+        assert!(
+            error.contains("warning: pumps.example.io/v1 was never deprecated"),
+            "{error}"
+        );
+        let unused = "remove pumps.example.io/v2 (no workspace used it lately): confirm it by --remove \
+                      pumps.example.io/v2 or --yes";
+        assert_eq!(error.contains(unused), arguments.is_empty(), "{error}");
+    }
+    assert_eq!(tool.schemas(&[]).len(), 1, "nothing was written");
+    let (code, _, error) = tool.publish(&["v3"], &["--remove", "pumps/v4"]);
+    assert_eq!(code, 2, "{error}");
+    assert!(
+        error.contains("--remove pumps/v4: this publication removes no such version"),
+        "{error}"
+    );
+    let (code, out, error) = tool.publish(&["v3"], &["--remove", "pumps/v1", "--yes"]);
+    assert_eq!(code, 0, "{out}{error}");
+    until("v1 is gone", || {
+        (used.one.get(&pumps_of("v1")).code == 404).then_some(())
+    });
+}
+
+#[test]
+fn unused_schemas_are_listed_and_deleted() {
+    let server = shared();
+    let used = pumps(&server, "collect", &["v1"]);
+    let tool = Tool {
+        kubeconfig: server.kubeconfig().to_str().unwrap().to_owned(),
+        path: used.path.clone(),
+    };
+    assert_eq!(tool.schemas(&["--unused"]), []);
+    let first = "rev1.pumps.example.io";
+    let rules = |name: &str| {
+        json!({
+            "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIConversion", "metadata": {"name": name},
+            "spec": {"conversions": []},
+        })
+    };
+    let conversions = "/apis/apis.kcp.io/v1alpha1/apiconversions";
+    used.provider.post(conversions, &rules(first)).expect(201);
+    let pump = json!({"apiVersion": "example.io/v1", "kind": "Pump", "metadata": {"name": "a"}});
+    used.one.post(&pumps_of("v1"), &pump).expect(201);
+    let (code, out, error) = tool.publish(&["v1", "v2"], &[]);
+    assert_eq!(code, 0, "{out}{error}");
+    until("all consumers have moved", || {
+        let unused = tool.schemas(&["--unused"]);
+        (unused.len() == 2).then_some(())
+    });
+    let schemas = tool.schemas(&[]);
+    let consumers: Vec<u64> = schemas.iter().map(|(.., consumers)| *consumers).collect();
+    assert_eq!(
+        consumers.iter().sum::<u64>(),
+        4,
+        "two of the schema and two of its rules: {schemas:?}"
+    );
+
+    let (code, _, error) = tool.export(&["schemas", "--unused", "--delete"], "");
+    assert_eq!(code, 1, "{error}");
+    assert!(
+        error.contains("error: 2 objects would be deleted: confirm it by --yes"),
+        "{error}"
+    );
+    assert_eq!(tool.schemas(&[]).len(), 4);
+    let (code, out, error) = tool.export(&["schemas", "--unused", "--delete", "--yes"], "");
+    assert_eq!(code, 0, "{error}");
+    assert!(out.contains(first), "{out}");
+    assert!(
+        error.contains("note: APIResourceSchema rev1.pumps.example.io is deleted"),
+        "{error}"
+    );
+    assert_eq!(tool.schemas(&[]).len(), 2);
+    assert_eq!(tool.schemas(&["--unused"]), []);
+    used.one.get(&format!("{}/a", pumps_of("v2"))).expect(200);
 }
