@@ -16,9 +16,13 @@ use std::sync::Arc;
 
 mod compile;
 mod price;
+mod recompute;
 mod stored;
+mod written;
 
 pub use price::{MayFail, Outlook};
+pub use recompute::{Difference, Owns, Recomputed, Step, Writer};
+pub use written::{RULES_UNKNOWN, Written, written};
 
 /// Most versions that one API may have.
 pub const VERSIONS_MAX: usize = 64;
@@ -90,6 +94,10 @@ pub struct Bundle {
     pub(crate) converters: BTreeMap<(usize, usize), Converter>,
     /// Paths that rules claim between two versions with converters both ways: lower index first.
     claims: BTreeMap<(usize, usize), Claims>,
+    /// Fingerprints of the rules of each direction that has some.
+    fingerprints: BTreeMap<(usize, usize), u64>,
+    /// True if objects record the rules that wrote them.
+    records_rules: bool,
     /// True if all expressions together may exceed the cost budget of one object.
     over_budget: bool,
 }
@@ -408,7 +416,8 @@ impl Bundle {
     /// and no version between the two.
     fn readable_root(&self, version: &str, residual: Option<&[u8]>, to: usize) -> Option<usize> {
         let root = self.index(version).ok()?;
-        let readable_root = residual.is_none() && self.loss_policy != LossPolicy::None;
+        let alone = residual.is_none_or(written::is_alone);
+        let readable_root = alone && self.loss_policy != LossPolicy::None;
         (readable_root && self.parent(root, to) == Some(root)).then_some(root)
     }
 

@@ -137,7 +137,10 @@ mod scope;
 mod suggest;
 mod trace;
 
-pub use crate::bundle::{Bundle, LossPolicy, MayFail, Outlook, Stored, ToStore, VERSIONS_MAX, VersionSchema};
+pub use crate::bundle::{
+    Bundle, Difference, LossPolicy, MayFail, Outlook, Owns, RULES_UNKNOWN, Recomputed, Step, Stored, ToStore,
+    VERSIONS_MAX, VersionSchema, Writer, Written, written,
+};
 pub use crate::compatible::Break;
 pub use crate::error::{Cause, ConvertError, FailedRule};
 pub use crate::field_coverage::{Computed, CoveredField, FieldCoverage, FieldOutcome, Made, Maker, field_coverage};

@@ -66,7 +66,10 @@ impl Portable {
             )
         };
         Ok(Portable {
-            bundles: versions.iter().map(compile).collect::<Result<_, _>>()?,
+            bundles: versions
+                .iter()
+                .map(|version| compile(version).map(Bundle::without_records))
+                .collect::<Result<_, _>>()?,
         })
     }
 

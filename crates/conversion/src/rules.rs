@@ -15,6 +15,7 @@ use insula_api::{FieldError, FieldPath, Json};
 use serde_json::Map;
 use std::collections::BTreeMap;
 
+mod fingerprint;
 mod parse;
 
 pub use parse::{parse_rules, rules_in_schema};

@@ -96,10 +96,16 @@ fn one(bundle: &Bundle, step: &Json, stored: &mut Option<ToStore>) -> Result<(),
             laws::non_interference(bundle, from, before, &after).map_err(|v| v.to_string())?;
         }
         if let Some(want) = step.get("residual") {
-            let got: Json = after
+            let mut got: Json = after
                 .residual
                 .as_deref()
                 .map_or(Json::Null, |r| serde_json::from_slice(r).unwrap());
+            // The records of the rules that wrote it are tested by `recompute`.
+            if let Some(residuals) = got.as_object_mut() {
+                residuals.remove("");
+            }
+            let is_empty = got.as_object().is_some_and(serde_json::Map::is_empty);
+            let got = if is_empty { Json::Null } else { got };
             differ(want, &got)?;
         }
         *stored = Some(after);

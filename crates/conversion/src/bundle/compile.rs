@@ -105,6 +105,11 @@ pub(super) fn compile(
         validation,
         rules_see_metadata: directions.iter().flat_map(|d| &d.rules).any(Rule::sees_metadata),
         claims,
+        fingerprints: directions
+            .iter()
+            .filter_map(|d| Some(((find(&d.from)?, find(&d.to)?), d.fingerprint())))
+            .collect(),
+        records_rules: true,
         over_budget: price::total(&converters) > OBJECT_COST_MAX,
         converters,
     })

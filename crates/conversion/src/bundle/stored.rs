@@ -1,5 +1,6 @@
 //! Reads and writes of stored objects. The crate's documentation describes the algebra.
 
+use super::written::{self, Edit, RULES_UNKNOWN, Records, Written};
 use super::{Bundle, Stored, ToStore};
 use crate::error::{Cause, ConvertError};
 use crate::merge::{Side, merge_objects};
@@ -17,32 +18,31 @@ pub(super) struct Views<'a> {
     /// The stored object, without defaults that were added later.
     raw: &'a Json,
     stored: Cow<'a, Json>,
-    residuals: BTreeMap<String, Patch>,
+    pub(super) residuals: BTreeMap<String, Patch>,
+    pub(super) records: Records,
     made: BTreeMap<usize, Json>,
 }
 
 impl<'a> Views<'a> {
     pub(super) fn open(bundle: &'a Bundle, root: usize, stored: Stored<'a>) -> Result<Self, ConvertError> {
         let version = &bundle.versions[root];
-        let residuals = residual::decode(stored.residual)
-            .map_err(|why| bundle.failure(&version.name, &version.name, Cause::Residual(why)))?;
-        Ok(Self::over(bundle, root, stored.value, residuals))
-    }
-
-    fn over(bundle: &'a Bundle, root: usize, raw: &'a Json, residuals: BTreeMap<String, Patch>) -> Self {
-        let version = &bundle.versions[root];
+        let malformed = |why| bundle.failure(&version.name, &version.name, Cause::Residual(why));
+        let (residuals, beside) = residual::decode(stored.residual).map_err(malformed)?;
+        let records = written::records(beside.as_ref()).map_err(malformed)?;
+        let raw = stored.value;
         let mut stored = Cow::Borrowed(raw);
         if version.has_defaults {
             insula_schema::default(stored.to_mut(), &version.schema);
         }
-        Views {
+        Ok(Views {
             bundle,
             root,
             raw,
             stored,
             residuals,
+            records,
             made: BTreeMap::new(),
-        }
+        })
     }
 
     /// Returns the object as readers of version `to` receive it.
@@ -54,7 +54,7 @@ impl<'a> Views<'a> {
         Ok(self.made.remove(&to).unwrap_or_default())
     }
 
-    fn make(&mut self, version: usize, budget: &mut Budget) -> Result<(), ConvertError> {
+    pub(super) fn make(&mut self, version: usize, budget: &mut Budget) -> Result<(), ConvertError> {
         if version == self.root || self.made.contains_key(&version) {
             return Ok(());
         }
@@ -78,7 +78,7 @@ impl<'a> Views<'a> {
     }
 
     /// Returns a view; [`Views::make`] must have made it.
-    fn view(&self, version: usize) -> &Json {
+    pub(super) fn view(&self, version: usize) -> &Json {
         self.made.get(&version).unwrap_or(&self.stored)
     }
 }
@@ -99,6 +99,8 @@ pub(super) fn create(bundle: &Bundle, x: &Json, from: usize, budget: &mut Budget
         raw: None,
         views,
         residuals: BTreeMap::new(),
+        records: Records::new(),
+        writer: Some(from),
         budget,
     };
     write.finish(from)
@@ -154,13 +156,15 @@ pub(super) fn update(
         views.insert(parent, target.tidied(merged));
         at = parent;
     }
-    let residuals = before.residuals.clone();
+    let (residuals, records) = (before.residuals.clone(), before.records.clone());
     let mut write = Write {
         bundle,
         old: Some(before),
         raw,
         views,
         residuals,
+        records,
+        writer: Some(from),
         budget,
     };
     write.finish(from)
@@ -246,30 +250,36 @@ fn migrate(bundle: &Bundle, root: usize, old: Stored<'_>, budget: &mut Budget) -
         };
         residuals.remove(&version.name);
     }
+    let records = bundle.moved_records(&before.records, root);
     let mut write = Write {
         bundle,
         old: None,
         raw: None,
         views,
         residuals,
+        records,
+        writer: None,
         budget,
     };
     write.finish(root)
 }
 
 /// A write in progress: the new views made so far, and their residuals.
-struct Write<'a, 'b> {
-    bundle: &'a Bundle,
-    old: Option<Views<'a>>,
+pub(super) struct Write<'a, 'b> {
+    pub(super) bundle: &'a Bundle,
+    pub(super) old: Option<Views<'a>>,
     /// The object to store without defaults, if its schema has some.
-    raw: Option<Json>,
-    views: BTreeMap<usize, Json>,
-    residuals: BTreeMap<String, Patch>,
-    budget: &'b mut Budget,
+    pub(super) raw: Option<Json>,
+    pub(super) views: BTreeMap<usize, Json>,
+    pub(super) residuals: BTreeMap<String, Patch>,
+    pub(super) records: Records,
+    /// The version of the client that writes; `None` if nobody wrote anything new.
+    pub(super) writer: Option<usize>,
+    pub(super) budget: &'b mut Budget,
 }
 
 impl Write<'_, '_> {
-    fn finish(&mut self, from: usize) -> Result<ToStore, ConvertError> {
+    pub(super) fn finish(&mut self, from: usize) -> Result<ToStore, ConvertError> {
         let (bundle, root) = (self.bundle, self.bundle.storage);
         let mut known: Vec<usize> = self.views.keys().copied().filter(|v| *v != root).collect();
         // Parents first: a version's residual depends on the new view of its parent.
@@ -289,6 +299,7 @@ impl Write<'_, '_> {
                 self.follow(version, needed)?;
             }
         }
+        self.record();
         let read = self.views.remove(&root).unwrap_or_default();
         let mut value = self.raw.take().unwrap_or(read);
         if let Some(map) = value.as_object_mut() {
@@ -296,8 +307,46 @@ impl Write<'_, '_> {
         }
         Ok(ToStore {
             value,
-            residual: residual::encode(&self.residuals),
+            residual: written::encode(residual::encode(&self.residuals), &self.records),
         })
+    }
+
+    /// Records the rules of this write. A record of other rules stays: fields that this write did
+    /// not change are still as they made them.
+    fn record(&mut self) {
+        let (bundle, root) = (self.bundle, self.bundle.storage);
+        let Some(writer) = self.writer.filter(|_| bundle.records_rules) else {
+            return;
+        };
+        let name = |version: usize| bundle.versions[version].name.as_str();
+        if let Some(rules) = bundle.rules_to(writer, root) {
+            let before = self.old.as_ref().map(|old| old.raw);
+            let unknown = before.is_some_and(|raw| written::has_owners_in(raw, name(writer)));
+            let rules = if unknown { RULES_UNKNOWN } else { rules };
+            let record = Written {
+                rules,
+                ..Written::default()
+            };
+            self.records.entry(name(writer).to_owned()).or_insert(record);
+        }
+        let Some(old) = &mut self.old else { return };
+        for (version, record) in &mut self.records {
+            let Ok(at) = bundle.index(version) else { continue };
+            let concerned = at == writer || old.residuals.get(version) != self.residuals.get(version);
+            if bundle.rules_to(at, root) == Some(record.rules) || !concerned {
+                continue;
+            }
+            let seen = old.make(at, self.budget).is_ok().then(|| old.view(at));
+            let edit = seen.zip(self.views.get(&at));
+            let edit = edit.map(|(before, after)| Edit { before, after });
+            if at == writer {
+                let (before, after) = (old.view(root), &self.views[&root]);
+                record.overwritten(name(root), &Edit { before, after });
+                edit.iter().for_each(|edit| record.overwritten(version, edit));
+            }
+            let patches = [old.residuals.get(version), self.residuals.get(version)];
+            record.rewritten((version, name(root)), edit.as_ref(), patches);
+        }
     }
 
     /// Returns true if there is a residual for this version, or for one that is read from it.

@@ -15,13 +15,16 @@ pub(crate) fn encode(residuals: &BTreeMap<String, Patch>) -> Option<Vec<u8>> {
     Some(Json::Object(all).to_string().into_bytes())
 }
 
-/// Decodes residuals.
-pub(crate) fn decode(bytes: Option<&[u8]>) -> Result<BTreeMap<String, Patch>, String> {
-    let Some(bytes) = bytes else { return Ok(BTreeMap::new()) };
-    let all: Map<String, Json> = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
-    all.into_iter()
-        .map(|(version, patch)| Ok((version, from_json(patch)?)))
-        .collect()
+/// Decodes residuals, and returns what stands beside them under no version's name
+/// (`bundle::written`).
+pub(crate) fn decode(bytes: Option<&[u8]>) -> Result<(BTreeMap<String, Patch>, Option<Json>), String> {
+    let Some(bytes) = bytes else {
+        return Ok(Default::default());
+    };
+    let mut all: Map<String, Json> = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
+    let beside = all.remove("");
+    let patches = all.into_iter().map(|(version, patch)| Ok((version, from_json(patch)?)));
+    Ok((patches.collect::<Result<_, String>>()?, beside))
 }
 
 fn to_json(patch: &Patch) -> Json {

@@ -1,0 +1,377 @@
+//! Records of the rules by which an object was written, one for each version other than the
+//! storage version that wrote it.
+//!
+//! What is written in the storage version passes no rule and has no record. A record lies in the
+//! stored residual under the name of no version, in a form that a reader without records takes for
+//! a patch without entries:
+//!
+//! ```text
+//! {"": {"fields": {}, "written": {"v1": "<rules>[ <changed>]"}}, "v2": …}
+//! ```
+
+use super::Bundle;
+use crate::residual::Patch;
+use crate::trace::Inputs;
+use insula_api::Json;
+use serde_json::{Map, json};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+
+/// The key of the records among the residuals; no version has this name.
+const KEY: &str = "";
+/// Beginning of a residual with records.
+const PREFIX: &[u8] = br#"{"":{"fields":{},"written":{"#;
+/// End of a residual that holds nothing but records.
+const END: &[u8] = b"}}}";
+/// Fingerprint of rules that are not known.
+pub const RULES_UNKNOWN: u64 = 0;
+
+/// The rules by which an object was written through one version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Written {
+    /// Fingerprint of the rules between this version and the storage version, both ways;
+    /// [`RULES_UNKNOWN`] for an object that was written through it before records were kept.
+    pub rules: u64,
+    /// Fields that were written by other rules since.
+    pub(crate) changed: Changed,
+}
+
+/// Records by version.
+pub(crate) type Records = BTreeMap<String, Written>;
+
+/// A Bloom filter of fields, 16 bytes. It may contain a field that was not inserted, and so errs
+/// on the side of leaving fields alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Changed(u128);
+
+impl Changed {
+    /// Contains every field.
+    pub(crate) const ALL: Changed = Changed(u128::MAX);
+
+    fn bit(version: &str, path: &str) -> u128 {
+        let hash = Sha256::new().chain_update(version).chain_update([0]).chain_update(path);
+        let first = hash.finalize().first().copied().unwrap_or_default();
+        1 << (first % 128)
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    fn insert(&mut self, version: &str, path: &str) {
+        self.0 |= Self::bit(version, path);
+    }
+
+    /// Returns true if the field or its top-level field was inserted.
+    pub(crate) fn contains(self, version: &str, path: &str) -> bool {
+        let top = path.split('.').next().unwrap_or_default();
+        !self.is_empty() && [path, top].iter().any(|path| self.0 & Self::bit(version, path) != 0)
+    }
+}
+
+/// Returns true if a residual holds nothing but records: then the object alone shows every version.
+pub(super) fn is_alone(residual: &[u8]) -> bool {
+    let rest = residual.strip_prefix(PREFIX).unwrap_or_default();
+    rest.iter().position(|byte| *byte == b'}') == rest.len().checked_sub(END.len()) && rest.ends_with(END)
+}
+
+/// Returns the records in a stored residual: versions with the rules by which they wrote the
+/// object.
+///
+/// # Errors
+/// The residual is malformed.
+pub fn written(residual: Option<&[u8]>) -> Result<BTreeMap<String, Written>, String> {
+    let Some(residual) = residual.filter(|residual| residual.starts_with(PREFIX)) else {
+        return Ok(Records::new());
+    };
+    let all: Json = serde_json::from_slice(residual).map_err(|error| error.to_string())?;
+    records(all.get(KEY))
+}
+
+/// Reads the records out of what stands beside the residuals.
+pub(super) fn records(beside: Option<&Json>) -> Result<Records, String> {
+    let records = beside.and_then(|beside| beside["written"].as_object());
+    records
+        .into_iter()
+        .flatten()
+        .map(|(version, record)| {
+            let record = record.as_str().and_then(read).ok_or("a record is malformed")?;
+            Ok((version.clone(), record))
+        })
+        .collect()
+}
+
+fn read(text: &str) -> Option<Written> {
+    let (rules, changed) = text.split_once(' ').unwrap_or((text, "0"));
+    Some(Written {
+        rules: u64::from_str_radix(rules, 16).ok()?,
+        changed: Changed(u128::from_str_radix(changed, 16).ok()?),
+    })
+}
+
+/// Adds the records to encoded residuals.
+pub(super) fn encode(residual: Option<Vec<u8>>, records: &Records) -> Option<Vec<u8>> {
+    if records.is_empty() {
+        return residual;
+    }
+    let text = |record: &Written| match record.changed.0 {
+        0 => format!("{:016x}", record.rules),
+        changed => format!("{:016x} {changed:032x}", record.rules),
+    };
+    let records: Map<String, Json> = records
+        .iter()
+        .map(|(version, record)| (version.clone(), Json::String(text(record))))
+        .collect();
+    let mut out = json!({KEY: {"fields": {}, "written": records}})
+        .to_string()
+        .into_bytes();
+    if let Some(residual) = residual {
+        out.pop();
+        out.push(b',');
+        out.extend_from_slice(residual.get(1..).unwrap_or_default());
+    }
+    Some(out)
+}
+
+impl Bundle {
+    /// Makes a bundle whose objects do not record the rules that wrote them.
+    #[must_use]
+    pub fn without_records(mut self) -> Bundle {
+        self.records_rules = false;
+        self
+    }
+
+    /// Returns the fingerprint of the rules by which writes through `version` are stored in the
+    /// storage version; `None` if they pass no rule.
+    pub fn rules_of(&self, version: &str) -> Option<u64> {
+        self.rules_to(self.index(version).ok()?, self.storage)
+    }
+
+    /// Returns the fingerprint of the rules between two versions, both ways.
+    pub(super) fn rules_to(&self, version: usize, root: usize) -> Option<u64> {
+        if !self.records_rules || version == root {
+            return None;
+        }
+        let pairs = |a, b| match self.converters.contains_key(&(a, b)) {
+            true => vec![(a, b)],
+            false => vec![(a, self.hub), (self.hub, b)],
+        };
+        let pairs = [pairs(version, root), pairs(root, version)].concat();
+        let known = pairs.iter().map(|pair| self.fingerprints.get(pair));
+        let (mut hash, mut ruled) = (Inputs::default(), false);
+        for known in known {
+            ruled |= known.is_some();
+            hash.word(known.copied().unwrap_or_default());
+        }
+        ruled.then(|| hash.finish())
+    }
+
+    /// Returns the records of an object whose storage version changes from `root`. Nothing tells
+    /// later which of its fields were written by which rules, unless these are today's.
+    pub(super) fn moved_records(&self, old: &Records, root: usize) -> Records {
+        let mut records = old.clone();
+        // It is stored as its writers see it from now on.
+        records.remove(self.storage());
+        for (version, record) in &mut records {
+            let Ok(version) = self.index(version) else { continue };
+            match self.rules_to(version, self.storage) {
+                Some(rules) if self.rules_to(version, root) == Some(record.rules) && record.changed.is_empty() => {
+                    record.rules = rules;
+                }
+                _ => record.changed = Changed::ALL,
+            }
+        }
+        // What the former storage version wrote passes the rules now.
+        if let Some(rules) = self.rules_to(root, self.storage) {
+            let changed = Changed::default();
+            records.insert(self.versions[root].name.clone(), Written { rules, changed });
+        }
+        records
+    }
+}
+
+/// A write as its records see it: an object before and after it.
+pub(super) struct Edit<'a> {
+    pub(super) before: &'a Json,
+    pub(super) after: &'a Json,
+}
+
+impl Written {
+    /// Records that a write through the version itself, by other rules, changed fields.
+    pub(super) fn overwritten(&mut self, version: &str, edit: &Edit<'_>) {
+        changed_paths(edit, &mut |path| self.changed.insert(version, path));
+    }
+
+    /// Compares the residuals of the version before and after a write by other rules. An entry
+    /// that changed although its field did not has another guard: what the writer saw is no longer
+    /// known.
+    pub(super) fn rewritten(
+        &mut self,
+        (version, root): (&str, &str),
+        edit: Option<&Edit<'_>>,
+        [old, new]: [Option<&Patch>; 2],
+    ) {
+        if old == new {
+            return;
+        }
+        let mut fields = Vec::new();
+        if let Some(edit) = edit {
+            changed_paths(edit, &mut |path| fields.push(path.to_owned()));
+        }
+        let is_edited = |path: &str| {
+            let mut fields = fields.iter().map(String::as_str);
+            fields.any(|field| path == field || is_below(path, field) || is_below(field, path))
+        };
+        let mut lost = Vec::new();
+        changed_entries(old, new, String::new(), &mut |path| {
+            if !is_edited(path) {
+                lost.push(path.split('.').next().unwrap_or_default().to_owned());
+            }
+        });
+        for top in lost {
+            if top != "status" {
+                self.changed = Changed::ALL;
+                return;
+            }
+            self.changed.insert(version, &top);
+            self.changed.insert(root, &top);
+        }
+    }
+}
+
+fn is_below(path: &str, above: &str) -> bool {
+    path.strip_prefix(above).is_some_and(|rest| rest.starts_with('.'))
+}
+
+/// Visits the fields in which two objects differ, as paths with dots; a list is one field.
+fn changed_paths(edit: &Edit<'_>, visit: &mut impl FnMut(&str)) {
+    walk(Some(edit.before), Some(edit.after), "", visit);
+}
+
+fn walk(before: Option<&Json>, after: Option<&Json>, path: &str, visit: &mut impl FnMut(&str)) {
+    if before == after {
+        return;
+    }
+    let maps = [before.and_then(Json::as_object), after.and_then(Json::as_object)];
+    if !path.is_empty() && maps.iter().any(Option::is_none) {
+        visit(path);
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    for name in maps.into_iter().flatten().flat_map(Map::keys) {
+        let ours = match path {
+            "" => !matches!(name.as_str(), "apiVersion" | "kind"),
+            "metadata" => matches!(name.as_str(), "labels" | "annotations"),
+            _ => true,
+        };
+        if ours && seen.insert(name) {
+            let below = if path.is_empty() {
+                name.clone()
+            } else {
+                format!("{path}.{name}")
+            };
+            let [before, after] = [before, after].map(|value| value.and_then(|value| value.get(name)));
+            walk(before, after, &below, visit);
+        }
+    }
+}
+
+fn changed_entries(old: Option<&Patch>, new: Option<&Patch>, path: String, visit: &mut impl FnMut(&str)) {
+    if old == new {
+        return;
+    }
+    let fields = |patch: Option<&Patch>| match patch {
+        Some(Patch::Fields(fields)) => Some(fields.clone()),
+        None => Some(BTreeMap::new()),
+        Some(_) => None,
+    };
+    let (Some(old), Some(new)) = (fields(old), fields(new)) else {
+        return visit(&path);
+    };
+    let names: std::collections::BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    for name in names {
+        let below = if path.is_empty() {
+            name.clone()
+        } else {
+            format!("{path}.{name}")
+        };
+        changed_entries(old.get(name), new.get(name), below, visit);
+    }
+}
+
+/// Returns true if managers own fields of the object in a version: it was written through it.
+pub(super) fn has_owners_in(object: &Json, version: &str) -> bool {
+    let managers = object["metadata"]["managedFields"].as_array().into_iter().flatten();
+    let mut versions = managers.filter_map(|manager| manager["apiVersion"].as_str());
+    versions.any(|owned| owned.rsplit('/').next() == Some(version))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn edit<'a>(before: &'a Json, after: &'a Json) -> Edit<'a> {
+        Edit { before, after }
+    }
+
+    #[test]
+    fn records_round_trip_beside_residuals() {
+        let mut records = Records::from([(
+            "v1".to_owned(),
+            Written {
+                rules: 7,
+                ..Written::default()
+            },
+        )]);
+        for residual in [None, Some(br#"{"v2":{"set":"}"}}"#.to_vec())] {
+            let stored = encode(residual.clone(), &records);
+            let stored = stored.as_deref();
+            assert_eq!(written(stored), Ok(records.clone()));
+            assert_eq!(stored.is_some_and(is_alone), residual.is_none());
+            let patches = crate::residual::decode(stored).map(|(patches, _)| patches.len());
+            assert_eq!(patches, Ok(usize::from(residual.is_some())));
+            records
+                .values_mut()
+                .for_each(|record| record.changed.insert("v1", "spec.size"));
+        }
+        assert_eq!(encode(None, &Records::new()), None);
+        assert!(!is_alone(b"{}") && !is_alone(b"") && !is_alone(br#"{"v2":{"set":1}}"#));
+        assert!(written(Some(br#"{"":{"fields":{},"written":{"v1":"x"}}}"#)).is_err());
+    }
+
+    #[test]
+    fn a_filter_contains_what_was_changed() {
+        let mut record = Written::default();
+        let (before, after) = (
+            json!({"apiVersion": "a", "spec": {"size": 1, "list": [1]}}),
+            json!({"apiVersion": "b", "spec": {"size": 2, "list": [2], "new": {"deep": 1}}}),
+        );
+        record.overwritten("v1", &edit(&before, &after));
+        for path in ["spec.size", "spec.list", "spec.new", "spec.new.deep"] {
+            assert!(record.changed.contains("v1", path), "{path}");
+        }
+        assert!(!record.changed.contains("v1", "spec.colour") && !record.changed.contains("v2", "spec.size"));
+    }
+
+    #[test]
+    fn an_entry_of_an_unchanged_field_that_changes_hides_what_was_seen() {
+        let patch = |guard| Patch::Set {
+            value: json!("5Gi"),
+            guard: Some(guard),
+        };
+        let within = |top: &str, guard| {
+            let spec = Patch::Fields(BTreeMap::from([("size".to_owned(), patch(guard))]));
+            Patch::Fields(BTreeMap::from([(top.to_owned(), spec)]))
+        };
+        let versions = ("v1", "v2");
+        let mut record = Written::default();
+        record.rewritten(versions, None, [Some(&within("status", 1)), Some(&within("status", 2))]);
+        assert!(record.changed.contains("v1", "status.size") && !record.changed.contains("v1", "spec.size"));
+        record.rewritten(versions, None, [Some(&within("spec", 1)), Some(&within("spec", 2))]);
+        assert_eq!(record.changed, Changed::ALL);
+        let mut edited = Written::default();
+        let (before, after) = (json!({"spec": {"size": "5Gi"}}), json!({"spec": {"size": "6Gi"}}));
+        let edit = edit(&before, &after);
+        edited.rewritten(versions, Some(&edit), [Some(&within("spec", 1)), None]);
+        assert!(edited.changed.is_empty());
+    }
+}

@@ -1,0 +1,306 @@
+//! Recomputation of objects that wrong rules wrote.
+
+use insula_api::FieldPath;
+use insula_conversion::{
+    Bundle, LossPolicy, Step, Stored, ToStore, VersionSchema, Writer, Written, object_budget, parse_rules, written,
+};
+use insula_schema::Structural;
+use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
+
+fn version(name: &str, fields: Json) -> VersionSchema {
+    let part = json!({"type": "object", "properties": fields});
+    let schema = json!({"type": "object", "properties": {"spec": part, "status": part}});
+    VersionSchema {
+        name: name.to_owned(),
+        served: true,
+        schema: Structural::parse_trusted(&schema).expect("a schema").into(),
+    }
+}
+
+/// v1 has a size in gibibytes as text, v2 bytes; `owner` becomes `team`; `color` is only in v2.
+fn bundle(to: &str, back: &str) -> Bundle {
+    let (text, number) = (json!({"type": "string"}), json!({"type": "integer"}));
+    let versions = vec![
+        version("v1", json!({"size": text, "owner": text, "note": text})),
+        version(
+            "v2",
+            json!({"bytes": number, "team": text, "note": text, "color": text}),
+        ),
+    ];
+    let rules = json!({"conversions": [
+        {"from": "v1", "to": "v2", "rules": [
+            {"field": ".spec.size", "destination": ".spec.bytes", "transformation": to, "mayFail": true},
+            {"field": ".spec.owner", "destination": ".spec.team"}]},
+        {"from": "v2", "to": "v1", "rules": [
+            {"field": ".spec.bytes", "destination": ".spec.size", "transformation": back},
+            {"field": ".spec.team", "destination": ".spec.owner"}]}]});
+    let path = FieldPath::new("spec");
+    let rules = parse_rules(&rules, &path).expect("rules");
+    Bundle::compile("e.io", versions, "v2", Some(&rules), LossPolicy::Lossless, &path).expect("compiles")
+}
+
+const UP: &str = "int(self.replace('Gi', '')) * 1073741824";
+const DOWN: &str = "string(self / 1073741824) + 'Gi'";
+const WRONG_UP: &str = "int(self.replace('Gi', '')) * 1000";
+const WRONG_DOWN: &str = "string(self / 1000) + 'Gi'";
+
+fn wrong() -> Bundle {
+    bundle(WRONG_UP, WRONG_DOWN)
+}
+
+fn right() -> Bundle {
+    bundle(UP, DOWN)
+}
+
+/// An object with its field owners, by version.
+struct Store {
+    stored: ToStore,
+    owned: BTreeMap<&'static str, Vec<&'static str>>,
+}
+
+fn object(version: &str, spec: Json, owned: &BTreeMap<&'static str, Vec<&'static str>>) -> Json {
+    let owners: Vec<Json> = owned
+        .keys()
+        .map(|version| json!({"apiVersion": format!("e.io/{version}")}))
+        .collect();
+    json!({"apiVersion": format!("e.io/{version}"), "kind": "Disk",
+        "metadata": {"name": "a", "managedFields": owners}, "spec": spec})
+}
+
+impl Store {
+    fn create(by: &Bundle, version: &'static str, spec: Json, owned: &[&'static str]) -> Store {
+        let owned = BTreeMap::from([(version, owned.to_vec())]);
+        let x = object(version, spec, &owned);
+        let stored = by.put(&x, version, None, &mut object_budget()).expect("stores");
+        Store { stored, owned }
+    }
+
+    fn stored(&self) -> Stored<'_> {
+        self.stored.stored("v2")
+    }
+
+    fn spec(&self, by: &Bundle, version: &str) -> Json {
+        by.get(self.stored(), version, &mut object_budget()).expect("reads")["spec"].clone()
+    }
+
+    /// Writes fields through a version, which owns them from then on.
+    fn edit(
+        &mut self,
+        by: &Bundle,
+        version: &'static str,
+        fields: Json,
+        owned: &[&'static str],
+        lost: &[&'static str],
+    ) {
+        let mut spec = self.spec(by, version);
+        for (name, value) in fields.as_object().expect("fields") {
+            spec[name] = value.clone();
+        }
+        self.owned
+            .values_mut()
+            .for_each(|paths| paths.retain(|path| !lost.contains(path)));
+        self.owned.entry(version).or_default().extend(owned);
+        let x = object(version, spec, &self.owned);
+        self.stored = by
+            .put(&x, version, Some(self.stored()), &mut object_budget())
+            .expect("stores");
+    }
+
+    fn recompute(&mut self, by: &Bundle, former: &Bundle) -> (Vec<String>, Vec<String>) {
+        let owns = |version: &str, path: &[Step<'_>]| {
+            let path: Vec<&str> = path
+                .iter()
+                .filter_map(|step| match step {
+                    Step::Field(name) => Some(*name),
+                    Step::Item(..) => None,
+                })
+                .collect();
+            self.owned
+                .get(version)
+                .is_some_and(|owned| owned.contains(&path.join(".").as_str()))
+        };
+        let writers = [Writer {
+            version: "v1",
+            rules: former,
+        }];
+        let done = by
+            .recompute(self.stored(), &writers, &owns, &mut object_budget())
+            .expect("recomputes");
+        let text = |all: &[insula_conversion::Difference]| -> Vec<String> {
+            let one = |it: &insula_conversion::Difference| {
+                let value = |value: &Option<Json>| value.as_ref().map_or("-".to_owned(), Json::to_string);
+                format!("{} {}: {} -> {}", it.version, it.path, value(&it.was), value(&it.is))
+            };
+            all.iter().map(one).collect()
+        };
+        let told = (text(&done.changes), text(&done.kept));
+        self.stored = done.stored;
+        told
+    }
+
+    fn record(&self) -> Written {
+        written(self.stored.residual.as_deref()).expect("reads")["v1"]
+    }
+}
+
+#[test]
+fn a_write_records_its_rules_and_one_in_the_storage_version_none() {
+    let rules = wrong();
+    let store = Store::create(&rules, "v1", json!({"size": "5Gi"}), &["spec.size"]);
+    assert_eq!(Some(store.record().rules), rules.rules_of("v1"));
+    assert_ne!(rules.rules_of("v1"), right().rules_of("v1"));
+    assert_eq!(rules.rules_of("v2"), None);
+    let store = Store::create(&rules, "v2", json!({"bytes": 5}), &["spec.bytes"]);
+    assert_eq!(
+        store.stored.residual.as_deref().filter(|it| it.starts_with(b"{\"\"")),
+        None
+    );
+}
+
+#[test]
+fn what_a_wrong_rule_wrote_is_recomputed_once() {
+    let (wrong, right) = (wrong(), right());
+    let mut store = Store::create(
+        &wrong,
+        "v1",
+        json!({"size": "5Gi", "owner": "ann"}),
+        &["spec.size", "spec.owner"],
+    );
+    assert_eq!(store.spec(&right, "v2")["bytes"], 5000);
+    let (changes, kept) = store.recompute(&right, &wrong);
+    assert_eq!(changes[0], "v2 spec.bytes: 5000 -> 5368709120");
+    assert_eq!(kept, [""; 0]);
+    assert_eq!(store.spec(&right, "v1"), json!({"size": "5Gi", "owner": "ann"}));
+    assert_eq!(
+        store.spec(&right, "v2"),
+        json!({"bytes": 5_368_709_120_u64, "team": "ann"})
+    );
+    assert_eq!(Some(store.record().rules), right.rules_of("v1"));
+    let before = store.stored.clone();
+    assert_eq!(store.recompute(&right, &right), (Vec::new(), Vec::new()));
+    assert_eq!(store.stored, before);
+}
+
+#[test]
+fn a_value_that_the_rules_cannot_restore_stays_as_it_was_written() {
+    let (wrong, right) = (wrong(), right());
+    let mut store = Store::create(&wrong, "v1", json!({"size": "05Gi"}), &["spec.size"]);
+    store.recompute(&right, &wrong);
+    assert_eq!(store.spec(&right, "v1")["size"], "05Gi");
+    assert_eq!(store.spec(&right, "v2")["bytes"], 5_368_709_120_u64);
+}
+
+#[test]
+fn fields_that_others_wrote_stay() {
+    let (wrong, right) = (wrong(), right());
+    let mut store = Store::create(
+        &wrong,
+        "v1",
+        json!({"size": "5Gi", "note": "n"}),
+        &["spec.size", "spec.note"],
+    );
+    store.edit(&wrong, "v2", json!({"color": "red"}), &["spec.color"], &[]);
+    let (changes, _) = store.recompute(&right, &wrong);
+    assert!(!changes.is_empty());
+    assert_eq!(
+        store.spec(&right, "v2"),
+        json!({"bytes": 5_368_709_120_u64, "color": "red", "note": "n"})
+    );
+
+    // The same field, by hand in v2.
+    let mut store = Store::create(&wrong, "v1", json!({"size": "5Gi"}), &["spec.size"]);
+    store.edit(
+        &wrong,
+        "v2",
+        json!({"bytes": 3_221_225_472_u64}),
+        &["spec.bytes"],
+        &["spec.size"],
+    );
+    store.recompute(&right, &wrong);
+    assert_eq!(store.spec(&right, "v2")["bytes"], 3_221_225_472_u64);
+    assert_eq!(store.spec(&right, "v1")["size"], "3Gi");
+
+    // Written in v2 at first, and then another field through v1.
+    let mut store = Store::create(
+        &wrong,
+        "v2",
+        json!({"bytes": 7000, "team": "a"}),
+        &["spec.bytes", "spec.team"],
+    );
+    store.edit(&wrong, "v1", json!({"owner": "b"}), &["spec.owner"], &["spec.team"]);
+    store.recompute(&right, &wrong);
+    assert_eq!(store.spec(&right, "v2"), json!({"bytes": 7000, "team": "b"}));
+}
+
+#[test]
+fn a_field_written_by_todays_rules_stays_and_its_neighbours_are_recomputed() {
+    let (wrong, right) = (wrong(), right());
+    let mut store = Store::create(
+        &wrong,
+        "v1",
+        json!({"size": "5Gi", "owner": "a"}),
+        &["spec.size", "spec.owner"],
+    );
+    store.edit(&right, "v1", json!({"owner": "b"}), &[], &[]);
+    assert_eq!(
+        Some(store.record().rules),
+        wrong.rules_of("v1"),
+        "the size is still as the wrong rule made it"
+    );
+    let mut other = Store {
+        stored: store.stored.clone(),
+        owned: store.owned.clone(),
+    };
+    store.recompute(&right, &wrong);
+    assert_eq!(
+        store.spec(&right, "v2"),
+        json!({"bytes": 5_368_709_120_u64, "team": "b"})
+    );
+    other.edit(&right, "v1", json!({"size": "6Gi"}), &[], &[]);
+    other.recompute(&right, &wrong);
+    assert_eq!(
+        other.spec(&right, "v2"),
+        json!({"bytes": 6_442_450_944_u64, "team": "b"})
+    );
+    assert_eq!(other.spec(&right, "v1"), json!({"size": "6Gi", "owner": "b"}));
+}
+
+#[test]
+fn a_move_to_the_wrong_field_is_moved() {
+    let text = json!({"type": "string"});
+    let with = |destination: &str| {
+        let versions = vec![
+            version("v1", json!({"who": text})),
+            version("v2", json!({"author": text, "reader": text})),
+        ];
+        let rules = json!({"conversions": [
+            {"from": "v1", "to": "v2", "rules": [{"field": ".spec.who", "destination": destination}]},
+            {"from": "v2", "to": "v1", "rules": [{"field": destination, "destination": ".spec.who"}]}]});
+        let path = FieldPath::new("spec");
+        let rules = parse_rules(&rules, &path).expect("rules");
+        Bundle::compile("e.io", versions, "v2", Some(&rules), LossPolicy::Lossless, &path).expect("compiles")
+    };
+    let (wrong, right) = (with(".spec.reader"), with(".spec.author"));
+    let mut store = Store::create(&wrong, "v1", json!({"who": "ann"}), &["spec.who"]);
+    assert_eq!(store.spec(&right, "v1"), json!({}));
+    let (changes, _) = store.recompute(&right, &wrong);
+    assert_eq!(changes.len(), 3, "{changes:?}");
+    assert_eq!(store.spec(&right, "v2"), json!({"author": "ann"}));
+    assert_eq!(store.spec(&right, "v1"), json!({"who": "ann"}));
+}
+
+#[test]
+fn objects_of_unknown_rules_stay_unknown() {
+    let rules = right();
+    let owned = BTreeMap::from([("v1", vec!["spec.size"])]);
+    let mut x = object("v2", json!({"bytes": 5}), &owned);
+    x["metadata"]["managedFields"] = json!([{"apiVersion": "e.io/v1"}]);
+    let stored = ToStore {
+        value: x,
+        residual: None,
+    };
+    let mut store = Store { stored, owned };
+    store.edit(&rules, "v1", json!({"owner": "b"}), &["spec.owner"], &[]);
+    assert_eq!(store.record().rules, insula_conversion::RULES_UNKNOWN);
+}
