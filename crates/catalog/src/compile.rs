@@ -76,7 +76,10 @@ pub fn compile(definition: &Definition<'_>, builtin: Option<&'static Builtin>) -
         None => Webhook::read(&group, &spec["conversion"]),
         Some(_) => None,
     };
-    let bundle = compile_bundle(&group, &versions, storage, rules.as_ref(), definition.strategy)?;
+    let mut bundle = compile_bundle(&group, &versions, storage, rules.as_ref(), definition.strategy)?;
+    if builtin.is_some() {
+        bundle = bundle.without_records();
+    }
     // The rules of built-in kinds are known to fit the budget.
     let over_budget = match builtin {
         None => bundle.over_budget(&FieldPath::new("spec")),

@@ -15,6 +15,7 @@ mod metadata_only;
 pub mod migrate;
 mod owners;
 mod prepare;
+pub mod recompute;
 pub mod representation;
 pub mod verbs;
 
