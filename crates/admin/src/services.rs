@@ -2,4 +2,5 @@
 
 mod cluster;
 mod conversion;
+mod recompute;
 mod workspace;

@@ -7,8 +7,8 @@ use insula_catalog::{Api, compile, ids};
 use insula_conversion::LossPolicy;
 use insula_proto::{
     admin::v1::{
-        ConvertRequest, ConvertResponse, FieldViolation, InlineRules, StoredRules, ValidateRequest, ValidateResponse,
-        conversion_service_server::ConversionService, convert_request,
+        ConvertRequest, ConvertResponse, FieldViolation, InlineRules, RecomputeRequest, RecomputeResponse, StoredRules,
+        ValidateRequest, ValidateResponse, conversion_service_server::ConversionService, convert_request,
     },
     value,
 };
@@ -75,6 +75,12 @@ impl ConversionService for AdminService {
             object: Some(object),
         }))
     }
+
+    async fn recompute(&self, request: Request<RecomputeRequest>) -> Result<Response<RecomputeResponse>, Status> {
+        let session = self.begin(&request).await?;
+        let answer = self.recomputed(&session, request.into_inner()).await?;
+        Ok(Response::new(answer))
+    }
 }
 
 /// Schema and rules of a request.
@@ -99,7 +105,7 @@ impl Source {
 impl AdminService {
     /// Runs work that takes long on the worker pool, charged to a workspace, in a span of the
     /// request.
-    async fn run_blocking<T: Send + 'static>(
+    pub(super) async fn run_blocking<T: Send + 'static>(
         &self,
         session: &Session,
         located: &Located,
@@ -182,7 +188,7 @@ fn compiled(schema: &Json, rules: Option<&Json>) -> Result<Api, Vec<FieldError>>
     compile::compile(&definition, None)
 }
 
-fn object(field: &str, sent: Option<Struct>) -> Result<Option<Json>, Status> {
+pub(super) fn object(field: &str, sent: Option<Struct>) -> Result<Option<Json>, Status> {
     let converted = sent.map(value::to_json).transpose();
     let converted = converted.map_err(|error| Status::invalid_argument(format!("{field}: {error}")))?;
     Ok(converted.map(Json::Object))

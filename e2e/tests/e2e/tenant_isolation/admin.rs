@@ -177,6 +177,7 @@ fn every_call_needs_a_credential_and_a_right() {
         ("/insula.admin.v1.WorkspaceService/Tree", [root, Ok(())]),
         ("/insula.admin.v1.ConversionService/Validate", [root, empty]),
         ("/insula.admin.v1.ConversionService/Convert", [empty; 2]),
+        ("/insula.admin.v1.ConversionService/Recompute", [root, empty]),
         ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", [empty; 2]),
         (
             "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",

@@ -1,0 +1,199 @@
+//! `ConversionService.Recompute`: repair of what wrong rules wrote, in all workspaces that bind an
+//! export.
+
+use super::conversion::object;
+use crate::session::{AdminService, Located, Session, right};
+use insula_api::{ClusterName, Json, ObjectKey, Revision, names::groups};
+use insula_auth::Attributes;
+use insula_catalog::{Served, exports::ExportName, ids};
+use insula_conversion::{Difference, RULES_UNKNOWN};
+use insula_proto::admin::v1::{
+    FieldDifference, FormerWriter, RecomputeRequest, RecomputeResponse, RecomputeState, RecomputedObject,
+};
+use insula_registry::recompute::{self, Former, Page, State, Verdict};
+use insula_store::Snapshot;
+use std::sync::Arc;
+use tonic::Status;
+
+/// Former rules of one request.
+const FORMER_MAX: usize = 16;
+/// Objects of an answer, unless the request says otherwise.
+const PAGE: usize = 100;
+/// Most objects of an answer.
+const PAGE_MAX: usize = 500;
+
+impl AdminService {
+    /// Examines one page of objects, and stores what is to be recomputed if the request says so.
+    pub(super) async fn recomputed(
+        &self,
+        session: &Session,
+        request: RecomputeRequest,
+    ) -> Result<RecomputeResponse, Status> {
+        let (located, export) = session.locate_export(&request)?;
+        let max = match usize::try_from(request.page_size) {
+            Ok(0) => PAGE,
+            Ok(size) => size.min(PAGE_MAX),
+            Err(_) => return Err(Status::invalid_argument("page_size: must not be negative")),
+        };
+        let apply = request.apply;
+        let snapshot = session.snapshot.clone();
+        let registry = Arc::clone(&self.api.registry);
+        let examine = move || {
+            let (group, plural) = (&*request.group, &*request.resource);
+            let api = export.resolve(&registry.catalog, &snapshot, group, plural);
+            let owned = api.filter(|api| export.owns(&snapshot, api));
+            let api = owned
+                .ok_or_else(|| Status::not_found(format!("APIExport {:?} offers no {plural}.{group}", export.name)))?;
+            let after = after(&api, &request.page_token)?;
+            let schema = offered(&snapshot, &export, group, plural);
+            let given = request.former_rules.into_iter().enumerate().map(|(i, rules)| {
+                let field = format!("former_rules[{i}]");
+                let rules = object(&field, Some(rules))?.unwrap_or_default();
+                let named = schema_named(&snapshot, &export.cluster, rules["metadata"]["name"].as_str());
+                let schema = named.or_else(|| schema.clone());
+                let schema = schema.ok_or_else(|| Status::not_found(format!("{plural}.{group} has no schema")))?;
+                recompute::compile(&registry, &schema, &rules)
+                    .map_err(|errors| Status::invalid_argument(format!("{field}: {}", insula_api::aggregate(&errors))))
+            });
+            let given = given.collect::<Result<Vec<_>, Status>>()?;
+            let former = Former::new(&registry, &snapshot, &export, given, request.assume_former);
+            let page = recompute::scan(&registry, &snapshot, &api, &former, (after.as_ref(), max, apply));
+            Ok((page, former))
+        };
+        let (page, former): (Page, Former) = self.run_blocking(session, &located, examine).await?;
+        let mut objects = Vec::with_capacity(page.verdicts.len());
+        for mut verdict in page.verdicts {
+            if apply {
+                let done = recompute::apply(self.registry(), verdict, &former).await;
+                verdict = done.map_err(|error| Status::unavailable(error.to_string()))?;
+            }
+            objects.extend(answer(&verdict));
+        }
+        Ok(RecomputeResponse {
+            header: session.header(),
+            objects,
+            examined: i64::try_from(page.examined).unwrap_or(i64::MAX),
+            next_page_token: page.next.map(|key| token(&key)).unwrap_or_default(),
+        })
+    }
+}
+
+impl Session {
+    /// Finds an export whose consumers' objects the caller may list, or update.
+    fn locate_export(&self, request: &RecomputeRequest) -> Result<(Located, ExportName), Status> {
+        let verb = if request.apply { "update" } else { "list" };
+        let content = Attributes {
+            subresource: "content".into(),
+            ..right(verb, groups::APIS, "apiexports", &request.export)
+        };
+        let workspace = if request.workspace.is_empty() {
+            "root"
+        } else {
+            &request.workspace
+        };
+        let located = self.locate(workspace, &content)?;
+        for (field, value) in [
+            ("export", &request.export),
+            ("group", &request.group),
+            ("resource", &request.resource),
+        ] {
+            if value.is_empty() {
+                return Err(Status::invalid_argument(format!("{field}: is required")));
+            }
+        }
+        if request.former_rules.len() > FORMER_MAX {
+            return Err(Status::invalid_argument(format!(
+                "former_rules: must have at most {FORMER_MAX} items"
+            )));
+        }
+        if request.assume_former && request.former_rules.is_empty() {
+            return Err(Status::invalid_argument("assume_former: needs former_rules"));
+        }
+        let export = ExportName {
+            cluster: located.cluster.clone(),
+            name: request.export.as_str().into(),
+        };
+        if !export.exists(&self.snapshot) {
+            return Err(Status::not_found(format!(
+                "apiexports.apis.kcp.io {:?} not found in workspace {}",
+                request.export, located.path
+            )));
+        }
+        Ok((located, export))
+    }
+}
+
+/// Returns the schema of a resource that the export offers.
+fn offered(snapshot: &Snapshot, export: &ExportName, group: &str, plural: &str) -> Option<Json> {
+    let value = snapshot.get(&export.key())?.object.body_value();
+    let mut resources = value["spec"]["resources"].as_array()?.iter();
+    let offered = resources.find(|offered| offered["group"] == group && offered["name"] == plural)?;
+    schema_named(snapshot, &export.cluster, offered["schema"].as_str())
+}
+
+fn schema_named(snapshot: &Snapshot, cluster: &ClusterName, name: Option<&str>) -> Option<Json> {
+    let key = ObjectKey::cluster_scoped(ids::apiresourceschemas(), cluster.clone(), name?);
+    Some(snapshot.get(&key)?.object.body_value())
+}
+
+/// Writes the key of the last object of a page: cluster, namespace and name.
+fn token(key: &ObjectKey) -> String {
+    format!("{}/{}/{}", key.cluster, key.namespace, key.name)
+}
+
+fn after(api: &Served, token: &str) -> Result<Option<ObjectKey>, Status> {
+    if token.is_empty() {
+        return Ok(None);
+    }
+    let malformed = || Status::invalid_argument("page_token: is none that this server gave out");
+    let mut parts = token.splitn(3, '/');
+    let mut next = || parts.next().ok_or_else(malformed);
+    let (cluster, namespace, name) = (next()?, next()?, next()?);
+    let cluster = ClusterName::parse(cluster).map_err(|_| malformed())?;
+    Ok(Some(ObjectKey {
+        namespace: namespace.into(),
+        ..ObjectKey::cluster_scoped(api.resource_id(), cluster, name)
+    }))
+}
+
+fn answer(verdict: &Verdict) -> Option<RecomputedObject> {
+    let state = match verdict.state {
+        State::Current => return None,
+        State::Differs => RecomputeState::Differs,
+        State::Kept => RecomputeState::Kept,
+        State::OtherRules => RecomputeState::OtherRules,
+        State::Unknown => RecomputeState::Unknown,
+        State::Failed => RecomputeState::Failed,
+        State::Recomputed => RecomputeState::Recomputed,
+    };
+    let key = &verdict.entry.key;
+    let Revision(revision) = verdict.entry.revision;
+    let writer = |(version, rules): &(String, u64)| FormerWriter {
+        version: version.clone(),
+        rules: match *rules {
+            RULES_UNKNOWN => String::new(),
+            rules => format!("{rules:016x}"),
+        },
+    };
+    Some(RecomputedObject {
+        cluster: key.cluster.to_string(),
+        namespace: key.namespace.to_string(),
+        name: key.name.to_string(),
+        resource_version: revision.to_string(),
+        state: state.into(),
+        writers: verdict.writers.iter().map(writer).collect(),
+        changes: verdict.changes.iter().map(difference).collect(),
+        kept: verdict.kept.iter().map(difference).collect(),
+        message: verdict.message.clone(),
+    })
+}
+
+fn difference(difference: &Difference) -> FieldDifference {
+    let text = |value: &Option<Json>| value.as_ref().map(Json::to_string).unwrap_or_default();
+    FieldDifference {
+        version: difference.version.clone(),
+        path: difference.path.clone(),
+        was: text(&difference.was),
+        is: text(&difference.is),
+    }
+}
