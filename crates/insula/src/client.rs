@@ -1,6 +1,12 @@
 //! HTTPS client with the identity of a kubeconfig, for commands that talk to a server.
 
-use std::{collections::BTreeMap, path::Path, time::Duration};
+mod call;
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Context, anyhow, bail};
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -225,6 +231,18 @@ impl Client {
         };
         let value = serde_json::from_slice(&body).unwrap_or_else(|_| String::from_utf8_lossy(&body).into());
         Ok((code, value))
+    }
+}
+
+/// Returns the kubeconfig that kubectl would take: the first file of `KUBECONFIG`, else
+/// `~/.kube/config`.
+pub(crate) fn kubeconfig() -> anyhow::Result<PathBuf> {
+    let listed = std::env::var_os("KUBECONFIG").unwrap_or_default();
+    let mut listed = std::env::split_paths(&listed).filter(|path| path.is_file());
+    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".kube/config"));
+    match listed.next().or_else(home) {
+        Some(path) if path.is_file() => Ok(path),
+        _ => bail!("there is no kubeconfig: name one with --kubeconfig or KUBECONFIG"),
     }
 }
 

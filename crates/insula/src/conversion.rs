@@ -1,8 +1,9 @@
-//! `insula conversion …`: tools for conversion rules, without a server.
+//! `insula conversion …`: tools for conversion rules. Only `recompute` needs a server.
 
 mod convert;
 mod coverage;
 mod differences;
+mod recompute;
 mod suggest;
 mod test;
 mod webhook;
@@ -21,6 +22,8 @@ pub(crate) enum Command {
     Coverage(coverage::Arguments),
     /// Propose rules for fields that were renamed or moved.
     Suggest(suggest::Arguments),
+    /// List the stored objects that wrong rules wrote, and recompute them by today's.
+    Recompute(recompute::Arguments),
     /// Serve rules to a Kubernetes cluster as a conversion webhook.
     Webhook(webhook::Arguments),
 }
@@ -31,6 +34,7 @@ pub(crate) fn main(command: &Command) -> ExitCode {
         Command::Convert(arguments) => convert::run(arguments),
         Command::Coverage(arguments) => coverage::run(arguments),
         Command::Suggest(arguments) => suggest::run(arguments),
+        Command::Recompute(arguments) => recompute::run(arguments),
         Command::Webhook(arguments) => webhook::run(arguments),
     };
     crate::ended(done)

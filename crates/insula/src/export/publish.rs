@@ -12,11 +12,11 @@ use super::{
     compatible,
     plan::{self, Published},
     removal,
-    target::{self, Applied, Target, has_same_contents},
+    target::{Applied, Target, has_same_contents},
     wait,
 };
 use crate::{
-    apis,
+    apis, client,
     files::text,
     print::{Cell, Format, Printer, Table, Tone, yaml},
 };
@@ -98,7 +98,7 @@ impl Arguments {
         if self.kubeconfig.is_some() || !(self.check || self.apply || names_server) {
             return Ok(self.kubeconfig.clone());
         }
-        target::default_kubeconfig().map(Some)
+        client::kubeconfig().map(Some)
     }
 }
 

@@ -8,23 +8,9 @@ use serde_json::{Value, json};
 
 use super::compatible::is_accepted;
 use crate::{
-    client::Client,
+    client::{self, Client},
     files::{self, text},
 };
-
-/// Returns the kubeconfig that kubectl would take.
-///
-/// # Errors
-/// There is none.
-pub(super) fn default_kubeconfig() -> anyhow::Result<PathBuf> {
-    let listed = std::env::var_os("KUBECONFIG").unwrap_or_default();
-    let mut listed = std::env::split_paths(&listed).filter(|path| path.is_file());
-    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".kube/config"));
-    match listed.next().or_else(home) {
-        Some(path) if path.is_file() => Ok(path),
-        _ => bail!("there is no kubeconfig: name one with --kubeconfig or KUBECONFIG"),
-    }
-}
 
 /// A workspace of a server, as flags name it.
 #[derive(clap::Args)]
@@ -45,7 +31,7 @@ impl Connection {
     pub(super) fn connect(&self) -> anyhow::Result<Target> {
         let kubeconfig = match &self.kubeconfig {
             Some(kubeconfig) => kubeconfig.clone(),
-            None => default_kubeconfig()?,
+            None => client::kubeconfig()?,
         };
         Target::server(&kubeconfig, self.context.as_deref(), self.workspace.as_deref())
     }

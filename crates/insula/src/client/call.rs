@@ -1,0 +1,95 @@
+//! Unary gRPC calls over the HTTP client.
+
+use anyhow::{Context, anyhow, bail};
+use bytes::{BufMut, Bytes, BytesMut};
+use http::{
+    HeaderMap, Request,
+    header::{AUTHORIZATION, CONTENT_TYPE, TE},
+};
+use http_body_util::{BodyExt, Full, Limited};
+use prost::Message;
+
+use super::{ANSWER_BYTES_MAX, ANSWER_TIMEOUT, Client};
+
+/// Bytes before a message: a flag for compression, and the length.
+const FRAME: usize = 5;
+
+impl Client {
+    /// Calls a method, such as `/insula.admin.v1.ClusterService/GetInfo`. Fails with the server's
+    /// message for any status but OK.
+    pub(crate) async fn call<A: Message + Default>(&self, method: &str, request: &impl Message) -> anyhow::Result<A> {
+        let url = self.at_path(method).server;
+        let mut body = BytesMut::with_capacity(FRAME + request.encoded_len());
+        body.put_u8(0);
+        body.put_u32(u32::try_from(request.encoded_len()).context("the request is too large")?);
+        request.encode(&mut body)?;
+        let mut builder = Request::post(&url)
+            .header(CONTENT_TYPE, "application/grpc")
+            .header(TE, "trailers");
+        if let Some(bearer) = &self.bearer {
+            builder = builder.header(AUTHORIZATION, bearer);
+        }
+        let request = builder.body(Full::new(body.freeze()))?;
+        let exchange = async {
+            let response = self.http.request(request).await?;
+            let (head, body) = response.into_parts();
+            let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+            let body = body.map_err(|error| anyhow!("{error}"))?;
+            let trailers = body.trailers().cloned().unwrap_or_default();
+            anyhow::Ok((head, trailers, body.to_bytes()))
+        };
+        let answered = tokio::time::timeout(ANSWER_TIMEOUT, exchange).await;
+        let silent = || format!("{url}: no answer within {} s", ANSWER_TIMEOUT.as_secs());
+        let (head, trailers, body) = answered.with_context(silent)?.with_context(|| url.clone())?;
+        // A refusal without a message has its status among the headers.
+        let status = [&trailers, &head.headers].into_iter().find_map(status);
+        match status {
+            Some((0, _)) => A::decode(message(&body)?).context("the answer is malformed"),
+            Some((_, why)) => bail!("{why}"),
+            None => bail!("{url}: {}: this is no answer over gRPC", head.status),
+        }
+    }
+
+    /// Returns the workspace of the kubeconfig's URL; root without one.
+    pub(crate) fn workspace(&self) -> &str {
+        let path = self.server.split_once("/clusters/").map(|(_, path)| path);
+        path.and_then(|path| path.split('/').next()).unwrap_or("root")
+    }
+}
+
+fn status(headers: &HeaderMap) -> Option<(u32, String)> {
+    let code = headers.get("grpc-status")?.to_str().ok()?.parse().ok()?;
+    let message = headers.get("grpc-message").and_then(|text| text.to_str().ok());
+    Some((code, unescaped(message.unwrap_or_default())))
+}
+
+/// Decodes `%XX`, as gRPC escapes messages.
+fn unescaped(text: &str) -> String {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        let escaped = after.get(..2).filter(|_| first == b'%');
+        let byte = escaped.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
+        out.push(byte.unwrap_or(first));
+        rest = if byte.is_some() { &after[2..] } else { after };
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+fn message(body: &Bytes) -> anyhow::Result<&[u8]> {
+    body.get(FRAME..).context("the answer is cut off")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_are_read() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(status(&headers), None);
+        headers.insert("grpc-status", "5".parse().unwrap());
+        headers.insert("grpc-message", "no %22x%22 at 5%, %zz".parse().unwrap());
+        assert_eq!(status(&headers), Some((5, "no \"x\" at 5%, %zz".to_owned())));
+    }
+}
