@@ -37,6 +37,7 @@ mod policies;
 mod price;
 mod published;
 mod retirement;
+mod recompute;
 mod samples;
 mod secure;
 mod serving;
