@@ -5,14 +5,17 @@
 //! object as today's would have written it, where the former rules are known. [`apply`] stores it,
 //! if nobody wrote the object since.
 
+mod owners;
+
 use crate::{
     client::{Intent, Plan, commit},
     deps::Deps,
 };
-use insula_api::{Json, Object, ObjectKey, ResourceId, Revision, Scope};
+use insula_api::{ClusterName, Json, Object, ObjectKey, ResourceId, Revision, Scope};
 use insula_catalog::{Api, Error, Result, Served, bundle, exports::ExportName, ids, object::metadata_of};
 use insula_conversion::{Difference, RULES_UNKNOWN, Recomputed, Step, Stored, Writer};
 use insula_store::{Entry, Snapshot};
+use owners::FieldOwners;
 use serde_json::json;
 use std::{
     collections::{BTreeMap, HashMap},
@@ -22,8 +25,6 @@ use std::{
 
 /// Objects examined for one page.
 const EXAMINED_MAX: usize = 500;
-/// Bytes of objects to write that one page may hold.
-const PAGE_BYTES_MAX: usize = 4 << 20;
 /// Former schemas of a workspace that are searched for the rules of an object.
 const FORMER_MAX: usize = 64;
 /// Attempts to write an object that others write at the same time.
@@ -65,6 +66,30 @@ pub struct Verdict {
     pub message: String,
     /// The object to store, with a record of today's rules.
     made: Option<Arc<Object>>,
+    /// The route by which its API is served, and the revision of the route.
+    route: Option<(ObjectKey, Revision)>,
+}
+
+impl Verdict {
+    /// Returns the guards and the write that store the recomputed object; nothing if there is
+    /// nothing to store.
+    pub fn intents(&self) -> Vec<Intent> {
+        let Some(made) = &self.made else { return Vec::new() };
+        let route = self.route.iter();
+        let mut intents: Vec<Intent> = route
+            .map(|(key, revision)| Intent::Expect(key.clone(), Some(*revision)))
+            .collect();
+        intents.push(Intent::Rewrite(self.entry.clone(), made.clone()));
+        intents
+    }
+
+    /// Tells that the recomputed object is stored.
+    fn stored(&mut self) {
+        self.made = None;
+        if matches!(self.state, State::Differs | State::Kept) {
+            self.state = State::Recomputed;
+        }
+    }
 }
 
 /// The former rules of one API.
@@ -88,7 +113,7 @@ pub struct Page {
 
 impl Former {
     /// Returns the rules that were given, and those that are still stored: the schemas of the
-    /// export's workspace with their rules, and the bundles of these.
+    /// export's workspace with their rules, rules of any other name there, and bundles.
     pub fn new(
         deps: &Arc<Deps>,
         snapshot: &Snapshot,
@@ -106,7 +131,7 @@ impl Former {
     }
 
     /// Returns the rules with a fingerprint for writes through a version of an API.
-    fn of(&self, served: &Served, version: &str, rules: u64) -> Option<&Api> {
+    fn for_version(&self, served: &Served, version: &str, rules: u64) -> Option<&Api> {
         if rules == RULES_UNKNOWN {
             return self.given.first().filter(|_| self.assume).map(|api| &**api);
         }
@@ -133,7 +158,25 @@ fn stored_rules(deps: &Deps, snapshot: &Snapshot, export: &ExportName) -> Vec<Ar
         let rules = snapshot.get(&rules).map(|rules| rules.object.body_value());
         add(&bundle::of_schema(&entry.object.body_value(), rules.as_ref()));
     }
-    let bundles = Scope::cluster(ids::bundles(), insula_api::ClusterName::bound_crds());
+    // Rules under another name are kept for a repair: those of the time of an offered schema.
+    let kept = Scope::cluster(ids::apiconversions(), export.cluster.clone());
+    let kept = snapshot.range(&kept, None, FORMER_MAX);
+    let has_schema = |entry: &&Entry| entries.iter().any(|schema| schema.key.name == entry.key.name);
+    for rules in kept.iter().filter(|entry| !has_schema(entry)) {
+        let offered = export.spec(snapshot);
+        let offers = |schema: &&Entry| {
+            offered
+                .as_ref()
+                .is_some_and(|spec| spec.offers_schema(&schema.key.name))
+        };
+        for schema in entries.iter().filter(offers).take(FORMER_MAX) {
+            add(&bundle::of_schema(
+                &schema.object.body_value(),
+                Some(&rules.object.body_value()),
+            ));
+        }
+    }
+    let bundles = Scope::cluster(ids::bundles(), ClusterName::bound_crds());
     let mut count = 0;
     snapshot.for_each(&bundles, |entry| {
         let value = entry.object.body_value();
@@ -158,15 +201,21 @@ pub fn compile(deps: &Deps, schema: &Json, rules: &Json) -> std::result::Result<
     deps.catalog.compile(&bundle::of_schema(schema, Some(rules)))
 }
 
-/// Examines the stored objects of an API of an export in all workspaces that bind it, after a key.
-/// With `to_apply`, the page also has objects of which only the record is to be renewed.
-pub fn scan(
-    deps: &Deps,
-    snapshot: &Snapshot,
-    api: &Served,
-    former: &Former,
-    (after, max, to_apply): (Option<&ObjectKey>, usize, bool),
-) -> Page {
+/// Limits of a page.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits<'a> {
+    /// The last object of the page before.
+    pub after: Option<&'a ObjectKey>,
+    /// Most verdicts.
+    pub objects: usize,
+    /// Bytes of objects to store after which the page ends.
+    pub bytes: usize,
+    /// True if the page also has objects of which only the record is to be renewed.
+    pub to_apply: bool,
+}
+
+/// Examines the stored objects of an API of an export in all workspaces that bind it.
+pub fn scan(deps: &Deps, snapshot: &Snapshot, api: &Served, former: &Former, limits: Limits<'_>) -> Page {
     let mut page = Page {
         verdicts: Vec::new(),
         examined: 0,
@@ -174,8 +223,8 @@ pub fn scan(
     };
     let mut served_in: HashMap<_, Option<Served>> = HashMap::new();
     let (mut bytes, mut last) = (0, None);
-    snapshot.for_each_after(&Scope::everywhere(api.resource_id()), after, |entry| {
-        if page.examined == EXAMINED_MAX || page.verdicts.len() >= max || bytes > PAGE_BYTES_MAX {
+    snapshot.for_each_after(&Scope::everywhere(api.resource_id()), limits.after, |entry| {
+        if page.examined == EXAMINED_MAX || page.verdicts.len() >= limits.objects || bytes > limits.bytes {
             page.next = last.take();
             return ControlFlow::Break(());
         }
@@ -187,12 +236,28 @@ pub fn scan(
         if let Some(served) = served {
             let verdict = examine(served, entry, former);
             bytes += verdict.made.as_ref().map_or(0, |made| made.size());
-            let is_listed = verdict.state != State::Current || to_apply && verdict.made.is_some();
+            let is_listed = verdict.state != State::Current || limits.to_apply && verdict.made.is_some();
             page.verdicts.extend(is_listed.then_some(verdict));
         }
         ControlFlow::Continue(())
     });
     page
+}
+
+/// Writes the position of an object among those of its resource.
+pub fn position(key: &ObjectKey) -> String {
+    format!("{}/{}/{}", key.cluster, key.namespace, key.name)
+}
+
+/// Returns the key at a position; `None` for a text that is none.
+pub fn key_at(resource: ResourceId, position: &str) -> Option<ObjectKey> {
+    let mut parts = position.splitn(3, '/');
+    let mut next = || parts.next();
+    let (cluster, namespace, name) = (next()?, next()?, next()?);
+    Some(ObjectKey {
+        namespace: namespace.into(),
+        ..ObjectKey::cluster_scoped(resource, ClusterName::parse(cluster).ok()?, name)
+    })
 }
 
 /// Returns the API that serves an object in its cluster today.
@@ -216,6 +281,7 @@ pub fn examine(served: &Served, entry: &Entry, former: &Former) -> Verdict {
         kept: Vec::new(),
         message: String::new(),
         made: None,
+        route: served.guard.clone(),
     };
     let value = entry.object.body_value();
     if let Err(message) = judge(served, &value, former, &mut verdict) {
@@ -228,7 +294,7 @@ pub fn examine(served: &Served, entry: &Entry, former: &Former) -> Verdict {
 fn judge(served: &Served, value: &Json, former: &Former, verdict: &mut Verdict) -> std::result::Result<(), String> {
     let (bundle, entry) = (&served.api.bundle, verdict.entry.clone());
     let object = &entry.object;
-    let owned = Owned::read(value);
+    let owned = FieldOwners::read(value);
     verdict.writers = writers(served, object, &owned)?;
     if verdict.writers.is_empty() {
         return Ok(());
@@ -243,7 +309,7 @@ fn judge(served: &Served, value: &Json, former: &Former, verdict: &mut Verdict) 
         .writers
         .iter()
         .filter_map(|(version, rules)| {
-            let rules = &former.of(served, version, *rules)?.bundle;
+            let rules = &former.for_version(served, version, *rules)?.bundle;
             Some(Writer { version, rules })
         })
         .collect();
@@ -256,7 +322,7 @@ fn judge(served: &Served, value: &Json, former: &Former, verdict: &mut Verdict) 
         verdict.state = unresolved;
         return Ok(());
     }
-    if owned.0.is_empty() {
+    if owned.is_empty() {
         return Err("it has no metadata.managedFields, so nobody knows which of its fields a client wrote".into());
     }
     let stored = Stored {
@@ -281,13 +347,13 @@ fn judge(served: &Served, value: &Json, former: &Former, verdict: &mut Verdict) 
 }
 
 /// Returns the versions that wrote an object by other rules than today's.
-fn writers(served: &Served, object: &Object, owned: &Owned) -> std::result::Result<Vec<(String, u64)>, String> {
+fn writers(served: &Served, object: &Object, owned: &FieldOwners) -> std::result::Result<Vec<(String, u64)>, String> {
     let bundle = &served.api.bundle;
     let records = insula_conversion::written(object.residual())?;
     let recorded = records
         .iter()
         .map(|(version, written)| (version.clone(), written.rules));
-    let unrecorded = owned.0.keys().filter(|version| !records.contains_key(*version));
+    let unrecorded = owned.versions().filter(|version| !records.contains_key(*version));
     let unrecorded = unrecorded.map(|version| (version.clone(), RULES_UNKNOWN));
     let mut all: Vec<(String, u64)> = recorded.collect();
     all.extend(unrecorded.filter(|(version, _)| bundle.rules_of(version).is_some()));
@@ -327,31 +393,13 @@ fn to_store(served: &Served, old: &Json, made: &Recomputed) -> std::result::Resu
 /// The store refused the commit. A conflict is a failed verdict.
 pub async fn apply(deps: &Deps, mut verdict: Verdict, former: &Former) -> Result<Verdict> {
     for _ in 0..ATTEMPTS {
-        let Some(made) = verdict.made.take() else {
+        let intents = verdict.intents();
+        if intents.is_empty() {
             return Ok(verdict);
-        };
-        let snapshot = deps
-            .store
-            .snapshot(Revision(0))
-            .await
-            .map_err(|error| Error::Internal(error.to_string()))?;
-        let key = verdict.entry.key.clone();
-        let Some(served) = serving(deps, &snapshot, &verdict.entry) else {
-            verdict.state = State::Failed;
-            verdict.message = "its API is no longer served in its workspace".to_owned();
-            return Ok(verdict);
-        };
-        let guard = served
-            .guard
-            .iter()
-            .map(|(key, revision)| Intent::Expect(key.clone(), Some(*revision)));
-        let mut intents: Vec<Intent> = guard.collect();
-        intents.push(Intent::Rewrite(verdict.entry.clone(), made));
+        }
         match commit(deps, &Plan::new(intents)).await {
             Ok(_) => {
-                if matches!(verdict.state, State::Differs | State::Kept) {
-                    verdict.state = State::Recomputed;
-                }
+                verdict.stored();
                 return Ok(verdict);
             }
             Err(Error::Conflict { .. }) => {}
@@ -362,9 +410,12 @@ pub async fn apply(deps: &Deps, mut verdict: Verdict, former: &Former) -> Result
             .snapshot(Revision(0))
             .await
             .map_err(|error| Error::Internal(error.to_string()))?;
-        match (snapshot.get(&key), serving(deps, &snapshot, &verdict.entry)) {
+        match (
+            snapshot.get(&verdict.entry.key),
+            serving(deps, &snapshot, &verdict.entry),
+        ) {
             (Some(entry), Some(served)) => verdict = examine(&served, &entry, former),
-            // It was deleted meanwhile.
+            // It was deleted meanwhile, or its workspace no longer serves it.
             _ => {
                 verdict.state = State::Current;
                 return Ok(verdict);
@@ -374,96 +425,4 @@ pub async fn apply(deps: &Deps, mut verdict: Verdict, former: &Former) -> Result
     verdict.state = State::Failed;
     verdict.message = format!("it was written by others in {ATTEMPTS} attempts; try again");
     Ok(verdict)
-}
-
-/// The owned fields of an object by version, as lists of `fieldsV1`.
-struct Owned(BTreeMap<String, Vec<Json>>);
-
-impl Owned {
-    fn read(value: &Json) -> Owned {
-        let mut owned: BTreeMap<String, Vec<Json>> = BTreeMap::new();
-        for manager in value["metadata"]["managedFields"].as_array().into_iter().flatten() {
-            let version = manager["apiVersion"].as_str().unwrap_or_default();
-            let version = version.rsplit('/').next().unwrap_or_default().to_owned();
-            owned.entry(version).or_default().push(manager["fieldsV1"].clone());
-        }
-        Owned(owned)
-    }
-
-    fn owns(&self, version: &str, path: &[Step<'_>]) -> bool {
-        self.0
-            .get(version)
-            .is_some_and(|sets| sets.iter().any(|set| contains(set, path)))
-    }
-}
-
-/// Returns true if a set in the form of `fieldsV1` has members at, above or below a path.
-fn contains(set: &Json, path: &[Step<'_>]) -> bool {
-    let mut here = set;
-    for (depth, step) in path.iter().enumerate() {
-        let Some(below) = here.as_object() else { return false };
-        if below.is_empty() {
-            return depth > 0;
-        }
-        let next = match step {
-            Step::Field(name) => below.get(&format!("f:{name}")),
-            Step::Item(index, item) => {
-                let mut items = below.iter();
-                items
-                    .find(|(element, _)| is_item(element, *index, item))
-                    .map(|(_, below)| below)
-            }
-        };
-        match next {
-            Some(next) => here = next,
-            None => return false,
-        }
-    }
-    !path.is_empty()
-}
-
-fn is_item(element: &str, index: usize, item: &Json) -> bool {
-    match element.split_once(':') {
-        Some(("k", keys)) => serde_json::from_str::<serde_json::Map<String, Json>>(keys)
-            .is_ok_and(|keys| keys.iter().all(|(name, value)| item.get(name) == Some(value))),
-        Some(("v", value)) => serde_json::from_str::<Json>(value).is_ok_and(|value| value == *item),
-        Some(("i", at)) => at.parse() == Ok(index),
-        _ => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn owners_of_a_path_are_found() {
-        let set = json!({"f:spec": {"f:size": {}, "f:ports": {"k:{\"port\":80}": {".": {}, "f:note": {}}},
-            "f:tags": {"v:\"a\"": {}}, "f:atomic": {}}});
-        let field = Step::Field;
-        let (http, other) = (json!({"port": 80, "note": "x"}), json!({"port": 81}));
-        let (a, b) = (json!("a"), json!("b"));
-        let rows: [(&[Step<'_>], bool); 10] = [
-            (&[field("spec"), field("size")], true),
-            (&[field("spec"), field("color")], false),
-            (&[field("spec"), field("atomic"), field("deep")], true),
-            (
-                &[field("spec"), field("ports"), Step::Item(0, &http), field("note")],
-                true,
-            ),
-            (
-                &[field("spec"), field("ports"), Step::Item(0, &http), field("name")],
-                false,
-            ),
-            (&[field("spec"), field("ports"), Step::Item(0, &other)], false),
-            (&[field("spec"), field("tags"), Step::Item(3, &a)], true),
-            (&[field("spec"), field("tags"), Step::Item(3, &b)], false),
-            (&[field("spec")], true),
-            (&[field("status")], false),
-        ];
-        for (path, wanted) in rows {
-            assert_eq!(contains(&set, path), wanted, "{path:?}");
-        }
-        assert!(!contains(&json!({}), &[field("spec")]));
-    }
 }

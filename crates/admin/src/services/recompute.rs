@@ -10,7 +10,7 @@ use insula_conversion::{Difference, RULES_UNKNOWN};
 use insula_proto::admin::v1::{
     FieldDifference, FormerWriter, RecomputeRequest, RecomputeResponse, RecomputeState, RecomputedObject,
 };
-use insula_registry::recompute::{self, Former, Page, State, Verdict};
+use insula_registry::recompute::{self, Former, Limits, Page, State, Verdict};
 use insula_store::Snapshot;
 use std::sync::Arc;
 use tonic::Status;
@@ -21,6 +21,8 @@ const FORMER_MAX: usize = 16;
 const PAGE: usize = 100;
 /// Most objects of an answer.
 const PAGE_MAX: usize = 500;
+/// Bytes of objects to write after which a page ends.
+const PAGE_BYTES_MAX: usize = 4 << 20;
 
 impl AdminService {
     /// Examines one page of objects, and stores what is to be recomputed if the request says so.
@@ -57,7 +59,18 @@ impl AdminService {
             });
             let given = given.collect::<Result<Vec<_>, Status>>()?;
             let former = Former::new(&registry, &snapshot, &export, given, request.assume_former);
-            let page = recompute::scan(&registry, &snapshot, &api, &former, (after.as_ref(), max, apply));
+            let page = recompute::scan(
+                &registry,
+                &snapshot,
+                &api,
+                &former,
+                Limits {
+                    after: after.as_ref(),
+                    objects: max,
+                    bytes: PAGE_BYTES_MAX,
+                    to_apply: apply,
+                },
+            );
             Ok((page, former))
         };
         let (page, former): (Page, Former) = self.run_blocking(session, &located, examine).await?;
@@ -73,7 +86,7 @@ impl AdminService {
             header: session.header(),
             objects,
             examined: i64::try_from(page.examined).unwrap_or(i64::MAX),
-            next_page_token: page.next.map(|key| token(&key)).unwrap_or_default(),
+            next_page_token: page.next.map(|key| recompute::position(&key)).unwrap_or_default(),
         })
     }
 }
@@ -136,24 +149,13 @@ fn schema_named(snapshot: &Snapshot, cluster: &ClusterName, name: Option<&str>) 
     Some(snapshot.get(&key)?.object.body_value())
 }
 
-/// Writes the key of the last object of a page: cluster, namespace and name.
-fn token(key: &ObjectKey) -> String {
-    format!("{}/{}/{}", key.cluster, key.namespace, key.name)
-}
-
 fn after(api: &Served, token: &str) -> Result<Option<ObjectKey>, Status> {
     if token.is_empty() {
         return Ok(None);
     }
-    let malformed = || Status::invalid_argument("page_token: is none that this server gave out");
-    let mut parts = token.splitn(3, '/');
-    let mut next = || parts.next().ok_or_else(malformed);
-    let (cluster, namespace, name) = (next()?, next()?, next()?);
-    let cluster = ClusterName::parse(cluster).map_err(|_| malformed())?;
-    Ok(Some(ObjectKey {
-        namespace: namespace.into(),
-        ..ObjectKey::cluster_scoped(api.resource_id(), cluster, name)
-    }))
+    let key = recompute::key_at(api.resource_id(), token);
+    key.map(Some)
+        .ok_or_else(|| Status::invalid_argument("page_token: is none that this server gave out"))
 }
 
 fn answer(verdict: &Verdict) -> Option<RecomputedObject> {
