@@ -26,6 +26,7 @@ mod partition;
 mod plan_yaml;
 mod policy;
 mod quota;
+mod recompute;
 mod rollout;
 mod rollout_status;
 pub mod runtime;
@@ -87,6 +88,7 @@ impl Controllers {
             task!("bundle", bundle::Bundles::new),
             task!("crd", crd::Definitions::new),
             task!("migration", migration::Migrations::new),
+            task!("recompute", recompute::Recomputations::new),
             task!("namespace", namespace::Namespaces::new),
             task!("account", account::Accounts::new),
             task!("partition", partition::PartitionSets::new),
