@@ -62,7 +62,7 @@ pub(crate) struct Arguments {
 
 /// A resource of an export.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Offer {
+struct ExportedResource {
     export: String,
     group: String,
     resource: String,
@@ -122,12 +122,12 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let reports = runtime.block_on(async {
         let at = client.at_path(&format!("/clusters/{workspace}"));
         let mut reports = Vec::new();
-        for offer in offers(&at, &workspace, &arguments.names).await? {
+        for found in resources(&at, &workspace, &arguments.names).await? {
             let request = RecomputeRequest {
                 workspace: workspace.clone(),
-                export: offer.export,
-                group: offer.group,
-                resource: offer.resource,
+                export: found.export,
+                group: found.group,
+                resource: found.resource,
                 former_rules: former.clone(),
                 assume_former: arguments.assume_old,
                 apply: arguments.apply,
@@ -164,7 +164,7 @@ fn former_rules(paths: &[PathBuf]) -> anyhow::Result<Vec<prost_types::Struct>> {
 }
 
 /// Finds the resources of exports, and the exports that offer schemas.
-async fn offers(client: &Client, workspace: &str, names: &[String]) -> anyhow::Result<BTreeSet<Offer>> {
+async fn resources(client: &Client, workspace: &str, names: &[String]) -> anyhow::Result<BTreeSet<ExportedResource>> {
     let (code, list) = client.get("/apis/apis.kcp.io/v1alpha2/apiexports").await?;
     if !code.is_success() {
         bail!("APIExports of {workspace}: {code}: {}", text(&list, "/message"));
@@ -177,7 +177,7 @@ async fn offers(client: &Client, workspace: &str, names: &[String]) -> anyhow::R
             let own = text(export, "/metadata/name");
             let resources = export["spec"]["resources"].as_array().into_iter().flatten();
             let meant = resources.filter(|resource| own == name || text(resource, "/schema") == name);
-            found.extend(meant.map(|resource| Offer {
+            found.extend(meant.map(|resource| ExportedResource {
                 export: own.to_owned(),
                 group: text(resource, "/group").to_owned(),
                 resource: text(resource, "/name").to_owned(),
