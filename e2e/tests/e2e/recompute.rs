@@ -1,10 +1,10 @@
 //! Repair of objects that a wrong rule wrote: `insula conversion recompute`.
 
 use crate::{grpc, tools::ran};
-use insula_e2e::{Client, Who, runtime, shared, until, workspace};
+use insula_e2e::{Client, Server, Who, runtime, shared, until, workspace};
 use insula_proto::admin::v1::{RecomputeRequest, RecomputeState, conversion_service_client::ConversionServiceClient};
 use serde_json::{Value, json};
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 use tonic::Code;
 
 const GIB: u64 = 1 << 30;
@@ -18,6 +18,8 @@ fn sample(name: &str) -> String {
 
 /// A provider of disks, and two tenants.
 struct Scene {
+    /// Keeps the server running.
+    _server: Arc<Server>,
     kubeconfig: String,
     provider: String,
     tenants: [Client; 2],
@@ -36,6 +38,7 @@ impl Scene {
             tenants: [admin.in_workspace(&one.0), admin.in_workspace(&two.0)],
             clusters: [one.1, two.1],
             provider,
+            _server: server,
         };
         scene.publish("wrong.yaml");
         let bindings = "/apis/apis.kcp.io/v1alpha2/apibindings";
@@ -208,48 +211,55 @@ fn a_later_change_of_a_user_wins() {
     );
 }
 
-/// Pages continue where the last one ended, and a call can be repeated.
-#[test]
-fn many_objects_are_recomputed_page_by_page() {
-    let server = shared();
-    let scene = Scene::new();
-    let [one, two] = &scene.tenants;
-    for i in 0..60 {
-        create(
-            if i % 2 == 0 { one } else { two },
-            "v1",
-            &format!("disk-{i}"),
-            json!({"size": "2Gi"}),
-        );
-    }
-    scene.correct();
+/// Returns a request to store all disks as today's rules make them.
+fn request(scene: &Scene) -> RecomputeRequest {
     let rules: Value = serde_saphyr::from_str(&std::fs::read_to_string(sample("wrong.yaml")).unwrap()).unwrap();
-    let rules = insula_proto::value::from_json(rules.as_object().unwrap()).unwrap();
-    let mut request = RecomputeRequest {
+    RecomputeRequest {
         workspace: scene.provider.clone(),
         export: EXPORT.to_owned(),
         group: EXPORT.to_owned(),
         resource: "disks".to_owned(),
-        former_rules: vec![rules],
+        former_rules: vec![insula_proto::value::from_json(rules.as_object().unwrap()).unwrap()],
         apply: true,
-        page_size: 25,
         ..RecomputeRequest::default()
+    }
+}
+
+fn client(server: &Server, who: &Who) -> ConversionServiceClient<grpc::Channel> {
+    ConversionServiceClient::with_origin(grpc::channel(server, who), grpc::origin(server))
+}
+
+/// Pages continue where the last one ended, and a call can be repeated.
+#[test]
+fn many_objects_are_recomputed_page_by_page() {
+    let scene = Scene::new();
+    let [one, two] = &scene.tenants;
+    for i in 0..60 {
+        let tenant = if i % 2 == 0 { one } else { two };
+        create(tenant, "v1", &format!("disk-{i}"), json!({"size": "2Gi"}));
+    }
+    scene.correct();
+    let mut request = RecomputeRequest {
+        page_size: 25,
+        ..request(&scene)
     };
     runtime().block_on(async {
-        let channel = grpc::channel(&server, &Who::KcpAdmin);
-        let mut client = ConversionServiceClient::with_origin(channel, grpc::origin(&server));
+        let mut client = client(&shared(), &Who::KcpAdmin);
         let mut sizes = Vec::new();
         loop {
             let page = client.recompute(request.clone()).await.unwrap().into_inner();
-            assert!(
-                page.objects
-                    .iter()
-                    .all(|object| object.state() == RecomputeState::Recomputed)
-            );
+            let mut objects = page.objects.iter();
+            assert!(objects.all(|object| object.state() == RecomputeState::Recomputed));
             sizes.push(page.objects.len());
             // The answer was lost: the same page again does no harm.
             let again = client.recompute(request.clone()).await.unwrap().into_inner();
-            assert!(again.objects.iter().all(|object| object.name != page.objects[0].name));
+            let done: Vec<_> = page
+                .objects
+                .iter()
+                .map(|object| (&object.cluster, &object.name))
+                .collect();
+            let mut objects = again.objects.iter();
+            assert!(objects.all(|object| !done.contains(&(&object.cluster, &object.name))));
             sizes.push(again.objects.len());
             if again.next_page_token.is_empty() {
                 break;
@@ -258,83 +268,65 @@ fn many_objects_are_recomputed_page_by_page() {
         }
         assert_eq!(sizes.iter().sum::<usize>(), 60, "{sizes:?}");
         assert!(sizes.len() > 2, "{sizes:?}");
-        for (request, code, text) in [
-            (
-                RecomputeRequest {
-                    page_size: -1,
-                    ..request.clone()
-                },
-                Code::InvalidArgument,
-                "page_size",
-            ),
-            (
-                RecomputeRequest {
-                    page_token: "x".into(),
-                    ..request.clone()
-                },
-                Code::InvalidArgument,
-                "page_token",
-            ),
-            (
-                RecomputeRequest {
-                    export: "none".into(),
-                    ..request.clone()
-                },
-                Code::NotFound,
-                "none",
-            ),
-            (
-                RecomputeRequest {
-                    resource: "none".into(),
-                    ..request.clone()
-                },
-                Code::NotFound,
-                "offers no none",
-            ),
-            (
-                RecomputeRequest {
-                    former_rules: Vec::new(),
-                    assume_former: true,
-                    ..request.clone()
-                },
-                Code::InvalidArgument,
-                "former_rules",
-            ),
-        ] {
-            let refused = client.recompute(request).await.unwrap_err();
-            assert_eq!(refused.code(), code, "{refused}");
-            assert!(refused.message().contains(text), "{refused}");
-        }
     });
     assert_eq!(spec(two, "v2", "disk-1")["bytes"], 2 * GIB);
     assert_eq!(spec(one, "v2", "disk-58")["bytes"], 2 * GIB);
 }
 
+/// A request that cannot be answered gets an error that names the field.
+#[test]
+fn requests_with_errors_are_refused() {
+    type Edit = fn(&mut RecomputeRequest);
+    let scene = Scene::new();
+    let rows: [(Edit, Code, &str); 7] = [
+        (|it| it.page_size = -1, Code::InvalidArgument, "page_size"),
+        (|it| it.page_token = "x".into(), Code::InvalidArgument, "page_token"),
+        (
+            |it| it.export = "none".into(),
+            Code::NotFound,
+            "\"none\" not found in workspace",
+        ),
+        (|it| it.group.clear(), Code::InvalidArgument, "group: is required"),
+        (|it| it.resource = "none".into(), Code::NotFound, "offers no none"),
+        (
+            |it| (it.former_rules, it.assume_former) = (Vec::new(), true),
+            Code::InvalidArgument,
+            "former_rules",
+        ),
+        (
+            |it| it.former_rules = vec![it.former_rules[0].clone(); 17],
+            Code::InvalidArgument,
+            "at most 16",
+        ),
+    ];
+    runtime().block_on(async {
+        let mut client = client(&shared(), &Who::KcpAdmin);
+        for (edit, code, text) in rows {
+            let mut wrong = request(&scene);
+            edit(&mut wrong);
+            let refused = client.recompute(wrong).await.unwrap_err();
+            assert_eq!(refused.code(), code, "{refused}");
+            assert!(refused.message().contains(text), "{refused}");
+        }
+    });
+}
+
 /// Only those who may see and update the consumers' objects through the export may repair them.
 #[test]
 fn repair_takes_the_rights_of_the_exports_content() {
-    let server = shared();
     let scene = Scene::new();
+    let bob = Who::Token("bob-token".into());
     runtime().block_on(async {
-        for (who, code) in [
-            (Who::Anonymous, Code::Unauthenticated),
-            (Who::Token("bob-token".into()), Code::PermissionDenied),
-        ] {
-            let mut client = ConversionServiceClient::with_origin(grpc::channel(&server, &who), grpc::origin(&server));
+        for (who, code) in [(Who::Anonymous, Code::Unauthenticated), (bob, Code::PermissionDenied)] {
+            let mut client = client(&shared(), &who);
             for apply in [false, true] {
-                let request = RecomputeRequest {
-                    workspace: scene.provider.clone(),
-                    export: EXPORT.to_owned(),
-                    group: EXPORT.to_owned(),
-                    resource: "disks".to_owned(),
+                let mut request = tonic::Request::new(RecomputeRequest {
                     apply,
-                    ..RecomputeRequest::default()
-                };
-                let mut request = tonic::Request::new(request);
+                    ..request(&scene)
+                });
                 if let Who::Token(token) = &who {
-                    request
-                        .metadata_mut()
-                        .insert("authorization", format!("Bearer {token}").parse().unwrap());
+                    let token = format!("Bearer {token}").parse().unwrap();
+                    request.metadata_mut().insert("authorization", token);
                 }
                 assert_eq!(client.recompute(request).await.unwrap_err().code(), code, "{apply}");
             }
@@ -344,4 +336,64 @@ fn repair_takes_the_rights_of_the_exports_content() {
     let (code, _, error) = ran(&[&["conversion", "recompute", "nothing"], &server[..]].concat(), "");
     assert_eq!(code, 2);
     assert!(error.contains("there is no APIExport nothing"), "{error}");
+}
+
+/// The field of the export does the same without the tool, by rules kept under another name.
+#[test]
+fn a_field_of_the_export_repairs_all_tenants() {
+    let server = shared();
+    let scene = Scene::new();
+    let [one, two] = &scene.tenants;
+    create(one, "v1", "plain", json!({"size": "5Gi"}));
+    for i in 0..120 {
+        create(two, "v1", &format!("disk-{i}"), json!({"size": "6Gi"}));
+    }
+    let provider = server.admin().in_workspace(&scene.provider);
+    let export = format!("/apis/apis.kcp.io/v1alpha2/apiexports/{EXPORT}");
+    let repair = |token: &str| {
+        // The request may come before the corrected rules serve everybody.
+        provider
+            .merge(&export, &json!({"spec": {"recompute": token}}))
+            .expect(200);
+        until("the repair is done", || {
+            let state = provider.get(&export).expect(200)["status"]["recompute"].clone();
+            (state["request"] == token && state["phase"] == "Done").then_some(state)
+        })
+    };
+    scene.publish("rules.yaml");
+    let state = repair("first");
+    assert_eq!(
+        (&state["examined"], &state["recomputed"]),
+        (&json!(121), &json!(0)),
+        "{state}"
+    );
+    assert_eq!(state["otherRules"], 121, "{state}");
+    let message = state["message"].as_str().unwrap();
+    assert!(message.contains("its former rules are not known"), "{message}");
+
+    let mut former: Value = serde_saphyr::from_str(&std::fs::read_to_string(sample("wrong.yaml")).unwrap()).unwrap();
+    former["metadata"]["name"] = json!("before.disks.repair.example.io");
+    provider
+        .post("/apis/apis.kcp.io/v1alpha1/apiconversions", &former)
+        .expect(201);
+    let state = repair("second");
+    assert_eq!(
+        (&state["examined"], &state["recomputed"]),
+        (&json!(121), &json!(121)),
+        "{state}"
+    );
+    assert_eq!(state["message"], Value::Null, "{state}");
+    assert_eq!(spec(one, "v2", "plain")["bytes"], 5 * GIB);
+    assert_eq!(spec(two, "v2", "disk-119")["bytes"], 6 * GIB);
+    assert_eq!(spec(two, "v1", "disk-119")["size"], "6Gi");
+    let before = revision(one, "plain");
+    let state = repair("third");
+    assert_eq!(
+        (&state["examined"], &state["recomputed"]),
+        (&json!(121), &json!(0)),
+        "{state}"
+    );
+    assert_eq!(revision(one, "plain"), before);
+    let (code, text) = scene.recompute(&[]);
+    assert_eq!(code, 0, "{text}");
 }
