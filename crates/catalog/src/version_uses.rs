@@ -47,19 +47,33 @@ pub struct NotedUses {
 /// Uses that are not stored yet, by the key of the route. At most one entry for each bound resource
 /// that was used since the last [`VersionUses::take`].
 #[derive(Debug, Default)]
-pub struct VersionUses(Mutex<BTreeMap<ObjectKey, NotedUses>>);
+pub struct VersionUses {
+    noted: Mutex<BTreeMap<ObjectKey, NotedUses>>,
+    is_disabled: bool,
+}
 
 impl VersionUses {
+    /// Returns an instance that notes nothing.
+    pub fn disabled() -> Self {
+        VersionUses {
+            is_disabled: true,
+            ..VersionUses::default()
+        }
+    }
+
     /// Notes the use of a version of a bound resource in a cluster.
     pub fn note(&self, served: &Served, cluster: &ClusterName, version: &str, now: Timestamp) {
         let (Origin::Bound { .. }, Some(route), Some((key, _))) = (&served.origin, &served.route, &served.guard) else {
             return;
         };
+        if self.is_disabled {
+            return;
+        }
         let Some(index) = served.api.versions.iter().position(|known| *known.name == *version) else {
             return;
         };
         if route.marks.mark(index, period(cluster, now)) {
-            let mut all = self.0.lock();
+            let mut all = self.noted.lock();
             let noted = all.entry(key.clone()).or_default();
             if noted.identity != route.identity {
                 *noted = NotedUses {
@@ -73,13 +87,13 @@ impl VersionUses {
 
     /// Takes the notes of at most `max` routes.
     pub fn take(&self, max: usize) -> Vec<(ObjectKey, NotedUses)> {
-        let mut all = self.0.lock();
+        let mut all = self.noted.lock();
         std::iter::from_fn(|| all.pop_first()).take(max).collect()
     }
 
     /// Puts notes back that could not be stored. Later notes win.
     pub fn put_back(&self, notes: Vec<(ObjectKey, NotedUses)>) {
-        let mut all = self.0.lock();
+        let mut all = self.noted.lock();
         for (key, noted) in notes {
             all.entry(key).or_insert(noted);
         }

@@ -160,6 +160,9 @@ fn registry(parts: &Parts, outbound: Arc<Webhook>) -> Deps {
     registry.homes = workspaces.homes;
     registry.objects_per_workspace = workspaces.objects;
     registry.event_ttl_seconds = workspaces.event_ttl_seconds;
+    if !workspaces.version_uses {
+        registry.uses = insula_catalog::version_uses::VersionUses::disabled();
+    }
     registry.catalog.work_aside(block_in_place);
     registry.outbound = outbound;
     registry.cache = Arc::new(Cache::new(converters(&parts.runtimes)));

@@ -202,6 +202,8 @@ pub struct Workspaces {
     pub event_ttl_seconds: u64,
     /// Objects of a workspace at most; 0 for no limit.
     pub objects: u64,
+    /// Records which versions of bound APIs are used.
+    pub version_uses: bool,
     /// Servers that workspaces may be mounted from, written as `webhooks.allow`; empty for none.
     pub mounts: Targets,
 }
@@ -299,6 +301,7 @@ impl Default for Config {
                 homes: true,
                 event_ttl_seconds: 3600,
                 objects: 0,
+                version_uses: true,
                 mounts: Targets::nobody(),
             },
             watches: Watches::default(),

@@ -27,16 +27,35 @@ fn write(file: &Path, jwt: &[Value]) {
     std::fs::write(file, config.to_string()).unwrap();
 }
 
-/// Starts a server that trusts an issuer.
+/// Starts a server that trusts issuers.
 pub(crate) fn server_with(jwt: &[Value]) -> Server {
+    server_from(Setup::default(), jwt)
+}
+
+/// Starts a server that trusts issuers, and that writes nothing because somebody reads.
+pub(crate) fn server_without_records(jwt: &[Value]) -> Server {
+    let (name, value) = ("INSULA_WORKSPACES_VERSION_USES", "false");
+    let environment = vec![(name.to_owned(), value.to_owned())];
+    let setup = Setup {
+        environment,
+        ..Setup::default()
+    };
+    server_from(setup, jwt)
+}
+
+fn server_from(setup: Setup, jwt: &[Value]) -> Server {
     let file = tempfile::NamedTempFile::new().unwrap();
     write(file.path(), jwt);
-    Server::with_flags(&[
+    let flags = [
         "--store",
         "memory",
         "--authentication-config",
         file.path().to_str().unwrap(),
-    ])
+    ];
+    Server::with(Setup {
+        flags: flags.map(str::to_owned).to_vec(),
+        ..setup
+    })
 }
 
 fn grant(at: &Client, group: &str) {

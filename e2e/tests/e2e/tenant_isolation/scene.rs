@@ -66,7 +66,7 @@ impl Scene {
     pub(super) fn new() -> Self {
         let other = shared();
         let issuer = Issuer::start(&other);
-        let server = issuers::server_with(&[issuer.configuration(&other, &issuers::mappings("corp:"))]);
+        let server = issuers::server_without_records(&[issuer.configuration(&other, &issuers::mappings("corp:"))]);
         let (mine, theirs) = (owned_by(&server, "alice"), owned_by(&server, OWNER));
         let admin = server.admin();
         let (here, there) = (admin.in_workspace(&mine.path), admin.in_workspace(&theirs.path));
