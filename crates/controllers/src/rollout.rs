@@ -1,7 +1,7 @@
-//! Rollout gate: a dry run of a new generation of schema and rules on the stored objects of a tenant
-//! before the generation serves that tenant, or on those of all tenants where the export wants one
-//! outcome for all. While one object could not be read in a served version, the previous generation
-//! stays in service.
+//! Rollout gate: a dry run of a new generation of schema and rules on the stored objects of a
+//! tenant before the generation serves that tenant, or on those of all tenants where the export
+//! wants one outcome for all. While one object could not be read in a served version, the previous
+//! generation stays in service.
 //!
 //! A dry run proceeds in slices of [`SLICE`] objects, one slice a reconciliation, so that other
 //! keys are not delayed. Its result is kept for the tenants that follow: for each of them the gate
