@@ -5,6 +5,8 @@ use insula_conversion::{
     Bundle, LossPolicy, Step, Stored, ToStore, VersionSchema, Writer, Written, object_budget, parse_rules, written,
 };
 use insula_schema::Structural;
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 
@@ -60,10 +62,15 @@ struct Store {
 }
 
 fn object(version: &str, spec: Json, owned: &BTreeMap<&'static str, Vec<&'static str>>) -> Json {
-    let owners: Vec<Json> = owned
-        .keys()
-        .map(|version| json!({"apiVersion": format!("e.io/{version}")}))
-        .collect();
+    let owners = owned.iter().map(|(version, fields)| {
+        let fields = if fields.is_empty() {
+            json!({"f:metadata": {}})
+        } else {
+            json!({"f:spec": {}})
+        };
+        json!({"apiVersion": format!("e.io/{version}"), "fieldsV1": fields})
+    });
+    let owners: Vec<Json> = owners.collect();
     json!({"apiVersion": format!("e.io/{version}"), "kind": "Disk",
         "metadata": {"name": "a", "managedFields": owners}, "spec": spec})
 }
@@ -295,7 +302,7 @@ fn objects_of_unknown_rules_stay_unknown() {
     let rules = right();
     let owned = BTreeMap::from([("v1", vec!["spec.size"])]);
     let mut x = object("v2", json!({"bytes": 5}), &owned);
-    x["metadata"]["managedFields"] = json!([{"apiVersion": "e.io/v1"}]);
+    x["metadata"]["managedFields"] = json!([{"apiVersion": "e.io/v1", "fieldsV1": {"f:spec": {}}}]);
     let stored = ToStore {
         value: x,
         residual: None,
@@ -303,4 +310,148 @@ fn objects_of_unknown_rules_stay_unknown() {
     let mut store = Store { stored, owned };
     store.edit(&rules, "v1", json!({"owner": "b"}), &["spec.owner"], &[]);
     assert_eq!(store.record().rules, insula_conversion::RULES_UNKNOWN);
+}
+
+#[test]
+fn a_status_that_others_write_does_not_hide_the_wrong_rule() {
+    let (wrong, right) = (wrong(), right());
+    let mut store = Store::create(&wrong, "v1", json!({"size": "05Gi"}), &["spec.size"]);
+    for phase in ["a", "b"] {
+        let mut x = right.get(store.stored(), "v2", &mut object_budget()).expect("reads");
+        x["status"] = json!({ "note": phase });
+        store.stored = right
+            .put(&x, "v2", Some(store.stored()), &mut object_budget())
+            .expect("stores");
+    }
+    store.recompute(&right, &wrong);
+    assert_eq!(store.spec(&right, "v2"), json!({"bytes": 5_368_709_120_u64}));
+    assert_eq!(store.spec(&right, "v1"), json!({"size": "05Gi"}));
+    let status = right.get(store.stored(), "v1", &mut object_budget()).expect("reads")["status"].clone();
+    assert_eq!(status, json!({"note": "b"}));
+}
+
+/// One write: the version, whether today's rules serve it, and the fields.
+#[derive(Debug, Clone)]
+struct Edit {
+    version: &'static str,
+    corrected: bool,
+    size: Option<u64>,
+    owner: Option<u8>,
+    color: Option<u8>,
+}
+
+fn edits() -> impl Strategy<Value = Vec<Edit>> {
+    let edit = (
+        any::<bool>(),
+        prop::option::of(1..9u64),
+        prop::option::of(0..4u8),
+        prop::option::of(0..4u8),
+    );
+    let edit = edit.prop_map(|(first, size, owner, color)| Edit {
+        version: if first { "v1" } else { "v2" },
+        corrected: false,
+        size,
+        owner,
+        color,
+    });
+    (prop::collection::vec(edit, 1..6), 0..6_usize).prop_map(|(mut edits, from)| {
+        edits
+            .iter_mut()
+            .skip(from.max(1))
+            .for_each(|edit| edit.corrected = true);
+        edits
+    })
+}
+
+impl Edit {
+    /// Returns the fields to write, by name, and the names of the same fields in the other version.
+    fn fields(&self) -> Vec<(&'static str, &'static str, Json)> {
+        let (size, owner) = (self.size, self.owner.map(|owner| json!(format!("o{owner}"))));
+        let mut fields = Vec::new();
+        match self.version {
+            "v1" => {
+                // A text that the rules do not restore.
+                fields.extend(size.map(|size| ("spec.size", "spec.bytes", json!(format!("0{size}Gi")))));
+                fields.extend(owner.map(|owner| ("spec.owner", "spec.team", owner)));
+            }
+            _ => {
+                fields.extend(size.map(|size| ("spec.bytes", "spec.size", json!(size << 30))));
+                fields.extend(owner.map(|owner| ("spec.team", "spec.owner", owner)));
+                fields.extend(self.color.map(|color| ("spec.color", "", json!(format!("c{color}")))));
+            }
+        }
+        fields
+    }
+}
+
+/// The wanted fields after the repair: as their last writer wrote them, and in the other version as
+/// today's rules make that.
+#[derive(Debug, Default)]
+struct Model {
+    v1: serde_json::Map<String, Json>,
+    v2: serde_json::Map<String, Json>,
+}
+
+impl Model {
+    fn write(&mut self, version: &str, field: &str, value: &Json) {
+        let (v1, v2) = (&mut self.v1, &mut self.v2);
+        let gibibytes = |text: &str| {
+            text.trim_start_matches('0')
+                .trim_end_matches("Gi")
+                .parse::<u64>()
+                .expect("a number")
+        };
+        match (version, field) {
+            ("v1", "spec.size") => {
+                v1.insert("size".into(), value.clone());
+                v2.insert("bytes".into(), json!(gibibytes(value.as_str().expect("a text")) << 30));
+            }
+            ("v2", "spec.bytes") => {
+                v2.insert("bytes".into(), value.clone());
+                v1.insert(
+                    "size".into(),
+                    json!(format!("{}Gi", value.as_u64().expect("a number") >> 30)),
+                );
+            }
+            (_, "spec.color") => drop(v2.insert("color".into(), value.clone())),
+            _ => {
+                v1.insert("owner".into(), value.clone());
+                v2.insert("team".into(), value.clone());
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, rng_seed: RngSeed::Fixed(2026), ..ProptestConfig::default() })]
+
+    /// Whoever writes which fields, by which rules and in which order: after the repair each field
+    /// is as its last writer wrote it, and shows in the other version as today's rules make it.
+    #[test]
+    fn every_field_is_as_its_last_writer_wrote_it(edits in edits()) {
+        let (wrong, right) = (wrong(), right());
+        let mut model = Model::default();
+        let mut store: Option<Store> = None;
+        for edit in &edits {
+            let rules = if edit.corrected { &right } else { &wrong };
+            let store = store.get_or_insert_with(|| Store::create(rules, edit.version, json!({}), &[]));
+            let before = store.spec(rules, edit.version);
+            let (mut fields, mut owned, mut lost) = (json!({}), Vec::new(), Vec::new());
+            for (field, other, value) in edit.fields() {
+                let name = &field["spec.".len()..];
+                // What a client writes as it was shown does not become its own.
+                if before[name] != value {
+                    fields[name] = value.clone();
+                    owned.push(field);
+                    lost.extend([field, other]);
+                    model.write(edit.version, field, &value);
+                }
+            }
+            store.edit(rules, edit.version, fields, &owned, &lost);
+        }
+        let mut store = store.expect("there is an edit");
+        store.recompute(&right, &wrong);
+        let told = |rules: &Bundle| (store.spec(rules, "v1"), store.spec(rules, "v2"));
+        prop_assert_eq!(told(&right), (Json::Object(model.v1), Json::Object(model.v2)));
+    }
 }

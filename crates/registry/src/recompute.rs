@@ -295,7 +295,7 @@ fn judge(served: &Served, value: &Json, former: &Former, verdict: &mut Verdict) 
     let (bundle, entry) = (&served.api.bundle, verdict.entry.clone());
     let object = &entry.object;
     let owned = FieldOwners::read(value);
-    verdict.writers = writers(served, object, &owned)?;
+    verdict.writers = writers(served, object, value)?;
     if verdict.writers.is_empty() {
         return Ok(());
     }
@@ -347,14 +347,15 @@ fn judge(served: &Served, value: &Json, former: &Former, verdict: &mut Verdict) 
 }
 
 /// Returns the versions that wrote an object by other rules than today's.
-fn writers(served: &Served, object: &Object, owned: &FieldOwners) -> std::result::Result<Vec<(String, u64)>, String> {
+fn writers(served: &Served, object: &Object, value: &Json) -> std::result::Result<Vec<(String, u64)>, String> {
     let bundle = &served.api.bundle;
     let records = insula_conversion::written(object.residual())?;
     let recorded = records
         .iter()
         .map(|(version, written)| (version.clone(), written.rules));
-    let unrecorded = owned.versions().filter(|version| !records.contains_key(*version));
-    let unrecorded = unrecorded.map(|version| (version.clone(), RULES_UNKNOWN));
+    let owners = bundle.writers_of(value).into_iter();
+    let unrecorded = owners.filter(|version| !records.contains_key(*version));
+    let unrecorded = unrecorded.map(|version| (version.to_owned(), RULES_UNKNOWN));
     let mut all: Vec<(String, u64)> = recorded.collect();
     all.extend(unrecorded.filter(|(version, _)| bundle.rules_of(version).is_some()));
     all.retain(|(version, rules)| *version != bundle.storage() && bundle.rules_of(version) != Some(*rules));

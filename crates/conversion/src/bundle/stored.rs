@@ -321,7 +321,7 @@ impl Write<'_, '_> {
         let name = |version: usize| bundle.versions[version].name.as_str();
         if let Some(rules) = bundle.rules_to(writer, root) {
             let before = self.old.as_ref().map(|old| old.raw);
-            let unknown = before.is_some_and(|raw| written::has_owners_in(raw, name(writer)));
+            let unknown = before.is_some_and(|raw| bundle.writers_of(raw).contains(name(writer)));
             let rules = if unknown { RULES_UNKNOWN } else { rules };
             let record = Written {
                 rules,

@@ -298,11 +298,22 @@ fn changed_entries(old: Option<&Patch>, new: Option<&Patch>, path: String, visit
     }
 }
 
-/// Returns true if managers own fields of the object in a version: it was written through it.
-pub(super) fn has_owners_in(object: &Json, version: &str) -> bool {
-    let managers = object["metadata"]["managedFields"].as_array().into_iter().flatten();
-    let mut versions = managers.filter_map(|manager| manager["apiVersion"].as_str());
-    versions.any(|owned| owned.rsplit('/').next() == Some(version))
+impl Bundle {
+    /// Returns the versions, by `metadata.managedFields`, through which clients wrote fields of an
+    /// object that rules may read or make. Other metadata passes no rule.
+    pub fn writers_of<'a>(&self, object: &'a Json) -> std::collections::BTreeSet<&'a str> {
+        let managers = object["metadata"]["managedFields"].as_array().into_iter().flatten();
+        let is_ruled = |fields: &Json| {
+            let mut fields = fields.as_object().into_iter().flatten();
+            fields.any(|(field, below)| {
+                let metadata = ["f:labels", "f:annotations"];
+                field != "f:metadata" || self.rules_see_metadata && metadata.iter().any(|f| below.get(f).is_some())
+            })
+        };
+        let managers = managers.filter(|manager| is_ruled(&manager["fieldsV1"]));
+        let versions = managers.filter_map(|manager| manager["apiVersion"].as_str());
+        versions.filter_map(|owned| owned.rsplit('/').next()).collect()
+    }
 }
 
 #[cfg(test)]

@@ -24,11 +24,6 @@ impl FieldOwners {
         self.0.is_empty()
     }
 
-    /// Returns the versions in which fields are owned.
-    pub(super) fn versions(&self) -> impl Iterator<Item = &String> {
-        self.0.keys()
-    }
-
     /// Returns true if a client owns the field at a path of a version.
     pub(super) fn owns(&self, version: &str, path: &[Step<'_>]) -> bool {
         self.0
