@@ -13,7 +13,7 @@
 //! with the storage version, and guards every write.
 
 mod decide;
-mod pace;
+pub(crate) mod pace;
 mod request;
 mod scan;
 mod world;

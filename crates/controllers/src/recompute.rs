@@ -6,6 +6,7 @@
 //! workspace: of other schemas, or kept under another name.
 
 use crate::{
+    migration::pace::Pace,
     runtime::Reconciler,
     write::{list, text},
 };
@@ -30,6 +31,7 @@ const PATIENCE_SECONDS: i64 = 60;
 /// Reconciles `spec.recompute` of APIExports.
 pub(crate) struct Recomputations {
     registry: Arc<Deps>,
+    pace: Pace,
 }
 
 /// World of a repair.
@@ -55,13 +57,18 @@ enum Step {
         /// The first object of the page that is not recomputed, and the reason.
         message: Option<String>,
     },
+    /// The rate limit of this second is used up.
+    Pause,
     /// There is nothing left to examine.
     End,
 }
 
 impl Recomputations {
     pub(crate) fn new(registry: Arc<Deps>) -> Self {
-        Recomputations { registry }
+        Recomputations {
+            registry,
+            pace: Pace::default(),
+        }
     }
 }
 
@@ -103,7 +110,7 @@ impl Reconciler for Recomputations {
             behind = self.behind(&name, value, snapshot);
             waits = behind > 0 && may_wait(value, now);
             if !waits {
-                step = self.step(&name, value, snapshot);
+                step = self.step(&name, value, snapshot, now);
             }
         }
         World {
@@ -169,7 +176,7 @@ impl Recomputations {
     }
 
     /// Examines the next page.
-    fn step(&self, export: &ExportName, value: &Json, snapshot: &Snapshot) -> Step {
+    fn step(&self, export: &ExportName, value: &Json, snapshot: &Snapshot, now: Timestamp) -> Step {
         let mut resources: Vec<String> = list(value, "/spec/resources")
             .iter()
             .map(|offered| format!("{}.{}", text(offered, "/name"), text(offered, "/group")))
@@ -200,7 +207,12 @@ impl Recomputations {
             };
         };
         let after = if resource == at { text(state, "/after") } else { "" };
-        let page = self.page(export, &api, after, snapshot);
+        let allowed = self.pace.take(BATCH_MAX, now);
+        if allowed == 0 {
+            return Step::Pause;
+        }
+        let page = self.page(export, &api, (after, allowed), snapshot);
+        self.pace.give_back(allowed.saturating_sub(page.verdicts.len()), now);
         let mut left = page.verdicts.iter().filter(|verdict| !is_repaired(verdict));
         let message = left.next().map(|verdict| message(&resource, verdict, snapshot));
         Step::Examine {
@@ -211,12 +223,12 @@ impl Recomputations {
         }
     }
 
-    fn page(&self, export: &ExportName, api: &Served, after: &str, snapshot: &Snapshot) -> Page {
+    fn page(&self, export: &ExportName, api: &Served, (after, max): (&str, usize), snapshot: &Snapshot) -> Page {
         let former = Former::new(&self.registry, snapshot, export, Vec::new(), false);
         let after = recompute::key_at(api.resource_id(), after);
         let limits = Limits {
             after: after.as_ref(),
-            objects: BATCH_MAX,
+            objects: max,
             bytes: BATCH_BYTES_MAX,
             to_apply: true,
         };
@@ -268,7 +280,7 @@ fn decide(world: &World) -> Plan {
         });
     }
     let state = &mut value["status"]["recompute"];
-    if world.waits {
+    if world.waits || matches!(world.step, Step::Pause) {
         let intents = vec![Intent::Update(entry.clone(), value)];
         return Plan {
             intents,
@@ -281,7 +293,7 @@ fn decide(world: &World) -> Plan {
     state["phase"] = json!("Running");
     let mut intents: Vec<Intent> = Vec::new();
     match &world.step {
-        Step::End => end(state),
+        Step::End | Step::Pause => end(state),
         Step::Examine {
             resource,
             page,

@@ -8,12 +8,12 @@ const PER_SECOND: usize = 1000;
 
 /// Budget that is left of the present second.
 #[derive(Default)]
-pub(super) struct Pace(Mutex<Option<(Timestamp, usize)>>);
+pub(crate) struct Pace(Mutex<Option<(Timestamp, usize)>>);
 
 impl Pace {
     /// Takes up to a number of objects from the budget. Returns how many; none until the next
     /// second once it is used up.
-    pub(super) fn take(&self, wanted: usize, now: Timestamp) -> usize {
+    pub(crate) fn take(&self, wanted: usize, now: Timestamp) -> usize {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let left = match *state {
             Some((second, left)) if second == now => left,
@@ -25,7 +25,7 @@ impl Pace {
     }
 
     /// Returns unused objects to the budget.
-    pub(super) fn give_back(&self, unused: usize, now: Timestamp) {
+    pub(crate) fn give_back(&self, unused: usize, now: Timestamp) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((second, left)) = &mut *state
             && *second == now
