@@ -6,13 +6,15 @@ use crate::program::AbsenceMode;
 use crate::types::Type;
 
 /// Environment of an expression. Kubernetes' library is always available; [`Env::authorizer`] and
-/// [`Env::json_patch`] add the functions that only admission policies have.
+/// [`Env::json_patch`] add the functions that only admission policies have, [`Env::conversion`] those
+/// that only conversion rules have.
 #[derive(Debug, Clone)]
 pub struct Env {
     pub(crate) variables: Vec<Variable>,
     pub(crate) mode: AbsenceMode,
     pub(crate) authorizer: bool,
     pub(crate) json_patch: bool,
+    pub(crate) conversion: bool,
     /// Most elements of a value whose size nothing else bounds.
     pub(crate) largest: Option<u64>,
 }
@@ -34,6 +36,7 @@ impl Env {
             mode,
             authorizer: false,
             json_patch: false,
+            conversion: false,
             largest: None,
         }
     }
@@ -71,6 +74,14 @@ impl Env {
     #[must_use]
     pub fn json_patch(mut self) -> Env {
         self.json_patch = true;
+        self
+    }
+
+    /// Adds the library of conversion rules: `math.*` as in cel-go's extension, `json.encode` and
+    /// `json.decode`, `durations.format` and `durations.fromSeconds`.
+    #[must_use]
+    pub fn conversion(mut self) -> Env {
+        self.conversion = true;
         self
     }
 

@@ -10,6 +10,7 @@
 
 mod calls;
 mod closer;
+mod document;
 mod library;
 mod operand;
 mod origin;

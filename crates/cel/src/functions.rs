@@ -6,8 +6,10 @@
 mod address;
 mod authorizer;
 mod convert;
+mod documents;
 mod format;
 mod lists;
+pub(crate) mod math;
 mod opaque;
 mod optionals;
 mod patterns;
@@ -15,6 +17,7 @@ mod quantity;
 mod quote;
 mod sets;
 pub(crate) mod signature;
+mod spans;
 mod strings;
 mod text;
 pub(crate) mod time;
@@ -29,7 +32,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 pub(crate) use authorizer::{authorizer_value, check_value};
-pub(crate) use signature::{Overload, is_for_patches, overloads};
+pub(crate) use signature::{Overload, is_for_conversion, is_for_patches, overloads};
 
 /// Evaluation state that functions use besides their arguments.
 pub(crate) struct Context<'m> {
@@ -139,7 +142,7 @@ const fn both(name: &'static str, signatures: &'static [&'static str], call: Imp
 }
 
 /// Returns the tables of all functions.
-fn tables() -> [&'static [Function]; 16] {
+fn tables() -> [&'static [Function]; 19] {
     [
         CORE,
         optionals::FUNCTIONS,
@@ -157,6 +160,9 @@ fn tables() -> [&'static [Function]; 16] {
         patterns::FUNCTIONS,
         url::FUNCTIONS,
         version::FUNCTIONS,
+        math::FUNCTIONS,
+        documents::FUNCTIONS,
+        spans::FUNCTIONS,
     ]
 }
 
@@ -169,6 +175,7 @@ pub(crate) enum Found {
 
 /// Finds a function by name, style and number of arguments, the receiver included.
 pub(crate) fn find(name: &str, is_member: bool, count: usize) -> Found {
+    let count = math::arity(name, count);
     let mut result = Found::Nothing;
     for function in tables().into_iter().flatten().filter(|f| f.name == name) {
         let style = match function.style {
@@ -215,6 +222,9 @@ pub(crate) fn no_such_overload(name: &'static str, arguments: &[Val<'_>]) -> Eva
         ("contains" | "startsWith" | "endsWith" | "matches", _) => String::new(),
         ("containsIP", [_, "string"]) | ("sort", ["string"]) => String::new(),
         ("size" | "sort", _) => name.to_owned(),
+        (math::GREATEST | math::LEAST, _) => {
+            format!("{}({})", math::shown(name).unwrap_or(name), types.join(", "))
+        }
         ("flatten", [target, others @ ..]) => format!("{target}.flatten({})", others.join(", ")),
         _ => format!("{name}({})", types.join(", ")),
     };

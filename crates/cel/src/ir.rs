@@ -99,6 +99,10 @@ pub(crate) enum Price {
     Selector,
     /// A unit for each value in the first argument.
     Traversal,
+    /// A unit for each argument, or each item of a single list.
+    Compared,
+    /// A tenth of the result's size.
+    TenthOfResult,
     /// A tenth of the first argument's size.
     Tenth,
     /// A tenth of the first argument's size if it is a text.

@@ -2,7 +2,7 @@
 
 use super::standard;
 use super::walk::{Walk, global, qualified};
-use crate::functions::{self, Overload};
+use crate::functions::{self, Overload, math};
 use crate::program::AbsenceMode;
 use crate::types::Type;
 use cel::common::ast::{CallExpr, Expr, IdedExpr, LiteralValue, operators};
@@ -38,6 +38,13 @@ impl Walk<'_> {
             let full = format!("{}.{name}", global(&prefix));
             let found = self.function(&full);
             if !found.is_empty() {
+                if math::shown(&full).is_some() {
+                    if let Some((at, why)) = misused(node, &full, &call.args) {
+                        self.wrong(at, why);
+                        return Type::Error;
+                    }
+                    arguments = self.as_list(arguments);
+                }
                 let ty = self.resolve_in(node, call, &full, found, arguments, Style::Global);
                 self.names.insert(node, full);
                 return ty;
@@ -53,6 +60,7 @@ impl Walk<'_> {
     fn function(&self, name: &str) -> &'static [Overload] {
         match standard::overloads(name) {
             [] if functions::is_for_patches(name) && !self.env.json_patch => &[],
+            [] if functions::is_for_conversion(name) && !self.env.conversion => &[],
             [] => functions::overloads(name),
             found => found,
         }
@@ -118,15 +126,29 @@ impl Walk<'_> {
         let Some(result) = result else {
             let arguments: Vec<Type> = arguments.iter().map(|a| self.known.settle(a)).collect();
             let shape = shape(&arguments, style);
+            let name = math::shown(name).unwrap_or(name);
             self.wrong(
                 node,
                 format!("found no matching overload for '{name}' applied to '{shape}'"),
             );
             return Type::Error;
         };
-        debug_assert!(call.args.len() <= arguments.len());
+        debug_assert!(call.args.len() <= arguments.len() || math::shown(name).is_some());
         self.overloads.insert(node, fitting);
         result
+    }
+
+    /// Returns more than two arguments of an extreme as one list, as cel-go's macro writes them.
+    fn as_list(&mut self, arguments: Vec<Type>) -> Vec<Type> {
+        if arguments.len() <= 2 {
+            return arguments;
+        }
+        let settled: Vec<Type> = arguments.iter().map(|ty| self.known.settle(ty)).collect();
+        let item = match settled.split_first() {
+            Some((first, rest)) if rest.iter().all(|ty| ty == first) => first.clone(),
+            _ => Type::Dyn,
+        };
+        vec![Type::list(item)]
     }
 
     /// Accepts plain values for optional ones where absence is a result: in `self.a.orValue(b)` a
@@ -164,6 +186,32 @@ enum Style {
     Global,
     /// `x.size()`
     Member,
+}
+
+/// Returns the error of cel-go's macro for arguments that are no numbers as they are written.
+fn misused(node: u64, name: &str, arguments: &[IdedExpr]) -> Option<(u64, String)> {
+    let numeric = |argument: &&IdedExpr| match &argument.expr {
+        Expr::Literal(literal) => matches!(
+            literal,
+            LiteralValue::Int(_) | LiteralValue::UInt(_) | LiteralValue::Double(_)
+        ),
+        Expr::List(_) | Expr::Map(_) | Expr::Struct(_) => false,
+        _ => true,
+    };
+    match arguments {
+        [] => Some((node, format!("{name}() requires at least one argument"))),
+        [one] => {
+            let listed = match &one.expr {
+                Expr::List(list) => !list.elements.is_empty() && list.elements.iter().all(|e| numeric(&e)),
+                _ => numeric(&one),
+            };
+            (!listed).then(|| (one.id, format!("{name}() invalid single argument value")))
+        }
+        all => {
+            let wrong = all.iter().find(|argument| !numeric(argument))?;
+            Some((wrong.id, format!("{name}() simple literal arguments must be numeric")))
+        }
+    }
 }
 
 /// Renders the types of a call's arguments: `string.(int, int)`.

@@ -23,7 +23,30 @@ pub(super) fn shown(name: &str) -> &str {
 /// Returns true if an overload has a value for all arguments of its types.
 pub(super) fn is_total(id: &str) -> bool {
     let comparison = ["less_", "greater_"].iter().any(|prefix| id.starts_with(prefix));
-    comparison || is_total_operator(id) || is_total_text(id) || is_total_value(id) || is_total_collection(id)
+    comparison
+        || is_total_operator(id)
+        || is_total_text(id)
+        || is_total_value(id)
+        || is_total_collection(id)
+        || is_total_number(id)
+}
+
+/// Returns true for total functions of the conversion rules' library.
+fn is_total_number(id: &str) -> bool {
+    let integers = ["double", "int", "uint", "int_int", "uint_uint", "int_uint", "uint_int"];
+    let of_integers = |prefix: &str| id.strip_prefix(prefix).is_some_and(|rest| integers.contains(&rest));
+    of_integers("math_@max_")
+        || of_integers("math_@min_")
+        || [
+            "ceil", "floor", "round", "trunc", "isInf", "isNaN", "isFinite", "sign", "sqrt", "bitAnd", "bitOr",
+            "bitXor", "bitNot",
+        ]
+        .iter()
+        .any(|name| {
+            id.strip_prefix("math_")
+                .is_some_and(|rest| rest.split('_').next() == Some(name))
+        })
+        || matches!(id, "math_abs_double" | "math_abs_uint" | "durations_format")
 }
 
 fn is_total_operator(id: &str) -> bool {
@@ -172,6 +195,11 @@ pub(super) fn why(id: &str) -> &'static str {
         }
         "@mapInsert_map_key_value" | "@mapInsert_map_map" => "two keys may be equal",
         "string_format" => "the format may not fit its arguments",
+        "json_decode_string" => "not every text is JSON",
+        "json_encode" => "not every value has a JSON form",
+        "math_abs_int" | "durations_from_seconds_int" | "durations_from_seconds_double" => {
+            "the result may be too large"
+        }
         _ => why_of_kind(id),
     }
 }
@@ -187,7 +215,13 @@ fn why_of_kind(id: &str) -> &'static str {
     {
         return "the result may be too large";
     }
-    if id.contains("_min_") || id.contains("_max_") {
+    if id.starts_with("math_bitShift") {
+        return "the offset may be negative";
+    }
+    if id.starts_with("math_@") && !id.contains("_list_") {
+        return "a number may be NaN";
+    }
+    if id.contains("_min_") || id.contains("_max_") || id.starts_with("math_@") {
         return "the list may be empty";
     }
     if id.starts_with("matches") || id.starts_with("string_find") {

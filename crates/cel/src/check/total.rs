@@ -265,6 +265,12 @@ impl<'c> Prover<'c> {
             ("add_int64" | "subtract_int64" | "multiply_int64" | "negate_int64", _) => {
                 ranges::of_call(id, arguments, self.checked).is_some()
             }
+            // Of several integers one is the greatest; a list may be empty, and NaN has no order.
+            (
+                "math_@max_list_int" | "math_@max_list_uint" | "math_@min_list_int" | "math_@min_list_uint",
+                [_, _, ..],
+            ) => true,
+            ("json_encode", [value]) => is_encodable(self.checked.ty(value.id)),
             ("@mapInsert_map_key_value", [_, key, _]) => self.is_key(key),
             ("@mapInsert_map_map", [_, entry]) => self.is_entry_of_key(entry),
             _ => false,
@@ -329,6 +335,17 @@ fn has_json_form(ty: &Type) -> bool {
         Type::List(item) => has_json_form(item),
         Type::Map(pair) => has_json_form(&pair.1),
         _ => true,
+    }
+}
+
+/// Returns true if every value of the type has a JSON text. A computed number may be NaN; those of
+/// an object are JSON.
+fn is_encodable(ty: &Type) -> bool {
+    match ty {
+        Type::Double => false,
+        Type::List(item) => is_encodable(item),
+        Type::Map(pair) => is_encodable(&pair.1),
+        ty => has_json_form(ty),
     }
 }
 

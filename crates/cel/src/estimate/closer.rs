@@ -22,6 +22,7 @@ impl Walk<'_> {
         }
         match (name, operands) {
             ("string", [of]) => text_of(of),
+            ("durations.format", [_]) => Some(SCALAR_TEXT),
             ("split", [text, ..]) => {
                 let piece = Range::up_to(text.size().max);
                 self.set_contents(id, Some(contents(Container::List, Range::ONE, piece)));

@@ -54,6 +54,10 @@ pub(super) fn call(walk: &Walk<'_>, name: &str, has_target: bool, operands: &[Op
             Call::makes(matching(text.size(), pattern.size()), Range::up_to(text.size().max))
         }
         ("_==_", [left, right]) if left.ty == right.ty => return same(&left.ty, right.size),
+        ("json.encode", [value]) => {
+            let size = super::document::text(walk, value);
+            Call::makes(size.scaled(CHARACTER), size)
+        }
         _ => return extension(name, operands),
     })
 }
@@ -75,6 +79,9 @@ fn extension(name: &str, operands: &[Operand<'_>]) -> Option<Call> {
         ("distinct", [of]) => list(2.0, of.size().times(of.size())),
         ("sort", [of]) => sorted(of),
         ("@sortByAssociatedKeys", [_, keys]) => sorted(keys),
+        ("math.greatest" | "math.least", [one]) => Call::costs(one.size().or(Range::ONE)),
+        ("math.greatest" | "math.least", several) => Call::costs(Range::exactly(several.len() as u64)),
+        ("json.decode", [text]) => Call::makes(text.size().scaled(CHARACTER), Range::up_to(text.size().max)),
         _ => return None,
     })
 }

@@ -42,6 +42,13 @@ pub(crate) fn is_for_patches(name: &str) -> bool {
     name.starts_with("jsonpatch.")
 }
 
+/// Returns true for functions of conversion rules only.
+pub(crate) fn is_for_conversion(name: &str) -> bool {
+    ["math.", "json.", "durations."]
+        .iter()
+        .any(|library| name.starts_with(library))
+}
+
 /// Parses the text of an overload.
 pub(crate) fn parse(text: &'static str) -> Option<Overload> {
     let (id, text) = text.split_once(": ")?;

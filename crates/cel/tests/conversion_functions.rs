@@ -1,0 +1,129 @@
+//! Functions that only conversion rules have: their results, errors and costs, and their absence
+//! elsewhere.
+#![allow(clippy::expect_used)]
+
+use insula_cel::{
+    AbsenceMode, Activation, Budget, CALL_COST_MAX, Decl, Env, EvalError, ListKind, Outcome, Program, Type,
+};
+use serde_json::{Value, json};
+use std::fmt::Write;
+
+fn declared(name: Option<&str>) -> Decl {
+    match name {
+        Some("text") => Decl::scalar(Type::String).bounded(Some(20_000), 2),
+        Some("int") => Decl::scalar(Type::Int),
+        Some("ints") => Decl::list(Decl::scalar(Type::Int), ListKind::Atomic).bounded(Some(100), 2),
+        Some("any") => Decl::dynamic().bounded(Some(1_000), 1),
+        None => Decl::dynamic(),
+        Some(other) => panic!("no type {other}"),
+    }
+}
+
+fn env(name: Option<&str>) -> Env {
+    Env::new(AbsenceMode::Absent).with("self", declared(name)).conversion()
+}
+
+fn run(case: &Value) -> String {
+    let source = case["expr"].as_str().expect("an expression");
+    let program = match Program::compile_in(source, &env(case["self"].as_str())) {
+        Ok(program) => program,
+        Err(error) => return format!("refused: {}", error.issues[0].message),
+    };
+    let repeated = case["repeat"].as_array().map(|pieces| {
+        let times = pieces[1].as_u64().expect("a count");
+        Value::String(pieces[0].as_str().expect("a text").repeat(times as usize))
+    });
+    let value = repeated.unwrap_or_else(|| case["of"].clone());
+    let mut budget = Budget::new(CALL_COST_MAX);
+    let outcome = program.eval(&Activation::new().with("self", &value), &mut budget);
+    let most = program.estimate().max;
+    assert!(budget.used() <= most, "{source}: cost {} > {most}", budget.used());
+    match outcome {
+        Ok(Outcome::Value(value)) => format!("= {value}"),
+        Ok(Outcome::Absent) => "absent".to_owned(),
+        Err(error) => format!("error: {error}"),
+    }
+}
+
+fn wanted(case: &Value) -> String {
+    match (case["error"].as_str(), case["refused"].as_str()) {
+        (Some(text), _) => format!("error: {text}"),
+        (_, Some(text)) => format!("refused: {text}"),
+        _ => format!("= {}", case["want"]),
+    }
+}
+
+fn cases() -> Vec<Value> {
+    serde_saphyr::from_str(include_str!("conversion/functions.yaml")).expect("a table")
+}
+
+#[test]
+fn the_table_holds() {
+    let mut wrong = String::new();
+    for case in cases() {
+        let (got, want) = (run(&case), wanted(&case));
+        if got != want {
+            writeln!(wrong, "{case}\n  want {want}\n  got  {got}").expect("text");
+        }
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+#[test]
+fn other_expressions_do_not_have_them() {
+    for mode in [AbsenceMode::Absent, AbsenceMode::Error] {
+        let env = Env::new(mode).with("self", Decl::dynamic());
+        for source in [
+            "math.round(1.5)",
+            "json.encode(self)",
+            "durations.format(duration('1s'))",
+        ] {
+            let error = Program::compile_in(source, &env).expect_err(source);
+            let name = source.split('.').next().unwrap_or_default();
+            assert!(
+                error.to_string().contains(&format!("undeclared reference to '{name}'")),
+                "{source}: {error}"
+            );
+        }
+    }
+}
+
+#[test]
+fn types_prove_which_calls_cannot_fail() {
+    for (source, ty, can_fail) in [
+        ("math.round(1.5)", "int", false),
+        ("math.greatest(self, 3)", "int", false),
+        ("math.greatest(self, 3, 9)", "int", false),
+        ("math.greatest(self)", "ints", true),
+        ("math.abs(self)", "int", true),
+        ("durations.format(duration('1s'))", "int", false),
+        ("durations.fromSeconds(self)", "int", true),
+        ("json.encode(self)", "text", false),
+        ("json.encode(self)", "any", false),
+        ("json.decode(self)", "text", true),
+    ] {
+        let program = Program::compile_in(source, &env(Some(ty))).expect(source);
+        assert_eq!(program.can_fail(), can_fail, "{source}");
+    }
+}
+
+/// An object that is repeated many times exhausts the budget, and never the memory.
+#[test]
+fn large_values_are_charged() {
+    let item = json!({"text": "x".repeat(60_000)});
+    let repeated = "[self, self, self, self, self, self, self, self]";
+    let nested = format!("json.encode([{}])", [repeated; 32].join(", "));
+    let program = Program::compile_in(&nested, &env(Some("any"))).expect("it compiles");
+    let failed = program.eval(&Activation::new().with("self", &item), &mut Budget::new(CALL_COST_MAX));
+    assert!(
+        matches!(failed, Err(EvalError::CostExceeded | EvalError::MemoryExceeded)),
+        "{failed:?}"
+    );
+    let many = Value::String(format!("[{}0]", "0,".repeat(1_000_000)));
+    let program = Program::compile_in("size(json.decode(self))", &env(Some("text"))).expect("it compiles");
+    let failed = program.eval(&Activation::new().with("self", &many), &mut Budget::new(CALL_COST_MAX));
+    assert!(
+        matches!(failed, Err(EvalError::CostExceeded | EvalError::MemoryExceeded)),
+        "{failed:?}"
+    );
+}
