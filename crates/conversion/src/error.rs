@@ -73,9 +73,35 @@ impl Cause {
     }
 }
 
-/// Cuts a message at the first quote or backquote: what follows may be a value of the object.
+/// Names of types in messages, as `type()` gives them.
+const TYPES: [&str; 14] = [
+    "bool",
+    "bytes",
+    "double",
+    "int",
+    "list",
+    "map",
+    "null_type",
+    "optional_type",
+    "string",
+    "type",
+    "uint",
+    "google.protobuf.Duration",
+    "google.protobuf.Timestamp",
+    "dyn",
+];
+
+/// Cuts a message at the first quoted text that is no name of a type: it may be a value of the
+/// object. Names of types lose their quotes.
 fn without_values(text: &str) -> String {
-    let kept = text.split(['"', '`', '\'']).next().unwrap_or_default();
+    let mut kept = String::new();
+    for (number, part) in text.split(['"', '`', '\'']).enumerate() {
+        let is_quoted = number % 2 == 1;
+        if is_quoted && !TYPES.contains(&part) && !part.starts_with("types.") {
+            break;
+        }
+        kept.push_str(part);
+    }
     let kept = kept.trim_end_matches([' ', ':', '(']);
     if kept.is_empty() {
         "invalid argument".to_owned()
@@ -112,3 +138,44 @@ impl fmt::Display for ConvertError {
 }
 
 impl std::error::Error for ConvertError {}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cause, without_values};
+    use insula_cel::{Activation, Budget, Program};
+    use serde_json::json;
+
+    #[test]
+    fn messages_name_types_and_no_values() {
+        for (text, kept) in [
+            (
+                "a value of type 'type' has no JSON form",
+                "a value of type type has no JSON form",
+            ),
+            (
+                "got 'string', expected iterable type",
+                "got string, expected iterable type",
+            ),
+            (
+                "strconv.Atoi: parsing \"secret\": invalid syntax",
+                "strconv.Atoi: parsing",
+            ),
+            (
+                "type conversion error from 'int' to 'hidden'",
+                "type conversion error from int to",
+            ),
+            ("'hidden'", "invalid argument"),
+        ] {
+            assert_eq!(without_values(text), kept);
+        }
+    }
+
+    #[test]
+    fn an_expression_without_a_json_form_names_its_type() {
+        let program = Program::compile("dyn(type(self))", &["self"]).expect("it compiles");
+        let value = json!("secret");
+        let failed = program.eval(&Activation::new().with("self", &value), &mut Budget::new(1_000));
+        let cause = Cause::from_eval(&failed.expect_err("a type is no JSON"));
+        assert_eq!(cause.to_string(), "a value of type type has no JSON form");
+    }
+}

@@ -46,6 +46,8 @@ pub(crate) use fitting::general;
 
 /// Most sequences that are tried to make a counterexample smaller.
 const SHRINKS_MAX: usize = 2_000;
+/// Most counterexamples that one search reports.
+const COUNTEREXAMPLES_MAX: usize = 8;
 /// Work of a search by default: a fraction of a second.
 const WORK_MAX: u64 = 400_000;
 /// Cost of expressions, in CEL cost units, that counts as the work of one value.
@@ -116,10 +118,21 @@ pub fn prove(bundle: &Bundle, how: Search) -> Result<Searched, Vec<FieldError>> 
     }
     let mut found = finding::withheld(bundle);
     found.extend(rules::failing(bundle));
-    if !found.is_empty() {
-        return Err(found);
-    }
-    let searched = search(bundle, how).map_err(|found| vec![found.as_error(bundle)])?;
+    let searched = match search_all(bundle, how) {
+        Ok(searched) if found.is_empty() => searched,
+        Ok(_) => return Err(found),
+        Err(all) => {
+            // A rule that fails on its own object, which is the easiest to understand, fails in
+            // sequences as well.
+            let first = found.len();
+            for error in all.iter().map(|one| one.as_error(bundle)) {
+                if !found[..first].iter().any(|known| known.field == error.field) {
+                    found.push(error);
+                }
+            }
+            return Err(found);
+        }
+    };
     if refuses && !searched.misfits.is_empty() {
         return Err(searched.misfits.iter().map(|misfit| misfit.as_error(bundle)).collect());
     }
@@ -131,9 +144,25 @@ pub fn prove(bundle: &Bundle, how: Search) -> Result<Searched, Vec<FieldError>> 
 /// # Errors
 /// Returns the first counterexample, shrunk.
 pub fn search(bundle: &Bundle, how: Search) -> Result<Searched, Box<Counterexample>> {
+    up_to(bundle, how, 1).map_err(|mut found| Box::new(found.swap_remove(0)))
+}
+
+/// Searches for counterexamples: one for each rule that fails, and for each field of a version that
+/// breaks a law.
+///
+/// # Errors
+/// Returns the counterexamples, shrunk, in the order of the cases that found them.
+pub fn search_all(bundle: &Bundle, how: Search) -> Result<Searched, Vec<Counterexample>> {
+    up_to(bundle, how, COUNTEREXAMPLES_MAX)
+}
+
+fn up_to(bundle: &Bundle, how: Search, most: usize) -> Result<Searched, Vec<Counterexample>> {
     let prover = Prover::new(bundle, how.work);
     let mut random = Random::new(how.seed);
     let mut searched = Searched::default();
+    let mut found: Vec<Counterexample> = Vec::new();
+    // The kinds of findings as they were found: made smaller, two may become one.
+    let mut kinds: Vec<Finding> = Vec::new();
     for case in 0..how.cases {
         if prover.exhausted() {
             searched.stopped = true;
@@ -141,17 +170,29 @@ pub fn search(bundle: &Bundle, how: Search) -> Result<Searched, Box<Counterexamp
         }
         let result = prover.case(case, how.writes, random.fork(), &mut searched);
         searched.cases += 1;
-        if let Err(shown) = result {
-            let (script, finding) = *shown;
-            // As much work again makes the finding smaller.
-            let (script, finding) = Prover::new(bundle, how.work).smallest(script, finding);
-            return Err(Box::new(Counterexample {
-                script,
-                finding,
-                case,
-                seed: how.seed,
-            }));
+        let Err(shown) = result else { continue };
+        let (script, finding) = *shown;
+        if kinds.iter().any(|known| known.is_of_one_kind(&finding)) {
+            continue;
         }
+        kinds.push(finding.clone());
+        // As much work again makes the finding smaller.
+        let (script, finding) = Prover::new(bundle, how.work).smallest(script, finding);
+        if found.iter().any(|known| known.finding.is_of_one_kind(&finding)) {
+            continue;
+        }
+        found.push(Counterexample {
+            script,
+            finding,
+            case,
+            seed: how.seed,
+        });
+        if found.len() == most {
+            break;
+        }
+    }
+    if !found.is_empty() {
+        return Err(found);
     }
     searched.misfits = prover.misfits.into_inner().smallest(bundle, how);
     Ok(searched)

@@ -161,6 +161,28 @@ impl Source {
     /// # Errors
     /// The errors of the compilation.
     pub(crate) fn assemble(&self) -> Result<Api, Vec<FieldError>> {
+        let api = self.unproved()?;
+        // Sequences of writes are for `conversion test`, and take longer.
+        let edges = Search {
+            cases: 0,
+            ..Search::default()
+        };
+        proof::prove(&api.bundle, edges)?;
+        Ok(api)
+    }
+
+    /// Returns all findings of the server's search; `None` if the API does not compile, or there
+    /// are none.
+    pub(crate) fn findings(&self) -> Option<Vec<FieldError>> {
+        let api = self
+            .schema_errors()
+            .is_empty()
+            .then(|| self.unproved().ok())
+            .flatten()?;
+        proof::prove(&api.bundle, Search::default()).err()
+    }
+
+    fn unproved(&self) -> Result<Api, Vec<FieldError>> {
         let conversion = self.conversion.as_ref().map(|conversion| &conversion.value);
         let schema = &self.schema.value;
         let whole = match (self.is_definition(), conversion) {
@@ -176,14 +198,7 @@ impl Source {
             rules: whole.get("rules").filter(|rules| rules.is_object()),
             strategy: if plain { LossPolicy::None } else { LossPolicy::Lossless },
         };
-        let api = compile::compile(&definition, None)?;
-        // Sequences of writes are for `conversion test`, and take longer.
-        let edges = Search {
-            cases: 0,
-            ..Search::default()
-        };
-        proof::prove(&api.bundle, edges)?;
-        Ok(api)
+        compile::compile(&definition, None)
     }
 }
 

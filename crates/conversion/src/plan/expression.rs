@@ -175,7 +175,7 @@ impl Names<'_> {
     }
 
     pub(super) fn env(&self) -> Env {
-        let mut env = Env::new(AbsenceMode::Absent);
+        let mut env = Env::new(AbsenceMode::Absent).conversion();
         if self.has_object() {
             env = env.with(self.from.name, self.from.declaration());
         }

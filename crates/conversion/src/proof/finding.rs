@@ -1,6 +1,6 @@
 //! Findings of a search, and their messages.
 
-use super::Write;
+use super::{Write, general};
 use crate::bundle::Bundle;
 use crate::error::ConvertError;
 use crate::field_coverage::{FieldOutcome, field_coverage};
@@ -44,19 +44,33 @@ impl Finding {
         }
     }
 
+    /// Returns true for failures of one rule, and for laws that one field of a version breaks.
+    pub(super) fn is_of_one_kind(&self, other: &Finding) -> bool {
+        match (self, other) {
+            (Finding::Breaks(a), Finding::Breaks(b)) => {
+                a.version == b.version && general(&a.place) == general(&b.place)
+            }
+            _ => self.is_like(other),
+        }
+    }
+
     /// Returns advice for the author.
     pub fn help(&self) -> &'static str {
         match self {
             Finding::Fails(_) => {
                 "bound the field in the schema (pattern, enum, minimum, maxLength), make the expression total \
-                 (has(), orValue, a condition), or write mayFail: true, so that such writes are refused"
+                 (has(), orValue, a condition), give optional.none() where it has no value, or write mayFail: true, so \
+                 that such writes are refused"
             }
             Finding::Breaks(violation) => match violation.law {
                 Law::Carried => {
                     "move or write the field by rules in both directions, so that its values may differ, and report \
                      the rules: the field should be carried"
                 }
-                Law::Readable => "make every expression total, or write mayFail: true at the rule",
+                Law::Readable => {
+                    "make every expression total, give optional.none() where it has no value, or write mayFail: true at \
+                     the rule"
+                }
                 _ => "write a rule for the way back, or put the field under drop if its loss is meant",
             },
         }

@@ -301,8 +301,8 @@ impl Search<'_> {
         self.open.remove(&rule);
         let (at, text) = facts.blamed(&failed.cause);
         let why = format!(
-            "fails for a valid object of {}, {}: {}; a bound or pattern in the schema, a total expression or mayFail: \
-             true would help",
+            "fails for a valid object of {}, {}: {}; a bound or pattern in the schema, a total expression, \
+             optional.none() where it has no value, or mayFail: true would help",
             self.from.name,
             shown(object),
             failed.cause,

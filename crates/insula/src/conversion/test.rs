@@ -89,6 +89,9 @@ struct Searched {
     refused: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     counterexample: Option<Found>,
+    /// Counterexamples for other rules and fields.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    further: Vec<Found>,
     /// Values that one version accepts and another one refuses: an example of each kind.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unfitting: Vec<Unfitting>,
@@ -149,7 +152,7 @@ impl Report {
     fn findings(&self) -> usize {
         let searched = self.search.as_ref().map_or(0, |search| {
             let refused = if search.refuses { search.unfitting.len() } else { 0 };
-            usize::from(search.counterexample.is_some()) + refused
+            usize::from(search.counterexample.is_some()) + search.further.len() + refused
         });
         let problems: usize = self.samples.iter().map(|sample| sample.problems.len()).sum();
         let incompatible = !self.accepted && !self.incompatible.is_empty();
@@ -217,6 +220,7 @@ fn check(source: &Source, arguments: &Arguments) -> (Report, Option<Api>) {
     let (api, rules) = match checked {
         Ok(checked) => checked,
         Err(errors) => {
+            let errors = source.findings().unwrap_or(errors);
             report.errors = errors.iter().map(ToString::to_string).collect();
             return (report, None);
         }
@@ -240,35 +244,40 @@ fn search(bundle: &Bundle, arguments: &Arguments) -> Searched {
         how.cases = cases;
         how.work = u64::MAX;
     }
-    match proof::search(bundle, how) {
+    match proof::search_all(bundle, how) {
         Ok(searched) => Searched {
             seed: how.seed,
             cases: searched.cases,
             writes: searched.writes,
             refused: searched.refused,
             counterexample: None,
+            further: Vec::new(),
             unfitting: searched.misfits.into_iter().map(unfitting).collect(),
             refuses: bundle.validation() == Validation::Refuse,
         },
         Err(found) => {
-            let Counterexample {
-                script, finding, case, ..
-            } = *found;
+            let mut found = found.into_iter().map(shown);
+            let first = found.next();
             Searched {
                 seed: how.seed,
-                cases: case + 1,
+                cases: first.as_ref().map_or(0, |found| found.case + 1),
                 writes: 0,
                 refused: 0,
-                counterexample: Some(Found {
-                    finding: finding.to_string(),
-                    help: finding.help(),
-                    writes: script.into_iter().map(case_write).collect(),
-                    case,
-                }),
+                counterexample: first,
+                further: found.collect(),
                 unfitting: Vec::new(),
                 refuses: false,
             }
         }
+    }
+}
+
+fn shown(found: Counterexample) -> Found {
+    Found {
+        finding: found.finding.to_string(),
+        help: found.finding.help(),
+        writes: found.script.into_iter().map(case_write).collect(),
+        case: found.case,
     }
 }
 

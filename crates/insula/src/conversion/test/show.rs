@@ -4,7 +4,7 @@ use std::io::Write;
 
 use insula_conversion::proof::Misfit;
 
-use super::{Report, Sample, Searched};
+use super::{Found, Report, Sample, Searched};
 use crate::print::{Cell, Format, Printer, Table, Tone};
 
 pub(super) fn reports(reports: &[Report], format: Format) -> anyhow::Result<()> {
@@ -113,7 +113,15 @@ fn searched<W: Write>(printer: &mut Printer<W>, search: &Searched) -> anyhow::Re
         printer.line(&[text.into(), Cell::new(Tone::Good, "every law holds")])?;
         return unfitting(printer, search);
     };
-    let place = format!(" (seed {}, case {})", search.seed, found.case);
+    counterexample(printer, search.seed, found)?;
+    for found in &search.further {
+        counterexample(printer, search.seed, found)?;
+    }
+    Ok(())
+}
+
+fn counterexample<W: Write>(printer: &mut Printer<W>, seed: u64, found: &Found) -> anyhow::Result<()> {
+    let place = format!(" (seed {seed}, case {})", found.case);
     printer.line(&[
         "  ".into(),
         Cell::new(Tone::Bad, found.finding.as_str()),
