@@ -233,6 +233,7 @@ fn most_of_the_samples_rules_are_found() {
         enumerations 4 of 6
         field-to-field 4 of 4
         fields-and-map 5 of 6
+        functions 2 of 6
         inverted 4 of 4
         item-rules 4 of 4
         items-by-path 4 of 4
@@ -253,7 +254,7 @@ fn most_of_the_samples_rules_are_found() {
         split-and-join 8 of 8
         stricter 0 of 2
         values-from-outside 2 of 6
-        all 192 of 293
+        all 194 of 299
     "#]]
     .assert_eq(&(lines.join("\n") + "\n"));
 }
