@@ -15,10 +15,10 @@ mod topology;
 pub use apis::{
     ApiBinding, ApiBindingPhase, ApiBindingSpec, ApiBindingStatus, ApiConversion, ApiConversionSpec,
     ApiConversionStatus, ApiExport, ApiExportEndpoint, ApiExportEndpointSlice, ApiExportEndpointSliceSpec,
-    ApiExportEndpointSliceStatus, ApiExportIdentity, ApiExportRetirement, ApiExportSpec, ApiExportStatus, ApiNames,
-    ApiResourceSchema, ApiResourceSchemaSpec, ApiVersion, BindingReference, BoundResource, BoundSchema,
-    ConversionDirection, ExportReference, ExportedResource, PermissionClaim, RETIREMENT_DAYS, ResourceStorage,
-    SecretReference, VersionUsage,
+    ApiExportEndpointSliceStatus, ApiExportIdentity, ApiExportRetirement, ApiExportRollout, ApiExportSpec,
+    ApiExportStatus, ApiNames, ApiResourceSchema, ApiResourceSchemaSpec, ApiVersion, BindingReference, BoundResource,
+    BoundSchema, ConversionDirection, ExportReference, ExportedResource, PermissionClaim, RETIREMENT_DAYS,
+    ResourceStorage, RolloutState, RolloutStep, SecretReference, VersionUsage,
 };
 pub use core::{LogicalCluster, LogicalClusterOwner, LogicalClusterSpec, LogicalClusterStatus};
 pub use tenancy::{

@@ -10,7 +10,7 @@ mod conflicts;
 mod decide;
 mod delete;
 mod extras;
-mod index;
+pub(crate) mod index;
 mod served;
 pub(crate) mod world;
 
@@ -127,7 +127,10 @@ fn export_changed(change: &Change) -> bool {
     let relevant = |object: &Object| {
         let mut value = object.body_value();
         let extras = extras::extra_annotations(&value);
-        (value["spec"].take(), value["status"]["identityHash"].take(), extras)
+        let status = &mut value["status"];
+        let rollout = ["release", "step"].map(|field| status["rollout"][field].take());
+        let identity = status["identityHash"].take();
+        (value["spec"].take(), identity, rollout, extras)
     };
     match (&change.old, &change.new) {
         (Some(old), Some(new)) => relevant(&old.object) != relevant(new),

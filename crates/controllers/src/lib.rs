@@ -29,6 +29,7 @@ mod quota;
 mod recompute;
 mod rollout;
 mod rollout_status;
+mod rollout_steps;
 pub mod runtime;
 mod usage;
 mod workspace;

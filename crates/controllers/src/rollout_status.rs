@@ -5,22 +5,24 @@
 //! status.
 
 use crate::{
-    apibinding::world::find_export,
+    apibinding::{index::Index, world::find_export},
     loaded::Loaded,
-    rollout,
+    rollout, rollout_steps,
     runtime::Reconciler,
     write::{sort_conditions, text},
 };
 use insula_api::{
-    Json, Object, ObjectKey, ResourceId, Scope, Timestamp, condition,
-    kinds::{self, ApiBinding, ApiExport},
-    names::labels,
+    ClusterName, Json, Object, ObjectKey, ResourceId, Timestamp, condition,
+    kinds::{self, ApiBinding, ApiExport, ApiExportRollout, RolloutState},
 };
-use insula_catalog::{digest, ids, locate};
+use insula_catalog::{ResourceRoute, bundle, digest, ids, locate};
 use insula_registry::{Deps, Plan};
-use insula_store::{Change, Snapshot};
+use insula_store::{Change, Entry, Snapshot};
 use serde_json::json;
-use std::{ops::ControlFlow, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 /// Bindings that the status names.
 const HELD_MAX: usize = 10;
@@ -33,15 +35,20 @@ const SETTLE_SECONDS: u64 = 1;
 /// Reconciles the rollout status of exports.
 pub(crate) struct RolloutStatus {
     registry: Arc<Deps>,
+    index: Mutex<Index>,
 }
 
 /// World of an export's rollout.
 #[derive(Default)]
 pub(crate) struct World {
     export: Option<Loaded<ApiExport>>,
+    /// Identifier of the release on offer.
+    release: String,
     bindings: usize,
     current: usize,
     held: usize,
+    /// Bindings that neither moved nor stay, by their step, from the first.
+    pending: Vec<usize>,
     /// The first bindings that stay.
     named: Vec<Held>,
     now: Timestamp,
@@ -54,38 +61,76 @@ struct Held {
     message: String,
 }
 
-/// State of one binding, parsed once for each of its revisions.
-struct Binding {
-    /// Names of the schemas that serve it, by group and resource.
-    schemas: Vec<(String, String, String)>,
-    up_to_date: bool,
-    /// Reason to stay.
-    held: Option<String>,
+/// Returns the reason of a binding to stay.
+fn reason_to_stay(binding: &Object) -> Option<String> {
+    let state = condition(&binding.body_value(), "BindingUpToDate").cloned()?;
+    (state["reason"] == "RolloutBlocked").then(|| cut(text(&state, "/message")))
 }
 
-impl Binding {
-    fn read(object: &Object) -> Binding {
-        let value = object.body_value();
-        let view: ApiBinding = kinds::read(&value);
-        let state = condition(&value, "BindingUpToDate").cloned().unwrap_or_default();
-        let bound = view.status.bound_resources.into_iter();
-        Binding {
-            schemas: bound
-                .map(|bound| (bound.group, bound.resource, bound.schema.name))
-                .collect(),
-            up_to_date: state["status"] == "True",
-            held: (state["reason"] == "RolloutBlocked").then(|| cut(text(&state, "/message"))),
+/// The release that an export offers.
+struct Release<'a> {
+    registry: &'a Deps,
+    snapshot: &'a Snapshot,
+    /// Group, name and fingerprint of each resource that compiles.
+    offered: Vec<(String, String, u64)>,
+    /// False if a resource has no schema, or one that does not compile.
+    is_whole: bool,
+    /// Fingerprints of bundles by name.
+    bundles: HashMap<Arc<str>, Option<u64>>,
+}
+
+impl<'a> Release<'a> {
+    fn of(registry: &'a Deps, snapshot: &'a Snapshot, export: &Loaded<ApiExport>) -> Self {
+        let mut release = Release {
+            registry,
+            snapshot,
+            offered: Vec::new(),
+            is_whole: true,
+            bundles: HashMap::new(),
+        };
+        let stored = export
+            .view
+            .spec
+            .resources
+            .iter()
+            .filter(|r| r.storage.r#virtual.is_none());
+        for resource in stored {
+            let beside = |id| ObjectKey::cluster_scoped(id, export.entry.key.cluster.clone(), &resource.schema);
+            let find = |id| Some(snapshot.get(&beside(id))?.object.body_value());
+            let compiled = find(ids::apiresourceschemas()).and_then(|schema| {
+                let wanted = bundle::of_schema(&schema, find(ids::apiconversions()).as_ref());
+                registry.catalog.compile(&wanted).ok()
+            });
+            match compiled {
+                Some(api) => {
+                    let (group, name) = (resource.group.clone(), resource.name.clone());
+                    release.offered.push((group, name, api.fingerprint));
+                }
+                None => release.is_whole = false,
+            }
         }
+        release
     }
 
-    /// Returns true if it serves every resource of the export by the schema on offer.
-    fn is_current(&self, export: &ApiExport) -> bool {
-        let mut offered = export.spec.resources.iter();
-        let has = |group: &str, name: &str, schema: &str| {
-            let mut all = self.schemas.iter();
-            all.any(|(g, n, s)| (&**g, &**n, &**s) == (group, name, schema))
+    fn identifier(&self) -> String {
+        let offered = self.offered.iter();
+        rollout_steps::release(offered.map(|(group, name, fingerprint)| (&**group, &**name, *fingerprint)))
+    }
+
+    /// Returns true if a cluster is served by the release.
+    fn serves(&mut self, cluster: &ClusterName) -> bool {
+        let (registry, snapshot) = (self.registry, self.snapshot);
+        let bundles = &mut self.bundles;
+        let mut serves = |(group, name, fingerprint): &(String, String, u64)| {
+            let route = snapshot.get(&ids::resource_route(cluster, group, name))?;
+            let bundle = route.object.parsed(ResourceRoute::read).bundle.clone()?;
+            let served = *bundles.entry(bundle.clone()).or_insert_with(|| {
+                let bundle = snapshot.get(&ids::bundle(&bundle))?;
+                Some(registry.catalog.compiled(&bundle.object).ok()?.fingerprint)
+            });
+            (served? == *fingerprint).then_some(())
         };
-        self.up_to_date && offered.all(|r| r.storage.r#virtual.is_some() || has(&r.group, &r.name, &r.schema))
+        self.is_whole && self.offered.iter().all(|offered| serves(offered).is_some())
     }
 }
 
@@ -100,7 +145,14 @@ fn cut(message: &str) -> String {
 
 impl RolloutStatus {
     pub(crate) fn new(registry: Arc<Deps>) -> Self {
-        RolloutStatus { registry }
+        RolloutStatus {
+            registry,
+            index: Mutex::default(),
+        }
+    }
+
+    fn index(&self) -> MutexGuard<'_, Index> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -113,19 +165,32 @@ impl Reconciler for RolloutStatus {
     }
 
     fn watches(&self) -> Vec<ResourceId> {
-        vec![ids::apibindings(), ids::apiexports()]
+        // A binding may move by its route alone.
+        vec![ids::apibindings(), ids::apiexports(), ids::resource_routes()]
     }
 
     fn keys(&self, change: &Change, snapshot: &Snapshot) -> Vec<ObjectKey> {
         if change.key.resource == ids::apiexports() {
             return change.new.iter().map(|_| change.key.clone()).collect();
         }
+        if change.key.resource == ids::resource_routes() {
+            let route = change.new.as_ref().map(|route| route.parsed(ResourceRoute::read));
+            return route
+                .iter()
+                .filter_map(|route| Some(route.export.as_ref()?.key()))
+                .collect();
+        }
+        self.index().note(change);
         let object = change.new.as_deref().or(change.old.as_ref().map(|old| &*old.object));
         let export = object.and_then(|object| {
             let binding: ApiBinding = kinds::read(&object.body_value());
             find_export(snapshot, &change.key.cluster, &binding).found
         });
         export.into_iter().map(|export| export.entry.key).collect()
+    }
+
+    fn restart(&self) {
+        *self.index() = Index::default();
     }
 
     fn settle(&self) -> u64 {
@@ -140,26 +205,35 @@ impl Reconciler for RolloutStatus {
         };
         let Some(export) = &world.export else { return world };
         let label = digest::export_label(&key.cluster, &key.name);
-        snapshot.for_each(&Scope::everywhere(ids::apibindings()), |entry| {
-            let meta = &entry.object.meta;
-            if meta.label(labels::EXPORT) != Some(&label) || meta.is_deleting() {
-                return ControlFlow::Continue(());
-            }
-            let binding = entry.object.parsed(Binding::read);
-            world.bindings += 1;
-            world.current += usize::from(binding.is_current(&export.view));
-            if let Some(message) = &binding.held {
+        let bindings: Vec<ObjectKey> = self.index().bindings(&label).cloned().collect();
+        let bindings = bindings.iter().filter_map(|key| snapshot.get(key));
+        let bindings: Vec<Entry> = bindings.filter(|entry| !entry.object.meta.is_deleting()).collect();
+        let stays = |entry: &Entry| entry.object.parsed(reason_to_stay);
+        world.bindings = bindings.len();
+        if !is_shown(&export.view, &export.value) && bindings.iter().all(|entry| stays(entry).is_none()) {
+            return world;
+        }
+        let mut release = Release::of(&self.registry, snapshot, export);
+        let rollout = &export.view.spec.rollout;
+        world.release = release.identifier();
+        world.pending = vec![0; rollout.steps.len() + 1];
+        for entry in &bindings {
+            let cluster = &entry.key.cluster;
+            if let Some(message) = &*stays(entry) {
                 world.held += 1;
                 if world.named.len() < HELD_MAX {
                     world.named.push(Held {
-                        workspace: locate::path_of(snapshot, &entry.key.cluster).to_string(),
+                        workspace: locate::path_of(snapshot, cluster).to_string(),
                         name: entry.key.name.to_string(),
                         message: message.clone(),
                     });
                 }
+            } else if release.serves(cluster) {
+                world.current += 1;
+            } else {
+                world.pending[rollout_steps::step_of(rollout, cluster, &entry.object.meta) - 1] += 1;
             }
-            ControlFlow::Continue(())
-        });
+        }
         world
     }
 
@@ -168,13 +242,17 @@ impl Reconciler for RolloutStatus {
     }
 }
 
+/// Returns true if the export has a status of its rollout, or asks for one.
+fn is_shown(export: &ApiExport, value: &Json) -> bool {
+    value["status"]["rollout"].is_object() || export.spec.rollout != ApiExportRollout::default()
+}
+
 fn decide(world: &World) -> Plan {
     let Some(export) = world.export.as_ref().filter(|export| !export.is_deleting()) else {
         return Plan::rest();
     };
     let rollout = &export.view.spec.rollout;
-    let shown = export.value["status"]["rollout"].is_object();
-    if world.held == 0 && !shown && rollout.strategy.is_empty() {
+    if world.held == 0 && !is_shown(&export.view, &export.value) {
         return Plan::rest();
     }
     let mut value = export.value.clone();
@@ -190,15 +268,61 @@ fn decide(world: &World) -> Plan {
     if !named.is_empty() {
         status["heldBindings"] = json!(named);
     }
+    let mut again_after = None;
+    if !rollout.steps.is_empty() {
+        let (state, seconds) = advance(rollout, &export.view.status.rollout, world);
+        status["waiting"] = json!(world.pending.iter().sum::<usize>());
+        status["steps"] = json!(rollout.steps.len() + 1);
+        status["release"] = json!(state.release);
+        status["step"] = json!(state.step);
+        if !state.step_done_time.is_empty() {
+            status["stepDoneTime"] = json!(state.step_done_time);
+        }
+        again_after = seconds;
+    }
     value["status"]["rollout"] = status;
     if !rollout.is_all_or_nothing() {
         rollout::set_rolled_out(&mut value, held_message(world), world.now);
     }
     sort_conditions(&mut value);
-    if value == export.value {
-        return Plan::rest();
+    let intents = match value == export.value {
+        true => Vec::new(),
+        false => vec![export.update(value)],
+    };
+    Plan { intents, again_after }
+}
+
+/// Returns the state of a rollout in steps, and the seconds until it may go on by itself. A step
+/// ends when each of its bindings has moved or stays; its pause begins then.
+fn advance(rollout: &ApiExportRollout, known: &RolloutState, world: &World) -> (RolloutState, Option<u64>) {
+    let mut state = RolloutState {
+        release: world.release.clone(),
+        step: 1,
+        step_done_time: String::new(),
+    };
+    if known.release == world.release {
+        state = known.clone();
     }
-    Plan::new(vec![export.update(value)])
+    let last = rollout.steps.len() + 1;
+    state.step = state.step.clamp(1, last);
+    loop {
+        let is_done = world.pending[..state.step].iter().all(|pending| *pending == 0);
+        if !is_done {
+            state.step_done_time.clear();
+            return (state, None);
+        }
+        let done = Timestamp::parse(&state.step_done_time).unwrap_or(world.now);
+        state.step_done_time = done.to_string();
+        if state.step == last || rollout.paused {
+            return (state, None);
+        }
+        let left = rollout.steps[state.step - 1].pause_seconds - world.now.since(done);
+        if left > 0 {
+            return (state, u64::try_from(left).ok());
+        }
+        state.step += 1;
+        state.step_done_time.clear();
+    }
 }
 
 /// Returns the message of the export's condition, if bindings stay.

@@ -27,7 +27,7 @@ use crate::{
     workspacetype::WorkspaceTypes,
 };
 use insula_access::{Target, view::ViewScope};
-use insula_api::{Clock, ClusterName, ClusterPath, Json, Object, ObjectKey, Rng, Scope, Timestamp};
+use insula_api::{Clock, ClusterName, ClusterPath, Json, Object, ObjectKey, Revision, Rng, Scope, Timestamp};
 use insula_auth::UserInfo;
 use insula_catalog::{Error, Part, ids, locate};
 use insula_registry::{Change, DeleteOptions, Deps, FieldValidation, Propagation, WriteOptions, verbs};
@@ -309,10 +309,25 @@ pub(crate) async fn plan<R: Reconciler>(reconciler: impl FnOnce(Arc<Deps>) -> R,
         guards: Vec::new(),
         writes: writes.collect(),
     };
+    let changes: Vec<Event> = txn.writes.iter().filter_map(created).collect();
     registry.store.commit(txn).await.expect("the world is stored");
     let reconciler = reconciler(registry.clone());
+    for change in changes {
+        drop(reconciler.keys(&change, &registry.store.latest()));
+    }
     let plan = reconciler.decide(&reconciler.observe(key, &registry.store.latest()));
     PlanYaml(&plan).to_string()
+}
+
+/// Returns the creation that a write is.
+fn created(write: &Write) -> Option<Event> {
+    let Write::Put(key, object) = write else { return None };
+    Some(Event {
+        key: key.clone(),
+        revision: Revision(1),
+        old: None,
+        new: Some(object.clone()),
+    })
 }
 
 /// Returns the key that a document is stored under.

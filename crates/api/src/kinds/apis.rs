@@ -121,6 +121,31 @@ views! {
     ApiExportRollout {
         /// `PerBinding` or `AllOrNothing`; empty means `PerBinding`.
         strategy: String,
+        /// True if no binding takes over a release for now.
+        paused: bool,
+        /// Steps, each with some of the bindings; empty for all at once.
+        steps: Vec<RolloutStep>,
+    }
+
+    /// Step of an [`ApiExportRollout`].
+    RolloutStep {
+        /// Label selector of its bindings, as `metav1.LabelSelector`.
+        selector: Option<Json>,
+        /// Share of all workspaces that have moved after the step, 0 to 100.
+        percentage: Option<u64>,
+        /// Seconds between the end of the step and the next one.
+        pause_seconds: i64,
+    }
+
+    /// State of a rollout in steps.
+    RolloutState {
+        /// Identifier of the release; empty before the first.
+        release: String,
+        /// Step that is open, from 1; 0 before the first.
+        step: usize,
+        /// Time at which all bindings of the step had moved or stayed, as RFC 3339 text; empty
+        /// before.
+        step_done_time: String,
     }
 
     /// Resource that an export offers.
@@ -170,6 +195,8 @@ views! {
         usage: Vec<VersionUsage>,
         /// Time since which uses are counted, as RFC 3339 text; empty before the first count.
         usage_since: String,
+        /// State of the rollout of the present release.
+        rollout: RolloutState,
     }
 
     /// Use of a version of an exported resource by tenants.

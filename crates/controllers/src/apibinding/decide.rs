@@ -7,6 +7,7 @@ use super::{
 use crate::{
     loaded::Loaded,
     rollout::{self, Verdict},
+    rollout_steps::Turn,
     write::{sort_conditions, text, unchanged},
 };
 use insula_api::{
@@ -140,6 +141,8 @@ enum Problem {
     Invalid(String),
     /// Stored objects could not be read with its schema and rules.
     Blocked(String),
+    /// The rollout has not come to the binding yet.
+    Waiting(String),
 }
 
 fn problem(world: &World, binding: &Loaded<ApiBinding>, resource: &Resource) -> Option<Problem> {
@@ -159,6 +162,9 @@ fn problem(world: &World, binding: &Loaded<ApiBinding>, resource: &Resource) -> 
              spec.versions, not served if they are to go, until the objects were written again",
             counts.join(", ")
         )));
+    }
+    if let (true, Turn::Waits(why)) = (resource.changes_service, &world.turn) {
+        return Some(Problem::Waiting(format!("{schema} is not rolled out here yet: {why}")));
     }
     if let (true, Verdict::Blocked(failure)) = (resource.changes_service, &resource.rollout) {
         let why = failure.tenant_message(&binding.entry.key.cluster);
@@ -200,7 +206,7 @@ fn bind(world: &World, binding: &Loaded<ApiBinding>, export: &Loaded<ApiExport>,
     if !complete {
         plan.again_after = Some(0);
     }
-    if problems.is_empty() && complete {
+    if problems.is_empty() && complete && world.turn == Turn::Open {
         plan.intents.extend(release(world, value));
     }
     if world.dropped.iter().any(|dropped| dropped.in_use) {
@@ -375,6 +381,7 @@ fn show_outcome(world: &World, value: &mut Json, problems: &[Problem], complete:
     {
         Some(Problem::Conflict(message)) => Condition::fails(kind, "NamingConflicts", message.clone()),
         Some(Problem::Blocked(message)) => Condition::fails(kind, "RolloutBlocked", message.clone()),
+        Some(Problem::Waiting(message)) => Condition::fails(kind, "RolloutWaiting", message.clone()).severity("Info"),
         Some(Problem::Invalid(message)) => Condition::fails(kind, "APIResourceSchemaInvalid", message.clone()),
         None if !complete => waiting(kind),
         None => Condition::holds(kind),

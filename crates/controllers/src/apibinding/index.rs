@@ -9,13 +9,13 @@ use std::collections::{BTreeSet, HashMap};
 /// It follows the changes of bindings, and may lag behind a snapshot. A binding that it lacks is
 /// reconciled by its own change, which is still to come.
 #[derive(Default)]
-pub(super) struct Index {
+pub(crate) struct Index {
     bindings: HashMap<Box<str>, BTreeSet<ObjectKey>>,
 }
 
 impl Index {
     /// Takes in a change of a binding.
-    pub(super) fn note(&mut self, change: &Change) {
+    pub(crate) fn note(&mut self, change: &Change) {
         let old = change
             .old
             .as_ref()
@@ -39,7 +39,7 @@ impl Index {
     }
 
     /// Returns the bindings to an export, in the order of their keys.
-    pub(super) fn bindings(&self, export: &str) -> impl Iterator<Item = &ObjectKey> {
+    pub(crate) fn bindings(&self, export: &str) -> impl Iterator<Item = &ObjectKey> {
         self.bindings.get(export).into_iter().flatten()
     }
 }

@@ -5,6 +5,7 @@ use crate::{
     content::{Content, Sweep, sweep},
     loaded::Loaded,
     rollout::{self, Gate, Trial, Verdict},
+    rollout_steps::{self, Turn},
     write::{alive, text, unchanged},
 };
 use insula_api::{
@@ -41,6 +42,8 @@ pub(crate) struct World {
     /// Another binding of the workspace to the same export. While this binding is being deleted,
     /// its successor takes over names and objects.
     pub(crate) successor: Option<Loaded<ApiBinding>>,
+    /// Permission to take over the release on offer.
+    pub(crate) turn: Turn,
     pub(crate) now: Timestamp,
 }
 
@@ -102,6 +105,7 @@ pub(super) fn observe(registry: &Deps, gate: &Gate, key: &ObjectKey, snapshot: &
         content: Sweep::default(),
         successor: None,
         routes: routes(snapshot, key),
+        turn: Turn::Open,
         now: registry.clock.now(),
         binding: None,
     };
@@ -127,8 +131,15 @@ pub(super) fn observe(registry: &Deps, gate: &Gate, key: &ObjectKey, snapshot: &
             let resources = export.view.spec.resources.iter();
             let resources = resources.filter(|offered| offered.storage.r#virtual.is_none());
             world.resources = resources.map(|offered| offer.resource(offered)).collect();
+            let fingerprint = |resource: &Resource| Some(resource.compiled.as_ref().ok()?.fingerprint);
+            let offered = world.resources.iter().filter_map(|resource| {
+                let fingerprint = fingerprint(resource)?;
+                Some((&*resource.group, &*resource.name, fingerprint))
+            });
+            let release = rollout_steps::release(offered);
+            world.turn = rollout_steps::turn(&export.view, &release, cluster, &binding.entry.object.meta);
             for resource in &mut world.resources {
-                offer.try_out(gate, resource);
+                offer.try_out(gate, resource, &world.turn);
             }
         }
         world.dropped = dropped(snapshot, cluster, status, &world.resources);
@@ -311,7 +322,7 @@ impl OfferedExport<'_> {
 
     /// Tries a change of the served API on the stored objects of the tenant, or of all tenants if
     /// the export wants one outcome for all.
-    fn try_out(&self, gate: &Gate, resource: &mut Resource) {
+    fn try_out(&self, gate: &Gate, resource: &mut Resource, turn: &Turn) {
         let Ok(api) = &resource.compiled else { return };
         let OfferedExport { registry, snapshot, .. } = self;
         let cluster = &self.binding.entry.key.cluster;
@@ -325,7 +336,7 @@ impl OfferedExport<'_> {
         let all = self.export.view.spec.rollout.is_all_or_nothing();
         // The condition of an export that says it is blocked must be updated when that ends.
         let is_tried = resource.changes_service || all && rollout::is_blocked(&self.export.value);
-        if !is_tried {
+        if !is_tried || *turn != Turn::Open {
             return;
         }
         let id = self.resource_id(api);

@@ -74,3 +74,78 @@ fn one_tenant_stays_and_follows_when_its_object_is_corrected() {
     let note = second.get(&format!("{WIDGETS_V2}/w200")).expect(200);
     assert_eq!(note["spec"], json!({"bytes": 21, "note": "n200"}));
 }
+
+/// A rollout in steps comes to the bindings with a label first, pauses, and comes to the others
+/// when the pause ends.
+#[test]
+fn bindings_move_in_steps() {
+    let server = shared();
+    let (provider, _) = workspace(&server.admin(), "steps");
+    let at_provider = server.admin().in_workspace(&provider);
+    publish(&at_provider, "one", "v1");
+    let export = object("APIExport", "widgets", &offer("one"));
+    at_provider.post(&format!("{APIS}/apiexports"), &export).expect(201);
+    let tenants = ["early", "late", "later"].map(|name| {
+        let client = server.admin().in_workspace(&workspace(&server.admin(), name).0);
+        bind(&client, &provider);
+        client.post(WIDGETS_V2, &widget(20)).expect(201);
+        client
+    });
+    let ring = json!({"metadata": {"labels": {"releases": "early"}}});
+    tenants[0].merge(BINDING, &ring).expect(200);
+    let export = format!("{APIS}/apiexports/widgets");
+    let with_pause = |seconds: u64| {
+        let selector = json!({"matchLabels": {"releases": "early"}});
+        let steps = json!([{"selector": selector, "pauseSeconds": seconds}]);
+        at_provider
+            .merge(&export, &json!({"spec": {"rollout": {"steps": steps}}}))
+            .expect(200);
+    };
+    let state = |wanted: Value| {
+        until("the rollout is there", || {
+            let rollout = at_provider.get(&export).expect(200)["status"]["rollout"].clone();
+            let fields = ["current", "waiting", "step", "steps"].map(|field| rollout[field].clone());
+            (json!(fields) == wanted).then_some(rollout)
+        })
+    };
+    with_pause(0);
+    let first = state(json!([3, 0, 2, 2]));
+
+    with_pause(3600);
+    let one = "one.widgets.life.example.io";
+    let rules = format!("{APIS}/apiconversions/{one}");
+    at_provider.merge(&rules, &rules_below_100(one)).expect(200);
+    let second = state(json!([1, 2, 1, 2]));
+    assert_ne!(second["release"], first["release"]);
+    assert!(second["stepDoneTime"].is_string(), "{second}");
+    tenants[0].post(WIDGETS_V1, &of_size("large", 300)).expect(422);
+    for (number, late) in tenants[1..].iter().enumerate() {
+        let outcome = condition(late, BINDING, "BindingUpToDate");
+        assert_eq!(outcome["reason"], "RolloutWaiting", "{outcome}");
+        assert!(
+            outcome["message"].as_str().unwrap().contains("step 2 of 2"),
+            "{outcome}"
+        );
+        late.post(WIDGETS_V1, &of_size("large", 300)).expect(201);
+        late.delete(&format!("{WIDGETS_V1}/large")).expect(200);
+        assert_eq!(late.get(&format!("{WIDGETS_V2}/w20")).code, 200, "{number}");
+    }
+
+    // Paused, nothing moves although the pause of the step is over.
+    at_provider
+        .merge(&export, &json!({"spec": {"rollout": {"paused": true}}}))
+        .expect(200);
+    with_pause(0);
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    state(json!([1, 2, 1, 2]));
+    at_provider
+        .merge(&export, &json!({"spec": {"rollout": {"paused": false}}}))
+        .expect(200);
+    state(json!([3, 0, 2, 2]));
+    for tenant in &tenants {
+        tenant.post(WIDGETS_V1, &of_size("large", 300)).expect(422);
+        until("the binding says so", || {
+            (condition(tenant, BINDING, "BindingUpToDate")["status"] == "True").then_some(())
+        });
+    }
+}
