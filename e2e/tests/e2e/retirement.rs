@@ -212,13 +212,23 @@ fn versions_that_nobody_uses_go_at_once() {
     pumps.wait_for_usage(&[("v1", 0), ("v2", 1)]);
     pumps.provider.post(SCHEMAS, &schema("rev2", &["v2"])).expect(201);
     pumps.offer("rev2", "").expect(200);
-    // Without protection also one that is used.
+    // One that is used does not.
     pumps.provider.post(SCHEMAS, &schema("rev3", &["v3"])).expect(201);
     let schema = "rev3.pumps.example.io";
     assert_refused(pumps.offer("rev3", ""), &["removes pumps.example.io/v2", schema]);
+    // Nor by a schema in between that does not exist.
+    let answer = pumps.offer("rev9", "");
+    let warning = answer.headers["warning"].to_str().unwrap();
+    let missing = "APIResourceSchema rev9.pumps.example.io does not exist yet: it is not checked which versions";
+    assert!(warning.contains(missing), "{warning}");
+    answer.expect(200);
+    let confirmation = "insula.io/confirm-removal: \"rev9.pumps.example.io/v2\"";
+    assert_refused(pumps.offer("rev3", ""), &["removes pumps.example.io/v2", confirmation]);
+    pumps.offer("rev2", "").expect(200);
     let export = format!("{EXPORTS}/pumps");
     let days = |days: i64| json!({"spec": {"retirement": {"days": days}}});
     pumps.provider.merge(&export, &days(-1)).expect(422);
+    // Without protection it does, too.
     pumps.provider.merge(&export, &days(0)).expect(200);
     pumps.offer("rev3", "").expect(200);
 }

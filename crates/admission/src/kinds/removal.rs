@@ -40,16 +40,16 @@ impl Removal {
 /// Tenants that use one version, with the time of their last use.
 type Tenants = Vec<(Timestamp, ClusterName)>;
 
+/// Tenants by the name of the route and the version.
+type Used = BTreeMap<(String, String), Tenants>;
+
 /// Returns the errors of an update that removes versions which tenants used lately. Warns of
 /// removed versions that never were deprecated.
 pub(super) fn review(review: &Review<'_>, new: &Json, old: &Json) -> Vec<FieldError> {
     let (new_view, old_view): (ApiExport, ApiExport) = (kinds::read(new), kinds::read(old));
-    let removals = removals(review, &new_view, &old_view);
-    if removals.is_empty() {
-        return Vec::new();
-    }
     let days = old_view.spec.retirement_days().max(new_view.spec.retirement_days());
     let used = used(review, old, days);
+    let removals = removals(review, &new_view, &old_view, &used);
     let confirmed = new_view.metadata.annotation(CONFIRM_REMOVAL).unwrap_or_default();
     let is_confirmed = |removal: &Removal| confirmed.split(',').any(|one| one.trim() == removal.confirmation());
     let tenants = |removal: &Removal| used.get(&(removal.route.clone(), removal.version.clone()));
@@ -105,8 +105,8 @@ fn message(review: &Review<'_>, tenants: &Tenants) -> String {
 
 /// Returns the tenants of an export that used a version within some days, by the name of the route
 /// and the version.
-fn used(review: &Review<'_>, export: &Json, days: u32) -> BTreeMap<(String, String), Tenants> {
-    let mut used: BTreeMap<(String, String), Tenants> = BTreeMap::new();
+fn used(review: &Review<'_>, export: &Json, days: u32) -> Used {
+    let mut used = Used::new();
     let export = ExportName {
         cluster: review.cluster.clone(),
         name: export["metadata"]["name"].as_str().unwrap_or_default().into(),
@@ -122,9 +122,10 @@ fn used(review: &Review<'_>, export: &Json, days: u32) -> BTreeMap<(String, Stri
     used
 }
 
-/// Returns the versions that the export serves now and no longer after the update. A schema that
-/// does not exist serves nothing yet, so it removes nothing.
-fn removals(review: &Review<'_>, new: &ApiExport, old: &ApiExport) -> Vec<Removal> {
+/// Returns the versions that the export serves now and no longer after the update. Tenants of a
+/// schema that does not exist are still served by the one before it, so their uses tell its
+/// versions. A new schema that does not exist gives a warning.
+fn removals(review: &Review<'_>, new: &ApiExport, old: &ApiExport, used: &Used) -> Vec<Removal> {
     let resources = FieldPath::new("spec").child("resources");
     let mut removals = Vec::new();
     for before in &old.spec.resources {
@@ -134,13 +135,16 @@ fn removals(review: &Review<'_>, new: &ApiExport, old: &ApiExport) -> Vec<Remova
         if offered.is_some_and(|(_, after)| after.schema == before.schema) {
             continue;
         }
-        let Some(old_schema) = schema(review, &before.schema) else {
-            continue;
-        };
         let (kept, at) = match offered {
             None => (Vec::new(), (resources.clone(), Json::from(before.name.as_str()))),
             Some((index, after)) => match schema(review, &after.schema) {
-                None => continue,
+                None => {
+                    review.warn(format!(
+                        "APIResourceSchema {} does not exist yet: it is not checked which versions it removes",
+                        after.schema
+                    ));
+                    continue;
+                }
                 Some(new_schema) => {
                     let at = (
                         resources.index(index).child("schema"),
@@ -151,19 +155,22 @@ fn removals(review: &Review<'_>, new: &ApiExport, old: &ApiExport) -> Vec<Remova
             },
         };
         let route = ids::resource_route(review.cluster, &before.group, &before.name).name;
-        for version in served(&old_schema)
-            .into_iter()
-            .filter(|version| !kept.contains(version))
-        {
-            let mut versions = old_schema.spec.versions.iter();
-            removals.push(Removal {
-                route: route.to_string(),
-                schema: before.schema.clone(),
-                deprecated: versions.any(|known| known.name == version && known.deprecated),
-                version,
-                at: at.clone(),
-            });
-        }
+        let (versions, deprecated) = match schema(review, &before.schema) {
+            Some(schema) => (served(&schema), deprecated(&schema)),
+            None => {
+                let of_route = used.keys().filter(|(name, _)| **name == *route);
+                let versions: Vec<String> = of_route.map(|(_, version)| version.clone()).collect();
+                (versions.clone(), versions)
+            }
+        };
+        let removed = versions.into_iter().filter(|version| !kept.contains(version));
+        removals.extend(removed.map(|version| Removal {
+            route: route.to_string(),
+            schema: before.schema.clone(),
+            deprecated: deprecated.contains(&version),
+            version,
+            at: at.clone(),
+        }));
     }
     removals
 }
@@ -179,4 +186,9 @@ fn schema(review: &Review<'_>, name: &str) -> Option<ApiResourceSchema> {
 fn served(schema: &ApiResourceSchema) -> Vec<String> {
     let served = schema.spec.versions.iter().filter(|version| version.served);
     served.map(|version| version.name.clone()).collect()
+}
+
+fn deprecated(schema: &ApiResourceSchema) -> Vec<String> {
+    let deprecated = schema.spec.versions.iter().filter(|version| version.deprecated);
+    deprecated.map(|version| version.name.clone()).collect()
 }
