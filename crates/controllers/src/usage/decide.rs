@@ -38,7 +38,10 @@ fn summarize(world: &ExportWorld) -> Plan {
     let usage: Vec<Json> = world.offered.iter().map(|offered| usage_of(world, offered)).collect();
     value["status"]["usage"] = Json::Array(usage);
     if world.export.view.status.usage_since.is_empty() {
-        value["status"]["usageSince"] = json!(world.now.to_string());
+        // Requests are counted before the first summary.
+        let first = world.uses.values().flatten().min().copied();
+        let since = first.map_or(world.now, |first| first.min(world.now));
+        value["status"]["usageSince"] = json!(since.to_string());
     }
     Plan {
         intents: vec![world.export.update(value)],

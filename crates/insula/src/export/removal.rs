@@ -128,7 +128,7 @@ pub(super) fn confirm(removals: &[Removal], consent: &Consent<'_>, export: &mut 
         } else if consent.unused && removal.tenants == 0 {
             // The server refuses it if that has changed.
         } else if ask::is_interactive() {
-            match ask::confirm(&format!("Remove {name}? {usage}."))? {
+            match ask::confirm(&format!("Remove {name} ({usage})?"))? {
                 true => confirmed.push(format!("{}/{}", removal.schema, removal.version)),
                 false => refused = true,
             }
