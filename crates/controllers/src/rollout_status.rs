@@ -80,7 +80,7 @@ struct Release<'a> {
 }
 
 impl<'a> Release<'a> {
-    fn of(registry: &'a Deps, snapshot: &'a Snapshot, export: &Loaded<ApiExport>) -> Self {
+    fn offered_by(registry: &'a Deps, snapshot: &'a Snapshot, export: &Loaded<ApiExport>) -> Self {
         let mut release = Release {
             registry,
             snapshot,
@@ -213,7 +213,7 @@ impl Reconciler for RolloutStatus {
         if !is_shown(&export.view, &export.value) && bindings.iter().all(|entry| stays(entry).is_none()) {
             return world;
         }
-        let mut release = Release::of(&self.registry, snapshot, export);
+        let mut release = Release::offered_by(&self.registry, snapshot, export);
         let rollout = &export.view.spec.rollout;
         world.release = release.identifier();
         world.pending = vec![0; rollout.steps.len() + 1];

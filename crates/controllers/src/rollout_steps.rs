@@ -13,7 +13,7 @@ use insula_catalog::digest;
 
 /// Permission of a binding to take over the present release.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum StepState {
     /// Its step is open, or there are no steps.
     Open,
     /// Its step is not open, for this reason.
@@ -51,21 +51,21 @@ fn share_of(cluster: &ClusterName) -> u64 {
 }
 
 /// Returns the permission of a binding to take over a release.
-pub(crate) fn turn(export: &ApiExport, release: &str, cluster: &ClusterName, binding: &Meta) -> Turn {
+pub(crate) fn step_state(export: &ApiExport, release: &str, cluster: &ClusterName, binding: &Meta) -> StepState {
     let (rollout, state) = (&export.spec.rollout, &export.status.rollout);
     let last = rollout.steps.len() + 1;
     if rollout.paused {
-        return Turn::Waits("the provider has paused the rollout".to_owned());
+        return StepState::Waits("the provider has paused the rollout".to_owned());
     }
     if rollout.steps.is_empty() {
-        return Turn::Open;
+        return StepState::Open;
     }
     let own = step_of(rollout, cluster, binding);
     let open = if state.release == release { state.step } else { 0 };
     if own <= open {
-        return Turn::Open;
+        return StepState::Open;
     }
-    Turn::Waits(format!(
+    StepState::Waits(format!(
         "it is in step {own} of {last} of the rollout, which is at step {}",
         open.max(1)
     ))
@@ -129,8 +129,8 @@ mod tests {
         ];
         for (rollout, state, binding, moves) in cases {
             let export = export(rollout, &state);
-            let turn = turn(&export, "r2", &cluster(1), &binding.meta);
-            assert_eq!(turn == Turn::Open, moves, "{rollout} {state}: {turn:?}");
+            let found = step_state(&export, "r2", &cluster(1), &binding.meta);
+            assert_eq!(found == StepState::Open, moves, "{rollout} {state}: {found:?}");
         }
     }
 

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     loaded::Loaded,
     rollout::{self, Verdict},
-    rollout_steps::Turn,
+    rollout_steps::StepState,
     write::{sort_conditions, text, unchanged},
 };
 use insula_api::{
@@ -163,7 +163,7 @@ fn problem(world: &World, binding: &Loaded<ApiBinding>, resource: &Resource) -> 
             counts.join(", ")
         )));
     }
-    if let (true, Turn::Waits(why)) = (resource.changes_service, &world.turn) {
+    if let (true, StepState::Waits(why)) = (resource.changes_service, &world.step) {
         return Some(Problem::Waiting(format!("{schema} is not rolled out here yet: {why}")));
     }
     if let (true, Verdict::Blocked(failure)) = (resource.changes_service, &resource.rollout) {
@@ -206,7 +206,7 @@ fn bind(world: &World, binding: &Loaded<ApiBinding>, export: &Loaded<ApiExport>,
     if !complete {
         plan.again_after = Some(0);
     }
-    if problems.is_empty() && complete && world.turn == Turn::Open {
+    if problems.is_empty() && complete && world.step == StepState::Open {
         plan.intents.extend(release(world, value));
     }
     if world.dropped.iter().any(|dropped| dropped.in_use) {

@@ -5,7 +5,7 @@ use crate::{
     content::{Content, Sweep, sweep},
     loaded::Loaded,
     rollout::{self, Gate, Trial, Verdict},
-    rollout_steps::{self, Turn},
+    rollout_steps::{self, StepState},
     write::{alive, text, unchanged},
 };
 use insula_api::{
@@ -43,7 +43,7 @@ pub(crate) struct World {
     /// its successor takes over names and objects.
     pub(crate) successor: Option<Loaded<ApiBinding>>,
     /// Permission to take over the release on offer.
-    pub(crate) turn: Turn,
+    pub(crate) step: StepState,
     pub(crate) now: Timestamp,
 }
 
@@ -105,7 +105,7 @@ pub(super) fn observe(registry: &Deps, gate: &Gate, key: &ObjectKey, snapshot: &
         content: Sweep::default(),
         successor: None,
         routes: routes(snapshot, key),
-        turn: Turn::Open,
+        step: StepState::Open,
         now: registry.clock.now(),
         binding: None,
     };
@@ -137,9 +137,9 @@ pub(super) fn observe(registry: &Deps, gate: &Gate, key: &ObjectKey, snapshot: &
                 Some((&*resource.group, &*resource.name, fingerprint))
             });
             let release = rollout_steps::release(offered);
-            world.turn = rollout_steps::turn(&export.view, &release, cluster, &binding.entry.object.meta);
+            world.step = rollout_steps::step_state(&export.view, &release, cluster, &binding.entry.object.meta);
             for resource in &mut world.resources {
-                offer.try_out(gate, resource, &world.turn);
+                offer.try_out(gate, resource, &world.step);
             }
         }
         world.dropped = dropped(snapshot, cluster, status, &world.resources);
@@ -322,7 +322,7 @@ impl OfferedExport<'_> {
 
     /// Tries a change of the served API on the stored objects of the tenant, or of all tenants if
     /// the export wants one outcome for all.
-    fn try_out(&self, gate: &Gate, resource: &mut Resource, turn: &Turn) {
+    fn try_out(&self, gate: &Gate, resource: &mut Resource, step: &StepState) {
         let Ok(api) = &resource.compiled else { return };
         let OfferedExport { registry, snapshot, .. } = self;
         let cluster = &self.binding.entry.key.cluster;
@@ -336,7 +336,7 @@ impl OfferedExport<'_> {
         let all = self.export.view.spec.rollout.is_all_or_nothing();
         // The condition of an export that says it is blocked must be updated when that ends.
         let is_tried = resource.changes_service || all && rollout::is_blocked(&self.export.value);
-        if !is_tried || *turn != Turn::Open {
+        if !is_tried || *step != StepState::Open {
             return;
         }
         let id = self.resource_id(api);
