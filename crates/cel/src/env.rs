@@ -6,8 +6,8 @@ use crate::program::AbsenceMode;
 use crate::types::Type;
 
 /// Environment of an expression. Kubernetes' library is always available; [`Env::authorizer`] and
-/// [`Env::json_patch`] add the functions that only admission policies have, [`Env::conversion`] those
-/// that only conversion rules have.
+/// [`Env::json_patch`] add the functions that only admission policies have, [`Env::conversion`]
+/// those that only conversion rules have.
 #[derive(Debug, Clone)]
 pub struct Env {
     pub(crate) variables: Vec<Variable>,

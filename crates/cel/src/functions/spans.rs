@@ -36,8 +36,8 @@ pub(super) static FUNCTIONS: &[Function] = &[
                 .ok_or(EvalError::Overflow(Overflowing::Int)),
             [Val::Double(seconds)] => {
                 let nanos = (seconds * SECOND as f64).round();
-                // Both bounds are exclusive: at ±2^63 a double cannot represent its neighbors. NaN is
-                // within no bounds.
+                // Both bounds are exclusive: at ±2^63 a double cannot represent its neighbors. NaN
+                // is within no bounds.
                 match nanos.abs() < 9_223_372_036_854_775_808.0 {
                     true => Ok(Val::Duration(nanos as i64)),
                     false => Err(EvalError::Overflow(Overflowing::Int)),

@@ -59,8 +59,8 @@ impl Finding {
         match self {
             Finding::Fails(_) => {
                 "bound the field in the schema (pattern, enum, minimum, maxLength), make the expression total \
-                 (has(), orValue, a condition), give optional.none() where it has no value, or write mayFail: true, so \
-                 that such writes are refused"
+                 (has(), orValue, a condition), give optional.none() where it has no value, or write mayFail: true, \
+                 so that such writes are refused"
             }
             Finding::Breaks(violation) => match violation.law {
                 Law::Carried => {
@@ -68,8 +68,8 @@ impl Finding {
                      the rules: the field should be carried"
                 }
                 Law::Readable => {
-                    "make every expression total, give optional.none() where it has no value, or write mayFail: true at \
-                     the rule"
+                    "make every expression total, give optional.none() where it has no value, or write mayFail: true \
+                     at the rule"
                 }
                 _ => "write a rule for the way back, or put the field under drop if its loss is meant",
             },
