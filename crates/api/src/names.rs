@@ -110,6 +110,9 @@ pub mod labels {
     /// Prefix of the labels by which the virtual workspace of a terminator selects the
     /// LogicalClusters that wait for it.
     pub const TERMINATOR_PREFIX: &str = "terminator.internal.kcp.io/";
+    /// On an APIConversion: name of the APIResourceSchema, or CustomResourceDefinition, that its
+    /// rules belong to. The second is in the group of kcp's first releases.
+    pub const SCHEMA: [&str; 2] = ["apis.kcp.io/apiresourceschema", "apis.kcp.dev/apiresourceschema"];
     /// On a Namespace: its own name (Kubernetes).
     pub const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 }

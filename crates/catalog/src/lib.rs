@@ -20,6 +20,7 @@ pub mod locate;
 pub mod names;
 pub mod object;
 mod outbound;
+pub mod parts;
 pub mod policies;
 mod proof;
 mod resource;

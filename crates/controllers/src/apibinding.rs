@@ -23,7 +23,7 @@ use insula_api::{
     ClusterName, Object, ObjectKey, ResourceId, Scope,
     kinds::{self, ApiBindingPhase, ApiExport},
 };
-use insula_catalog::{ResourceRoute, digest, ids};
+use insula_catalog::{ResourceRoute, digest, ids, parts};
 use insula_registry::{Deps, Plan};
 use insula_store::{Change, Snapshot};
 use std::{
@@ -103,7 +103,13 @@ impl Reconciler for ApiBindings {
                 change.new.iter().map(|_| key.clone()).collect()
             }
             "apiexports" if export_changed(change) => self.of_export(&key.cluster, &key.name),
-            "apiresourceschemas" | "apiconversions" => self.of_schema(snapshot, &key.cluster, &key.name),
+            "apiresourceschemas" => self.of_schema(snapshot, &key.cluster, &key.name),
+            "apiconversions" => {
+                let schemas = parts::schemas_of_change(change).into_iter();
+                schemas
+                    .flat_map(|schema| self.of_schema(snapshot, &key.cluster, &schema))
+                    .collect()
+            }
             // The bundle was collected while a route to it was being written.
             "bundles" if change.new.is_none() => of_bundle(snapshot, &key.name),
             // The name is free again.

@@ -6,12 +6,14 @@ mod status;
 mod tests;
 
 use crate::{loaded::Loaded, runtime::Reconciler};
-use insula_api::{Json, ObjectKey, ResourceId, Timestamp, kinds::ApiConversion};
-use insula_catalog::{bundle, ids};
+use insula_api::{FieldPath, Json, ObjectKey, ResourceId, Timestamp, kinds::ApiConversion};
+use insula_catalog::{bundle, ids, parts};
+use insula_conversion::parse_rules;
 use insula_registry::{Deps, Plan};
-use insula_store::{Change, Snapshot};
-use status::Outcome;
-use std::sync::Arc;
+use insula_store::{Change, Entry, Snapshot};
+use serde_json::json;
+use status::{Outcome, OwnRules};
+use std::{collections::BTreeSet, sync::Arc};
 
 /// Reconciles APIConversions.
 pub(crate) struct ApiConversions {
@@ -22,6 +24,10 @@ pub(crate) struct ApiConversions {
 pub(crate) struct World {
     conversion: Option<Loaded<ApiConversion>>,
     outcome: Outcome,
+    /// Name of the schema or definition.
+    schema: String,
+    /// Rules of each conversion of that schema, if there are several.
+    parts: Vec<OwnRules>,
     now: Timestamp,
 }
 
@@ -61,31 +67,40 @@ impl Reconciler for ApiConversions {
         ]
     }
 
-    /// Returns the conversion: rules, schema and definition have the same name.
+    /// Returns all conversions of the schema: the rules of each are checked with those of the
+    /// others.
     fn keys(&self, change: &Change, snapshot: &Snapshot) -> Vec<ObjectKey> {
-        let key = ObjectKey {
-            resource: ids::apiconversions(),
-            ..change.key.clone()
+        let key = &change.key;
+        let schemas = match &*key.resource.resource {
+            "apiconversions" => parts::schemas_of_change(change),
+            _ => BTreeSet::from([key.name.to_string()]),
         };
-        if snapshot.get(&key).is_some() {
-            vec![key]
-        } else {
-            Vec::new()
-        }
+        let parts = schemas
+            .iter()
+            .flat_map(|schema| parts::for_schema(snapshot, &key.cluster, schema));
+        parts.map(|part| part.key).collect()
     }
 
     fn observe(&self, key: &ObjectKey, snapshot: &Snapshot) -> World {
+        let conversion = Loaded::<ApiConversion>::get(snapshot, key);
+        let schema = conversion
+            .as_ref()
+            .map_or("", |conversion| parts::schema_of(&conversion.value))
+            .to_owned();
         let find = |resource| {
-            let key = ObjectKey {
-                resource,
-                ..key.clone()
-            };
+            let key = ObjectKey::cluster_scoped(resource, key.cluster.clone(), &schema);
             snapshot.get(&key).map(|entry| entry.object.body_value())
         };
-        let conversion = Loaded::<ApiConversion>::get(snapshot, key);
-        let rules = conversion.as_ref().map(|conversion| &conversion.value);
+        let parts = parts::for_schema(snapshot, &key.cluster, &schema);
+        let rules = parts::join(parts.iter().map(|part| part.object.body_value()).collect());
+        let own_rules = |(part, entry): (&Json, &Entry)| OwnRules {
+            name: entry.key.name.to_string(),
+            rules: parse_rules(&json!({"parts": [part]}), &FieldPath::new("spec")).ok(),
+        };
+        let joined = rules.as_ref().and_then(|rules| rules["spec"]["parts"].as_array());
+        let own: Vec<OwnRules> = joined.into_iter().flatten().zip(&parts).map(own_rules).collect();
         let bundle = match (
-            rules,
+            &rules,
             find(ids::apiresourceschemas()),
             find(ids::customresourcedefinitions()),
         ) {
@@ -100,6 +115,8 @@ impl Reconciler for ApiConversions {
         World {
             conversion,
             outcome,
+            schema,
+            parts: own,
             now: self.registry.clock.now(),
         }
     }
@@ -112,7 +129,12 @@ impl Reconciler for ApiConversions {
             return Plan::rest();
         }
         let mut value = conversion.value.clone();
-        status::write(&mut value, &conversion.entry.key.name, &world.outcome, world.now);
+        let part = status::PartView {
+            name: &conversion.entry.key.name,
+            schema: &world.schema,
+            parts: &world.parts,
+        };
+        status::write(&mut value, &part, &world.outcome, world.now);
         Plan::new(vec![conversion.update(value)])
     }
 }

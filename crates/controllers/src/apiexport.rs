@@ -16,10 +16,10 @@ use insula_api::{
     ObjectKey, ResourceId, Scope,
     kinds::{self, ApiExport},
 };
-use insula_catalog::{exports::ExportView, ids};
+use insula_catalog::{exports::ExportView, ids, parts};
 use insula_registry::{Deps, Plan};
 use insula_store::{Change, Snapshot};
-use std::{ops::ControlFlow, sync::Arc};
+use std::{collections::BTreeSet, ops::ControlFlow, sync::Arc};
 
 /// Reconciles APIExports.
 pub(crate) struct ApiExports {
@@ -66,12 +66,16 @@ impl Reconciler for ApiExports {
                     &key.name,
                 )]
             }
-            // Schema and rules have the same name.
             "apiresourceschemas" | "apiconversions" => {
+                let schemas = match &*key.resource.resource {
+                    "apiconversions" => parts::schemas_of_change(change),
+                    _ => BTreeSet::from([key.name.to_string()]),
+                };
                 let scope = Scope::cluster(ids::apiexports(), key.cluster.clone());
                 let mut names = Vec::new();
                 snapshot.for_each(&scope, |export| {
-                    if export.object.parsed(ExportView::read).offers_schema(&key.name) {
+                    let offered = export.object.parsed(ExportView::read);
+                    if schemas.iter().any(|schema| offered.offers_schema(schema)) {
                         names.push(export.key.clone());
                     }
                     ControlFlow::Continue(())

@@ -10,7 +10,7 @@ mod tests;
 
 use crate::{rollout::Gate, runtime::Reconciler};
 use insula_api::{ClusterName, Object, ObjectKey, ResourceId};
-use insula_catalog::ids;
+use insula_catalog::{ids, parts};
 use insula_registry::{Deps, Plan};
 use insula_store::{Change, Snapshot};
 use std::sync::Arc;
@@ -61,6 +61,14 @@ impl Reconciler for Definitions {
             _ => None,
         };
         let mut keys = group.map_or_else(Vec::new, |(_, group)| of_group(snapshot, cluster, group));
+        if &*change.key.resource.resource == "apiconversions" {
+            for schema in parts::schemas_of_change(change) {
+                let key = ObjectKey::cluster_scoped(ids::customresourcedefinitions(), cluster.clone(), &schema);
+                if !keys.contains(&key) && snapshot.get(&key).is_some() {
+                    keys.push(key);
+                }
+            }
+        }
         if !keys.contains(&own) && snapshot.get(&own).is_some() {
             keys.push(own);
         }

@@ -11,7 +11,7 @@ use crate::{
     write::{list, text},
 };
 use insula_api::{Json, ObjectKey, ResourceId, Timestamp};
-use insula_catalog::{Api, Served, bundle, exports::ExportName, ids, locate};
+use insula_catalog::{Api, Served, bundle, exports::ExportName, ids, locate, parts};
 use insula_registry::{
     Deps, Intent, Plan,
     recompute::{self, Former, Limits, Page, State, Verdict},
@@ -149,13 +149,10 @@ impl Recomputations {
         let offered: Vec<Arc<Api>> = list(value, "/spec/resources")
             .iter()
             .filter_map(|offered| {
-                let find = |resource| {
-                    let name = text(offered, "/schema");
-                    let entry = snapshot.get(&ObjectKey::cluster_scoped(resource, export.cluster.clone(), name))?;
-                    Some(entry.object.body_value())
-                };
-                let schema = find(ids::apiresourceschemas())?;
-                let rules = find(ids::apiconversions());
+                let name = text(offered, "/schema");
+                let key = ObjectKey::cluster_scoped(ids::apiresourceschemas(), export.cluster.clone(), name);
+                let schema = snapshot.get(&key)?.object.body_value();
+                let rules = parts::joined(snapshot, &export.cluster, name);
                 self.registry
                     .catalog
                     .compile(&bundle::of_schema(&schema, rules.as_ref()))

@@ -15,7 +15,7 @@ use insula_api::{
     ClusterName, Json, Object, ObjectKey, ResourceId, Timestamp, condition,
     kinds::{self, ApiBinding, ApiExport, ApiExportRollout, RolloutState},
 };
-use insula_catalog::{ResourceRoute, bundle, digest, ids, locate};
+use insula_catalog::{ResourceRoute, bundle, digest, ids, locate, parts};
 use insula_registry::{Deps, Plan};
 use insula_store::{Change, Entry, Snapshot};
 use serde_json::json;
@@ -95,10 +95,11 @@ impl<'a> Release<'a> {
             .iter()
             .filter(|r| r.storage.r#virtual.is_none());
         for resource in stored {
-            let beside = |id| ObjectKey::cluster_scoped(id, export.entry.key.cluster.clone(), &resource.schema);
-            let find = |id| Some(snapshot.get(&beside(id))?.object.body_value());
-            let compiled = find(ids::apiresourceschemas()).and_then(|schema| {
-                let wanted = bundle::of_schema(&schema, find(ids::apiconversions()).as_ref());
+            let (cluster, name) = (&export.entry.key.cluster, &resource.schema);
+            let key = ObjectKey::cluster_scoped(ids::apiresourceschemas(), cluster.clone(), name);
+            let compiled = snapshot.get(&key).and_then(|schema| {
+                let rules = parts::joined(snapshot, cluster, name);
+                let wanted = bundle::of_schema(&schema.object.body_value(), rules.as_ref());
                 registry.catalog.compile(&wanted).ok()
             });
             match compiled {

@@ -139,7 +139,11 @@ impl RuleFacts {
             Source::Expression(text) => text.clone(),
         };
         let path = rule.at.path.as_str();
-        let path = path.strip_prefix("spec.").unwrap_or(path).to_owned();
+        let path = match path.split_once(":spec.") {
+            // One of several objects with rules.
+            Some((object, path)) => format!("{object}:{path}"),
+            None => path.strip_prefix("spec.").unwrap_or(path).to_owned(),
+        };
         let computed_by = if rule.transformation.is_some() {
             "transformation"
         } else {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{anyhow, bail};
 use insula_admission::kinds::check_schema;
 use insula_api::{FieldError, FieldPath};
-use insula_catalog::{Api, bundle, compile};
+use insula_catalog::{Api, bundle, compile, parts};
 use insula_conversion::proof::{self, Search};
 use insula_conversion::{Bundle, LossPolicy, RuleSet, parse_rules, rules_in_schema};
 use serde_json::Value;
@@ -33,7 +33,10 @@ pub(crate) struct Manifests {
 /// A schema, and the rules outside of it.
 pub(crate) struct Source {
     pub(crate) schema: Document,
+    /// The rules: an APIConversion, or several joined ones.
     pub(crate) conversion: Option<Document>,
+    /// APIConversions that name the schema, as they are read.
+    parts: Vec<Document>,
 }
 
 /// Kinds that describe APIs; objects of other kinds are samples.
@@ -58,10 +61,7 @@ pub(crate) fn load(paths: &[PathBuf]) -> anyhow::Result<Manifests> {
     let (mut sources, mut conversions, mut others) = (Vec::new(), Vec::new(), Vec::new());
     for document in files::read(paths)? {
         match document.text("/kind") {
-            "APIResourceSchema" | "CustomResourceDefinition" => sources.push(Source {
-                schema: defaulted(document),
-                conversion: None,
-            }),
+            "APIResourceSchema" | "CustomResourceDefinition" => sources.push(Source::new(defaulted(document), None)),
             "APIConversion" | "APIConversionRules" => conversions.push(document),
             _ if is_sample(&document) => others.push(document),
             _ => {}
@@ -71,7 +71,7 @@ pub(crate) fn load(paths: &[PathBuf]) -> anyhow::Result<Manifests> {
         bail!("no APIResourceSchema and no CustomResourceDefinition among the files");
     }
     for conversion in conversions {
-        let name = conversion.text("/metadata/name").to_owned();
+        let name = parts::schema_of(&conversion.value).to_owned();
         let names: Vec<String> = sources.iter().map(|source| source.name().to_owned()).collect();
         let source = sources.iter_mut().find(|source| source.name() == name);
         let source = source.ok_or_else(|| {
@@ -82,10 +82,10 @@ pub(crate) fn load(paths: &[PathBuf]) -> anyhow::Result<Manifests> {
                 names.join(", ")
             )
         })?;
-        if let Some(other) = &source.conversion {
-            bail!("{} and {} both hold the rules of {name:?}", other.file, conversion.file);
-        }
-        source.conversion = Some(conversion);
+        source.add(conversion)?;
+    }
+    for source in &mut sources {
+        source.join();
     }
     Ok(Manifests { sources, others })
 }
@@ -103,6 +103,32 @@ fn defaulted(mut document: Document) -> Document {
 }
 
 impl Source {
+    pub(crate) fn new(schema: Document, conversion: Option<Document>) -> Self {
+        Source {
+            schema,
+            conversion,
+            parts: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, conversion: Document) -> anyhow::Result<()> {
+        let name = conversion.text("/metadata/name");
+        if let Some(other) = self.parts.iter().find(|part| part.text("/metadata/name") == name) {
+            bail!("{} and {} both hold the rules of {name:?}", other.file, conversion.file);
+        }
+        self.parts.push(conversion);
+        Ok(())
+    }
+
+    /// Joins the APIConversions that name this schema.
+    fn join(&mut self) {
+        self.parts.sort_by_key(|part| part.text("/metadata/name").to_owned());
+        let files: Vec<&str> = self.parts.iter().map(|part| part.file.as_str()).collect();
+        let file = files.join(", ");
+        let joined = parts::join(self.parts.drain(..).map(|part| part.value).collect());
+        self.conversion = joined.map(|value| Document { file, value });
+    }
+
     pub(crate) fn name(&self) -> &str {
         self.schema.text("/metadata/name")
     }

@@ -12,7 +12,7 @@ use crate::{
     deps::Deps,
 };
 use insula_api::{ClusterName, Json, Object, ObjectKey, ResourceId, Revision, Scope};
-use insula_catalog::{Api, Error, Result, Served, bundle, exports::ExportName, ids, object::metadata_of};
+use insula_catalog::{Api, Error, Result, Served, bundle, exports::ExportName, ids, object::metadata_of, parts};
 use insula_conversion::{Difference, RULES_UNKNOWN, Recomputed, Step, Stored, Writer};
 use insula_store::{Entry, Snapshot};
 use owners::FieldOwners;
@@ -154,14 +154,16 @@ fn stored_rules(deps: &Deps, snapshot: &Snapshot, export: &ExportName) -> Vec<Ar
     let mut entries = snapshot.range(&schemas, None, usize::MAX);
     entries.sort_by_key(|entry| std::cmp::Reverse(entry.created));
     for entry in entries.iter().take(FORMER_MAX) {
-        let rules = ObjectKey::cluster_scoped(ids::apiconversions(), export.cluster.clone(), &entry.key.name);
-        let rules = snapshot.get(&rules).map(|rules| rules.object.body_value());
+        let rules = parts::joined(snapshot, &export.cluster, &entry.key.name);
         add(&bundle::of_schema(&entry.object.body_value(), rules.as_ref()));
     }
     // Rules under another name are kept for a repair: those of the time of an offered schema.
     let kept = Scope::cluster(ids::apiconversions(), export.cluster.clone());
     let kept = snapshot.range(&kept, None, FORMER_MAX);
-    let has_schema = |entry: &&Entry| entries.iter().any(|schema| schema.key.name == entry.key.name);
+    let has_schema = |entry: &&Entry| {
+        let schema = parts::schema_of_stored(&entry.object, &entry.key.name);
+        entries.iter().any(|known| *known.key.name == *schema)
+    };
     for rules in kept.iter().filter(|entry| !has_schema(entry)) {
         let offered = export.spec(snapshot);
         let offers = |schema: &&Entry| {

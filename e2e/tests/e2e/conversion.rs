@@ -9,7 +9,8 @@ use std::{
 use insula_e2e::{Client, run_script, shared, until, with_widgets, workspace};
 use serde_json::{Value, json};
 
-scripts!("conversion": acceptance, change, failing, fitting, forms, laws, proof, selectors, spellings, weak_points);
+scripts!("conversion": acceptance, change, failing, fitting, forms, laws, parts, proof, seed, selectors, spellings,
+    weak_points);
 
 const APIS: &str = "/apis/apis.kcp.io/v1alpha1";
 

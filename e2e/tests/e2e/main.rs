@@ -33,6 +33,7 @@ mod kubectl;
 mod life;
 mod limits;
 mod one_rule;
+mod parts;
 mod policies;
 mod price;
 mod published;

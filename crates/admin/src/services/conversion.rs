@@ -3,7 +3,7 @@
 
 use crate::session::{AdminService, Located, Session, right};
 use insula_api::{FieldError, Json, ObjectKey, names::groups};
-use insula_catalog::{Api, compile, ids};
+use insula_catalog::{Api, compile, ids, parts};
 use insula_conversion::LossPolicy;
 use insula_proto::{
     admin::v1::{
@@ -148,7 +148,7 @@ impl Session {
                 stored.workspace
             ))
         })?;
-        let rules = find(ids::apiconversions()).map(|entry| entry.object.body_value());
+        let rules = parts::joined(&self.snapshot, &located.cluster, name);
         Ok((located, schema.object.body_value(), rules))
     }
 }

@@ -6,8 +6,8 @@ use crate::kinds::{
     trial,
     usage::{self, Usage},
 };
-use insula_api::{FieldPath, Json, ObjectKey, ResourceId, Scope};
-use insula_catalog::{Api, Result, bundle, ids};
+use insula_api::{FieldError, FieldPath, Json, ObjectKey, ResourceId, Scope};
+use insula_catalog::{Api, Result, bundle, ids, parts};
 use insula_store::Entry;
 use std::sync::Arc;
 
@@ -21,24 +21,35 @@ pub(super) const RULES: Rules = Rules {
 };
 
 fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
-    if old.is_some_and(|old| old["spec"] == new["spec"]) {
-        return Ok(());
+    let schema = parts::schema_of(new);
+    if let Some(old) = old {
+        if old["spec"] == new["spec"] && parts::schema_of(old) == schema {
+            return Ok(());
+        }
+        // Rules that go to another schema are taken from this one.
+        if parts::schema_of(old) != schema {
+            review_deletion(review, old)?;
+        }
     }
     let name = new["metadata"]["name"].as_str().unwrap_or_default();
-    let invalid = |errors| review.served.api.invalid(name, errors);
+    let invalid = |errors| review.served.api.invalid(name, parts::errors_for(name, errors));
     insula_conversion::parse_rules(&new["spec"], &FieldPath::new("spec")).map_err(invalid)?;
+    let joined = joined(review, name, schema, Some(new))
+        .map_err(invalid)?
+        .unwrap_or_default();
+    insula_conversion::parse_rules(&joined["spec"], &FieldPath::new("spec")).map_err(invalid)?;
     let find = |resource| {
-        let key = ObjectKey::cluster_scoped(resource, review.cluster.clone(), name);
+        let key = ObjectKey::cluster_scoped(resource, review.cluster.clone(), schema);
         review.snapshot.get(&key).map(|entry| entry.object.body_value())
     };
     let bundle = match (find(ids::apiresourceschemas()), find(ids::customresourcedefinitions())) {
-        (Some(schema), _) => bundle::of_schema(&schema, Some(new)),
-        (None, Some(definition)) => bundle::of_definition(&definition, new),
+        (Some(schema), _) => bundle::of_schema(&schema, Some(&joined)),
+        (None, Some(definition)) => bundle::of_definition(&definition, &joined),
         (None, None) => return Ok(()),
     };
     let api = review.catalog.prove(&bundle).map_err(invalid)?;
     warn_of_misfits(review, &api);
-    for scope in scopes(review, name, &api) {
+    for scope in scopes(review, schema, &api) {
         trial::warn_of_objects(review, &api, &scope);
     }
     Ok(())
@@ -69,6 +80,32 @@ fn exports_of(review: &Review<'_>, name: &str) -> impl Iterator<Item = Entry> {
     })
 }
 
+/// Returns the rules of a schema with one of its objects replaced, added or, for `None`, removed.
+fn joined(
+    review: &Review<'_>,
+    name: &str,
+    schema: &str,
+    new: Option<&Json>,
+) -> std::result::Result<Option<Json>, Vec<FieldError>> {
+    let stored = parts::for_schema(review.snapshot, review.cluster, schema);
+    let others = stored.iter().filter(|part| *part.key.name != *name);
+    let mut all: Vec<Json> = others.map(|part| part.object.body_value()).collect();
+    all.extend(new.cloned());
+    all.sort_by(|a, b| a["metadata"]["name"].as_str().cmp(&b["metadata"]["name"].as_str()));
+    if all.len() > parts::PARTS_MAX {
+        let why = format!(
+            "the rules of {schema:?} are in {} APIConversions already: at most {} belong to one schema",
+            all.len() - 1,
+            parts::PARTS_MAX
+        );
+        return Err(vec![FieldError::forbidden(
+            &FieldPath::new("metadata").child("labels"),
+            why,
+        )]);
+    }
+    Ok(parts::join(all))
+}
+
 /// Warns of values that one version accepts and another one shows although its schema refuses them:
 /// one warning for each kind, with the smallest object.
 pub(super) fn warn_of_misfits(review: &Review<'_>, api: &Arc<Api>) {
@@ -88,8 +125,8 @@ pub(super) fn warn_of_misfits(review: &Review<'_>, api: &Arc<Api>) {
 /// Refuses to delete rules that convert stored objects or that belong to a schema of an export.
 /// Without them consumers would find their fields in no version but the stored one.
 fn review_deletion(review: &Review<'_>, old: &Json) -> Result<()> {
-    let name = &old["metadata"]["name"];
-    let usage = usage(review, name.as_str().unwrap_or_default());
+    let name = parts::schema_of(old);
+    let usage = usage(review, name);
     if !usage.is_empty() {
         let why = format!(
             "{} are read by these rules: nothing would take their place",
@@ -97,11 +134,11 @@ fn review_deletion(review: &Review<'_>, old: &Json) -> Result<()> {
         );
         return Err(review.forbid(old, why));
     }
-    let Some(export) = exports_of(review, name.as_str().unwrap_or_default()).next() else {
+    let Some(export) = exports_of(review, name).next() else {
         return Ok(());
     };
     let why = format!(
-        "APIExport {:?} offers the schema of this name, and its versions convert by these rules: take the schema out of \
+        "APIExport {:?} offers the schema {name:?}, and its versions convert by these rules: take the schema out of \
          the export's spec.resources first",
         export.key.name
     );

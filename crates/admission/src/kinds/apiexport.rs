@@ -8,7 +8,7 @@ use crate::kinds::{
     usage::Usage,
 };
 use insula_api::{FieldError, FieldPath, Json, Object, ObjectKey, ResourceId, Scope, aggregate, names::annotations};
-use insula_catalog::{Result, bundle, ids};
+use insula_catalog::{Result, bundle, ids, parts};
 
 pub(super) const RULES: Rules = Rules {
     write: |review, new, old| {
@@ -130,13 +130,13 @@ fn warn_of_breaks(review: &Review<'_>, new: &Json, old: Option<&Json>) {
     };
     let known = old.map(schemas).unwrap_or_default();
     for name in schemas(new).iter().filter(|name| !known.contains(name)) {
-        let find = |resource| {
-            let key = ObjectKey::cluster_scoped(resource, review.cluster.clone(), name);
-            review.snapshot.get(&key)
-        };
-        let (Some(schema), None) = (find(ids::apiresourceschemas()), find(ids::apiconversions())) else {
+        let key = ObjectKey::cluster_scoped(ids::apiresourceschemas(), review.cluster.clone(), name);
+        let Some(schema) = review.snapshot.get(&key) else {
             continue;
         };
+        if !parts::for_schema(review.snapshot, review.cluster, name).is_empty() {
+            continue;
+        }
         let schema = schema.object.body_value();
         if schema["metadata"]["annotations"][annotations::ACCEPT_INCOMPATIBLE] == "true" {
             continue;
@@ -165,17 +165,13 @@ fn warn_of_objects(review: &Review<'_>, new: &Json, old: Option<&Json>) {
     };
     for resource in resources(new).iter().filter(|resource| !before.contains(resource)) {
         let text = |field: &str| resource[field].as_str().unwrap_or_default();
-        let find = |kind| {
-            let key = ObjectKey::cluster_scoped(kind, review.cluster.clone(), text("schema"));
-            review.snapshot.get(&key).map(|entry| entry.object.body_value())
-        };
-        let Some(schema) = find(ids::apiresourceschemas()) else {
+        let key = ObjectKey::cluster_scoped(ids::apiresourceschemas(), review.cluster.clone(), text("schema"));
+        let Some(schema) = review.snapshot.get(&key) else {
             continue;
         };
-        if let Ok(api) = review
-            .catalog
-            .compile(&bundle::of_schema(&schema, find(ids::apiconversions()).as_ref()))
-        {
+        let rules = parts::joined(review.snapshot, review.cluster, text("schema"));
+        let wanted = bundle::of_schema(&schema.object.body_value(), rules.as_ref());
+        if let Ok(api) = review.catalog.compile(&wanted) {
             let resource = ResourceId {
                 group: text("group").into(),
                 resource: text("name").into(),

@@ -5,8 +5,8 @@ use crate::kinds::{
     review::{Operation, Review, Rules},
     usage::Usage,
 };
-use insula_api::{FieldError, FieldPath, Json, ObjectKey};
-use insula_catalog::{Error, Result, bundle, ids};
+use insula_api::{FieldError, FieldPath, Json};
+use insula_catalog::{Error, Result, bundle, ids, parts};
 
 pub(super) const RULES: Rules = Rules {
     write: |review, new, old| self::review(review, new, old),
@@ -98,11 +98,10 @@ fn explain(review: &Review<'_>, name: &str, mut errors: Vec<FieldError>) -> Vec<
 /// Checks that the APIConversion of the definition's name still converts between its versions.
 fn check_rules(review: &Review<'_>, new: &Json) -> Result<()> {
     let name = new["metadata"]["name"].as_str().unwrap_or_default();
-    let key = ObjectKey::cluster_scoped(ids::apiconversions(), review.cluster.clone(), name);
-    let Some(conversion) = review.snapshot.get(&key) else {
+    let Some(rules) = parts::joined(review.snapshot, review.cluster, name) else {
         return Ok(());
     };
-    let bundle = bundle::of_definition(new, &conversion.object.body_value());
+    let bundle = bundle::of_definition(new, &rules);
     match review.catalog.prove(&bundle) {
         Ok(api) => {
             super::apiconversion::warn_of_misfits(review, &api);

@@ -13,7 +13,7 @@ use insula_api::{
     kinds::{ApiBinding, ApiBindingStatus, ApiExport, BoundResource, ExportedResource},
     names::labels,
 };
-use insula_catalog::{Api, ResourceRoute, bundle, ids, locate};
+use insula_catalog::{Api, ResourceRoute, bundle, ids, locate, parts};
 use insula_registry::{Deps, Intent};
 use insula_store::{Entry, Snapshot};
 use std::{
@@ -216,22 +216,23 @@ impl OfferedExport<'_> {
     fn resource(&self, offered: &ExportedResource) -> Resource {
         let OfferedExport { registry, snapshot, .. } = self;
         let (group, name) = (offered.group.clone(), offered.name.clone());
-        let beside_export = |id| ObjectKey::cluster_scoped(id, self.export.entry.key.cluster.clone(), &offered.schema);
-        let (schema_key, conversion_key) = (
-            beside_export(ids::apiresourceschemas()),
-            beside_export(ids::apiconversions()),
-        );
-        let (schema, conversion) = (snapshot.get(&schema_key), snapshot.get(&conversion_key));
-        let guards = vec![
-            unchanged(schema_key, schema.as_ref()),
-            unchanged(conversion_key, conversion.as_ref()),
-        ];
+        let provider = &self.export.entry.key.cluster;
+        let beside_export = |id| ObjectKey::cluster_scoped(id, provider.clone(), &offered.schema);
+        let schema_key = beside_export(ids::apiresourceschemas());
+        let schema = snapshot.get(&schema_key);
+        let parts = parts::for_schema(snapshot, provider, &offered.schema);
+        let mut guards = vec![unchanged(schema_key, schema.as_ref())];
+        guards.extend(parts.iter().map(|part| unchanged(part.key.clone(), Some(part))));
+        let named = beside_export(ids::apiconversions());
+        if !parts.iter().any(|part| part.key == named) {
+            guards.push(unchanged(named.clone(), snapshot.get(&named).as_ref()));
+        }
         let binding = &self.binding.entry.key;
         let route_key = ids::resource_route(&binding.cluster, &group, &name);
         let route = snapshot.get(&route_key);
         let (wanted, compiled) = match &schema {
             Some(schema) => {
-                let conversion = conversion.map(|conversion| conversion.object.body_value());
+                let conversion = parts::join(parts.iter().map(|part| part.object.body_value()).collect());
                 let wanted = bundle::of_schema(&schema.object.body_value(), conversion.as_ref());
                 self.generation(wanted, route.as_ref())
             }

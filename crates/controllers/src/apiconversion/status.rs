@@ -4,8 +4,10 @@
 
 use crate::write::{drop_condition, sort_conditions};
 use insula_api::{Condition, FieldError, Json, Timestamp, aggregate, set_condition};
-use insula_catalog::{Api, Proof};
-use insula_conversion::{Bundle, FieldCoverage, FieldOutcome, Outlook, field_coverage, proof::Misfit};
+use insula_catalog::{Api, Proof, parts};
+use insula_conversion::{
+    Bundle, CoveredField, FieldCoverage, FieldOutcome, Outlook, Path, RuleSet, Source, field_coverage, proof::Misfit,
+};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -38,25 +40,113 @@ pub(super) fn observed(api: &Api) -> String {
     format!("{:016x}-2", api.fingerprint)
 }
 
+/// Position of an APIConversion among those of its schema. Each shows what its own rules do; the
+/// first also shows fields without rules.
+pub(super) struct PartView<'a> {
+    pub(super) name: &'a str,
+    /// Name of the schema or definition.
+    pub(super) schema: &'a str,
+    /// All APIConversions of the schema, sorted by name.
+    pub(super) parts: &'a [OwnRules],
+}
+
+/// Rules of one of several APIConversions of a schema.
+pub(crate) struct OwnRules {
+    pub(super) name: String,
+    /// The rules, if they can be read on their own.
+    pub(super) rules: Option<RuleSet>,
+}
+
+impl OwnRules {
+    /// Returns true if a rule, or an entry of `drop` or `preserve`, names this field or one around
+    /// or inside of it.
+    fn name_field(&self, direction: &FieldCoverage, path: &Path) -> bool {
+        let directions = self.rules.iter().flat_map(|rules| &rules.conversions);
+        let mut own = directions.filter(|own| own.from == direction.from && own.to == direction.to);
+        own.any(|own| {
+            let listed = own.drop.iter().chain(&own.preserve);
+            let read = own.rules.iter().filter_map(|rule| match &rule.source {
+                Source::Field(path) => Some(path),
+                Source::Expression(_) => None,
+            });
+            listed.chain(read).any(|named| named.overlaps(path))
+        })
+    }
+}
+
+impl PartView<'_> {
+    fn is_alone(&self) -> bool {
+        self.parts.len() < 2
+    }
+
+    /// Returns true for a rule of this object, and for none in the first object.
+    fn owns(&self, rule: Option<&str>) -> bool {
+        match rule.and_then(parts::split) {
+            Some((part, _)) => part == self.name,
+            None => self.is_alone() || self.parts.first().is_some_and(|first| first.name == self.name),
+        }
+    }
+
+    /// Returns the name of one of this object's rules, as its author counts them.
+    fn own_name<'r>(&self, rule: &'r str) -> &'r str {
+        match parts::split(rule) {
+            Some((part, path)) if part == self.name => path,
+            _ => rule,
+        }
+    }
+
+    /// Returns the fields that this object's rules concern.
+    fn own_coverage(&self, mut all: Vec<FieldCoverage>) -> Vec<FieldCoverage> {
+        for direction in all.iter_mut().filter(|_| !self.is_alone()) {
+            let fields = std::mem::take(&mut direction.fields);
+            let own = |field: &CoveredField| {
+                let rules = field.outcome.rules();
+                let names = |part: &&OwnRules| part.name_field(direction, &field.path);
+                let mut named = self.parts.iter().filter(names).peekable();
+                match (rules.is_empty(), named.peek().is_some()) {
+                    (false, _) => rules.into_iter().any(|rule| self.owns(Some(rule))),
+                    (true, true) => named.any(|part| part.name == self.name),
+                    (true, false) => self.owns(None),
+                }
+            };
+            direction.fields = fields.into_iter().filter(own).collect();
+        }
+        all
+    }
+
+    /// Returns the condition `Valid` for errors. Rules without errors do not serve without the
+    /// others.
+    fn invalid(&self, reason: &str, errors: &[FieldError]) -> Condition {
+        let is_other = |error: &FieldError| !self.owns(Some(error.field.as_str())) && !self.is_alone();
+        let named = |error: &&FieldError| parts::split(error.field.as_str()).is_some();
+        let reason = match errors.iter().filter(named).all(is_other) && errors.iter().any(is_other) {
+            true => "OtherPartInvalid",
+            false => reason,
+        };
+        invalid(reason, &parts::errors_for(self.name, errors.to_vec()))
+    }
+}
+
 /// Writes the status of rules.
-pub(super) fn write(object: &mut Json, name: &str, outcome: &Outcome, now: Timestamp) {
+pub(super) fn write(object: &mut Json, part: &PartView<'_>, outcome: &Outcome, now: Timestamp) {
     let (conditions, table) = match outcome {
         Outcome::Known => return,
-        Outcome::Wait => (vec![waiting(name)], None),
-        Outcome::Wrong(errors) => (vec![invalid("InvalidRules", errors)], None),
+        Outcome::Wait => (vec![waiting(part.schema)], None),
+        Outcome::Wrong(errors) => (vec![part.invalid("InvalidRules", errors)], None),
         Outcome::Compiled(api, proof) => {
-            let field_coverage = field_coverage(&api.bundle);
+            let field_coverage = part.own_coverage(field_coverage(&api.bundle));
             let found = proof.as_ref().err().map(Vec::as_slice).unwrap_or_default();
             let mut conditions = vec![
-                valid(found),
+                valid(part, found),
                 lossless(found, &field_coverage),
                 covered(&api.bundle, &field_coverage),
             ];
-            conditions.extend(proof.as_ref().ok().map(|searched| fitting(&searched.misfits)));
-            (
-                conditions,
-                Some((observed(api), directions(&field_coverage, &api.bundle.outlooks()))),
-            )
+            conditions.extend(proof.as_ref().ok().map(|searched| {
+                let own = |misfit: &&Misfit| part.owns(misfit.rule.as_ref().map(|(at, _)| at.as_str()));
+                fitting(&searched.misfits.iter().filter(own).collect::<Vec<_>>())
+            }));
+            let directions = directions(part, &field_coverage, &api.bundle.outlooks());
+            (conditions, Some((observed(api), directions)))
         }
     };
     for kind in ["Valid", "Lossless", "Covered", "Fitting"] {
@@ -85,9 +175,9 @@ pub(super) fn write(object: &mut Json, name: &str, outcome: &Outcome, now: Times
 
 fn waiting(name: &str) -> Condition {
     let why = format!(
-        "no APIResourceSchema or CustomResourceDefinition {name:?} in this workspace: create it, or name the \
-            conversion like \
-         the schema it belongs to"
+        "no APIResourceSchema or CustomResourceDefinition {name:?} in this workspace: create it, or give the \
+         conversion the name of the schema it belongs to, or the label {}",
+        insula_api::names::labels::SCHEMA[0]
     );
     Condition::fails("Valid", "SchemaNotFound", why).severity("Info")
 }
@@ -97,11 +187,11 @@ fn invalid(reason: &str, errors: &[FieldError]) -> Condition {
 }
 
 /// Returns the condition `Valid`: no counterexample was found.
-fn valid(found: &[FieldError]) -> Condition {
+fn valid(part: &PartView<'_>, found: &[FieldError]) -> Condition {
     if found.is_empty() {
         Condition::holds("Valid")
     } else {
-        invalid("CounterexampleFound", found)
+        part.invalid("CounterexampleFound", found)
     }
 }
 
@@ -139,7 +229,7 @@ fn covered(bundle: &Bundle, all: &[FieldCoverage]) -> Condition {
 
 /// Returns the condition `Fitting`: no version shows a value that its schema refuses. The message
 /// has one line for each kind of such values, as many as fit.
-fn fitting(misfits: &[Misfit]) -> Condition {
+fn fitting(misfits: &[&Misfit]) -> Condition {
     if misfits.is_empty() {
         return Condition::holds("Fitting");
     }
@@ -189,7 +279,7 @@ fn clipped(mut text: String) -> String {
     text
 }
 
-fn directions(all: &[FieldCoverage], outlooks: &[Outlook]) -> Json {
+fn directions(part: &PartView<'_>, all: &[FieldCoverage], outlooks: &[Outlook]) -> Json {
     let mut room = ROWS_BYTES_MAX;
     let mut out = Vec::new();
     for field_coverage in all {
@@ -199,14 +289,18 @@ fn directions(all: &[FieldCoverage], outlooks: &[Outlook]) -> Json {
             .find(|o| o.from == field_coverage.from && o.to == field_coverage.to);
         if let Some(outlook) = outlook {
             direction["cost"] = Json::from(outlook.cost);
-            let rules = outlook.may_fail.iter();
-            let rows = rules.map(|r| json!({"rule": r.rule, "reason": r.reason, "marked": r.marked}));
+            let rules = outlook.may_fail.iter().filter(|r| part.owns(Some(&r.rule)));
+            let rows = rules.map(|r| json!({"rule": part.own_name(&r.rule), "reason": r.reason, "marked": r.marked}));
             put_rows(&mut direction, "mayFail", rows, &mut room);
         }
         let rows = field_coverage.fields.iter().map(|field| {
             let mut row = json!({"path": field.path.to_string(), "fate": field.outcome.word()});
             let to = field.outcome.destinations().into_iter().map(ToString::to_string);
-            let rules = field.outcome.rules().into_iter().map(str::to_owned);
+            let rules = field
+                .outcome
+                .rules()
+                .into_iter()
+                .map(|rule| part.own_name(rule).to_owned());
             for (name, named) in [("to", to.collect::<Vec<_>>()), ("rules", rules.collect())] {
                 if !named.is_empty() {
                     row[name] = named.into_iter().take(NAMED_MAX).collect();

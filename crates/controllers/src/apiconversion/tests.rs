@@ -1,6 +1,7 @@
 //! The status of rules over their life.
 
 mod failures;
+mod parts;
 
 use crate::testing::TestControlPlane;
 use insula_api::{Json, condition};

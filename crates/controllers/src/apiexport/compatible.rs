@@ -9,7 +9,7 @@ use insula_api::{
     kinds::{self, ApiExport},
     names::annotations,
 };
-use insula_catalog::{bundle, ids};
+use insula_catalog::{bundle, ids, parts};
 use insula_registry::Deps;
 use insula_store::{Entry, Snapshot};
 use std::{
@@ -61,9 +61,9 @@ impl Comparisons {
         if versions.filter(|version| version["served"] == true).count() < 2 {
             return None;
         }
-        let breaks = match snapshot.get(&named(ids::apiconversions())) {
-            Some(_) => Arc::default(),
-            None => self.compare(registry, &schema, &value),
+        let breaks = match parts::for_schema(snapshot, &export.cluster, name).is_empty() {
+            false => Arc::default(),
+            true => self.compare(registry, &schema, &value),
         };
         Some(OfferedSchema {
             name: name.to_owned(),

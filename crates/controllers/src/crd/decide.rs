@@ -124,7 +124,7 @@ fn serve(world: &World, definition: &Entry) -> Vec<Intent> {
     let mut bundle_name = None;
     if let Some(bundle) = &world.bundle {
         bundle_name = Some(bundle.key.name.clone());
-        intents.push(bundle.conversion.clone());
+        intents.extend(bundle.conversions.iter().cloned());
         match &bundle.present {
             None => intents.push(Intent::Create(bundle.key.clone(), bundle.value.clone())),
             Some(present) => {

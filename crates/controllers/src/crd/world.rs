@@ -8,7 +8,7 @@ use crate::{
     write::{alive, list, text},
 };
 use insula_api::{ClusterName, Json, ObjectKey, ResourceId, Scope, Timestamp};
-use insula_catalog::{Origin, ResourceRoute, bundle, ids};
+use insula_catalog::{Origin, ResourceRoute, bundle, ids, parts};
 use insula_registry::{Deps, Intent};
 use insula_store::{Entry, Snapshot};
 use std::{ops::ControlFlow, sync::Arc};
@@ -40,7 +40,7 @@ pub(crate) struct WantedBundle {
     pub(crate) value: Json,
     pub(crate) present: Option<Entry>,
     /// Guard on the APIConversion.
-    pub(crate) conversion: Intent,
+    pub(crate) conversions: Vec<Intent>,
     /// Result of a dry run, if another generation is in service.
     pub(crate) rollout: Verdict,
 }
@@ -109,11 +109,11 @@ fn wanted_bundle(
     key: &ObjectKey,
     definition: &Json,
 ) -> Result<Option<WantedBundle>, Broken> {
-    let conversion_key = ObjectKey::cluster_scoped(ids::apiconversions(), key.cluster.clone(), &key.name);
-    let Some(conversion) = snapshot.get(&conversion_key) else {
+    let parts = parts::for_schema(snapshot, &key.cluster, &key.name);
+    let Some(rules) = parts::join(parts.iter().map(|part| part.object.body_value()).collect()) else {
         return Ok(None);
     };
-    let value = bundle::of_definition(definition, &conversion.object.body_value());
+    let value = bundle::of_definition(definition, &rules);
     let bundle_key = ids::bundle(text(&value, "/metadata/name"));
     let present = snapshot.get(&bundle_key);
     let api = registry
@@ -137,7 +137,10 @@ fn wanted_bundle(
     };
     Ok(Some(WantedBundle {
         present,
-        conversion: Intent::Expect(conversion_key, Some(conversion.revision)),
+        conversions: parts
+            .iter()
+            .map(|part| Intent::Expect(part.key.clone(), Some(part.revision)))
+            .collect(),
         key: bundle_key,
         value,
         rollout,

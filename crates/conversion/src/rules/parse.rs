@@ -4,17 +4,22 @@ use super::{DIRECTIONS_MAX, Direction, FieldError, FieldPath, Json, Map, RuleSet
 use read::{known, list, paths, string};
 use rule::{rule, rules};
 
+mod parts;
 mod read;
 mod rule;
 
 type Object = Map<String, Json>;
 
 /// Parses the `spec` of an APIConversion or APIConversionRules, or `spec.conversion` of an
-/// APIResourceSchema. `path` is the path of `spec`.
+/// APIResourceSchema. `path` is the path of `spec`. The rules of several objects are joined as
+/// `{parts: [{name, spec}, …]}`.
 ///
 /// # Errors
 /// Returns an error for each malformed field.
 pub fn parse_rules(spec: &Json, path: &FieldPath) -> Result<RuleSet, Vec<FieldError>> {
+    if let Some(parts) = parts::parts_in(spec) {
+        return parts::joined(parts);
+    }
     let mut errors = Vec::new();
     let Some(spec) = spec.as_object() else {
         return Err(vec![FieldError::required(

@@ -57,13 +57,11 @@ fn breaks(api: &Published) -> Vec<String> {
     if api.conversion.is_some() || !api.errors.is_empty() {
         return Vec::new();
     }
-    let source = Source {
-        schema: Document {
-            file: String::new(),
-            value: api.schema.clone(),
-        },
-        conversion: None,
+    let document = Document {
+        file: String::new(),
+        value: api.schema.clone(),
     };
+    let source = Source::new(document, None);
     let breaks = source.assemble().map(|api| api.bundle.breaks()).unwrap_or_default();
     breaks.iter().map(ToString::to_string).collect()
 }

@@ -1,12 +1,15 @@
 //! Plan of a publication: a schema named by its content, its rules, and the export that offers it.
 
 use anyhow::bail;
-use insula_api::FieldError;
+use insula_api::{FieldError, names::labels};
 use insula_catalog::{Api, digest};
 use insula_conversion::{VersionSchema, proof::Search, suggest};
 use serde_json::{Map, Value, json};
 
 use crate::apis::Source;
+
+/// Bytes of a label's value (Kubernetes).
+const LABEL_BYTES_MAX: usize = 63;
 
 /// An API that is ready to be exported.
 pub(super) struct Published {
@@ -54,11 +57,7 @@ impl Published {
             file: "what is published".to_owned(),
             value: value.clone(),
         };
-        let source = Source {
-            schema: document(&self.schema),
-            conversion: self.conversion.as_ref().map(document),
-        };
-        source.compile()
+        Source::new(document(&self.schema), self.conversion.as_ref().map(document)).compile()
     }
 
     /// Replaces a draft by the published rules, if they fit: their author may have changed them.
@@ -77,9 +76,24 @@ impl Published {
         fits
     }
 
-    /// Returns the schema and its rules.
-    pub(super) fn objects(&self) -> impl Iterator<Item = &Value> {
-        std::iter::once(&self.schema).chain(&self.conversion)
+    /// Returns the schema and its rules. Rules from several objects stay several, each with a name
+    /// after that of the schema, and with the label that names it.
+    pub(super) fn objects(&self) -> Vec<Value> {
+        let mut objects = vec![self.schema.clone()];
+        let Some(conversion) = &self.conversion else {
+            return objects;
+        };
+        match conversion["spec"]["parts"].as_array() {
+            None => objects.push(conversion.clone()),
+            Some(parts) => objects.extend(parts.iter().map(|part| {
+                let name = format!("{}.{}", self.name(), crate::files::text(part, "/name"));
+                let mut labels = Map::new();
+                labels.insert(labels::SCHEMA[0].to_owned(), json!(self.name()));
+                json!({"apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIConversion",
+                    "metadata": {"name": name, "labels": labels}, "spec": part["spec"]})
+            })),
+        }
+        objects
     }
 }
 
@@ -118,13 +132,11 @@ pub(super) fn publish(source: Source) -> anyhow::Result<Published> {
         .as_ref()
         .map(|conversion| named(&conversion.value, &name));
     let is_webhook = source.schema.text("/spec/conversion/strategy") == "Webhook";
-    let mut published = Source {
-        schema: crate::files::Document {
-            file: source.schema.file.clone(),
-            value: schema.clone(),
-        },
-        conversion: None,
+    let document = crate::files::Document {
+        file: source.schema.file.clone(),
+        value: schema.clone(),
     };
+    let mut published = Source::new(document, None);
     if is_webhook && conversion.is_none() {
         match published.assemble() {
             Ok(api) => conversion = draft(&api, &name, &mut remarks),
@@ -136,6 +148,16 @@ pub(super) fn publish(source: Source) -> anyhow::Result<Published> {
         value,
     });
     let errors = published.compile().err().unwrap_or_default();
+    let mut errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    let joined = conversion
+        .as_ref()
+        .is_some_and(|rules| rules["spec"].get("parts").is_some());
+    if joined && name.len() > LABEL_BYTES_MAX {
+        errors.push(format!(
+            "the rules are in several APIConversions, which name their schema in a label, but {name:?} has more than \
+             {LABEL_BYTES_MAX} characters: put the rules into one APIConversion"
+        ));
+    }
     Ok(Published {
         group,
         plural,
@@ -143,7 +165,7 @@ pub(super) fn publish(source: Source) -> anyhow::Result<Published> {
         conversion,
         unwritten,
         remarks,
-        errors: errors.iter().map(ToString::to_string).collect(),
+        errors,
     })
 }
 

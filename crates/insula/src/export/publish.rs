@@ -230,7 +230,11 @@ fn export_name(arguments: &Arguments, published: &[Published]) -> anyhow::Result
 }
 
 fn print(format: Format, published: &[Published], export: &Value) -> anyhow::Result<()> {
-    let objects: Vec<&Value> = published.iter().flat_map(Published::objects).chain([export]).collect();
+    let objects: Vec<Value> = published
+        .iter()
+        .flat_map(Published::objects)
+        .chain([export.clone()])
+        .collect();
     let mut out = std::io::stdout().lock();
     match format {
         Format::Json => {
@@ -238,12 +242,12 @@ fn print(format: Format, published: &[Published], export: &Value) -> anyhow::Res
             writeln!(out, "{}", serde_json::to_string_pretty(&list)?)?;
         }
         Format::Yaml => {
-            for object in objects {
+            for object in &objects {
                 write!(out, "---\n{}", yaml(object)?)?;
             }
         }
         Format::Table => {
-            let step = |object: &&Value| Step {
+            let step = |object: &Value| Step {
                 kind: text(object, "/kind").to_owned(),
                 name: text(object, "/metadata/name").to_owned(),
                 action: "made",
@@ -258,7 +262,12 @@ fn print(format: Format, published: &[Published], export: &Value) -> anyhow::Res
 
 fn apply(target: &Target, published: &[Published], export: &Value) -> anyhow::Result<Vec<Step>> {
     let mut steps = Vec::new();
-    for object in published.iter().flat_map(Published::objects).chain([export]) {
+    for object in &published
+        .iter()
+        .flat_map(Published::objects)
+        .chain([export.clone()])
+        .collect::<Vec<_>>()
+    {
         let action = match target.apply(object)? {
             Applied::Created => "created",
             Applied::Updated => "updated",
@@ -283,7 +292,7 @@ fn differences(
     let mut steps = Vec::new();
     for api in published {
         let offered = existing.and_then(|export| offered(export, api));
-        for object in api.objects() {
+        for object in &api.objects() {
             let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name"));
             let there = target.get(text(object, "/apiVersion"), kind, name)?;
             let (action, detail) = match &there {
