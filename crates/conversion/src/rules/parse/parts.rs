@@ -47,7 +47,8 @@ fn agreed<'p>(parts: &'p [Json], field: &str, errors: &mut Vec<FieldError>) -> O
     let (first, value) = stated.next()?;
     for (part, other) in stated.filter(|(_, other)| *other != value) {
         let why = format!(
-            "APIConversion {:?} of the same rules says {value}: parts of one rule set agree, or leave it to one of them",
+            "APIConversion {:?} of the same rules says {value}: parts of one rule set agree, or leave \
+             it to one of them",
             name(first)
         );
         errors.push(FieldError::invalid(&path(part).child(field), &Json::from(other), why));
