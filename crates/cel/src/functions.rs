@@ -43,13 +43,6 @@ pub(crate) struct Context<'m> {
     patterns: Vec<Pattern>,
 }
 
-/// A regular expression with its text. Shared, because a copy would begin with an empty cache.
-#[derive(Debug, Clone)]
-pub(crate) struct Pattern {
-    pub(crate) text: Box<str>,
-    pub(crate) compiled: Arc<::regex::Regex>,
-}
-
 /// Dynamic patterns in the cache. Others are compiled, and charged, again.
 const PATTERNS_KEPT_MAX: usize = 4;
 /// Bytes of a compiled pattern for one cost unit: a pattern of the largest size takes half of a

@@ -4,7 +4,7 @@ use crate::compare::DEPTH_MAX;
 use crate::cost::Budget;
 use crate::error::{EvalError, invalid};
 use crate::functions::time;
-use crate::program::Outcome;
+use crate::value::Outcome;
 use crate::value::{Val, key_text};
 use serde_json::{Map, Number, Value};
 

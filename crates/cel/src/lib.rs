@@ -77,7 +77,7 @@ pub use crate::env::Env;
 pub use crate::error::{CompileError, EvalError, Issue, Message, Overflowing, Readable};
 pub use crate::field::is_keyword;
 pub use crate::print::print;
-pub use crate::program::{AbsenceMode, Estimate, Outcome, Program, Reference};
+pub use crate::program::{AbsenceMode, Estimate, Program, Reference};
 pub use crate::regex::PATTERN_BYTES_MAX;
 pub use crate::scan::{CHAIN_MAX, NESTING_MAX, SOURCE_BYTES_MAX, TOKENS_MAX};
 pub use crate::types::Type;

@@ -4,7 +4,7 @@
 use crate::check::Checked;
 use crate::env::Env;
 use crate::error::CompileError;
-use crate::functions::{self, Found, Pattern};
+use crate::functions::{self, Found};
 use crate::ir::Price;
 use crate::ir::{Element, Entry, Field, Link, NODE_DEPTH_MAX, Node, Overloads};
 use crate::lowering::Lowering;

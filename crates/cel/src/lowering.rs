@@ -2,9 +2,9 @@
 
 use crate::check::Checked;
 use crate::env::Env;
-use crate::functions::Pattern;
 use crate::parse::Parsed;
 use crate::program::Reference;
+use crate::regex::Pattern;
 
 /// State of lowering one expression.
 pub(crate) struct Lowering<'s> {

@@ -2,8 +2,8 @@
 
 use crate::decl::Decl;
 use crate::error::Issue;
-use crate::functions::Pattern;
 use crate::ir::Node;
+use crate::regex::Pattern;
 use crate::types::Type;
 use serde_json::Value;
 
@@ -15,15 +15,6 @@ pub enum AbsenceMode {
     Absent,
     /// The error `no such key`. Used by Kubernetes' validation rules.
     Error,
-}
-
-/// Result of an evaluation.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Outcome {
-    /// A JSON value.
-    Value(Value),
-    /// No value: an absent field was selected, or the result is `optional.none()`.
-    Absent,
 }
 
 /// A path that an expression reads. It may read everything beneath the path too, such as a list's

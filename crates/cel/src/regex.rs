@@ -10,6 +10,7 @@ mod translate;
 
 use crate::cost::Budget;
 use crate::error::EvalError;
+use std::sync::Arc;
 
 /// Bytes of a pattern.
 pub const PATTERN_BYTES_MAX: usize = 4_096;
@@ -19,6 +20,13 @@ const COMPILED_BYTES_MAX: usize = 1 << 20;
 const COMPILED_BYTES_FIRST: usize = 8 << 10;
 /// Nesting of groups.
 const NESTING_MAX: usize = 100;
+
+/// A regular expression with its text. Shared, because a copy would begin with an empty cache.
+#[derive(Debug, Clone)]
+pub(crate) struct Pattern {
+    pub(crate) text: Box<str>,
+    pub(crate) compiled: Arc<::regex::Regex>,
+}
 
 /// Compiles a pattern. The error is Go's message.
 pub(crate) fn compile(pattern: &str) -> Result<::regex::Regex, String> {

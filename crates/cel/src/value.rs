@@ -12,6 +12,15 @@ use std::cmp::Ordering;
 use std::rc::Rc;
 use std::sync::Arc;
 
+/// Result of an evaluation.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// A JSON value.
+    Value(Value),
+    /// No value: an absent field was selected, or the result is `optional.none()`.
+    Absent,
+}
+
 /// A run-time value. Cloning costs at most a reference count.
 ///
 /// The eight-byte tag lets a value move as three words. With a smaller tag the payload of some

@@ -18,6 +18,7 @@ pub(crate) mod batch;
 mod body;
 mod expression;
 mod size;
+mod sized_cost;
 mod wide;
 
 pub(crate) use batch::Batch;

@@ -2,9 +2,12 @@
 //! `--accept-incompatible`.
 
 use insula_api::names::annotations::ACCEPT_INCOMPATIBLE;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{plan::Published, target::Target};
+use super::{
+    plan::Published,
+    target::{Target, is_accepted},
+};
 use crate::{apis::Source, files::Document};
 
 /// Fields that an error lists.
@@ -45,11 +48,6 @@ pub(super) fn review(target: &Target, published: &mut [Published], accepted: boo
         api.errors.push(error);
     }
     Ok(())
-}
-
-/// Returns true if a schema has the annotation that accepts incompatible versions.
-pub(super) fn is_accepted(schema: &Value) -> bool {
-    schema["metadata"]["annotations"][ACCEPT_INCOMPATIBLE] == "true"
 }
 
 /// Returns the fields that break. A refused API has other errors.

@@ -287,3 +287,11 @@ pub(super) fn export(name: &str, existing: Option<&Value>, published: &[Publishe
     export["spec"]["resources"] = Value::Array(resources);
     export
 }
+
+/// Returns the name of the schema that an export offers for this API now.
+pub(super) fn offered(export: &Value, api: &Published) -> Option<String> {
+    let entry = api.resource();
+    let mut resources = export["spec"]["resources"].as_array().into_iter().flatten();
+    let same = resources.find(|other| other["group"] == entry["group"] && other["name"] == entry["name"])?;
+    same["schema"].as_str().map(str::to_owned)
+}

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{
     check::Trial,
     compatible,
-    plan::{self, Published},
+    plan::{self, Published, offered},
     removal,
     target::{Applied, Target, has_same_contents},
     wait,
@@ -328,14 +328,6 @@ fn differences(
         detail,
     });
     Ok(steps)
-}
-
-/// Returns the name of the schema that an export offers for this API now.
-pub(super) fn offered(export: &Value, api: &Published) -> Option<String> {
-    let entry = api.resource();
-    let mut resources = export["spec"]["resources"].as_array().into_iter().flatten();
-    let same = resources.find(|other| other["group"] == entry["group"] && other["name"] == entry["name"])?;
-    same["schema"].as_str().map(str::to_owned)
 }
 
 /// Returns the changes from the offered schema to the new one, field by field.

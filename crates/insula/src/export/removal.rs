@@ -5,7 +5,10 @@ use anyhow::bail;
 use insula_api::names::annotations::CONFIRM_REMOVAL;
 use serde_json::{Value, json};
 
-use super::{plan::Published, target::Target};
+use super::{
+    plan::{Published, offered},
+    target::Target,
+};
 use crate::{ask, files::text};
 
 /// A version that the offered schema serves, and the new one does not.
@@ -38,7 +41,7 @@ pub(super) fn find(target: &Target, existing: Option<&Value>, published: &[Publi
     let Some(export) = existing else { return Ok(Vec::new()) };
     let mut removals = Vec::new();
     for api in published {
-        let Some(schema) = super::publish::offered(export, api).filter(|schema| schema != api.name()) else {
+        let Some(schema) = offered(export, api).filter(|schema| schema != api.name()) else {
             continue;
         };
         let Some(old) = target.get("apis.kcp.io/v1alpha1", "APIResourceSchema", &schema)? else {

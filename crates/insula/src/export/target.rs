@@ -6,11 +6,15 @@ use anyhow::bail;
 use insula_api::names::annotations::{ACCEPT_INCOMPATIBLE, CONFIRM_REMOVAL};
 use serde_json::{Value, json};
 
-use super::compatible::is_accepted;
 use crate::{
     client::{self, Client},
     files::{self, text},
 };
+
+/// Returns true if a schema has the annotation that accepts incompatible versions.
+pub(super) fn is_accepted(schema: &Value) -> bool {
+    schema["metadata"]["annotations"][ACCEPT_INCOMPATIBLE] == "true"
+}
 
 /// A workspace of a server, as flags name it.
 #[derive(clap::Args)]
