@@ -288,6 +288,7 @@ impl Merge {
     fn text(&mut self, key: &str, written: &str, text: &str, from: Source) -> Result<(), ConfigError> {
         let value = match self.known.get(key) {
             Some(Value::Number(_)) => text.parse().map(Value::Number).unwrap_or_else(|_| Value::from(text)),
+            Some(Value::Bool(_)) => text.parse().map_or_else(|_| Value::from(text), Value::Bool),
             _ => Value::from(text),
         };
         self.set(key, written, value, from)

@@ -49,8 +49,10 @@ fn every_kind_of_value_is_read_from_text() {
         ("INSULA_LIMITS_BODY_BYTES", "17"),
         ("INSULA_TELEMETRY_OTLP_ENDPOINT", "http://localhost:4317"),
         ("INSULA_DATA_DIR", "123"),
+        ("INSULA_WORKSPACES_HOMES", "false"),
     ];
     let got = merged("", &environment, &[]).expect("settings are good");
+    assert!(!got.workspaces.homes);
     assert_eq!(
         got.store,
         StoreChoice::Etcd(Endpoints {
