@@ -15,7 +15,7 @@ use crate::ir::{Element, Entry, NODE_DEPTH_MAX, Node};
 use crate::json;
 use crate::price;
 use crate::program::{AbsenceMode, Code, Numbers, Program, Variable};
-use crate::value::{Declared, ListVal, MapVal, Result, Val};
+use crate::value::{Declared, ListVal, MapVal, Outcome, Result, Val};
 use serde_json::{Map, Value};
 use smallvec::SmallVec;
 use std::rc::Rc;

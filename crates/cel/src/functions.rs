@@ -26,6 +26,7 @@ mod version;
 
 use crate::cost::Budget;
 use crate::error::{EvalError, Overflowing, invalid, no_overload};
+use crate::regex::Pattern;
 use crate::value::{Result, Val};
 use std::fmt;
 use std::rc::Rc;

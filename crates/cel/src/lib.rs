@@ -81,3 +81,4 @@ pub use crate::program::{AbsenceMode, Estimate, Program, Reference};
 pub use crate::regex::PATTERN_BYTES_MAX;
 pub use crate::scan::{CHAIN_MAX, NESTING_MAX, SOURCE_BYTES_MAX, TOKENS_MAX};
 pub use crate::types::Type;
+pub use crate::value::Outcome;

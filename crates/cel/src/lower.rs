@@ -13,6 +13,7 @@ use crate::operator::Operator;
 use crate::parse::Parsed;
 use crate::path::{Absence, is_access};
 use crate::program::{AbsenceMode, Lowered, Reference};
+use crate::regex::Pattern;
 use crate::types::Type;
 use crate::value::Const;
 use cel::common::ast::{EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, StructExpr, operators};

@@ -5,7 +5,6 @@ use crate::error::Issue;
 use crate::ir::Node;
 use crate::regex::Pattern;
 use crate::types::Type;
-use serde_json::Value;
 
 /// Meaning of reading an absent field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -5,6 +5,9 @@
 
 pub mod value;
 
+/// Encoding and decoding of messages.
+pub use prost::Message;
+
 /// The admin API, by version.
 pub mod admin {
     /// Package `insula.admin.v1`.

@@ -7,7 +7,8 @@
 
 use std::fmt;
 
-use prost_types::{ListValue, Struct, Value, value::Kind};
+pub use prost_types::Struct;
+use prost_types::{ListValue, Value, value::Kind};
 use serde_json::{Map, Number, Value as Json};
 
 /// Largest absolute value up to which a double holds every integer: 2^53.

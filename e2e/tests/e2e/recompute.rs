@@ -4,7 +4,11 @@ use crate::{grpc, tools::ran};
 use insula_e2e::{Client, Server, Who, runtime, shared, until, workspace};
 use insula_proto::admin::v1::{RecomputeRequest, RecomputeState, conversion_service_client::ConversionServiceClient};
 use serde_json::{Value, json};
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use tonic::Code;
 
 const GIB: u64 = 1 << 30;
@@ -80,6 +84,19 @@ impl Scene {
         }
     }
 
+    /// Waits until the server has deleted the wrong rules, which served the tenants: it keeps them
+    /// for half a minute.
+    fn forget(&self) {
+        let begun = Instant::now();
+        while !self.recompute(&[]).1.contains("written by rules that are not known") {
+            assert!(
+                begun.elapsed() < Duration::from_secs(120),
+                "the former rules are still there"
+            );
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    }
+
     fn recompute(&self, more: &[&str]) -> (i32, String) {
         let server = ["--kubeconfig", &self.kubeconfig, "--workspace", &self.provider];
         let (code, out, error) = ran(&[&["conversion", "recompute", EXPORT], &server[..], more].concat(), "");
@@ -143,6 +160,7 @@ fn what_a_wrong_rule_wrote_is_listed_and_recomputed() {
     create(one, "v1", "later", json!({"size": "9Gi"}));
     // A user's change by the corrected rules.
     create(two, "v1", "both", json!({"size": "1Gi"}));
+    scene.forget();
     let (code, text) = scene.recompute(&[]);
     assert_eq!(code, 1, "{text}");
     assert!(text.contains("4 written by rules that are not known"), "{text}");
@@ -360,7 +378,8 @@ fn a_field_of_the_export_repairs_all_tenants() {
             (state["request"] == token && state["phase"] == "Done").then_some(state)
         })
     };
-    scene.publish("rules.yaml");
+    scene.correct();
+    scene.forget();
     let state = repair("first");
     assert_eq!(
         (&state["examined"], &state["recomputed"]),

@@ -7,7 +7,7 @@ use http::{
     header::{AUTHORIZATION, CONTENT_TYPE, TE},
 };
 use http_body_util::{BodyExt, Full, Limited};
-use prost::Message;
+use insula_proto::Message;
 
 use super::{ANSWER_BYTES_MAX, ANSWER_TIMEOUT, Client};
 

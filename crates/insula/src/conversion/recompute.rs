@@ -149,7 +149,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 }
 
 /// Reads the former rules, in the form of messages.
-fn former_rules(paths: &[PathBuf]) -> anyhow::Result<Vec<prost_types::Struct>> {
+fn former_rules(paths: &[PathBuf]) -> anyhow::Result<Vec<value::Struct>> {
     let mut rules = Vec::new();
     for document in files::read(paths)? {
         if document.text("/kind").starts_with("APIConversion") {
