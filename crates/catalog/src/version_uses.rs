@@ -61,6 +61,11 @@ impl VersionUses {
         }
     }
 
+    /// Returns true if it notes nothing.
+    pub fn is_disabled(&self) -> bool {
+        self.is_disabled
+    }
+
     /// Notes the use of a version of a bound resource in a cluster.
     pub fn note(&self, served: &Served, cluster: &ClusterName, version: &str, now: Timestamp) {
         let (Origin::Bound { .. }, Some(route), Some((key, _))) = (&served.origin, &served.route, &served.guard) else {

@@ -136,6 +136,8 @@ impl Reconciler for Usages {
 
     fn observe(&self, key: &Key, snapshot: &Snapshot) -> world::World {
         match key {
+            // What is not recorded is not summed up.
+            Key::Export(_) if self.registry.uses.is_disabled() => world::World::Rest,
             Key::Export(export) => {
                 let records: Vec<ObjectKey> = self.records().get(export).into_iter().flatten().cloned().collect();
                 world::of_export(snapshot, export, &records, self.registry.clock.now())
