@@ -47,36 +47,36 @@ pub fn compile(definition: &Definition<'_>, builtin: Option<&'static Builtin>) -
     let text = |pointer: &str| spec.pointer(pointer).and_then(Json::as_str).unwrap_or_default();
     let group: Arc<str> = text("/group").into();
     let versions_at = FieldPath::new("spec").child("versions");
-    let mut versions = Vec::new();
-    let mut storage = None;
-    for (i, version) in list(spec, "/versions").iter().enumerate() {
-        if version["storage"] == true {
-            storage = Some(i);
+    let rules = definition
+        .rules
+        .map(|rules| insula_conversion::parse_rules(rules, &FieldPath::new("spec")));
+    let is_struct = builtin.is_some_and(|builtin| builtin.strategy.traits().is_struct);
+    let versions = match compile_versions(spec, &group, is_struct, &versions_at) {
+        Ok(versions) => versions,
+        Err(mut errors) => {
+            let malformed = rules.and_then(Result::err).map(|malformed| malformed.errors);
+            errors.extend(malformed.unwrap_or_default());
+            return Err(errors);
         }
-        versions.push(compile_version(
-            version,
-            text("/names/kind"),
-            &group,
-            &versions_at.index(i),
-        )?);
-    }
-    let Some(storage) = storage else {
+    };
+    let mut stored = list(spec, "/versions").iter();
+    let Some(storage) = stored.rposition(|version| version["storage"] == true) else {
         return Err(vec![FieldError::invalid_text(
             &versions_at,
             "",
             "must have exactly one version marked as storage version",
         )]);
     };
-    let rules = match definition.rules {
-        Some(rules) => Some(insula_conversion::parse_rules(rules, &FieldPath::new("spec"))?),
-        None => None,
-    };
     // Conversion rules take precedence over a webhook: an API with rules never calls one.
     let webhook = match definition.rules {
         None => Webhook::read(&group, &spec["conversion"]),
         Some(_) => None,
     };
-    let mut bundle = compile_bundle(&group, &versions, storage, rules.as_ref(), definition.strategy)?;
+    let with_rules = |rules: Option<&RuleSet>| compile_bundle(&group, &versions, storage, rules, definition.strategy);
+    let mut bundle = match rules.transpose() {
+        Ok(rules) => with_rules(rules.as_ref())?,
+        Err(malformed) => return Err(malformed.with_errors_of(|rest| with_rules(Some(rest)))),
+    };
     if builtin.is_some() {
         bundle = bundle.without_records();
     }
@@ -132,6 +132,28 @@ fn compile_bundle(
         strategy,
         &FieldPath::new("spec"),
     )
+}
+
+/// Compiles all versions. Returns the errors of all that do not compile.
+fn compile_versions(
+    spec: &Json,
+    group: &str,
+    is_struct: bool,
+    at: &FieldPath,
+) -> Result<Vec<ApiVersion>, Vec<FieldError>> {
+    let (mut versions, mut errors) = (Vec::new(), Vec::new());
+    let kind = spec.pointer("/names/kind").and_then(Json::as_str).unwrap_or_default();
+    for (i, version) in list(spec, "/versions").iter().enumerate() {
+        match compile_version(version, kind, group, &at.index(i)) {
+            Ok(version) if is_struct => versions.push(ApiVersion {
+                schema: Arc::new(Arc::unwrap_or_clone(version.schema).of_struct()),
+                ..version
+            }),
+            Ok(version) => versions.push(version),
+            Err(found) => errors.extend(found),
+        }
+    }
+    if errors.is_empty() { Ok(versions) } else { Err(errors) }
 }
 
 fn compile_version(version: &Json, kind: &str, group: &str, at: &FieldPath) -> Result<ApiVersion, Vec<FieldError>> {

@@ -11,7 +11,7 @@ use crate::{
     write::{list, text},
 };
 use insula_api::{Json, ObjectKey, ResourceId, Timestamp};
-use insula_catalog::{Api, Served, bundle, exports::ExportName, ids, locate, parts};
+use insula_catalog::{Api, Served, exports::ExportName, ids, locate};
 use insula_registry::{
     Deps, Intent, Plan,
     recompute::{self, Former, Limits, Page, State, Verdict},
@@ -149,14 +149,8 @@ impl Recomputations {
         let offered: Vec<Arc<Api>> = list(value, "/spec/resources")
             .iter()
             .filter_map(|offered| {
-                let name = text(offered, "/schema");
-                let key = ObjectKey::cluster_scoped(ids::apiresourceschemas(), export.cluster.clone(), name);
-                let schema = snapshot.get(&key)?.object.body_value();
-                let rules = parts::joined(snapshot, &export.cluster, name);
-                self.registry
-                    .catalog
-                    .compile(&bundle::of_schema(&schema, rules.as_ref()))
-                    .ok()
+                let catalog = &self.registry.catalog;
+                catalog.stored(snapshot, &export.cluster, text(offered, "/schema"))
             })
             .collect();
         let is_behind = |cluster: &insula_api::ClusterName| {

@@ -15,7 +15,7 @@ use insula_api::{
     ClusterName, Json, Object, ObjectKey, ResourceId, Timestamp, condition,
     kinds::{self, ApiBinding, ApiExport, ApiExportRollout, RolloutState},
 };
-use insula_catalog::{ResourceRoute, bundle, digest, ids, locate, parts};
+use insula_catalog::{ResourceRoute, digest, ids, locate};
 use insula_registry::{Deps, Plan};
 use insula_store::{Change, Entry, Snapshot};
 use serde_json::json;
@@ -95,14 +95,8 @@ impl<'a> Release<'a> {
             .iter()
             .filter(|r| r.storage.r#virtual.is_none());
         for resource in stored {
-            let (cluster, name) = (&export.entry.key.cluster, &resource.schema);
-            let key = ObjectKey::cluster_scoped(ids::apiresourceschemas(), cluster.clone(), name);
-            let compiled = snapshot.get(&key).and_then(|schema| {
-                let rules = parts::joined(snapshot, cluster, name);
-                let wanted = bundle::of_schema(&schema.object.body_value(), rules.as_ref());
-                registry.catalog.compile(&wanted).ok()
-            });
-            match compiled {
+            let cluster = &export.entry.key.cluster;
+            match registry.catalog.stored(snapshot, cluster, &resource.schema) {
                 Some(api) => {
                     let (group, name) = (resource.group.clone(), resource.name.clone());
                     release.offered.push((group, name, api.fingerprint));

@@ -94,8 +94,8 @@ pub struct Bundle {
     pub(crate) converters: BTreeMap<(usize, usize), Converter>,
     /// Paths that rules claim between two versions with converters both ways: lower index first.
     claims: BTreeMap<(usize, usize), Claims>,
-    /// Fingerprints of the rules of each direction that has some.
-    fingerprints: BTreeMap<(usize, usize), u64>,
+    /// Fingerprints of the rules, both ways, between each two versions that have some.
+    rules: BTreeMap<(usize, usize), u64>,
     /// True if objects record the rules that wrote them.
     records_rules: bool,
     /// True if all expressions together may exceed the cost budget of one object.

@@ -12,7 +12,6 @@ use serde_json::Value as Json;
 use std::collections::BTreeSet;
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests;
 
 /// Paths that rules between two versions move or write, in either direction, and paths that either

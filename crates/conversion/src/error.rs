@@ -73,31 +73,13 @@ impl Cause {
     }
 }
 
-/// Names of types in messages, as `type()` gives them.
-const TYPES: [&str; 14] = [
-    "bool",
-    "bytes",
-    "double",
-    "int",
-    "list",
-    "map",
-    "null_type",
-    "optional_type",
-    "string",
-    "type",
-    "uint",
-    "google.protobuf.Duration",
-    "google.protobuf.Timestamp",
-    "dyn",
-];
-
 /// Cuts a message at the first quoted text that is no name of a type: it may be a value of the
 /// object. Names of types lose their quotes.
 fn without_values(text: &str) -> String {
     let mut kept = String::new();
     for (number, part) in text.split(['"', '`', '\'']).enumerate() {
         let is_quoted = number % 2 == 1;
-        if is_quoted && !TYPES.contains(&part) && !part.starts_with("types.") {
+        if is_quoted && !insula_cel::is_type_name(part) && !part.starts_with("types.") {
             break;
         }
         kept.push_str(part);

@@ -85,7 +85,7 @@
 //!         "rules": [{"field": ".spec.firstName", "destination": ".spec.name.first"}]},
 //!     {"from": "v2", "to": "v1",
 //!         "rules": [{"field": ".spec.name.first", "destination": ".spec.firstName"}]},
-//! ]}), &spec).map_err(|errors| errors[0].to_string())?;
+//! ]}), &spec).map_err(|malformed| malformed.errors[0].to_string())?;
 //! let (versions, policy) = (vec![v1, v2], LossPolicy::Lossless);
 //! let bundle = Bundle::compile("example.io", versions, "v1", Some(&rules), policy, &spec)
 //!     .map_err(|errors| errors[0].to_string())?;
@@ -147,8 +147,8 @@ pub use crate::field_coverage::{Computed, CoveredField, FieldCoverage, FieldOutc
 pub use crate::path::{PATH_BYTES_MAX, PATH_SEGMENTS_MAX, Path, Segment};
 pub use crate::portable::{Converted, Portable, RESIDUAL_ANNOTATION};
 pub use crate::rules::{
-    DIRECTIONS_MAX, Direction, ITEM_RULES_DEPTH_MAX, RULES_MAX, Rule, RuleAt, RuleSet, Source, Template, Validation,
-    parse_rules, rules_in_schema,
+    DIRECTIONS_MAX, Direction, ITEM_RULES_DEPTH_MAX, Malformed, RULES_MAX, Rule, RuleAt, RuleSet, Source, Template,
+    Validation, parse_rules, rules_in_schema,
 };
 pub use crate::suggest::{Guess, Source as GuessSource, Suggestion, Suggestions, suggest};
 pub use insula_cel::Budget;

@@ -36,6 +36,34 @@ pub struct RuleSet {
     pub validation: Validation,
     /// One entry for each pair of versions that has rules.
     pub conversions: Vec<Direction>,
+    /// True if malformed rules are left out, so that nothing follows from the absence of a rule.
+    pub(crate) is_partial: bool,
+}
+
+/// A rule set with malformed fields.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Malformed {
+    /// An error for each malformed field.
+    pub errors: Vec<FieldError>,
+    /// The rules that are well-formed.
+    rest: RuleSet,
+}
+
+impl Malformed {
+    /// Returns the errors, and those that compiling the well-formed rules finds: an author sees all
+    /// at once.
+    #[must_use]
+    pub fn with_errors_of<T>(self, compile: impl FnOnce(&RuleSet) -> Result<T, Vec<FieldError>>) -> Vec<FieldError> {
+        let mut errors = self.errors;
+        errors.extend(compile(&self.rest).err().into_iter().flatten());
+        errors
+    }
+}
+
+impl From<Malformed> for Vec<FieldError> {
+    fn from(malformed: Malformed) -> Self {
+        malformed.errors
+    }
 }
 
 /// Treatment of values that rules, or their absence, bring into a version whose schema refuses

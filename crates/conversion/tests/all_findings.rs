@@ -29,8 +29,11 @@ fn compile(rules: &Json) -> Result<Bundle, Vec<insula_api::FieldError>> {
         ),
     ];
     let at = FieldPath::new("spec");
-    let rules = parse_rules(rules, &at)?;
-    Bundle::compile("example.io", versions, "v1", Some(&rules), LossPolicy::Lossless, &at)
+    let compiled = |rules: &_| Bundle::compile("example.io", versions, "v1", Some(rules), LossPolicy::Lossless, &at);
+    match parse_rules(rules, &at) {
+        Ok(rules) => compiled(&rules),
+        Err(malformed) => Err(malformed.with_errors_of(compiled)),
+    }
 }
 
 fn fields(errors: &[insula_api::FieldError]) -> Vec<&str> {
@@ -58,6 +61,34 @@ fn every_rule_that_does_not_compile_is_named() {
         "spec.conversions[0].rules[1].transformation",
         "spec.conversions[0].rules[2].field",
         "spec.conversions[1].rules[0].from",
+    ];
+    assert_eq!(fields(&errors), wanted, "{errors:#?}");
+}
+
+#[test]
+fn malformed_rules_and_unknown_versions_hide_no_other_error() {
+    let rules = yaml(
+        "
+        validation: Refuse
+        conversions:
+        - from: v1
+          to: v2
+          rules:
+          - {field: .spec.a, destination: .spec.p, transformation: 'self +'}
+          - {field: 'spec..b', destination: .spec.q}
+          - {field: .spec.x, destination: .spec.r}
+          - {field: .spec.d, destination: .spec.s, colour: red}
+        - {from: v1, to: v9, field: .spec.a, destination: .spec.p}
+        - {from: v2, to: v1, field: .spec.nothing, destination: .spec.d}",
+    );
+    let errors = compile(&rules).unwrap_err();
+    let wanted = [
+        "spec.conversions[0].rules[1].field",
+        "spec.conversions[0].rules[3].colour",
+        "spec.conversions[1].to",
+        "spec.conversions[0].rules[0].transformation",
+        "spec.conversions[0].rules[2].field",
+        "spec.conversions[2].field",
     ];
     assert_eq!(fields(&errors), wanted, "{errors:#?}");
 }

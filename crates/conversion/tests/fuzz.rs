@@ -88,12 +88,12 @@ fn limits_are_named() {
     let rule = json!({"field": "spec.a", "destination": "spec.b"});
     let many = json!({"conversions": [{"from": "v1", "to": "v2", "rules": vec![rule.clone(); 513]}]});
     assert_eq!(
-        parse_rules(&many, &path).unwrap_err()[0].to_string(),
+        parse_rules(&many, &path).unwrap_err().errors[0].to_string(),
         "spec.conversions[0].rules: Too many: 513: must have at most 512 items"
     );
     let many = json!({"conversions": vec![json!({"from": "v1", "to": "v2"}); 65]});
     assert_eq!(
-        parse_rules(&many, &path).unwrap_err()[0].to_string(),
+        parse_rules(&many, &path).unwrap_err().errors[0].to_string(),
         "spec.conversions: Too many: 65: must have at most 64 items"
     );
     let mut nested = rule;
@@ -102,7 +102,7 @@ fn limits_are_named() {
     }
     let deep = json!({"conversions": [{"from": "v1", "to": "v2", "rules": [nested]}]});
     assert!(
-        parse_rules(&deep, &path).unwrap_err()[0]
+        parse_rules(&deep, &path).unwrap_err().errors[0]
             .to_string()
             .ends_with("Forbidden: itemRules may be nested at most 8 deep")
     );
@@ -110,7 +110,7 @@ fn limits_are_named() {
     let long =
         json!({"conversions": [{"from": "v1", "to": "v2", "rules": [{"field": long, "destination": "spec.b"}]}]});
     assert!(
-        parse_rules(&long, &path).unwrap_err()[0]
+        parse_rules(&long, &path).unwrap_err().errors[0]
             .to_string()
             .ends_with("a path may be at most 1024 bytes long")
     );

@@ -440,7 +440,7 @@ fn rules_in_a_schema() {
             {rules}}}]}}"
     ));
     assert_eq!(
-        rules_in_schema(&both).unwrap_err()[0].to_string(),
+        rules_in_schema(&both).unwrap_err().errors[0].to_string(),
         "spec.conversion: Forbidden: rules are either here or in versions[].conversion, not in both"
     );
 }

@@ -163,9 +163,9 @@ impl Source {
     /// Returns the rules, inside or outside of the schema.
     pub(crate) fn rules(&self) -> Result<Option<RuleSet>, Vec<FieldError>> {
         match &self.conversion {
-            Some(conversion) => parse_rules(&conversion.value["spec"], &FieldPath::new("spec")).map(Some),
+            Some(conversion) => Ok(Some(parse_rules(&conversion.value["spec"], &FieldPath::new("spec"))?)),
             None if self.is_definition() => Ok(None),
-            None => rules_in_schema(&self.schema.value),
+            None => Ok(rules_in_schema(&self.schema.value)?),
         }
     }
 

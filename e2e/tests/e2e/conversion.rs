@@ -9,8 +9,8 @@ use std::{
 use insula_e2e::{Client, run_script, shared, until, with_widgets, workspace};
 use serde_json::{Value, json};
 
-scripts!("conversion": acceptance, change, failing, fitting, forms, laws, parts, proof, seed, selectors, spellings,
-    weak_points);
+// One test for each script of `e2e/scripts/conversion`.
+include!(concat!(env!("OUT_DIR"), "/conversion.rs"));
 
 const APIS: &str = "/apis/apis.kcp.io/v1alpha1";
 

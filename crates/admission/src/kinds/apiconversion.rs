@@ -33,11 +33,9 @@ fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
     }
     let name = new["metadata"]["name"].as_str().unwrap_or_default();
     let invalid = |errors| review.served.api.invalid(name, parts::errors_for(name, errors));
-    insula_conversion::parse_rules(&new["spec"], &FieldPath::new("spec")).map_err(invalid)?;
     let joined = joined(review, name, schema, Some(new))
         .map_err(invalid)?
         .unwrap_or_default();
-    insula_conversion::parse_rules(&joined["spec"], &FieldPath::new("spec")).map_err(invalid)?;
     let find = |resource| {
         let key = ObjectKey::cluster_scoped(resource, review.cluster.clone(), schema);
         review.snapshot.get(&key).map(|entry| entry.object.body_value())
@@ -45,7 +43,10 @@ fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
     let bundle = match (find(ids::apiresourceschemas()), find(ids::customresourcedefinitions())) {
         (Some(schema), _) => bundle::of_schema(&schema, Some(&joined)),
         (None, Some(definition)) => bundle::of_definition(&definition, &joined),
-        (None, None) => return Ok(()),
+        (None, None) => {
+            let parsed = insula_conversion::parse_rules(&joined["spec"], &FieldPath::new("spec"));
+            return parsed.map(drop).map_err(|malformed| invalid(malformed.errors));
+        }
     };
     let api = review.catalog.prove(&bundle).map_err(invalid)?;
     warn_of_misfits(review, &api);

@@ -1,7 +1,7 @@
 //! Compilation of a bundle, with the checks that need no object.
 
-use super::price;
 use super::{Bundle, LossPolicy, VERSIONS_MAX, Version, VersionSchema, has_defaults};
+use super::{price, written::rules_between};
 use crate::carried::Claims;
 use crate::convert::Converter;
 use crate::passthrough::{self, Except, same_shape};
@@ -45,11 +45,14 @@ pub(super) fn compile(
         loss_policy
     };
     let validation = rules.map_or(Validation::Show, |rules| rules.validation);
-    let mut errors = names(rules, &versions, path);
-    let hub = rules.and_then(|r| r.hub.as_deref()).map_or(Some(stored), find);
-    let Some(hub) = hub.filter(|_| errors.is_empty()) else {
+    let errors = limits(rules);
+    if !errors.is_empty() {
         return Err(errors);
-    };
+    }
+    let mut errors = names(rules, &versions, path);
+    // Rules between versions that are known are compiled in any case: all errors are told at once.
+    let is_whole = errors.is_empty() && rules.is_none_or(|rules| !rules.is_partial);
+    let hub = rules.and_then(|r| r.hub.as_deref()).and_then(find).unwrap_or(stored);
     let metadata = metadata_schema();
     let declared: Vec<OnceCell<Decl>> = versions.iter().map(|_| OnceCell::new()).collect();
     let views: Vec<VersionScope<'_>> = versions
@@ -84,18 +87,22 @@ pub(super) fn compile(
         // A reader is shown the object without the field, unless the author wants it refused.
         if let Some(written) = rules
             .or_else(|| direction(b, a))
-            .filter(|_| validation == Validation::Refuse)
+            .filter(|_| is_whole && validation == Validation::Refuse)
         {
             required(&views[a], &views[b], rules, written, &mut errors);
         }
     }
     // A direction that did not compile would be reported here again.
-    if !directions.is_empty() && errors.is_empty() {
+    if !directions.is_empty() && is_whole && errors.is_empty() {
         reachable(&versions, stored, hub, &converters, path, &mut errors);
     }
     if !errors.is_empty() {
         return Err(errors);
     }
+    let fingerprints = directions
+        .iter()
+        .filter_map(|d| Some(((find(&d.from)?, find(&d.to)?), d.fingerprint())))
+        .collect();
     Ok(Bundle {
         group: group.to_owned(),
         versions: versions.iter().map(|v| version(v, directions)).collect(),
@@ -105,10 +112,12 @@ pub(super) fn compile(
         validation,
         rules_see_metadata: directions.iter().flat_map(|d| &d.rules).any(Rule::sees_metadata),
         claims,
-        fingerprints: directions
-            .iter()
-            .filter_map(|d| Some(((find(&d.from)?, find(&d.to)?), d.fingerprint())))
-            .collect(),
+        rules: rules_between(versions.len(), &fingerprints, |a, b| {
+            match converters.contains_key(&(a, b)) {
+                true => vec![(a, b)],
+                false => vec![(a, hub), (hub, b)],
+            }
+        }),
         records_rules: true,
         over_budget: price::total(&converters) > OBJECT_COST_MAX,
         converters,
@@ -167,13 +176,16 @@ fn names(rules: Option<&RuleSet>, versions: &[VersionSchema], path: &FieldPath) 
         check(direction.at.child("from"), &direction.from);
         check(direction.at.child("to"), &direction.to);
     }
-    for direction in &rules.conversions {
-        let count: usize = direction.rules.iter().map(count).sum();
-        if count > RULES_MAX {
-            errors.push(FieldError::too_many(&direction.at.child("rules"), count, RULES_MAX));
-        }
-    }
     errors
+}
+
+fn limits(rules: Option<&RuleSet>) -> Vec<FieldError> {
+    let directions = rules.map(|rules| rules.conversions.as_slice()).unwrap_or_default();
+    let too_many = |direction: &Direction| {
+        let count: usize = direction.rules.iter().map(count).sum();
+        (count > RULES_MAX).then(|| FieldError::too_many(&direction.at.child("rules"), count, RULES_MAX))
+    };
+    directions.iter().filter_map(too_many).collect()
 }
 
 fn count(rule: &Rule) -> usize {

@@ -1,7 +1,7 @@
 //! Records of the rules by which an object was written, one for each version other than the
 //! storage version that wrote it.
 //!
-//! What is written in the storage version passes no rule and has no record. A record lies in the
+//! A write in the storage version passes no rule and has no record. A record lies in the
 //! stored residual under the name of no version, in a form that a reader without records takes for
 //! a patch without entries:
 //!
@@ -13,7 +13,7 @@ use super::Bundle;
 use crate::residual::Patch;
 use crate::trace::Inputs;
 use insula_api::Json;
-use serde_json::{Map, json};
+use serde_json::Map;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 
@@ -114,23 +114,46 @@ pub(super) fn encode(residual: Option<Vec<u8>>, records: &Records) -> Option<Vec
     if records.is_empty() {
         return residual;
     }
-    let text = |record: &Written| match record.changed.0 {
-        0 => format!("{:016x}", record.rules),
-        changed => format!("{:016x} {changed:032x}", record.rules),
-    };
-    let records: Map<String, Json> = records
-        .iter()
-        .map(|(version, record)| (version.clone(), Json::String(text(record))))
-        .collect();
-    let mut out = json!({KEY: {"fields": {}, "written": records}})
-        .to_string()
-        .into_bytes();
+    let mut out = PREFIX.to_vec();
+    for (n, (version, record)) in records.iter().enumerate() {
+        let comma = if n == 0 { "" } else { "," };
+        // Names of versions are DNS labels: nothing in them has to be escaped.
+        out.extend(format!("{comma}\"{version}\":\"{:016x}", record.rules).bytes());
+        if !record.changed.is_empty() {
+            out.extend(format!(" {:032x}", record.changed.0).bytes());
+        }
+        out.push(b'"');
+    }
+    out.extend_from_slice(END);
     if let Some(residual) = residual {
         out.pop();
         out.push(b',');
         out.extend_from_slice(residual.get(1..).unwrap_or_default());
     }
     Some(out)
+}
+
+/// Returns the fingerprint of the rules, both ways, between each two versions that have some;
+/// `paths` names the conversions from one version to another.
+pub(super) fn rules_between(
+    versions: usize,
+    fingerprints: &BTreeMap<(usize, usize), u64>,
+    paths: impl Fn(usize, usize) -> Vec<(usize, usize)>,
+) -> BTreeMap<(usize, usize), u64> {
+    let pairs = (0..versions).flat_map(|a| (0..versions).map(move |b| (a, b)));
+    let between = |(a, b)| {
+        let (mut hash, mut ruled) = (Inputs::default(), false);
+        for known in [paths(a, b), paths(b, a)]
+            .concat()
+            .iter()
+            .map(|pair| fingerprints.get(pair))
+        {
+            ruled |= known.is_some();
+            hash.word(known.copied().unwrap_or_default());
+        }
+        ruled.then(|| ((a, b), hash.finish()))
+    };
+    pairs.filter(|(a, b)| a != b).filter_map(between).collect()
 }
 
 impl Bundle {
@@ -147,23 +170,10 @@ impl Bundle {
         self.rules_to(self.index(version).ok()?, self.storage)
     }
 
-    /// Returns the fingerprint of the rules between two versions, both ways.
+    /// Returns the fingerprint of the rules between two versions, both ways; `None` if there are
+    /// none or objects do not record them.
     pub(super) fn rules_to(&self, version: usize, root: usize) -> Option<u64> {
-        if !self.records_rules || version == root {
-            return None;
-        }
-        let pairs = |a, b| match self.converters.contains_key(&(a, b)) {
-            true => vec![(a, b)],
-            false => vec![(a, self.hub), (self.hub, b)],
-        };
-        let pairs = [pairs(version, root), pairs(root, version)].concat();
-        let known = pairs.iter().map(|pair| self.fingerprints.get(pair));
-        let (mut hash, mut ruled) = (Inputs::default(), false);
-        for known in known {
-            ruled |= known.is_some();
-            hash.word(known.copied().unwrap_or_default());
-        }
-        ruled.then(|| hash.finish())
+        self.rules.get(&(version, root)).copied().filter(|_| self.records_rules)
     }
 
     /// Returns the records of an object whose storage version changes from `root`. Nothing tells
@@ -319,6 +329,7 @@ impl Bundle {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn edit<'a>(before: &'a Json, after: &'a Json) -> Edit<'a> {
         Edit { before, after }

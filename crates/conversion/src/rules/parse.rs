@@ -1,6 +1,6 @@
 //! Parsing of JSON to [`RuleSet`].
 
-use super::{DIRECTIONS_MAX, Direction, FieldError, FieldPath, Json, Map, RuleSet, Validation};
+use super::{DIRECTIONS_MAX, Direction, FieldError, FieldPath, Json, Malformed, Map, RuleSet, Validation};
 use read::{known, list, paths, string};
 use rule::{rule, rules};
 
@@ -15,28 +15,26 @@ type Object = Map<String, Json>;
 /// `{parts: [{name, spec}, …]}`.
 ///
 /// # Errors
-/// Returns an error for each malformed field.
-pub fn parse_rules(spec: &Json, path: &FieldPath) -> Result<RuleSet, Vec<FieldError>> {
+/// Returns an error for each malformed field, with the rules that are well-formed.
+pub fn parse_rules(spec: &Json, path: &FieldPath) -> Result<RuleSet, Malformed> {
     if let Some(parts) = parts::parts_in(spec) {
         return parts::joined(parts);
     }
     let mut errors = Vec::new();
     let Some(spec) = spec.as_object() else {
-        return Err(vec![FieldError::required(
-            path,
-            "conversion rules are an object with `conversions`",
-        )]);
+        let why = "conversion rules are an object with `conversions`";
+        return finished(RuleSet::default(), vec![FieldError::required(path, why)]);
     };
     let hub = string(spec, "hub", path, &mut errors);
     let mut set = RuleSet {
         hub,
         validation: read::validation(spec, path, &mut errors),
-        conversions: Vec::new(),
+        ..RuleSet::default()
     };
     let at = path.child("conversions");
     let entries = list(spec, "conversions", path, &mut errors);
     if entries.len() > DIRECTIONS_MAX {
-        return Err(vec![FieldError::too_many(&at, entries.len(), DIRECTIONS_MAX)]);
+        return finished(set, vec![FieldError::too_many(&at, entries.len(), DIRECTIONS_MAX)]);
     }
     for (i, entry) in entries.iter().enumerate() {
         let at = at.index(i);
@@ -47,7 +45,19 @@ pub fn parse_rules(spec: &Json, path: &FieldPath) -> Result<RuleSet, Vec<FieldEr
         }
     }
     conflicts(&set, &mut errors);
-    if errors.is_empty() { Ok(set) } else { Err(errors) }
+    finished(set, errors)
+}
+
+/// Returns the set, or what is malformed in it and the rest.
+fn finished(set: RuleSet, errors: Vec<FieldError>) -> Result<RuleSet, Malformed> {
+    if errors.is_empty() {
+        return Ok(set);
+    }
+    let rest = RuleSet {
+        is_partial: true,
+        ..set
+    };
+    Err(Malformed { errors, rest })
 }
 
 /// Reports rules of one direction that write the same path, in whichever entries they are.
@@ -62,7 +72,7 @@ fn conflicts(set: &RuleSet, errors: &mut Vec<FieldError>) {
 ///
 /// # Errors
 /// Returns an error for each malformed field.
-pub fn rules_in_schema(api_resource_schema: &Json) -> Result<Option<RuleSet>, Vec<FieldError>> {
+pub fn rules_in_schema(api_resource_schema: &Json) -> Result<Option<RuleSet>, Malformed> {
     let spec = &api_resource_schema["spec"];
     let path = FieldPath::new("spec");
     let mut found = None;
@@ -82,8 +92,7 @@ pub fn rules_in_schema(api_resource_schema: &Json) -> Result<Option<RuleSet>, Ve
         .and_then(|s| string(s, "hubVersion", &path, &mut errors));
     let mut set = RuleSet {
         hub: hub.clone(),
-        validation: Validation::default(),
-        conversions: Vec::new(),
+        ..RuleSet::default()
     };
     let versions = spec
         .get("versions")
@@ -111,7 +120,7 @@ pub fn rules_in_schema(api_resource_schema: &Json) -> Result<Option<RuleSet>, Ve
         ));
     }
     match (errors.is_empty(), found) {
-        (false, _) => Err(errors),
+        (false, found) => finished(found.unwrap_or(set), errors).map(Some),
         (true, Some(found)) => Ok(Some(found)),
         (true, None) if hub.is_some() || !set.conversions.is_empty() => Ok(Some(set)),
         (true, None) => Ok(None),

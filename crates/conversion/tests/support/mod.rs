@@ -89,7 +89,7 @@ pub fn bundle(doc: &Json) -> Result<Bundle, Vec<String>> {
         .get("rules")
         .map(|rules| parse_rules(rules, &path))
         .transpose()
-        .map_err(print)?;
+        .map_err(|malformed| print(malformed.errors))?;
     let storage = doc["storage"].as_str().unwrap_or("v1");
     let loss_policy = if doc["none"] == true {
         LossPolicy::None

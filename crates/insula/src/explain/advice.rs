@@ -119,11 +119,26 @@ fn forbidden(request: &Request<'_>) -> Advice {
         },
         None => Advice {
             message: format!(
-                "No role of {user} in the workspace allows this. The owner of the workspace, or an administrator, can \
-             grant one with:"
+                "No role of {user} in the workspace allows this. {}The owner of the workspace, or an administrator, \
+                 can grant one with:",
+                aggregated(request)
             ),
             manifest: Some(documents(&role(request))),
         },
+    }
+}
+
+/// Returns the sentence about the roles that contain a bound API, for requests that may be for one.
+fn aggregated(request: &Request<'_>) -> &'static str {
+    let group = request.text("/objectRef/apiGroup");
+    let is_own = ["k8s.io", "kcp.io"].iter().any(|own| group.ends_with(own));
+    match (group.is_empty() || is_own, request.text("/objectRef/subresource")) {
+        (true, _) => "",
+        (false, "status") => {
+            "If the workspace binds the API, its status is the provider's: of the roles in every workspace, only \
+             cluster-admin may write it. "
+        }
+        (false, _) => "If the workspace binds the API, the ClusterRoles view (to read), edit and admin contain it. ",
     }
 }
 

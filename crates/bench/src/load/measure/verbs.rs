@@ -10,8 +10,8 @@ use bytes::Bytes;
 use http::Method;
 
 /// Lists of one measurement.
-const LISTS: usize = 20;
-const PAGES: usize = 200;
+const LISTS: usize = 200;
+const PAGES: usize = 2_000;
 const PAGE: usize = 500;
 
 /// Versions with their names in results.

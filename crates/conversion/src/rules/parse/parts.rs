@@ -3,7 +3,7 @@
 //! `{parts: [{name, spec}, …]}` joins the `spec` of each object. Directions between the same two
 //! versions become one. Errors and rules are at `NAME:spec.…`, so that a message names the object.
 
-use super::{Direction, FieldError, FieldPath, Json, RuleSet, Validation, conflicts, parse_rules};
+use super::{Direction, FieldError, FieldPath, Json, Malformed, RuleSet, Validation, conflicts, finished, parse_rules};
 
 /// Returns the objects of a joined rule set.
 pub(super) fn parts_in(spec: &Json) -> Option<&[Json]> {
@@ -11,7 +11,7 @@ pub(super) fn parts_in(spec: &Json) -> Option<&[Json]> {
 }
 
 /// Parses all parts. What one part says about the whole (`hub`, `validation`) holds for the others.
-pub(super) fn joined(parts: &[Json]) -> Result<RuleSet, Vec<FieldError>> {
+pub(super) fn joined(parts: &[Json]) -> Result<RuleSet, Malformed> {
     let mut errors = Vec::new();
     let hub = agreed(parts, "hub", &mut errors);
     agreed(parts, "validation", &mut errors);
@@ -23,11 +23,14 @@ pub(super) fn joined(parts: &[Json]) -> Result<RuleSet, Vec<FieldError>> {
         }
         match parse_rules(&spec, &path(part)) {
             Ok(own) => add(&mut set, own),
-            Err(found) => errors.extend(found),
+            Err(malformed) => {
+                errors.extend(malformed.errors);
+                add(&mut set, malformed.rest);
+            }
         }
     }
     conflicts(&set, &mut errors);
-    if errors.is_empty() { Ok(set) } else { Err(errors) }
+    finished(set, errors)
 }
 
 fn name(part: &Json) -> &str {
