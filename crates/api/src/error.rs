@@ -189,7 +189,7 @@ impl fmt::Display for FieldError {
 
 /// Joins errors as Kubernetes' `utilerrors.Aggregate` prints them: one alone, more as `[a, b]`,
 /// repeats once.
-pub fn aggregate(errors: &[FieldError]) -> String {
+pub fn aggregate(errors: &[impl fmt::Display]) -> String {
     let mut texts: Vec<String> = Vec::new();
     for error in errors {
         let text = error.to_string();

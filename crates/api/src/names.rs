@@ -68,6 +68,8 @@ pub mod annotations {
     pub const WORKSPACE_CLUSTER: &str = "internal.tenancy.kcp.io/cluster";
     /// On a Workspace: name of the shard that holds it.
     pub const SHARD: &str = "core.kcp.io/shard";
+    /// On a Workspace: digest of the shard's name, which kcp's tools read.
+    pub const SHARD_HASH: &str = "internal.tenancy.kcp.io/shard";
     /// On a Shard: it takes no new workspaces.
     pub const UNSCHEDULABLE: &str = "experimental.core.kcp.io/unschedulable";
     /// On Workspaces and LogicalClusters: the user who created the workspace, as JSON.
@@ -94,6 +96,10 @@ pub mod annotations {
     /// On a CustomResourceDefinition or APIResourceSchema of a [protected
     /// group](super::groups::PROTECTED): URL of the approval, or `unapproved…`.
     pub const API_APPROVED: &str = "api-approved.kubernetes.io";
+    /// On a Secret for a token: name and UID of the ServiceAccount (Kubernetes).
+    pub const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
+    /// See [`ACCOUNT_NAME`].
+    pub const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
     /// Human-readable description (Kubernetes).
     pub const DESCRIPTION: &str = "kubernetes.io/description";
 }

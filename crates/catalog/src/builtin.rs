@@ -28,6 +28,7 @@ mod tests;
 
 pub use certificatesigningrequest::request as certificate_request;
 pub use event::review as review_event;
+pub use secret::{TOKEN_SECRET, encoded as secret_data};
 
 use crate::{
     Builtin,

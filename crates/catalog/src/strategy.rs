@@ -21,6 +21,8 @@ pub struct Traits {
     /// True for built-in kinds: lists omit an empty `metadata.continue`, and the field selectors
     /// differ.
     pub built_in: bool,
+    /// True for kinds that Go decodes into a struct and encodes from it.
+    pub is_struct: bool,
     /// True if a PUT creates a missing object.
     pub created_by_update: bool,
     /// True for reviews: they can only be created, are answered at once, and are never stored.
@@ -39,6 +41,7 @@ impl Traits {
         own_deletion: false,
         deletes_collection: true,
         built_in: false,
+        is_struct: false,
         created_by_update: false,
         review: false,
         status_takes_metadata: false,
@@ -51,6 +54,7 @@ impl Traits {
         own_deletion: false,
         deletes_collection: true,
         built_in: true,
+        is_struct: true,
         created_by_update: false,
         review: false,
         status_takes_metadata: true,

@@ -207,6 +207,11 @@ pub(crate) fn type_constant(name: &str) -> Option<&'static str> {
     TYPES.into_iter().find(|t| *t == name)
 }
 
+/// Returns true for the names of types in messages: those of constants, and `dyn`.
+pub fn is_type_name(name: &str) -> bool {
+    name == "dyn" || type_constant(name).is_some()
+}
+
 /// Returns the error for arguments of wrong types, as cel-go words it: most functions name
 /// themselves and the given types, the oldest do not.
 #[cold]

@@ -76,6 +76,7 @@ pub use crate::decl::{Decl, Field, ListKind, Shape};
 pub use crate::env::Env;
 pub use crate::error::{CompileError, EvalError, Issue, Message, Overflowing, Readable};
 pub use crate::field::is_keyword;
+pub use crate::functions::is_type_name;
 pub use crate::print::print;
 pub use crate::program::{AbsenceMode, Estimate, Program, Reference};
 pub use crate::regex::PATTERN_BYTES_MAX;

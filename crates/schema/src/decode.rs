@@ -1,11 +1,8 @@
 //! Decoding errors of Kubernetes' own kinds, which Go reads into structs: the first value that does
-//! not fit its field fails with a message that names the struct, and a null in a map of texts
-//! becomes an empty text.
-//!
-//! The schema has the fields' types; it lacks the names of structs, and the fields with microsecond
-//! times.
+//! not fit its field fails with a message that names the struct.
 
 use crate::node::{Node, Type};
+use crate::structs::{field_type, format_of, go_path, go_type, root_field, root_type};
 use crate::structural::Structural;
 use insula_api::{Json, Timestamp};
 use serde_json::Number;
@@ -15,64 +12,29 @@ const MICRO_TIMES: &[&str] = &["acquireTime", "eventTime", "lastObservedTime", "
 const TIME_LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
 const MICRO_LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
 
-/// Structs whose name differs from that of their field.
-const STRUCTS: &[(&str, &str)] = &[
-    ("imagePullSecrets", "LocalObjectReference"),
-    ("involvedObject", "ObjectReference"),
-    ("regarding", "ObjectReference"),
-    ("related", "ObjectReference"),
-    ("rules", "PolicyRule"),
-    ("secrets", "ObjectReference"),
-    ("deprecatedSource", "EventSource"),
-    ("source", "EventSource"),
-    ("series", "EventSeries"),
-    ("subjects", "Subject"),
-];
-
 /// Returns Go's error for an object that cannot be decoded into its struct; `None` if it can.
 pub fn decode_error(object: &Json, schema: &Structural, kind: &str) -> Option<String> {
-    let go_field = GoField {
-        owner: kind.to_owned(),
-        path: String::new(),
-        kind,
-    };
-    fields(object, schema.root(), &go_field, true)
-}
-
-/// Replaces nulls in maps of texts by empty texts.
-pub fn fill_nulls(object: &mut Json, schema: &Structural) {
-    fill_nulls_at(object, schema.root());
-}
-
-fn fill_nulls_at(value: &mut Json, node: &Node) {
-    match value {
-        Json::Object(map) => {
-            for (name, child) in map.iter_mut() {
-                let is_text = |node: &Node| node.kind == Some(Type::String);
-                match (node.property(name), &node.additional) {
-                    (Some(node), _) => fill_nulls_at(child, node),
-                    (None, Some(additional)) if is_text(additional) && child.is_null() => *child = Json::from(""),
-                    (None, Some(additional)) => fill_nulls_at(child, additional),
-                    (None, None) => {}
-                }
-            }
-        }
-        Json::Array(items) => {
-            if let Some(node) = node.items() {
-                items.iter_mut().for_each(|item| fill_nulls_at(item, node));
-            }
-        }
-        _ => {}
-    }
+    let map = object.as_object()?;
+    map.iter().find_map(|(name, child)| {
+        let node = root_field(schema, name)?;
+        let type_name = root_type(node, kind, name);
+        let field = GoField {
+            owner: kind,
+            path: name,
+            type_name: &type_name,
+        };
+        scan(child, node, &field)
+    })
 }
 
 /// A field during the walk.
 struct GoField<'a> {
     /// Name of the struct that has the field.
-    owner: String,
+    owner: &'a str,
     /// Path of the field from the object.
-    path: String,
-    kind: &'a str,
+    path: &'a str,
+    /// Go type of the field, or of its items: `v1.Subject`, `string`.
+    type_name: &'a str,
 }
 
 impl GoField<'_> {
@@ -83,53 +45,35 @@ impl GoField<'_> {
         ))
     }
 
-    fn field(&self, name: &str, owner: String) -> GoField<'_> {
-        let dot = if self.path.is_empty() { "" } else { "." };
-        GoField {
-            owner,
-            path: format!("{}{dot}{name}", self.path),
-            kind: self.kind,
-        }
+    /// Returns the last step of the path.
+    fn name(&self) -> &str {
+        self.path.rsplit('.').next().unwrap_or_default()
     }
 }
 
-fn fields(value: &Json, node: &Node, go_field: &GoField<'_>, is_root: bool) -> Option<String> {
+/// Returns the first error in the fields of a struct.
+fn fields(value: &Json, node: &Node, owner: &str, path: &str) -> Option<String> {
     let map = value.as_object()?;
     map.iter().find_map(|(name, child)| {
-        if is_root && matches!(name.as_str(), "apiVersion" | "kind" | "metadata") {
-            return None;
-        }
-        let owner = match go_field.path.rsplit('.').next() {
-            Some(field) if !field.is_empty() => structure(go_field.kind, field),
-            _ => go_field.owner.clone(),
+        let node = node.property(name)?;
+        let type_name = field_type(node, owner, name);
+        let field = GoField {
+            owner,
+            path: &format!("{path}.{}", go_path(owner, name)),
+            type_name: &type_name,
         };
-        scan(child, node.property(name)?, name, &go_field.field(name, owner))
+        scan(child, node, &field)
     })
 }
 
-/// Returns the name of the struct in a field.
-fn structure(kind: &str, field: &str) -> String {
-    let known = STRUCTS.iter().find(|(name, _)| *name == field);
-    match (field, known) {
-        ("spec", _) => format!("{kind}Spec"),
-        ("status", _) => format!("{kind}Status"),
-        (_, Some((_, known))) => (*known).to_owned(),
-        (_, None) => {
-            let mut letters = field.chars();
-            let first = letters.next().map(|letter| letter.to_ascii_uppercase());
-            first.into_iter().chain(letters).collect()
-        }
-    }
-}
-
-fn scan(value: &Json, node: &Node, name: &str, go_field: &GoField<'_>) -> Option<String> {
+fn scan(value: &Json, node: &Node, go_field: &GoField<'_>) -> Option<String> {
     let kind = match (value, node.kind) {
         (Json::Null, _) | (_, None) => return None,
         (_, Some(kind)) => kind,
     };
-    let wanted = || go_type(node, name, go_field.kind);
+    let wanted = || go_type(node, go_field.type_name);
     match (kind, value) {
-        (Type::String, Json::String(text)) => text_error(text, node, name),
+        (Type::String, Json::String(text)) => text_error(text, node, go_field.name()),
         (Type::Boolean, Json::Bool(_)) | (Type::Number, Json::Number(_)) => None,
         (Type::Integer, Json::Number(number)) => match fits(number, node) {
             true => None,
@@ -137,22 +81,18 @@ fn scan(value: &Json, node: &Node, name: &str, go_field: &GoField<'_>) -> Option
         },
         (Type::Array, Json::Array(items)) => {
             let node = node.items()?;
-            items.iter().find_map(|item| scan(item, node, name, go_field))
+            items.iter().find_map(|item| scan(item, node, go_field))
         }
         (Type::Object, Json::Object(map)) => match &node.additional {
-            Some(additional) => map.values().find_map(|value| scan(value, additional, name, go_field)),
-            None => fields(value, node, go_field, false),
+            Some(additional) => map.values().find_map(|value| scan(value, additional, go_field)),
+            None => {
+                let owner = go_field.type_name.rsplit('.').next().unwrap_or_default();
+                fields(value, node, owner, go_field.path)
+            }
         },
         // A list of bytes is encoded as text.
         (_, other) => go_field.unfit(crate::embedded::go_kind(other), &wanted()),
     }
-}
-
-fn format_of(node: &Node) -> &str {
-    node.limits
-        .as_ref()
-        .and_then(|limits| limits.format.as_deref())
-        .unwrap_or_default()
 }
 
 fn fits(number: &Number, node: &Node) -> bool {
@@ -160,26 +100,6 @@ fn fits(number: &Number, node: &Node) -> bool {
     match format_of(node) {
         "int32" => whole.is_some_and(|number| i32::try_from(number).is_ok()),
         _ => whole.is_some(),
-    }
-}
-
-fn go_type(node: &Node, name: &str, kind: &str) -> String {
-    match node.kind {
-        Some(Type::String) if format_of(node) == "byte" => "[]uint8".to_owned(),
-        Some(Type::String) => "string".to_owned(),
-        Some(Type::Boolean) => "bool".to_owned(),
-        Some(Type::Number) => "float64".to_owned(),
-        Some(Type::Integer) if format_of(node) == "int32" => "int32".to_owned(),
-        Some(Type::Integer) => "int64".to_owned(),
-        Some(Type::Array) => {
-            let item = node.items().map(|item| go_type(item, name, kind));
-            format!("[]{}", item.unwrap_or_default())
-        }
-        Some(Type::Object) => match &node.additional {
-            Some(additional) => format!("map[string]{}", go_type(additional, name, kind)),
-            None => format!("v1.{}", structure(kind, name)),
-        },
-        None => "interface {}".to_owned(),
     }
 }
 
@@ -210,7 +130,9 @@ fn time_error(text: &str, name: &str) -> Option<String> {
     let layout = if micro { MICRO_LAYOUT } else { TIME_LAYOUT };
     let why = |from: &str, wanted: &str| {
         Some(format!(
-            "parsing time {text:?} as {layout:?}: cannot parse {from:?} as {wanted:?}"
+            "parsing time {} as {layout:?}: cannot parse {} as {wanted:?}",
+            quoted(text),
+            quoted(from)
         ))
     };
     if Timestamp::parse(text).is_none() {
@@ -225,6 +147,19 @@ fn time_error(text: &str, name: &str) -> Option<String> {
         true => why(rest, ".000000"),
         false => None,
     }
+}
+
+/// Quotes a text as Go's package `time` does: other than printable ASCII as bytes.
+pub fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for byte in text.bytes() {
+        match byte {
+            b'"' | b'\\' => quoted.extend(['\\', char::from(byte)]),
+            b' '..=0x7f => quoted.push(char::from(byte)),
+            _ => quoted.push_str(&format!("\\x{byte:02x}")),
+        }
+    }
+    quoted + "\""
 }
 
 #[cfg(test)]
@@ -257,6 +192,20 @@ mod tests {
                 json!({"data": []}),
                 "json: cannot unmarshal array into Go struct field Thing.data of type map[string]string",
             ),
+            (
+                json!({"metadata": 1}),
+                "json: cannot unmarshal number into Go struct field Thing.metadata of type v1.ObjectMeta",
+            ),
+            (
+                json!({"metadata": {"labels": {"a": 1}}}),
+                "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of \
+                 type string",
+            ),
+            (
+                json!({"metadata": {"ownerReferences": [{"uid": 1}]}}),
+                "json: cannot unmarshal number into Go struct field OwnerReference.metadata.ownerReferences.uid of \
+                 type types.UID",
+            ),
             (json!({"bytes": {"a": "a b"}}), "illegal base64 data at input byte 1"),
             (
                 json!({"spec": 1}),
@@ -272,7 +221,7 @@ mod tests {
             ),
             (
                 json!({"spec": {"rules": [{"verbs": [1]}]}}),
-                "json: cannot unmarshal number into Go struct field PolicyRule.spec.rules.verbs of type string",
+                "json: cannot unmarshal number into Go struct field RuleWithOperations.spec.rules.verbs of type string",
             ),
             (
                 json!({"spec": {"time": "yesterday"}}),
@@ -293,17 +242,10 @@ mod tests {
         }
         for fine in [
             json!({"data": {"a": null}, "bytes": {"a": "YQ==\n"}, "spec": null, "more": 1}),
-            json!({"metadata": 1, "spec": {"renewTime": "2026-01-02T03:04:05.000000Z",
+            json!({"metadata": {"labels": null}, "spec": {"renewTime": "2026-01-02T03:04:05.000000Z",
                 "time": "2026-01-02T03:04:05Z"}}),
         ] {
             assert_eq!(decode_error(&fine, &schema(), "Thing"), None, "{fine}");
         }
-    }
-
-    #[test]
-    fn nulls_in_maps_of_texts_are_empty() {
-        let mut object = json!({"data": {"a": null, "b": "c"}, "spec": {"on": null}});
-        fill_nulls(&mut object, &schema());
-        assert_eq!(object, json!({"data": {"a": "", "b": "c"}, "spec": {"on": null}}));
     }
 }

@@ -8,6 +8,7 @@
 mod conversion;
 mod go;
 mod names;
+mod types;
 mod versions;
 
 pub use conversion::{ca_bundle_is_unusable, validate_client_config};
@@ -29,6 +30,7 @@ pub fn default_definition(definition: &mut Json) {
     let Some(spec) = definition.get_mut("spec").filter(|s| s.is_object()) else {
         return;
     };
+    go::encode_spec(spec);
     if let Some(Json::Object(names)) = spec.get_mut("names") {
         let kind = names.get("kind").and_then(Json::as_str).unwrap_or("").to_owned();
         for (name, value) in [("singular", kind.to_lowercase()), ("listKind", format!("{kind}List"))] {
@@ -58,30 +60,6 @@ pub fn default_definition(definition: &mut Json) {
                 version.remove("deprecated");
             }
         }
-        if let Some(schema) = version.pointer_mut("/schema/openAPIV3Schema") {
-            go::prune_keywords(schema);
-            drop_null_defaults(schema, 0);
-        }
-    }
-}
-
-fn drop_null_defaults(schema: &mut Json, depth: usize) {
-    let Json::Object(map) = schema else { return };
-    if depth > crate::parse::SCHEMA_DEPTH_MAX {
-        return;
-    }
-    if map.get("default").is_some_and(Json::is_null) {
-        map.remove("default");
-    }
-    if let Some(Json::Object(fields)) = map.get_mut("properties") {
-        fields
-            .values_mut()
-            .for_each(|field| drop_null_defaults(field, depth + 1));
-    }
-    for name in ["items", "additionalProperties"] {
-        if let Some(child) = map.get_mut(name) {
-            drop_null_defaults(child, depth + 1);
-        }
     }
 }
 
@@ -91,7 +69,7 @@ pub fn validate_definition(definition: &Json) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let spec = definition.get("spec").unwrap_or(&Json::Null);
     let path = FieldPath::new("spec");
-    names::validate(definition, spec, &mut errors);
+    names::validate_place(definition, spec, &mut errors);
     approval(definition, &mut errors);
     if spec.get("preserveUnknownFields") == Some(&Json::Bool(true)) {
         let why =

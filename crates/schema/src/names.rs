@@ -43,15 +43,17 @@ fn is_qualified_part(text: &str) -> bool {
     ends(bytes.first()) && ends(bytes.last()) && bytes.iter().all(inside)
 }
 
-fn too_long(max: usize) -> String {
-    format!("must be no more than {max} bytes")
+/// Counts bytes, whatever Kubernetes calls them: its older checks say "characters", those of labels
+/// (`apimachinery/pkg/api/validate/content`) say "bytes".
+fn too_long(max: usize, unit: &str) -> String {
+    format!("must be no more than {max} {unit}")
 }
 
 /// Returns the errors of a DNS-1035 label.
-pub(crate) fn label_1035(text: &str) -> Vec<String> {
+pub fn label_1035(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     if text.len() > LABEL_LENGTH_MAX {
-        found.push(too_long(LABEL_LENGTH_MAX));
+        found.push(too_long(LABEL_LENGTH_MAX, "characters"));
     }
     if !is_label_1035(text) {
         found.push(LABEL_1035.to_owned());
@@ -72,7 +74,7 @@ pub(crate) fn kind(text: &str) -> Vec<String> {
 pub(crate) fn subdomain(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     if text.len() > SUBDOMAIN_LENGTH_MAX {
-        found.push(too_long(SUBDOMAIN_LENGTH_MAX));
+        found.push(too_long(SUBDOMAIN_LENGTH_MAX, "characters"));
     }
     if !is_subdomain(text) {
         found.push(SUBDOMAIN.to_owned());
@@ -87,14 +89,16 @@ pub(crate) fn qualified_name(text: &str) -> Vec<String> {
         None => text,
         Some((_, rest)) if rest.contains('/') => {
             return vec![format!(
-                "a qualified name {QUALIFIED} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+                "a valid label key {QUALIFIED} with an optional DNS subdomain prefix and '/' \
+                 (e.g. 'example.com/MyName')"
             )];
         }
         Some((prefix, name)) => {
             if prefix.is_empty() {
                 found.push("prefix part must be non-empty".to_owned());
             } else {
-                found.extend(subdomain(prefix).into_iter().map(|w| format!("prefix part {w}")));
+                let problems = subdomain(prefix).into_iter();
+                found.extend(problems.map(|why| format!("prefix part {}", why.replace("253 characters", "253 bytes"))));
             }
             name
         }
@@ -102,7 +106,7 @@ pub(crate) fn qualified_name(text: &str) -> Vec<String> {
     if name.is_empty() {
         found.push("name part must be non-empty".to_owned());
     } else if name.len() > LABEL_LENGTH_MAX {
-        found.push(format!("name part {}", too_long(LABEL_LENGTH_MAX)));
+        found.push(format!("name part {}", too_long(LABEL_LENGTH_MAX, "bytes")));
     }
     if !is_qualified_part(name) {
         found.push(format!("name part {QUALIFIED}"));
@@ -114,7 +118,7 @@ pub(crate) fn qualified_name(text: &str) -> Vec<String> {
 pub(crate) fn label_value(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     if text.len() > LABEL_LENGTH_MAX {
-        found.push(too_long(LABEL_LENGTH_MAX));
+        found.push(too_long(LABEL_LENGTH_MAX, "bytes"));
     }
     if !text.is_empty() && !is_qualified_part(text) {
         found.push(LABEL_VALUE.to_owned());

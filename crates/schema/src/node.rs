@@ -144,6 +144,19 @@ impl Node {
         self.kind
     }
 
+    /// Drops the checks that a decoder into structs makes, here and below: of formats, of nulls.
+    pub(crate) fn drop_decoder_checks(&mut self) {
+        self.nullable = true;
+        if let Some(limits) = &mut self.limits {
+            limits.check = None;
+        }
+        let fields = self.properties.iter_mut().map(|(_, node)| node);
+        let inner = [&mut self.items, &mut self.additional].into_iter().flatten();
+        fields
+            .chain(inner.map(|node| &mut **node))
+            .for_each(Node::drop_decoder_checks);
+    }
+
     /// Returns the node of a declared field.
     pub fn property(&self, name: &str) -> Option<&Node> {
         let found = self.properties.binary_search_by(|(n, _)| (**n).cmp(name)).ok()?;

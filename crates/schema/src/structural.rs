@@ -13,6 +13,13 @@ pub struct Structural {
 }
 
 impl Structural {
+    /// Returns the schema of a struct, without the checks that Go's decoder makes.
+    #[must_use]
+    pub fn of_struct(mut self) -> Structural {
+        self.root.drop_decoder_checks();
+        self
+    }
+
     /// Returns the node at a path of field names. Any name reaches map values, `*` reaches list
     /// items.
     pub fn node(&self, path: &[&str]) -> Option<&Node> {

@@ -5,7 +5,7 @@
 //! not change. It compares the values only if there are errors.
 
 use crate::list_type::Correlation;
-use crate::node::{Children, Junctors, Limits, Node, Type};
+use crate::node::{Children, Junctors, Limits, ListType, Node, Type};
 use crate::number::{Number, compare, in_range, is_multiple, same, shown};
 use crate::value_path::{Keys, ValuePath};
 use insula_api::{FieldError, FieldPath, Json};
@@ -13,6 +13,9 @@ use insula_api::{FieldError, FieldPath, Json};
 /// Errors after which the walk ends: a body of three megabytes can have a million, each with a
 /// message.
 const ERRORS_MAX: usize = 1000;
+
+/// The fields of the root whose errors are never dropped.
+const TYPE_FIELDS: [&str; 2] = ["apiVersion", "kind"];
 
 /// Validates types, bounds and junctors. `old` is the value before the write, if there is one.
 pub(crate) fn validate_value(value: &Json, old: Option<&Json>, node: &Node, errors: &mut Vec<FieldError>) {
@@ -22,6 +25,32 @@ pub(crate) fn validate_value(value: &Json, old: Option<&Json>, node: &Node, erro
     };
     walk.node(value, old, node, &ValuePath::ROOT);
     *errors = walk.errors;
+}
+
+/// Returns true for equal values. The items of a keyed list are compared by their keys, in any
+/// order. Visits each value once.
+fn is_unchanged(value: &Json, old: &Json, node: &Node) -> bool {
+    match (value, old) {
+        (Json::Array(list), Json::Array(before)) if matches!(node.list_type, ListType::Map { .. }) => {
+            let Some(items) = node.items() else { return false };
+            let mut correlation = Correlation::new(Some(old), node);
+            let same = |item| {
+                let old = correlation.find(item);
+                old.is_some_and(|old| is_unchanged(item, old, items))
+            };
+            list.len() == before.len() && list.iter().all(same)
+        }
+        (Json::Object(map), Json::Object(before)) => {
+            let mut children = Children::new(node);
+            let same = |(name, value): (&String, &Json)| match (before.get(name), children.child(name)) {
+                (Some(old), Some(node)) => is_unchanged(value, old, node),
+                (Some(old), None) => value == old,
+                (None, _) => false,
+            };
+            map.len() == before.len() && map.iter().all(same)
+        }
+        _ => value == old,
+    }
 }
 
 struct Walk {
@@ -57,7 +86,7 @@ impl Walk {
                 self.junctors(value, junctors, at);
             }
         }
-        if self.errors.len() > before && old == Some(value) {
+        if self.errors.len() > before && old.is_some_and(|old| is_unchanged(value, old, node)) {
             self.errors.truncate(before);
         }
     }
@@ -76,7 +105,11 @@ impl Walk {
         let mut children = Children::new(node);
         for (name, child) in map {
             if let Some(field) = children.child(name) {
-                self.node(child, old.and_then(|o| o.get(name)), field, &at.key(name));
+                // As in Kubernetes: old and new are compared in one version, so that their
+                // apiVersion and kind are always equal.
+                let compared = !(at.is_root() && TYPE_FIELDS.contains(&name.as_str()));
+                let old = old.filter(|_| compared).and_then(|old| old.get(name));
+                self.node(child, old, field, &at.key(name));
             }
         }
     }

@@ -32,6 +32,10 @@ impl<'a> ValuePath<'a> {
         step: Step::Root,
     };
 
+    pub(crate) fn is_root(&self) -> bool {
+        matches!(self.step, Step::Root)
+    }
+
     pub(crate) fn field(&'a self, name: &'a str) -> ValuePath<'a> {
         ValuePath {
             parent: Some(self),

@@ -48,6 +48,24 @@ fn tables() {
     }
 }
 
+#[test]
+fn formats_accept_and_refuse_these_texts() {
+    let options = serde_saphyr::options! { strict_booleans: true };
+    let text = include_str!("data/formats.yaml");
+    let rows: Vec<Json> = serde_saphyr::from_str_with_options(text, options).unwrap();
+    for row in rows {
+        let format = &row["format"];
+        let schema = json!({"type": "object", "properties": {"text": {"type": "string", "format": format}}});
+        let schema = Structural::parse(&schema, &"schema".into_path()).unwrap();
+        for (list, valid) in [("valid", true), ("invalid", false)] {
+            for text in strings(&row, list) {
+                let errors = validate(&json!({"text": text}), &schema);
+                assert_eq!(errors.is_empty(), valid, "{format}: {text:?}: {errors:?}");
+            }
+        }
+    }
+}
+
 trait IntoPath {
     fn into_path(self) -> insula_api::FieldPath;
 }

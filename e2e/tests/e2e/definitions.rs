@@ -255,12 +255,36 @@ fn definitions_of_kcp_groups_are_reserved() {
     }
 }
 
+/// Annotations by which kcp's programs tell bound definitions from a tenant's own are nobody's.
+#[test]
+fn annotations_of_bound_definitions_are_reserved() {
+    let server = shared();
+    let admin = server.admin();
+    let client = admin.in_workspace(&workspace(&admin, "marked").0);
+    let definition = |annotations: Value| {
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "marks.example.io", "annotations": annotations},
+            "spec": {"group": "example.io", "scope": "Cluster", "names": {"plural": "marks", "kind": "Mark"},
+                "versions": [{"name": "v1", "served": true, "storage": true,
+                    "schema": {"openAPIV3Schema": {"type": "object"}}}]}})
+    };
+    let refused = client.post(DEFINITIONS, &definition(json!({"apis.kcp.io/bound-crd": "t"})));
+    let why = "customresourcedefinitions.apiextensions.k8s.io \"marks.example.io\" is forbidden: \
+               apis.kcp.io/bound-crd is a reserved annotation";
+    assert_eq!((refused.code, refused.body["message"].as_str()), (403, Some(why)));
+    client
+        .post(DEFINITIONS, &definition(json!({"apis.kcp.io.example.io/mine": "t"})))
+        .expect(201);
+}
+
 /// Writes beside changes of their definition succeed: the server routes them anew, as a client of
 /// Kubernetes expects that sent no resourceVersion.
 #[test]
 fn writes_succeed_while_their_definition_changes() {
     const CHANGES: usize = 60;
-    let admin = shared().admin();
+    let server = shared();
+    let admin = server.admin();
     let client = admin.in_workspace(&workspace(&admin, "rerouted").0);
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
     let definition = json!({

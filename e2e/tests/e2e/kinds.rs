@@ -1,6 +1,4 @@
 //! kcp's kinds in kcp's shapes.
 
-scripts!("kinds":
-    clusters, defaults, direct, home, initializers, life, marks, population, refusals, routes,
-    schemas, topology, types, versions
-);
+// One test for each script of `e2e/scripts/kinds`.
+include!(concat!(env!("OUT_DIR"), "/kinds.rs"));

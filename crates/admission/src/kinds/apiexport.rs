@@ -165,13 +165,7 @@ fn warn_of_objects(review: &Review<'_>, new: &Json, old: Option<&Json>) {
     };
     for resource in resources(new).iter().filter(|resource| !before.contains(resource)) {
         let text = |field: &str| resource[field].as_str().unwrap_or_default();
-        let key = ObjectKey::cluster_scoped(ids::apiresourceschemas(), review.cluster.clone(), text("schema"));
-        let Some(schema) = review.snapshot.get(&key) else {
-            continue;
-        };
-        let rules = parts::joined(review.snapshot, review.cluster, text("schema"));
-        let wanted = bundle::of_schema(&schema.object.body_value(), rules.as_ref());
-        if let Ok(api) = review.catalog.compile(&wanted) {
+        if let Some(api) = review.catalog.stored(review.snapshot, review.cluster, text("schema")) {
             let resource = ResourceId {
                 group: text("group").into(),
                 resource: text("name").into(),

@@ -148,15 +148,23 @@ fn moved(error: FieldError) -> FieldError {
 /// APIConversion may come later.
 fn check_rules(review: &Review<'_>, schema: &Json) -> Result<()> {
     let invalid = |errors| Err(review.served.api.invalid(text(schema, "/metadata/name"), errors));
-    match insula_conversion::rules_in_schema(schema) {
-        Err(errors) => invalid(errors),
-        Ok(None) => Ok(()),
-        Ok(Some(_)) => match review.catalog.prove(&bundle::of_schema(schema, None)) {
-            Ok(api) => {
-                super::apiconversion::warn_of_misfits(review, &api);
-                Ok(())
-            }
-            Err(errors) => invalid(bundle::point_into_schema(schema, errors)),
-        },
+    let mut errors = match insula_conversion::rules_in_schema(schema) {
+        Ok(None) => return Ok(()),
+        Ok(Some(_)) => Vec::new(),
+        Err(malformed) => malformed.errors,
+    };
+    match review.catalog.prove(&bundle::of_schema(schema, None)) {
+        Ok(api) if errors.is_empty() => {
+            super::apiconversion::warn_of_misfits(review, &api);
+            Ok(())
+        }
+        Ok(_) => invalid(errors),
+        Err(found) => {
+            // Proving parses the rules again, and finds what is malformed again.
+            let found = bundle::point_into_schema(schema, found).into_iter();
+            let new: Vec<_> = found.filter(|error| !errors.contains(error)).collect();
+            errors.extend(new);
+            invalid(errors)
+        }
     }
 }

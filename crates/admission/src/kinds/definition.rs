@@ -1,11 +1,11 @@
-//! Admission of CustomResourceDefinitions: their group is not reserved, and they fit the conversion
-//! rules of the same name.
+//! Admission of CustomResourceDefinitions: neither their group nor their annotations are reserved,
+//! and they fit the conversion rules of the same name.
 
 use crate::kinds::{
     review::{Operation, Review, Rules},
     usage::Usage,
 };
-use insula_api::{FieldError, FieldPath, Json};
+use insula_api::{FieldError, FieldPath, Json, aggregate};
 use insula_catalog::{Error, Result, bundle, ids, parts};
 
 pub(super) const RULES: Rules = Rules {
@@ -24,6 +24,7 @@ fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
     if review.operation == Operation::Create {
         check_place(review, new)?;
     }
+    check_annotations(review, new)?;
     if let Some(old) = old {
         check_stored_versions(review, new, old)?;
     }
@@ -113,6 +114,25 @@ fn check_rules(review: &Review<'_>, new: &Json) -> Result<()> {
             }
             Err(review.served.api.invalid(name, errors))
         }
+    }
+}
+
+/// Refuses the annotations by which kcp tells bound definitions from a tenant's own: those of
+/// `apis.kcp.io` and below.
+fn check_annotations(review: &Review<'_>, new: &Json) -> Result<()> {
+    let is_reserved = |key: &&String| {
+        let domain = key.split_once('/').map_or(key.as_str(), |(domain, _)| domain);
+        domain == "apis.kcp.io" || domain.ends_with(".apis.kcp.io")
+    };
+    let annotations = new["metadata"]["annotations"].as_object();
+    let keys = annotations.into_iter().flatten().map(|(key, _)| key);
+    let refused: Vec<String> = keys
+        .filter(is_reserved)
+        .map(|key| format!("{key} is a reserved annotation"))
+        .collect();
+    match refused.is_empty() {
+        true => Ok(()),
+        false => Err(review.forbid(new, aggregate(&refused))),
     }
 }
 

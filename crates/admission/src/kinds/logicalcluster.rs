@@ -3,9 +3,9 @@
 
 use crate::kinds::review::{Operation, Review, Rules};
 use insula_access::lifecycle::{INITIALIZER_GROUP, TERMINATOR_GROUP};
-use insula_api::{ClusterName, FieldError, FieldPath, Json};
+use insula_api::{ClusterName, FieldError, FieldPath, Json, names::annotations::REQUIRED_GROUPS};
 use insula_auth::RequiredGroups;
-use insula_catalog::{Error, Named, Result, locate::REQUIRED_GROUPS};
+use insula_catalog::{Error, Named, Result};
 
 /// Annotation with the owner of a workspace, on the Workspace and its LogicalCluster.
 pub(super) const OWNER: &str = "experimental.tenancy.kcp.io/owner";
@@ -157,14 +157,18 @@ fn lists(review: &Review<'_>, new: &Json, old: &Json) -> Result<()> {
         ("terminators", "terminator", TERMINATOR_GROUP),
     ] {
         let (was, is) = (list(old, field), list(new, field));
-        if is.iter().any(|entry| !was.contains(entry)) {
+        let own = review.user.groups.iter().find_map(|name| name.strip_prefix(group));
+        let grows = is.iter().any(|entry| !was.contains(entry));
+        if let (Some(own), true) = (own, grows) {
+            return Err(only_removing(field, word, own, &is));
+        }
+        if grows {
             let why = match (field, phase(old).as_str()) {
                 ("initializers", "Initializing") | ("terminators", _) => format!("status.{field} must not grow"),
                 _ => format!("status.{field} is immutable after initialization"),
             };
             return Err(review.forbid(new, why));
         }
-        let own = review.user.groups.iter().find_map(|name| name.strip_prefix(group));
         let gone: Vec<&Json> = was.iter().filter(|entry| !is.contains(entry)).collect();
         match own {
             Some(own) if gone != [own] => return Err(only_removing(field, word, own, &is)),

@@ -2,13 +2,18 @@
 //! `….internal.….kcp.io/…`.
 
 use crate::kinds::review::{Operation, Review};
-use insula_api::Json;
+use insula_api::{Json, names::annotations};
 use insula_catalog::Result;
 use std::collections::BTreeSet;
 
+/// `internal.kcp.io/` itself is everybody's, as in kcp, but for the one key of it that has a
+/// meaning.
 fn is_reserved(key: &str) -> bool {
-    key.split_once('/')
-        .is_some_and(|(domain, _)| domain.ends_with(".kcp.io") && domain.split('.').any(|part| part == "internal"))
+    let Some((domain, _)) = key.split_once('/') else {
+        return false;
+    };
+    let is_internal = domain.ends_with(".kcp.io") && domain.split('.').any(|part| part == "internal");
+    is_internal && (domain != "internal.kcp.io" || annotations::INACTIVE.contains(&key))
 }
 
 /// Refuses tenants that set or change a reserved key. Restores reserved keys that the request

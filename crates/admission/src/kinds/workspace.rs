@@ -5,12 +5,9 @@ use crate::kinds::{
     review::{Operation, Review, Rules},
 };
 use insula_access::workspace_types;
-use insula_api::{ClusterName, ClusterPath, Json};
+use insula_api::{ClusterName, ClusterPath, Json, names::annotations::REQUIRED_GROUPS};
 use insula_auth::UserInfo;
-use insula_catalog::{
-    Result, ids,
-    locate::{self, REQUIRED_GROUPS},
-};
+use insula_catalog::{Result, ids, locate};
 use serde_json::json;
 
 pub(super) const RULES: Rules = Rules {

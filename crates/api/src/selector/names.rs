@@ -48,9 +48,7 @@ pub(super) fn label_key_errors(key: &str) -> Vec<String> {
             errors.push("prefix part must be non-empty".to_owned());
         } else {
             if prefix.len() > PREFIX_BYTES_MAX {
-                errors.push(format!(
-                    "prefix part must be no more than {PREFIX_BYTES_MAX} characters"
-                ));
+                errors.push(format!("prefix part must be no more than {PREFIX_BYTES_MAX} bytes"));
             }
             if !is_subdomain(prefix) {
                 errors.push(PREFIX_RULE.to_owned());

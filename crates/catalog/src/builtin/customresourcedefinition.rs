@@ -116,6 +116,8 @@ impl Strategy for Definitions {
             deletes_to_object: true,
             own_deletion: true,
             built_in: true,
+            // Its schemas have values of any JSON.
+            is_struct: false,
             ..Traits::CUSTOM
         }
     }

@@ -30,6 +30,7 @@ const MESSAGE_MAX: usize = 1024;
 
 pub(super) const KINDS: &[Builtin] = &[Builtin {
     strategy: &Events,
+    name_rule: Some(names::NameRule::PathSegment),
     claimable: true,
     messages: &[
         Message::new("v1", "Event", messages::CORE),

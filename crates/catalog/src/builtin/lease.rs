@@ -7,7 +7,7 @@ use crate::{
         message::{Field, META, Message, Type},
     },
 };
-use insula_api::{FieldError, FieldPath, Json};
+use insula_api::{FieldError, FieldPath, Json, Timestamp};
 
 pub(super) const KINDS: &[Builtin] = &[Builtin {
     strategy: &Leases,
@@ -50,25 +50,34 @@ impl Strategy for Leases {
         }
     }
 
+    fn prepare_for_create(&self, new: &mut Json, _now: Timestamp) {
+        drop_coordination(new);
+    }
+
+    fn prepare_for_update(&self, new: &mut Json, _old: &Json, _now: Timestamp) {
+        drop_coordination(new);
+    }
+
     fn validate(&self, new: &Json) -> Vec<FieldError> {
         let at = FieldPath::new("spec");
         let bounds = [
             ("leaseDurationSeconds", 1, "must be greater than 0"),
             ("leaseTransitions", 0, "must be greater than or equal to 0"),
         ];
-        let mut errors: Vec<FieldError> = bounds
-            .into_iter()
-            .filter_map(|(field, least, why)| {
-                let value = &new["spec"][field];
-                let low = value.as_i64().is_some_and(|number| number < least);
-                low.then(|| FieldError::invalid(&at.child(field), value, why))
-            })
-            .collect();
-        let named = |field: &str| new["spec"][field].as_str().is_some_and(|text| !text.is_empty());
-        if named("preferredHolder") && !named("strategy") {
-            let why = "may only be specified if `strategy` is defined";
-            errors.push(FieldError::forbidden(&at.child("preferredHolder"), why));
-        }
-        errors
+        let errors = bounds.into_iter().filter_map(|(field, least, why)| {
+            let value = &new["spec"][field];
+            let low = value.as_i64().is_some_and(|number| number < least);
+            low.then(|| FieldError::invalid(&at.child(field), value, why))
+        });
+        errors.collect()
+    }
+}
+
+/// Drops the fields of coordinated leader election, whose feature gate is off by default in
+/// Kubernetes.
+fn drop_coordination(lease: &mut Json) {
+    if let Some(spec) = lease.get_mut("spec").and_then(Json::as_object_mut) {
+        spec.remove("strategy");
+        spec.remove("preferredHolder");
     }
 }

@@ -6,7 +6,7 @@ use crate::{
         crd,
         message::{Field, META, Message, Type},
     },
-    names::NameRule,
+    names::{self, NameRule},
     object::list_at,
 };
 use insula_api::{FieldError, FieldPath, Json, Timestamp};
@@ -76,19 +76,13 @@ impl Strategy for Namespaces {
 
     fn validate(&self, new: &Json) -> Vec<FieldError> {
         let at = FieldPath::new("spec").child("finalizers");
-        let unqualified = new["spec"]["finalizers"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter(|finalizer| {
-                finalizer
-                    .as_str()
-                    .is_some_and(|name| name != "kubernetes" && !name.contains('/'))
-            });
-        let why = "name is neither a standard finalizer name nor is it fully qualified";
-        unqualified
-            .map(|finalizer| FieldError::invalid(&at, finalizer, why))
-            .collect()
+        let mut errors = Vec::new();
+        for finalizer in new["spec"]["finalizers"].as_array().into_iter().flatten() {
+            let problems = names::qualified_name_problems(finalizer.as_str().unwrap_or_default());
+            errors.extend(problems.into_iter().map(|p| FieldError::invalid(&at, finalizer, p)));
+            names::check_finalizer_is_qualified(finalizer, &at, &mut errors);
+        }
+        errors
     }
 
     fn validate_update(&self, new: &Json, _old: &Json) -> Vec<FieldError> {

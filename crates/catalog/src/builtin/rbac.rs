@@ -7,7 +7,7 @@ use crate::{
         crd,
         message::{Field, META, Message, SELECTOR, list, one, optional, text, texts},
     },
-    names::{NameRule, name_problems},
+    names::{NameRule, check_selector, name_problems},
 };
 use insula_api::{FieldError, FieldPath, Json, LabelSelector};
 use serde_json::json;
@@ -204,33 +204,9 @@ fn check_aggregation(aggregation: &Json, errors: &mut Vec<FieldError>) {
     };
     for (i, selector) in selectors.iter().enumerate() {
         let at = at.index(i);
-        let expressions = selector["matchExpressions"].as_array().into_iter().flatten();
-        for (i, expression) in expressions.enumerate() {
-            check_expression(expression, &at.child("matchExpressions").index(i), errors);
-        }
+        check_selector(selector, &at, errors);
         if LabelSelector::from_json(selector).is_err() {
             errors.push(FieldError::invalid(&at, &Json::Null, "invalid label selector."));
-        }
-    }
-}
-
-/// Checks a requirement of a selector (`apimachinery/pkg/apis/meta/v1/validation`).
-fn check_expression(expression: &Json, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    let values = at.child("values");
-    let filled = expression["values"].as_array().is_some_and(|values| !values.is_empty());
-    match (expression["operator"].as_str().unwrap_or_default(), filled) {
-        ("In" | "NotIn", false) => {
-            let why = "must be specified when `operator` is 'In' or 'NotIn'";
-            errors.push(FieldError::required(&values, why));
-        }
-        ("Exists" | "DoesNotExist", true) => {
-            let why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
-            errors.push(FieldError::forbidden(&values, why));
-        }
-        ("In" | "NotIn" | "Exists" | "DoesNotExist", _) => {}
-        (operator, _) => {
-            let why = "not a valid selector operator";
-            errors.push(FieldError::invalid(&at.child("operator"), &json!(operator), why));
         }
     }
 }

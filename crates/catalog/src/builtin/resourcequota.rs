@@ -140,7 +140,8 @@ impl Strategy for Quotas {
             .iter()
             .filter_map(|list| sent.pointer(list)?.as_object())
             .flat_map(|map| map.values());
-        let mut wrong = values.filter_map(|value| Quantity::parse(&written(value)?).err());
+        let values = values.filter(|value| !value.is_null());
+        let mut wrong = values.filter_map(|value| Quantity::parse(&written(value)).err());
         wrong.next().map(str::to_owned)
     }
 
@@ -179,7 +180,7 @@ impl Strategy for Quotas {
         for list in LISTS {
             let map = new.pointer_mut(list).and_then(Json::as_object_mut);
             for value in map.into_iter().flat_map(|map| map.values_mut()) {
-                if let Some(Ok(quantity)) = written(value).map(|text| Quantity::parse(&text)) {
+                if let Ok(quantity) = Quantity::parse(&written(value)) {
                     *value = json!(quantity.to_string());
                 }
             }
@@ -188,11 +189,10 @@ impl Strategy for Quotas {
 }
 
 /// Returns a quantity as text, whether it is a JSON string or a number.
-fn written(value: &Json) -> Option<String> {
+fn written(value: &Json) -> String {
     match value {
-        Json::String(text) => Some(text.clone()),
-        Json::Number(_) | Json::Bool(_) => Some(value.to_string()),
-        _ => None,
+        Json::String(text) => text.clone(),
+        _ => value.to_string(),
     }
 }
 
@@ -218,7 +218,7 @@ fn check_limit(at: &FieldPath, name: &str, value: &Json, errors: &mut Vec<FieldE
         }
         errors.push(about_name("must be a standard resource for quota"));
     }
-    let Some(Ok(quantity)) = written(value).map(|text| Quantity::parse(&text)) else {
+    let Ok(quantity) = Quantity::parse(&written(value)) else {
         return;
     };
     let about_value = |text: &str| FieldError::invalid(at, &json!(quantity.to_string()), text);

@@ -8,8 +8,11 @@ use crate::{
         message::{Field, META, Message, Type},
     },
 };
-use insula_api::{FieldError, FieldPath, Json};
+use insula_api::{FieldError, FieldPath, Json, names::annotations};
 use serde_json::json;
+
+/// Type of a Secret that the server fills with a token of a ServiceAccount.
+pub const TOKEN_SECRET: &str = "kubernetes.io/service-account-token";
 
 pub(super) const KINDS: &[Builtin] = &[Builtin {
     strategy: &Secrets,
@@ -115,8 +118,8 @@ fn check_type(secret: &Json, errors: &mut Vec<FieldError>) {
         "kubernetes.io/basic-auth" if !has("username") && !has("password") => require(&["password", "username"]),
         "kubernetes.io/dockerconfigjson" => check_json(secret, ".dockerconfigjson", errors),
         "kubernetes.io/dockercfg" => check_json(secret, ".dockercfg", errors),
-        "kubernetes.io/service-account-token" => {
-            let key = "kubernetes.io/service-account.name";
+        TOKEN_SECRET => {
+            let key = annotations::ACCOUNT_NAME;
             if secret["metadata"]["annotations"][key]
                 .as_str()
                 .unwrap_or_default()
@@ -152,9 +155,14 @@ fn check_json(secret: &Json, key: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
+/// Returns a text as the `data` of a Secret has it, in base64.
+pub fn encoded(text: &str) -> String {
+    use base64::Engine;
+    base64::engine::general_purpose::STANDARD.encode(text)
+}
+
 /// Moves `stringData` into `data`: it is a write-only form of that field.
 fn merge_string_data(secret: &mut Json) {
-    use base64::Engine;
     let Some(Json::Object(given)) = secret.as_object_mut().and_then(|map| map.remove("stringData")) else {
         return;
     };
@@ -163,6 +171,6 @@ fn merge_string_data(secret: &mut Json) {
     }
     for (key, value) in given {
         let bytes = value.as_str().unwrap_or_default();
-        secret["data"][key] = json!(base64::engine::general_purpose::STANDARD.encode(bytes));
+        secret["data"][key] = json!(encoded(bytes));
     }
 }

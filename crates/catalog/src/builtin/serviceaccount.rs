@@ -68,7 +68,12 @@ impl Strategy for ServiceAccounts {
 /// Keeps only the names of an account's secrets. The secrets are in the account's namespace, so a
 /// name identifies them.
 fn keep_names_of_secrets(account: &mut Json) {
-    for secret in account["secrets"].as_array_mut().into_iter().flatten() {
+    for secret in account
+        .get_mut("secrets")
+        .and_then(Json::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
         if let Some(fields) = secret.as_object_mut() {
             fields.retain(|field, _| field == "name");
         }

@@ -5,14 +5,14 @@ mod resources;
 mod webhooks;
 
 use crate::{
-    names::{NameRule, name_problems, qualified_name_problems},
+    names::{NameRule, check_selector, name_problems, qualified_name_problems},
     policies::{
         compile::{CompiledMutation, CompiledPolicy, Expression},
         spec::{AuditAnnotation, BindingSpec, Mutation, ParamKind, ParamRef, PolicySpec, Validation},
     },
 };
 use insula_api::{FieldError, FieldPath, Json};
-use resources::{check_match_resources, check_selector};
+use resources::check_match_resources;
 
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -325,10 +325,9 @@ fn check_qualified_name(name: &str, at: &FieldPath, errors: &mut Vec<FieldError>
     );
 }
 
+/// Checks a value that has a default, so that an empty one was sent.
 fn one_of(value: &str, supported: &[&str], at: &FieldPath, errors: &mut Vec<FieldError>) {
-    if value.is_empty() {
-        errors.push(FieldError::required(at, ""));
-    } else if !supported.contains(&value) {
+    if !supported.contains(&value) {
         errors.push(FieldError::not_supported(at, &json!(value), supported));
     }
 }
@@ -355,24 +354,25 @@ fn check_param_kind(kind: &ParamKind, at: &FieldPath, errors: &mut Vec<FieldErro
         if version.is_empty() {
             let why = "version must be specified";
             errors.push(FieldError::invalid(&version_at, &json!(kind.api_version), why));
-        } else if let Some(why) = label_problem(version) {
-            errors.push(FieldError::invalid(&version_at, &json!(version), why));
+        } else {
+            let problems = insula_schema::label_1035(version);
+            if !problems.is_empty() {
+                errors.push(FieldError::invalid(&version_at, &json!(version), problems.join(",")));
+            }
         }
     }
     if kind.kind.is_empty() {
         errors.push(FieldError::required(&at.child("kind"), ""));
-    } else if let Some(why) = label_problem(&kind.kind.to_lowercase()) {
-        let why = format!("may have mixed case, but should otherwise match: {why}");
+        return;
+    }
+    let problems = insula_schema::label_1035(&kind.kind.to_lowercase());
+    if !problems.is_empty() {
+        let why = format!(
+            "may have mixed case, but should otherwise match: {}",
+            problems.join(",")
+        );
         errors.push(FieldError::invalid(&at.child("kind"), &json!(kind.kind), why));
     }
-}
-
-/// Returns a message unless the text is a label of RFC 1035, which begins with a letter.
-fn label_problem(text: &str) -> Option<&'static str> {
-    let fine = name_problems(text, NameRule::Label).is_empty() && text.starts_with(|c: char| c.is_ascii_lowercase());
-    (!fine).then_some(
-        "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')",
-    )
 }
 
 fn check_param_ref(param_ref: &ParamRef, at: &FieldPath, errors: &mut Vec<FieldError>) {
@@ -401,7 +401,11 @@ fn check_param_ref(param_ref: &ParamRef, at: &FieldPath, errors: &mut Vec<FieldE
         None => {}
     }
     let action = &param_ref.parameter_not_found_action;
-    one_of(action, &["Deny", "Allow"], &at.child("parameterNotFoundAction"), errors);
+    let at = at.child("parameterNotFoundAction");
+    match action.is_empty() {
+        true => errors.push(FieldError::required(&at, "")),
+        false => one_of(action, &["Deny", "Allow"], &at, errors),
+    }
 }
 
 fn check_actions(actions: &[String], at: &FieldPath, errors: &mut Vec<FieldError>) {

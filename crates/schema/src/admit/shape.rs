@@ -74,7 +74,7 @@ fn types(schema: &Json, level: Level, path: &FieldPath, errors: &mut Vec<FieldEr
     }
     let additional = matches!(
         schema.get("additionalProperties"),
-        Some(Json::Object(_) | Json::Bool(true))
+        Some(Json::Object(_) | Json::Bool(_))
     );
     if level == Level::Root && additional {
         errors.push(FieldError::forbidden(
@@ -153,12 +153,23 @@ enum Types {
     Allowed,
 }
 
+/// Returns true for exactly the branches `{type: integer}` and `{type: string}`, in this order.
 fn is_int_or_string(branches: Option<&Json>) -> bool {
     let Some(Json::Array(list)) = branches else {
         return false;
     };
     let kinds: Vec<&str> = list.iter().map(|b| text(b, "type")).collect();
-    kinds == ["integer", "string"]
+    kinds == ["integer", "string"] && list.iter().all(declares_only_type)
+}
+
+/// Returns true if a branch has no field but `type`. Go reads null, false and the empty text as
+/// absent.
+fn declares_only_type(branch: &Json) -> bool {
+    let is_absent = |value: &Json| matches!(value, Json::Null | Json::Bool(false)) || value == "";
+    let fields = branch.as_object().into_iter().flatten();
+    fields
+        .into_iter()
+        .all(|(name, value)| name == "type" || is_absent(value))
 }
 
 /// Checks the junctors of a node that declares structure.

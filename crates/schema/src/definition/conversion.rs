@@ -1,5 +1,6 @@
 //! Conversion of a definition's objects between versions: none, or a webhook.
 
+use crate::formats::uri::{Uri, UriForm};
 use crate::keyword::text;
 use crate::names;
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -152,31 +153,28 @@ fn is_sequence(der: &[u8]) -> bool {
 
 fn check_url(url: &str, path: &FieldPath, errors: &mut Vec<FieldError>) {
     const FORM: &str = "desired format: https://host[/path]";
-    let mut push = |value: &str, why: String| errors.push(FieldError::invalid(path, &Json::from(value), why));
-    let (rest, fragment) = url.split_once('#').unwrap_or((url, ""));
-    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let Some((scheme, rest)) = rest.split_once("://") else {
-        push("", format!("'https' is the only allowed URL scheme; {FORM}"));
-        return;
+    let parts = match Uri::parse(url, UriForm::Any) {
+        Ok(parts) => parts,
+        Err(why) => {
+            let why = format!("url must be a valid URL: parse {url:?}: {why}; {FORM}");
+            return errors.push(FieldError::required(path, why));
+        }
     };
-    let authority = rest.split('/').next().unwrap_or("");
-    let (user, host) = authority
-        .rsplit_once('@')
-        .map_or((None, authority), |(user, host)| (Some(user), host));
-    if scheme != "https" {
-        push(scheme, format!("'https' is the only allowed URL scheme; {FORM}"));
+    let mut push = |value: &str, why: String| errors.push(FieldError::invalid(path, &Json::from(value), why));
+    if parts.scheme != "https" {
+        push(&parts.scheme, format!("'https' is the only allowed URL scheme; {FORM}"));
     }
-    if host.is_empty() {
-        push(host, format!("host must be specified; {FORM}"));
+    if parts.host.is_empty() {
+        push(parts.host, format!("host must be specified; {FORM}"));
     }
-    if let Some(user) = user {
+    if let Some(user) = parts.user {
         push(user, "user information is not permitted in the URL".to_owned());
     }
-    if !fragment.is_empty() {
-        push(fragment, "fragments are not permitted in the URL".to_owned());
+    if !parts.fragment.is_empty() {
+        push(parts.fragment, "fragments are not permitted in the URL".to_owned());
     }
-    if !query.is_empty() {
-        push(query, "query parameters are not permitted in the URL".to_owned());
+    if !parts.query.is_empty() {
+        push(parts.query, "query parameters are not permitted in the URL".to_owned());
     }
 }
 

@@ -2,211 +2,12 @@
 //! reports before validation, and unknown keywords of schemas.
 //!
 //! Positions in errors are those of Go's decoder: the struct that holds the field, then field names
-//! from the root, without indices and keys. A type with its own decoder (`items`,
-//! `additionalProperties`) begins a new path, and its unknown keywords are dropped silently.
+//! from the root, without indices and keys. Below a type with its own decoder (`items`,
+//! `additionalProperties`) unknown keywords are dropped silently.
 
+use super::types::{DEFINITION, ENCODED, Go, JSON_SCHEMA_PROPS, Or, POINTERS, SPEC, STRING, VALIDATION_RULE};
 use crate::parse::SCHEMA_DEPTH_MAX;
 use insula_api::Json;
-
-/// A Go type.
-enum Go {
-    /// A string, or a named string type.
-    Text(&'static str),
-    Bool,
-    Integer(&'static str),
-    Float,
-    Bytes,
-    /// Any JSON value.
-    Any,
-    List(&'static Go),
-    Map(&'static Go),
-    Struct(&'static Struct),
-    /// [`JSON_SCHEMA_PROPS`], which is recursive.
-    Schema,
-    /// A schema where it is an object, and an alternative otherwise: a list of schemas, a flag.
-    SchemaOr(Or),
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Or {
-    List,
-    Flag,
-    Names,
-}
-
-struct Struct {
-    name: &'static str,
-    fields: &'static [(&'static str, Go)],
-}
-
-const STRING: Go = Go::Text("string");
-
-static JSON_SCHEMA_PROPS: Struct = Struct {
-    name: "JSONSchemaProps",
-    fields: &[
-        ("$ref", STRING),
-        ("$schema", STRING),
-        ("additionalItems", Go::SchemaOr(Or::Flag)),
-        ("additionalProperties", Go::SchemaOr(Or::Flag)),
-        ("allOf", Go::List(&Go::Schema)),
-        ("anyOf", Go::List(&Go::Schema)),
-        ("default", Go::Any),
-        ("definitions", Go::Map(&Go::Schema)),
-        ("dependencies", Go::Map(&Go::SchemaOr(Or::Names))),
-        ("description", STRING),
-        ("enum", Go::List(&Go::Any)),
-        ("example", Go::Any),
-        ("exclusiveMaximum", Go::Bool),
-        ("exclusiveMinimum", Go::Bool),
-        ("externalDocs", Go::Struct(&EXTERNAL_DOCUMENTATION)),
-        ("format", STRING),
-        ("id", STRING),
-        ("items", Go::SchemaOr(Or::List)),
-        ("maxItems", Go::Integer("int64")),
-        ("maxLength", Go::Integer("int64")),
-        ("maxProperties", Go::Integer("int64")),
-        ("maximum", Go::Float),
-        ("minItems", Go::Integer("int64")),
-        ("minLength", Go::Integer("int64")),
-        ("minProperties", Go::Integer("int64")),
-        ("minimum", Go::Float),
-        ("multipleOf", Go::Float),
-        ("not", Go::Schema),
-        ("nullable", Go::Bool),
-        ("oneOf", Go::List(&Go::Schema)),
-        ("pattern", STRING),
-        ("patternProperties", Go::Map(&Go::Schema)),
-        ("properties", Go::Map(&Go::Schema)),
-        ("required", Go::List(&STRING)),
-        ("title", STRING),
-        ("type", STRING),
-        ("uniqueItems", Go::Bool),
-        ("x-kubernetes-embedded-resource", Go::Bool),
-        ("x-kubernetes-int-or-string", Go::Bool),
-        ("x-kubernetes-list-map-keys", Go::List(&STRING)),
-        ("x-kubernetes-list-type", STRING),
-        ("x-kubernetes-map-type", STRING),
-        ("x-kubernetes-preserve-unknown-fields", Go::Bool),
-        ("x-kubernetes-validations", Go::List(&Go::Struct(&VALIDATION_RULE))),
-    ],
-};
-static EXTERNAL_DOCUMENTATION: Struct = Struct {
-    name: "ExternalDocumentation",
-    fields: &[("description", STRING), ("url", STRING)],
-};
-static VALIDATION_RULE: Struct = Struct {
-    name: "ValidationRule",
-    fields: &[
-        ("fieldPath", STRING),
-        ("message", STRING),
-        ("messageExpression", STRING),
-        ("optionalOldSelf", Go::Bool),
-        ("reason", Go::Text("v1.FieldValueErrorReason")),
-        ("rule", STRING),
-    ],
-};
-static DEFINITION: Struct = Struct {
-    name: "CustomResourceDefinition",
-    fields: &[("spec", Go::Struct(&SPEC))],
-};
-static SPEC: Struct = Struct {
-    name: "CustomResourceDefinitionSpec",
-    fields: &[
-        ("conversion", Go::Struct(&CONVERSION)),
-        ("group", STRING),
-        ("names", Go::Struct(&NAMES)),
-        ("preserveUnknownFields", Go::Bool),
-        ("scope", Go::Text("v1.ResourceScope")),
-        ("versions", Go::List(&Go::Struct(&VERSION))),
-    ],
-};
-static CONVERSION: Struct = Struct {
-    name: "CustomResourceConversion",
-    fields: &[
-        ("strategy", Go::Text("v1.ConversionStrategyType")),
-        ("webhook", Go::Struct(&WEBHOOK)),
-    ],
-};
-static WEBHOOK: Struct = Struct {
-    name: "WebhookConversion",
-    fields: &[
-        ("clientConfig", Go::Struct(&CLIENT_CONFIG)),
-        ("conversionReviewVersions", Go::List(&STRING)),
-    ],
-};
-static CLIENT_CONFIG: Struct = Struct {
-    name: "WebhookClientConfig",
-    fields: &[
-        ("caBundle", Go::Bytes),
-        ("service", Go::Struct(&SERVICE)),
-        ("url", STRING),
-    ],
-};
-static SERVICE: Struct = Struct {
-    name: "ServiceReference",
-    fields: &[
-        ("name", STRING),
-        ("namespace", STRING),
-        ("path", STRING),
-        ("port", Go::Integer("int32")),
-    ],
-};
-static NAMES: Struct = Struct {
-    name: "CustomResourceDefinitionNames",
-    fields: &[
-        ("categories", Go::List(&STRING)),
-        ("kind", STRING),
-        ("listKind", STRING),
-        ("plural", STRING),
-        ("shortNames", Go::List(&STRING)),
-        ("singular", STRING),
-    ],
-};
-static VERSION: Struct = Struct {
-    name: "CustomResourceDefinitionVersion",
-    fields: &[
-        ("additionalPrinterColumns", Go::List(&Go::Struct(&COLUMN))),
-        ("deprecated", Go::Bool),
-        ("deprecationWarning", STRING),
-        ("name", STRING),
-        ("schema", Go::Struct(&VALIDATION)),
-        ("selectableFields", Go::List(&Go::Struct(&SELECTABLE))),
-        ("served", Go::Bool),
-        ("storage", Go::Bool),
-        ("subresources", Go::Struct(&SUBRESOURCES)),
-    ],
-};
-static VALIDATION: Struct = Struct {
-    name: "CustomResourceValidation",
-    fields: &[("openAPIV3Schema", Go::Schema)],
-};
-static SELECTABLE: Struct = Struct {
-    name: "SelectableField",
-    fields: &[("jsonPath", STRING)],
-};
-static COLUMN: Struct = Struct {
-    name: "CustomResourceColumnDefinition",
-    fields: &[
-        ("description", STRING),
-        ("format", STRING),
-        ("jsonPath", STRING),
-        ("name", STRING),
-        ("priority", Go::Integer("int32")),
-        ("type", STRING),
-    ],
-};
-static SUBRESOURCES: Struct = Struct {
-    name: "CustomResourceSubresources",
-    fields: &[("scale", Go::Struct(&SCALE)), ("status", Go::Any)],
-};
-static SCALE: Struct = Struct {
-    name: "CustomResourceSubresourceScale",
-    fields: &[
-        ("labelSelectorPath", STRING),
-        ("specReplicasPath", STRING),
-        ("statusReplicasPath", STRING),
-    ],
-};
 
 /// Returns Go's error for a definition that cannot be decoded; `None` if it can.
 pub fn undecodable_definition(definition: &Json) -> Option<String> {
@@ -228,9 +29,10 @@ pub fn unknown_keywords(definition: &Json) -> Vec<String> {
     found
 }
 
-/// Drops unknown keywords.
-pub(super) fn prune_keywords(schema: &mut Json) {
-    Go::Schema.prune(schema, 0);
+/// Drops unknown keywords of schemas, and gives the spec the form in which Go encodes it: a null is
+/// an empty value, and an empty value is left out unless its field is always encoded.
+pub(super) fn encode_spec(spec: &mut Json) {
+    Go::Struct(&SPEC).encode(spec, 0);
 }
 
 impl Go {
@@ -249,6 +51,7 @@ impl Go {
             Go::Float => "float64".into(),
             Go::Bytes => "[]uint8".into(),
             Go::Any => "v1.JSON".into(),
+            Go::List(Go::Struct(of)) if of.name == VALIDATION_RULE.name => "v1.ValidationRules".into(),
             Go::List(item) => format!("[]{}", item.name()),
             Go::Map(value) => format!("map[string]{}", value.name()),
             Go::Struct(of) => format!("v1.{}", of.name),
@@ -286,14 +89,12 @@ impl Go {
                 path.pop();
                 read
             }),
-            (Go::SchemaOr(_), Json::Object(_)) => Go::Schema.misread(value, JSON_SCHEMA_PROPS.name, &mut Vec::new()),
-            (Go::SchemaOr(Or::List), Json::Array(list)) => {
-                let mut read = list.iter();
-                read.try_for_each(|value| Go::Schema.misread(value, JSON_SCHEMA_PROPS.name, &mut Vec::new()))
-            }
+            (Go::SchemaOr(_), Json::Object(_)) => Go::Schema.misread(value, holder, path),
+            (Go::SchemaOr(Or::List), Json::Array(list)) => list
+                .iter()
+                .try_for_each(|value| Go::Schema.misread(value, holder, path)),
             (Go::SchemaOr(Or::Names), Json::Array(list)) => {
-                let mut read = list.iter();
-                read.try_for_each(|value| STRING.misread(value, "", &mut Vec::new()))
+                list.iter().try_for_each(|value| STRING.misread(value, holder, path))
             }
             (Go::SchemaOr(Or::Flag), Json::Bool(_)) | (Go::SchemaOr(Or::List | Or::Names), _) => Ok(()),
             (Go::SchemaOr(Or::Flag), _) => Err("boolean or JSON schema expected".into()),
@@ -302,7 +103,7 @@ impl Go {
                     true => "value".to_owned(),
                     false => format!("struct field {holder}.{}", path.join(".")),
                 };
-                let given = given(value);
+                let given = given(value, matches!(self, Go::Integer(_)));
                 Err(format!(
                     "json: cannot unmarshal {given} into Go {place} of type {}",
                     self.name()
@@ -339,35 +140,78 @@ impl Go {
         }
     }
 
-    fn prune(&self, value: &mut Json, depth: usize) {
+    fn encode(&self, value: &mut Json, depth: usize) {
         if depth > SCHEMA_DEPTH_MAX {
             return;
         }
         match (self.resolved(), value) {
-            (Go::List(item), Json::Array(list)) => list.iter_mut().for_each(|value| item.prune(value, depth + 1)),
-            (Go::Map(item), Json::Object(map)) => map.values_mut().for_each(|value| item.prune(value, depth + 1)),
-            (Go::Struct(of), Json::Object(map)) => map.retain(|key, value| {
-                let known = of.fields.iter().find(|(name, _)| name == key);
-                known.is_some_and(|(_, kind)| {
-                    kind.prune(value, depth + 1);
-                    true
-                })
-            }),
-            (Go::SchemaOr(_), value @ Json::Object(_)) => Go::Schema.prune(value, depth + 1),
+            (Go::List(item), Json::Array(list)) => list.iter_mut().for_each(|value| item.encode_item(value, depth + 1)),
+            (Go::Map(item), Json::Object(map)) => {
+                map.values_mut().for_each(|value| item.encode_item(value, depth + 1));
+            }
+            (Go::Struct(of), Json::Object(map)) => {
+                let always = ENCODED.iter().find(|(name, _)| *name == of.name);
+                map.retain(|key, value| {
+                    let Some((_, kind)) = of.fields.iter().find(|(name, _)| name == key) else {
+                        return false;
+                    };
+                    kind.encode(value, depth + 1);
+                    let always = always.is_some_and(|(_, fields)| fields.contains(&key.as_str()));
+                    if always && value.is_null() {
+                        *value = kind.zero();
+                    }
+                    always || !kind.is_nothing(key, value)
+                });
+            }
+            (Go::SchemaOr(_), value @ Json::Object(_)) => Go::Schema.encode(value, depth + 1),
             (Go::SchemaOr(Or::List), Json::Array(list)) => {
-                list.iter_mut().for_each(|value| Go::Schema.prune(value, depth + 1))
+                list.iter_mut()
+                    .for_each(|value| Go::Schema.encode_item(value, depth + 1));
             }
             _ => {}
         }
     }
+
+    /// Encodes an item of a list or map, which is never left out.
+    fn encode_item(&self, value: &mut Json, depth: usize) {
+        if value.is_null() {
+            *value = self.zero();
+        }
+        self.encode(value, depth);
+    }
+
+    /// Returns the encoded form of an empty value.
+    fn zero(&self) -> Json {
+        match self.resolved() {
+            Go::Text(_) => Json::from(""),
+            Go::Bool => Json::from(false),
+            Go::Struct(_) => Json::Object(serde_json::Map::new()),
+            _ => Json::Null,
+        }
+    }
+
+    /// Returns true for a value that Go's encoder leaves out.
+    fn is_nothing(&self, key: &str, value: &Json) -> bool {
+        let is_pointer = POINTERS.contains(&key);
+        match (self.resolved(), value) {
+            (_, Json::Null) => true,
+            (Go::Text(_), Json::String(text)) => text.is_empty() && !is_pointer,
+            (Go::Bool, Json::Bool(flag)) => !flag && !is_pointer,
+            (Go::Integer("int32"), Json::Number(number)) => key == "priority" && number.as_i64() == Some(0),
+            (Go::List(_), Json::Array(list)) => list.is_empty(),
+            (Go::Map(_), Json::Object(map)) => map.is_empty(),
+            _ => false,
+        }
+    }
 }
 
-/// Returns the name that Go's decoder has for a JSON value's type.
-fn given(value: &Json) -> String {
+/// Returns the name that Go's decoder has for a JSON value's type. It writes the number where it
+/// wanted an integer.
+fn given(value: &Json, wants_integer: bool) -> String {
     match value {
         Json::Null => "null".into(),
         Json::Bool(_) => "bool".into(),
-        Json::Number(number) if number.is_f64() => format!("number {number}"),
+        Json::Number(number) if wants_integer => format!("number {number}"),
         Json::Number(_) => "number".into(),
         Json::String(_) => "string".into(),
         Json::Array(_) => "array".into(),
@@ -423,7 +267,8 @@ mod tests {
             ),
             (
                 with(json!({"items": {"maxLength": 1.5}}))["spec"].clone(),
-                "json: cannot unmarshal number 1.5 into Go struct field JSONSchemaProps.maxLength of type int64",
+                "json: cannot unmarshal number 1.5 into Go struct field \
+                 JSONSchemaProps.spec.versions.schema.openAPIV3Schema.items.maxLength of type int64",
             ),
             (
                 with(json!({"additionalProperties": 1}))["spec"].clone(),
@@ -450,7 +295,7 @@ mod tests {
             "what is below items is not told"
         );
         let mut pruned = schema;
-        prune_keywords(&mut pruned);
+        Go::Schema.encode(&mut pruned, 0);
         assert_eq!(
             pruned,
             json!({"type": "object", "properties": {"const": {"type": "array",

@@ -8,7 +8,8 @@ const CORE: &str = ".core";
 /// workspace has no workloads of its own.
 const SHORT_GROUPS: [&str; 5] = ["apps", "autoscaling", "batch", "extensions", "policy"];
 
-pub(super) fn validate(definition: &Json, spec: &Json, errors: &mut Vec<FieldError>) {
+/// Checks the name of a definition, its group and its scope.
+pub(super) fn validate_place(definition: &Json, spec: &Json, errors: &mut Vec<FieldError>) {
     let path = FieldPath::new("spec");
     let text = |value: &Json, name: &str| value.get(name).and_then(Json::as_str).unwrap_or("").to_owned();
     let given = spec.get("names").unwrap_or(&Json::Null);
@@ -40,11 +41,7 @@ pub(super) fn validate(definition: &Json, spec: &Json, errors: &mut Vec<FieldErr
     if group.is_empty() && !in_core {
         errors.push(FieldError::required(&at, ""));
     } else if !group.is_empty() && !wrong.is_empty() {
-        errors.extend(
-            wrong
-                .into_iter()
-                .map(|why| FieldError::invalid(&at, &Json::from(group.as_str()), why)),
-        );
+        errors.push(FieldError::invalid(&at, &Json::from(group.as_str()), wrong.join(",")));
     } else if !group.is_empty() && !group.contains('.') && !SHORT_GROUPS.contains(&&*group) {
         let why = "should be a domain with at least one dot";
         errors.push(FieldError::invalid(&at, &Json::from(group.as_str()), why));
@@ -60,10 +57,15 @@ pub(super) fn validate(definition: &Json, spec: &Json, errors: &mut Vec<FieldErr
             &["Cluster", "Namespaced"],
         )),
     }
+}
 
-    let path = path.child("names");
+/// Checks the names of a definition's resource.
+pub(super) fn validate(spec: &Json, errors: &mut Vec<FieldError>) {
+    let given = spec.get("names").unwrap_or(&Json::Null);
+    let text = |name: &str| given.get(name).and_then(Json::as_str).unwrap_or("");
+    let path = FieldPath::new("spec").child("names");
     for name in ["plural", "singular", "kind", "listKind"] {
-        if text(given, name).is_empty() {
+        if text(name).is_empty() {
             errors.push(FieldError::required(&path.child(name), ""));
         }
     }

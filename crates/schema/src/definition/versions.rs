@@ -38,69 +38,100 @@ const BESIDE_STATUS: [(&str, &str); 22] = [
     ("x-kubernetes-validations", "XValidations"),
 ];
 
+/// Checks all versions, in the order of `validateCustomResourceDefinitionSpec`. Schemas,
+/// subresources, columns and selectable fields that all versions share are checked last, at the
+/// former top-level fields.
 pub(super) fn validate(spec: &Json, errors: &mut Vec<FieldError>) {
     let path = FieldPath::new("spec");
     let versions = list(spec);
     let at = path.child("versions");
-    let whole = spec.get("versions").unwrap_or(&Json::Null);
-    if versions.iter().filter(|v| flag(v, "storage")).count() != 1 {
-        let why = "must have exactly one version marked as storage version";
-        errors.push(FieldError::invalid(&at, whole, why));
+    for (i, version) in versions.iter().enumerate() {
+        if version.pointer("/schema/openAPIV3Schema").is_none_or(Json::is_null) {
+            let at = at.index(i).child("schema").child("openAPIV3Schema");
+            errors.push(FieldError::required(&at, ""));
+        }
     }
+    let shared = Shared::from_versions(versions);
+    for (i, version) in versions.iter().enumerate() {
+        let at = at.index(i);
+        check_name(text(version, "name"), &at.child("name"), errors);
+        deprecation(version, &at.child("deprecationWarning"), errors);
+        let schema_at = at.child("schema").child("openAPIV3Schema");
+        shared.check(false, version, has_status(version), &schema_at, &at, errors);
+    }
+    let whole = spec.get("versions").unwrap_or(&Json::Null);
     let mut seen: Vec<&str> = versions.iter().map(|v| text(v, "name")).collect();
     seen.sort_unstable();
     seen.dedup();
     if seen.len() != versions.len() {
         errors.push(FieldError::invalid(&at, whole, "must contain unique version names"));
     }
-    for (i, version) in versions.iter().enumerate() {
-        let at = at.index(i);
-        for why in names::label_1035(text(version, "name")) {
-            errors.push(FieldError::invalid(
-                &at.child("name"),
-                &Json::from(text(version, "name")),
-                why,
-            ));
-        }
-        deprecation(version, &at.child("deprecationWarning"), errors);
-        if version.pointer("/schema/openAPIV3Schema").is_none_or(Json::is_null) {
-            errors.push(FieldError::required(&at.child("schema").child("openAPIV3Schema"), ""));
+    if versions.iter().filter(|v| flag(v, "storage")).count() != 1 {
+        let why = "must have exactly one version marked as storage version";
+        errors.push(FieldError::invalid(&at, whole, why));
+    }
+    if let Some(first) = versions.first().map(|first| text(first, "name"))
+        && !first.is_empty()
+    {
+        check_name(first, &path.child("version"), errors);
+    }
+    super::names::validate(spec, errors);
+    if let Some(first) = versions.first() {
+        let beside_status = versions.iter().any(has_status);
+        let schema_at = path.child("validation").child("openAPIV3Schema");
+        shared.check(true, first, beside_status, &schema_at, &path, errors);
+    }
+}
+
+fn check_name(name: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let wrong = names::label_1035(name);
+    if !wrong.is_empty() {
+        errors.push(FieldError::invalid(at, &Json::from(name), wrong.join(",")));
+    }
+}
+
+/// The parts on which all versions agree.
+struct Shared {
+    schemas: bool,
+    subresources: bool,
+    columns: bool,
+    selectable: bool,
+}
+
+impl Shared {
+    fn from_versions(versions: &[Json]) -> Shared {
+        Shared {
+            schemas: hoisted(versions, |v| v.pointer("/schema/openAPIV3Schema")),
+            subresources: hoisted(versions, |v| v.get("subresources")),
+            columns: hoisted(versions, |v| v.get("additionalPrinterColumns")),
+            selectable: hoisted(versions, |v| v.get("selectableFields")),
         }
     }
-    let schemas = hoisted(versions, |v| v.pointer("/schema/openAPIV3Schema"));
-    let subresources = hoisted(versions, |v| v.get("subresources"));
-    let columns = hoisted(versions, |v| v.get("additionalPrinterColumns"));
-    let selectable = hoisted(versions, |v| v.get("selectableFields"));
-    for (i, version) in versions.iter().enumerate() {
-        let own = path.child("versions").index(i);
-        if i == 0 || !schemas {
-            let at = if schemas {
-                path.child("validation")
-            } else {
-                own.child("schema")
-            };
-            let beside_status = match schemas {
-                true => versions.iter().any(has_status),
-                false => has_status(version),
-            };
-            schema(version, beside_status, &at.child("openAPIV3Schema"), errors);
+
+    /// Checks the parts of a version that are shared, or those that are not.
+    fn check(
+        &self,
+        shared: bool,
+        version: &Json,
+        beside_status: bool,
+        schema_at: &FieldPath,
+        at: &FieldPath,
+        errors: &mut Vec<FieldError>,
+    ) {
+        if self.schemas == shared {
+            schema(version, beside_status, schema_at, errors);
         }
-        if i == 0 || !subresources {
-            let at = if subresources { &path } else { &own };
-            if let Some(scale) = version.pointer("/subresources/scale").filter(|s| s.is_object()) {
-                scale_paths(scale, &at.child("subresources").child("scale"), errors);
-            }
+        let scale = version.pointer("/subresources/scale").filter(|scale| scale.is_object());
+        if let Some(scale) = scale.filter(|_| self.subresources == shared) {
+            scale_paths(scale, &at.child("subresources").child("scale"), errors);
         }
-        if let Some(list) = version.get("additionalPrinterColumns")
-            && (i == 0 || !columns)
-        {
-            let at = if columns { &path } else { &own };
-            columns::validate(list, &at.child("additionalPrinterColumns"), errors);
+        let columns = version.get("additionalPrinterColumns");
+        if let Some(columns) = columns.filter(|_| self.columns == shared) {
+            columns::validate(columns, &at.child("additionalPrinterColumns"), errors);
         }
         if let Some(Json::Array(fields)) = version.get("selectableFields")
-            && (i == 0 || !(selectable && schemas))
+            && (self.selectable && self.schemas) == shared
         {
-            let at = if selectable { &path } else { &own };
             selectable_fields(fields, version, &at.child("selectableFields"), errors);
         }
     }
@@ -190,6 +221,10 @@ fn scale_paths(scale: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) {
 }
 
 fn selectable_fields(fields: &[Json], version: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    if !fields.is_empty() && version.pointer("/schema/openAPIV3Schema").is_none_or(Json::is_null) {
+        let why = "may only be set when `version.schema.openAPIV3Schema` is not included";
+        return errors.push(FieldError::invalid(path, &Json::from(""), why));
+    }
     let schema = version.pointer("/schema/openAPIV3Schema").unwrap_or(&Json::Null);
     let mut seen: Vec<&str> = Vec::new();
     for (i, field) in fields.iter().enumerate() {

@@ -1,13 +1,13 @@
 //! Validation of the match criteria of policies, bindings and webhooks.
 
 use crate::{
-    names::{NameRule, name_problems},
+    names::{NameRule, check_selector, name_problems},
     policies::{
         spec::{MatchResources, Rule},
         validate::one_of,
     },
 };
-use insula_api::{FieldError, FieldPath, Json, LabelSelector};
+use insula_api::{FieldError, FieldPath};
 use serde_json::json;
 use std::collections::BTreeSet;
 
@@ -71,7 +71,7 @@ pub(crate) fn check_rule(rule: &Rule, at: &FieldPath, errors: &mut Vec<FieldErro
         .filter(|(_, version)| version.is_empty());
     errors.extend(unnamed.map(|(index, _)| FieldError::required(&at.child("apiVersions").index(index), "")));
     check_resources(&rule.resources, &at.child("resources"), errors);
-    if !rule.scope.is_empty() && !SCOPES.contains(&rule.scope.as_str()) {
+    if !SCOPES.contains(&rule.scope.as_str()) {
         errors.push(FieldError::not_supported(
             &at.child("scope"),
             &json!(rule.scope),
@@ -129,41 +129,5 @@ fn check_resources(resources: &[String], at: &FieldPath, errors: &mut Vec<FieldE
     {
         let why = "if '*' is present, must not specify other resources without subresources";
         errors.push(FieldError::invalid(at, &json!(resources), why));
-    }
-}
-
-pub(crate) fn check_selector(selector: &Json, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    let before = errors.len();
-    for (index, requirement) in selector["matchExpressions"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .enumerate()
-    {
-        let at = at.child("matchExpressions").index(index);
-        let values = requirement["values"]
-            .as_array()
-            .is_some_and(|values| !values.is_empty());
-        match requirement["operator"].as_str().unwrap_or_default() {
-            "In" | "NotIn" if !values => {
-                let why = "must be specified when `operator` is 'In' or 'NotIn'";
-                errors.push(FieldError::required(&at.child("values"), why));
-            }
-            "Exists" | "DoesNotExist" if values => {
-                let why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
-                errors.push(FieldError::forbidden(&at.child("values"), why));
-            }
-            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
-            _ => {
-                let (at, why) = (at.child("operator"), "not a valid selector operator");
-                errors.push(FieldError::invalid(&at, &requirement["operator"], why));
-            }
-        }
-    }
-    // Errors in keys and values are reported for the whole selector.
-    if errors.len() == before
-        && let Err(error) = LabelSelector::from_json(selector)
-    {
-        errors.push(FieldError::invalid(at, selector, error.to_string()));
     }
 }

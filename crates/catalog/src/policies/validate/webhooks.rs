@@ -1,13 +1,13 @@
 //! Validation of webhook configurations.
 
 use crate::{
-    names::{NameRule, name_problems},
+    names::{NameRule, check_selector, name_problems},
     policies::{
         compile::CompiledPolicy,
         spec::Hooks,
         validate::{
             FAILURE_POLICIES, REINVOCATION_POLICIES, check_conditions, one_of,
-            resources::{MATCH_POLICIES, check_rule, check_selector},
+            resources::{MATCH_POLICIES, check_rule},
         },
     },
 };
@@ -52,7 +52,7 @@ pub fn webhook_configuration(configuration: &Json, mutating: bool) -> Vec<FieldE
         );
         let side_effects_at = at.child("sideEffects");
         match hook.side_effects.as_str() {
-            "" => {
+            "" if raw["sideEffects"].is_null() => {
                 let why = "must specify one of None, NoneOnDryRun";
                 errors.push(FieldError::required(&side_effects_at, why));
             }
@@ -109,6 +109,8 @@ fn check_reviews(versions: &[String], at: &FieldPath, errors: &mut Vec<FieldErro
         return errors.push(FieldError::required(at, "must specify one of v1, v1beta1"));
     }
     for (index, version) in versions.iter().enumerate() {
+        let problems = insula_schema::label_1035(version).into_iter();
+        errors.extend(problems.map(|why| FieldError::invalid(&at.index(index), &json!(version), why)));
         if versions.iter().take(index).any(|earlier| earlier == version) {
             errors.push(FieldError::invalid(
                 &at.index(index),
