@@ -1,6 +1,7 @@
 //! The state that all verbs share: the store, the catalog, the clock, randomness and limits.
 
 use crate::representation::cache::Cache;
+use insula_access::accounts::Sign;
 use insula_admission::quota;
 use insula_api::{Clock, Rng};
 use insula_catalog::{Catalog, Outbound, Prover, version_uses::VersionUses};
@@ -24,6 +25,8 @@ pub struct Deps {
     /// The CA certificate that signed the server's certificate, in PEM. Clients within a workspace
     /// trust it. Empty if there is none.
     pub trust: Arc<str>,
+    /// Signs tokens of service accounts for Secrets; `None` leaves such Secrets unfilled.
+    pub sign_account: Option<Sign>,
     /// True if users have home workspaces.
     pub homes: bool,
     /// The object limit of workspaces whose LogicalCluster names none; 0 is unlimited.
@@ -51,6 +54,7 @@ impl Deps {
             rng,
             external_url,
             trust: "".into(),
+            sign_account: None,
             homes: true,
             objects_per_workspace: 0,
             event_ttl_seconds: 3600,

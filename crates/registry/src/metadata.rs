@@ -1,7 +1,7 @@
 //! The rules of `metadata`, the same for every resource, with the messages of Kubernetes.
 
 use insula_api::{FieldError, FieldPath, Json, Rng};
-use insula_catalog::{Served, names};
+use insula_catalog::{Served, ids, names};
 use serde_json::{Map, json};
 
 /// The finalizer of an object whose dependents are orphaned first.
@@ -115,7 +115,22 @@ pub(crate) fn validate(served: &Served, metadata: &Json, errors: &mut Vec<FieldE
     names::check_name(text(metadata, "name"), rule, &at.child("name"), errors);
     names::check_labels_and_annotations(metadata, &at, errors);
     check_owners(&metadata["ownerReferences"], &at.child("ownerReferences"), errors);
-    check_finalizers(&metadata["finalizers"], &at.child("finalizers"), errors);
+    let finalizers = at.child("finalizers");
+    check_finalizers(&metadata["finalizers"], &finalizers, errors);
+    if has_core_validation(served) {
+        for (i, finalizer) in metadata["finalizers"].as_array().into_iter().flatten().enumerate() {
+            names::check_finalizer_is_qualified(finalizer, &finalizers.index(i), errors);
+        }
+    }
+}
+
+/// Returns true for the kinds whose metadata Kubernetes checks with
+/// `pkg/apis/core/validation.ValidateObjectMeta`.
+fn has_core_validation(served: &Served) -> bool {
+    let group = &*served.api.group;
+    served.api.strategy.traits().is_struct
+        && ["", ids::RBAC, "certificates.k8s.io"].contains(&group)
+        && &*served.api.names.plural != "events"
 }
 
 fn check_owners(owners: &Json, at: &FieldPath, errors: &mut Vec<FieldError>) {
@@ -202,7 +217,11 @@ pub(crate) fn validate_update(new: &Json, old: &Json, errors: &mut Vec<FieldErro
 }
 
 /// Returns warnings about metadata that is valid but discouraged.
-pub(crate) fn warnings(metadata: &Json) -> Vec<String> {
+pub(crate) fn warnings(served: &Served, metadata: &Json) -> Vec<String> {
+    // Kubernetes warns of custom resources only.
+    if served.api.strategy.traits().is_struct {
+        return Vec::new();
+    }
     let finalizers = metadata["finalizers"]
         .as_array()
         .into_iter()

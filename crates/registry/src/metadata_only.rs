@@ -51,7 +51,7 @@ pub(crate) fn update(context: &Context<'_>, mut new: Json, old: &Entry) -> Resul
     let mut errors = Vec::new();
     metadata::validate(served, &new["metadata"], &mut errors);
     metadata::validate_update(&new["metadata"], &old_seen["metadata"], &mut errors);
-    warnings.extend(metadata::warnings(&new["metadata"]));
+    warnings.extend(metadata::warnings(context.served, &new["metadata"]));
     refuse(served, &old.object.meta.name, errors)?;
     let mut value = old.object.body_value();
     if served.api.bundle.rules_see_metadata() {

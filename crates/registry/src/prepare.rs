@@ -49,14 +49,13 @@ pub(crate) fn complete(context: &Context<'_>, new: &mut Json) {
     insula_schema::default(new, &version.schema);
 }
 
-/// Drops nulls that carry no value. For built-in kinds, nulls in maps of strings become empty
-/// strings, as in Go.
+/// Drops nulls that carry no value. Built-in kinds get the form in which Go encodes them.
 fn drop_nulls(context: &Context<'_>, new: &mut Json) {
     let schema = &context.version.schema;
-    if context.served.api.strategy.traits().built_in {
-        insula_schema::fill_nulls(new, schema);
+    match context.served.api.strategy.traits().is_struct {
+        true => insula_schema::encode_struct(new, schema, &context.served.names().kind),
+        false => insula_schema::drop_nulls(new, schema),
     }
-    insula_schema::drop_nulls(new, schema);
 }
 
 /// Prunes unknown fields and fills in defaults.
@@ -114,7 +113,7 @@ pub(crate) fn create(context: &Context<'_>, mut new: Json) -> Result<Draft> {
     let found = insula_schema::validate(&new, &version.schema).into_iter();
     let mut errors: Vec<FieldError> = found.map(|error| in_words_of(served, error)).collect();
     errors.extend(replicas_errors(version, &new));
-    warnings.extend(metadata::warnings(&new["metadata"]));
+    warnings.extend(metadata::warnings(context.served, &new["metadata"]));
     // Built-in kinds report errors of names together with errors of their strategy.
     if served.origin != Origin::System || !errors.is_empty() {
         errors.splice(0..0, misnamed.drain(..));
@@ -165,6 +164,8 @@ pub(crate) fn update(context: &Context<'_>, mut new: Json, old: &Entry) -> Resul
     let name = old.object.meta.name.to_string();
     let sent = owners::take(&mut new);
     if part.is_of_status() {
+        // Pruning and defaulting end at the part: the other fields stay as they are stored.
+        fit(context, &mut new);
         new = status_only(served, new, &old_seen);
     }
     if part == Part::Finalizers {
@@ -178,7 +179,9 @@ pub(crate) fn update(context: &Context<'_>, mut new: Json, old: &Entry) -> Resul
             None => remove(&mut new, "status"),
         }
     }
-    fit(context, &mut new);
+    if !part.is_of_status() {
+        fit(context, &mut new);
+    }
     count_generation(served, version, &mut new, &old_seen, part);
 
     let mut errors = Vec::new();
@@ -193,7 +196,7 @@ pub(crate) fn update(context: &Context<'_>, mut new: Json, old: &Entry) -> Resul
         errors.extend(replicas_errors(version, &new));
     }
     warnings.extend(outcome.warnings);
-    warnings.extend(metadata::warnings(&new["metadata"]));
+    warnings.extend(metadata::warnings(context.served, &new["metadata"]));
     refuse(served, &name, errors)?;
     owners::updated(context, old, old_seen, &mut new, sent);
 

@@ -60,6 +60,7 @@ pub(super) fn changed(
         Change::Patch(patch) => {
             let seen = match stored::value(&target.served, old, &version.name) {
                 Ok(seen) => seen,
+                Err(unreadable) if target.served.api.webhook.is_some() => return Err(unreadable),
                 Err(unreadable) => return changed_metadata(deps, &context, admission, old, patch, unreadable),
             };
             let new = patch(&seen)?;
@@ -96,8 +97,8 @@ fn is_stuck(target: &Target, old: &Entry) -> bool {
         && migrate::migrated(&target.served, old).is_err()
 }
 
-/// Prepares a patch through a version that cannot show the object. A change of metadata alone
-/// needs no converter. A client can thus remove finalizers and owners without knowing the
+/// Prepares a patch through a version whose rules cannot show the object. A change of metadata
+/// alone needs no rules. A client can thus remove finalizers and owners without knowing the
 /// stored version. Any other change fails with the read error, and so does any change if a
 /// mutating policy applies.
 fn changed_metadata(

@@ -45,18 +45,12 @@ pub(super) fn check_type(target: &Target, body: &Json) -> Result<()> {
 }
 
 /// Returns the reason why a body cannot be decoded: an invalid embedded object, or a value that the
-/// kind's types cannot hold.
+/// kind cannot hold. Bodies that do not fit a struct are refused when they are read.
 fn undecodable(target: &Target, body: &Json) -> Result<Option<String>> {
     let schema = &target.api_version()?.schema;
-    let strategy = &target.served.api.strategy;
-    let mistyped = || match strategy.traits().built_in {
-        true => insula_schema::decode_error(body, schema, &target.served.names().kind),
-        false => None,
-    };
     Ok(insula_schema::check_embedded(body, schema)
         .map(|error| error.to_string())
-        .or_else(|| strategy.undecodable(body))
-        .or_else(mistyped))
+        .or_else(|| target.served.api.strategy.undecodable(body)))
 }
 
 fn not_handled(target: &Target, why: &str) -> Error {
@@ -76,8 +70,12 @@ pub(super) fn check_patched(target: &Target, name: &str, new: &Json) -> Result<(
         let error = FieldError::invalid(&FieldPath::new("apiVersion"), given, format!("must be {want}"));
         return Err(api.invalid(name, vec![error]));
     }
-    let wrong = insula_schema::metadata_type_error(&new["metadata"]);
-    let wrong = match wrong {
+    let is_struct = api.strategy.traits().is_struct;
+    let mistyped = match is_struct {
+        true => insula_schema::decode_error(new, &target.api_version()?.schema, &target.served.names().kind),
+        false => insula_schema::metadata_type_error(&new["metadata"]),
+    };
+    let wrong = match mistyped {
         Some(why) => Some(why),
         None => undecodable(target, new)?,
     };

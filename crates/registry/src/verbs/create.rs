@@ -81,6 +81,10 @@ pub(super) async fn create_owned(
 ) -> Result<Written> {
     check_type(target, &body)?;
     let unknown = check_fields(target, &body, options, UnknownFields::Create)?;
+    // Kubernetes' store refuses it, which a dry run does not reach.
+    if !options.dry_run {
+        check_no_revision(&body).map_err(|refusal| refusal.warned(unknown.clone()))?;
+    }
     match create_checked(deps, target, body, options, by).await {
         Ok(mut written) => {
             written.warnings = [unknown, written.warnings].concat();
@@ -97,7 +101,6 @@ async fn create_checked(
     options: &WriteOptions<'_>,
     by: By<'_>,
 ) -> Result<Written> {
-    check_no_revision(&body)?;
     let mut warnings = Vec::new();
     let mut target = Cow::Borrowed(target);
     let generated = body["metadata"]["name"].as_str().unwrap_or_default().is_empty();

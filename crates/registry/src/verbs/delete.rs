@@ -11,6 +11,7 @@ use crate::{
     calls,
     deps::Deps,
     metadata::{FOREGROUND, ORPHAN},
+    representation::prefetch,
 };
 use futures_util::future::join_all;
 use insula_access::Target;
@@ -19,6 +20,7 @@ use insula_api::{Json, Object, Timestamp};
 use insula_catalog::{
     Error, OnDelete, Part, Result, Strategy,
     object::{metadata_of, rewrite},
+    stored,
 };
 use insula_store::{CommitError, Entry, Guard, Txn, Write};
 use serde_json::json;
@@ -75,12 +77,12 @@ pub struct Deletion {
     pub warnings: Vec<String>,
 }
 
-/// Deletes an object. Needs no conversion of its own, so an object that no version can show can
-/// still be deleted.
+/// Deletes an object. Needs no conversion by rules, so an object that no version can show can still
+/// be deleted. A conversion webhook is called first, as in Kubernetes.
 ///
 /// # Errors
-/// The object does not exist, a precondition does not hold, admission refuses, or the store
-/// refuses the commit.
+/// The object does not exist, a precondition does not hold, admission refuses, the webhook cannot
+/// convert the object, or the store refuses the commit.
 pub async fn delete(
     deps: &Deps,
     target: &Target,
@@ -103,6 +105,7 @@ async fn delete_once(
     for _ in 0..ATTEMPTS_MAX {
         let snapshot = deps.store.latest();
         let old = read::get(deps, &snapshot, target, name)?;
+        check_webhook(target, &old)?;
         check_preconditions(target, &how.preconditions, &old)?;
         let admission = Admission {
             snapshot: &snapshot,
@@ -175,6 +178,14 @@ pub async fn delete_collection(
 ) -> Result<(List, Vec<String>)> {
     let snapshot = deps.store.latest();
     let found = read::list(deps, &snapshot, target, list).await?;
+    if target.served.api.webhook.is_some() {
+        let target = calls::attach(deps, target);
+        prefetch(&target, found.entries.iter()).await;
+        found
+            .entries
+            .iter()
+            .try_for_each(|entry| check_webhook(&target, entry))?;
+    }
     let mut warnings = Vec::new();
     for together in found.entries.chunks(DELETIONS_AT_ONCE) {
         let deletions = together.iter().map(|entry| async {
@@ -193,6 +204,16 @@ pub async fn delete_collection(
         }
     }
     Ok((found, warnings))
+}
+
+/// Fails if a webhook cannot convert an object to the request's version. In Kubernetes, a failing
+/// webhook fails every verb (kubernetes-crd.md, conversion). The stored version needs no webhook.
+/// Controllers delete without this check, so a workspace whose webhook is gone can be deleted.
+fn check_webhook(target: &Target, old: &Entry) -> Result<()> {
+    match target.served.api.webhook {
+        Some(_) => stored::value(&target.served, old, &target.version).map(drop),
+        None => Ok(()),
+    }
 }
 
 fn mark(deps: &Deps, target: &Target, old: &Entry, how: &DeleteOptions) -> Result<Option<Object>> {
