@@ -6,13 +6,14 @@
 //! thousand tenants of one API share one. Version 2 is composed of a part for each group version,
 //! so that a change of an API costs its own part and no other.
 
+mod discovery;
 mod gnostic;
 mod packed;
 mod paths;
 pub mod serve;
 mod v2;
 
-use crate::discovery;
+use crate::discovery::hex_upper;
 use bytes::Bytes;
 use insula_api::Json;
 use insula_catalog::{ApiVersion, BlockingExecutor, Error, Result, Served};
@@ -68,14 +69,30 @@ pub struct Wanted<'a> {
 /// The part of a document for one group version.
 struct Part<'a> {
     hash: String,
+    /// Path of a document of discovery, which has no APIs.
+    discovery: Option<String>,
     apis: Vec<ApiOf<'a>>,
+}
+
+impl Part<'_> {
+    fn v3(&self) -> Json {
+        match &self.discovery {
+            Some(path) => discovery::document(path),
+            None => v3_document(&self.apis),
+        }
+    }
 }
 
 type ApiOf<'a> = (&'a Served, &'a ApiVersion);
 
-/// Returns `/openapi/v3`: the paths of the documents.
-pub fn index(served: &[Served]) -> Json {
-    let paths: Map<String, Json> = group_versions(served)
+/// Returns `/openapi/v3`: the paths of the documents. With `all_groups` each group has a document,
+/// otherwise each group of built-in kinds.
+pub fn index(served: &[Served], all_groups: bool) -> Json {
+    let mut documents = group_versions(served);
+    for path in discovery::paths(served, all_groups) {
+        documents.entry(path).or_default();
+    }
+    let paths: Map<String, Json> = documents
         .iter()
         .map(|(path, apis)| {
             let url = location(path, &hash_of(path, apis));
@@ -85,13 +102,20 @@ pub fn index(served: &[Served]) -> Json {
     json!({"paths": paths})
 }
 
-/// Returns `/openapi/v3/<path>`, with a path such as `api/v1` or `apis/example.io/v1`.
-pub fn v3<'a>(served: &'a [Served], path: &str) -> Option<Wanted<'a>> {
+/// Returns `/openapi/v3/<path>`, with a path of the index such as `api/v1` or `apis/example.io/v1`.
+pub fn v3<'a>(served: &'a [Served], path: &str, all_groups: bool) -> Option<Wanted<'a>> {
     let path = path.trim_matches('/');
-    let apis = group_versions(served).remove(path)?;
+    let apis = group_versions(served).remove(path);
+    let is_discovery = || discovery::paths(served, all_groups).contains(path);
+    if apis.is_none() && !is_discovery() {
+        return None;
+    }
+    let discovery = apis.is_none().then(|| path.to_owned());
+    let apis = apis.unwrap_or_default();
     let hash = hash_of(path, &apis);
     let part = Part {
         hash: hash.clone(),
+        discovery,
         apis,
     };
     Some(Wanted {
@@ -105,13 +129,14 @@ pub fn v3<'a>(served: &'a [Served], path: &str) -> Option<Wanted<'a>> {
 pub fn v2(served: &[Served], form: V2) -> Wanted<'_> {
     let part = |(path, apis): (String, Vec<_>)| Part {
         hash: format!("{form:?} {}", hash_of(&path, &apis)),
+        discovery: None,
         apis,
     };
     let parts: Vec<Part<'_>> = group_versions(served).into_iter().map(part).collect();
     let mut all = Sha512::new();
     parts.iter().for_each(|part| all.update(&part.hash));
     Wanted {
-        hash: discovery::hex_upper(&all.finalize()),
+        hash: hex_upper(&all.finalize()),
         form: Some(form),
         parts,
     }
@@ -119,9 +144,8 @@ pub fn v2(served: &[Served], form: V2) -> Wanted<'_> {
 
 /// Returns the group of a path below `/openapi/v3`.
 pub fn group_of(path: &str) -> &str {
-    let rest = path.trim_matches('/').strip_prefix("apis/");
-    rest.and_then(|rest| rest.split_once('/'))
-        .map_or("", |(group, _)| group)
+    let rest = path.trim_matches('/').strip_prefix("apis/").unwrap_or_default();
+    rest.split_once('/').map_or(rest, |(group, _)| group)
 }
 
 /// A cache of parts of documents. The oldest part is evicted first.
@@ -195,10 +219,7 @@ impl Cache {
         let find = |part: &Part<'_>| self.kept().parts.get(&part.hash).cloned();
         let mut found: Vec<Option<Made>> = wanted.parts.iter().map(find).collect();
         let make = |part: &Part<'_>| match wanted.form {
-            None => [
-                Piece::compress(v3_document(&part.apis).to_string().as_bytes()),
-                Piece::compress(b""),
-            ],
+            None => [Piece::compress(part.v3().to_string().as_bytes()), Piece::compress(b"")],
             Some(form) => v2::part(&part.apis, form),
         };
         // Made without the lock: two concurrent requests may both make a part, and no other one
@@ -267,7 +288,7 @@ fn hash_of(path: &str, apis: &[ApiOf<'_>]) -> String {
         let (plural, kind, fingerprint) = (&names.plural, &names.kind, served.api.fingerprint);
         hash.update(format!(" {plural} {kind} {} {fingerprint:x}", version.name));
     }
-    discovery::hex_upper(&hash.finalize())
+    hex_upper(&hash.finalize())
 }
 
 fn v3_document(apis: &[ApiOf<'_>]) -> Json {

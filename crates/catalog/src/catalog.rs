@@ -8,7 +8,7 @@
 //! route or bundle is cached with each stored object.
 
 use crate::{
-    Api, Origin, Served, System, compile, ids,
+    Api, Origin, Served, System, bundle, compile, ids, parts,
     proof::{BlockingExecutor, Proof, Prover},
     routes::ResourceRoute,
 };
@@ -120,25 +120,29 @@ impl Catalog {
         found
     }
 
-    /// Returns the API of a resource from the first cluster with a route for it. With an identity,
-    /// considers only routes to the exporter with that identity.
+    /// Returns the API of a resource from the first cluster that serves it in a version, or else in
+    /// any. With an identity, considers only routes to the exporter with that identity.
     pub fn claimed_by(
         &self,
         snapshot: &Snapshot,
-        (group, plural): (&str, &str),
+        (group, version, plural): (&str, &str, &str),
         identity: Option<&str>,
     ) -> Option<Served> {
         let name = ids::resource_route(&ClusterName::root(), group, plural).name;
-        let mut found = None;
+        let serves = |served: &Served| served.served_versions().any(|served| *served.name == *version);
+        let mut found: Option<Served> = None;
         let wanted = |key: &ObjectKey| key.name == name;
         snapshot.for_each_wanted(&Scope::everywhere(ids::resource_routes()), wanted, |claim| {
             let meant = |said: &ResourceRoute| identity.is_none_or(|identity| *said.identity == *identity);
             if meant(&claim.object.parsed(ResourceRoute::read)) {
-                found = self.follow(snapshot, &claim.key.cluster, claim.key.clone(), claim);
+                let next = self.follow(snapshot, &claim.key.cluster, claim.key.clone(), claim);
+                if found.is_none() || next.as_ref().is_some_and(serves) {
+                    found = next;
+                }
             }
-            match found {
-                Some(_) => ControlFlow::Break(()),
-                None => ControlFlow::Continue(()),
+            match found.as_ref().is_some_and(serves) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
             }
         });
         // The result belongs to no cluster, so it carries no guard on the route it came from.
@@ -218,6 +222,15 @@ impl Catalog {
         let api = Arc::new(compile::compile(&definition, None)?);
         self.compiled.insert(fingerprint, Arc::downgrade(&api));
         Ok(api)
+    }
+
+    /// Returns the API of an APIResourceSchema with its rules, as both are stored in a cluster.
+    /// `None` if there is no such schema, or it does not compile.
+    pub fn stored(&self, snapshot: &Snapshot, cluster: &ClusterName, schema: &str) -> Option<Arc<Api>> {
+        let key = ObjectKey::cluster_scoped(ids::apiresourceschemas(), cluster.clone(), schema);
+        let found = snapshot.get(&key)?.object.body_value();
+        let rules = parts::joined(snapshot, cluster, schema);
+        self.compile(&bundle::of_schema(&found, rules.as_ref())).ok()
     }
 
     /// Compiles a new bundle and searches its rules for a counterexample to the conversion laws.

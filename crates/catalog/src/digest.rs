@@ -40,6 +40,12 @@ pub fn cluster_name(random: &[u8; 32]) -> ClusterName {
     ClusterName::parse(&text[..16]).expect("base 36 has lower case letters and digits only")
 }
 
+/// Returns the digest of a shard's name: the first eight characters of base36(SHA-224(name)).
+pub fn shard_hash(name: &str) -> String {
+    let text = in_base(&Sha224::digest(name.as_bytes()), 36);
+    format!("{text:0>44}").chars().take(8).collect()
+}
+
 /// Returns the logical cluster of a user's home workspace: base36 of the first eight bytes of
 /// SHA-224(name).
 pub fn home_cluster(user: &str) -> ClusterName {
@@ -98,5 +104,7 @@ mod tests {
             "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
         );
         assert_eq!(cluster_name(&[7; 32]).as_str().len(), 16);
+        // The value that kcp computes for its second shard.
+        assert_eq!(shard_hash("shard-1"), "2e1tfbst");
     }
 }

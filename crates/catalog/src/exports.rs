@@ -3,11 +3,13 @@
 
 pub mod offer;
 mod right;
+mod root;
 mod schemas;
 mod served;
 
 pub use crate::routes::ExportName;
 pub use right::{AccessRequest, Denied, Grant};
+pub use root::is_identity_of;
 pub use schemas::{schemas_behind, schemas_of};
 
 use crate::{Origin, Served, ids, routes::ResourceRoute};

@@ -9,7 +9,7 @@ pub mod builtin;
 pub mod bundle;
 mod catalog;
 pub mod compile;
-pub mod convert;
+mod convert;
 pub mod digest;
 mod error;
 pub mod exports;

@@ -1,7 +1,7 @@
 //! Resolution of workspace paths to logical clusters.
 
 use crate::{digest, ids};
-use insula_api::{ClusterName, ClusterPath, Json, ObjectKey, kinds::WorkspacePhase};
+use insula_api::{ClusterName, ClusterPath, Json, ObjectKey, kinds::WorkspacePhase, names::annotations};
 use insula_auth::RequiredGroups;
 use insula_store::Snapshot;
 use std::{fmt, sync::Arc};
@@ -58,13 +58,6 @@ struct Route {
 pub fn exists(snapshot: &Snapshot, cluster: &ClusterName) -> bool {
     cluster.is_system() || snapshot.get(&ids::logical_cluster(cluster)).is_some()
 }
-
-/// Annotation of a LogicalCluster and its Workspace with the groups that callers need for access.
-pub const REQUIRED_GROUPS: &str = "authorization.kcp.io/required-groups";
-
-/// Annotations that deactivate a LogicalCluster with the value `true`. The second is the older
-/// name.
-pub const INACTIVE: [&str; 2] = ["core.kcp.io/inactive", "internal.kcp.io/inactive"];
 
 /// Returns true if a logical cluster is deactivated, so no caller can reach its content.
 pub fn is_inactive(snapshot: &Snapshot, cluster: &ClusterName) -> bool {
@@ -202,7 +195,7 @@ impl LogicalClusterView {
         LogicalClusterView {
             path: annotation("kcp.io/path").and_then(|path| ClusterPath::parse(path).ok()),
             phase: WorkspacePhase::parse(object["status"]["phase"].as_str().unwrap_or_default()),
-            inactive: INACTIVE.iter().any(|key| annotation(key) == Some("true")),
+            inactive: annotations::INACTIVE.iter().any(|key| annotation(key) == Some("true")),
             // As in kcp, a negative number means no limit. A value that is not a number is ignored.
             objects_max: annotation("core.kcp.io/max-total-objects")
                 .and_then(|text| text.parse::<i64>().ok())
@@ -210,7 +203,7 @@ impl LogicalClusterView {
             initializers: names("initializers"),
             terminators: names("terminators"),
             owner,
-            required_groups: annotation(REQUIRED_GROUPS).map(|text| Arc::new(RequiredGroups::read(text))),
+            required_groups: annotation(annotations::REQUIRED_GROUPS).map(|text| Arc::new(RequiredGroups::read(text))),
             workspace_type: annotation("internal.tenancy.kcp.io/type")
                 .unwrap_or_default()
                 .to_owned(),

@@ -85,7 +85,7 @@ pub fn qualified_name_problems(key: &str) -> Vec<String> {
                 problems.extend(
                     name_problems(prefix, NameRule::Subdomain)
                         .into_iter()
-                        .map(|p| format!("prefix part {p}")),
+                        .map(|p| format!("prefix part {}", p.replace("253 characters", "253 bytes"))),
                 );
             }
             name
@@ -107,23 +107,93 @@ pub fn qualified_name_problems(key: &str) -> Vec<String> {
     problems
 }
 
+/// Checks the value of a label.
+fn check_label_value(value: &Json, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let value = value.as_str().unwrap_or_default();
+    let invalid = |problem: &str| FieldError::invalid(at, &json!(value), problem);
+    if value.len() > 63 {
+        errors.push(invalid("must be no more than 63 bytes"));
+    }
+    if !value.is_empty() && !is_qualified_part(value) {
+        errors.push(invalid(LABEL_VALUE));
+    }
+}
+
+/// Checks a selector's labels and requirements (`apimachinery/pkg/apis/meta/v1/validation`).
+pub fn check_selector(selector: &Json, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let labels = at.child("matchLabels");
+    for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
+        check_label_key(key, &labels, errors);
+        check_label_value(value, &labels, errors);
+    }
+    let expressions = selector["matchExpressions"].as_array().into_iter().flatten();
+    for (i, expression) in expressions.enumerate() {
+        let at = at.child("matchExpressions").index(i);
+        check_values(expression, &at, errors);
+        if !is_operator(expression) {
+            let why = "not a valid selector operator";
+            let operator = expression["operator"].as_str().unwrap_or_default();
+            errors.push(FieldError::invalid(&at.child("operator"), &json!(operator), why));
+        }
+        check_key_and_values(expression, &at, errors);
+    }
+}
+
+/// Returns true for a requirement with an operator that label selectors have.
+pub fn is_operator(requirement: &Json) -> bool {
+    let operator = requirement["operator"].as_str().unwrap_or_default();
+    ["In", "NotIn", "Exists", "DoesNotExist"].contains(&operator)
+}
+
+/// Checks that a requirement has values if its operator needs them, and else none.
+pub fn check_values(requirement: &Json, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let values = at.child("values");
+    let filled = requirement["values"]
+        .as_array()
+        .is_some_and(|values| !values.is_empty());
+    match (requirement["operator"].as_str().unwrap_or_default(), filled) {
+        ("In" | "NotIn", false) => {
+            let why = "must be specified when `operator` is 'In' or 'NotIn'";
+            errors.push(FieldError::required(&values, why));
+        }
+        ("Exists" | "DoesNotExist", true) => {
+            let why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
+            errors.push(FieldError::forbidden(&values, why));
+        }
+        _ => {}
+    }
+}
+
+/// Checks the label key and the values of a requirement.
+pub fn check_key_and_values(requirement: &Json, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let key = requirement["key"].as_str().unwrap_or_default();
+    check_label_key(key, &at.child("key"), errors);
+    for (i, value) in requirement["values"].as_array().into_iter().flatten().enumerate() {
+        check_label_value(value, &at.child("values").index(i), errors);
+    }
+}
+
+fn check_label_key(key: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let problems = qualified_name_problems(key).into_iter();
+    errors.extend(problems.map(|problem| FieldError::invalid(at, &json!(key), problem)));
+}
+
+/// Checks that a finalizer is one of Kubernetes' own or has a domain.
+pub fn check_finalizer_is_qualified(finalizer: &Json, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    const OWN: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
+    let name = finalizer.as_str().unwrap_or_default();
+    if !name.contains('/') && !OWN.contains(&name) {
+        let why = "name is neither a standard finalizer name nor is it fully qualified";
+        errors.push(FieldError::invalid(at, finalizer, why));
+    }
+}
+
 /// Checks labels and annotations of an object.
 pub fn check_labels_and_annotations(metadata: &Json, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let labels = at.child("labels");
     for (key, value) in metadata["labels"].as_object().into_iter().flatten() {
-        errors.extend(
-            qualified_name_problems(key)
-                .into_iter()
-                .map(|p| FieldError::invalid(&labels, &json!(key), p)),
-        );
-        let value = value.as_str().unwrap_or_default();
-        let invalid = |problem: &str| FieldError::invalid(&labels, &json!(value), problem);
-        if value.len() > 63 {
-            errors.push(invalid("must be no more than 63 bytes"));
-        }
-        if !value.is_empty() && !is_qualified_part(value) {
-            errors.push(invalid(LABEL_VALUE));
-        }
+        check_label_key(key, &labels, errors);
+        check_label_value(value, &labels, errors);
     }
     let annotations = at.child("annotations");
     let mut total = 0;

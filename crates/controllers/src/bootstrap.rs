@@ -1,4 +1,5 @@
-//! First objects of an installation: the root workspace, its types, its access rules and one shard.
+//! First objects of an installation: the root workspace, its types, exports and access rules, and
+//! one shard.
 
 use crate::namespace::fresh_namespace;
 use insula_api::{
@@ -13,6 +14,7 @@ use serde_json::json;
 /// Documents in `config/bootstrap`.
 const TYPES: &str = include_str!("../../../config/bootstrap/workspacetypes.yaml");
 const ACCESS: &str = include_str!("../../../config/bootstrap/access.yaml");
+const EXPORTS: &str = include_str!("../../../config/bootstrap/apiexports.yaml");
 /// Attempts after conflicts with other servers that start at the same time.
 const ATTEMPTS_MAX: usize = 8;
 
@@ -96,13 +98,12 @@ fn objects(registry: &Deps) -> Result<Vec<(ObjectKey, Json)>, BootstrapError> {
         let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         objects.push((ObjectKey::cluster_scoped(id, root.clone(), &name), value));
     }
-    for mut value in documents(TYPES)? {
-        value["metadata"]["annotations"][annotations::PATH] = json!(well_known::ROOT);
-        let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        objects.push((
-            ObjectKey::cluster_scoped(ids::workspacetypes(), root.clone(), &name),
-            value,
-        ));
+    for (id, text) in [(ids::workspacetypes(), TYPES), (ids::apiexports(), EXPORTS)] {
+        for mut value in documents(text)? {
+            value["metadata"]["annotations"][annotations::PATH] = json!(well_known::ROOT);
+            let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+            objects.push((ObjectKey::cluster_scoped(id.clone(), root.clone(), &name), value));
+        }
     }
     Ok(objects)
 }

@@ -3,4 +3,5 @@
 
 mod controller;
 
-scripts!("views": claims, kubectl, others, provider, kinds, refusals, reviews, schemas);
+// One test for each script of `e2e/scripts/views`.
+include!(concat!(env!("OUT_DIR"), "/views.rs"));

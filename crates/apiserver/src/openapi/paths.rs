@@ -327,10 +327,7 @@ impl Writer<'_> {
             body["parameters"] = operation.parameters.iter().map(in_query).collect();
         }
         if let Some((component, required)) = operation.request {
-            let patches = match crate::discovery::is_built_in(self.served) {
-                true => Patches::BuiltIn,
-                false => Patches::Custom,
-            };
+            let patches = Patches::for_api(self.served);
             let types: Vec<&str> = match component == PATCH {
                 true => patches.types().iter().map(|patch| patch.media_type()).collect(),
                 false => vec!["application/json", "application/yaml"],
@@ -372,7 +369,7 @@ fn in_path(name: &str, text: &str) -> Json {
 
 /// Returns a group in camel case: `golden.example.com` is `GoldenExampleCom`; `.k8s.io` is left
 /// out.
-fn camel(group: &str) -> String {
+pub(super) fn camel(group: &str) -> String {
     let short = group.strip_suffix(".k8s.io").unwrap_or(group);
     short.split(['.', '-']).map(capital).collect()
 }
@@ -387,7 +384,7 @@ fn capital(text: &str) -> String {
         .collect()
 }
 
-fn uncapital(text: &str) -> String {
+pub(super) fn uncapital(text: &str) -> String {
     let mut chars = text.chars();
     chars
         .next()

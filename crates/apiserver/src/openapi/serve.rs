@@ -22,13 +22,15 @@ pub struct Conditions<'a> {
     /// Prefix of `/openapi` in the request's path (`/clusters/root`), for a redirect to lead to the
     /// same cluster.
     pub base: &'a str,
+    /// True if each group has a document of its discovery, as in a virtual workspace.
+    pub all_groups: bool,
     /// The time of the request.
     pub now: Timestamp,
 }
 
 /// Answers `/openapi/v3`: in JSON, whatever is accepted, as in Kubernetes.
-pub fn index(served: &[Served], headers: &HeaderMap) -> Response<Bytes> {
-    let bytes = Bytes::from(super::index(served).to_string());
+pub fn index(served: &[Served], all_groups: bool, headers: &HeaderMap) -> Response<Bytes> {
+    let bytes = Bytes::from(super::index(served, all_groups).to_string());
     let hash = discovery::etag(&bytes);
     let response = match is_known(headers, &hash) {
         true => empty(StatusCode::NOT_MODIFIED),
@@ -42,7 +44,7 @@ pub fn index(served: &[Served], headers: &HeaderMap) -> Response<Bytes> {
 /// # Errors
 /// The document is broken.
 pub fn v3(cache: &Cache, served: &[Served], path: &str, conditions: Conditions<'_>) -> Result<Option<Response<Bytes>>> {
-    let Some(wanted) = super::v3(served, path) else {
+    let Some(wanted) = super::v3(served, path, conditions.all_groups) else {
         return Ok(None);
     };
     let accepts = all(conditions.headers, header::ACCEPT);

@@ -39,25 +39,39 @@ fn parsed(wanted: &Wanted<'_>) -> Json {
 #[test]
 fn the_index_names_documents_by_their_content() {
     let served = golden();
-    let index = index(&served);
-    let document = v3(&served, "apis/golden.example.com/v1").expect("is served");
+    let index = index(&served, false);
+    let document = v3(&served, "apis/golden.example.com/v1", false).expect("is served");
     let url = format!("/openapi/v3/apis/golden.example.com/v1?hash={}", document.hash);
     assert_eq!(
-        index,
-        json!({"paths": {"apis/golden.example.com/v1": {"serverRelativeURL": url}}})
+        index["paths"]["apis/golden.example.com/v1"],
+        json!({"serverRelativeURL": url})
     );
-    assert!(v3(&served, "apis/golden.example.com/v2").is_none());
-    let again = v3(&served, "/apis/golden.example.com/v1/").map(|again| again.hash);
+    let paths = |index: &Json| index["paths"].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(paths(&index), ["api", "apis", "apis/golden.example.com/v1", "version"]);
+    let group = "apis/golden.example.com";
+    assert!(paths(&super::index(&served, true)).iter().any(|path| path == group));
+    assert!(v3(&served, group, false).is_none());
+    let document = parsed(&v3(&served, group, true).expect("is served"));
+    let answer = &document["paths"]["/apis/golden.example.com/"]["get"]["responses"]["200"];
+    let schema = &answer["content"]["application/json"]["schema"]["$ref"];
+    let name = schema
+        .as_str()
+        .and_then(|schema| schema.strip_prefix(super::COMPONENTS))
+        .unwrap();
+    assert!(document["components"]["schemas"][name].is_object(), "{document}");
+    let document = v3(&served, "apis/golden.example.com/v1", false).expect("is served");
+    assert!(v3(&served, "apis/golden.example.com/v2", false).is_none());
+    let again = v3(&served, "/apis/golden.example.com/v1/", false).map(|again| again.hash);
     assert_eq!(again.as_ref(), Some(&document.hash));
     let other = vec![fixtures::served(&fixtures::widgets(
         json!([{"name": "v1", "served": true, "storage": true}]),
     ))];
-    assert_ne!(super::index(&other), index);
+    assert_ne!(super::index(&other, false), index);
 }
 
 #[test]
 fn kubectl_finds_what_it_looks_for() {
-    let document = parsed(&v3(&golden(), "apis/golden.example.com/v1").expect("is served"));
+    let document = parsed(&v3(&golden(), "apis/golden.example.com/v1", false).expect("is served"));
     let item = &document["paths"]["/apis/golden.example.com/v1/namespaces/{namespace}/widgets/{name}"];
     let gvk = json!({"group": "golden.example.com", "version": "v1", "kind": "Widget"});
     assert_eq!(item["patch"]["x-kubernetes-group-version-kind"], gvk);
@@ -86,7 +100,7 @@ fn references_resolve() {
         }
     }
     let served = golden();
-    let v3 = v3(&served, "apis/golden.example.com/v1").expect("is served");
+    let v3 = v3(&served, "apis/golden.example.com/v1", false).expect("is served");
     for document in [parsed(&v3), parsed(&v2(&served, V2::Json))] {
         let mut found = Vec::new();
         targets(&document, &mut found);
@@ -165,11 +179,12 @@ fn documents_are_kept_by_their_hash() {
             headers,
             hash,
             base: "/clusters/root",
+            all_groups: false,
             now: insula_api::Timestamp(0),
         }
     }
     let (cache, served, path) = (Cache::default(), golden(), "apis/golden.example.com/v1");
-    let hash = v3(&served, path).expect("is served").hash;
+    let hash = v3(&served, path, false).expect("is served").hash;
     let get = |headers: &HeaderMap, hash| {
         let answer = serve::v3(&cache, &served, path, conditions(headers, hash)).expect("is whole");
         answer.expect("is served")
@@ -215,7 +230,7 @@ fn documents_are_kept_by_their_hash() {
     assert!(answer.body().starts_with(b"\x0a\x032.0"), "a gnostic document");
     assert_ne!(answer.headers()[header::ETAG], plain.headers()[header::ETAG]);
     assert_eq!(
-        serve::index(&served, &protobuf).headers()[header::CONTENT_TYPE],
+        serve::index(&served, false, &protobuf).headers()[header::CONTENT_TYPE],
         "application/json"
     );
     let nowhere = serve::v3(&cache, &served, "apis/none/v1", conditions(&none, None));
@@ -261,6 +276,7 @@ fn documents_are_written_as_their_reader_wishes() {
             headers: &headers,
             hash: None,
             base: "",
+            all_groups: false,
             now: insula_api::Timestamp(0),
         };
         let third = serve::v3(&cache, &served, "apis/golden.example.com/v1", conditions)
@@ -290,7 +306,7 @@ fn golden_openapi() {
         return;
     };
     let recorded: Json = serde_json::from_str(&text).expect("recordings are JSON");
-    let document = parsed(&v3(&golden(), "apis/golden.example.com/v1").expect("is served"));
+    let document = parsed(&v3(&golden(), "apis/golden.example.com/v1", false).expect("is served"));
     assert_eq!(document["info"], recorded["frame"]["body.info"]);
     let want = recorded["operations"]["body.paths"].as_object().expect("a map");
     let got = document["paths"].as_object().expect("a map");

@@ -6,8 +6,12 @@ use crate::{path::ResourcePath, reply::Reply, request::RequestScope};
 use insula_access::view::{AllClusters, ViaExport, ViewScope};
 use insula_api::ClusterName;
 use insula_auth::{Attributes, EXTRA_CLUSTER, EXTRA_SCOPES, EXTRA_WARRANT, GROUP_KCP_ADMIN, UserInfo};
-use insula_catalog::exports::{AccessRequest, Denied, ExportName};
+use insula_catalog::{
+    Catalog, Origin, Served,
+    exports::{AccessRequest, Denied, ExportName},
+};
 use insula_registry::Deps;
+use insula_store::Snapshot;
 use serde_json::json;
 use std::sync::Arc;
 
@@ -108,18 +112,24 @@ pub(super) fn resolve(
         user: request.user.clone(),
         asked: request.attributes.clone(),
     };
+    let access = AccessRequest {
+        group: &path.group,
+        resource: plural,
+        verb: request.verb,
+    };
     let Some(cluster) = &scope.cluster else {
         let served = export.resolve(catalog, snapshot, &path.group, plural);
+        let is_claimed =
+            |served: &Served| matches!(served.origin, Origin::Bound { .. }) && !export.owns(snapshot, served);
+        if served.as_ref().is_some_and(is_claimed) && is_denied_everywhere(&through, (catalog, snapshot), access) {
+            let refusal = Refusal::Denied(Denied::Policy.why().into());
+            return Err(refusal.reply(request.user, request.attributes));
+        }
         return Ok(served.map(|served| ResolvedResource {
             cluster: export.cluster.clone(),
             served,
             view_scope: AllClusters::consumers(through),
         }));
-    };
-    let access = AccessRequest {
-        group: &path.group,
-        resource: plural,
-        verb: request.verb,
     };
     let denied = |denied: Denied| Refusal::Denied(denied.why().into()).reply(request.user, request.permitted);
     let grant = through.right(snapshot, cluster, access).map_err(denied)?;
@@ -129,6 +139,32 @@ pub(super) fn resolve(
         served,
         view_scope: ViewScope::ViaExport(through),
     }))
+}
+
+/// Returns true if the maximal permission policy of a claimed API denies the request in all
+/// clusters that serve the API and grant the claim. Such a request across clusters is refused, as
+/// in kcp, and not answered with an empty list.
+fn is_denied_everywhere(
+    through: &ViaExport,
+    (catalog, snapshot): (&Catalog, &Snapshot),
+    access: AccessRequest<'_>,
+) -> bool {
+    let export = &through.export;
+    let mut is_denied = false;
+    for consumer in export.consumers(snapshot) {
+        match through.right(snapshot, &consumer, access) {
+            Ok(grant) => {
+                let named = (access.group, access.resource);
+                let served = export.resolve_in((catalog, snapshot), &consumer, named, &grant);
+                if matches!(served, Ok(Some(_))) {
+                    return false;
+                }
+            }
+            Err(Denied::Policy) => is_denied = true,
+            Err(Denied::NoBinding | Denied::NoReason) => {}
+        }
+    }
+    is_denied
 }
 
 /// Prefix of the virtual workspace's paths.

@@ -63,13 +63,17 @@ pub(super) fn check(
         };
     };
     if !lifecycle.is_awaited(&scope.snapshot, cluster) {
+        // As in kcp, a LogicalCluster that no longer waits is gone from here.
+        if about_clusters && attributes.verb == "get" && attributes.subresource.is_empty() {
+            return Err(Refusal::Hidden);
+        }
         return Err(Refusal::Denied(lifecycle.refusal().into()));
     }
     if about_clusters {
         let own_entry = attributes.subresource == "status" && matches!(attributes.verb.as_str(), "update" | "patch");
         return match own_entry || reads {
             true => Ok(()),
-            false => Err(denied()),
+            false => Err(Refusal::Unsupported),
         };
     }
     let facts = ClusterFacts {

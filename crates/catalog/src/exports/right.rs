@@ -2,7 +2,7 @@
 
 use crate::{
     exports::{
-        ExportName,
+        ExportName, is_identity_of,
         offer::{Binding, ExportOffer, Selection},
     },
     ids, locate,
@@ -172,7 +172,7 @@ impl ExportName {
             if !self.is_bound_by(&binding) {
                 continue;
             }
-            match self.right_by(offer, &entry, &binding, access_request) {
+            match self.right_by((snapshot, offer), &entry, &binding, access_request) {
                 Some(right) => return Ok(right),
                 None => denied = Denied::NoReason,
             }
@@ -204,7 +204,7 @@ impl ExportName {
     /// export.
     pub fn right_by(
         &self,
-        offer: &ExportOffer,
+        (snapshot, offer): (&Snapshot, &ExportOffer),
         entry: &Entry,
         binding: &Arc<Binding>,
         access_request: AccessRequest<'_>,
@@ -214,9 +214,12 @@ impl ExportName {
         let mut claims = claims.filter(|claim| claim.group == group && claim.resource == resource);
         let accepted = claims.find_map(|claim| {
             let (terms, selection) = binding.accepted.iter().find(|(terms, _)| terms.is_about(claim))?;
-            claim
-                .agree_on(terms, verb)
-                .then(|| (selection.clone(), terms.identity.clone()))
+            // Built-in kinds have no identity of their own.
+            let identity = match is_identity_of(snapshot, (group, resource), &terms.identity) {
+                true => String::new(),
+                false => terms.identity.clone(),
+            };
+            claim.agree_on(terms, verb).then(|| (selection.clone(), identity))
         });
         let is_bindings = group == "apis.kcp.io" && resource == "apibindings";
         let objects = match accepted {

@@ -4,7 +4,7 @@
 use crate::{
     Api, Catalog, Origin, ResourceRoute, Served, bundle,
     exports::{
-        Denied, ExportName, ExportView, Grant,
+        Denied, ExportName, ExportView, Grant, is_identity_of,
         offer::{Binding, ExportOffer, Offered},
     },
     ids,
@@ -162,13 +162,17 @@ fn bundle_of(snapshot: &Snapshot, uid: &str) -> Option<Entry> {
     all.into_iter().min_by_key(|bundle| bundle.revision)
 }
 
-/// Returns a resource of the export that has the given identity.
+/// Returns a resource of the export that has the given identity. The exports in `root` that kcp
+/// offers built-in kinds by stand for these kinds.
 fn of_identity(
     catalog: &Catalog,
     snapshot: &Snapshot,
     (group, plural): (&str, &str),
     identity: &str,
 ) -> Option<Served> {
+    if is_identity_of(snapshot, (group, plural), identity) {
+        return catalog.system().get(group, plural).cloned();
+    }
     let mut found = None;
     snapshot.for_each(&Scope::everywhere(ids::apiexports()), |entry| {
         let spec = entry.object.parsed(ExportView::read);

@@ -131,10 +131,9 @@ pub(super) fn observe(registry: &Deps, gate: &Gate, key: &ObjectKey, snapshot: &
             let resources = export.view.spec.resources.iter();
             let resources = resources.filter(|offered| offered.storage.r#virtual.is_none());
             world.resources = resources.map(|offered| offer.resource(offered)).collect();
-            let fingerprint = |resource: &Resource| Some(resource.compiled.as_ref().ok()?.fingerprint);
             let offered = world.resources.iter().filter_map(|resource| {
-                let fingerprint = fingerprint(resource)?;
-                Some((&*resource.group, &*resource.name, fingerprint))
+                let api = resource.compiled.as_ref().ok()?;
+                Some((&*resource.group, &*resource.name, api.fingerprint))
             });
             let release = rollout_steps::release(offered);
             world.step = rollout_steps::step_state(&export.view, &release, cluster, &binding.entry.object.meta);
