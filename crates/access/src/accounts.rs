@@ -26,6 +26,22 @@ const SECONDS_MAX: i64 = 1 << 32;
 /// Signs claims; a text says why not.
 pub type Sign = Arc<dyn Fn(&Claims) -> std::result::Result<String, String> + Send + Sync>;
 
+/// Lifetime of tokens in Secrets, in seconds: a hundred years. They end with the Secret or the
+/// account.
+const SECRET_TOKEN_SECONDS: i64 = 100 * 365 * 86_400;
+
+/// Returns the claims of the token that a Secret holds for an account.
+pub fn secret_claims(secret: &Entry, account: &Entry, now: Timestamp, rng: &dyn Rng) -> Claims {
+    let account = ServiceAccount {
+        cluster: account.key.cluster.to_string(),
+        namespace: account.key.namespace.to_string(),
+        secret: Some(reference(secret)),
+        account: reference(account),
+    };
+    let id = Uid::random(rng).to_string();
+    Claims::new(account, vec![ISSUER.to_owned()], id, now, SECRET_TOKEN_SECONDS)
+}
+
 /// Gives out tokens, and reads them.
 pub struct Accounts {
     /// Reads what `sign` signed, here or on another server.

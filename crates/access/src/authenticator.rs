@@ -104,8 +104,9 @@ impl Authenticator {
         }
     }
 
-    /// Returns the user of a token that is for one of `audiences`, and the audiences it names; no
-    /// audience means this server. A static token names none and is for this server.
+    /// Returns the user of a token that is for one of `audiences`, and those that it is for; no
+    /// audience means this server. Static tokens and those of other issuers are for this server
+    /// (Kubernetes' `WrapAudienceAgnosticToken`).
     pub async fn by_token(
         &self,
         token: &str,
@@ -116,7 +117,7 @@ impl Authenticator {
         let audiences = if audiences.is_empty() { &server } else { audiences };
         let for_server = audiences.contains(&server[0]);
         if let Some(user) = self.tokens.lookup(token).filter(|_| for_server) {
-            return Ok((user.clone(), Vec::new()));
+            return Ok((user.clone(), server.to_vec()));
         }
         // Other tokens have no dots.
         if token.contains('.') {
@@ -124,7 +125,7 @@ impl Authenticator {
             if let (Some(issuers), Some(named)) = (&self.issuers, named)
                 && let Some(answered) = issuers.user(token, &named, at).await
             {
-                return answered.map(|user| (user, Vec::new()));
+                return answered.map(|user| (user, server.to_vec()));
             }
             if let Some(accounts) = &self.accounts {
                 return accounts.user(token, audiences);

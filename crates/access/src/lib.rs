@@ -5,6 +5,7 @@
 //! so that a change of a role or a binding is effective with the revision that makes it.
 
 pub mod accounts;
+mod aggregated;
 mod authenticator;
 pub mod issuers;
 pub mod lifecycle;

@@ -2,11 +2,14 @@
 //! (`pkg/registry/authorization`, `pkg/registry/authentication`).
 
 use crate::{Target, Unauthenticated, facts, roles::RolesAt};
-use insula_api::{ClusterName, FieldError, FieldPath, Json, Timestamp};
-use insula_auth::{Attributes, Decision, UserInfo, authorize};
-use insula_catalog::{Error, Named, Result, ids};
+use insula_api::{ClusterName, FieldError, FieldPath, Json, LabelSelector, Timestamp};
+use insula_auth::{
+    Attributes, ClusterFacts, Decision, GROUP_MASTERS, Identities, PolicyRule, Roles, UserInfo, authorize,
+};
+use insula_catalog::{Error, Named, Result, ids, names};
 use insula_store::Snapshot;
 use serde_json::{Map, json};
+use std::sync::Arc;
 
 /// Caller and context of a review.
 #[derive(Debug, Clone, Copy)]
@@ -19,6 +22,26 @@ pub struct Requester<'a> {
     pub manager: &'a str,
     /// When.
     pub now: Timestamp,
+    /// True for a deep review: its subject counts as having entered the workspace.
+    pub is_deep: bool,
+}
+
+/// Header of a deep SubjectAccessReview. It counts for `system:masters` only: the parts of kcp that
+/// ask on behalf of others send it.
+pub const DEEP_REVIEW: &str = "x-kcp-internal-deep-subjectaccessreview";
+
+/// The roles of a cluster without the limits that exports set for its users.
+#[derive(Debug)]
+struct WithoutCeiling(Arc<dyn Roles>);
+
+impl Roles for WithoutCeiling {
+    fn find(&self, user: &Identities<'_>, namespace: &str, found: &mut dyn FnMut(&PolicyRule) -> bool) -> bool {
+        self.0.find(user, namespace, found)
+    }
+
+    fn ceiling(&self, _group: &str, _resource: &str) -> Option<Arc<dyn Roles>> {
+        None
+    }
 }
 
 /// User of a token and its matching audiences, or the reason for its refusal.
@@ -41,6 +64,7 @@ pub fn answer(requester: Requester<'_>, target: &Target, mut review: Json, known
         user,
         manager,
         now,
+        is_deep,
     } = requester;
     let cluster = &target.cluster;
     let spec = review
@@ -49,17 +73,28 @@ pub fn answer(requester: Requester<'_>, target: &Target, mut review: Json, known
         .unwrap_or_default();
     let status = match &*target.served.api.names.plural {
         "selfsubjectaccessreviews" => {
-            check_question(&spec)?;
-            decided(snapshot, cluster, user, &spec)
+            refuse(check_question(&spec, false))?;
+            decided(cluster, user, &spec, &facts(snapshot, cluster))
         }
         "subjectaccessreviews" => {
-            check_question(&spec)?;
-            decided(snapshot, cluster, &subject(&spec)?, &spec)
+            refuse(check_question(&spec, true))?;
+            let mut facts = facts(snapshot, cluster);
+            if is_deep && user.is_in(GROUP_MASTERS) {
+                facts.entered = true;
+                facts.required_groups = None;
+                facts.roles = facts
+                    .roles
+                    .map(|roles| Arc::new(WithoutCeiling(roles)) as Arc<dyn Roles>);
+            }
+            decided(cluster, &subject(&spec), &spec, &facts)
         }
         "localsubjectaccessreviews" => {
-            check_question(&spec)?;
-            check_namespace(&spec, target.namespace.as_deref().unwrap_or_default())?;
-            decided(snapshot, cluster, &subject(&spec)?, &spec)
+            let namespace = target.namespace.as_deref().unwrap_or_default();
+            review["metadata"]["namespace"] = json!(namespace);
+            let mut errors = check_question(&spec, true);
+            errors.extend(check_namespace(&spec, namespace));
+            refuse(errors)?;
+            decided(cluster, &subject(&spec), &spec, &facts(snapshot, cluster))
         }
         "selfsubjectrulesreviews" => match spec["namespace"].as_str().filter(|named| !named.is_empty()) {
             Some(namespace) => rules(snapshot, cluster, user, namespace),
@@ -71,11 +106,7 @@ pub fn answer(requester: Requester<'_>, target: &Target, mut review: Json, known
         }
         _ => match known {
             Some(Ok((user, audiences))) => {
-                let mut status = json!({"authenticated": true, "user": shown(&user)});
-                if !audiences.is_empty() {
-                    status["audiences"] = json!(audiences);
-                }
-                status
+                json!({"authenticated": true, "user": shown(&user), "audiences": audiences})
             }
             Some(Err(why)) => json!({"error": why.to_string(), "user": {}}),
             None => {
@@ -96,13 +127,16 @@ pub fn answer(requester: Requester<'_>, target: &Target, mut review: Json, known
     Ok(review)
 }
 
-fn decided(snapshot: &Snapshot, cluster: &ClusterName, user: &UserInfo, spec: &Json) -> Json {
-    let facts = facts(snapshot, cluster);
+fn decided(cluster: &ClusterName, user: &UserInfo, spec: &Json, facts: &ClusterFacts) -> Json {
     // Reasons are the operator's matter, as in kcp.
-    match authorize(user, &attributes(cluster, spec), &facts) {
+    let mut status = match authorize(user, &attributes(cluster, spec), facts) {
         Decision::Allow { .. } => json!({"allowed": true, "reason": "access granted"}),
         Decision::Deny { .. } | Decision::NoOpinion => json!({"allowed": false, "reason": "access denied"}),
+    };
+    if let Some(unread) = unread_selectors(spec) {
+        status["evaluationError"] = json!(unread);
     }
+    status
 }
 
 fn attributes(cluster: &ClusterName, spec: &Json) -> Attributes {
@@ -131,21 +165,14 @@ fn attributes(cluster: &ClusterName, spec: &Json) -> Attributes {
 }
 
 /// The user that a review is about.
-fn subject(spec: &Json) -> Result<UserInfo> {
-    let name = spec["user"].as_str().unwrap_or_default().to_owned();
-    let groups = texts(&spec["groups"]);
-    if name.is_empty() && groups.is_empty() {
-        let why = "at least one of user or group must be specified";
-        let at = FieldPath::new("spec").child("user");
-        return Err(invalid(FieldError::invalid(&at, &json!(""), why)));
-    }
+fn subject(spec: &Json) -> UserInfo {
     let extra = spec["extra"].as_object().into_iter().flatten();
-    Ok(UserInfo {
-        name,
+    UserInfo {
+        name: spec["user"].as_str().unwrap_or_default().to_owned(),
         uid: spec["uid"].as_str().unwrap_or_default().to_owned(),
-        groups,
+        groups: texts(&spec["groups"]),
         extra: extra.map(|(key, values)| (key.clone(), texts(values))).collect(),
-    })
+    }
 }
 
 /// The texts of a list.
@@ -154,60 +181,129 @@ pub fn texts(list: &Json) -> Vec<String> {
     list.filter_map(Json::as_str).map(str::to_owned).collect()
 }
 
-fn check_question(spec: &Json) -> Result<()> {
+/// Checks what a review asks (`pkg/apis/authorization/validation`), with the subject if the review
+/// has one.
+fn check_question(spec: &Json, has_subject: bool) -> Vec<FieldError> {
     let at = FieldPath::new("spec");
     let given = |field: &str| spec[field].is_object();
+    let mut errors = Vec::new();
     match (given("resourceAttributes"), given("nonResourceAttributes")) {
         (true, true) => {
             let path = &spec["nonResourceAttributes"];
-            let printed = format!("{{\"Path\":{},\"Verb\":{}}}", path["path"], path["verb"]);
+            let text = |field: &str| path[field].as_str().unwrap_or_default();
+            let printed = format!("{{\"Path\":{:?},\"Verb\":{:?}}}", text("path"), text("verb"));
             let why = "cannot be specified in combination with resourceAttributes";
             let at = at.child("nonResourceAttributes");
-            Err(invalid(FieldError::invalid_text(&at, printed, why)))
+            errors.push(FieldError::invalid_text(&at, printed, why));
         }
         (false, false) => {
             let why = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
             let at = at.child("resourceAttributes");
-            Err(invalid(FieldError::invalid(&at, &Json::Null, why)))
+            errors.push(FieldError::invalid(&at, &Json::Null, why));
         }
-        _ => Ok(()),
+        _ => {}
+    }
+    let named = |field: &str| match &spec[field] {
+        Json::String(text) => !text.is_empty(),
+        Json::Array(list) => !list.is_empty(),
+        _ => false,
+    };
+    if has_subject && !named("user") && !named("groups") {
+        let why = "at least one of user or group must be specified";
+        errors.push(FieldError::invalid(&at.child("user"), &json!(""), why));
+    }
+    for field in ["fieldSelector", "labelSelector"] {
+        let selector = &spec["resourceAttributes"][field];
+        if selector.is_object() {
+            let at = at.child("resourceAttributes").child(field);
+            check_asked_selector(selector, field, &at, &mut errors);
+        }
+    }
+    errors
+}
+
+fn check_asked_selector(selector: &Json, field: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let requirements = selector["requirements"].as_array().filter(|list| !list.is_empty());
+    let raw = &selector["rawSelector"];
+    let has_raw = raw.as_str().is_some_and(|raw| !raw.is_empty());
+    match requirements {
+        Some(_) if has_raw => {
+            let why = "may not specified at the same time as requirements";
+            errors.push(FieldError::invalid(&at.child("rawSelector"), raw, why));
+        }
+        None if !has_raw => {
+            let why = format!("when {at} is specified, requirements or rawSelector is required");
+            errors.push(FieldError::required(&at.child("requirements"), why));
+        }
+        _ => {}
+    }
+    for (i, requirement) in requirements.into_iter().flatten().enumerate() {
+        let at = at.child("requirements").index(i);
+        let has_key = requirement["key"].as_str().is_some_and(|key| !key.is_empty());
+        if field == "fieldSelector" && !has_key {
+            errors.push(FieldError::required(&at.child("key"), "must be specified"));
+        }
+        names::check_values(requirement, &at, errors);
+        if field == "labelSelector" {
+            names::check_key_and_values(requirement, &at, errors);
+        }
     }
 }
 
-fn check_namespace(spec: &Json, namespace: &str) -> Result<()> {
+/// Returns the errors of selectors that cannot be read. They are ignored.
+fn unread_selectors(spec: &Json) -> Option<String> {
+    let unread = ["fieldSelector", "labelSelector"].into_iter().filter(|field| {
+        let selector = &spec["resourceAttributes"][field];
+        let mut requirements = selector["requirements"].as_array().into_iter().flatten();
+        let raw = selector["rawSelector"].as_str().filter(|_| *field == "labelSelector");
+        requirements.any(|requirement| !names::is_operator(requirement))
+            || raw.is_some_and(|raw| LabelSelector::parse(raw).is_err())
+    });
+    let errors: Vec<String> = unread
+        .map(|field| format!("spec.resourceAttributes.{field} ignored due to parse error"))
+        .collect();
+    match &errors[..] {
+        [] => None,
+        [one] => Some(one.clone()),
+        several => Some(format!("[{}]", several.join(", "))),
+    }
+}
+
+fn check_namespace(spec: &Json, namespace: &str) -> Vec<FieldError> {
     let at = FieldPath::new("spec");
+    let mut errors = Vec::new();
+    let asked = &spec["resourceAttributes"];
+    let asked_namespace = asked["namespace"].as_str().unwrap_or_default();
+    if asked.is_object() && asked_namespace != namespace {
+        let at = at.child("resourceAttributes").child("namespace");
+        let why = "must match metadata.namespace";
+        errors.push(FieldError::invalid(&at, &json!(asked_namespace), why));
+    }
     if spec["nonResourceAttributes"].is_object() {
         let why = "disallowed on this kind of request";
         let at = at.child("nonResourceAttributes");
-        return Err(invalid(FieldError::invalid(&at, &spec["nonResourceAttributes"], why)));
+        errors.push(FieldError::invalid(&at, &spec["nonResourceAttributes"], why));
     }
-    let asked = &spec["resourceAttributes"]["namespace"];
-    if asked.as_str().unwrap_or_default() != namespace {
-        let at = at.child("resourceAttributes").child("namespace");
-        return Err(invalid(FieldError::invalid(
-            &at,
-            asked,
-            "must match metadata.namespace",
-        )));
-    }
-    Ok(())
+    errors
 }
 
-/// Kubernetes names no kind in these refusals.
-fn invalid(error: FieldError) -> Error {
-    Error::Invalid {
+/// Fails with the errors of a review. Kubernetes names no kind in these refusals.
+fn refuse(errors: Vec<FieldError>) -> Result<()> {
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(Error::Invalid {
         subject: Named {
             group: ids::AUTHORIZATION.into(),
             resource: "".into(),
         },
         name: String::new(),
-        errors: vec![error],
-    }
+        errors,
+    })
 }
 
 fn rules(snapshot: &Snapshot, cluster: &ClusterName, user: &UserInfo, namespace: &str) -> Json {
-    let user = user.within(Some(cluster));
-    let held = RolesAt::new(snapshot, cluster).rules_for(&user, namespace);
+    let held = RolesAt::new(snapshot, cluster).rules_for(user, namespace);
     let (paths, resources): (Vec<_>, Vec<_>) = held.iter().partition(|rule| !rule.non_resource_urls.is_empty());
     let resources = resources.into_iter().map(|rule| {
         let mut shown = json!({"verbs": rule.verbs, "apiGroups": rule.api_groups, "resources": rule.resources});

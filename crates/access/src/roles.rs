@@ -1,11 +1,13 @@
 //! The facts about a logical cluster that an access decision uses. Above all the rules that a user
-//! holds there: bindings and roles as they are in one snapshot, and those of
-//! `config/bootstrap/roles.yaml`, which are in every cluster.
+//! holds there: bindings and roles as they are in one snapshot. Those of
+//! `config/bootstrap/roles.yaml` are in every cluster, and so are the ClusterRoles and
+//! ClusterRoleBindings that the platform stores in `system:admin`. The rules of bound APIs
+//! aggregate into `view`, `edit` and `admin`.
 //!
 //! Nothing is kept for a cluster or a user: what a role or binding says is kept with its object, so
 //! that a change is effective with the very revision that makes it.
 
-use crate::{lifecycle, rules};
+use crate::{aggregated, lifecycle, rules};
 use insula_api::{ClusterName, Json, Object, ObjectKey, Scope, kinds::WorkspacePhase};
 use insula_auth::{ClusterFacts, Identities, PolicyRule, Roles, Subject, SubjectKind, UserInfo};
 use insula_catalog::{
@@ -128,9 +130,28 @@ impl RolesAt {
         };
         match self.snapshot.get(&key) {
             Some(role) => Some(role.object.parsed(read)),
-            None if namespace.is_none() => BOOTSTRAP.roles.get(name).cloned(),
-            None => None,
+            None if namespace.is_some() => None,
+            None => match self.of_platform().map(|platform| platform.rules_of(None, name)) {
+                Some(Some(rules)) => Some(self.with_aggregated(name, rules)),
+                Some(None) => None,
+                None => BOOTSTRAP.roles.get(name).cloned(),
+            },
         }
+    }
+
+    /// Adds to a role of every cluster the rules that aggregate into it in this one.
+    fn with_aggregated(&self, name: &str, rules: Arc<Vec<PolicyRule>>) -> Arc<Vec<PolicyRule>> {
+        let more = aggregated::rules_of(&self.snapshot, &self.cluster, name);
+        match more.is_empty() {
+            true => rules,
+            false => Arc::new(rules.iter().cloned().chain(more).collect()),
+        }
+    }
+
+    /// Returns the roles of `system:admin`, which count in every other cluster as well.
+    fn of_platform(&self) -> Option<RolesAt> {
+        let platform = ClusterName::system_admin();
+        (self.cluster != platform).then(|| RolesAt::new(&self.snapshot, &platform))
     }
 
     /// All rules that the user holds, for the cluster and for a namespace.
@@ -169,23 +190,28 @@ impl Roles for RolesAt {
                 .iter()
                 .flat_map(|user| lifecycle::rules(&self.snapshot, &self.cluster, user))
                 .any(|rule| found(&rule));
-        let mut look = |scope: Scope, namespace: Option<&str>| {
+        let mut look = |roles: &RolesAt, scope: Scope, namespace: Option<&str>| {
             if is_found {
                 return;
             }
             self.snapshot.for_each(&scope, |entry| {
                 let binding = entry.object.parsed(|object| read_binding(&object.body_value()));
-                is_found = self.by(&binding, namespace, user, found);
+                is_found = roles.by(&binding, namespace, user, found);
                 match is_found {
                     true => ControlFlow::Break(()),
                     false => ControlFlow::Continue(()),
                 }
             });
         };
-        look(Scope::cluster(ids::clusterrolebindings(), self.cluster.clone()), None);
+        // A binding of the platform refers to a role of the platform, whatever roles the cluster
+        // has.
+        for roles in [Some(self), self.of_platform().as_ref()].into_iter().flatten() {
+            let scope = Scope::cluster(ids::clusterrolebindings(), roles.cluster.clone());
+            look(roles, scope, None);
+        }
         if !namespace.is_empty() {
             let scope = Scope::namespace(ids::rolebindings(), self.cluster.clone(), namespace);
-            look(scope, Some(namespace));
+            look(self, scope, Some(namespace));
         }
         is_found
     }

@@ -206,19 +206,27 @@ pub fn upwards(snapshot: &Snapshot, cluster: &ClusterName, name: &str) -> Option
 
 /// A type and all that it extends, itself first, each once.
 pub fn closure(snapshot: &Snapshot, start: Resolved) -> Vec<Resolved> {
-    let mut found = vec![start];
-    let mut next = 0;
-    while next < found.len() && found.len() < EXTENDS_MAX {
-        for reference in found[next].view.extends.clone() {
-            if let Some(resolved) = resolve(snapshot, &reference)
-                && !found.iter().any(|known| known.reference == resolved.reference)
-            {
-                found.push(resolved);
-            }
-        }
-        next += 1;
-    }
+    let mut visited = vec![start.reference.clone()];
+    let mut found = Vec::new();
+    descend(snapshot, start, &mut visited, &mut found);
+    found.reverse();
     found
+}
+
+/// Appends a type behind all that it extends, in the order of its list.
+fn descend(snapshot: &Snapshot, here: Resolved, visited: &mut Vec<TypeReference>, found: &mut Vec<Resolved>) {
+    for reference in &here.view.extends {
+        if visited.len() >= EXTENDS_MAX {
+            break;
+        }
+        if let Some(base) = resolve(snapshot, reference)
+            && !visited.contains(&base.reference)
+        {
+            visited.push(base.reference.clone());
+            descend(snapshot, base, visited, found);
+        }
+    }
+    found.push(here);
 }
 
 /// All that a type extends, what is extended before what extends it, itself last; or why there is

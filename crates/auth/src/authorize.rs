@@ -21,7 +21,7 @@ pub enum Step {
     Masters,
     /// Refuses everybody else in `system:` clusters.
     SystemClusters,
-    /// Allows reading health endpoints.
+    /// Allows reading health endpoints, and the server's version.
     AlwaysAllowedPaths,
     /// Allows requests across all clusters only for `system:masters`, and those outside of any only
     /// for platform administrators.
@@ -170,7 +170,10 @@ fn opinion(step: Step, user: &Identities<'_>, attributes: &Attributes, facts: &C
             let is_system = attributes.cluster.as_ref().is_some_and(ClusterName::is_system);
             deny_if(is_system, "system clusters are for system:masters only")
         }
-        Step::AlwaysAllowedPaths => allow_if(is_health(attributes), "health is public"),
+        Step::AlwaysAllowedPaths => allow_if(
+            is_health(attributes) || is_server_version(attributes),
+            "health and the version of the server are public",
+        ),
         Step::Wildcard => match (&attributes.cluster, is_platform_admin) {
             (None, _) if is_about_objects(attributes) => {
                 deny("requests across all clusters are for system:masters only")
@@ -226,6 +229,15 @@ fn is_health(attributes: &Attributes) -> bool {
     !attributes.is_resource_request
         && matches!(attributes.verb.as_str(), "get" | "head")
         && matches!(attributes.path.as_str(), "/healthz" | "/livez" | "/readyz")
+}
+
+/// Returns true for reading the version of the server, as everybody may in Kubernetes
+/// (`system:public-info-viewer`). That of a workspace is for those whom it lets in.
+fn is_server_version(attributes: &Attributes) -> bool {
+    !attributes.is_resource_request
+        && attributes.cluster.is_none()
+        && matches!(attributes.verb.as_str(), "get" | "head")
+        && matches!(attributes.path.as_str(), "/version" | "/version/")
 }
 
 /// Decides on `impersonate`, and the constrained verbs `impersonate:user-info` and

@@ -6,6 +6,7 @@
 //! routes of resource names and its status appear at one revision.
 
 mod account;
+mod account_token;
 mod aggregation;
 mod apibinding;
 mod apiconversion;
@@ -92,6 +93,7 @@ impl Controllers {
             task!("recompute", recompute::Recomputations::new),
             task!("namespace", namespace::Namespaces::new),
             task!("account", account::Accounts::new),
+            task!("account-token", account_token::AccountTokens::new),
             task!("partition", partition::PartitionSets::new),
             task!("aggregation", aggregation::Aggregation::new),
             task!("policy", policy::Policies::new),

@@ -17,9 +17,9 @@ use std::{
     sync::Arc,
 };
 
-/// Characters of a set's name and its values in a Partition's name; longer ones are cut. A digest
-/// keeps the names unique.
-const NAME_MAX: usize = 200;
+/// Most characters of a Partition's name, and those of them that are a digest if it is cut.
+const NAME_MAX: usize = 63;
+const DIGEST: usize = 5;
 
 /// Reconciles PartitionSets.
 pub(crate) struct PartitionSets {
@@ -178,11 +178,18 @@ fn name(set: &str, values: &[&str]) -> String {
     let safe: String = whole
         .chars()
         .map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' })
-        .take(NAME_MAX)
         .collect();
     // Two combinations may become one text.
     let digest: String = digest::base62(&values.join("/")).chars().take(8).collect();
-    format!("{safe}-{}", digest.to_lowercase())
+    let digest = digest.to_lowercase();
+    let name = format!("{safe}-{digest}");
+    if name.len() <= NAME_MAX {
+        return name;
+    }
+    // kcp's form of long names: their first 58 characters and five that keep them unique.
+    let start: String = safe.chars().take(NAME_MAX - DIGEST).collect();
+    let end: String = digest.chars().take(DIGEST).collect();
+    format!("{start}{end}")
 }
 
 fn differences(world: &World, set: &Entry, wanted: &BTreeMap<String, Json>) -> Vec<Intent> {
@@ -221,6 +228,19 @@ mod tests {
     use serde_json::json;
 
     const API: &str = "topology.kcp.io/v1alpha1";
+
+    /// Names of every length around the limit; what is cut may be shorter than the cut.
+    #[test]
+    fn names_have_at_most_63_characters() {
+        for length in 1..120 {
+            let (one, other) = (
+                super::name(&"s".repeat(length), &["a"]),
+                super::name(&"s".repeat(length), &["b"]),
+            );
+            assert!(one.len() <= super::NAME_MAX, "{length}: {one}");
+            assert_ne!(one, other);
+        }
+    }
 
     #[tokio::test]
     async fn sets_have_a_partition_for_each_combination() {

@@ -3,6 +3,7 @@
 
 use crate::{
     account::Accounts,
+    account_token::AccountTokens,
     aggregation::Aggregation,
     apibinding::ApiBindings,
     apiconversion::ApiConversions,
@@ -247,6 +248,7 @@ impl TestControlPlane {
             commits += pass(registry, &Migrations::new(registry.clone())).await;
             commits += pass(registry, &Namespaces::new(registry.clone())).await;
             commits += pass(registry, &Accounts::new(registry.clone())).await;
+            commits += pass(registry, &AccountTokens::new(registry.clone())).await;
             commits += pass(registry, &PartitionSets::new(registry.clone())).await;
             commits += pass(registry, &Policies::new(registry.clone())).await;
             commits += pass(registry, &Quotas::new(registry.clone())).await;

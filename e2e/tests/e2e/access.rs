@@ -1,9 +1,10 @@
 //! Authentication and authorization: by certificate, by token, by every path, of open watches.
 
-use insula_e2e::{Server, Who, shared, workspace_owned_by};
+use insula_e2e::{Kubectl, Server, Who, shared, until, workspace, workspace_owned_by};
 use serde_json::json;
 
-scripts!("access": accounts, everybody, groups, identities, policy, reviews, roles, tenants, types);
+// One test for each script of `e2e/scripts/access`.
+include!(concat!(env!("OUT_DIR"), "/access.rs"));
 
 /// A prefix, a suffix or another case of a known token is invalid.
 #[test]
@@ -27,6 +28,37 @@ fn truncated_or_extended_tokens_are_refused() {
             "{token}"
         );
     }
+}
+
+/// The token in a Secret acts as its account until the Secret goes.
+#[test]
+fn tokens_of_secrets_count() {
+    let server = shared();
+    let admin = server.admin();
+    let (path, _) = workspace(&admin, "legacy");
+    let client = admin.in_workspace(&path);
+    let secrets = "/api/v1/namespaces/default/secrets";
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
+        "metadata": {"name": "legacy", "annotations": {"kubernetes.io/service-account.name": "default"}}});
+    client.post(secrets, &secret).expect(201);
+    let legacy = format!("{secrets}/legacy");
+    until("the Secret is filled", || {
+        client.get(&legacy).body["data"]["token"].as_str().map(drop)
+    });
+    let Some(kubectl) = Kubectl::for_server(&server) else {
+        return;
+    };
+    let template = "go-template={{.data.token | base64decode}}";
+    let token = kubectl
+        .run(&path, &["get", "secret", "legacy", "-o", template], "")
+        .text;
+    let account = server.client(Who::Token(token)).in_workspace(&path);
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    let reviews = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    let user = account.post(reviews, &review).expect(201)["status"]["userInfo"]["username"].clone();
+    assert_eq!(user, "system:serviceaccount:default:default");
+    client.delete(&legacy).expect(200);
+    assert_eq!(account.post(reviews, &review).code, 401);
 }
 
 /// The text of a refusal does not depend on whether the object exists.

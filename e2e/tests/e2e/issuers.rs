@@ -288,7 +288,13 @@ fn tokens_of_a_workspaces_issuer_are_valid_there_only() {
         ..Setup::default()
     });
     let issuer = Issuer::start(&server);
-    let (home, path) = with_own_issuer(&server, &issuer.configuration(&server, &mappings("")));
+    let mut own = mappings("");
+    own["extra"] = json!([
+        {"key": "authentication.kcp.io/scopes", "valueExpression": "'cluster:root'"},
+        {"key": "authorization.kcp.io/warrant", "valueExpression": "'{\"groups\":[\"system:kcp:admin\"]}'"},
+        {"key": "example.com/team", "valueExpression": "'blue'"},
+    ]);
+    let (home, path) = with_own_issuer(&server, &issuer.configuration(&server, &own));
     let (elsewhere, _) = workspace(&server.admin(), "elsewhere");
     grant(&server.admin().in_workspace(&path), "devs");
     for place in [&home, &elsewhere] {
@@ -313,7 +319,15 @@ fn tokens_of_a_workspaces_issuer_are_valid_there_only() {
         path.rsplit_once(':').unwrap().1
     ));
     let cluster = cluster.expect(200)["spec"]["cluster"].clone();
-    assert_eq!(user["extra"]["authentication.kcp.io/cluster-name"], json!([cluster]));
+    // Mappings to keys of kcp.io have no effect: they say where an identity counts.
+    assert_eq!(
+        user["extra"],
+        json!({
+            "authentication.kcp.io/cluster-name": [cluster],
+            "authentication.kcp.io/scopes": [format!("cluster:{}", cluster.as_str().unwrap())],
+            "example.com/team": ["blue"],
+        })
+    );
     for sub in [
         "system:admin",
         "system:serviceaccount:default:default",
@@ -365,13 +379,6 @@ fn issuers_of_workspaces_are_called_at_allowed_targets_only() {
     refused(
         &|jwt| jwt["claimMappings"]["username"] = json!({"claim": "sub"}),
         "spec.jwt[0].claimMappings.username.prefix: Required value",
-    );
-    refused(
-        &|jwt| {
-            jwt["claimMappings"]["extra"] =
-                json!([{"key": "authorization.kcp.io/warrant", "valueExpression": "claims.warrant"}]);
-        },
-        "kcp.io and its subdomains are reserved",
     );
     refused(
         &|jwt| jwt["claimValidationRules"] = json!([{"expression": "claims.", "message": "no"}]),

@@ -100,7 +100,7 @@ fn claims_turned(through: &ViaExport, target: &Target, change: &Change, then: &S
             created: revision,
         };
         let right = match export.is_bound_by(&binding) {
-            true => export.right_by(&spec.offer, &entry, &binding, target.access_request(through))?,
+            true => export.right_by((then, &spec.offer), &entry, &binding, target.access_request(through))?,
             false => return None,
         };
         let is_meant = *right.identity("") == *target.served.identity;

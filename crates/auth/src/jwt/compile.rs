@@ -388,7 +388,7 @@ fn extras(
     let mut extra = Vec::new();
     for (i, mapping) in given.iter().enumerate() {
         let (at, key) = (at.index(i), mapping.key.as_str());
-        check_key(key, giver, &at.child("key"), errors);
+        check_key(key, &at.child("key"), errors);
         if !seen.insert(key) {
             errors.push(FieldError::duplicate(&at.child("key"), &Json::from(key)));
             continue;
@@ -399,19 +399,15 @@ fn extras(
             continue;
         }
         let compiled = expression::compile(&mapping.value_expression, Over::Claims, Want::Anything, &at);
-        extra.extend(noted(compiled, errors).map(|program| (key.to_owned(), program)));
+        let program = noted(compiled, errors).filter(|_| !is_scrubbed(key, giver));
+        extra.extend(program.map(|program| (key.to_owned(), program)));
     }
     extra
 }
 
-fn check_key(key: &str, giver: Giver, at: &FieldPath, errors: &mut Vec<FieldError>) {
+fn check_key(key: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let (domain, path) = key.split_once('/').unwrap_or((key, ""));
     let invalid = |why: &str| FieldError::invalid(at, &Json::from(key), why);
-    let in_domain = |of: &str| {
-        domain
-            .strip_suffix(of)
-            .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-    };
     if key.is_empty() {
         return errors.push(FieldError::required(at, ""));
     }
@@ -421,13 +417,20 @@ fn check_key(key: &str, giver: Giver, at: &FieldPath, errors: &mut Vec<FieldErro
     if key != key.to_lowercase() {
         errors.push(invalid("must be lowercase"));
     }
-    if in_domain("kubernetes.io") || in_domain("k8s.io") {
+    if in_domain(domain, "kubernetes.io") || in_domain(domain, "k8s.io") {
         let why = "k8s.io, kubernetes.io and their subdomains are reserved for Kubernetes use";
         errors.push(invalid(why));
     }
-    if giver == Giver::Workspace && in_domain("kcp.io") {
-        errors.push(invalid(
-            "kcp.io and its subdomains are reserved: they say where an identity counts",
-        ));
-    }
+}
+
+/// Returns true for a key that only the server sets in users of a workspace's issuers: it says
+/// where an identity counts. As in kcp, its mapping is accepted and has no effect.
+fn is_scrubbed(key: &str, giver: Giver) -> bool {
+    giver == Giver::Workspace && in_domain(key.split('/').next().unwrap_or_default(), "kcp.io")
+}
+
+fn in_domain(domain: &str, of: &str) -> bool {
+    domain
+        .strip_suffix(of)
+        .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }

@@ -11,7 +11,7 @@ use crate::{
         birth::{self, Lifecycle},
         show_list, show_phase,
     },
-    write::{drop_condition, drop_finalizer, patience, removal, sort_conditions},
+    write::{drop_condition, drop_finalizer, list, patience, removal, sort_conditions},
 };
 use insula_api::{
     Condition, Timestamp,
@@ -165,8 +165,13 @@ fn delete(world: &World, remains: &Remains, logical: &Loaded<LogicalCluster>) ->
         };
     }
     drop_finalizer(&mut value, finalizers::LOGICAL_CLUSTER);
+    let is_gone = list(&value, "/metadata/finalizers").is_empty();
+    if !is_gone {
+        set_condition(&mut value, &Condition::holds("WorkspaceContentDeleted"), world.now);
+        sort_conditions(&mut value);
+    }
     intents.push(logical.update(value));
-    intents.extend(release_owner(world));
+    intents.extend(release_owner(world, is_gone));
     Plan::new(intents)
 }
 
@@ -222,15 +227,17 @@ fn wait(now: Timestamp, entry: &Entry, remains: &Remains) -> u64 {
     }
 }
 
-/// Releases the Workspace of a cluster that is gone: it goes too, unless finalizers of others hold
-/// it.
-fn release_owner(world: &World) -> Option<Intent> {
+/// Deletes the Workspace of a cluster that is deleted, and releases it when the cluster is gone:
+/// finalizers of others may hold either.
+fn release_owner(world: &World, is_gone: bool) -> Option<Intent> {
     let owner = world.owner.as_ref()?;
     if owner.view.spec.cluster != world.cluster.as_str() {
         return None;
     }
     let mut value = owner.value.clone();
-    drop_finalizer(&mut value, finalizers::WORKSPACE);
+    if is_gone {
+        drop_finalizer(&mut value, finalizers::WORKSPACE);
+    }
     if !owner.is_deleting() {
         value["metadata"]["deletionTimestamp"] = json!(world.now.to_string());
         value["metadata"]["deletionGracePeriodSeconds"] = json!(0);

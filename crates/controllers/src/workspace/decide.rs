@@ -16,7 +16,7 @@ use insula_api::{
     names::{annotations, api_versions, finalizers, well_known},
     set_condition,
 };
-use insula_catalog::ids;
+use insula_catalog::{digest, ids};
 use insula_registry::{Intent, Plan};
 use serde_json::json;
 
@@ -65,9 +65,12 @@ fn schedule(world: &World, workspace: &Loaded<Workspace>) -> Plan {
         cluster.as_str(),
     );
     mark(&mut value, "annotations", annotations::SHARD, well_known::SHARD);
+    let hash = digest::shard_hash(well_known::SHARD);
+    mark(&mut value, "annotations", annotations::SHARD_HASH, &hash);
     value["metadata"]["finalizers"] = with_finalizer(&value, finalizers::WORKSPACE);
     set_condition(&mut value, &Condition::holds("WorkspaceScheduled"), world.now);
     show(&mut value, lifecycle.phase(), &lifecycle.waiting, world);
+    show_list(&mut value, "terminators", &lifecycle.terminators);
 
     let mut intents = parent.clone();
     intents.push(workspace.update(value));
@@ -144,6 +147,7 @@ fn mirror(world: &World, workspace: &Loaded<Workspace>) -> Plan {
             let phase = status.phase.unwrap_or(WorkspacePhase::Initializing);
             set_condition(&mut value, &Condition::holds("WorkspaceScheduled"), world.now);
             show(&mut value, phase.as_str(), &status.initializers, world);
+            show_list(&mut value, "terminators", &status.terminators);
         }
         None => {
             let message =
