@@ -17,6 +17,7 @@ use crate::{
 use build::{Build, Notes};
 use go_error::{go_json_error, number_beyond};
 use insula_api::{Json, Timestamp};
+use insula_schema::Structural;
 use serde::{Deserialize, de::DeserializeSeed};
 
 /// Largest body (kube-apiserver's limit for every resource).
@@ -117,6 +118,8 @@ pub struct Expected<'a> {
     pub kind: &'a str,
     /// `group/version` of built-in kinds, which may leave it out of the body, as some clients do.
     pub implied: Option<&'a str>,
+    /// Schema of a kind that Go decodes into a struct.
+    pub structure: Option<&'a Structural>,
 }
 
 impl Expected<'_> {
@@ -167,7 +170,7 @@ pub fn decode_object(bytes: &[u8], format: Format, expected: Expected<'_>) -> Re
         DecodeError::Yaml(why) => unrecognized(&format!("error converting YAML to JSON: yaml: {why}")),
     })?;
     expected.complete(&mut decoded.value);
-    check_object(&decoded.value, bytes).map_err(|problem| match problem {
+    check_object(&decoded.value, bytes, expected).map_err(|problem| match problem {
         Problem::Unrecognized(why) => unrecognized(&why),
         Problem::Field(why) => {
             let text = |field: &str| decoded.value[field].as_str().unwrap_or_default();
@@ -192,7 +195,7 @@ enum Problem {
     Field(String),
 }
 
-fn check_object(value: &Json, bytes: &[u8]) -> Result<(), Problem> {
+fn check_object(value: &Json, bytes: &[u8], expected: Expected<'_>) -> Result<(), Problem> {
     let Some(map) = value.as_object() else {
         let go = go_kind(value);
         let why = format!(
@@ -219,7 +222,11 @@ fn check_object(value: &Json, bytes: &[u8]) -> Result<(), Problem> {
         )));
     }
     let metadata = &value["metadata"];
-    match insula_schema::metadata_type_error(metadata).or_else(|| bad_time(metadata)) {
+    let wrong = match expected.structure {
+        Some(schema) if value["kind"] == expected.kind => insula_schema::decode_error(value, schema, expected.kind),
+        _ => insula_schema::metadata_type_error(metadata).or_else(|| bad_time(metadata)),
+    };
+    match wrong {
         Some(why) => Err(Problem::Field(why)),
         None => Ok(()),
     }
@@ -232,7 +239,8 @@ fn bad_time(metadata: &Json) -> Option<String> {
         .filter_map(|field| metadata[field].as_str());
     let mut bad = texts.filter(|text| Timestamp::parse(text).is_none());
     bad.next().map(|text| {
-        format!("parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text:?} as \"2006\"")
+        let quoted = insula_schema::quoted_time(text);
+        format!("parsing time {quoted} as \"2006-01-02T15:04:05Z07:00\": cannot parse {quoted} as \"2006\"")
     })
 }
 

@@ -24,7 +24,7 @@ use insula_access::{
 };
 use insula_api::{ClusterName, LabelSelector};
 use insula_auth::audit::Record;
-use insula_catalog::{Error, Named, Origin, Part, ScopeKind, Served};
+use insula_catalog::{Error, Named, Origin, Part, ScopeKind, Served, exports};
 use insula_registry::Deps;
 use std::{pin::pin, sync::Arc};
 
@@ -206,7 +206,7 @@ fn resolve(registry: &Deps, request: &Authorized, path: &ResourcePath) -> Result
                 view_scope: ViewScope::Within,
             })
         }
-        (None, None) => everywhere(registry, request, (&path.group, plural), identity).map(|served| ResolvedResource {
+        (None, None) => everywhere(registry, request, (path, plural), identity).map(|served| ResolvedResource {
             cluster: ClusterName::root(),
             served,
             view_scope: AllClusters::everywhere(LabelSelector::default()),
@@ -221,8 +221,13 @@ fn resolve(registry: &Deps, request: &Authorized, path: &ResourcePath) -> Result
             view.resolve(registry, &request.scope, (path, plural), &resolution)?
         }
     };
+    let snapshot = &request.scope.snapshot;
+    let is_meant = |identity: &str, served: &Served| {
+        let is_root_export = || exports::is_identity_of(snapshot, (&path.group, plural), identity);
+        *served.identity == *identity || matches!(served.origin, Origin::System) && is_root_export()
+    };
     found
-        .filter(|found| identity.is_none_or(|identity| *found.served.identity == *identity))
+        .filter(|found| identity.is_none_or(|identity| is_meant(identity, &found.served)))
         .ok_or_else(|| unknown(path))
 }
 
@@ -239,10 +244,11 @@ fn unknown(path: &ResourcePath) -> Reply {
 fn everywhere(
     registry: &Deps,
     request: &Authorized,
-    (group, plural): (&str, &str),
+    (path, plural): (&ResourcePath, &str),
     identity: Option<&str>,
 ) -> Option<Served> {
     let (catalog, snapshot) = (&registry.catalog, &request.scope.snapshot);
+    let group = path.group.as_str();
     if let Some(served) = catalog.system().get(group, plural) {
         return Some(served.clone());
     }
@@ -258,7 +264,8 @@ fn everywhere(
     };
     // Lists and watches have different names for it.
     let metadata_alone = || [Supported::List, Supported::Watch].iter().any(is_metadata);
-    (identity.is_some() || metadata_alone()).then(|| catalog.claimed_by(snapshot, (group, plural), identity))?
+    (identity.is_some() || metadata_alone())
+        .then(|| catalog.claimed_by(snapshot, (group, &path.version, plural), identity))?
 }
 
 /// The refusal of a verb across clusters, in kcp's words. Virtual workspaces answer a GET as one of

@@ -121,7 +121,7 @@ pub(crate) fn version(request: &Authorized) -> Answer {
 /// Answers `/openapi/v3`
 pub(crate) fn openapi_v3_index(server: &ApiServer, request: &Authorized) -> Answer {
     let served = served(server, request)?;
-    Ok(openapi::serve::index(&served, &request.parsed.headers).map(Body::from))
+    Ok(openapi::serve::index(&served, request.scope.view.is_some(), &request.parsed.headers).map(Body::from))
 }
 
 /// Answers `/openapi/v3/<path>`
@@ -131,6 +131,7 @@ pub(crate) fn openapi_v3(server: &ApiServer, request: &Authorized, path: &str) -
         headers: &request.parsed.headers,
         hash: request.parsed.query.get("hash"),
         base: &virtual_workspace::base(&request.scope),
+        all_groups: request.scope.view.is_some(),
         now: server.registry.clock.now(),
     };
     let found = openapi::serve::v3(&server.openapi, &served, path, conditions)?;

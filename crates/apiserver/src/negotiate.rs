@@ -7,7 +7,11 @@
 //! written in protobuf, so that `application/vnd.kubernetes.protobuf,application/json` falls
 //! through to JSON; their metadata is.
 
-use crate::status::{self, StatusReply};
+use crate::{
+    discovery::is_built_in,
+    status::{self, StatusReply},
+};
+use insula_catalog::Served;
 
 /// The serialization of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -271,15 +275,61 @@ impl PatchType {
 pub enum Patches {
     /// Custom resources: no strategic merge.
     Custom,
+    /// Custom resources in groups of Kubernetes: kubectl sends strategic merges for kinds that it
+    /// knows, and kcp accepts them.
+    KnownGroup,
     /// Built-in kinds: all four.
     BuiltIn,
 }
 
+/// Groups whose kinds kubectl and client-go know.
+const KNOWN_GROUPS: [&str; 22] = [
+    "",
+    "admissionregistration.k8s.io",
+    "apps",
+    "authentication.k8s.io",
+    "authorization.k8s.io",
+    "autoscaling",
+    "batch",
+    "certificates.k8s.io",
+    "coordination.k8s.io",
+    "discovery.k8s.io",
+    "events.k8s.io",
+    "extensions",
+    "flowcontrol.apiserver.k8s.io",
+    "internal.apiserver.k8s.io",
+    "networking.k8s.io",
+    "node.k8s.io",
+    "policy",
+    "rbac.authorization.k8s.io",
+    "resource.k8s.io",
+    "scheduling.k8s.io",
+    "storage.k8s.io",
+    "storagemigration.k8s.io",
+];
+
 impl Patches {
+    /// Returns the patch types of an API.
+    pub fn for_api(served: &Served) -> Patches {
+        if is_built_in(served) {
+            Patches::BuiltIn
+        } else if KNOWN_GROUPS.contains(&&**served.group()) {
+            Patches::KnownGroup
+        } else {
+            Patches::Custom
+        }
+    }
+
     /// The patch types, in the order in which refusals list them.
     pub fn types(self) -> &'static [PatchType] {
         match self {
             Patches::Custom => &[PatchType::Json, PatchType::Merge, PatchType::Apply],
+            Patches::KnownGroup => &[
+                PatchType::Json,
+                PatchType::Merge,
+                PatchType::Apply,
+                PatchType::StrategicMerge,
+            ],
             Patches::BuiltIn => &[
                 PatchType::Json,
                 PatchType::Merge,
@@ -308,7 +358,7 @@ pub fn patch_type(content_type: Option<&str>, patches: Patches) -> Result<PatchT
         .find(|patch| patch.media_type() == given);
     found.ok_or_else(|| match patches {
         Patches::BuiltIn => status::unsupported_route(),
-        Patches::Custom => {
+        Patches::Custom | Patches::KnownGroup => {
             let types: Vec<&str> = patches.types().iter().map(|patch| patch.media_type()).collect();
             status::unsupported_among(&types.join(", "))
         }

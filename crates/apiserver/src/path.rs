@@ -123,8 +123,12 @@ fn virtual_workspace(parts: &[&str]) -> Result<Option<Route>, BadPath> {
             let name = (*name).to_owned();
             (named(cluster).map(|cluster| Virtual::ApiExport { cluster, name }), rest)
         }
-        ["initializingworkspaces", name, rest @ ..] => (Some(Virtual::Initializing((*name).to_owned())), rest),
-        ["terminatingworkspaces", name, rest @ ..] => (Some(Virtual::Terminating((*name).to_owned())), rest),
+        ["initializingworkspaces", name, rest @ ..] => {
+            return lifecycle(Virtual::Initializing((*name).to_owned()), rest);
+        }
+        ["terminatingworkspaces", name, rest @ ..] => {
+            return lifecycle(Virtual::Terminating((*name).to_owned()), rest);
+        }
         ["apiresourceschema", cluster, rest @ ..] => {
             // Clients of many clusters append one, which makes no difference.
             let (["clusters", _, rest @ ..] | rest) = rest;
@@ -137,12 +141,32 @@ fn virtual_workspace(parts: &[&str]) -> Result<Option<Route>, BadPath> {
         }
         _ => return Ok(None),
     };
-    let (Some(workspace), ["clusters", cluster, rest @ ..]) = (workspace, rest) else {
+    match (workspace, rest) {
+        (Some(workspace), ["clusters", ..]) => in_clusters(workspace, rest),
+        _ => Ok(None),
+    }
+}
+
+/// Parses the path behind an initializer or terminator: without a cluster, it is about all of them.
+fn lifecycle(workspace: Virtual, parts: &[&str]) -> Result<Option<Route>, BadPath> {
+    if let ["clusters", ..] | [] = parts {
+        return in_clusters(workspace, parts);
+    }
+    Ok(Some(Route::Virtual {
+        workspace,
+        cluster: None,
+        rest: parse_rest(parts)?,
+    }))
+}
+
+/// Parses `clusters/<cluster>/…` behind the name of a virtual workspace.
+fn in_clusters(workspace: Virtual, parts: &[&str]) -> Result<Option<Route>, BadPath> {
+    let ["clusters", cluster, rest @ ..] = parts else {
         return Ok(None);
     };
     let cluster = match *cluster {
         "*" => None,
-        name => match named(name) {
+        name => match ClusterName::parse(name).ok() {
             Some(cluster) => Some(cluster),
             None => return Ok(None),
         },
@@ -352,10 +376,16 @@ mod tests {
                 None,
             ),
             (
+                "initializingworkspaces/root:universal/api",
+                Virtual::Initializing("root:universal".into()),
+                None,
+            ),
+            (
                 "terminatingworkspaces/root:t/clusters/c/api",
                 Virtual::Terminating("root:t".into()),
                 Some(name("c")),
             ),
+            ("terminatingworkspaces/t/api", Virtual::Terminating("t".into()), None),
             (
                 "apiresourceschema/c/clusters/root:x/api",
                 Virtual::ApiResourceSchemas { cluster: name("c") },
@@ -379,6 +409,9 @@ mod tests {
             "apiexport",
             "apiexport/a/b",
             "apiexport/a/b/clusters",
+            "apiexport/a/b/api",
+            "initializingworkspaces/root:t",
+            "initializingworkspaces/root:t/clusters",
             "apiexport/a:b/x/clusters/*/api",
             "apiexport/a/x/clusters/root:b/api",
             "apiexport/a/x/clusters/B/api",

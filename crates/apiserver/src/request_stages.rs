@@ -265,6 +265,9 @@ fn find_cluster(parsed: &Parsed, snapshot: &Snapshot, sender: Sender<'_>) -> Res
         }),
         _ if unlocated::is_health(parsed) && !path.split_first().0.is_system() => Ok(FoundCluster::Here(None, None)),
         Ok((cluster, view)) => Ok(FoundCluster::Here(Some(cluster), view)),
+        Err(NotLocated::UnknownCluster(cluster)) if unlocated::shows_as_empty(parsed, path, sender) => {
+            Ok(FoundCluster::Here(Some(cluster), None))
+        }
         Err(why) => Err(unlocated::refusal(parsed, snapshot, sender, &why)),
     }
 }

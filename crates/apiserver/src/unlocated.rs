@@ -13,8 +13,8 @@ use crate::{
     request::Parsed,
 };
 use http::Method;
-use insula_api::ClusterName;
-use insula_auth::{Attributes, ClusterFacts, UserInfo, forbidden_message, permit};
+use insula_api::{ClusterName, ClusterPath};
+use insula_auth::{Attributes, ClusterFacts, GROUP_MASTERS, UserInfo, forbidden_message, permit};
 use insula_catalog::{
     Error, Named,
     locate::{self, NotLocated},
@@ -40,6 +40,21 @@ pub(crate) fn is_health(parsed: &Parsed) -> bool {
         return false;
     };
     matches!(parsed.method, Method::GET | Method::HEAD) && matches!(&**path, "/healthz" | "/livez" | "/readyz")
+}
+
+/// Returns true for reads by `system:masters` of a logical cluster that does not exist: as in kcp,
+/// lists of it are empty, so that an operator sees that nothing of a deleted workspace remains.
+pub(crate) fn shows_as_empty(parsed: &Parsed, path: &ClusterPath, sender: Sender<'_>) -> bool {
+    let Attributes {
+        is_resource_request,
+        verb,
+        ..
+    } = &parsed.attributes;
+    *is_resource_request
+        && matches!(verb.as_str(), "get" | "list" | "watch")
+        && path.split_first().1.is_empty()
+        && sender.impersonator.is_none()
+        && sender.user.is_in(GROUP_MASTERS)
 }
 
 /// The refusal of a request whose path leads nowhere.

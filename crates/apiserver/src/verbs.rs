@@ -126,9 +126,17 @@ impl ResourceRequest<'_> {
         let served = &self.target.served;
         let kind = served.names().kind.clone();
         let implied = discovery::is_built_in(served).then(|| served.api_version(&self.target.version));
+        let traits = served.api.strategy.traits();
+        let version = served.api.version(&self.target.version);
+        // Definitions decode their spec themselves.
+        let schema = match traits.is_struct {
+            true => version.map(|version| version.schema.clone()),
+            false => traits.built_in.then(std::sync::Arc::default),
+        };
         let expected = body::Expected {
             kind: &kind,
             implied: implied.as_deref(),
+            structure: schema.as_deref(),
         };
         self.body_of_kind(expected).await
     }

@@ -157,6 +157,11 @@ fn registry(parts: &Parts, outbound: Arc<Webhook>) -> Deps {
     let (env, workspaces) = (&parts.env, &parts.config.workspaces);
     let mut registry = Deps::new(measured, env.clock.clone(), env.rng.clone(), parts.url.clone());
     registry.trust = Arc::clone(&parts.trust);
+    registry.sign_account = parts
+        .authenticator
+        .accounts
+        .as_ref()
+        .map(|accounts| accounts.sign.clone());
     registry.homes = workspaces.homes;
     registry.objects_per_workspace = workspaces.objects;
     registry.event_ttl_seconds = workspaces.event_ttl_seconds;

@@ -1,5 +1,5 @@
-//! Kubeconfig of the administrator: kcp's contexts `base`, `root` and `system:admin`, with
-//! credentials by absolute path.
+//! Kubeconfig of the administrator: kcp's contexts `base`, `root`, `shard-base` and `system:admin`,
+//! with credentials by absolute path.
 
 use std::path::{Path, PathBuf};
 
@@ -38,6 +38,7 @@ fn render(url: &str, identity: &Identity) -> String {
     let contexts = [
         ("base", url.to_owned(), KCP_ADMIN.0),
         ("root", format!("{url}/clusters/root"), KCP_ADMIN.0),
+        ("shard-base", url.to_owned(), SHARD_ADMIN.0),
         ("system:admin", format!("{url}/clusters/system:admin"), SHARD_ADMIN.0),
     ];
     let ca = quoted(&identity.ca.to_string_lossy());
@@ -106,11 +107,12 @@ mod tests {
         let want = json!({
             "apiVersion": "v1", "kind": "Config", "preferences": {}, "current-context": "root",
             "clusters": [
-                cluster("base", ""), cluster("root", "/clusters/root"), cluster("system:admin",
-                    "/clusters/system:admin"),
+                cluster("base", ""), cluster("root", "/clusters/root"), cluster("shard-base", ""),
+                cluster("system:admin", "/clusters/system:admin"),
             ],
             "contexts": [
-                context("base", "kcp-admin"), context("root", "kcp-admin"), context("system:admin", "shard-admin"),
+                context("base", "kcp-admin"), context("root", "kcp-admin"), context("shard-base", "shard-admin"),
+                context("system:admin", "shard-admin"),
             ],
             "users": [user("kcp-admin"), user("shard-admin")],
         });

@@ -160,18 +160,31 @@ impl Outbound for Webhook {
 
 /// Refuses every status but 200, redirects included. The error does not show the body: a tenant
 /// could read documents in it that only this server can reach.
+/// The texts are those of Kubernetes' client.
 fn check_status(status: StatusCode) -> Result<(), String> {
-    match status {
-        StatusCode::OK => Ok(()),
-        StatusCode::NOT_FOUND => Err("the server could not find the requested resource".to_owned()),
-        status if status.is_server_error() => {
-            Err("an error on the server (\"unknown\") has prevented the request from succeeding".to_owned())
+    let why = match status.as_u16() {
+        200 => return Ok(()),
+        400 => "the server rejected our request for an unknown reason",
+        401 => "the server has asked for the client to provide credentials",
+        403 | 415 => "unknown",
+        404 => "the server could not find the requested resource",
+        405 => "the server does not allow this method on the requested resource",
+        406 => "the server was unable to respond with a content type that the client supports",
+        409 => "the server reported a conflict",
+        422 => "the server rejected our request due to an error in our request",
+        429 => "the server has received too many requests and has asked us to try again later",
+        503 => "the server is currently unable to handle the request",
+        504 => {
+            "the server was unable to return a response in the time allotted, but may still be processing the request"
         }
-        status => Err(format!(
-            "the server responded with the status code {} but did not return more details",
-            status.as_u16()
-        )),
-    }
+        500.. => "an error on the server (\"unknown\") has prevented the request from succeeding",
+        code => {
+            return Err(format!(
+                "the server responded with the status code {code} but did not return more information"
+            ));
+        }
+    };
+    Err(why.to_owned())
 }
 
 /// Returns the reason why there was no response.

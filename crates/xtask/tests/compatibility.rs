@@ -29,7 +29,12 @@ fn every_row_names_existing_tests() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let document = std::fs::read_to_string(root.join("docs/compatibility.md")).expect("the document is there");
     let mut wrong = Vec::new();
-    for row in rows(&document) {
+    // Its last table is about the tests of others.
+    let promises = document
+        .split("## Run against others' tests")
+        .next()
+        .unwrap_or_default();
+    for row in rows(promises) {
         let [what, state, _, tests] = row[..] else {
             wrong.push(format!("{} has {} cells, not 4", row[0], row.len()));
             continue;

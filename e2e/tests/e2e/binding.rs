@@ -1,3 +1,4 @@
 //! The binding reconciler, seen by tenants.
 
-scripts!("binding": answers, lifecycle, losses, missing, conflicts, offers, rebind, rules);
+// One test for each script of `e2e/scripts/binding`.
+include!(concat!(env!("OUT_DIR"), "/binding.rs"));

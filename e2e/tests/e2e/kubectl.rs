@@ -5,7 +5,8 @@ use std::{io::BufRead, process::Stdio};
 use insula_e2e::{Kubectl, run_script, shared, until, workspace};
 use serde_json::{Value, json};
 
-scripts!("kubectl": apply, bound, flows, kinds, plugins);
+// One test for each script of `e2e/scripts/kubectl`.
+include!(concat!(env!("OUT_DIR"), "/kubectl.rs"));
 
 /// `kubectl edit` reads, lets an editor change, and patches.
 #[test]

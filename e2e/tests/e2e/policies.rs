@@ -1,3 +1,4 @@
 //! Admission policies: rules of a workspace for its own writes.
 
-scripts!("policies": matching, mutating, provider, validating);
+// One test for each script of `e2e/scripts/policies`.
+include!(concat!(env!("OUT_DIR"), "/policies.rs"));

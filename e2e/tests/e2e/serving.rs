@@ -3,10 +3,8 @@
 use insula_e2e::{Client, shared, workspace};
 use serde_json::{Value, json};
 
-scripts!("serving":
-    apply, changes, corners, definition, definitions, discovery, documents, lists, naming, owners,
-    pipeline, refusals, representations, revisions, subresources, verbs, watches, writes
-);
+// One test for each script of `e2e/scripts/serving`.
+include!(concat!(env!("OUT_DIR"), "/serving.rs"));
 
 /// All pages of a list are of one revision and contain each object once, for any page size and
 /// under concurrent writes.

@@ -53,7 +53,7 @@ fn the_kubeconfig_has_kcps_contexts_and_absolute_paths() {
             .map(|entry| entry["name"].as_str().unwrap().to_owned())
             .collect()
     };
-    assert_eq!(names("contexts"), ["base", "root", "system:admin"]);
+    assert_eq!(names("contexts"), ["base", "root", "shard-base", "system:admin"]);
     let servers: Vec<&str> = config["clusters"]
         .as_array()
         .unwrap()
@@ -66,6 +66,7 @@ fn the_kubeconfig_has_kcps_contexts_and_absolute_paths() {
         [
             url,
             &format!("{url}/clusters/root"),
+            url,
             &format!("{url}/clusters/system:admin")
         ]
     );

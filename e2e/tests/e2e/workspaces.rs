@@ -123,6 +123,48 @@ fn deleting_a_workspace_tree_leaves_no_keys() {
     assert!(!left.iter().any(|key| key.contains("tree")), "{left:#?}");
 }
 
+/// A Workspace stays while a finalizer holds its LogicalCluster, however the deletion began.
+#[test]
+fn a_held_logical_cluster_keeps_its_workspace() {
+    let server = shared();
+    let admin = server.admin();
+    for through in ["Workspace", "LogicalCluster"] {
+        let (org, _) = workspace(&admin, "held");
+        ready_workspace(&admin, &org, "child", json!({}));
+        let inner = format!("{org}:child");
+        let (parent, child) = (admin.in_workspace(&org), admin.in_workspace(&inner));
+        let mut logical = child.get(CLUSTER).expect(200);
+        logical["metadata"]["finalizers"] = json!(["example.com/hold"]);
+        child.put(CLUSTER, &logical).expect(200);
+        let deletion = match through {
+            "Workspace" => parent.delete(&format!("{WORKSPACES}/child")),
+            _ => {
+                let directly = json!({"spec": {"directlyDeletable": true}});
+                server
+                    .client(Who::ShardAdmin)
+                    .in_workspace(&inner)
+                    .merge(CLUSTER, &directly)
+                    .expect(200);
+                child.delete(CLUSTER)
+            }
+        };
+        deletion.expect(200);
+        until("only the finalizer is left", || {
+            let metadata = &child.get(CLUSTER).expect(200)["metadata"];
+            (metadata["finalizers"] == json!(["example.com/hold"])).then_some(())
+        });
+        let kept = parent.get(&format!("{WORKSPACES}/child")).expect(200);
+        assert!(kept["metadata"]["deletionTimestamp"].is_string(), "{through}: {kept}");
+        assert_eq!(kept["metadata"]["finalizers"], json!(["core.kcp.io/logicalcluster"]));
+        child
+            .merge(CLUSTER, &json!({"metadata": {"finalizers": null}}))
+            .expect(200);
+        until("both are gone", || {
+            (parent.get(&format!("{WORKSPACES}/child")).code == 404).then_some(())
+        });
+    }
+}
+
 #[test]
 fn an_inactive_workspace_ends_its_watches() {
     let server = shared();

@@ -5,6 +5,7 @@ use serde_json::json;
 const WIDGET: Expected<'_> = Expected {
     kind: "Widget",
     implied: None,
+    structure: None,
 };
 
 fn message(bytes: &str, format: Format) -> String {
@@ -53,6 +54,7 @@ fn custom_resources_have_no_protobuf() {
     let map = Expected {
         kind: "ConfigMap",
         implied: Some("v1"),
+        structure: None,
     };
     for (expected, code) in [(WIDGET, 415), (map, 400)] {
         let refused = decode_object(b"k8s", Format::Protobuf, expected).expect_err("is refused");
@@ -65,6 +67,7 @@ fn kinds_of_kubernetes_need_not_be_named() {
     let map = Expected {
         kind: "ConfigMap",
         implied: Some("v1"),
+        structure: None,
     };
     for body in [
         "{}",

@@ -165,6 +165,10 @@ fn patches_by_media_type() {
         got("application/strategic-merge-patch+json", Patches::BuiltIn),
         Some(PatchType::StrategicMerge)
     );
+    assert_eq!(
+        got("application/strategic-merge-patch+json", Patches::KnownGroup),
+        Some(PatchType::StrategicMerge)
+    );
     let refused = patch_type(Some("application/json"), Patches::Custom).expect_err("is refused");
     assert_eq!(
         (refused.code, refused.message()),

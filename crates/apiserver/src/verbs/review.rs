@@ -23,13 +23,21 @@ impl ResourceRequest<'_> {
         }
         // Neither a table nor metadata is an answer.
         let form = self.negotiate(Supported::Document)?;
-        let sent = self.body().await?.value;
+        let mut sent = self.body().await?.value;
         self.check_namespace(&sent)?;
+        let schema = &self.target.api_version()?.schema;
+        insula_schema::encode_struct(&mut sent, schema, &self.target.served.names().kind);
         let requester = Requester {
             snapshot: &self.request.scope.snapshot,
             user: &self.request.user,
             manager: &self.manager(),
             now: self.server.registry.clock.now(),
+            is_deep: self
+                .request
+                .parsed
+                .headers
+                .get(reviews::DEEP_REVIEW)
+                .is_some_and(|value| value == "true"),
         };
         let scope = || Some((self.request.scope.snapshot.clone(), self.target.cluster.clone()));
         let authenticated = match reviews::asked_token(&self.target, &sent) {
@@ -51,6 +59,7 @@ impl ResourceRequest<'_> {
         let expected = body::Expected {
             kind,
             implied: Some(version),
+            structure: None,
         };
         let sent = self.body_of_kind(expected).await?.value;
         let asked = Asked {

@@ -13,7 +13,7 @@ use crate::{
 use http::header;
 use insula_access::Target;
 use insula_api::{FieldError, FieldPath, Json};
-use insula_apply::{Element, Operation};
+use insula_apply::{Element, MergeKeys, Operation};
 use insula_catalog::{Api, Error, Part, Result, Scale};
 use insula_registry::{Change, Deps, IfAbsent, verbs};
 use insula_store::Entry;
@@ -39,6 +39,7 @@ pub(crate) async fn serve(request: &mut ResourceRequest<'_>, verb: &str) -> Answ
             let expected = Expected {
                 kind: "Scale",
                 implied: Some(API_VERSION),
+                structure: None,
             };
             let wanted = request.body_of_kind(expected).await?.value;
             update(request, &paths, move |_| Ok(wanted.clone()), "UpdateOptions").await?
@@ -51,7 +52,7 @@ pub(crate) async fn serve(request: &mut ResourceRequest<'_>, verb: &str) -> Answ
                 apply_scale(request, &paths, &bytes).await?
             } else {
                 let patch = request.decode_patch(&bytes)?;
-                let wanted = move |shown: &Json| apply_patch(kind, None, shown, &patch);
+                let wanted = move |shown: &Json| apply_patch(kind, &MergeKeys::default(), shown, &patch);
                 update(request, &paths, wanted, "PatchOptions").await?
             }
         }

@@ -13,8 +13,9 @@ use http::header;
 use insula_api::Json;
 use insula_apply::OnConflict;
 use insula_apply::{ListMerge, MergeKeys};
-use insula_catalog::{Builtin, Error, Part};
+use insula_catalog::{Error, Part};
 use insula_registry::{Change, Deleted, FieldValidation, IfAbsent, WriteOptions, verbs};
+use insula_schema::{ListType, Node};
 
 impl ResourceRequest<'_> {
     pub(crate) async fn create(&mut self) -> Answer {
@@ -82,8 +83,11 @@ impl ResourceRequest<'_> {
         if kind != PatchType::Json {
             options.duplicates = body::duplicates(&bytes);
         }
-        let builtin = self.target.served.api.builtin;
-        let change = |current: &Json| -> insula_catalog::Result<Json> { apply_patch(kind, builtin, current, &patch) };
+        let keys = match kind {
+            PatchType::StrategicMerge => self.merge_keys(),
+            PatchType::Json | PatchType::Merge | PatchType::Apply => MergeKeys::default(),
+        };
+        let change = |current: &Json| -> insula_catalog::Result<Json> { apply_patch(kind, &keys, current, &patch) };
         let change = Change::Patch(&change);
         let written = verbs::update(&self.server.registry, &self.target, &self.name, change, part, &options).await?;
         let warnings = [self.warnings.clone(), written.warnings].concat();
@@ -120,10 +124,24 @@ impl ResourceRequest<'_> {
     }
 
     fn patches(&self) -> Patches {
-        let api = &self.target.served.api;
-        match api.strategy.traits().built_in {
-            true => Patches::BuiltIn,
-            false => Patches::Custom,
+        Patches::for_api(&self.target.served)
+    }
+
+    /// Returns the lists that a strategic merge patch merges: those of a built-in kind, or the sets
+    /// and keyed lists of a definition's schema.
+    fn merge_keys(&self) -> MergeKeys {
+        let lists = self
+            .target
+            .served
+            .api
+            .builtin
+            .map_or(&[][..], |builtin| builtin.merge_keys);
+        let keys = lists.iter().fold(MergeKeys::metadata(), |keys, (path, key)| {
+            keys.with(path, ListMerge::Key((*key).to_owned()))
+        });
+        match (self.patches(), self.target.api_version()) {
+            (Patches::KnownGroup, Ok(version)) => keys_of_schema(version.schema.root(), "", keys),
+            _ => keys,
         }
     }
 
@@ -189,10 +207,34 @@ impl ResourceRequest<'_> {
     }
 }
 
-/// Returns an object after a patch. A built-in kind has lists that a strategic merge patch merges.
+/// Adds the sets and keyed lists below a node. A list with several keys merges by the first one, as
+/// do the lists of Kubernetes' own kinds.
+fn keys_of_schema(node: &Node, path: &str, mut keys: MergeKeys) -> MergeKeys {
+    for (name, child) in node.properties() {
+        if path.is_empty() && name == "metadata" {
+            continue;
+        }
+        let at = match path {
+            "" => name.to_owned(),
+            _ => format!("{path}.{name}"),
+        };
+        keys = match child.list_type() {
+            ListType::Atomic => keys,
+            ListType::Set => keys.with(&at, ListMerge::Set),
+            ListType::Map { keys: fields } => match fields.first() {
+                Some(field) => keys.with(&at, ListMerge::Key(field.clone())),
+                None => keys,
+            },
+        };
+        keys = keys_of_schema(child.items().unwrap_or(child), &at, keys);
+    }
+    keys
+}
+
+/// Returns an object after a patch. A strategic merge patch merges the lists of `keys`.
 pub(crate) fn apply_patch(
     kind: PatchType,
-    builtin: Option<&Builtin>,
+    keys: &MergeKeys,
     current: &Json,
     patch: &Json,
 ) -> insula_catalog::Result<Json> {
@@ -200,13 +242,7 @@ pub(crate) fn apply_patch(
     let patched = match kind {
         PatchType::Json => insula_apply::json_patch(&mut new, patch),
         PatchType::Merge => insula_apply::merge_patch(&mut new, patch),
-        PatchType::StrategicMerge => {
-            let lists = builtin.map_or(&[][..], |builtin| builtin.merge_keys);
-            let keys = lists.iter().fold(MergeKeys::metadata(), |keys, (path, key)| {
-                keys.with(path, ListMerge::Key((*key).to_owned()))
-            });
-            insula_apply::strategic_merge(&mut new, patch, &keys)
-        }
+        PatchType::StrategicMerge => insula_apply::strategic_merge(&mut new, patch, keys),
         // An apply needs the field managers as well: `verbs::apply` of the registry does it.
         PatchType::Apply => return Err(Error::BadPatch),
     };
