@@ -35,8 +35,9 @@ pub enum LifecyclePhase {
 pub struct LifecycleController {
     /// When.
     pub phase: LifecyclePhase,
-    /// The cluster that its type is in.
-    pub cluster: ClusterName,
+    /// The cluster that its type is in. A name without one is no type's, and nothing waits for it;
+    /// its virtual workspace is empty, as in kcp, for administrators of the platform.
+    pub cluster: Option<ClusterName>,
     /// The name of the type.
     pub workspace_type: Arc<str>,
 }
@@ -45,8 +46,11 @@ impl LifecycleController {
     /// Reads the name of an initializer or terminator. Those of the server itself
     /// (`system:apibindings`) are nobody's.
     pub fn parse(phase: LifecyclePhase, name: &str) -> Option<LifecycleController> {
-        let (cluster, workspace_type) = name.rsplit_once(':')?;
-        let cluster = ClusterName::parse(cluster).ok().filter(|_| cluster != "system")?;
+        let (cluster, workspace_type) = match name.rsplit_once(':') {
+            Some(("system", _)) => return None,
+            Some((cluster, name)) => (Some(ClusterName::parse(cluster).ok()?), name),
+            None => (None, name),
+        };
         Some(LifecycleController {
             phase,
             cluster,
@@ -56,7 +60,10 @@ impl LifecycleController {
 
     /// Its name.
     pub fn name(&self) -> String {
-        format!("{}:{}", self.cluster, self.workspace_type)
+        match &self.cluster {
+            Some(cluster) => format!("{cluster}:{}", self.workspace_type),
+            None => self.workspace_type.to_string(),
+        }
     }
 
     /// The verb on the type that lets somebody act for it.
@@ -155,7 +162,8 @@ impl LifecycleController {
     }
 
     fn rules(&self, snapshot: &Snapshot) -> Vec<PolicyRule> {
-        let found = workspace_types::get(snapshot, &self.cluster, &self.workspace_type);
+        let cluster = self.cluster.as_ref();
+        let found = cluster.and_then(|cluster| workspace_types::get(snapshot, cluster, &self.workspace_type));
         found.map_or(Vec::new(), |found| match self.phase {
             LifecyclePhase::Initializing => found.view.initializer_rules.clone(),
             LifecyclePhase::Terminating => found.view.terminator_rules.clone(),

@@ -74,8 +74,6 @@ pub mod annotations {
     pub const UNSCHEDULABLE: &str = "experimental.core.kcp.io/unschedulable";
     /// On Workspaces and LogicalClusters: the user who created the workspace, as JSON.
     pub const WORKSPACE_OWNER: &str = "experimental.tenancy.kcp.io/owner";
-    /// On an object of a tenant's API: `"true"` lets a Workspace mount it.
-    pub const IS_MOUNT: &str = "experimental.tenancy.kcp.io/is-mount";
     /// On a LogicalCluster: `"true"` makes its Workspace `Inactive`. The second is kcp's former
     /// name.
     pub const INACTIVE: [&str; 2] = ["core.kcp.io/inactive", "internal.kcp.io/inactive"];

@@ -321,7 +321,7 @@ impl VirtualWorkspace {
         match self {
             VirtualWorkspace::Export(export) => Some(&export.cluster),
             VirtualWorkspace::Schemas(consumer) => Some(consumer),
-            VirtualWorkspace::LifecycleController(lifecycle) => Some(&lifecycle.cluster),
+            VirtualWorkspace::LifecycleController(lifecycle) => lifecycle.cluster.as_ref(),
             VirtualWorkspace::Unknown => None,
         }
     }

@@ -9,22 +9,28 @@ use crate::{
     write::{count_generation, sort_conditions, text},
 };
 use insula_api::{
-    Condition, Json, ObjectKey, ResourceId, Scope, Timestamp,
+    ClusterName, Condition, Json, Object, ObjectKey, ResourceId, Scope, Timestamp,
     kinds::{self, MountReference, Workspace},
-    names::annotations::IS_MOUNT,
     set_condition,
 };
 use insula_catalog::ids;
 use insula_registry::{Deps, Plan};
 use insula_store::{Change, Snapshot};
-use std::{ops::ControlFlow, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 const READY: &str = "WorkspaceMountReady";
 
 /// Reconciles Workspaces that are mounts.
 pub(crate) struct Mounts {
     registry: Arc<Deps>,
+    /// The Workspaces that mount an object, by the cluster and name of that object.
+    index: Mutex<Index>,
 }
+
+type Index = HashMap<(ClusterName, Arc<str>), Vec<ObjectKey>>;
 
 /// World of a mount: its Workspace, and the object that it refers to.
 pub(crate) struct World {
@@ -36,7 +42,14 @@ pub(crate) struct World {
 
 impl Mounts {
     pub(crate) fn new(registry: Arc<Deps>) -> Self {
-        Mounts { registry }
+        Mounts {
+            registry,
+            index: Mutex::default(),
+        }
+    }
+
+    fn index(&self) -> MutexGuard<'_, Index> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn target(&self, snapshot: &Snapshot, key: &ObjectKey, reference: &MountReference) -> Option<Json> {
@@ -72,39 +85,36 @@ impl Reconciler for Mounts {
         vec![Scope::everything()]
     }
 
-    /// Returns the mounts that changed, or that refer to the changed object. Only objects of
-    /// tenants' APIs carry the mount annotation, so most changes cost a search in a few bytes.
-    fn keys(&self, change: &Change, snapshot: &Snapshot) -> Vec<ObjectKey> {
+    fn restart(&self) {
+        self.index().clear();
+    }
+
+    /// Returns the mounts that changed, or that refer to the changed object. Nearly all changes
+    /// cost a lookup in a small table.
+    fn keys(&self, change: &Change, _: &Snapshot) -> Vec<ObjectKey> {
         let key = &change.key;
-        let mentions = |text: &str| {
-            let mut sides = change.new.iter().chain(change.old.as_ref().map(|old| &old.object));
-            sides.any(|object| object.body().iter().any(|piece| piece.contains(text)))
-        };
-        if key.resource == ids::workspaces() {
-            return if mentions("\"mount\"") {
-                vec![key.clone()]
-            } else {
-                Vec::new()
-            };
+        let mut index = self.index();
+        if key.resource != ids::workspaces() {
+            let found = (!index.is_empty()).then(|| index.get(&(key.cluster.clone(), key.name.clone())));
+            return found.flatten().cloned().unwrap_or_default();
         }
-        let is_ours = self
-            .registry
-            .catalog
-            .system()
-            .get(&key.resource.group, &key.resource.resource)
-            .is_some();
-        if is_ours || key.resource.group == ids::INTERNAL.into() || !mentions(IS_MOUNT) {
-            return Vec::new();
-        }
-        let mut keys = Vec::new();
-        snapshot.for_each(&Scope::cluster(ids::workspaces(), key.cluster.clone()), |entry| {
-            let workspace: Workspace = kinds::read(&entry.object.body_value());
-            if workspace.spec.mount.is_some_and(|mount| mount.r#ref.name == *key.name) {
-                keys.push(entry.key.clone());
+        if let Some(target) = change.old.as_ref().and_then(|old| target_name(&old.object)) {
+            let at = (key.cluster.clone(), target);
+            if let Some(mounts) = index.get_mut(&at) {
+                mounts.retain(|mount| mount != key);
+                if mounts.is_empty() {
+                    index.remove(&at);
+                }
             }
-            ControlFlow::Continue(())
-        });
-        keys
+        }
+        let Some(target) = change.new.as_ref().and_then(|new| target_name(new)) else {
+            return Vec::new();
+        };
+        index
+            .entry((key.cluster.clone(), target))
+            .or_default()
+            .push(key.clone());
+        vec![key.clone()]
     }
 
     fn observe(&self, key: &ObjectKey, snapshot: &Snapshot) -> Option<World> {
@@ -121,6 +131,13 @@ impl Reconciler for Mounts {
     fn decide(&self, world: &Option<World>) -> Plan {
         world.as_ref().map_or_else(Plan::rest, decide)
     }
+}
+
+/// Returns the name of the object that a Workspace mounts.
+fn target_name(workspace: &Object) -> Option<Arc<str>> {
+    let is_mount = workspace.body().iter().any(|piece| piece.contains("\"mount\""));
+    let workspace: Workspace = is_mount.then(|| kinds::read(&workspace.body_value()))?;
+    Some(workspace.spec.mount?.r#ref.name.as_str().into())
 }
 
 fn decide(world: &World) -> Plan {
@@ -154,10 +171,6 @@ fn state(world: &World) -> Result<&str, Condition> {
         let message = format!("{kind} {:?} not found", format!("{namespace}/{name}"));
         return Err(Condition::fails(READY, "MountObjectNotFound", message));
     };
-    if target["metadata"]["annotations"][IS_MOUNT] != "true" {
-        let message = format!("{kind} {name:?} is no mount: its owner has to annotate it with {IS_MOUNT}: \"true\"");
-        return Err(Condition::fails(READY, "MountAnnotationInvalid", message));
-    }
     let url = text(target, "/status/URL");
     if text(target, "/status/phase") != "Ready" || !url.starts_with("https://") {
         let message = format!("Mount is not reporting ready. See {kind} {name:?} status for more details");

@@ -218,7 +218,7 @@ pub(crate) fn remotes() -> Value {
 
 pub(crate) fn remote(name: &str, url: &str, phase: &str) -> Value {
     json!({"apiVersion": "mounts.example.com/v1", "kind": "Remote", "status": {"URL": url, "phase": phase},
-        "metadata": {"name": name, "annotations": {"experimental.tenancy.kcp.io/is-mount": "true"}}})
+        "metadata": {"name": name}})
 }
 
 pub(crate) fn mount(name: &str) -> Value {

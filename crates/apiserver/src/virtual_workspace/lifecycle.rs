@@ -20,7 +20,7 @@ pub(super) fn required_right(lifecycle: &LifecycleController) -> Attributes {
         version: "v1alpha1".into(),
         resource: "workspacetypes".into(),
         name: lifecycle.workspace_type.to_string(),
-        cluster: Some(lifecycle.cluster.clone()),
+        cluster: lifecycle.cluster.clone(),
         is_resource_request: true,
         ..Attributes::default()
     }

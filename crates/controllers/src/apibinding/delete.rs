@@ -1,8 +1,8 @@
 //! End of a binding: its objects first, then its routes and itself in one transaction. Needs
-//! neither export nor schema. If the workspace has another binding to the same export, names and
-//! objects go over to that successor.
+//! neither export nor schema. If the workspace has another binding to the same export, or to an
+//! export of the same identity, names and objects go over to that successor.
 
-use super::world::World;
+use super::world::{Successor, World};
 use crate::{
     loaded::Loaded,
     write::{drop_finalizer, list, patience, sort_conditions, text},
@@ -42,7 +42,8 @@ pub(super) fn delete(world: &World, binding: &Loaded<ApiBinding>) -> Plan {
 
 /// Points the routes at the successor, and adds the resources bound by them to its status: above
 /// all the versions that objects are stored in.
-fn hand_over(world: &World, binding: &Loaded<ApiBinding>, successor: &Loaded<ApiBinding>) -> Vec<Intent> {
+fn hand_over(world: &World, binding: &Loaded<ApiBinding>, to: &Successor) -> Vec<Intent> {
+    let successor = &to.binding;
     let key = &successor.entry.key;
     let is_routed = |bound: &&Json| {
         let route = ids::resource_route(&key.cluster, text(bound, "/group"), text(bound, "/resource"));
@@ -63,6 +64,7 @@ fn hand_over(world: &World, binding: &Loaded<ApiBinding>, successor: &Loaded<Api
     let renamed = world.routes.iter().map(|route| {
         let mut value = route.object.body_value();
         value["spec"]["binding"] = json!(&*key.name);
+        value["spec"]["export"] = to.export.write();
         Intent::Update(route.clone(), value)
     });
     renamed.chain([successor.update(value)]).collect()

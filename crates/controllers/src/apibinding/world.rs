@@ -13,7 +13,7 @@ use insula_api::{
     kinds::{ApiBinding, ApiBindingStatus, ApiExport, BoundResource, ExportedResource},
     names::labels,
 };
-use insula_catalog::{Api, ResourceRoute, bundle, ids, locate, parts};
+use insula_catalog::{Api, ResourceRoute, bundle, exports::ExportName, ids, locate, parts};
 use insula_registry::{Deps, Intent};
 use insula_store::{Entry, Snapshot};
 use std::{
@@ -39,12 +39,18 @@ pub(crate) struct World {
     pub(crate) routes: Vec<Entry>,
     /// Objects of the binding, while it is being deleted and has no successor.
     pub(crate) content: Sweep,
-    /// Another binding of the workspace to the same export. While this binding is being deleted,
-    /// its successor takes over names and objects.
-    pub(crate) successor: Option<Loaded<ApiBinding>>,
+    /// Takes over names and objects of this binding while it is being deleted.
+    pub(crate) successor: Option<Successor>,
     /// Permission to take over the release on offer.
     pub(crate) step: StepState,
     pub(crate) now: Timestamp,
+}
+
+/// Another binding of a workspace to the same export, or to one that has the same identity and
+/// offers a resource of the same name.
+pub(crate) struct Successor {
+    pub(crate) binding: Loaded<ApiBinding>,
+    pub(crate) export: ExportName,
 }
 
 /// Export that a binding refers to.
@@ -159,21 +165,38 @@ fn routes(snapshot: &Snapshot, binding: &ObjectKey) -> Vec<Entry> {
     all.into_iter().filter(leads_to).collect()
 }
 
-/// Finds the first binding of the workspace to the same export that is not being deleted. The
-/// export must still have the identity that the objects are stored under.
-fn successor(snapshot: &Snapshot, binding: &Entry, routes: &[Entry]) -> Option<Loaded<ApiBinding>> {
-    let export = binding.object.meta.label(labels::EXPORT)?;
+/// Finds the binding that takes over from one that is being deleted: one to the same export, or
+/// else to another export of the same identity. Objects are stored under that identity.
+fn successor(snapshot: &Snapshot, binding: &Entry, routes: &[Entry]) -> Option<Successor> {
+    let own = binding.object.meta.label(labels::EXPORT);
     let scope = Scope::cluster(ids::apibindings(), binding.key.cluster.clone());
-    let mut others = snapshot.range(&scope, None, usize::MAX).into_iter();
-    let successor = others.find(|other| {
-        let meta = &other.object.meta;
-        other.key != binding.key && meta.label(labels::EXPORT) == Some(export) && !meta.is_deleting()
-    })?;
-    let successor = Loaded::from_entry(successor);
-    let export = find_export(snapshot, &successor.entry.key.cluster, &successor.view).found?;
+    let others = snapshot.range(&scope, None, usize::MAX).into_iter();
+    let others = others.filter(|other| other.key != binding.key && !other.object.meta.is_deleting());
+    let is_same = |other: &Entry| own.is_some() && other.object.meta.label(labels::EXPORT) == own;
+    let (same, different): (Vec<Entry>, Vec<Entry>) = others.partition(is_same);
+    same.into_iter()
+        .map(|other| (other, true))
+        .chain(different.into_iter().map(|other| (other, false)))
+        .find_map(|(other, same)| takes_over(snapshot, other, routes, same))
+}
+
+fn takes_over(snapshot: &Snapshot, other: Entry, routes: &[Entry], same_export: bool) -> Option<Successor> {
+    let binding = Loaded::<ApiBinding>::from_entry(other);
+    let cluster = &binding.entry.key.cluster;
+    let export = find_export(snapshot, cluster, &binding.view).found?;
     let identity = &*export.view.status.identity_hash;
     let has_it = |route: &Entry| *route.object.parsed(ResourceRoute::read).identity == *identity;
-    routes.iter().all(has_it).then_some(successor)
+    let offers = |route: &Entry| {
+        let mut offered = export.view.spec.resources.iter();
+        offered.any(|offered| ids::resource_route(cluster, &offered.group, &offered.name) == route.key)
+    };
+    let fits = routes.iter().all(has_it) && (same_export || routes.iter().any(offers));
+    let key = &export.entry.key;
+    let export = ExportName {
+        cluster: key.cluster.clone(),
+        name: key.name.clone(),
+    };
+    fits.then_some(Successor { binding, export })
 }
 
 pub(crate) fn find_export(snapshot: &Snapshot, own: &ClusterName, binding: &ApiBinding) -> Export {

@@ -107,8 +107,8 @@ fn verify(world: &World, value: &mut Json, secret: Option<&Json>) -> Condition {
     }
     if world.taken {
         return fails(format!(
-            "secret {}/{} is the identity of another APIExport already: name a secret of its own, or delete the other \
-                one first",
+            "secret {}/{} is the identity of an APIExport of another workspace already: name a secret of its own, or \
+                delete the other export first",
             key.namespace, key.name
         ));
     }

@@ -102,8 +102,8 @@ async fn an_identity_is_one_exports_alone() {
     let valid = condition(&export, "IdentityValid").unwrap();
     assert_eq!(
         valid["message"],
-        "secret default/mine is the identity of another APIExport already: name a secret of its own, or delete the \
-            other one first"
+        "secret default/mine is the identity of an APIExport of another workspace already: name a secret of its own, \
+            or delete the other export first"
     );
     let export = rig.get(&first, EXPORTS.0, EXPORTS.1, "gadgets").unwrap();
     assert_eq!(condition(&export, "IdentityValid").unwrap()["status"], "True");

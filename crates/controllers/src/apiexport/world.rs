@@ -21,7 +21,7 @@ pub(crate) struct World {
     /// Key of the secret that the export names, or that the server creates for it.
     pub(crate) secret_key: ObjectKey,
     pub(crate) secret: Option<Entry>,
-    /// Another export has the identity of the secret.
+    /// An export of another workspace has the identity of the secret.
     pub(crate) taken: bool,
     /// Serialization point of all identities.
     pub(crate) identities: SerializationPoint,
@@ -78,8 +78,9 @@ pub(super) fn observe(registry: &Deps, key: &ObjectKey, snapshot: &Snapshot) -> 
     }
 }
 
-/// Returns true if another export has the identity of a secret. Called once for each export, before
-/// it has one.
+/// Returns true if an export of another workspace has the identity of a secret. Exports of one
+/// workspace may share a secret: bindings move from the one to the other with their objects, as in
+/// kcp. Called once for each export, before it has an identity.
 fn is_taken(snapshot: &Snapshot, key: &ObjectKey, secret: &Entry) -> bool {
     let Some(identity) = digest::identity_of_secret(&secret.object.body_value()) else {
         return false;
@@ -87,7 +88,7 @@ fn is_taken(snapshot: &Snapshot, key: &ObjectKey, secret: &Entry) -> bool {
     let mut found = false;
     snapshot.for_each(&Scope::everywhere(ids::apiexports()), |export| {
         let has_it = || export.object.parsed(ExportView::read).has_identity(&identity);
-        found = export.key != *key && has_it();
+        found = export.key.cluster != key.cluster && has_it();
         match found {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),

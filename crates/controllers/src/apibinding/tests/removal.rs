@@ -159,11 +159,13 @@ async fn a_successor_takes_over_names_and_objects() {
     assert_eq!((&after["phase"], &after["boundResources"]), (&json!("Bound"), &before));
     let kept = rig.get("root:tenant", WIDGETS.0, WIDGETS.1, "default/a");
     assert_eq!(kept.expect("the object is there")["spec"], json!({"size": 3}));
-    // The last one takes them along.
-    rig.delete("root:tenant", BINDINGS.0, BINDINGS.1, "second")
-        .await
-        .unwrap();
+    assert_last_takes_all(&rig, "second").await;
+}
+
+/// Checks that the last binding of a resource takes names and objects along.
+async fn assert_last_takes_all(rig: &TestControlPlane, name: &str) {
+    rig.delete("root:tenant", BINDINGS.0, BINDINGS.1, name).await.unwrap();
     rig.settle().await;
     assert_eq!(rig.keys(ids::resource_routes()).len(), 0);
-    assert!(rig.get("root:tenant", BINDINGS.0, BINDINGS.1, "second").is_none());
+    assert!(rig.get("root:tenant", BINDINGS.0, BINDINGS.1, name).is_none());
 }
