@@ -2,15 +2,16 @@
 //! as that user.
 //!
 //! An impersonated identity counts in the workspace of the request, and nowhere else. So the verb
-//! `impersonate` in a workspace is enough to act as its users; names of the system, and the extra
-//! fields that scope an identity, are for administrators of the platform
-//! ([`insula_auth::Step::Impersonation`]).
+//! `impersonate` in a workspace is enough to act as its users, and to hold a warrant of one of them
+//! that counts there alone; names of the system, and the extra fields that scope an identity, are
+//! for administrators of the platform ([`insula_auth::Step::Impersonation`]).
 
 use crate::{query::percent_decoded, reply::Reply};
 use http::HeaderMap;
 use insula_api::ClusterName;
 use insula_auth::{
-    Attributes, ClusterFacts, EXTRA_SCOPES, Forbidden, GROUP_AUTHENTICATED, USER_ANONYMOUS, UserInfo, permit,
+    Attributes, ClusterFacts, EXTRA_SCOPES, EXTRA_WARRANT, Forbidden, GROUP_AUTHENTICATED, USER_ANONYMOUS, UserInfo,
+    confined_warrant, permit,
 };
 use insula_catalog::Error;
 
@@ -145,9 +146,14 @@ fn required_rights(user: &UserInfo, cluster: Option<&ClusterName>) -> Vec<Attrib
     // The scope of this cluster was added by us, and takes rights away.
     let here = cluster.map(|cluster| format!("cluster:{cluster}"));
     for (key, values) in &user.extra {
-        let values = values
-            .iter()
-            .filter(|value| key != EXTRA_SCOPES || Some(*value) != here.as_ref());
+        let confined = |value: &String| match (cluster, key.as_str()) {
+            (Some(cluster), EXTRA_WARRANT) => confined_warrant(value, cluster),
+            _ => None,
+        };
+        let warranted = values.iter().filter_map(confined);
+        rights.extend(warranted.flat_map(|user| required_rights(&user, cluster)));
+        let values = values.iter().filter(|value| confined(value).is_none());
+        let values = values.filter(|value| key != EXTRA_SCOPES || Some(*value) != here.as_ref());
         rights.extend(values.map(|value| right(IDENTITY, "userextras", key, value)));
     }
     rights

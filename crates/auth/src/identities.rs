@@ -193,25 +193,36 @@ fn global_account(user: &UserInfo) -> Option<UserInfo> {
 /// count everywhere.
 fn warrants(user: &UserInfo) -> Vec<UserInfo> {
     let texts = user.extra.get(EXTRA_WARRANT).map(Vec::as_slice).unwrap_or_default();
-    let read = |text: &String| {
-        let Warrant {
-            user: name,
-            uid,
-            mut groups,
-            extra,
-        } = serde_json::from_str(text).ok()?;
-        // Only a credential makes a user a master.
-        groups.retain(|group| group != GROUP_MASTERS);
-        let named = UserInfo {
-            name,
-            uid,
-            groups,
-            extra,
-        };
-        let nowhere = account_of(&named).is_some() && home(&named).is_none();
-        (!nowhere).then_some(named)
+    let texts = texts.iter().take(IDENTITIES_MAX);
+    texts.filter_map(|text| read_warrant(text)).collect()
+}
+
+fn read_warrant(text: &str) -> Option<UserInfo> {
+    let Warrant {
+        user: name,
+        uid,
+        mut groups,
+        extra,
+    } = serde_json::from_str(text).ok()?;
+    // Only a credential makes a user a master.
+    groups.retain(|group| group != GROUP_MASTERS);
+    let named = UserInfo {
+        name,
+        uid,
+        groups,
+        extra,
     };
-    texts.iter().take(IDENTITIES_MAX).filter_map(read).collect()
+    let nowhere = account_of(&named).is_some() && home(&named).is_none();
+    (!nowhere).then_some(named)
+}
+
+/// Returns the user that a warrant names, without their scope, if it counts in the cluster alone
+/// and hands on no further warrant. Such a warrant gives what impersonation in that cluster gives.
+pub fn confined_warrant(text: &str, cluster: &ClusterName) -> Option<UserInfo> {
+    let mut named = read_warrant(text)?;
+    let scopes = named.extra.remove(EXTRA_SCOPES)?;
+    let confined = scopes.iter().any(|scope| *scope == format!("cluster:{cluster}"));
+    (confined && !named.extra.contains_key(EXTRA_WARRANT)).then_some(named)
 }
 
 #[cfg(test)]

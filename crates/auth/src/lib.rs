@@ -26,7 +26,7 @@ mod user;
 
 pub use attributes::{Attributes, Decision};
 pub use authorize::{Forbidden, Permit, STEPS, Step, Trail, authorize, forbidden_message, permit};
-pub use identities::Identities;
+pub use identities::{Identities, confined_warrant};
 pub use rbac::{ClusterFacts, PolicyRule, Roles, Subject, SubjectKind, grant_refusal, leaves_to, uncovered};
 pub use required::{RequiredGroups, RequiredGroupsError};
 pub use token::{TokenFile, TokenFileError, TokenLineError};

@@ -109,18 +109,11 @@ impl DefaultBinding {
     }
 }
 
-/// Returns true for a claim on all secrets of a workspace: only its owner may accept that.
-fn is_on_all_secrets(claim: &Json) -> bool {
-    let selector = &claim["defaultSelector"];
-    let of_core = claim["group"].as_str().unwrap_or_default().is_empty();
-    of_core && claim["resource"] == "secrets" && (!selector.is_object() || selector["matchAll"] == true)
-}
-
-/// Returns the spec of a binding to an export that accepts the permission claims of the export.
+/// Returns the spec of a binding to an export that accepts the permission claims of the export, as
+/// in kcp: whoever chooses a type accepts what its default bindings claim, Secrets included.
 fn spec(path: &str, name: &str, export: &Json) -> Json {
     let claims: Vec<Json> = list(export, "/spec/permissionClaims")
         .iter()
-        .filter(|claim| !is_on_all_secrets(claim))
         .map(|claim| {
             let mut claim = claim.clone();
             let selector = claim
@@ -144,15 +137,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn claims_are_accepted_by_default_but_for_all_secrets() {
+    fn claims_are_accepted_by_default() {
         let claim = |resource: &str, selector: Json| {
             json!({"resource": resource, "verbs": ["get"],
             "defaultSelector": selector})
         };
         let labels = json!({"matchLabels": {"for": "us"}});
         let export = json!({"spec": {"permissionClaims": [
-            claim("configmaps", Json::Null), claim("secrets", Json::Null), claim("secrets", json!({"matchAll": true})),
-            claim("secrets", labels.clone()),
+            claim("configmaps", Json::Null), claim("secrets", json!({"matchAll": true})), claim("pods", labels.clone()),
         ]}});
         let accepted = spec("root:p", "e", &export)["permissionClaims"].take();
         let accepted: Vec<(&Json, &Json)> = list(&accepted, "")
@@ -163,7 +155,8 @@ mod tests {
             accepted,
             [
                 (&json!("configmaps"), &json!({"matchAll": true})),
-                (&json!("secrets"), &labels)
+                (&json!("secrets"), &json!({"matchAll": true})),
+                (&json!("pods"), &labels)
             ]
         );
     }
