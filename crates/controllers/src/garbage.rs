@@ -6,6 +6,7 @@
 //! served leaves its dependents alone. Only `metadata` is read, so nothing is converted.
 
 mod decide;
+mod event;
 mod index;
 mod world;
 

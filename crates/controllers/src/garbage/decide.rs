@@ -93,6 +93,7 @@ fn judge(world: &World, entry: &Entry, dependents: &[Entry]) -> Plan {
         }));
         return Plan::new(intents);
     }
+    intents.extend(world.event.iter().cloned());
     let waiting = world.owners.iter().any(|(_, owner)| matches!(owner, Owner::Waiting(_)));
     let propagation = match &entry.object.meta {
         _ if waiting && !dependents.is_empty() => Propagation::Foreground,

@@ -47,6 +47,12 @@ impl Index {
             .collect()
     }
 
+    /// Returns the objects of a cluster that name an owner, in every namespace.
+    pub(super) fn dependents_anywhere(&self, cluster: &ClusterName, uid: &str) -> impl Iterator<Item = &ObjectKey> {
+        let known = self.dependents.get(&(cluster.clone(), Box::from(uid)));
+        known.into_iter().flatten()
+    }
+
     /// Returns true if it has noticed all changes up to a revision.
     pub(super) fn knows(&self, revision: Revision) -> bool {
         self.reached >= revision

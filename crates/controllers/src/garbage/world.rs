@@ -1,9 +1,9 @@
 //! World of the garbage collector: one object, its owners and its dependents.
 
-use super::{has, index::Index, waits};
+use super::{event, has, index::Index, waits};
 use insula_api::{ObjectKey, OwnerReference, Revision, Timestamp};
 use insula_catalog::{Custom, Origin, ScopeKind, Served, Strategy};
-use insula_registry::{Deps, FOREGROUND};
+use insula_registry::{Deps, FOREGROUND, Intent};
 use insula_store::{Entry, Snapshot};
 use std::sync::Arc;
 
@@ -17,6 +17,8 @@ pub(crate) struct World {
     /// Objects that name it as their owner. `None` while the index is behind the object's revision;
     /// the outstanding change queues the object again.
     pub(super) dependents: Option<Vec<Entry>>,
+    /// Creation of an event, if an owner is in another namespace.
+    pub(super) event: Vec<Intent>,
     pub(super) now: Timestamp,
 }
 
@@ -44,6 +46,7 @@ pub(super) fn observe(registry: &Deps, index: &Index, key: &ObjectKey, snapshot:
         strategy: &Custom,
         owners: Vec::new(),
         dependents: Some(Vec::new()),
+        event: Vec::new(),
         now: registry.clock.now(),
     };
     let Some(entry) = &world.object else { return world };
@@ -60,6 +63,9 @@ pub(super) fn observe(registry: &Deps, index: &Index, key: &ObjectKey, snapshot:
     }
     let owners = meta.owner_references.iter();
     world.owners = owners.map(|r| (r.clone(), owner(&served, snapshot, key, r))).collect();
+    if !key.namespace.is_empty() && !meta.is_deleting() {
+        world.event = event::of_foreign_owner((snapshot, index), &served, entry, &world.owners, world.now);
+    }
     world.dependents = index.knows(entry.revision).then(|| {
         let uid = meta.uid.to_string();
         let keys = index.dependents(key, &uid);
@@ -82,7 +88,7 @@ pub(super) fn owner_key(
     locate(&served, dependent, reference)
 }
 
-fn locate(served: &[Served], dependent: &ObjectKey, reference: &OwnerReference) -> Option<ObjectKey> {
+pub(super) fn locate(served: &[Served], dependent: &ObjectKey, reference: &OwnerReference) -> Option<ObjectKey> {
     let group = reference.api_version.split_once('/').map_or("", |(group, _)| group);
     let served = served
         .iter()
