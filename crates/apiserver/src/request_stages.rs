@@ -112,11 +112,16 @@ impl Parsed {
         if let Some(connection) = &self.connection {
             connection.tell(&caller);
         }
-        self.payer = caller.account_name().into();
+        let forwarded = impersonate::forwarded_user(&caller, &self.headers);
+        self.payer = forwarded.as_ref().unwrap_or(&caller).account_name().into();
         self.route_to_own_cluster(&caller)?;
         self.record.about(self.attributes.clone());
         self.record.known(&caller);
-        match impersonate::requested_user(&self.headers)? {
+        let acts_as = match forwarded {
+            Some(user) => Some(user),
+            None => impersonate::requested_user(&self.headers)?,
+        };
+        match acts_as {
             Some(user) => {
                 self.record.acts_as(&user);
                 Ok(Authenticated {

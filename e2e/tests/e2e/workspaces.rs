@@ -307,11 +307,55 @@ fn a_mount_forwards_the_user_and_no_credential() {
         let refused = alice.in_workspace(&format!("{path}:{name}")).get("/latest/meta-data");
         assert_eq!(refused.code, 503, "{}", refused.text);
     }
-    here.merge(&format!("{REMOTES}/far"), &json!({"metadata": {"annotations": null}}))
-        .expect(200);
-    wait("far", "Unavailable", "MountAnnotationInvalid");
+    here.delete(&format!("{REMOTES}/far")).expect(200);
+    wait("far", "Unavailable", "MountObjectNotFound");
     here.delete(&format!("{WORKSPACES}/far")).expect(200);
     until("it is gone", || {
         (here.get(&format!("{WORKSPACES}/far")).code == 404).then_some(())
     });
+}
+
+/// A workspace of this server, or of one with the same authority, can be mounted: the other server
+/// knows the user by name. That user has no more rights there than by the direct way.
+#[test]
+fn a_workspace_of_the_same_authority_is_mounted() {
+    let server = Server::with(Setup {
+        environment: vec![("INSULA_WORKSPACES_MOUNTS".to_owned(), "127.0.0.1/32".to_owned())],
+        ..Setup::default()
+    });
+    let (path, _) = insula_e2e::workspace_owned_by(&server, "alice");
+    let (own, _) = insula_e2e::workspace_owned_by(&server, "alice");
+    let (foreign, _) = insula_e2e::workspace_owned_by(&server, "bob");
+    let alice = server.client(Who::Token("alice-token".to_owned()));
+    let here = alice.in_workspace(&path);
+    here.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &remotes())
+        .expect(201);
+    until("remotes are served", || (here.get(REMOTES).code == 200).then_some(()));
+    for (name, target) in [
+        ("own", own.clone()),
+        ("foreign", foreign),
+        ("circle", format!("{path}:circle")),
+    ] {
+        let url = format!("{}/clusters/{target}", server.url());
+        here.post(REMOTES, &remote(name, &url, "Ready")).expect(201);
+        here.post(WORKSPACES, &mount(name)).expect(201);
+        until("the mount is ready", || {
+            let found = here.get(&format!("{WORKSPACES}/{name}")).expect(200);
+            (found["status"]["phase"] == "Ready").then_some(())
+        });
+    }
+    let through = |name: &str| alice.in_workspace(&format!("{path}:{name}"));
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "sent"}});
+    through("own").post(MAPS, &map).expect(201);
+    alice.in_workspace(&own).get(&format!("{MAPS}/sent")).expect(200);
+    assert_eq!(through("foreign").get(MAPS).code, 403);
+    assert_eq!(through("circle").get(MAPS).code, 403, "no way through a second mount");
+    let masters = server.admin().in_workspace(&format!("{path}:own"));
+    assert_eq!(
+        masters.get_with(MAPS, &[("x-remote-user", "bob")]).code,
+        200,
+        "a client's headers are ignored"
+    );
+    let bob = server.client(Who::Token("bob-token".to_owned())).in_workspace(&own);
+    assert_eq!(bob.get_with(MAPS, &[("x-remote-user", "alice")]).code, 403);
 }

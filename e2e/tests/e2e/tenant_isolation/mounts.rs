@@ -1,6 +1,6 @@
 //! Row 64: a workspace mounted from another tenant's workspace on the same server. The operator
-//! allows a server as a target; that server authorizes each request, and the identity of the
-//! forwarding server has no rights.
+//! allows a server as a target; that server authorizes each request as the user who sent it, who
+//! gets no further than by the direct way.
 
 use insula_e2e::Setup;
 
@@ -52,7 +52,7 @@ fn a_mount_of_another_tenants_workspace_is_forbidden() {
         ] {
             let answer = through.get_with(&path, &claims);
             assert!(
-                [400, 403, 404, 503].contains(&answer.code),
+                [400, 403, 404, 501, 503].contains(&answer.code) || (*name == "own" && answer.code == 200),
                 "{target}{path}: {} {}",
                 answer.code,
                 answer.text
@@ -65,7 +65,7 @@ fn a_mount_of_another_tenants_workspace_is_forbidden() {
         }
         let made = through.post(MAPS, &map);
         assert!(
-            [400, 403, 404, 405, 503].contains(&made.code),
+            [400, 403, 404, 405, 503].contains(&made.code) || (*name == "own" && made.code == 201),
             "{target}: {} {}",
             made.code,
             made.text
