@@ -6,13 +6,13 @@
 
 use crate::{Unauthenticated, workspace_types};
 use futures_util::future::BoxFuture;
-use insula_api::{Clock, ClusterName, FieldPath, Object, ObjectKey};
+use insula_api::{Clock, ClusterName, Object, ObjectKey};
 use insula_auth::{
     EXTRA_CLUSTER, EXTRA_SCOPES, UserInfo,
-    jwt::{Giver, Issuer, JwtError, Keys},
+    jwt::{Issuer, JwtError, Keys},
 };
-use insula_catalog::ids;
 pub use insula_catalog::issuer_list::read_all;
+use insula_catalog::{ids, issuer_list};
 use insula_store::Snapshot;
 use parking_lot::RwLock;
 use std::{fmt, sync::Arc};
@@ -139,13 +139,8 @@ struct Configuration {
 
 impl Configuration {
     fn read(object: &Object) -> Self {
-        // Admission checked that it compiles.
-        let issuers = read_all(
-            &object.body_value()["spec"]["jwt"],
-            Giver::Workspace,
-            &FieldPath::root(),
-        );
-        let issuers = issuers.unwrap_or_default().into_iter().map(Arc::new).collect();
+        let issuers = issuer_list::usable(&object.body_value());
+        let issuers = issuers.into_iter().map(Arc::new).collect();
         Configuration { issuers }
     }
 }

@@ -90,14 +90,19 @@ impl LifecycleController {
         }
     }
 
-    /// The labels of the LogicalClusters that wait for it.
+    /// The labels of the LogicalClusters that wait for it. Those that wait for a terminator have
+    /// its label from the beginning, and wait once they are being deleted.
     pub fn labels(&self) -> LabelSelector {
-        let (phase, prefix) = match self.phase {
-            LifecyclePhase::Initializing => ("Initializing", "initializer.internal.kcp.io/"),
-            LifecyclePhase::Terminating => ("Terminating", "terminator.internal.kcp.io/"),
+        let prefix = match self.phase {
+            LifecyclePhase::Initializing => "initializer.internal.kcp.io/",
+            LifecyclePhase::Terminating => "terminator.internal.kcp.io/",
         };
         let (key, value) = digest::lifecycle_label(prefix, &self.name());
-        let selector = json!({"matchLabels": {"tenancy.kcp.io/phase": phase, key: value}});
+        let mut labels = json!({key: value});
+        if self.phase == LifecyclePhase::Initializing {
+            labels["tenancy.kcp.io/phase"] = json!("Initializing");
+        }
+        let selector = json!({"matchLabels": labels});
         LabelSelector::from_json(&selector).expect("names and digests are labels")
     }
 

@@ -277,13 +277,14 @@ fn insert_lists(entry: &mut Json, served: &Served) {
     }
 }
 
-/// Returns a hash of the storage version, by which clients notice a change of it.
+/// Returns a hash of the storage version, by which clients notice a change of it. kcp's begins with
+/// the name of the cluster, which is empty for its own kinds.
 fn storage_version_hash(served: &Served) -> String {
     let version = served
         .alias
         .as_ref()
         .map_or(&served.api.storage_version().name, |alias| &alias.version);
-    let digest = Sha256::digest(format!("{}/{version}/{}", served.group(), served.names().kind));
+    let digest = Sha256::digest(format!("/{}/{version}/{}", served.group(), served.names().kind));
     STANDARD.encode(&digest[..8])
 }
 

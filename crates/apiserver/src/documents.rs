@@ -6,7 +6,7 @@ use crate::{
     negotiate::{self, Negotiated, Representation, Supported},
     openapi,
     reply::{self, Reply, header_text},
-    request::Answer,
+    request::{Answer, VirtualWorkspace},
     request_stages::Authorized,
     server::ApiServer,
     virtual_workspace,
@@ -75,9 +75,18 @@ fn address(server: &ApiServer) -> &str {
     server.registry.external_url.trim_start_matches("https://")
 }
 
+/// Returns the forms of the lists of groups. Lifecycle views across clusters have no aggregated
+/// form, as in kcp.
+fn discovery_forms(request: &Authorized) -> Supported {
+    match (&request.scope.view, &request.scope.cluster) {
+        (Some(VirtualWorkspace::LifecycleController(_)), None) => Supported::Document,
+        _ => Supported::Discovery,
+    }
+}
+
 /// Answers `/api`
 pub(crate) fn core_versions(server: &ApiServer, request: &Authorized) -> Answer {
-    let form = accept(request, Supported::Discovery)?;
+    let form = accept(request, discovery_forms(request))?;
     if form.representation == Representation::AggregatedDiscovery {
         let served = served_in(server, request, "")?;
         let body = viewed(request, &served, discovery::aggregated_core(&served));
@@ -88,7 +97,7 @@ pub(crate) fn core_versions(server: &ApiServer, request: &Authorized) -> Answer 
 
 /// Answers `/apis`
 pub(crate) fn groups(server: &ApiServer, request: &Authorized) -> Answer {
-    let form = accept(request, Supported::Discovery)?;
+    let form = accept(request, discovery_forms(request))?;
     let served = served(server, request)?;
     if form.representation == Representation::AggregatedDiscovery {
         let body = viewed(request, &served, discovery::aggregated_groups(&served));

@@ -98,6 +98,19 @@ impl VirtualWorkspace {
             .map(|served| &*served.names().plural)
             .collect();
         sort_verbs(document, &read_only);
+        if matches!(self, VirtualWorkspace::LifecycleController(_)) {
+            hide_verbs_of_subresources(document);
+        }
+    }
+}
+
+/// Lists subresources without verbs, as kcp's lifecycle views do.
+fn hide_verbs_of_subresources(document: &mut Json) {
+    let resources = document["resources"].as_array_mut();
+    for entry in resources.into_iter().flatten() {
+        if entry["name"].as_str().is_some_and(|name| name.contains('/')) {
+            entry["verbs"] = Json::Null;
+        }
     }
 }
 

@@ -9,27 +9,42 @@ use std::collections::BTreeSet;
 /// configurations.
 const WORKSPACE_ISSUERS_MAX: usize = 16;
 
-/// Returns the errors in a WorkspaceAuthenticationConfiguration.
-pub fn check(object: &Json) -> Vec<FieldError> {
+/// Returns the error of a WorkspaceAuthenticationConfiguration with too many issuers.
+pub fn check_count(object: &Json) -> Vec<FieldError> {
+    let listed = object["spec"]["jwt"].as_array().map_or(0, Vec::len);
     let at = FieldPath::new("spec").child("jwt");
-    read_all(&object["spec"]["jwt"], Giver::Workspace, &at)
-        .err()
-        .unwrap_or_default()
+    match listed > WORKSPACE_ISSUERS_MAX {
+        true => vec![FieldError::too_many(&at, listed, WORKSPACE_ISSUERS_MAX)],
+        false => Vec::new(),
+    }
 }
 
-/// Compiles a list of issuers.
+/// Returns the reasons why issuers of a WorkspaceAuthenticationConfiguration cannot be used.
+pub fn unusable(object: &Json) -> Vec<FieldError> {
+    let at = FieldPath::new("spec").child("jwt");
+    read_each(&object["spec"]["jwt"], Giver::Workspace, &at).1
+}
+
+/// Compiles the issuers of a WorkspaceAuthenticationConfiguration that can be used.
+pub fn usable(object: &Json) -> Vec<Issuer> {
+    read_each(&object["spec"]["jwt"], Giver::Workspace, &FieldPath::root()).0
+}
+
+/// Compiles the operator's list of issuers.
 ///
 /// # Errors
 /// Returns all field errors of the list.
-pub fn read_all(jwt: &Json, giver: Giver, at: &FieldPath) -> Result<Vec<Issuer>, Vec<FieldError>> {
-    let max = match giver {
-        Giver::Operator => ISSUERS_MAX,
-        Giver::Workspace => WORKSPACE_ISSUERS_MAX,
-    };
-    let listed = jwt.as_array().map(Vec::as_slice).unwrap_or_default();
-    if listed.len() > max {
-        return Err(vec![FieldError::too_many(at, listed.len(), max)]);
+pub fn read_all(jwt: &Json, at: &FieldPath) -> Result<Vec<Issuer>, Vec<FieldError>> {
+    let listed = jwt.as_array().map_or(0, Vec::len);
+    if listed > ISSUERS_MAX {
+        return Err(vec![FieldError::too_many(at, listed, ISSUERS_MAX)]);
     }
+    let (issuers, errors) = read_each(jwt, Giver::Operator, at);
+    if errors.is_empty() { Ok(issuers) } else { Err(errors) }
+}
+
+fn read_each(jwt: &Json, giver: Giver, at: &FieldPath) -> (Vec<Issuer>, Vec<FieldError>) {
+    let listed = jwt.as_array().map(Vec::as_slice).unwrap_or_default();
     let (mut issuers, mut errors) = (Vec::new(), Vec::new());
     let mut seen = BTreeSet::new();
     for (i, value) in listed.iter().enumerate() {
@@ -44,11 +59,12 @@ pub fn read_all(jwt: &Json, giver: Giver, at: &FieldPath) -> Result<Vec<Issuer>,
         if !seen.insert(config.issuer.url.clone()) {
             let at = at.child("issuer").child("url");
             errors.push(FieldError::duplicate(&at, &Json::from(config.issuer.url.as_str())));
+            continue;
         }
         match compile(&config, giver, &at) {
             Ok(issuer) => issuers.push(issuer),
             Err(wrong) => errors.extend(wrong),
         }
     }
-    if errors.is_empty() { Ok(issuers) } else { Err(errors) }
+    (issuers, errors)
 }

@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use insula_access::{Authenticator, issuers::read_all};
 use insula_api::{FieldError, FieldPath, Json, aggregate};
-use insula_auth::jwt::{Giver, Issuer};
+use insula_auth::jwt::Issuer;
 
 use crate::{Config, StartError};
 
@@ -71,7 +71,7 @@ fn parse(text: &str) -> Result<Vec<Issuer>, String> {
     if !unknown.is_empty() {
         return Err(aggregate(&unknown));
     }
-    read_all(&file["jwt"], Giver::Operator, &FieldPath::new("jwt")).map_err(|errors| aggregate(&errors))
+    read_all(&file["jwt"], &FieldPath::new("jwt")).map_err(|errors| aggregate(&errors))
 }
 
 #[cfg(test)]

@@ -1,6 +1,10 @@
 //! View scope of a verb: a cluster from within, one cluster through an export, or all clusters.
 
-use crate::{Target, lifecycle::LifecycleController, roles::RolesAt};
+use crate::{
+    Target,
+    lifecycle::{LifecycleController, LifecyclePhase},
+    roles::RolesAt,
+};
 use insula_api::{ClusterName, Json, LabelSelector, Object, ObjectKey, Scope};
 use insula_auth::{Attributes, ClusterFacts, UserInfo};
 use insula_catalog::{
@@ -107,6 +111,8 @@ pub struct AllClusters {
     pub by: By,
     /// Labels that objects must have to be seen.
     pub labels: LabelSelector,
+    /// Only objects that are being deleted are seen.
+    pub deleting: bool,
     /// Clusters that serve another generation of the API than the target: most serve the same, and
     /// stand nowhere.
     others: RwLock<BTreeMap<ClusterName, Served>>,
@@ -133,6 +139,15 @@ impl AllClusters {
     pub fn everywhere(labels: LabelSelector) -> ViewScope {
         ViewScope::AllClusters(Arc::new(AllClusters {
             labels,
+            ..AllClusters::default()
+        }))
+    }
+
+    /// All clusters, and in them the LogicalClusters that wait for a lifecycle controller.
+    pub fn waiting_for(lifecycle: &LifecycleController) -> ViewScope {
+        ViewScope::AllClusters(Arc::new(AllClusters {
+            labels: lifecycle.labels(),
+            deleting: lifecycle.phase == LifecyclePhase::Terminating,
             ..AllClusters::default()
         }))
     }
@@ -295,6 +310,7 @@ impl VisibilityFilter<'_> {
                         .namespace
                         .as_ref()
                         .is_some_and(|namespace| *namespace != key.namespace)
+                    || across.deleting && !object.meta.is_deleting()
                     || !across.labels.matches(&object.meta.labels)
                 {
                     return false;

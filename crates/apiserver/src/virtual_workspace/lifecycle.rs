@@ -120,7 +120,7 @@ pub(super) fn resolve(
             (served.resource_id() == ids::logicalclusters()).then(|| ResolvedResource {
                 cluster: ClusterName::root(),
                 served: served.clone(),
-                view_scope: AllClusters::everywhere(lifecycle.labels()),
+                view_scope: AllClusters::waiting_for(lifecycle),
             })
         }
     }

@@ -8,11 +8,18 @@ pub(super) const KINDS: &[Builtin] = &[Builtin {
     ..Builtin::new(crd!("tenancy.kcp.io_workspaceauthenticationconfigurations"))
 }];
 
-/// WorkspaceAuthenticationConfigurations. Validation refuses issuers that cannot be used.
+/// WorkspaceAuthenticationConfigurations. kcp stores what its definition admits, and so do we;
+/// warnings name the issuers that cannot be used.
 struct AuthenticationConfigurations;
 
 impl Strategy for AuthenticationConfigurations {
     fn validate(&self, new: &Json) -> Vec<FieldError> {
-        issuer_list::check(new)
+        issuer_list::check_count(new)
+    }
+
+    fn warnings(&self, new: &Json, _: Option<&Json>) -> Vec<String> {
+        let unusable = issuer_list::unusable(new);
+        let warning = |error: &FieldError| format!("{error}: tokens of this issuer are not accepted");
+        unusable.iter().map(warning).collect()
     }
 }
