@@ -219,7 +219,11 @@ fn marked_deleted(child: &Loaded<LogicalCluster>, world: &World) -> Json {
     value["metadata"]["deletionGracePeriodSeconds"] = json!(0);
     value["metadata"]["finalizers"] = with_finalizer(&value, finalizers::LOGICAL_CLUSTER);
     count_generation(&mut value);
-    show_phase(&mut value, deletion_phase(&child.view).as_str());
+    // Where terminators are awaited, the phase follows in a write of its own: those who watch for
+    // them get a change of the marked object, as from kcp.
+    if child.view.status.terminators.is_empty() {
+        show_phase(&mut value, WorkspacePhase::Deleting.as_str());
+    }
     value
 }
 
