@@ -87,7 +87,26 @@ fn equal_maps(left: &Val<'_>, right: &Val<'_>, budget: &mut Budget, depth: usize
             return Ok(false);
         }
     }
-    Ok(true)
+    equal_unknown(left, right, budget)
+}
+
+/// Compares the fields of two objects that their schema does not declare, or that no expression can
+/// name: they are out of reach, and part of `==`, as in Kubernetes.
+fn equal_unknown(left: &Val<'_>, right: &Val<'_>, budget: &mut Budget) -> Result<bool> {
+    let (Some(fields), Some(other)) = (left.unknown_fields(), right.unknown_fields()) else {
+        return Ok(true);
+    };
+    let mut count = 0;
+    for (name, value) in fields {
+        count += 1;
+        budget.charge(2 * cost::ITEM)?;
+        let Val::JsonMap(fields, _) = right else { return Ok(false) };
+        let Some(other) = fields.get(name) else { return Ok(false) };
+        if !equal(&Val::from_json(value), &Val::from_json(other), budget)? {
+            return Ok(false);
+        }
+    }
+    Ok(count == other.count())
 }
 
 /// Evaluates `< <= > >=`.

@@ -57,9 +57,14 @@ impl CompileError {
     /// Returns the error of a constant part that always fails. Kubernetes finds those when it plans
     /// a program, and gives no position.
     pub(crate) fn constant(failure: &EvalError) -> Self {
+        Self::planning(failure.to_string())
+    }
+
+    /// Returns an error that Kubernetes finds when it plans a program.
+    pub(crate) fn planning(message: String) -> Self {
         Self {
             phase: CompilePhase::Instantiation,
-            ..Self::whole(failure.to_string())
+            ..Self::whole(message)
         }
     }
 

@@ -205,8 +205,8 @@ impl Lowering<'_> {
         };
         if let ("find" | "findAll", [_, Node::Const(Const::String(text)), ..]) = (function.name, &*arguments)
             && self.patterns.iter().all(|known| *known.text != **text)
-            && let Ok(compiled) = crate::regex::compile(text)
         {
+            let compiled = crate::regex::compile(text).map_err(|why| CompileError::planning(why.to_string()))?;
             self.patterns.push(Pattern {
                 text: (**text).into(),
                 compiled: compiled.into(),

@@ -53,6 +53,18 @@ impl<'v> Val<'v> {
         }
     }
 
+    /// Returns the fields of an object that are none of its entries: those that its schema does not
+    /// declare, and those whose names no expression can write.
+    pub(crate) fn unknown_fields(&self) -> Option<impl Iterator<Item = (&'v String, &'v Value)> + use<'v>> {
+        match self {
+            Self::JsonMap(fields, Some(decl)) if !is_map(decl) => {
+                let (fields, decl) = (*fields, *decl);
+                Some(fields.iter().filter(move |(name, _)| decl.field(name).is_none()))
+            }
+            _ => None,
+        }
+    }
+
     /// Returns the entries of a map, in key order.
     pub(crate) fn entries(&self) -> Option<Vec<(Val<'v>, Val<'v>)>> {
         match self {

@@ -8,6 +8,8 @@ use crate::cost;
 use crate::error::{EvalError, invalid, no_overload};
 use crate::items::Items;
 use crate::operator::Operator;
+use crate::typed;
+use crate::types::Type;
 use crate::value::{Result, Val};
 use std::cmp::Ordering;
 
@@ -149,7 +151,19 @@ fn sum<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
             Some(sum) => arithmetic::apply(Operator::Add, &sum, &item, cx.budget)?,
         });
     }
-    Ok(total.unwrap_or(Val::Int(0)))
+    Ok(total.unwrap_or_else(|| nothing(list)))
+}
+
+/// Returns the sum of an empty list: a duration where its items are declared to be.
+fn nothing<'v>(list: &Val<'v>) -> Val<'v> {
+    let items = match list {
+        Val::JsonList(_, declared) => typed::items_of(*declared),
+        _ => None,
+    };
+    match items.map(|items| items.ty()) {
+        Some(Type::Duration) => Val::Duration(0),
+        _ => Val::Int(0),
+    }
 }
 
 fn order(

@@ -5,6 +5,7 @@ use super::{Context, Function, global, member};
 use crate::error::{invalid, no_overload};
 use crate::items::Items;
 use crate::value::{Result, Val};
+use jiff::civil::date;
 
 pub(super) static FUNCTIONS: &[Function] = &[
     global(
@@ -114,7 +115,9 @@ fn is_zero(value: &Val<'_>) -> bool {
         Val::Double(d) => *d == 0.0,
         Val::Duration(nanos) => *nanos == 0,
         Val::Bytes(bytes) => bytes.is_empty(),
-        Val::Timestamp(_) | Val::Type(_) | Val::Invalid(_) | Val::Opaque(_) | Val::Optional(_) => false,
+        // Go's zero time.
+        Val::Timestamp(time) => *time == date(1, 1, 1).at(0, 0, 0, 0),
+        Val::Type(_) | Val::Invalid(_) | Val::Opaque(_) | Val::Optional(_) => false,
         Val::Str(_) | Val::String(_) | Val::JsonList(..) | Val::List(_) | Val::JsonMap(..) | Val::Map(_) => {
             value.as_str().is_some_and(str::is_empty)
                 || value.items().is_some_and(|i| i.len() == 0)

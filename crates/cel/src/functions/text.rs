@@ -1,7 +1,7 @@
 //! `format`, the printf of CEL's strings extension, and the text of values as Go writes it.
 //!
 //! Kubernetes has version 2 of the extension, whose `%f` and `%e` write numbers in the en-US locale
-//! (`1,234.500000`, `1.234500 × 10⁰³`), and whose `%e` always has six fractional digits.
+//! (`1,234.500000`, `1.234500×10⁰³`), and whose `%e` always has six fractional digits.
 
 use super::quote::quoted;
 use super::{Context, Function, made, member, time};
@@ -202,7 +202,7 @@ fn grouped(number: f64, precision: usize) -> String {
     grouped + fraction
 }
 
-/// Formats a number in scientific notation: `1.234500 × 10⁰³`, with narrow spaces.
+/// Formats a number in scientific notation: `1.234500×10⁰³`.
 fn scientific(number: f64) -> String {
     if let Some(name) = infinite(number) {
         return format!("{name:>PRECISION$}");
@@ -217,7 +217,7 @@ fn scientific(number: f64) -> String {
         digit => char::from_u32(0x2070 + digit).unwrap_or('⁰'),
     });
     text.truncate(end);
-    text.push_str("\u{202f}×\u{202f}10");
+    text.push_str("×10");
     if sign == '-' {
         text.push('⁻');
     }
