@@ -1,6 +1,6 @@
 //! Kubernetes' own kinds, which every workspace has.
 
-use insula_e2e::{shared, workspace};
+use insula_e2e::{Client, shared, workspace};
 use serde_json::json;
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -155,41 +155,46 @@ fn resource_quotas_of_a_namespace_have_a_limit() {
     client.post("/api/v1/namespaces/default/secrets", &secret).expect(201);
 }
 
-/// Of several exports that name one secret at the same moment, one gets its identity.
+/// Of several workspaces whose exports have one identity at the same moment, one gets it.
 #[test]
-fn an_identity_secret_belongs_to_one_export() {
+fn an_identity_belongs_to_the_exports_of_one_workspace() {
     let server = shared();
     let admin = server.admin();
-    let client = admin.in_workspace(&workspace(&admin, "identities").0);
+    let clients = ["a", "b", "c"].map(|name| admin.in_workspace(&workspace(&admin, name).0));
     let exports = "/apis/apis.kcp.io/v1alpha2/apiexports";
-    let export = |name: &str, secret: &str| {
-        let identity = json!({"secretRef": {"namespace": "default", "name": secret}});
-        let export = json!({"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIExport", "metadata": {"name": name},
-            "spec": {"identity": identity}});
-        client.post(exports, &export).expect(201);
-    };
     for round in 0..5 {
         let secret = format!("identity-{round}");
-        for name in ["a", "b", "c"] {
-            export(&format!("{name}-{round}"), &secret);
+        let names = ["one", "two"].map(|name| format!("{name}-{round}"));
+        for (client, name) in clients
+            .iter()
+            .flat_map(|client| names.iter().map(move |name| (client, name)))
+        {
+            let identity = json!({"secretRef": {"namespace": "default", "name": secret}});
+            let export = json!({"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIExport", "metadata": {"name": name},
+                "spec": {"identity": identity}});
+            client.post(exports, &export).expect(201);
         }
-        // All the exports wait for the secret.
+        // All the exports wait for the secret of their workspace, and all secrets have one key.
         let object = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": secret},
             "stringData": {"key": format!("{secret}-of-many")}});
-        client.post("/api/v1/namespaces/default/secrets", &object).expect(201);
+        for client in &clients {
+            client.post("/api/v1/namespaces/default/secrets", &object).expect(201);
+        }
+        let is_valid = |client: &Client, name: &str| {
+            let export = client.get(&format!("{exports}/{name}")).expect(200);
+            let conditions = export["status"]["conditions"].as_array()?;
+            let condition = conditions.iter().find(|c| c["type"] == "IdentityValid")?;
+            let told = condition["message"].as_str().unwrap_or_default();
+            (condition["status"] == "True" || told.contains("of another workspace already"))
+                .then_some(condition["status"] == "True")
+        };
         let valid = insula_e2e::until("each was looked at", || {
-            let found = ["a", "b", "c"].map(|name| {
-                let export = client.get(&format!("{exports}/{name}-{round}")).expect(200);
-                let condition = export["status"]["conditions"]
-                    .as_array()?
-                    .iter()
-                    .find(|c| c["type"] == "IdentityValid")?
-                    .clone();
-                let told = condition["message"].as_str().unwrap_or_default();
-                (condition["status"] == "True" || told.contains("is the identity of another APIExport already"))
-                    .then_some(condition["status"] == "True")
+            let found = clients.iter().map(|client| {
+                let [one, two] = &names;
+                let (one, two) = (is_valid(client, one)?, is_valid(client, two)?);
+                (one == two).then_some(one)
             });
-            found.into_iter().collect::<Option<Vec<bool>>>()
+            found.collect::<Option<Vec<bool>>>()
         });
         assert_eq!(valid.iter().filter(|valid| **valid).count(), 1, "round {round}");
     }

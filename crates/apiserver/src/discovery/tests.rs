@@ -108,9 +108,9 @@ fn terminating_resources_cannot_be_created() {
 #[test]
 fn the_storage_version_shows_as_a_hash() {
     let list = resources(&golden(), "golden.example.com", "v10").expect("is served");
-    // First eight bytes of SHA-256 of "golden.example.com/v1/Widget", whatever version is looked
+    // First eight bytes of SHA-256 of "/golden.example.com/v1/Widget", whatever version is looked
     // at.
-    let digest = Sha256::digest("golden.example.com/v1/Widget");
+    let digest = Sha256::digest("/golden.example.com/v1/Widget");
     assert_eq!(
         list["resources"][0]["storageVersionHash"],
         json!(STANDARD.encode(&digest[..8]))
