@@ -100,8 +100,12 @@ fn equal_unknown(left: &Val<'_>, right: &Val<'_>, budget: &mut Budget) -> Result
     for (name, value) in fields {
         count += 1;
         budget.charge(2 * cost::ITEM)?;
-        let Val::JsonMap(fields, _) = right else { return Ok(false) };
-        let Some(other) = fields.get(name) else { return Ok(false) };
+        let Val::JsonMap(fields, _) = right else {
+            return Ok(false);
+        };
+        let Some(other) = fields.get(name) else {
+            return Ok(false);
+        };
         if !equal(&Val::from_json(value), &Val::from_json(other), budget)? {
             return Ok(false);
         }

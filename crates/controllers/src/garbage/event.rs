@@ -55,7 +55,9 @@ pub(super) fn of_foreign_owner(
     let event = json!({
         "apiVersion": "v1", "kind": "Event",
         "metadata": {"name": &*event_key.name, "namespace": &*key.namespace},
-        "involvedObject": {"apiVersion": api_version, "kind": kind, "namespace": &*key.namespace, "name": name, "uid": uid},
+        "involvedObject": {
+            "apiVersion": api_version, "kind": kind, "namespace": &*key.namespace, "name": name, "uid": uid,
+        },
         "type": "Warning", "reason": "OwnerRefInvalidNamespace", "message": message,
         "source": {"component": COMPONENT}, "reportingComponent": COMPONENT, "reportingInstance": "",
         "firstTimestamp": now.to_string(), "lastTimestamp": now.to_string(), "eventTime": null, "count": 1,
