@@ -29,7 +29,7 @@ use std::{
 /// Compressed bytes of cached documents, of all tenants.
 const CACHE_BYTES_MAX: usize = 32 << 20;
 /// Version of the documents' form: to be changed whenever documents of the same APIs change.
-const FORM: &str = concat!("3 ", env!("CARGO_PKG_VERSION"));
+const FORM: &str = concat!("4 ", env!("CARGO_PKG_VERSION"));
 
 const COMPONENTS: &str = "#/components/schemas/";
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";

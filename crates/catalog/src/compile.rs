@@ -50,8 +50,7 @@ pub fn compile(definition: &Definition<'_>, builtin: Option<&'static Builtin>) -
     let rules = definition
         .rules
         .map(|rules| insula_conversion::parse_rules(rules, &FieldPath::new("spec")));
-    let is_struct = builtin.is_some_and(|builtin| builtin.strategy.traits().is_struct);
-    let versions = match compile_versions(spec, &group, is_struct, &versions_at) {
+    let versions = match compile_versions(spec, &group, builtin, &versions_at) {
         Ok(versions) => versions,
         Err(mut errors) => {
             let malformed = rules.and_then(Result::err).map(|malformed| malformed.errors);
@@ -138,22 +137,40 @@ fn compile_bundle(
 fn compile_versions(
     spec: &Json,
     group: &str,
-    is_struct: bool,
+    builtin: Option<&'static Builtin>,
     at: &FieldPath,
 ) -> Result<Vec<ApiVersion>, Vec<FieldError>> {
     let (mut versions, mut errors) = (Vec::new(), Vec::new());
+    let is_struct = builtin.is_some_and(|builtin| builtin.strategy.traits().is_struct);
     let kind = spec.pointer("/names/kind").and_then(Json::as_str).unwrap_or_default();
     for (i, version) in list(spec, "/versions").iter().enumerate() {
         match compile_version(version, kind, group, &at.index(i)) {
-            Ok(version) if is_struct => versions.push(ApiVersion {
-                schema: Arc::new(Arc::unwrap_or_clone(version.schema).of_struct()),
-                ..version
-            }),
-            Ok(version) => versions.push(version),
+            Ok(mut version) => {
+                if is_struct {
+                    version.schema = Arc::new(Arc::unwrap_or_clone(version.schema).of_struct());
+                }
+                if builtin.is_some() {
+                    drop_nullable(&mut version.openapi);
+                }
+                versions.push(version);
+            }
             Err(found) => errors.extend(found),
         }
     }
     if errors.is_empty() { Ok(versions) } else { Err(errors) }
+}
+
+/// Removes `nullable` from the published schema of a built-in kind. Kubernetes' documents have no
+/// such word, and version 2 drops the types of nullable fields.
+fn drop_nullable(schema: &mut Json) {
+    let Json::Object(map) = schema else { return };
+    map.remove("nullable");
+    if let Some(Json::Object(fields)) = map.get_mut("properties") {
+        fields.values_mut().for_each(drop_nullable);
+    }
+    for name in ["items", "additionalProperties"] {
+        map.get_mut(name).into_iter().for_each(drop_nullable);
+    }
 }
 
 fn compile_version(version: &Json, kind: &str, group: &str, at: &FieldPath) -> Result<ApiVersion, Vec<FieldError>> {

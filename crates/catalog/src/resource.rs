@@ -83,7 +83,7 @@ pub struct ApiVersion {
     pub deprecated: Option<String>,
     /// Compiled structural schema.
     pub schema: Arc<Structural>,
-    /// Schema as its author wrote it, for OpenAPI.
+    /// Schema for OpenAPI: as its author wrote it, or without `nullable` for built-in kinds.
     pub openapi: Json,
     /// True if `/status` exists.
     pub status: bool,

@@ -130,3 +130,14 @@ fn definitions_remember_what_they_stored() {
     strategy_of("apiextensions.k8s.io", "customresourcedefinitions").prepare_for_update(&mut new, &old, NOW);
     assert_eq!(new["status"]["storedVersions"], json!(["v1", "v2"]));
 }
+
+/// Kubernetes' documents know no null, and version 2 would drop the types of nullable fields.
+#[test]
+fn published_schemas_of_kinds_have_no_nullable_field() {
+    for served in System::load().iter() {
+        for version in &served.api.versions {
+            let text = version.openapi.to_string();
+            assert!(!text.contains("\"nullable\":true"), "{}", served.names().plural);
+        }
+    }
+}
