@@ -158,7 +158,10 @@ fn managed_fields_move_when_their_version_is_removed() {
         apply(&tenant, WIDGETS_V2, "new", &json!({"note": "n"})).expect(200);
         let offers = |prefix: &str| {
             let at = format!("{APIS}/apiexports/widgets");
-            provider.merge(&at, &json!({"spec": offer(prefix)})).expect(200);
+            // The removal of v1 is confirmed: whether its use is recorded yet depends on the time.
+            let confirmed = json!({"insula.io/confirm-removal": "two.widgets.life.example.io/v1"});
+            let change = json!({"metadata": {"annotations": confirmed}, "spec": offer(prefix)});
+            provider.merge(&at, &change).expect(200);
         };
         let owner = |manager: &str, version: &str, field: &str| {
             let fields = format!(r#"{{"f:spec":{{"f:{field}":{{}}}}}}"#);
