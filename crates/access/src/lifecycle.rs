@@ -112,11 +112,12 @@ impl LifecycleController {
     }
 
     fn is_awaited_in(&self, view: &LogicalClusterView) -> bool {
-        let (phase, list) = match self.phase {
-            LifecyclePhase::Initializing => (WorkspacePhase::Initializing, &view.initializers),
-            LifecyclePhase::Terminating => (WorkspacePhase::Terminating, &view.terminators),
+        let (begun, list) = match self.phase {
+            LifecyclePhase::Initializing => (view.phase == WorkspacePhase::Initializing, &view.initializers),
+            // The phase follows the deletion in a write of its own.
+            LifecyclePhase::Terminating => (view.deleting, &view.terminators),
         };
-        view.phase == phase && list.iter().any(|name| **name == *self.name())
+        begun && list.iter().any(|name| **name == *self.name())
     }
 
     /// That a cluster still waits for it, as a guard of what is done there.

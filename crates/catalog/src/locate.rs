@@ -164,6 +164,8 @@ pub struct LogicalClusterView {
     pub path: Option<ClusterPath>,
     /// `status.phase`.
     pub phase: WorkspacePhase,
+    /// True if the cluster is being deleted.
+    pub deleting: bool,
     /// True if an annotation deactivates the cluster.
     pub inactive: bool,
     /// Limit on the objects of the cluster, from an annotation. 0 means no limit; None means that
@@ -195,6 +197,7 @@ impl LogicalClusterView {
         LogicalClusterView {
             path: annotation("kcp.io/path").and_then(|path| ClusterPath::parse(path).ok()),
             phase: WorkspacePhase::parse(object["status"]["phase"].as_str().unwrap_or_default()),
+            deleting: object["metadata"]["deletionTimestamp"].is_string(),
             inactive: annotations::INACTIVE.iter().any(|key| annotation(key) == Some("true")),
             // As in kcp, a negative number means no limit. A value that is not a number is ignored.
             objects_max: annotation("core.kcp.io/max-total-objects")
