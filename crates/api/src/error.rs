@@ -95,7 +95,11 @@ impl FieldError {
 
     /// Reports a malformed value, printed as JSON.
     pub fn invalid(field: &FieldPath, value: &crate::Json, detail: impl Into<String>) -> Self {
-        Self::new(FieldErrorKind::Invalid, field, value.to_string(), detail.into())
+        let shown = match value {
+            crate::Json::String(text) => go_quoted(text),
+            value => value.to_string(),
+        };
+        Self::new(FieldErrorKind::Invalid, field, shown, detail.into())
     }
 
     /// Reports a malformed value, printed as given (`"object"`, `0`, or nothing).
@@ -204,10 +208,55 @@ pub fn aggregate(errors: &[impl fmt::Display]) -> String {
     }
 }
 
+/// Returns true for the characters that Go's `unicode.IsPrint` accepts: letters, marks, numbers,
+/// punctuation, symbols and the ASCII space.
+pub fn is_printable(c: char) -> bool {
+    // The second character of a text is escaped only if it is not printable.
+    matches!(c, '"' | '\'' | '\\') || ['a', c].iter().collect::<String>().escape_debug().count() == 2
+}
+
+/// Quotes a text as Go's `%q` does.
+pub fn go_quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            '\u{7}' => quoted.push_str("\\a"),
+            '\u{8}' => quoted.push_str("\\b"),
+            '\t' => quoted.push_str("\\t"),
+            '\n' => quoted.push_str("\\n"),
+            '\u{b}' => quoted.push_str("\\v"),
+            '\u{c}' => quoted.push_str("\\f"),
+            '\r' => quoted.push_str("\\r"),
+            ' '..='~' => quoted.push(c),
+            c if c.is_ascii() => quoted.push_str(&format!("\\x{:02x}", u32::from(c))),
+            c if is_printable(c) => quoted.push(c),
+            c if u32::from(c) < 0x10000 => quoted.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => quoted.push_str(&format!("\\U{:08x}", u32::from(c))),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn texts_are_quoted_as_go_quotes_them() {
+        for (text, want) in [
+            ("aé😀 \"\\", r#""aé😀 \"\\""#),
+            ("\u{1}\u{7f}\t\u{b}", r#""\x01\x7f\t\v""#),
+            ("a\u{200b}\u{a0}\u{85}e\u{301}", "\"a\\u200b\\u00a0\\u0085e\u{301}\""),
+            ("\u{e0001}", r#""\U000e0001""#),
+        ] {
+            assert_eq!(go_quoted(text), want, "{text:?}");
+            let shown = FieldError::invalid(&FieldPath::new("a"), &json!(text), "bad").to_string();
+            assert_eq!(shown, format!("a: Invalid value: {want}: bad"));
+        }
+    }
 
     #[test]
     fn long_values_are_cut() {

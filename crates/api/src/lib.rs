@@ -19,7 +19,7 @@ mod time;
 
 pub use cluster::{ClusterName, ClusterPath, InvalidCluster};
 pub use condition::{Condition, ConditionStatus, condition, set_condition};
-pub use error::{FieldError, FieldErrorKind, aggregate};
+pub use error::{FieldError, FieldErrorKind, aggregate, go_quoted, is_printable};
 pub use meta::{Labels, Meta, OwnerReference, Uid};
 pub use object::{Object, ObjectError};
 pub use path::FieldPath;

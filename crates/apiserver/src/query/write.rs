@@ -1,7 +1,7 @@
 //! Query parameters of writes, and the options of a DELETE, which may be in its body.
 
 use super::{Query, meta_options_errors};
-use insula_api::{FieldError, FieldPath, Json};
+use insula_api::{FieldError, FieldPath, Json, go_quoted, is_printable};
 use insula_apply::OnConflict;
 use insula_catalog::Error;
 use insula_registry::{DeleteOptions, FieldValidation, Preconditions, Propagation};
@@ -128,27 +128,10 @@ fn check_manager(manager: &str, errors: &mut Vec<FieldError>) {
     if manager.len() > 128 {
         errors.push(FieldError::too_long(&at, 128));
     }
-    if let Some((i, c)) = manager.chars().enumerate().find(|(_, c)| c.is_control()) {
+    for (i, c) in manager.char_indices().filter(|(_, c)| !is_printable(*c)) {
         let why = format!("invalid character U+{:04X} (at position {i})", u32::from(c));
         errors.push(FieldError::invalid_text(&at, go_quoted(manager), why));
     }
-}
-
-/// Quotes a text as Go's `%q` does.
-fn go_quoted(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            '\n' => quoted.push_str("\\n"),
-            '\t' => quoted.push_str("\\t"),
-            '\r' => quoted.push_str("\\r"),
-            c if c.is_ascii_control() => quoted.push_str(&format!("\\x{:02x}", u32::from(c))),
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
 }
 
 /// Checks that the body of a DELETE is `DeleteOptions`, of any group, or has no kind.
