@@ -19,11 +19,21 @@ pub mod groups {
     pub const TOPOLOGY: &str = "topology.kcp.io";
     /// CustomResourceDefinitions (Kubernetes).
     pub const APIEXTENSIONS: &str = "apiextensions.k8s.io";
+    /// ThirdPartyResources of the first generation (Kubernetes 1.2 to 1.7).
+    pub const EXTENSIONS: &str = "extensions";
+    /// ThirdPartyResources of the second generation, as the proposal for their beta spells it.
+    pub const APIEXTENSION: &str = "apiextension.k8s.io";
     /// Objects that no tenant sees: routes, bundles and serialization points.
     pub const INTERNAL: &str = "internal.insula.io";
     /// Suffixes of groups that only Kubernetes may define: such a definition needs
     /// [`super::annotations::API_APPROVED`].
     pub const PROTECTED: [&str; 2] = ["k8s.io", "kubernetes.io"];
+}
+
+/// Returns the version in an `apiVersion`: the text behind the first slash. A group has no slash;
+/// versions of the first ThirdPartyResources may have one (`example.com/stable/v1`).
+pub fn version_of(api_version: &str) -> &str {
+    api_version.split_once('/').map_or(api_version, |(_, version)| version)
 }
 
 /// Values of `apiVersion`: the storage versions of our own kinds.
@@ -46,6 +56,8 @@ pub mod finalizers {
     pub const API_BINDING: &str = "apis.kcp.io/apibinding-finalizer";
     /// On a CustomResourceDefinition until its instances are gone.
     pub const CUSTOM_RESOURCES: &str = "customresourcecleanup.apiextensions.k8s.io";
+    /// On a ThirdPartyResource until its objects are gone.
+    pub const THIRD_PARTY_RESOURCES: &str = "thirdpartyresourcecleanup.apiextension.k8s.io";
     /// On a Workspace until its LogicalCluster is gone.
     pub const WORKSPACE: &str = "core.kcp.io/logicalcluster";
     /// On a LogicalCluster until its content is gone.

@@ -112,7 +112,7 @@ impl Object {
         if head.get(at..end) != Some(&*known.api_version) {
             return Err(ObjectError::Missing("plain apiVersion"));
         }
-        let start = known.api_version.rfind('/').map_or(at, |slash| at + slash + 1);
+        let start = known.api_version.find('/').map_or(at, |slash| at + slash + 1);
         Ok(Object {
             meta: known.metadata,
             version: (start as u32, end as u32),

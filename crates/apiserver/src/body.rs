@@ -151,7 +151,7 @@ pub fn decode_object(bytes: &[u8], format: Format, expected: Expected<'_>) -> Re
         ))
     };
     let not_handled = |given: &str, api_version: &str, why: &str| {
-        let version = api_version.rsplit('/').next().unwrap_or_default();
+        let version = insula_api::names::version_of(api_version);
         status::bad_request(format!(
             "{given} in version {version:?} cannot be handled as a {kind}: {why}"
         ))

@@ -206,7 +206,7 @@ impl Bundle {
     /// Fails if the `apiVersion` or version does not exist, or a rule fails for this object.
     pub fn convert(&self, object: &Json, to: &str, budget: &mut Budget) -> Result<Json, ConvertError> {
         let from = object["apiVersion"].as_str().unwrap_or_default();
-        let from = self.index(from.rsplit('/').next().unwrap_or_default())?;
+        let from = self.index(insula_api::names::version_of(from))?;
         let to = self.index(to)?;
         if self.loss_policy == LossPolicy::None {
             return Ok(self.renamed(object, to));
@@ -338,7 +338,7 @@ impl Bundle {
     /// Converts an object and traces the inputs of its computed values.
     pub(crate) fn traced(&self, object: &Json, to: &str, budget: &mut Budget) -> Result<(Json, Trace), ConvertError> {
         let from = object["apiVersion"].as_str().unwrap_or_default();
-        let from = self.index(from.rsplit('/').next().unwrap_or_default())?;
+        let from = self.index(insula_api::names::version_of(from))?;
         let mut trace = Trace::default();
         let made = self.route(from, self.index(to)?, object, budget, Some(&mut trace))?;
         Ok((made, trace))

@@ -80,7 +80,7 @@ impl Portable {
     /// 256 KiB.
     pub fn convert(&self, object: &Json, to: &str, budget: &mut Budget) -> Result<Converted, ConvertError> {
         let from = object["apiVersion"].as_str().unwrap_or_default();
-        let from = from.rsplit('/').next().unwrap_or_default();
+        let from = insula_api::names::version_of(from);
         let Some(bundle) = self.bundles.iter().find(|bundle| bundle.storage() == to) else {
             return Err(self.failure(from, to, Cause::UnknownVersion(to.to_owned())));
         };

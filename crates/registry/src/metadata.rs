@@ -138,6 +138,8 @@ fn check_owners(owners: &Json, at: &FieldPath, errors: &mut Vec<FieldError>) {
     for owner in owners.as_array().into_iter().flatten() {
         let version = match text(owner, "apiVersion").split('/').collect::<Vec<_>>()[..] {
             [version] | [_, version] => version,
+            // The versions of the first ThirdPartyResources: `example.com/stable/v1`.
+            [_, _, version] => version,
             _ => "",
         };
         let fields = [("apiVersion", version), ("kind", ""), ("name", ""), ("uid", "")];

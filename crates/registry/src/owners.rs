@@ -331,7 +331,7 @@ impl Seen<'_> {
 
 /// Group and version of an `apiVersion`.
 fn split(api_version: &str) -> (&str, &str) {
-    api_version.rsplit_once('/').unwrap_or(("", api_version))
+    api_version.split_once('/').unwrap_or(("", api_version))
 }
 
 impl Versions for Seen<'_> {

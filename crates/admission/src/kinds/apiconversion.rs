@@ -156,7 +156,10 @@ fn usage(review: &Review<'_>, name: &str) -> Usage {
             |entry, claim| {
                 entry.key.cluster == *review.cluster
                     && claim.bundle.is_some()
-                    && claim.definition.as_deref() == Some(name)
+                    && claim
+                        .definition
+                        .as_ref()
+                        .is_some_and(|found| found.is_custom_resource(name))
             },
             |_| true,
         ),

@@ -247,7 +247,7 @@ impl<'a> Request<'a> {
             New::Stored { value, residual } => {
                 // The residual belongs to the storage version.
                 let named = value["apiVersion"].as_str().unwrap_or_default();
-                let version = named.rsplit('/').next().unwrap_or_default();
+                let version = insula_api::names::version_of(named);
                 match *version == *seen_as.version {
                     true => value.clone(),
                     false => {

@@ -322,7 +322,7 @@ impl Bundle {
         };
         let managers = managers.filter(|manager| is_ruled(&manager["fieldsV1"]));
         let versions = managers.filter_map(|manager| manager["apiVersion"].as_str());
-        versions.filter_map(|owned| owned.rsplit('/').next()).collect()
+        versions.map(insula_api::names::version_of).collect()
     }
 }
 

@@ -13,7 +13,7 @@ impl FieldOwners {
         let mut owned: BTreeMap<String, Vec<Json>> = BTreeMap::new();
         for manager in value["metadata"]["managedFields"].as_array().into_iter().flatten() {
             let version = manager["apiVersion"].as_str().unwrap_or_default();
-            let version = version.rsplit('/').next().unwrap_or_default().to_owned();
+            let version = insula_api::names::version_of(version).to_owned();
             owned.entry(version).or_default().push(manager["fieldsV1"].clone());
         }
         FieldOwners(owned)
