@@ -18,6 +18,7 @@ mod rbac;
 mod removal;
 mod reserved;
 mod review;
+mod thirdpartyresource;
 mod trial;
 mod usage;
 mod workspace;
@@ -50,6 +51,8 @@ static RULES: &[Rules] = &[
     logicalcluster::RULES,
     namespace::RULES,
     rbac::RULES,
+    thirdpartyresource::FIRST,
+    thirdpartyresource::SECOND,
     workspace::RULES,
     workspacetype::RULES,
 ];

@@ -20,6 +20,7 @@ mod secret;
 mod serviceaccount;
 mod shard;
 mod storageversionmigration;
+mod thirdpartyresource;
 mod workspace;
 mod workspaceauthenticationconfiguration;
 
@@ -52,6 +53,7 @@ static KINDS: &[&[Builtin]] = &[
     serviceaccount::KINDS,
     shard::KINDS,
     storageversionmigration::KINDS,
+    thirdpartyresource::KINDS,
     workspace::KINDS,
     workspaceauthenticationconfiguration::KINDS,
     // Kinds that their definition describes completely.

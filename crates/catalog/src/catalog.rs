@@ -10,6 +10,7 @@
 use crate::{
     Api, Origin, Served, System, bundle, compile, ids, parts,
     proof::{BlockingExecutor, Proof, Prover},
+    registration,
     routes::ResourceRoute,
 };
 use dashmap::DashMap;
@@ -154,24 +155,24 @@ impl Catalog {
         let guard = Some((key, claim.revision));
         let source = match (&said.bundle, &said.definition) {
             (Some(bundle), _) => snapshot.get(&ids::bundle(bundle))?,
-            (None, Some(name)) => {
-                let resource = ids::customresourcedefinitions();
-                snapshot.get(&ObjectKey::cluster_scoped(resource, cluster.clone(), name))?
-            }
+            (None, Some(definition)) => snapshot.get(&definition.key(cluster))?,
             (None, None) => return None,
         };
         let api = self.compiled(&source.object).ok()?;
         let (origin, owner) = match (&said.binding, &said.definition) {
-            (Some(name), _) => (Origin::Bound { binding: name.clone() }, (ids::apibindings(), name)),
-            (None, Some(name)) => (
+            (Some(name), _) => (
+                Origin::Bound { binding: name.clone() },
+                ObjectKey::cluster_scoped(ids::apibindings(), cluster.clone(), name),
+            ),
+            (None, Some(definition)) => (
                 Origin::Local {
-                    definition: name.clone(),
+                    definition: definition.clone(),
                 },
-                (ids::customresourcedefinitions(), name),
+                definition.key(cluster),
             ),
             (None, None) => return None,
         };
-        let owner = snapshot.get(&ObjectKey::cluster_scoped(owner.0, cluster.clone(), owner.1));
+        let owner = snapshot.get(&owner);
         let terminating = owner.is_none_or(|owner| owner.object.meta.is_deleting());
         Some(Served {
             api,
@@ -203,8 +204,12 @@ impl Catalog {
     /// Returns the field errors of a definition that does not compile.
     pub fn compile(&self, source: &Json) -> Compiled {
         let is_bundle = source["kind"] == "Bundle";
+        let registered = match source["kind"] == registration::KIND {
+            true => registration::wanted(source),
+            false => None,
+        };
         let definition = compile::Definition {
-            spec: &source["spec"],
+            spec: registered.as_ref().unwrap_or(&source["spec"]),
             accepted_names: source
                 .pointer("/status/acceptedNames")
                 .filter(|n| n["plural"].as_str().is_some_and(|p| !p.is_empty())),

@@ -261,7 +261,11 @@ fn names(spec: &Json, accepted: Option<&Json>) -> Names {
     let or = |given: &str, otherwise: String| if given.is_empty() { otherwise } else { given.to_owned() };
     Names {
         plural: text("plural").into(),
-        singular: or(text("singular"), kind.to_lowercase()).into(),
+        singular: match accepted {
+            // A singular that another resource of the group has is not accepted.
+            Some(accepted) => accepted["singular"].as_str().unwrap_or_default().into(),
+            None => or(text("singular"), kind.to_lowercase()).into(),
+        },
         list_kind: or(text("listKind"), format!("{kind}List")).into(),
         kind: kind.into(),
         // Accepted names contain only the short names that no other resource of the cluster has.

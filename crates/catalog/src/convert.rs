@@ -139,7 +139,7 @@ impl Served {
     /// A rule fails, the webhook fails, or its response is pending.
     pub fn convert(&self, object: &Json, to: &str) -> Converted<Json> {
         let from = object["apiVersion"].as_str().unwrap_or_default();
-        let from = from.rsplit('/').next().unwrap_or_default();
+        let from = insula_api::names::version_of(from);
         if self.asks(from, to) {
             return self.request(object.clone(), to);
         }

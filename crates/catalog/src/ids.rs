@@ -72,6 +72,10 @@ resource! {
     apiexportendpointslices = "apis.kcp.io", "apiexportendpointslices";
     /// CustomResourceDefinitions.
     customresourcedefinitions = "apiextensions.k8s.io", "customresourcedefinitions";
+    /// ThirdPartyResources of the first generation.
+    first_registrations = "extensions", "thirdpartyresources";
+    /// ThirdPartyResources of the second generation.
+    second_registrations = "apiextension.k8s.io", "thirdpartyresources";
     /// StorageVersionMigrations.
     storageversionmigrations = "storagemigration.k8s.io", "storageversionmigrations";
     /// Roles.

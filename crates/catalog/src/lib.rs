@@ -23,6 +23,7 @@ mod outbound;
 pub mod parts;
 pub mod policies;
 mod proof;
+pub mod registration;
 mod resource;
 mod routes;
 mod serialization_point;

@@ -5,6 +5,7 @@ use crate::{
     Builtin, Error, Named, Strategy, Subresource,
     names::NameRule,
     proof::Proof,
+    registration::{self, DefinitionKind, DefinitionName},
     routes::ResourceRoute,
     webhook::{PendingCalls, Webhook},
 };
@@ -250,8 +251,8 @@ pub enum Origin {
     System,
     /// Bound by the APIBinding of this name.
     Bound { binding: Arc<str> },
-    /// Defined by a CustomResourceDefinition of the cluster.
-    Local { definition: Arc<str> },
+    /// Defined by a CustomResourceDefinition or a ThirdPartyResource of the cluster.
+    Local { definition: DefinitionName },
 }
 
 /// An API as one logical cluster serves it.
@@ -358,6 +359,15 @@ impl Served {
             .versions
             .iter()
             .filter(|v| v.served && self.alias.as_ref().is_none_or(|alias| alias.version == v.name))
+    }
+
+    /// Returns true for objects of a ThirdPartyResource, and for ThirdPartyResources themselves.
+    pub fn is_third_party(&self) -> bool {
+        match &self.origin {
+            Origin::Local { definition } => definition.kind != DefinitionKind::CustomResource,
+            Origin::System => *self.api.names.kind == *registration::KIND,
+            Origin::Bound { .. } => false,
+        }
     }
 
     /// Returns the `apiVersion` that clients see: `group/version`.

@@ -1,7 +1,11 @@
 //! Routes of resource names in a cluster: the internal objects that lead from a name to the bundle
 //! or definition that serves it.
 
-use crate::{ids, use_marks::UseMarks};
+use crate::{
+    ids,
+    registration::{DefinitionKind, DefinitionName},
+    use_marks::UseMarks,
+};
 use insula_api::{ClusterName, Json, Object, ObjectKey};
 use std::sync::Arc;
 
@@ -41,8 +45,8 @@ pub struct ResourceRoute {
     pub binding: Option<Arc<str>>,
     /// APIExport of the binding.
     pub export: Option<ExportName>,
-    /// CustomResourceDefinition that owns the route, unless a binding does.
-    pub definition: Option<Arc<str>>,
+    /// Definition or registration that owns the route, unless a binding does.
+    pub definition: Option<DefinitionName>,
     /// Bundle that serves the resource. A definition without conversion rules needs none.
     pub bundle: Option<Arc<str>>,
     /// Identity of the export; empty unless bound.
@@ -51,6 +55,9 @@ pub struct ResourceRoute {
     /// write, so a change of this field fails the writes that were prepared for another storage
     /// version.
     pub storage: Option<Arc<str>>,
+    /// True once the definition is being deleted. The change of the route fails the writes that
+    /// were prepared before, so no object appears after the last one was deleted.
+    pub closing: bool,
     /// Versions that were used in the present hour. Not stored.
     pub marks: UseMarks,
 }
@@ -63,9 +70,13 @@ impl ResourceRoute {
         ResourceRoute {
             binding: text("binding"),
             export: ExportName::read(&value["spec"]["export"]),
-            definition: text("definition"),
+            definition: text("definition").and_then(|name| {
+                let kind = DefinitionKind::read(value["spec"]["definitionGroup"].as_str())?;
+                Some(DefinitionName { kind, name })
+            }),
             bundle: text("bundle"),
             storage: text("storage"),
+            closing: value["spec"]["closing"] == true,
             identity: text("identity").unwrap_or_else(|| "".into()),
             marks: UseMarks::default(),
         }
@@ -76,7 +87,6 @@ impl ResourceRoute {
         let mut spec = serde_json::Map::new();
         for (field, value) in [
             ("binding", &self.binding),
-            ("definition", &self.definition),
             ("bundle", &self.bundle),
             ("storage", &self.storage),
         ] {
@@ -84,8 +94,17 @@ impl ResourceRoute {
                 spec.insert(field.into(), Json::String(value.to_string()));
             }
         }
+        if let Some(definition) = &self.definition {
+            spec.insert("definition".into(), Json::String(definition.name.to_string()));
+            if let Some(group) = definition.kind.written() {
+                spec.insert("definitionGroup".into(), Json::String(group.to_owned()));
+            }
+        }
         if let Some(export) = &self.export {
             spec.insert("export".into(), export.write());
+        }
+        if self.closing {
+            spec.insert("closing".into(), Json::Bool(true));
         }
         if !self.identity.is_empty() {
             spec.insert("identity".into(), Json::String(self.identity.to_string()));

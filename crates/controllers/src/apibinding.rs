@@ -88,6 +88,8 @@ impl Reconciler for ApiBindings {
             ids::bundles(),
             ids::resource_routes(),
             ids::customresourcedefinitions(),
+            ids::first_registrations(),
+            ids::second_registrations(),
         ]
     }
 
@@ -114,7 +116,7 @@ impl Reconciler for ApiBindings {
             "bundles" if change.new.is_none() => of_bundle(snapshot, &key.name),
             // The name is free again.
             "claims" if change.new.is_none() => in_cluster(snapshot, &key.cluster),
-            "customresourcedefinitions" => waiting_in_cluster(snapshot, &key.cluster),
+            "customresourcedefinitions" | "thirdpartyresources" => waiting_in_cluster(snapshot, &key.cluster),
             _ => Vec::new(),
         }
     }

@@ -32,6 +32,7 @@ mod rollout;
 mod rollout_status;
 mod rollout_steps;
 pub mod runtime;
+mod thirdparty;
 mod usage;
 mod workspace;
 mod workspacetype;
@@ -89,6 +90,7 @@ impl Controllers {
             task!("rollout", rollout_status::RolloutStatus::new),
             task!("bundle", bundle::Bundles::new),
             task!("crd", crd::Definitions::new),
+            task!("thirdparty", thirdparty::Registrations::new),
             task!("migration", migration::Migrations::new),
             task!("recompute", recompute::Recomputations::new),
             task!("namespace", namespace::Namespaces::new),

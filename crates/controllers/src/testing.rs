@@ -23,6 +23,7 @@ use crate::{
     quota::Quotas,
     rollout_status::RolloutStatus,
     runtime::Reconciler,
+    thirdparty::Registrations,
     usage::Usages,
     workspace::Workspaces,
     workspacetype::WorkspaceTypes,
@@ -245,6 +246,7 @@ impl TestControlPlane {
             commits += pass(registry, &ApiBindings::new(registry.clone())).await;
             commits += pass(registry, &RolloutStatus::new(registry.clone())).await;
             commits += pass(registry, &Definitions::new(registry.clone())).await;
+            commits += pass(registry, &Registrations::new(registry.clone())).await;
             commits += pass(registry, &Migrations::new(registry.clone())).await;
             commits += pass(registry, &Namespaces::new(registry.clone())).await;
             commits += pass(registry, &Accounts::new(registry.clone())).await;

@@ -22,7 +22,7 @@ pub(super) const RULES: Rules = Rules {
 
 fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
     if review.operation == Operation::Create {
-        check_place(review, new)?;
+        check_place(review, new, &new["spec"])?;
     }
     check_annotations(review, new)?;
     if let Some(old) = old {
@@ -53,7 +53,13 @@ fn check_stored_versions(review: &Review<'_>, new: &Json, old: &Json) -> Result<
     let name = new["metadata"]["name"].as_str().unwrap_or_default();
     let usage = Usage::claimed(
         review.snapshot,
-        |entry, claim| entry.key.cluster == *review.cluster && claim.definition.as_deref() == Some(name),
+        |entry, claim| {
+            entry.key.cluster == *review.cluster
+                && claim
+                    .definition
+                    .as_ref()
+                    .is_some_and(|found| found.is_custom_resource(name))
+        },
         |object| gone.iter().any(|version| version == object.version()),
     );
     if usage.is_empty() {
@@ -83,7 +89,10 @@ fn explain(review: &Review<'_>, name: &str, mut errors: Vec<FieldError>) -> Vec<
             review.snapshot,
             |entry, claim| {
                 entry.key.cluster == *review.cluster
-                    && claim.definition.as_deref() == Some(name)
+                    && claim
+                        .definition
+                        .as_ref()
+                        .is_some_and(|found| found.is_custom_resource(name))
                     && claim.bundle.is_some()
             },
             |object| object.version() == version,
@@ -136,9 +145,11 @@ fn check_annotations(review: &Review<'_>, new: &Json) -> Result<()> {
     }
 }
 
-fn check_place(review: &Review<'_>, new: &Json) -> Result<()> {
-    let group = new["spec"]["group"].as_str().unwrap_or_default();
-    let plural = new["spec"]["names"]["plural"].as_str().unwrap_or_default();
+/// Refuses definitions in the server's own groups, and of resources that every workspace has.
+/// `spec` has the form of a CustomResourceDefinition's.
+pub(super) fn check_place(review: &Review<'_>, new: &Json, spec: &Json) -> Result<()> {
+    let group = spec["group"].as_str().unwrap_or_default();
+    let plural = spec["names"]["plural"].as_str().unwrap_or_default();
     let reserved = |domain: &str| group == domain || group.ends_with(&format!(".{domain}"));
     if reserved("apis.kcp.io") || reserved(ids::INTERNAL) {
         return Err(review.forbid(new, format!("{group} is a reserved group")));

@@ -280,6 +280,7 @@ fn wanted_route(binding: &Loaded<ApiBinding>, export: &Loaded<ApiExport>, resour
         bundle: Some(resource.bundle_key.name.clone()),
         identity: export.view.status.identity_hash.as_str().into(),
         storage: None,
+        closing: false,
         marks: Default::default(),
     };
     route.write(&resource.route_key.name)

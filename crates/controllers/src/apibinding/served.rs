@@ -28,7 +28,7 @@ pub(super) fn others(registry: &Deps, snapshot: &Snapshot, own: &ObjectKey) -> V
                 let value = snapshot.get(&key).map(|entry| entry.object.body_value());
                 describe_binding(binding, &kinds::read(&value.unwrap_or_default()))
             }
-            Origin::Local { definition } => describe_definition(definition),
+            Origin::Local { definition } => definition.describe(),
             Origin::System => continue,
         };
         others.push(ServedApi {
@@ -38,10 +38,6 @@ pub(super) fn others(registry: &Deps, snapshot: &Snapshot, own: &ObjectKey) -> V
         });
     }
     others
-}
-
-fn describe_definition(name: &str) -> String {
-    format!("CustomResourceDefinition {name:?}")
 }
 
 fn describe_binding(name: &str, binding: &ApiBinding) -> String {

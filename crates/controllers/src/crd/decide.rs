@@ -13,7 +13,7 @@ use insula_api::{
     names::{annotations, finalizers, groups},
     set_condition,
 };
-use insula_catalog::ResourceRoute;
+use insula_catalog::{ResourceRoute, registration::DefinitionName};
 use insula_registry::{Intent, Plan};
 use insula_store::Entry;
 use serde_json::json;
@@ -40,10 +40,7 @@ pub(super) fn decide(world: &World) -> Plan {
     let had = value["status"]["acceptedNames"].clone();
     let (accepted, names_accepted) = names::accept(&value["spec"]["names"], &had, &world.taken);
     // Another API may have the route already, while its names do not show yet.
-    let lost = world
-        .claim
-        .as_ref()
-        .is_some_and(|claim| !is_own(claim, &entry.key.name));
+    let lost = world.claim.as_ref().is_some_and(|claim| !is_own(claim, &entry.key));
     let names_accepted = match lost {
         true => plural_conflict(&value),
         false => names_accepted,
@@ -143,10 +140,11 @@ fn serve(world: &World, definition: &Entry) -> Vec<Intent> {
     let wanted = ResourceRoute {
         binding: None,
         export: None,
-        definition: Some(definition.key.name.clone()),
+        definition: DefinitionName::of_key(&definition.key),
         bundle: bundle_name,
         identity: "".into(),
         storage: world.storage.clone(),
+        closing: false,
         marks: Default::default(),
     };
     match &world.claim {
@@ -163,11 +161,23 @@ fn serve(world: &World, definition: &Entry) -> Vec<Intent> {
     intents
 }
 
+/// Returns the write that marks a route as closing; `None` if it is marked. Objects are counted as
+/// gone only after it: a create that was prepared before fails by its guard.
+pub(crate) fn close(route: &Entry) -> Option<Intent> {
+    let mut value = route.object.body_value();
+    (value["spec"]["closing"] != true).then(|| {
+        value["spec"]["closing"] = json!(true);
+        Intent::Update(route.clone(), value)
+    })
+}
+
 /// Deletes instances first, then the route and the definition in one transaction.
 fn delete(world: &World, entry: &Entry, old: &Json) -> Plan {
     let mut value = old.clone();
     let mut intents = world.instances.intents.clone();
-    if world.instances.is_clean() {
+    let own = world.claim.iter().filter(|claim| is_own(claim, &entry.key));
+    intents.extend(own.clone().filter_map(close));
+    if world.instances.is_clean() && intents.is_empty() {
         drop_finalizer(&mut value, finalizers::CUSTOM_RESOURCES);
         let (reason, message) = match is_established(&value) {
             true => ("InstanceDeletionCompleted", "removed all instances"),
@@ -176,7 +186,6 @@ fn delete(world: &World, entry: &Entry, old: &Json) -> Plan {
         let done = Condition::fails("Terminating", reason, message).severity("");
         set_condition(&mut value, &done, world.now);
         intents.push(Intent::Update(entry.clone(), value));
-        let own = world.claim.iter().filter(|claim| is_own(claim, &entry.key.name));
         intents.extend(own.cloned().map(Intent::Delete));
         return Plan::new(intents);
     }

@@ -3,6 +3,7 @@
 
 use crate::write::{list, text};
 use insula_api::{Condition, ConditionStatus, Json, Object};
+use insula_catalog::registration;
 use serde_json::{Map, json};
 use std::collections::BTreeSet;
 
@@ -22,7 +23,10 @@ impl Taken {
         let value = definition.body_value();
         self.add_names(&value["status"]["acceptedNames"]);
         if with_wanted && !definition.meta.is_deleting() {
-            self.add_names(&value["spec"]["names"]);
+            match value["kind"] == registration::KIND {
+                true => self.add_names(&registration::wanted(&value).unwrap_or_default()["names"]),
+                false => self.add_names(&value["spec"]["names"]),
+            }
         }
     }
 

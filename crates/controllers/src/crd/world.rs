@@ -1,17 +1,20 @@
 //! World of the CustomResourceDefinition reconciler: everything that the decision about one
 //! definition looks at.
 
-use super::names::{Taken, are_accepted};
+use super::{
+    group::taken,
+    names::{Taken, are_accepted},
+};
 use crate::{
     content::{Content, Sweep, sweep},
     rollout::{Gate, Trial, Verdict},
     write::{alive, list, text},
 };
-use insula_api::{ClusterName, Json, ObjectKey, ResourceId, Scope, Timestamp};
-use insula_catalog::{Origin, ResourceRoute, bundle, ids, parts};
+use insula_api::{Json, ObjectKey, ResourceId, Scope, Timestamp};
+use insula_catalog::{ResourceRoute, bundle, ids, parts, registration::DefinitionName};
 use insula_registry::{Deps, Intent};
 use insula_store::{Entry, Snapshot};
-use std::{ops::ControlFlow, sync::Arc};
+use std::sync::Arc;
 
 /// World of a definition.
 pub(crate) struct World {
@@ -59,7 +62,10 @@ pub(super) fn observe(registry: &Deps, gate: &Gate, key: &ObjectKey, snapshot: &
     let deleting = definition
         .as_ref()
         .is_some_and(|(entry, _)| entry.object.meta.is_deleting());
-    let instances = match deleting {
+    let claim = snapshot.get(&claim_key);
+    // A registration may have the name: then its objects are not the definition's.
+    let is_foreign = claim.as_ref().is_some_and(|claim| !is_own(claim, key));
+    let instances = match deleting && !is_foreign {
         true => {
             let contents = [Content::custom(ResourceId::local(group, plural))];
             sweep(snapshot, &contents, cluster, None, now)
@@ -80,7 +86,7 @@ pub(super) fn observe(registry: &Deps, gate: &Gate, key: &ObjectKey, snapshot: &
             _ => Taken::default(),
         },
         alive: alive(snapshot, cluster),
-        claim: snapshot.get(&claim_key),
+        claim,
         claim_key,
         bundle,
         storage: storage_version(spec).map(Into::into),
@@ -147,38 +153,8 @@ fn wanted_bundle(
     }))
 }
 
-/// Returns the names of every other API of the group in the cluster: built in, bound or defined.
-/// Names that older definitions wait for count as theirs: definitions that want one name decide
-/// independently and at the same time.
-fn taken(registry: &Deps, snapshot: &Snapshot, own: &Entry, group: &str) -> Taken {
-    let mut taken = Taken::default();
-    for other in of_group(snapshot, &own.key.cluster, group) {
-        if other.key.name != own.key.name {
-            taken.add_definition(&other.object, other.created < own.created);
-        }
-    }
-    for served in registry.catalog.served_in(snapshot, &own.key.cluster, group) {
-        if !matches!(served.origin, Origin::Local { .. }) {
-            taken.add(served.names());
-        }
-    }
-    taken
-}
-
-/// Returns the definitions of a group in a cluster: names are `<plural>.<group>`. Of other
-/// definitions only the name is read.
-pub(super) fn of_group(snapshot: &Snapshot, cluster: &ClusterName, group: &str) -> Vec<Entry> {
-    let mut found = Vec::new();
-    let scope = Scope::cluster(ids::customresourcedefinitions(), cluster.clone());
-    let wanted = |key: &ObjectKey| key.name.split_once('.').is_some_and(|(_, rest)| rest == group);
-    snapshot.for_each_wanted(&scope, wanted, |entry| {
-        found.push(entry.clone());
-        ControlFlow::Continue(())
-    });
-    found
-}
-
-/// Returns true for the definition's own route.
-pub(super) fn is_own(claim: &Entry, definition: &str) -> bool {
-    claim.object.parsed(ResourceRoute::read).definition.as_deref() == Some(definition)
+/// Returns true for the route of a definition or registration.
+pub(crate) fn is_own(claim: &Entry, definition: &ObjectKey) -> bool {
+    let route = claim.object.parsed(ResourceRoute::read);
+    route.definition.is_some() && route.definition == DefinitionName::of_key(definition)
 }

@@ -24,7 +24,11 @@ use insula_store::Entry;
 use serde_json::json;
 
 /// Finalizers that this very deletion satisfies.
-const OWN_FINALIZERS: [&str; 2] = [finalizers::API_BINDING, finalizers::CUSTOM_RESOURCES];
+const OWN_FINALIZERS: [&str; 3] = [
+    finalizers::API_BINDING,
+    finalizers::CUSTOM_RESOURCES,
+    finalizers::THIRD_PARTY_RESOURCES,
+];
 
 pub(super) fn decide(world: &World) -> Plan {
     let Some(logical) = &world.logical else {

@@ -44,7 +44,7 @@ pub(crate) struct Newborn {
 /// Content of a cluster that is being deleted: objects, then the objects that serve them.
 pub(crate) struct Remains {
     pub(crate) objects: Sweep,
-    /// Namespaces, definitions and bindings: empty once the objects are gone.
+    /// Namespaces, definitions, registrations and bindings: empty once the objects are gone.
     pub(crate) shells: Vec<Entry>,
     /// Internal objects of the server.
     pub(crate) internals: Vec<Entry>,
@@ -86,7 +86,13 @@ pub(super) fn observe(registry: &Deps, cluster: &ClusterName, snapshot: &Snapsho
 
 fn remains(registry: &Deps, snapshot: &Snapshot, cluster: &ClusterName, now: Timestamp) -> Remains {
     let in_cluster = |id| snapshot.range(&Scope::cluster(id, cluster.clone()), None, usize::MAX);
-    let shell_kinds = [ids::namespaces(), ids::customresourcedefinitions(), ids::apibindings()];
+    let shell_kinds = [
+        ids::namespaces(),
+        ids::customresourcedefinitions(),
+        ids::first_registrations(),
+        ids::second_registrations(),
+        ids::apibindings(),
+    ];
     let is_object = |served: &&Served| {
         let id = served.resource_id();
         served.alias.is_none() && id != ids::logicalclusters() && !shell_kinds.contains(&id)

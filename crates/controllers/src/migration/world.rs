@@ -6,7 +6,7 @@ use crate::{
     write::{list, text},
 };
 use insula_api::{Json, ObjectKey, Revision, Timestamp};
-use insula_catalog::{Origin, ResourceRoute, Served, ids};
+use insula_catalog::{Origin, ResourceRoute, Served, ids, registration::DefinitionKind};
 use insula_registry::{Deps, Intent};
 use insula_store::{Entry, Snapshot};
 use serde_json::json;
@@ -91,9 +91,11 @@ fn look(
             Some((entry, value)) => (Some(Owner::Binding(entry, value)), true),
             None => return Resource::Changing,
         },
+        // Its versions differ in nothing but their name.
+        Origin::Local { definition } if definition.kind != DefinitionKind::CustomResource => (None, false),
         Origin::Local { definition } => {
             let claim = snapshot.get(key).map(|claim| claim.object.parsed(ResourceRoute::read));
-            let found = find(ids::customresourcedefinitions(), definition);
+            let found = find(ids::customresourcedefinitions(), &definition.name);
             let (Some(claim), Some((entry, value))) = (claim, found) else {
                 return Resource::Changing;
             };

@@ -7,7 +7,10 @@ use futures_util::{FutureExt, future::join};
 use insula_access::Target;
 use insula_api::{Clock, ClusterName, Json, Object, ObjectKey, Revision, Rng, Timestamp};
 use insula_auth::UserInfo;
-use insula_catalog::{Origin, Part, Result, Served, compile, ids};
+use insula_catalog::{
+    Origin, Part, Result, Served, compile, ids,
+    registration::{DefinitionKind, DefinitionName},
+};
 use insula_store::{Entry, MemoryStore, Store, Txn, Write};
 use parking_lot::Mutex;
 use serde_json::json;
@@ -345,7 +348,10 @@ fn what_was_written_in_a_version_is_read_there_without_a_conversion() {
     let deps = workspace(Arc::new(MemoryStore::new()), "one");
     let served = Served {
         origin: Origin::Local {
-            definition: "engines.example.io".into(),
+            definition: DefinitionName {
+                kind: DefinitionKind::CustomResource,
+                name: "engines.example.io".into(),
+            },
         },
         ..served()
     };

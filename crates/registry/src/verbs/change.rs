@@ -28,6 +28,14 @@ pub enum Change<'a> {
 }
 
 impl Change<'_> {
+    /// Returns the verb of the request.
+    pub(super) fn verb(&self) -> &'static str {
+        match self {
+            Change::Replace(_) => "update",
+            Change::Patch(_) | Change::Apply(..) => "patch",
+        }
+    }
+
     /// Returns true if a conflict may be retried: the caller gave no revision.
     pub(super) fn may_retry(&self) -> bool {
         match self {

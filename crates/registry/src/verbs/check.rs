@@ -9,6 +9,22 @@ use insula_catalog::{Error, Result};
 use insula_store::Entry;
 use serde_json::json;
 
+/// Refuses changes of objects whose ThirdPartyResource is being deleted. Objects of a
+/// CustomResourceDefinition may still change then, so that their finalizers can be removed.
+///
+/// # Errors
+/// 403 that names the verb.
+pub(super) fn check_not_terminating(target: &Target, name: &str, verb: &str) -> Result<()> {
+    let served = &target.served;
+    match served.terminating && served.is_third_party() {
+        true => {
+            let why = format!("{verb} not allowed while third party resource is terminating");
+            Err(served.api.forbidden(name, why))
+        }
+        false => Ok(()),
+    }
+}
+
 /// Checks that the body's `apiVersion` and `kind` match the URL.
 pub(super) fn check_type(target: &Target, body: &Json) -> Result<()> {
     let want = target.served.api_version(&target.version);

@@ -2,7 +2,7 @@
 
 use super::{
     admit::{self, Admission},
-    check::{UnknownFields, check_fields, check_type},
+    check::{UnknownFields, check_fields, check_not_terminating, check_type},
     commit::{commit_error, next_target},
     options::{WriteOptions, Written},
 };
@@ -303,6 +303,7 @@ async fn limits(deps: &Deps, target: &Target) -> (Snapshot, Limits, Option<quota
 fn surroundings(snapshot: &Snapshot, target: &Target, name: &str) -> Result<Vec<Guard>> {
     let api = &target.served.api;
     let mut guards = Vec::new();
+    check_not_terminating(target, name, "create")?;
     if target.served.terminating {
         return Err(api.forbidden(
             name,

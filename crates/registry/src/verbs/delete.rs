@@ -2,6 +2,7 @@
 
 use super::{
     admit::{self, Admission},
+    check::check_not_terminating,
     commit::{ATTEMPTS_MAX, commit_error},
     options::WriteOptions,
     page::{List, ListOptions},
@@ -102,6 +103,7 @@ async fn delete_once(
     how: &DeleteOptions,
     options: &WriteOptions<'_>,
 ) -> Result<Deletion> {
+    check_not_terminating(target, name, "delete")?;
     for _ in 0..ATTEMPTS_MAX {
         let snapshot = deps.store.latest();
         let old = read::get(deps, &snapshot, target, name)?;
@@ -176,6 +178,7 @@ pub async fn delete_collection(
     how: &DeleteOptions,
     options: &WriteOptions<'_>,
 ) -> Result<(List, Vec<String>)> {
+    check_not_terminating(target, "", "deletecollection")?;
     let snapshot = deps.store.latest();
     let found = read::list(deps, &snapshot, target, list).await?;
     if target.served.api.webhook.is_some() {

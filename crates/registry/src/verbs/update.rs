@@ -3,7 +3,7 @@
 use super::{
     admit::{self, Admission},
     change::{self, Change},
-    check::{UnknownFields, check_fields, check_type},
+    check::{UnknownFields, check_fields, check_not_terminating, check_type},
     commit::{ATTEMPTS_MAX, commit_error, next_target},
     options::{WriteOptions, Written},
     read,
@@ -74,6 +74,7 @@ async fn update_noting(
     let mut attempt = 0;
     loop {
         attempt += 1;
+        check_not_terminating(&target, name, change.verb())?;
         let snapshot = deps.store.latest();
         let old = read::get(deps, &snapshot, &target, name)?;
         let admission = Admission {
