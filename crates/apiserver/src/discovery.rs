@@ -3,7 +3,7 @@
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use insula_api::Json;
-use insula_catalog::{ApiVersion, ScopeKind, Served, Subresource};
+use insula_catalog::{ApiVersion, ScopeKind, Served, Subresource, registration};
 use serde_json::json;
 use sha2::{Digest, Sha256, Sha512};
 use std::{cmp::Reverse, collections::BTreeMap};
@@ -36,6 +36,8 @@ const BUILT_IN_VERBS: &[&str] = &[
 ];
 /// Verbs of a custom resource that is being deleted.
 const TERMINATING_VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "watch"];
+/// Verbs of the objects of a ThirdPartyResource that is being deleted.
+const READ_VERBS: &[&str] = &["get", "list", "watch"];
 const SUBRESOURCE_VERBS: &[&str] = &["get", "patch", "update"];
 
 /// Returns `/version`, for the whole server and in a workspace. `insula` is this program's version;
@@ -143,6 +145,8 @@ fn ranked<'a>(of_group: &[&'a Served]) -> Vec<&'a str> {
     let mut versions: Vec<&str> = of_group
         .iter()
         .flat_map(|one| one.served_versions().map(|v| &*v.name))
+        // Clients cannot read a group version with two slashes: `/thirdparty` lists those.
+        .filter(|version| !registration::is_nested(version))
         .collect();
     versions.sort_by_key(|version| priority(version));
     versions.dedup();
@@ -226,6 +230,7 @@ fn verbs(served: &Served) -> Vec<&'static str> {
         return vec!["create"];
     }
     let all = match (served.terminating, is_built_in(served)) {
+        (true, _) if served.is_third_party() => READ_VERBS,
         (true, _) => TERMINATING_VERBS,
         (false, true) => BUILT_IN_VERBS,
         (false, false) => CUSTOM_VERBS,
@@ -242,7 +247,8 @@ pub(crate) fn is_built_in(served: &Served) -> bool {
     served.api.strategy.traits().built_in
 }
 
-fn resource_entries(served: &Served, version: &ApiVersion) -> Vec<Json> {
+/// Returns the entries of a resource and its subresources.
+pub(crate) fn resource_entries(served: &Served, version: &ApiVersion) -> Vec<Json> {
     let names = served.names();
     let namespaced = served.api.scope == ScopeKind::Namespaced;
     let mut entry = json!({

@@ -12,7 +12,7 @@ use crate::{
     request::{Answer, Parsed, RequestKind, ResourceClass, VirtualWorkspace},
     request_stages::{Authorized, Destination},
     server::ApiServer,
-    status,
+    status, third_party,
     verbs::{ResourceRequest, scale, watch},
     virtual_workspace::{Resolution, ResolvedResource},
 };
@@ -88,6 +88,9 @@ async fn answer(server: &ApiServer, authorized: Authorized, kind: &mut RequestKi
         Rest::Groups => documents::groups(server, &authorized),
         Rest::Group(group) => documents::group(server, &authorized, &group),
         Rest::GroupVersion { group, version } => documents::group_version(server, &authorized, &group, &version),
+        Rest::ThirdParty { group, version } => {
+            documents::third_party(server, &authorized, group.as_deref(), version.as_deref())
+        }
         Rest::OpenApiV2 => documents::openapi_v2(server, &authorized),
         Rest::OpenApiV3(None) => documents::openapi_v3_index(server, &authorized),
         Rest::OpenApiV3(Some(path)) => documents::openapi_v3(server, &authorized, &path),
@@ -134,6 +137,7 @@ async fn resource(server: &ApiServer, request: Authorized, path: ResourcePath, k
         served,
         view_scope,
     } = resolve(&server.registry, &request, &path)?;
+    third_party::check(server, &path, &served)?;
     let verb = request.parsed.verb;
     kind.verb = verb;
     kind.class = match served.origin {
@@ -170,8 +174,10 @@ async fn resource(server: &ApiServer, request: Authorized, path: ResourcePath, k
             view_scope,
         },
         name: path.name.unwrap_or_default(),
+        names_creation: false,
         warnings: warnings.clone(),
     };
+    request.names_creation = path.third_party;
     let answer = subresource(&mut request, path.subresource.as_deref().unwrap_or_default(), verb).await;
     answer.map_err(|refusal| refusal.warn(warnings))
 }
@@ -307,6 +313,7 @@ async fn main(request: &mut ResourceRequest<'_>, verb: &str) -> Answer {
         ("list", _) => request.list().await,
         ("watch", _) => watch::watch(request).await,
         ("create", true) => request.create().await,
+        ("create", false) if request.names_creation => request.create().await,
         ("update", false) => request.update(Part::Main).await,
         ("patch", false) => request.patch(Part::Main).await,
         ("delete", false) => request.delete().await,

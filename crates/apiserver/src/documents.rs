@@ -9,7 +9,7 @@ use crate::{
     request::{Answer, VirtualWorkspace},
     request_stages::Authorized,
     server::ApiServer,
-    virtual_workspace,
+    third_party, virtual_workspace,
 };
 use axum::body::Body;
 use http::{HeaderValue, Response, header};
@@ -26,7 +26,8 @@ fn served(server: &ApiServer, request: &Authorized) -> Result<Vec<Served>, Reply
         return Ok(view.served(&server.registry, &request.scope));
     }
     let cluster = request.scope.cluster.as_ref().ok_or(Reply::NotFoundPage)?;
-    Ok(server.registry.catalog.served(&request.scope.snapshot, cluster))
+    let served = server.registry.catalog.served(&request.scope.snapshot, cluster);
+    Ok(third_party::without_switched_off(server, served))
 }
 
 /// Adapts a discovery document to the request's virtual workspace.
@@ -44,7 +45,8 @@ fn served_in(server: &ApiServer, request: &Authorized, group: &str) -> Result<Ve
     }
     let cluster = request.scope.cluster.as_ref().ok_or(Reply::NotFoundPage)?;
     let catalog = &server.registry.catalog;
-    Ok(catalog.served_in(&request.scope.snapshot, cluster, group))
+    let served = catalog.served_in(&request.scope.snapshot, cluster, group);
+    Ok(third_party::without_switched_off(server, served))
 }
 
 fn show(request: &Authorized, form: Negotiated, body: &Json) -> Response<Body> {
@@ -119,6 +121,23 @@ pub(crate) fn group_version(server: &ApiServer, request: &Authorized, group: &st
     let served = served_in(server, request, group)?;
     let body = discovery::resources(&served, group, version).ok_or(Reply::NotFoundPage)?;
     Ok(show(request, form, &viewed(request, &served, body)))
+}
+
+/// Answers `/thirdparty`, `/thirdparty/<group>` and `/thirdparty/<group>/<version>`
+pub(crate) fn third_party(
+    server: &ApiServer,
+    request: &Authorized,
+    group: Option<&str>,
+    version: Option<&str>,
+) -> Answer {
+    let form = accept(request, Supported::Document)?;
+    let served = match group {
+        Some(group) => served_in(server, request, group)?,
+        None => served(server, request)?,
+    };
+    let is_on = server.third_party_resources && request.scope.view.is_none();
+    let body = is_on.then(|| third_party::document(&served, group, version)).flatten();
+    Ok(show(request, form, &body.ok_or(Reply::NotFoundPage)?))
 }
 
 /// Answers `/version` in a cluster.

@@ -32,6 +32,7 @@ pub mod request_stages;
 mod server;
 pub mod status;
 pub mod table;
+mod third_party;
 mod unlocated;
 pub mod verbs;
 mod virtual_workspace;

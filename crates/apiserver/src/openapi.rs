@@ -144,7 +144,9 @@ pub fn v2(served: &[Served], form: V2) -> Wanted<'_> {
 
 /// Returns the group of a path below `/openapi/v3`.
 pub fn group_of(path: &str) -> &str {
-    let rest = path.trim_matches('/').strip_prefix("apis/").unwrap_or_default();
+    let path = path.trim_matches('/');
+    let rest = path.strip_prefix("apis/").or_else(|| path.strip_prefix("thirdparty/"));
+    let rest = rest.unwrap_or_default();
     rest.split_once('/').map_or(rest, |(group, _)| group)
 }
 
@@ -268,7 +270,7 @@ fn group_versions(served: &[Served]) -> BTreeMap<String, Vec<ApiOf<'_>>> {
         for version in one.served_versions() {
             let path = match one.group().is_empty() {
                 true => format!("api/{}", version.name),
-                false => format!("apis/{}/{}", one.group(), version.name),
+                false => crate::third_party::root(one.group(), &version.name),
             };
             found.entry(path).or_default().push((one, version));
         }
@@ -356,7 +358,7 @@ fn component(group: &str, version: &str, kind: &str) -> String {
         "" => format!("io.k8s.api.core.{version}.{kind}"),
         _ => {
             let reversed: Vec<&str> = group.rsplit('.').collect();
-            format!("{}.{version}.{kind}", reversed.join("."))
+            format!("{}.{}.{kind}", reversed.join("."), version.replace('/', "."))
         }
     }
 }

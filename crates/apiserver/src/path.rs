@@ -52,6 +52,12 @@ pub enum Rest {
     OpenApiV2,
     /// `/openapi/v3` and, with a group version's path, below.
     OpenApiV3(Option<String>),
+    /// `/thirdparty`, or `/third-party`: groups and versions of ThirdPartyResources that `/apis`
+    /// cannot name.
+    ThirdParty {
+        group: Option<String>,
+        version: Option<String>,
+    },
     /// Objects.
     Resource(ResourcePath),
     /// Anything else, e.g. `/version`, `/healthz`, `/metrics`.
@@ -75,6 +81,8 @@ pub struct ResourcePath {
     pub subresource: Option<String>,
     /// The old `/watch/` prefix.
     pub watch_prefix: bool,
+    /// The prefix `/thirdparty` in the place of `/apis`.
+    pub third_party: bool,
 }
 
 /// A path that is no request; the text goes into a 400.
@@ -225,11 +233,48 @@ fn parse_rest(parts: &[&str]) -> Result<Rest, BadPath> {
         },
         ["api", version, rest @ ..] => Rest::Resource(resource("", version, rest)),
         ["apis", group, version, rest @ ..] => Rest::Resource(resource(group, version, rest)),
+        ["thirdparty" | "third-party", rest @ ..] => third_party(rest),
         ["openapi", "v2"] => Rest::OpenApiV2,
         ["openapi", "v3"] => Rest::OpenApiV3(None),
         ["openapi", "v3", rest @ ..] => Rest::OpenApiV3(Some(rest.join("/"))),
         rest => Rest::Other(format!("/{}", rest.join("/"))),
     })
+}
+
+/// Parses a path below `/thirdparty`, where a version may have a slash: `<group>/stable/v1` or
+/// `<group>/v1`. Objects are namespaced, so the version ends where `namespaces` or `watch` begins,
+/// or before the resource of a list over all namespaces. Of two segments behind the group the
+/// second one is part of the version unless it is a resource; plurals end with `s`, versions with a
+/// digit.
+fn third_party(parts: &[&str]) -> Rest {
+    let [group, rest @ ..] = parts else {
+        return Rest::ThirdParty {
+            group: None,
+            version: None,
+        };
+    };
+    let of_resource = |part: &&str| matches!(*part, "namespaces" | "watch") || part.ends_with('s');
+    let (version, rest) = match rest {
+        [] => {
+            return Rest::ThirdParty {
+                group: Some((*group).to_owned()),
+                version: None,
+            };
+        }
+        [version, rest @ ..] if rest.first().is_some_and(of_resource) => ((*version).to_owned(), rest),
+        [prefix, version, rest @ ..] => (format!("{prefix}/{version}"), rest),
+        [version] => ((*version).to_owned(), &[][..]),
+    };
+    match rest {
+        [] => Rest::ThirdParty {
+            group: Some((*group).to_owned()),
+            version: Some(version),
+        },
+        rest => Rest::Resource(ResourcePath {
+            third_party: true,
+            ..resource(group, &version, rest)
+        }),
+    }
 }
 
 /// Parses a path to objects as Kubernetes' `RequestInfo`: `namespaces/<ns>/<resource>/…` is a

@@ -234,6 +234,11 @@ fn path_of(rest: &Rest) -> String {
         Rest::Group(group) => format!("/apis/{group}"),
         Rest::GroupVersion { group, version } if group.is_empty() => format!("/api/{version}"),
         Rest::GroupVersion { group, version } => format!("/apis/{group}/{version}"),
+        // The right to discovery covers every way to ask for it.
+        Rest::ThirdParty { group, version } => {
+            let parts = [group, version].into_iter().flatten();
+            parts.fold("/apis".to_owned(), |path, part| format!("{path}/{part}"))
+        }
         Rest::OpenApiV2 => "/openapi/v2".into(),
         Rest::OpenApiV3(None) => "/openapi/v3".into(),
         Rest::OpenApiV3(Some(path)) => format!("/openapi/v3/{path}"),

@@ -18,6 +18,8 @@ pub struct ApiServer {
     pub limits: limits::Limits,
     /// Shares of CPU time between tenants.
     pub fair_share: fair_share::FairShare,
+    /// True if ThirdPartyResources of both generations are served.
+    pub third_party_resources: bool,
     /// OpenAPI documents, made when they are requested.
     pub openapi: openapi::Cache,
     /// Turns true when the server drains: watches end.

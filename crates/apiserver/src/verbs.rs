@@ -42,6 +42,8 @@ pub struct ResourceRequest<'a> {
     pub target: Target,
     /// Object name; empty for collections.
     pub name: String,
+    /// True if a create may name its object in the path, as below `/thirdparty`.
+    pub names_creation: bool,
     /// Warnings of every answer, even of a refusal.
     pub warnings: Vec<String>,
 }

@@ -111,6 +111,7 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
     let server = Arc::new(ApiServer {
         registry: Arc::clone(&registry),
         mounts,
+        third_party_resources: config.workspaces.third_party_resources,
         authenticator: Arc::clone(&authenticator),
         limits: Limits::new(limits(&config.limits), &env.clock),
         fair_share: runtimes.fair_share.clone(),

@@ -204,6 +204,8 @@ pub struct Workspaces {
     pub objects: u64,
     /// Records which versions of bound APIs are used.
     pub version_uses: bool,
+    /// Serves ThirdPartyResources of both generations and their objects.
+    pub third_party_resources: bool,
     /// Servers that workspaces may be mounted from, written as `webhooks.allow`; empty for none.
     pub mounts: Targets,
 }
@@ -302,6 +304,7 @@ impl Default for Config {
                 event_ttl_seconds: 3600,
                 objects: 0,
                 version_uses: true,
+                third_party_resources: true,
                 mounts: Targets::nobody(),
             },
             watches: Watches::default(),

@@ -4,7 +4,7 @@
 //! fields itself: it looks for the `fieldValidation` parameter on the PATCH of a kind.
 
 use super::{DELETE_OPTIONS, PATCH, SCALE, STATUS, component, reference};
-use crate::negotiate::Patches;
+use crate::{negotiate::Patches, third_party};
 use insula_api::Json;
 use insula_catalog::{ApiVersion, ScopeKind, Served};
 use serde_json::{Map, json};
@@ -97,7 +97,7 @@ pub(super) fn add(paths: &mut Map<String, Json>, served: &Served, version: &ApiV
     let namespaced = served.api.scope == ScopeKind::Namespaced;
     let root = match served.group().is_empty() {
         true => format!("/api/{}", version.name),
-        false => format!("/apis/{}/{}", served.group(), version.name),
+        false => format!("/{}", third_party::root(served.group(), &version.name)),
     };
     let collection = match namespaced {
         true => format!("{root}/namespaces/{{namespace}}/{}", names.plural),

@@ -7,7 +7,7 @@ use crate::{
     negotiate::{self, Negotiated, PatchType, Patches, Supported},
     reply::{self, Reply},
     request::Answer,
-    status,
+    status, third_party,
 };
 use http::header;
 use insula_api::Json;
@@ -23,7 +23,10 @@ impl ResourceRequest<'_> {
         let sent = self.body().await?;
         let mut options = self.write_options("CreateOptions")?;
         options.duplicates = sent.duplicates;
-        let new = sent.value;
+        let mut new = sent.value;
+        if self.names_creation && !self.name.is_empty() {
+            third_party::name_by_path(&mut new, &self.name)?;
+        }
         self.check_namespace(&new)?;
         let written = verbs::create(&self.server.registry, &self.target, new, &options).await?;
         let warnings = [self.warnings.clone(), written.warnings].concat();

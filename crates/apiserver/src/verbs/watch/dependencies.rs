@@ -83,7 +83,7 @@ fn definition(target: &Target) -> [Option<Scope>; 2] {
     match &target.served.origin {
         Origin::System => [None, None],
         Origin::Bound { .. } => [within(ids::resource_routes()), bundles],
-        Origin::Local { .. } => [within(ids::resource_routes()), within(ids::customresourcedefinitions())],
+        Origin::Local { definition } => [within(ids::resource_routes()), within(definition.kind.resource())],
     }
 }
 
