@@ -46,6 +46,7 @@ mod start;
 mod store;
 mod telemetry;
 mod tenant_isolation;
+mod thirdparty;
 mod tools;
 mod unreadable;
 mod verdict;
@@ -65,6 +66,7 @@ fn every_script_is_run() {
         policies::SCRIPTS,
         serving::SCRIPTS,
         builtin::SCRIPTS,
+        thirdparty::SCRIPTS,
         views::SCRIPTS,
     ];
     let mut run = groups.concat();

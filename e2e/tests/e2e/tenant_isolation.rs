@@ -22,6 +22,7 @@ mod routes;
 mod row;
 mod scene;
 mod tenants;
+mod thirdparty;
 
 use insula_e2e::{Answer, Server, Signer, Who, shared, until, workspace};
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
