@@ -40,12 +40,8 @@ fn names_of_no_kind_are_refused() {
 /// Every kind of letters and digits that begins with a capital has a name, and comes back from it.
 #[test]
 fn every_kind_survives_the_round_trip() {
-    let seed = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .expect("after 1970")
-        .subsec_nanos();
-    println!("seed {seed}");
-    let mut state = u64::from(seed);
+    let seed = 21;
+    let mut state: u64 = seed;
     let mut next = |below: u64| {
         state = state
             .wrapping_mul(6_364_136_223_846_793_005)
