@@ -138,8 +138,9 @@ fn check_owners(owners: &Json, at: &FieldPath, errors: &mut Vec<FieldError>) {
     for owner in owners.as_array().into_iter().flatten() {
         let version = match text(owner, "apiVersion").split('/').collect::<Vec<_>>()[..] {
             [version] | [_, version] => version,
-            // The versions of the first ThirdPartyResources: `example.com/stable/v1`.
-            [_, _, version] => version,
+            // The versions of the first ThirdPartyResources, whose group is a domain:
+            // `example.com/stable/v1`.
+            [group, _, version] if group.contains('.') => version,
             _ => "",
         };
         let fields = [("apiVersion", version), ("kind", ""), ("name", ""), ("uid", "")];
@@ -275,6 +276,7 @@ mod tests {
                 json!([owner("a/b/c", "A")]),
                 "o.apiVersion: Invalid value: \"a/b/c\": version must not be empty",
             ),
+            (json!([owner("example.com/stable/v1", "A")]), ""),
             (
                 json!([owner("v1", "")]),
                 "o.kind: Invalid value: \"\": must not be empty",
