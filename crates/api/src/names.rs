@@ -101,6 +101,11 @@ pub mod annotations {
     /// On an APIExport: the versions that an update removes although tenants use them, as
     /// `<APIResourceSchema that serves them now>/<version>`, separated by commas.
     pub const CONFIRM_REMOVAL: &str = "insula.io/confirm-removal";
+    /// On a CustomResourceDefinition: the version that it was created in, if that is [`V1BETA1`],
+    /// whose rules it keeps.
+    pub const MADE_AS: &str = "insula.io/made-as";
+    /// Value of [`MADE_AS`].
+    pub const V1BETA1: &str = "v1beta1";
     /// Prefix of annotations that an APIExport hands on to its APIBindings.
     pub const EXTRA_PREFIX: &str = "extra.apis.kcp.io/";
     /// On a CustomResourceDefinition or APIResourceSchema of a [protected

@@ -14,9 +14,22 @@ use insula_api::{FieldError, FieldPath, Json};
 
 /// Returns the errors of the document itself: structure and keywords.
 pub(crate) fn check(schema: &Json, path: &FieldPath) -> Vec<FieldError> {
+    let mut errors = check_structure(schema, path);
+    errors.extend(check_keywords(schema, path));
+    errors
+}
+
+/// Returns the reasons for which a schema is not structural.
+pub(crate) fn check_structure(schema: &Json, path: &FieldPath) -> Vec<FieldError> {
     let mut errors = Vec::new();
     shape::check(schema, path, &mut errors);
     errors.sort_by_cached_key(ToString::to_string);
+    errors
+}
+
+/// Returns the errors of keywords and their combinations.
+pub(crate) fn check_keywords(schema: &Json, path: &FieldPath) -> Vec<FieldError> {
+    let mut errors = Vec::new();
     keywords::check(schema, path, true, &mut errors);
     errors
 }

@@ -13,7 +13,10 @@ mod versions;
 
 pub use conversion::{ca_bundle_is_unusable, validate_client_config};
 
-use insula_api::{FieldError, FieldPath, Json};
+use insula_api::{
+    FieldError, FieldPath, Json,
+    names::annotations::{MADE_AS, V1BETA1},
+};
 use serde_json::json;
 use std::collections::HashMap;
 
@@ -63,6 +66,30 @@ pub fn default_definition(definition: &mut Json) {
     }
 }
 
+/// The rules of the version that a definition was created in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum MadeAs {
+    V1,
+    /// A Scale needs no `statusReplicasPath`. Without `preserveUnknownFields` the other rules are
+    /// those of v1.
+    V1beta1,
+    /// A definition in v1beta1 that preserves unknown fields: schemas may be missing, and need not
+    /// be structural.
+    Free,
+}
+
+impl MadeAs {
+    fn for_definition(definition: &Json) -> MadeAs {
+        let annotations = definition.pointer("/metadata/annotations");
+        let made_as = annotations.and_then(|annotations| annotations.get(MADE_AS));
+        match definition.pointer("/spec/preserveUnknownFields") {
+            _ if made_as.is_none_or(|made_as| made_as != V1BETA1) => MadeAs::V1,
+            Some(Json::Bool(true)) => MadeAs::Free,
+            _ => MadeAs::V1beta1,
+        }
+    }
+}
+
 /// Validates a definition as a whole object. Of its metadata it checks only the name, which must be
 /// `<plural>.<group>`, and the approval that protected groups need.
 pub fn validate_definition(definition: &Json) -> Vec<FieldError> {
@@ -71,7 +98,10 @@ pub fn validate_definition(definition: &Json) -> Vec<FieldError> {
     let path = FieldPath::new("spec");
     names::validate_place(definition, spec, &mut errors);
     approval(definition, &mut errors);
-    if spec.get("preserveUnknownFields") == Some(&Json::Bool(true)) {
+    let made_as = MadeAs::for_definition(definition);
+    if made_as == MadeAs::Free {
+        free(spec, &path, &mut errors);
+    } else if spec.get("preserveUnknownFields") == Some(&Json::Bool(true)) {
         let why =
             "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
         errors.push(FieldError::invalid(
@@ -80,7 +110,7 @@ pub fn validate_definition(definition: &Json) -> Vec<FieldError> {
             why,
         ));
     }
-    versions::validate(spec, &mut errors);
+    versions::validate(spec, made_as, &mut errors);
     conversion::validate(
         spec.get("conversion").unwrap_or(&Json::Null),
         &path.child("conversion"),
@@ -88,6 +118,47 @@ pub fn validate_definition(definition: &Json) -> Vec<FieldError> {
     );
     stored_versions(definition, spec, &mut errors);
     errors
+}
+
+/// Checks what a definition cannot do while it preserves unknown fields.
+fn free(spec: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    let strategy = spec.pointer("/conversion/strategy").unwrap_or(&Json::Null);
+    if !strategy.is_null() && strategy != "None" {
+        let why = "must be None if spec.preserveUnknownFields is true";
+        errors.push(FieldError::invalid(
+            &path.child("conversion").child("strategy"),
+            strategy,
+            why,
+        ));
+    }
+    let schema = |version: &Json| version.pointer("/schema/openAPIV3Schema").is_some_and(has_default);
+    if list(spec).iter().any(schema) {
+        let why = "must be false in order to use defaults in the schema";
+        errors.push(FieldError::invalid(
+            &path.child("preserveUnknownFields"),
+            &Json::Bool(true),
+            why,
+        ));
+    }
+}
+
+fn has_default(schema: &Json) -> bool {
+    let mut found = schema.get("default").is_some_and(|default| !default.is_null());
+    crate::admit::children(schema, &FieldPath::root(), |child, _| found |= has_default(child));
+    found
+}
+
+/// Returns why the schemas of a definition are not structural; empty if they are.
+pub fn structural_violations(definition: &Json) -> Vec<FieldError> {
+    let at = FieldPath::new("spec").child("versions");
+    let versions = list(&definition["spec"]).iter().enumerate();
+    let schemas = versions.filter_map(|(i, version)| {
+        let schema = version.pointer("/schema/openAPIV3Schema")?;
+        Some((schema, at.index(i).child("schema").child(SCHEMA)))
+    });
+    schemas
+        .flat_map(|(schema, at)| crate::admit::check_structure(schema, &at))
+        .collect()
 }
 
 /// Validates an update of a definition. Errors that the old definition's schemas have too do not

@@ -157,6 +157,16 @@ impl Node {
             .for_each(Node::drop_decoder_checks);
     }
 
+    /// Makes this node and those below it keep unknown fields.
+    pub(crate) fn preserve_unknown(&mut self) {
+        self.preserves_unknown = true;
+        let fields = self.properties.iter_mut().map(|(_, node)| node);
+        let inner = [&mut self.items, &mut self.additional].into_iter().flatten();
+        fields
+            .chain(inner.map(|node| &mut **node))
+            .for_each(Node::preserve_unknown);
+    }
+
     /// Returns the node of a declared field.
     pub fn property(&self, name: &str) -> Option<&Node> {
         let found = self.properties.binary_search_by(|(n, _)| (**n).cmp(name)).ok()?;

@@ -26,8 +26,26 @@ impl Structural {
     ///
     /// Returns every violation, with Kubernetes' paths and messages.
     pub fn parse(schema: &Json, path: &FieldPath) -> Result<Structural, Vec<FieldError>> {
+        Structural::parse_checked(schema, path, crate::admit::check)
+    }
+
+    /// Parses and checks a schema that need not be structural: one of a definition in v1beta1 that
+    /// preserves unknown fields.
+    ///
+    /// # Errors
+    ///
+    /// As [`Structural::parse`], without the errors about structure.
+    pub fn parse_any(schema: &Json, path: &FieldPath) -> Result<Structural, Vec<FieldError>> {
+        Structural::parse_checked(schema, path, crate::admit::check_keywords)
+    }
+
+    fn parse_checked(
+        schema: &Json,
+        path: &FieldPath,
+        check: fn(&Json, &FieldPath) -> Vec<FieldError>,
+    ) -> Result<Structural, Vec<FieldError>> {
         within_limits(schema, path).map_err(|e| vec![e])?;
-        let errors = crate::admit::check(schema, path);
+        let errors = check(schema, path);
         let mut wording = crate::admit::check_rules(schema, path);
         if !errors.is_empty() {
             wording.extend(errors);

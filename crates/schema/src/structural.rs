@@ -20,6 +20,14 @@ impl Structural {
         self
     }
 
+    /// Returns the schema with its nodes open for unknown fields: it validates and defaults, but
+    /// never prunes.
+    #[must_use]
+    pub fn preserving_unknown(mut self) -> Structural {
+        self.root.preserve_unknown();
+        self
+    }
+
     /// Returns the node at a path of field names. Any name reaches map values, `*` reaches list
     /// items.
     pub fn node(&self, path: &[&str]) -> Option<&Node> {

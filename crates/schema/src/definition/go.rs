@@ -26,6 +26,10 @@ pub fn unknown_keywords(definition: &Json) -> Vec<String> {
             Go::Schema.unknown(schema, &at, 0, &mut found);
         }
     }
+    // The place of the schema in v1beta1.
+    if let Some(schema) = definition.pointer("/spec/validation/openAPIV3Schema") {
+        Go::Schema.unknown(schema, "spec.validation.openAPIV3Schema", 0, &mut found);
+    }
     found
 }
 

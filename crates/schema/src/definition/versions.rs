@@ -1,6 +1,6 @@
 //! Versions of a definition: names, schemas, subresources, columns, selectable fields.
 
-use super::list;
+use super::{MadeAs, list};
 use crate::columns;
 use crate::keyword::{flag, text};
 use crate::names;
@@ -41,17 +41,17 @@ const BESIDE_STATUS: [(&str, &str); 22] = [
 /// Checks all versions, in the order of `validateCustomResourceDefinitionSpec`. Schemas,
 /// subresources, columns and selectable fields that all versions share are checked last, at the
 /// former top-level fields.
-pub(super) fn validate(spec: &Json, errors: &mut Vec<FieldError>) {
+pub(super) fn validate(spec: &Json, made_as: MadeAs, errors: &mut Vec<FieldError>) {
     let path = FieldPath::new("spec");
     let versions = list(spec);
     let at = path.child("versions");
     for (i, version) in versions.iter().enumerate() {
-        if version.pointer("/schema/openAPIV3Schema").is_none_or(Json::is_null) {
+        if made_as != MadeAs::Free && version.pointer("/schema/openAPIV3Schema").is_none_or(Json::is_null) {
             let at = at.index(i).child("schema").child("openAPIV3Schema");
             errors.push(FieldError::required(&at, ""));
         }
     }
-    let shared = Shared::from_versions(versions);
+    let shared = Shared::from_versions(versions, made_as);
     for (i, version) in versions.iter().enumerate() {
         let at = at.index(i);
         check_name(text(version, "name"), &at.child("name"), errors);
@@ -92,6 +92,7 @@ fn check_name(name: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
 
 /// The parts on which all versions agree.
 struct Shared {
+    made_as: MadeAs,
     schemas: bool,
     subresources: bool,
     columns: bool,
@@ -99,8 +100,9 @@ struct Shared {
 }
 
 impl Shared {
-    fn from_versions(versions: &[Json]) -> Shared {
+    fn from_versions(versions: &[Json], made_as: MadeAs) -> Shared {
         Shared {
+            made_as,
             schemas: hoisted(versions, |v| v.pointer("/schema/openAPIV3Schema")),
             subresources: hoisted(versions, |v| v.get("subresources")),
             columns: hoisted(versions, |v| v.get("additionalPrinterColumns")),
@@ -119,11 +121,11 @@ impl Shared {
         errors: &mut Vec<FieldError>,
     ) {
         if self.schemas == shared {
-            schema(version, beside_status, schema_at, errors);
+            schema(version, self.made_as, beside_status, schema_at, errors);
         }
         let scale = version.pointer("/subresources/scale").filter(|scale| scale.is_object());
         if let Some(scale) = scale.filter(|_| self.subresources == shared) {
-            scale_paths(scale, &at.child("subresources").child("scale"), errors);
+            scale_paths(scale, self.made_as, &at.child("subresources").child("scale"), errors);
         }
         let columns = version.get("additionalPrinterColumns");
         if let Some(columns) = columns.filter(|_| self.columns == shared) {
@@ -174,14 +176,18 @@ fn has_status(version: &Json) -> bool {
         .is_some_and(|status| !status.is_null())
 }
 
-fn schema(version: &Json, beside_status: bool, path: &FieldPath, errors: &mut Vec<FieldError>) {
+fn schema(version: &Json, made_as: MadeAs, beside_status: bool, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let Some(schema @ Json::Object(map)) = version.pointer("/schema/openAPIV3Schema") else {
         return;
     };
     if beside_status {
         root_beside_status(schema, map, path, errors);
     }
-    if let Err(found) = Structural::parse(schema, path) {
+    let parse = match made_as {
+        MadeAs::Free => Structural::parse_any,
+        MadeAs::V1 | MadeAs::V1beta1 => Structural::parse,
+    };
+    if let Err(found) = parse(schema, path) {
         errors.extend(found);
     }
 }
@@ -204,7 +210,7 @@ fn root_beside_status(schema: &Json, map: &Map<String, Json>, path: &FieldPath, 
     }
 }
 
-fn scale_paths(scale: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) {
+fn scale_paths(scale: &Json, made_as: MadeAs, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let mut check = |name: &str, under: &[&str], words: &str| {
         let given = text(scale, name);
         let at = path.child(name);
@@ -212,9 +218,18 @@ fn scale_paths(scale: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) {
             let why = format!("should be a json path under {words}");
             errors.push(FieldError::invalid(&at, &Json::from(given), why));
         }
+        if made_as != MadeAs::V1 && given.contains('[') {
+            errors.push(FieldError::invalid(
+                &at,
+                &Json::from(given),
+                "array notation is not allowed",
+            ));
+        }
     };
     check("specReplicasPath", &[".spec."], ".spec");
-    check("statusReplicasPath", &[".status."], ".status");
+    if made_as == MadeAs::V1 || !text(scale, "statusReplicasPath").is_empty() {
+        check("statusReplicasPath", &[".status."], ".status");
+    }
     if !text(scale, "labelSelectorPath").is_empty() {
         check("labelSelectorPath", &[".spec.", ".status."], "either .spec or .status");
     }
