@@ -21,6 +21,7 @@ pub(crate) fn served(spec: &Json) -> Served {
         accepted_names: None,
         rules: None,
         strategy: insula_conversion::LossPolicy::None,
+        strict_scale: false,
     };
     Served::system(Arc::new(
         compile::compile(&definition, None).expect("the definition compiles"),

@@ -4,7 +4,7 @@
 //! reconciler stores it.
 
 use crate::ids;
-use insula_api::{FieldError, FieldPath, Json};
+use insula_api::{FieldError, FieldPath, Json, names::annotations::MADE_AS};
 use serde_json::{Map, json};
 
 /// Annotation of a schema that its bundle keeps.
@@ -37,10 +37,13 @@ pub fn of_schema(schema: &Json, conversion: Option<&Json>) -> Json {
 /// Returns the bundle of a CustomResourceDefinition and the APIConversion with the same name.
 pub fn of_definition(definition: &Json, conversion: &Json) -> Json {
     let metadata = &definition["metadata"];
-    let annotations = json!({
+    let mut annotations = json!({
         "apis.kcp.io/schema-cluster": metadata["annotations"][crate::object::CLUSTER_ANNOTATION],
         "apis.kcp.io/schema-name": metadata["name"],
     });
+    if let Some(made_as) = metadata["annotations"].get(MADE_AS) {
+        annotations[MADE_AS] = made_as.clone();
+    }
     let name = metadata["uid"].as_str().unwrap_or_default();
     let mut bundle = assemble(
         name,

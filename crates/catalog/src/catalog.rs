@@ -8,13 +8,16 @@
 //! route or bundle is cached with each stored object.
 
 use crate::{
-    Api, Origin, Served, System, bundle, compile, ids, parts,
+    Api, Gates, Origin, Served, System, bundle, compile, ids, parts,
     proof::{BlockingExecutor, Proof, Prover},
     registration,
     routes::ResourceRoute,
 };
 use dashmap::DashMap;
-use insula_api::{ClusterName, FieldError, Json, Object, ObjectKey, Scope};
+use insula_api::{
+    ClusterName, FieldError, Json, Object, ObjectKey, Scope,
+    names::annotations::{MADE_AS, V1BETA1},
+};
 use insula_store::{Entry, Snapshot};
 use parking_lot::Mutex;
 use std::{
@@ -52,6 +55,11 @@ impl Catalog {
             bundles: Served::system(Arc::new(bundle_api())),
             prover,
         }
+    }
+
+    /// Leaves out the built-in kinds and versions that the server's settings switch off.
+    pub fn close(&mut self, gates: &Gates) {
+        self.system.close(gates);
     }
 
     /// Sets the executor for searches. The default runs them on the caller's thread.
@@ -219,6 +227,7 @@ impl Catalog {
             } else {
                 insula_conversion::LossPolicy::None
             },
+            strict_scale: source["metadata"]["annotations"][MADE_AS] == V1BETA1,
         };
         let fingerprint = compile::fingerprint(&definition);
         if let Some(api) = self.compiled.get(&fingerprint).and_then(|weak| weak.upgrade()) {
@@ -307,6 +316,7 @@ fn bundle_api() -> Api {
         accepted_names: None,
         rules: None,
         strategy: insula_conversion::LossPolicy::Lossless,
+        strict_scale: false,
     };
     compile::compile(&definition, None).expect("the schema of bundles is fixed")
 }

@@ -23,6 +23,8 @@ pub struct Definition<'a> {
     /// Policy for fields that a version lacks: `Lossless` keeps the conversion laws, `None` loses
     /// fields as CustomResourceDefinitions do.
     pub strategy: insula_conversion::LossPolicy,
+    /// Strict rules for Scale: those of definitions that were made through v1beta1.
+    pub strict_scale: bool,
 }
 
 /// Returns the first 64 bits of the SHA-256 of a definition.
@@ -33,6 +35,9 @@ pub fn fingerprint(definition: &Definition<'_>) -> u64 {
         hash.update([0]);
     }
     hash.update([matches!(definition.strategy, insula_conversion::LossPolicy::Lossless) as u8]);
+    if definition.strict_scale {
+        hash.update([1]);
+    }
     let digest = hash.finalize();
     let (first, _) = digest.split_first_chunk::<8>().expect("a SHA-256 has 32 bytes");
     u64::from_le_bytes(*first)
@@ -50,7 +55,7 @@ pub fn compile(definition: &Definition<'_>, builtin: Option<&'static Builtin>) -
     let rules = definition
         .rules
         .map(|rules| insula_conversion::parse_rules(rules, &FieldPath::new("spec")));
-    let versions = match compile_versions(spec, &group, builtin, &versions_at) {
+    let versions = match compile_versions(definition, &group, builtin, &versions_at) {
         Ok(versions) => versions,
         Err(mut errors) => {
             let malformed = rules.and_then(Result::err).map(|malformed| malformed.errors);
@@ -135,11 +140,12 @@ fn compile_bundle(
 
 /// Compiles all versions. Returns the errors of all that do not compile.
 fn compile_versions(
-    spec: &Json,
+    definition: &Definition<'_>,
     group: &str,
     builtin: Option<&'static Builtin>,
     at: &FieldPath,
 ) -> Result<Vec<ApiVersion>, Vec<FieldError>> {
+    let spec = definition.spec;
     let (mut versions, mut errors) = (Vec::new(), Vec::new());
     let is_struct = builtin.is_some_and(|builtin| builtin.strategy.traits().is_struct);
     let kind = spec.pointer("/names/kind").and_then(Json::as_str).unwrap_or_default();
@@ -152,12 +158,25 @@ fn compile_versions(
                 if builtin.is_some() {
                     drop_nullable(&mut version.openapi);
                 }
+                if spec["preserveUnknownFields"] == true {
+                    // As in Kubernetes, the schema validates; it neither prunes nor is published.
+                    version.schema = Arc::new(Arc::unwrap_or_clone(version.schema).preserving_unknown());
+                    version.openapi = any_object();
+                }
+                if let Some(scale) = &mut version.scale {
+                    scale.strict = definition.strict_scale;
+                }
                 versions.push(version);
             }
             Err(found) => errors.extend(found),
         }
     }
     if errors.is_empty() { Ok(versions) } else { Err(errors) }
+}
+
+/// Returns the schema of objects with any fields.
+fn any_object() -> Json {
+    serde_json::json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }
 
 /// Removes `nullable` from the published schema of a built-in kind. Kubernetes' documents have no
@@ -175,11 +194,8 @@ fn drop_nullable(schema: &mut Json) {
 
 fn compile_version(version: &Json, kind: &str, group: &str, at: &FieldPath) -> Result<ApiVersion, Vec<FieldError>> {
     let name = version["name"].as_str().unwrap_or_default();
-    let openapi = version.pointer("/schema/openAPIV3Schema").cloned().unwrap_or_else(|| {
-        serde_json::json!({
-            "type": "object", "x-kubernetes-preserve-unknown-fields": true
-        })
-    });
+    let openapi = version.pointer("/schema/openAPIV3Schema").cloned();
+    let openapi = openapi.unwrap_or_else(any_object);
     let schema = Structural::parse_trusted(&openapi).map_err(|mut errors| {
         for error in &mut errors {
             error.detail = format!("{} (in {})", error.detail, at.child("schema"));
@@ -194,6 +210,7 @@ fn compile_version(version: &Json, kind: &str, group: &str, at: &FieldPath) -> R
             spec_replicas: string(scale, "specReplicasPath"),
             status_replicas: string(scale, "statusReplicasPath"),
             selector: string(scale, "labelSelectorPath"),
+            strict: false,
         });
     let columns = list(version, "/additionalPrinterColumns")
         .iter()

@@ -1,8 +1,8 @@
 //! Conversion of an API's objects between versions: by the rules of its bundle, or by the webhook
 //! of its definition. Every read and write of an object in a version uses this module.
 
-use crate::{Api, Error, Respelled, Served, webhook::PendingCall};
-use insula_api::Json;
+use crate::{Api, Error, Respelled, Served, kind::CodedVersion, webhook::PendingCall};
+use insula_api::{FieldError, Json};
 use insula_conversion::{ConvertError, Stored, ToStore};
 use std::{fmt, sync::Arc};
 
@@ -83,7 +83,7 @@ impl Served {
     /// # Errors
     /// A rule fails, the webhook fails, or its response is pending.
     pub fn get(&self, stored: Stored<'_>, to: &str) -> Converted<Json> {
-        if self.asks(stored.version, to) || self.respelled().is_some() {
+        if self.asks(stored.version, to) || self.respelled().is_some() || self.coded(to).is_some() {
             return self.get_owned(stored.value.clone(), stored.version, stored.residual, to);
         }
         Ok(self
@@ -100,6 +100,11 @@ impl Served {
             return Ok(spelling.api.bundle.get_owned(shown, version, None, to, &mut budget)?);
         }
         let bundle = &self.api.bundle;
+        if let Some(coded) = self.coded(to) {
+            let storage = bundle.storage();
+            let stored = bundle.get_owned(value, version, residual, storage, &mut budget)?;
+            return Ok((coded.from_storage)(stored));
+        }
         if !self.asks(version, to) {
             return Ok(bundle.get_owned(value, version, residual, to, &mut budget)?);
         }
@@ -126,6 +131,10 @@ impl Served {
         }
         let bundle = &self.api.bundle;
         let storage = bundle.storage();
+        if let Some(coded) = self.coded(from) {
+            let converted = (coded.to_storage)(new.clone());
+            return Ok(bundle.put(&converted, storage, old, &mut budget)?);
+        }
         if !self.asks(from, storage) {
             return Ok(bundle.put(new, from, old, &mut budget)?);
         }
@@ -144,7 +153,33 @@ impl Served {
             return self.request(object.clone(), to);
         }
         let mut budget = insula_conversion::object_budget();
-        Ok(self.api.bundle.convert(object, to, &mut budget)?)
+        let bundle = &self.api.bundle;
+        match (self.coded(from), self.coded(to)) {
+            (None, None) => Ok(bundle.convert(object, to, &mut budget)?),
+            (Some(coded), None) => {
+                let stored = (coded.to_storage)(object.clone());
+                Ok(bundle.convert(&stored, to, &mut budget)?)
+            }
+            (None, Some(coded)) => {
+                let stored = bundle.convert(object, bundle.storage(), &mut budget)?;
+                Ok((coded.from_storage)(stored))
+            }
+            (Some(_), Some(_)) => Ok(object.clone()),
+        }
+    }
+
+    /// Returns the errors of an object that only its version can have.
+    pub fn errors_of_version(&self, object: &Json, version: &str) -> Vec<FieldError> {
+        self.coded(version)
+            .map(|coded| (coded.validate)(object))
+            .unwrap_or_default()
+    }
+
+    /// Returns the functions of a version that code converts.
+    #[inline]
+    fn coded(&self, version: &str) -> Option<CodedVersion> {
+        let coded = self.api.builtin?.coded_version?;
+        (coded.name == version).then_some(coded)
     }
 
     /// Checks that no webhook call of the request is pending.

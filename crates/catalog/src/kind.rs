@@ -8,6 +8,7 @@ pub use table::{CellValue, Table, TableColumn};
 use message::Message;
 
 use crate::{Custom, Strategy, names::NameRule};
+use insula_api::{FieldError, Json};
 use std::fmt;
 
 /// A built-in kind: its definition and, for a kind that needs more than a definition, its
@@ -35,6 +36,10 @@ pub struct Builtin {
     pub merge_keys: &'static [(&'static str, &'static str)],
     /// Rule for the names of objects, if it is not that of the definition's `nameValidation`.
     pub(crate) name_rule: Option<NameRule>,
+    /// A version that code converts, because its fields are in other places.
+    pub(crate) coded_version: Option<CodedVersion>,
+    /// Changes the definition before it is compiled, by the settings of the server.
+    pub(crate) gate: Option<fn(&mut Json, &Gates)>,
     /// True if a permission claim may name the kind without an identity hash.
     pub claimable: bool,
     /// True if only the root and system clusters serve the kind.
@@ -50,6 +55,39 @@ pub struct Subresource {
     pub body: Option<(&'static str, &'static str, &'static str)>,
     /// Verbs in discovery.
     pub verbs: &'static [&'static str],
+}
+
+/// A version of a built-in kind whose fields are in other places than those of the storage version.
+/// The functions only move fields: whatever else they find stays as it is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CodedVersion {
+    /// Name of the version.
+    pub name: &'static str,
+    /// Validates what the storage version cannot express.
+    pub validate: fn(&Json) -> Vec<FieldError>,
+    /// Converts an object of the storage version to this version.
+    pub from_storage: fn(Json) -> Json,
+    /// Converts an object of this version to the storage version.
+    pub to_storage: fn(Json) -> Json,
+}
+
+/// Parts of built-in kinds that a server may leave out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gates {
+    /// Serves CustomResourceDefinitions in `apiextensions.k8s.io/v1beta1`.
+    pub definitions_v1beta1: bool,
+    /// Reads the subresources of a definition in v1beta1. False drops them, as the feature gate
+    /// `CustomResourceSubResources` of the proposal does.
+    pub definition_subresources: bool,
+}
+
+impl Default for Gates {
+    fn default() -> Self {
+        Gates {
+            definitions_v1beta1: true,
+            definition_subresources: true,
+        }
+    }
 }
 
 /// Another group and kind under which the objects of a built-in kind are served.
@@ -83,6 +121,8 @@ impl Builtin {
             subresources: &[],
             merge_keys: &[],
             name_rule: None,
+            coded_version: None,
+            gate: None,
             claimable: false,
             operators_only: false,
         }

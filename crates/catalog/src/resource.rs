@@ -2,7 +2,7 @@
 //! content. A [`Served`] is an API in one logical cluster.
 
 use crate::{
-    Builtin, Error, Named, Strategy, Subresource,
+    Builtin, Error, Named, Scale, Strategy, Subresource,
     names::NameRule,
     proof::Proof,
     registration::{self, DefinitionKind, DefinitionName},
@@ -60,17 +60,6 @@ pub struct Column {
     pub path: insula_schema::JsonPath,
     /// The path as written.
     pub json_path: String,
-}
-
-/// Paths of the scale subresource, as written (`.spec.replicas`).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Scale {
-    /// Path of the desired replicas.
-    pub spec_replicas: String,
-    /// Path of the observed replicas.
-    pub status_replicas: String,
-    /// Path of the selector as a string, or empty.
-    pub selector: String,
 }
 
 /// One version of an API.

@@ -1,7 +1,7 @@
 //! The built-in kinds, compiled.
 
 use crate::{
-    Alias, Api, Builtin, Names, Respelled, Served, builtin,
+    Alias, Api, Builtin, Gates, Names, Respelled, Served, builtin,
     compile::{Definition, compile},
     kind::OtherName,
 };
@@ -20,7 +20,7 @@ impl System {
     pub fn load() -> Self {
         let mut by_name = BTreeMap::new();
         for kind in builtin::all() {
-            let served = Served::system(Arc::new(compile_builtin(kind.definition, kind.conversions, kind)));
+            let served = serve(kind, &Gates::default());
             for name in kind.other_names {
                 let alias = alias_of(&served, name, kind);
                 let other = Served {
@@ -34,6 +34,18 @@ impl System {
         System { by_name }
     }
 
+    /// Leaves out what the server's settings switch off.
+    pub fn close(&mut self, gates: &Gates) {
+        if *gates == Gates::default() {
+            return;
+        }
+        for kind in builtin::all().filter(|kind| kind.gate.is_some()) {
+            let served = serve(kind, gates);
+            self.by_name
+                .insert((served.group().clone(), served.names().plural.clone()), served);
+        }
+    }
+
     /// One kind.
     pub fn get(&self, group: &str, plural: &str) -> Option<&Served> {
         self.by_name.get(&(Arc::from(group), Arc::from(plural)))
@@ -43,6 +55,11 @@ impl System {
     pub fn iter(&self) -> impl Iterator<Item = &Served> {
         self.by_name.values()
     }
+}
+
+fn serve(kind: &'static Builtin, gates: &Gates) -> Served {
+    let api = compile_builtin(kind.definition, kind.conversions, kind, gates);
+    Served::system(Arc::new(api))
 }
 
 fn alias_of(own: &Served, name: &OtherName, builtin: &'static Builtin) -> Alias {
@@ -65,7 +82,7 @@ fn alias_of(own: &Served, name: &OtherName, builtin: &'static Builtin) -> Alias 
             respelled: None,
         },
         OtherName::Respelled { definition, fields } => {
-            let api = Arc::new(compile_builtin(definition, None, builtin));
+            let api = Arc::new(compile_builtin(definition, None, builtin, &Gates::default()));
             let spelling = Respelled {
                 api: api.clone(),
                 fields,
@@ -80,9 +97,12 @@ fn alias_of(own: &Served, name: &OtherName, builtin: &'static Builtin) -> Alias 
     }
 }
 
-fn compile_builtin(definition: &str, rules: Option<&str>, kind: &'static Builtin) -> Api {
+fn compile_builtin(definition: &str, rules: Option<&str>, kind: &'static Builtin, gates: &Gates) -> Api {
     let yaml = |text: &str| -> Json { serde_saphyr::from_str(text).expect("config/ holds valid YAML") };
-    let definition = yaml(definition);
+    let mut definition = yaml(definition);
+    if let Some(gate) = kind.gate {
+        gate(&mut definition, gates);
+    }
     let rules = rules.map(yaml);
     let spec = &definition["spec"];
     let source = Definition {
@@ -90,6 +110,7 @@ fn compile_builtin(definition: &str, rules: Option<&str>, kind: &'static Builtin
         accepted_names: None,
         rules: rules.as_ref().map(|rules| &rules["spec"]),
         strategy: insula_conversion::LossPolicy::Lossless,
+        strict_scale: false,
     };
     match compile(&source, Some(kind)) {
         Ok(api) => api,

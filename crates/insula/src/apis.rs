@@ -223,6 +223,7 @@ impl Source {
             accepted_names: None,
             rules: whole.get("rules").filter(|rules| rules.is_object()),
             strategy: if plain { LossPolicy::None } else { LossPolicy::Lossless },
+            strict_scale: false,
         };
         compile::compile(&definition, None)
     }

@@ -23,7 +23,7 @@ use crate::{
     draft::Draft,
     metadata, owners,
 };
-use insula_api::{FieldError, FieldErrorKind, FieldPath, Json};
+use insula_api::{FieldError, FieldErrorKind, Json};
 use insula_catalog::{
     ApiVersion, Origin, Part, Result, ScopeKind, Served,
     object::{metadata_of, refuse},
@@ -34,9 +34,6 @@ use parts::{finalizers_only, remove, status_only};
 use serde_json::json;
 use server_metadata::{count_generation, own_new_metadata};
 use storage::{errors_in_other_versions, mark, shown, to_storage};
-
-/// The maximum of a Scale's replicas, which are 32-bit integers.
-const REPLICAS_MAX: i64 = i32::MAX as i64;
 
 /// Prunes and defaults the sent object before policies see it.
 pub(crate) fn complete(context: &Context<'_>, new: &mut Json) {
@@ -76,22 +73,14 @@ fn fit(context: &Context<'_>, new: &mut Json) {
     }
 }
 
-/// Returns errors for replicas that a Scale cannot represent.
-fn replicas_errors(version: &ApiVersion, new: &Json) -> Vec<FieldError> {
-    let wrong = version.scale.as_ref().and_then(|scale| {
-        let path = &scale.spec_replicas;
-        let replicas = path
-            .trim_start_matches('.')
-            .split('.')
-            .try_fold(new, |value, field| value.get(field))?;
-        let why = match replicas.as_i64()? {
-            ..0 => "should be a non-negative integer",
-            0..=REPLICAS_MAX => return None,
-            _ => "should be less than or equal to 2147483647",
-        };
-        Some(FieldError::invalid(&FieldPath::new(path), replicas, why))
-    });
-    wrong.into_iter().collect()
+/// Returns the errors of values that a Scale shows. `prefix` selects the paths that a write is
+/// about.
+fn scale_errors(version: &ApiVersion, new: &Json, prefix: &str) -> Vec<FieldError> {
+    version
+        .scale
+        .as_ref()
+        .map(|scale| scale.errors(new, prefix))
+        .unwrap_or_default()
 }
 
 /// Prepares a new object, sent in the request's version.
@@ -112,7 +101,8 @@ pub(crate) fn create(context: &Context<'_>, mut new: Json) -> Result<Draft> {
     metadata::validate(served, &new["metadata"], &mut misnamed);
     let found = insula_schema::validate(&new, &version.schema).into_iter();
     let mut errors: Vec<FieldError> = found.map(|error| in_words_of(served, error)).collect();
-    errors.extend(replicas_errors(version, &new));
+    errors.extend(scale_errors(version, &new, if version.status { ".spec" } else { "" }));
+    errors.extend(served.errors_of_version(&new, &version.name));
     warnings.extend(metadata::warnings(context.served, &new["metadata"]));
     // Built-in kinds report errors of names together with errors of their strategy.
     if served.origin != Origin::System || !errors.is_empty() {
@@ -192,9 +182,13 @@ pub(crate) fn update(context: &Context<'_>, mut new: Json, old: &Entry) -> Resul
         Part::Main | Part::Scale | Part::Finalizers => in_words_of(served, error),
         Part::Status | Part::Approval => seen_from_status(error),
     }));
-    if !part.is_of_status() {
-        errors.extend(replicas_errors(version, &new));
-    }
+    let prefix = match part.is_of_status() {
+        true => ".status",
+        false if version.status => ".spec",
+        false => "",
+    };
+    errors.extend(scale_errors(version, &new, prefix));
+    errors.extend(served.errors_of_version(&new, &version.name));
     warnings.extend(outcome.warnings);
     warnings.extend(metadata::warnings(context.served, &new["metadata"]));
     refuse(served, &name, errors)?;

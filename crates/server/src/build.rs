@@ -169,6 +169,10 @@ fn registry(parts: &Parts, outbound: Arc<Webhook>) -> Deps {
     if !workspaces.version_uses {
         registry.uses = insula_catalog::version_uses::VersionUses::disabled();
     }
+    registry.catalog.close(&insula_catalog::Gates {
+        definitions_v1beta1: workspaces.definitions_v1beta1,
+        definition_subresources: workspaces.definition_subresources,
+    });
     registry.catalog.work_aside(block_in_place);
     registry.outbound = outbound;
     registry.cache = Arc::new(Cache::new(converters(&parts.runtimes)));

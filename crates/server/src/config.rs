@@ -206,6 +206,10 @@ pub struct Workspaces {
     pub version_uses: bool,
     /// Serves ThirdPartyResources of both generations and their objects.
     pub third_party_resources: bool,
+    /// Serves CustomResourceDefinitions in `apiextensions.k8s.io/v1beta1`.
+    pub definitions_v1beta1: bool,
+    /// Reads the subresources of definitions in v1beta1; false drops them.
+    pub definition_subresources: bool,
     /// Servers that workspaces may be mounted from, written as `webhooks.allow`; empty for none.
     pub mounts: Targets,
 }
@@ -305,6 +309,8 @@ impl Default for Config {
                 objects: 0,
                 version_uses: true,
                 third_party_resources: true,
+                definitions_v1beta1: true,
+                definition_subresources: true,
                 mounts: Targets::nobody(),
             },
             watches: Watches::default(),

@@ -184,6 +184,7 @@ fn compiled(schema: &Json, rules: Option<&Json>) -> Result<Api, Vec<FieldError>>
         accepted_names: None,
         rules,
         strategy: LossPolicy::Lossless,
+        strict_scale: false,
     };
     compile::compile(&definition, None)
 }

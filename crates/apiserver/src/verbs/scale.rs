@@ -88,11 +88,19 @@ fn represented(
 /// Returns the Scale of a stored object.
 async fn show(registry: &Deps, target: &Target, entry: &Entry, paths: &Scale) -> Result<Json> {
     let object = verbs::show(registry, target, entry).await?;
-    scale_from(&object, paths)
+    let errors = if paths.strict {
+        paths.errors(&object, "")
+    } else {
+        Vec::new()
+    };
+    match errors.is_empty() {
+        true => scale_from(&object, paths),
+        false => Err(target.served.api.invalid(&entry.object.meta.name, errors)),
+    }
 }
 
 fn scale_from(object: &Json, paths: &Scale) -> Result<Json> {
-    let replicas = field(object, &paths.spec_replicas)
+    let replicas = Scale::value(object, &paths.spec_replicas)
         .and_then(Json::as_i64)
         .ok_or_else(|| {
             Error::Internal(format!(
@@ -107,13 +115,9 @@ fn scale_from(object: &Json, paths: &Scale) -> Result<Json> {
             shown[field] = value.clone();
         }
     }
-    let mut status = json!({"replicas": field(object, &paths.status_replicas).and_then(Json::as_i64).unwrap_or(0)});
-    let selector = if paths.selector.is_empty() {
-        None
-    } else {
-        field(object, &paths.selector).and_then(Json::as_str)
-    };
-    if let Some(selector) = selector {
+    let mut status =
+        json!({"replicas": Scale::value(object, &paths.status_replicas).and_then(Json::as_i64).unwrap_or(0)});
+    if let Some(selector) = Scale::value(object, &paths.selector).and_then(Json::as_str) {
         status["selector"] = json!(selector);
     }
     // A Scale leaves out zero replicas.
@@ -143,12 +147,16 @@ async fn update(
         });
         let scale = wanted(&shown)?;
         check_scale(&api, &name, &scale, current)?;
+        let unset = paths.errors_of_scale(&scale);
+        if !unset.is_empty() {
+            return Err(api.invalid(&name, unset));
+        }
         let replicas = match scale.pointer("/spec/replicas") {
             Some(replicas) => replicas.as_i64().ok_or_else(|| {
                 let at = FieldPath::new("spec").child("replicas");
                 api.invalid(&name, vec![FieldError::invalid(&at, replicas, "must be an integer")])
             })?,
-            None if patches && field(current, &paths.spec_replicas).is_none() => return Err(no_replicas(paths)),
+            None if patches && Scale::value(current, &paths.spec_replicas).is_none() => return Err(no_replicas(paths)),
             None => 0,
         };
         let mut new = current.clone();
@@ -249,18 +257,9 @@ fn check_scale(api: &Api, name: &str, scale: &Json, current: &Json) -> Result<()
     }
 }
 
-fn segments(path: &str) -> impl Iterator<Item = &str> {
-    path.trim_start_matches('.').split('.')
-}
-
-/// Returns the value at a path such as `.spec.replicas`.
-fn field<'a>(object: &'a Json, path: &str) -> Option<&'a Json> {
-    segments(path).try_fold(object, |value, name| value.get(name))
-}
-
 fn set(object: &mut Json, path: &str, value: Json) {
     let mut parent = object;
-    for name in segments(path) {
+    for name in Scale::segments(path) {
         if !parent.is_object() {
             *parent = json!({});
         }

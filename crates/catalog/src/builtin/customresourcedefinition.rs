@@ -1,14 +1,20 @@
 //! CustomResourceDefinitions.
 
+mod v1beta1;
+
 use crate::{
     Builtin, OnDelete, Strategy, Table, TableColumn, Traits,
     kind::{
         crd,
         message::{Field, META, Message, Type, list, one, optional, text, texts},
     },
-    object::add_finalizer,
+    object::{add_finalizer, metadata_of},
 };
-use insula_api::{Condition, FieldError, Json, Timestamp, set_condition};
+use insula_api::{
+    Condition, FieldError, Json, Timestamp,
+    names::annotations::{MADE_AS, V1BETA1},
+    set_condition,
+};
 use insula_schema::{
     default_definition, definition_warnings, undecodable_definition, unknown_keywords, validate_definition,
     validate_definition_status, validate_definition_update,
@@ -29,6 +35,8 @@ pub(super) const KINDS: &[Builtin] = &[Builtin {
         "CustomResourceDefinition",
         DEFINITION,
     )],
+    coded_version: Some(v1beta1::VERSION),
+    gate: Some(v1beta1::gate),
     ..Builtin::new(crd!("apiextensions.k8s.io_customresourcedefinitions"))
 }];
 
@@ -123,7 +131,10 @@ impl Strategy for Definitions {
     }
 
     fn undecodable(&self, sent: &Json) -> Option<String> {
-        undecodable_definition(sent)
+        match insula_api::names::version_of(sent["apiVersion"].as_str().unwrap_or_default()) == V1BETA1 {
+            true => undecodable_definition(&(v1beta1::VERSION.to_storage)(sent.clone())),
+            false => undecodable_definition(sent),
+        }
     }
 
     fn unknown_fields(&self, sent: &Json) -> Vec<String> {
@@ -144,8 +155,10 @@ impl Strategy for Definitions {
         });
     }
 
-    /// Adds the current storage version to `status.storedVersions`.
-    fn prepare_for_update(&self, new: &mut Json, _old: &Json, _now: Timestamp) {
+    /// Adds the current storage version to `status.storedVersions`. A definition stays what it was
+    /// made as, whichever version writes it.
+    fn prepare_for_update(&self, new: &mut Json, old: &Json, _now: Timestamp) {
+        keep_made_as(new, old);
         let storage = storage_versions(new);
         if !new["status"].is_object() {
             new["status"] = json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": null});
@@ -208,6 +221,20 @@ impl Strategy for Definitions {
             set_condition(object, &pending, now);
         }
         OnDelete::Go
+    }
+}
+
+fn keep_made_as(new: &mut Json, old: &Json) {
+    let made_as = &old["metadata"]["annotations"][MADE_AS];
+    match new["metadata"].get_mut("annotations") {
+        _ if !made_as.is_null() => new["metadata"]["annotations"][MADE_AS] = made_as.clone(),
+        Some(Json::Object(annotations)) => {
+            annotations.remove(MADE_AS);
+            if annotations.is_empty() && old["metadata"].get("annotations").is_none() {
+                metadata_of(new).remove("annotations");
+            }
+        }
+        _ => {}
     }
 }
 

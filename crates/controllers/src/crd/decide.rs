@@ -9,7 +9,7 @@ use crate::{
     write::{drop_finalizer, patience, text},
 };
 use insula_api::{
-    Condition, ConditionStatus, Json, condition,
+    Condition, ConditionStatus, Json, aggregate, condition,
     names::{annotations, finalizers, groups},
     set_condition,
 };
@@ -48,6 +48,7 @@ pub(super) fn decide(world: &World) -> Plan {
     if let Some(approval) = approval(&value) {
         set_condition(&mut value, &approval, world.now);
     }
+    judge_structure(&mut value, world);
     let free = names_accepted.status == ConditionStatus::True;
     if !value["status"].is_object() {
         value["status"] = json!({});
@@ -92,6 +93,22 @@ fn approval(definition: &Json) -> Option<Condition> {
         true => Condition::fails(kind, "UnapprovedAnnotation", format!("not approved: {approval:?}")).severity(""),
         false => Condition::holds(kind).because("ApprovedAnnotation", format!("approved in {approval}")),
     })
+}
+
+/// Sets or removes the condition on schemas that are not structural, which only definitions made
+/// through v1beta1 may have.
+fn judge_structure(definition: &mut Json, world: &World) {
+    const KIND: &str = "NonStructuralSchema";
+    let violations = match definition["metadata"]["annotations"][annotations::MADE_AS].is_null() {
+        true => Vec::new(),
+        false => insula_schema::structural_violations(definition),
+    };
+    if !violations.is_empty() {
+        let violated = Condition::holds(KIND).because("Violations", aggregate(&violations));
+        set_condition(definition, &violated, world.now);
+    } else if let Some(Json::Array(conditions)) = definition.pointer_mut("/status/conditions") {
+        conditions.retain(|condition| condition["type"] != KIND);
+    }
 }
 
 fn plural_conflict(value: &Json) -> Condition {

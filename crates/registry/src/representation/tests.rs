@@ -76,6 +76,7 @@ pub(crate) fn served() -> Served {
         accepted_names: None,
         rules: Some(&rules),
         strategy: insula_conversion::LossPolicy::Lossless,
+        strict_scale: false,
     };
     Served::system(Arc::new(
         compile::compile(&definition, None).expect("the definition compiles"),

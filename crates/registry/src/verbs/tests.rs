@@ -140,6 +140,7 @@ fn served_with_webhook() -> Served {
         accepted_names: None,
         rules: None,
         strategy: insula_conversion::LossPolicy::Lossless,
+        strict_scale: false,
     };
     let api = compile::compile(&definition, None).expect("the definition compiles");
     Served::system(Arc::new(api))
