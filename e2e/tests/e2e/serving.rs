@@ -1,6 +1,6 @@
 //! Custom resources as Kubernetes serves them.
 
-use insula_e2e::{Client, shared, workspace};
+use insula_e2e::{Client, Server, shared, until, workspace};
 use serde_json::{Value, json};
 
 // One test for each script of `e2e/scripts/serving`.
@@ -363,4 +363,46 @@ fn old_managed_fields_are_merged() {
         assert!(ancient["fieldsV1"]["f:data"][key].is_object(), "{ancient}");
     }
     assert!(named("writer-13").is_some() && named("writer-00").is_none());
+}
+
+/// Definitions in v1beta1 and their subresources are settings. What was made through that version
+/// is served as before while it is off.
+#[test]
+fn settings_close_v1beta1() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("insula.yaml");
+    let set = |settings: &str| std::fs::write(&config, format!("workspaces:\n  homes: true\n  {settings}\n")).unwrap();
+    let definitions = "/apis/apiextensions.k8s.io/v1beta1/customresourcedefinitions";
+    let definition = |plural: &str, kind: &str| {
+        json!({"apiVersion": "apiextensions.k8s.io/v1beta1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("{plural}.gate.example.com")},
+            "spec": {"group": "gate.example.com", "version": "v1", "names": {"plural": plural, "kind": kind},
+                "subResources": {"status": {}, "scale": {"specReplicasPath": ".spec.replicas"}}}})
+    };
+    set("definitionSubresources: false");
+    let server = Server::with_flags(&["--config", config.to_str().unwrap()]);
+    let client = server.admin().in_workspace("root");
+    let made = client.post(definitions, &definition("locks", "Lock")).expect(201);
+    assert_eq!(made["spec"]["subresources"], Value::Null, "{made}");
+    until("it is served", || {
+        (client.get("/apis/gate.example.com/v1/locks").code == 200).then_some(())
+    });
+    let documents = client.get("/apis/gate.example.com/v1").expect(200);
+    assert_eq!(documents["resources"].as_array().map(Vec::len), Some(1), "{documents}");
+
+    set("definitionsV1beta1: false");
+    let server = server.restart();
+    let client = server.admin().in_workspace("root");
+    assert_eq!(client.get(definitions).code, 404);
+    let group = client.get("/apis/apiextensions.k8s.io").expect(200);
+    assert_eq!(group["versions"].as_array().map(Vec::len), Some(1), "{group}");
+    client.get("/apis/gate.example.com/v1/locks").expect(200);
+    let of_v1 = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/locks.gate.example.com";
+    assert_eq!(client.get(of_v1).expect(200)["spec"]["preserveUnknownFields"], true);
+
+    set("");
+    let server = server.restart();
+    let client = server.admin().in_workspace("root");
+    let made = client.post(definitions, &definition("gates", "Gate")).expect(201);
+    assert_ne!(made["spec"]["subresources"]["scale"], Value::Null, "{made}");
 }
