@@ -36,6 +36,11 @@ pub fn version_of(api_version: &str) -> &str {
     api_version.split_once('/').map_or(api_version, |(_, version)| version)
 }
 
+/// Returns the group of an `apiVersion`; the empty string for the core group.
+pub fn group_of(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
 /// Values of `apiVersion`: the storage versions of our own kinds.
 pub mod api_versions {
     /// Workspaces and WorkspaceTypes.

@@ -34,6 +34,8 @@ resource! {
     version_uses = INTERNAL, "versionuses";
     /// Serialization points ([`crate::SerializationPoint`]).
     serialization_points = INTERNAL, "registers";
+    /// Records of migrations of ThirdPartyResources ([`crate::registration::Migration`]).
+    registration_migrations = INTERNAL, "registrationmigrations";
     /// Namespaces.
     namespaces = "", "namespaces";
     /// Secrets.

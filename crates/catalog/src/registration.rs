@@ -7,8 +7,13 @@
 //! resource `crontabs` and the group `example.com`. The second (`apiextension.k8s.io/v1beta1`,
 //! proposal "Moving ThirdPartyResources to beta") names them in its `spec`.
 
+mod migration;
+
+pub use migration::{Digest, Migration, Position, Step};
+
 use crate::ids;
-use insula_api::{ClusterName, Json, ObjectKey, ResourceId, names::groups};
+use insula_api::{ClusterName, Json, ObjectKey, ResourceId, Scope, names::groups};
+use insula_store::Snapshot;
 use serde_json::json;
 use std::sync::Arc;
 
@@ -130,6 +135,25 @@ pub fn is_first_generation(registration: &Json) -> bool {
 pub fn can_serve(accepted_names: &Json) -> bool {
     let has = |field: &str| accepted_names[field].as_str().is_some_and(|name| !name.is_empty());
     ["plural", "kind", "listKind"].into_iter().all(has)
+}
+
+/// Returns true for a definition that a migration replaces, or replaces another by.
+pub fn is_migrating(snapshot: &Snapshot, cluster: &ClusterName, resource: &ResourceId, name: &str) -> bool {
+    let mut kinds = DefinitionKind::ALL.into_iter();
+    let Some(kind) = kinds.find(|kind| kind.resource() == *resource) else {
+        return false;
+    };
+    let definition = DefinitionName {
+        kind,
+        name: name.into(),
+    };
+    let records = snapshot.range(
+        &Scope::cluster(ids::registration_migrations(), cluster.clone()),
+        None,
+        usize::MAX,
+    );
+    let mut records = records.iter().filter_map(|record| Migration::read(&record.object));
+    records.any(|migration| migration.concerns(&definition))
 }
 
 /// Returns true for a version that only a path below `/thirdparty` can name, because it has a

@@ -58,6 +58,9 @@ pub struct ResourceRoute {
     /// True once the definition is being deleted. The change of the route fails the writes that
     /// were prepared before, so no object appears after the last one was deleted.
     pub closing: bool,
+    /// True while the registration behind the resource is migrated: objects are read and not
+    /// written.
+    pub frozen: bool,
     /// Versions that were used in the present hour. Not stored.
     pub marks: UseMarks,
 }
@@ -77,6 +80,7 @@ impl ResourceRoute {
             bundle: text("bundle"),
             storage: text("storage"),
             closing: value["spec"]["closing"] == true,
+            frozen: value["spec"]["frozen"] == true,
             identity: text("identity").unwrap_or_else(|| "".into()),
             marks: UseMarks::default(),
         }
@@ -103,8 +107,10 @@ impl ResourceRoute {
         if let Some(export) = &self.export {
             spec.insert("export".into(), export.write());
         }
-        if self.closing {
-            spec.insert("closing".into(), Json::Bool(true));
+        for (field, flag) in [("closing", self.closing), ("frozen", self.frozen)] {
+            if flag {
+                spec.insert(field.into(), Json::Bool(true));
+            }
         }
         if !self.identity.is_empty() {
             spec.insert("identity".into(), Json::String(self.identity.to_string()));

@@ -16,6 +16,7 @@ pub mod migrate;
 mod owners;
 mod prepare;
 pub mod recompute;
+pub mod registration_migration;
 pub mod representation;
 pub mod verbs;
 

@@ -281,6 +281,7 @@ fn wanted_route(binding: &Loaded<ApiBinding>, export: &Loaded<ApiExport>, resour
         identity: export.view.status.identity_hash.as_str().into(),
         storage: None,
         closing: false,
+        frozen: resource.frozen,
         marks: Default::default(),
     };
     route.write(&resource.route_key.name)

@@ -13,7 +13,7 @@ use insula_api::{
     kinds::{ApiBinding, ApiBindingStatus, ApiExport, BoundResource, ExportedResource},
     names::labels,
 };
-use insula_catalog::{Api, ResourceRoute, bundle, exports::ExportName, ids, locate, parts};
+use insula_catalog::{Api, ResourceRoute, bundle, exports::ExportName, ids, locate, parts, registration::Migration};
 use insula_registry::{Deps, Intent};
 use insula_store::{Entry, Snapshot};
 use std::{
@@ -94,6 +94,8 @@ pub(crate) struct Resource {
     pub(crate) built_in: bool,
     /// The route of the name leads to another API.
     pub(crate) route_is_taken: bool,
+    /// A migration makes the objects of a registration objects of this API.
+    pub(crate) frozen: bool,
     /// The tenant is served by another generation now.
     pub(crate) changes_service: bool,
     /// Result of a dry run of that change.
@@ -275,6 +277,7 @@ impl OfferedExport<'_> {
             route_is_taken: route.as_ref().is_some_and(|route| {
                 route.object.parsed(ResourceRoute::read).binding.as_deref() != Some(&*binding.name)
             }),
+            frozen: snapshot.get(&Migration::key(&binding.cluster, &group, &name)).is_some(),
             changes_service: false,
             rollout: Verdict::Open,
             route,

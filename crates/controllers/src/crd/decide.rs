@@ -162,6 +162,7 @@ fn serve(world: &World, definition: &Entry) -> Vec<Intent> {
         identity: "".into(),
         storage: world.storage.clone(),
         closing: false,
+        frozen: world.claim.as_ref().is_some_and(is_frozen),
         marks: Default::default(),
     };
     match &world.claim {
@@ -176,6 +177,11 @@ fn serve(world: &World, definition: &Entry) -> Vec<Intent> {
         }
     }
     intents
+}
+
+/// Returns true for the route of a resource that is being migrated.
+pub(crate) fn is_frozen(route: &Entry) -> bool {
+    route.object.parsed(ResourceRoute::read).frozen
 }
 
 /// Returns the write that marks a route as closing; `None` if it is marked. Objects are counted as

@@ -110,6 +110,11 @@ fn owner(served: &[Served], snapshot: &Snapshot, dependent: &ObjectKey, referenc
     let Some(key) = locate(served, dependent, reference) else {
         return Owner::Unknown;
     };
+    // A migration may be about to move the owner here.
+    let is_frozen = |served: &Served| served.route.as_ref().is_some_and(|route| route.frozen);
+    if served.iter().any(|s| s.resource_id() == key.resource && is_frozen(s)) {
+        return Owner::Unknown;
+    }
     let Some(found) = snapshot.get(&key) else {
         return Owner::Absent(Seen(key, None));
     };

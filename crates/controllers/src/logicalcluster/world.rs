@@ -12,7 +12,7 @@ use insula_api::{
     kinds::{ApiBinding, LogicalCluster, Workspace, WorkspacePhase},
     names::well_known::BINDINGS_INITIALIZER,
 };
-use insula_catalog::{Served, ids};
+use insula_catalog::{Served, ids, registration::Migration};
 use insula_registry::Deps;
 use insula_store::{Entry, Snapshot};
 use std::sync::Arc;
@@ -110,12 +110,23 @@ fn remains(registry: &Deps, snapshot: &Snapshot, cluster: &ClusterName, now: Tim
             }
         }
     }
+    // A migration that has not ended has objects without a route.
+    for record in in_cluster(ids::registration_migrations()) {
+        if let Some(migration) = Migration::read(&record.object).filter(Migration::moves) {
+            contents.push(Content::custom(migration.resources().0));
+        }
+    }
     Remains {
         objects: sweep(snapshot, &contents, cluster, None, now),
         shells,
-        internals: [ids::resource_routes(), ids::version_uses(), ids::serialization_points()]
-            .into_iter()
-            .flat_map(in_cluster)
-            .collect(),
+        internals: [
+            ids::resource_routes(),
+            ids::version_uses(),
+            ids::serialization_points(),
+            ids::registration_migrations(),
+        ]
+        .into_iter()
+        .flat_map(in_cluster)
+        .collect(),
     }
 }

@@ -3,7 +3,7 @@
 use super::world::{Registration, World};
 use crate::{
     crd::{
-        decide::close,
+        decide::{close, is_frozen},
         names,
         world::{is_own, storage_version},
     },
@@ -74,6 +74,7 @@ fn route(registration: &Registration) -> Intent {
         identity: "".into(),
         storage: storage_version(&registration.wanted).map(Into::into),
         closing: false,
+        frozen: registration.route.as_ref().is_some_and(is_frozen),
         marks: Default::default(),
     };
     let value = route.write(&key.name);

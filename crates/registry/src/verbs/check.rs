@@ -5,8 +5,8 @@ use super::options::{FieldValidation, WriteOptions};
 use crate::metadata;
 use insula_access::Target;
 use insula_api::{FieldError, FieldPath, Json};
-use insula_catalog::{Error, Result};
-use insula_store::Entry;
+use insula_catalog::{Error, Result, registration};
+use insula_store::{Entry, Snapshot};
 use serde_json::json;
 
 /// Refuses changes of objects whose ThirdPartyResource is being deleted. Objects of a
@@ -19,6 +19,25 @@ pub(super) fn check_not_terminating(target: &Target, name: &str, verb: &str) -> 
     match served.terminating && served.is_third_party() {
         true => {
             let why = format!("{verb} not allowed while third party resource is terminating");
+            Err(served.api.forbidden(name, why))
+        }
+        false => Ok(()),
+    }
+}
+
+/// Refuses changes of objects that are being migrated, and of the definitions behind them.
+///
+/// # Errors
+/// 403 that names the verb.
+pub(super) fn check_not_frozen(snapshot: &Snapshot, target: &Target, name: &str, verb: &str) -> Result<()> {
+    let Target { served, cluster, .. } = target;
+    let frozen = match &served.route {
+        Some(route) => route.frozen,
+        None => registration::is_migrating(snapshot, cluster, &served.resource_id(), name),
+    };
+    match frozen {
+        true => {
+            let why = format!("{verb} not allowed while a migration of its third party resource is under way");
             Err(served.api.forbidden(name, why))
         }
         false => Ok(()),

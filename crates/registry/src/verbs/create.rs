@@ -2,7 +2,7 @@
 
 use super::{
     admit::{self, Admission},
-    check::{UnknownFields, check_fields, check_not_terminating, check_type},
+    check::{UnknownFields, check_fields, check_not_frozen, check_not_terminating, check_type},
     commit::{commit_error, next_target},
     options::{WriteOptions, Written},
 };
@@ -304,6 +304,7 @@ fn surroundings(snapshot: &Snapshot, target: &Target, name: &str) -> Result<Vec<
     let api = &target.served.api;
     let mut guards = Vec::new();
     check_not_terminating(target, name, "create")?;
+    check_not_frozen(snapshot, target, name, "create")?;
     if target.served.terminating {
         return Err(api.forbidden(
             name,

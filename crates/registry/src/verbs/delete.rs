@@ -2,7 +2,7 @@
 
 use super::{
     admit::{self, Admission},
-    check::check_not_terminating,
+    check::{check_not_frozen, check_not_terminating},
     commit::{ATTEMPTS_MAX, commit_error},
     options::WriteOptions,
     page::{List, ListOptions},
@@ -106,6 +106,7 @@ async fn delete_once(
     check_not_terminating(target, name, "delete")?;
     for _ in 0..ATTEMPTS_MAX {
         let snapshot = deps.store.latest();
+        check_not_frozen(&snapshot, target, name, "delete")?;
         let old = read::get(deps, &snapshot, target, name)?;
         check_webhook(target, &old)?;
         check_preconditions(target, &how.preconditions, &old)?;
@@ -180,6 +181,7 @@ pub async fn delete_collection(
 ) -> Result<(List, Vec<String>)> {
     check_not_terminating(target, "", "deletecollection")?;
     let snapshot = deps.store.latest();
+    check_not_frozen(&snapshot, target, "", "deletecollection")?;
     let found = read::list(deps, &snapshot, target, list).await?;
     if target.served.api.webhook.is_some() {
         let target = calls::attach(deps, target);

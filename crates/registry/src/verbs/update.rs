@@ -3,7 +3,7 @@
 use super::{
     admit::{self, Admission},
     change::{self, Change},
-    check::{UnknownFields, check_fields, check_not_terminating, check_type},
+    check::{UnknownFields, check_fields, check_not_frozen, check_not_terminating, check_type},
     commit::{ATTEMPTS_MAX, commit_error, next_target},
     options::{WriteOptions, Written},
     read,
@@ -76,6 +76,7 @@ async fn update_noting(
         attempt += 1;
         check_not_terminating(&target, name, change.verb())?;
         let snapshot = deps.store.latest();
+        check_not_frozen(&snapshot, &target, name, change.verb())?;
         let old = read::get(deps, &snapshot, &target, name)?;
         let admission = Admission {
             snapshot: &snapshot,
