@@ -7,11 +7,12 @@
 
 use std::{env, error::Error, fs, path::Path};
 
-const FILES: [&str; 4] = [
+const FILES: [&str; 5] = [
     "insula/admin/v1/common.proto",
     "insula/admin/v1/cluster.proto",
     "insula/admin/v1/workspace.proto",
     "insula/admin/v1/conversion.proto",
+    "insula/admin/v1/migration.proto",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -15,7 +15,7 @@ use insula_proto::{
     FILE_DESCRIPTOR_SET,
     admin::v1::{
         cluster_service_server::ClusterServiceServer, conversion_service_server::ConversionServiceServer,
-        workspace_service_server::WorkspaceServiceServer,
+        migration_service_server::MigrationServiceServer, workspace_service_server::WorkspaceServiceServer,
     },
 };
 use prost::Message;
@@ -58,6 +58,7 @@ pub async fn services(session: AdminService, object_bytes: usize) -> Result<Serv
     reporter.set_serving::<ClusterServiceServer<AdminService>>().await;
     reporter.set_serving::<WorkspaceServiceServer<AdminService>>().await;
     reporter.set_serving::<ConversionServiceServer<AdminService>>().await;
+    reporter.set_serving::<MigrationServiceServer<AdminService>>().await;
     let descriptors = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
@@ -76,6 +77,7 @@ pub async fn services(session: AdminService, object_bytes: usize) -> Result<Serv
         .max_decoding_message_size(NAMES_BYTES_MAX);
     let clusters = ClusterServiceServer::new(session.clone()).max_decoding_message_size(NAMES_BYTES_MAX);
     let workspaces = WorkspaceServiceServer::new(session.clone()).max_decoding_message_size(NAMES_BYTES_MAX);
+    let migrations = MigrationServiceServer::new(session.clone()).max_decoding_message_size(object_bytes);
     let conversions = ConversionServiceServer::new(session).max_decoding_message_size(object_bytes);
     Ok(Services {
         routes: Routes::new(health.max_decoding_message_size(OPEN_BYTES_MAX))
@@ -83,7 +85,8 @@ pub async fn services(session: AdminService, object_bytes: usize) -> Result<Serv
             .add_service(tower::Layer::layer(&guard, v1alpha))
             .add_service(clusters)
             .add_service(workspaces)
-            .add_service(conversions),
+            .add_service(conversions)
+            .add_service(migrations),
         methods: methods(object_bytes)?,
     })
 }
@@ -127,7 +130,7 @@ fn access(service: &str) -> Access {
 fn bytes(service: &str, object_bytes: usize) -> usize {
     match service {
         "grpc.health.v1.Health" => OPEN_BYTES_MAX,
-        "insula.admin.v1.ConversionService" => object_bytes,
+        "insula.admin.v1.ConversionService" | "insula.admin.v1.MigrationService" => object_bytes,
         _ => NAMES_BYTES_MAX,
     }
 }

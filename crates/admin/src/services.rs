@@ -2,5 +2,6 @@
 
 mod cluster;
 mod conversion;
+mod migration;
 mod recompute;
 mod workspace;
