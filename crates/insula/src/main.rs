@@ -9,6 +9,7 @@ mod demo;
 mod explain;
 mod export;
 mod files;
+mod migrate;
 mod print;
 mod samples;
 mod schema;
@@ -49,6 +50,9 @@ enum Command {
     /// Publish APIs for other workspaces to bind.
     #[command(subcommand)]
     Export(export::Command),
+    /// Migrate objects of former kinds of definitions to today's.
+    #[command(subcommand)]
+    Migrate(migrate::Command),
     /// Take, check and restore backups.
     #[command(subcommand)]
     Backup(backup::Command),
@@ -74,6 +78,7 @@ fn main() -> ExitCode {
         Command::Conversion(command) => conversion::main(&command),
         Command::Schema(command) => schema::main(&command),
         Command::Export(command) => export::main(command),
+        Command::Migrate(command) => migrate::main(&command),
         Command::Backup(command) => backup::main(&command),
         Command::Explain(arguments) => explain::main(&arguments),
         Command::Version(arguments) => version::main(&arguments),
