@@ -42,7 +42,7 @@ const FLOORS: &[(&str, usize)] = &[
     ("^kcp-schema", 43),
     ("^kcp-export", 36),
     ("^kcp-binding", 103),
-    ("^kcp-routing", 24),
+    ("^kcp-routing", 23),
     ("^kcp-topology", 15),
     ("^kcp-logicalcluster", 17),
     ("^kcp-apiconversion", 11),

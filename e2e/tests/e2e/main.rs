@@ -32,6 +32,7 @@ mod kube_rs;
 mod kubectl;
 mod life;
 mod limits;
+mod migrate;
 mod one_rule;
 mod parts;
 mod policies;

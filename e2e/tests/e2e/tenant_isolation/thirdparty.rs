@@ -3,6 +3,14 @@
 //! and the audit log has the reason.
 
 use super::{row::sends, *};
+use crate::grpc;
+use insula_e2e::{Who, runtime};
+use insula_proto::admin::v1::{
+    AdvanceMigrationRequest, BeginMigrationRequest, ListMigrationsRequest, MigrationSource, NewDefinition,
+    PlanMigrationRequest, UndoMigrationRequest, migration_service_client::MigrationServiceClient,
+    migration_source::Replacement,
+};
+use tonic::{Code, Status};
 
 const FIRST: &str = "/apis/extensions/v1beta1/thirdpartyresources";
 const SECOND: &str = "/apis/apiextension.k8s.io/v1beta1/thirdpartyresources";
@@ -128,4 +136,70 @@ fn registrations_take_no_name_of_the_server() {
         row(19, "tA", "GET /thirdparty/doors.example.io/stable/v1/crontabs", &[403]),
     ];
     refuse(&scene, &rows);
+}
+
+/// A migration takes the rights to delete the registration, to create its replacement and to update
+/// the objects; nobody else sees, begins, continues or turns one back.
+#[test]
+fn migrations_take_the_rights_of_what_they_do() {
+    let scene = Scene::new();
+    let server = &scene.server;
+    let theirs = server.admin().in_workspace(&scene.theirs.path);
+    theirs.post(FIRST, &first()).expect(201);
+    until("it is served", || (theirs.get(OBJECTS).code == 200).then_some(()));
+    theirs.post(OBJECTS, &object()).expect(201);
+    let source = |workspace: &str| MigrationSource {
+        workspace: workspace.to_owned(),
+        group: "extensions".into(),
+        name: "cron-tab.doors.example.io".into(),
+        replacement: Some(Replacement::Definition(NewDefinition::default())),
+    };
+    let resource = "crontabs.doors.example.io".to_owned();
+    for workspace in [&scene.theirs.path, &scene.theirs.cluster, "root:nowhere"] {
+        for token in ["alice-token", &scene.account, &scene.ada] {
+            let channel = grpc::channel(server, &Who::Anonymous);
+            let refused: Vec<Status> = runtime().block_on(async {
+                let mut client = MigrationServiceClient::with_origin(channel, grpc::origin(server));
+                let workspace = workspace.to_owned();
+                let from = || Some(source(&workspace));
+                let plan = PlanMigrationRequest { source: from() };
+                let begin = BeginMigrationRequest { source: from() };
+                let advance = AdvanceMigrationRequest {
+                    workspace: workspace.clone(),
+                    resource: resource.clone(),
+                };
+                let undo = UndoMigrationRequest {
+                    workspace: workspace.clone(),
+                    resource: resource.clone(),
+                };
+                let list = ListMigrationsRequest {
+                    workspace: workspace.clone(),
+                };
+                [
+                    client.plan_migration(grpc::as_user(token, plan)).await.map(drop),
+                    client.begin_migration(grpc::as_user(token, begin)).await.map(drop),
+                    client.advance_migration(grpc::as_user(token, advance)).await.map(drop),
+                    client.undo_migration(grpc::as_user(token, undo)).await.map(drop),
+                    client.list_migrations(grpc::as_user(token, list)).await.map(drop),
+                ]
+                .map(|answer| answer.expect_err("is refused"))
+                .into()
+            });
+            for status in refused {
+                assert_eq!(
+                    status.code(),
+                    Code::PermissionDenied,
+                    "{workspace}, {token}: {status:?}"
+                );
+                assert!(
+                    !status.message().contains("cron-tab.doors.example.io\" not found"),
+                    "{status:?}"
+                );
+            }
+        }
+    }
+    // Nothing has begun: the owner writes.
+    theirs
+        .merge(&format!("{OBJECTS}/tab"), &json!({"written": true}))
+        .expect(200);
 }
