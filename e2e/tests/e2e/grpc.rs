@@ -166,6 +166,7 @@ fn health_needs_no_credential() {
             "insula.admin.v1.ClusterService",
             "insula.admin.v1.WorkspaceService",
             "insula.admin.v1.ConversionService",
+            "insula.admin.v1.MigrationService",
         ] {
             grpc.ready().await.unwrap();
             let request = Request::new(HealthCheckRequest {
@@ -320,6 +321,7 @@ fn a_client_can_call_by_reflection_alone() {
             [
                 "insula.admin.v1.ClusterService",
                 "insula.admin.v1.ConversionService",
+                "insula.admin.v1.MigrationService",
                 "insula.admin.v1.WorkspaceService"
             ]
         );
