@@ -2,11 +2,16 @@
 //!
 //! Health takes no credential; reflection and every other service take one.
 
+mod api_request;
+mod fields;
+mod pages;
+mod requests;
 mod services;
 mod session;
 pub mod status;
 mod workers;
 
+pub use requests::{Requests, expire_requests};
 pub use session::{AdminService, Info};
 pub use workers::WorkerPool;
 
@@ -43,6 +48,8 @@ pub struct Method {
     pub access: Access,
     /// Kubernetes' verb in metrics; empty where there is none.
     pub verb: &'static str,
+    /// True for a method that may change something.
+    pub mutates: bool,
     /// True for a method that answers with a stream.
     pub streams: bool,
     /// Bytes of a call's messages.
@@ -109,6 +116,7 @@ fn methods(object_bytes: usize) -> Result<BTreeMap<String, Method>, prost::Decod
                     let known = Method {
                         access: access(&name),
                         verb: verb(method.name(), streams),
+                        mutates: !is_read_only(method.name()),
                         streams,
                         bytes: bytes(&name, object_bytes),
                     };
@@ -135,11 +143,43 @@ fn bytes(service: &str, object_bytes: usize) -> usize {
     }
 }
 
+/// Returns Kubernetes' verb of a method, by the verb in its name.
 fn verb(method: &str, streams: bool) -> &'static str {
-    match (method, streams) {
-        ("Get", _) => "get",
-        ("List" | "Tree", _) => "list",
-        (_, true) => "watch",
-        (_, false) => "",
+    const VERBS: [(&str, &str); 8] = [
+        ("Get", "get"),
+        ("List", "list"),
+        ("Tree", "list"),
+        ("Create", "create"),
+        ("Update", "update"),
+        ("Apply", "patch"),
+        ("Delete", "delete"),
+        ("Watch", "watch"),
+    ];
+    let named = VERBS.iter().find(|(name, _)| method.starts_with(name));
+    match (named, streams) {
+        (Some((_, verb)), _) => verb,
+        (None, true) => "watch",
+        (None, false) => "",
     }
+}
+
+/// Returns true for a method that changes nothing, by the verb in its name.
+fn is_read_only(method: &str) -> bool {
+    const READS: [&str; 14] = [
+        "Get",
+        "List",
+        "Tree",
+        "Watch",
+        "Explain",
+        "Check",
+        "Diff",
+        "Plan",
+        "Validate",
+        "Convert",
+        "Suggest",
+        "Coverage",
+        "Lint",
+        "ServerReflection",
+    ];
+    READS.iter().any(|verb| method.starts_with(verb))
 }

@@ -1,14 +1,20 @@
 //! Sessions: authorisation of gRPC calls. The edge has authenticated the caller; a session asks for
 //! each right at one state.
 
-use crate::{status, workers::WorkerPool};
-use insula_api::{ClusterName, ClusterPath, Revision, Timestamp, names::groups};
+use crate::{requests::Requests, status, workers::WorkerPool};
+use insula_api::{
+    ClusterName, ClusterPath, Json, Revision, Timestamp,
+    names::{groups, well_known},
+};
 use insula_apiserver::{
     ApiServer,
     call::{Caller, Entered},
 };
 use insula_auth::{Attributes, UserInfo};
-use insula_catalog::locate::{self, NotLocated};
+use insula_catalog::{
+    ids,
+    locate::{self, NotLocated},
+};
 use insula_proto::admin::v1::ResponseHeader;
 use insula_registry::Deps;
 use insula_store::Snapshot;
@@ -17,6 +23,8 @@ use tonic::{Request, Status};
 
 /// A name that no cluster has: rights there are those that a user has everywhere.
 const NO_CLUSTER: &str = "nowhere";
+/// The metadata with the id of a request, which the edge has checked or made up.
+const REQUEST_ID: &str = "x-request-id";
 
 /// The admin services' shared state.
 #[derive(Clone)]
@@ -27,6 +35,8 @@ pub struct AdminService {
     pub workers: Arc<WorkerPool>,
     /// Facts of `ClusterService.GetInfo`.
     pub info: Arc<Info>,
+    /// Requests with a `request_id` that this server runs.
+    pub requests: Arc<Requests>,
 }
 
 /// Facts about this server.
@@ -48,6 +58,7 @@ pub struct Session {
     pub caller: Arc<Caller>,
     /// The state.
     pub snapshot: Snapshot,
+    pub(crate) api: Arc<ApiServer>,
     request_id: String,
 }
 
@@ -88,10 +99,11 @@ impl AdminService {
         let caller = Arc::clone(caller(request)?);
         let snapshot = self.api.registry.store.snapshot(Revision(0)).await;
         let snapshot = snapshot.map_err(|error| Status::unavailable(error.to_string()))?;
-        let given = request.metadata().get("audit-id").and_then(|id| id.to_str().ok());
+        let given = request.metadata().get(REQUEST_ID).and_then(|id| id.to_str().ok());
         Ok(Session {
             caller,
             snapshot,
+            api: Arc::clone(&self.api),
             request_id: given.unwrap_or_default().to_owned(),
         })
     }
@@ -104,14 +116,28 @@ impl AdminService {
 }
 
 impl Session {
-    /// Returns the header of each reply.
+    /// Returns the header of a reply that was read at the session's state.
     pub fn header(&self) -> Option<ResponseHeader> {
+        self.header_at(self.snapshot.revision())
+    }
+
+    /// Returns the header of a reply that was read at a revision.
+    pub fn header_at(&self, revision: Revision) -> Option<ResponseHeader> {
+        let root = self.snapshot.get(&ids::logical_cluster(&ClusterName::root()));
         Some(ResponseHeader {
-            cluster_id: "root".into(),
-            shard: "root".into(),
-            revision: self.snapshot.revision().0,
+            cluster_id: root.map(|root| root.object.meta.uid.to_string()).unwrap_or_default(),
+            shard: well_known::SHARD.into(),
+            revision: revision.0,
             request_id: self.request_id.clone(),
         })
+    }
+
+    /// Returns the header of a reply with an object that was written: at its revision, or at that
+    /// of the session's state if it is newer.
+    pub(crate) fn header_of(&self, written: &Json) -> Option<ResponseHeader> {
+        let revision = written["metadata"]["resourceVersion"].as_str();
+        let revision = revision.and_then(|revision| revision.parse().ok()).unwrap_or_default();
+        self.header_at(self.snapshot.revision().max(Revision(revision)))
     }
 
     /// Returns the user, for calls that are about no workspace.
@@ -140,9 +166,8 @@ impl Session {
     /// Finds a workspace in which the caller has a right. Without the right, the answer is the same
     /// for a workspace that exists and for one that does not.
     pub fn locate(&self, path: &str, right: &Attributes) -> Result<Located, Status> {
-        let path = ClusterPath::parse(path).map_err(|error| {
-            Status::invalid_argument(format!("workspace: {error}; write a path such as root:org:team"))
-        })?;
+        let path = ClusterPath::parse(path)
+            .map_err(|error| status::invalid("workspace", format!("{error}; write a path such as root:org:team")))?;
         match locate::locate(&self.snapshot, &path) {
             Ok(cluster) => {
                 self.caller.record().located(Some(&cluster), Some(&path));

@@ -5,6 +5,8 @@
 //! right, and then [enters](ApiServer::enter) the workspace: from there on the call counts against
 //! the workspace's limits.
 
+mod inner;
+
 pub use crate::status::RefusalReason;
 use crate::{
     fair_share::{ConnectionMeter, Tenant, ThrottleSlot},
@@ -19,6 +21,7 @@ use crate::{
 use axum::body::{Body, Bytes};
 use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body::{Body as HttpBody, Frame, SizeHint};
+pub use inner::{Lines, Served};
 use insula_api::{ClusterName, ClusterPath};
 use insula_auth::{Attributes, ClusterFacts, Forbidden, Permit, USER_ANONYMOUS, UserInfo, audit::Record, permit};
 use insula_store::Snapshot;
@@ -88,6 +91,9 @@ pub struct Caller {
     payer: Arc<str>,
     meter: Option<Arc<ConnectionMeter>>,
     record: Record,
+    /// Path of the method.
+    method: String,
+    inner: inner::Sender,
 }
 
 /// A workspace that answers a call, with the permits of the call.
@@ -199,6 +205,8 @@ impl Authenticated {
             return Err(Reply::unauthorized());
         }
         let caller = Arc::new(Caller {
+            inner: inner::Sender::from_request(&parsed),
+            method: parsed.uri.path().to_owned(),
             user,
             impersonator,
             payer: parsed.payer,
@@ -218,6 +226,16 @@ impl Caller {
     /// The account whose limits the call counts against, as long as it has entered no workspace.
     pub fn payer(&self) -> &Arc<str> {
         &self.payer
+    }
+
+    /// Name of the user as whom the caller acts.
+    pub fn name(&self) -> &str {
+        &self.user.name
+    }
+
+    /// Path of the method: `/insula.admin.v1.ClusterService/GetInfo`.
+    pub fn method(&self) -> &str {
+        &self.method
     }
 
     /// The record of the call.

@@ -4,13 +4,13 @@ use crate::{
     audit, discovery, documents,
     fair_share::{ConnectionMeter, Tenant, ThrottleSlot},
     gzip,
-    limits::Held,
+    limits::{Held, InFlightPermit},
     mounts,
     negotiate::{self, Representation, Supported},
     path::{ResourcePath, Rest, Route},
     reply::{self, Reply},
     request::{Answer, Parsed, RequestKind, ResourceClass, VirtualWorkspace},
-    request_stages::{Authorized, Destination},
+    request_stages::{Authenticated, Authorized, Destination},
     server::ApiServer,
     status, third_party,
     verbs::{ResourceRequest, scale, watch},
@@ -53,6 +53,17 @@ impl ApiServer {
 async fn serve(server: &ApiServer, request: Request<Body>, kind: &mut RequestKind) -> Answer {
     let meter = request.extensions().get::<Arc<ConnectionMeter>>().cloned();
     let (authenticated, permit) = server.admit(Parsed::new(request)?).await?;
+    serve_authenticated(server, authenticated, (Some(permit), meter), kind).await
+}
+
+/// Serves a request whose sender is known: through all further stages, within the limits of its
+/// workspace. A request of an admitted call has no permit of its own.
+pub(crate) async fn serve_authenticated(
+    server: &ApiServer,
+    authenticated: Authenticated,
+    (permit, meter): (Option<InFlightPermit>, Option<Arc<ConnectionMeter>>),
+    kind: &mut RequestKind,
+) -> Answer {
     let mut authorized = match authenticated.locate(&server.registry).await? {
         Destination::Here(located) => located.authorize()?,
         Destination::Mounted(mounted) => return mounts::forward(&server.limits, &*server.mounts, *mounted).await,

@@ -28,13 +28,21 @@ pub(crate) struct Credentials {
     peer: Option<PeerCertificate>,
 }
 
+/// Returns the credentials and the impersonation headers among headers.
+pub(crate) fn credentials(headers: &HeaderMap) -> HeaderMap {
+    let is_credential =
+        |name: &header::HeaderName| *name == header::AUTHORIZATION || name.as_str().starts_with("impersonate-");
+    let mut found = HeaderMap::new();
+    for (name, value) in headers.iter().filter(|(name, _)| is_credential(name)) {
+        found.append(name.clone(), value.clone());
+    }
+    found
+}
+
 impl Credentials {
     /// Copies the credentials of a request without a body.
     pub(crate) fn from_request(parsed: &Parsed) -> Self {
-        let is_credential =
-            |name: &header::HeaderName| *name == header::AUTHORIZATION || name.as_str().starts_with("impersonate-");
-        let given = parsed.headers.iter().filter(|(name, _)| is_credential(name));
-        let mut headers: HeaderMap = given.map(|(name, value)| (name.clone(), value.clone())).collect();
+        let mut headers = credentials(&parsed.headers);
         let protocol = parsed
             .upgrade
             .as_ref()

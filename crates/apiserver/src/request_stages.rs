@@ -156,6 +156,21 @@ impl Parsed {
 }
 
 impl Authenticated {
+    /// Returns a request of a sender whom the edge has authenticated already. `impersonator` is the
+    /// owner of the credential, where that is another.
+    pub(crate) fn known(parsed: Parsed, user: UserInfo, impersonator: Option<UserInfo>) -> Self {
+        parsed.record.about(parsed.attributes.clone());
+        parsed.record.known(impersonator.as_ref().unwrap_or(&user));
+        if impersonator.is_some() {
+            parsed.record.acts_as(&user);
+        }
+        Authenticated {
+            parsed,
+            user,
+            impersonator,
+        }
+    }
+
     /// The account whose limits the request counts against.
     pub fn payer(&self) -> &Arc<str> {
         &self.parsed.payer

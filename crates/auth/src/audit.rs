@@ -15,5 +15,5 @@ mod stage;
 
 pub use event::{Event, Facts, NOTE_REASON};
 pub use policy::{InvalidPolicy, Level, Policy, Verdict};
-pub use record::{Log, OpenCall, Record, Sink};
+pub use record::{Log, OpenCall, Origin, Record, Sink};
 pub use stage::{Stage, Stages};

@@ -36,6 +36,8 @@ resource! {
     serialization_points = INTERNAL, "registers";
     /// Records of migrations of ThirdPartyResources ([`crate::registration::Migration`]).
     registration_migrations = INTERNAL, "registrationmigrations";
+    /// Records of the requests of gRPC clients that are answered once.
+    requests = INTERNAL, "requests";
     /// Namespaces.
     namespaces = "", "namespaces";
     /// Secrets.

@@ -1,8 +1,9 @@
 //! The admin API's messages, clients and service traits, generated from `/proto`.
 //!
-//! Besides generated code there is only [`value`], the conversion between the JSON of an object and
-//! a `google.protobuf.Struct`.
+//! Besides generated code there are [`value`], the conversion between the JSON of an object and a
+//! `google.protobuf.Struct`, and [`rpc`], the details of refusals.
 
+pub mod rpc;
 pub mod value;
 
 /// Encoding and decoding of messages.
@@ -21,3 +22,9 @@ pub mod admin {
 /// Every file of `/proto` with its imports and comments, as an encoded `FileDescriptorSet` for
 /// reflection.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/insula.binpb"));
+
+/// Appends an encoded `ResponseHeader` to an encoded response. Readers merge it over the one that
+/// the response has: a field that comes again overrides the earlier one.
+pub fn encode_header(header: &[u8], response: &mut Vec<u8>) {
+    prost::encoding::bytes::encode(1, &header.to_vec(), response);
+}

@@ -35,9 +35,9 @@ fn released_methods_are_served() {
         "ClusterService.GetInfo",
         "ConversionService.Convert",
         "ConversionService.Validate",
-        "WorkspaceService.Get",
-        "WorkspaceService.List",
-        "WorkspaceService.Tree (stream)",
+        "WorkspaceService.GetWorkspace",
+        "WorkspaceService.ListWorkspaces",
+        "WorkspaceService.TreeWorkspaces (stream)",
     ];
     let methods: BTreeSet<String> = methods.collect();
     let missing: Vec<&str> = released

@@ -217,6 +217,7 @@ async fn calls(
             store: config.store.to_string(),
             started: server.registry.clock.now(),
         }),
+        requests: Arc::new(insula_admin::Requests::new(&*server.registry.rng)),
     };
     let services = insula_admin::services(session, config.limits.body_bytes)
         .await
@@ -246,6 +247,7 @@ fn background(
     let mut background: Vec<Background> = vec![
         Box::pin(housekeeping::keep(Arc::clone(&registry), history)),
         Box::pin(housekeeping::store_uses(Arc::clone(&registry))),
+        Box::pin(housekeeping::expire_requests(Arc::clone(&registry))),
         Box::pin(space::follow(store, metrics)),
         Box::pin(async move {
             lifecycle.closing().await;

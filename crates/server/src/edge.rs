@@ -92,9 +92,22 @@ impl Edge {
         response
     }
 
+    /// Returns the effect of a request.
+    fn effect(&self, protocol: Protocol, request: &Request) -> Effect {
+        let mutates = match (protocol, request.method()) {
+            (Protocol::Grpc, _) => self.calls.mutates(request.uri().path()),
+            (_, &Method::GET | &Method::HEAD | &Method::OPTIONS) => false,
+            _ => true,
+        };
+        match mutates {
+            true => Effect::Mutating,
+            false => Effect::ReadOnly,
+        }
+    }
+
     /// Answers a request by the API or a service. The gauge counts it meanwhile.
     async fn in_flight(&self, protocol: Protocol, mut request: Request) -> Response {
-        let _in_flight = self.metrics.in_flight(effect(protocol, request.method()));
+        let _in_flight = self.metrics.in_flight(self.effect(protocol, &request));
         let only_head = *request.method() == Method::HEAD;
         let unread = UnreadBody::track(&mut request);
         let response = match protocol {
@@ -131,14 +144,6 @@ impl Protocol {
             true => Protocol::Health,
             false => Protocol::Http,
         }
-    }
-}
-
-/// Returns the effect of a request. No gRPC service changes anything.
-fn effect(protocol: Protocol, method: &Method) -> Effect {
-    match (protocol, method) {
-        (Protocol::Grpc, _) | (_, &Method::GET | &Method::HEAD | &Method::OPTIONS) => Effect::ReadOnly,
-        _ => Effect::Mutating,
     }
 }
 

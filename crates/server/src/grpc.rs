@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use axum::{Router, body::Body, extract::Request, response::Response};
 use http::{
-    HeaderMap,
+    HeaderMap, HeaderValue,
     header::{CONTENT_TYPE, HeaderName},
 };
 use insula_admin::{Method, Services, status};
@@ -19,16 +19,23 @@ use insula_apiserver::{
     ApiServer, RequestKind, ResourceClass,
     call::{Access, Call, Caller},
 };
+use insula_auth::audit::Record;
 use tonic::Status;
 use tower::ServiceExt;
 
 use self::message::{Message, MessageBytes};
-use crate::metrics::Metrics;
+use crate::{metrics::Metrics, trace};
 
 /// Header with the workspace whose issuers may authenticate the caller. The message names its
 /// workspace, too, but is read later.
 const WORKSPACE: HeaderName = HeaderName::from_static("insula-workspace");
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
+/// Name of a request: that of the client, or one made up. Answers have it, too.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Characters of a client's name of a request at most.
+const REQUEST_ID_CHARS_MAX: usize = 128;
+/// Annotation of audit events with the client's name of a request.
+const REQUEST_ID_NOTE: &str = "insula.io/request-id";
 /// Digits of a time (gRPC over HTTP/2: `TimeoutValue`).
 const TIMEOUT_DIGITS_MAX: usize = 8;
 
@@ -36,6 +43,7 @@ const TIMEOUT_DIGITS_MAX: usize = 8;
 const UNKNOWN: Method = Method {
     access: Access::Authenticated,
     verb: "",
+    mutates: true,
     streams: false,
     bytes: 0,
 };
@@ -58,13 +66,23 @@ impl Calls {
         }
     }
 
-    /// Answers a call.
-    pub(crate) async fn answer(&self, api: &ApiServer, request: Request) -> Response {
+    /// Returns true if the method of a path may change something.
+    pub(crate) fn mutates(&self, path: &str) -> bool {
+        self.methods.get(path).is_some_and(|method| method.mutates)
+    }
+
+    /// Answers a call. Refusals have details, and every answer the id of its request.
+    pub(crate) async fn answer(&self, api: &ApiServer, mut request: Request) -> Response {
         let known = self.methods.get(request.uri().path());
+        let id = name_request(&mut request);
         let mut response = match self.called(api, known, request).await {
             Ok(response) => response,
             Err(refusal) => refusal.into_http(),
         };
+        if let Some(refusal) = ended(response.headers()).filter(|status| status.code() != tonic::Code::Ok) {
+            *response.headers_mut() = status::completed(refusal).into_http::<()>().into_parts().0.headers;
+        }
+        response.headers_mut().extend(id.map(|id| (REQUEST_ID, id)));
         response.extensions_mut().insert(RequestKind {
             verb: known.unwrap_or(&UNKNOWN).verb,
             class: ResourceClass::Call,
@@ -128,6 +146,23 @@ fn format(headers: &HeaderMap) -> Option<&[u8]> {
     kind.and_then(|kind| kind.strip_prefix(b"application/grpc"))
 }
 
+/// Names a request: by the id of the client if that is printable and short, else by the id of the
+/// audit record.
+fn name_request(request: &mut Request) -> Option<HeaderValue> {
+    let given = request.headers().get(REQUEST_ID).cloned();
+    let given = given.filter(|id| is_request_id(id.as_bytes()));
+    if let (Some(id), Some(record)) = (&given, request.extensions().get::<Record>()) {
+        record.note(REQUEST_ID_NOTE, id.to_str().unwrap_or_default());
+    }
+    let id = given.or_else(|| request.headers().get(trace::REQUEST_ID).cloned())?;
+    request.headers_mut().insert(REQUEST_ID, id.clone());
+    Some(id)
+}
+
+fn is_request_id(id: &[u8]) -> bool {
+    (1..=REQUEST_ID_CHARS_MAX).contains(&id.len()) && id.iter().all(u8::is_ascii_graphic)
+}
+
 fn workspace(headers: &HeaderMap) -> Result<Option<ClusterPath>, Status> {
     let Some(given) = headers.get(WORKSPACE) else {
         return Ok(None);
@@ -189,6 +224,20 @@ mod tests {
             assert_eq!(is_call(&headers), call, "{content_type}");
             assert_eq!(is_protobuf(&headers), protobuf, "{content_type}");
         }
+    }
+
+    #[test]
+    fn names_of_requests_are_printable_and_short() {
+        for (id, fits) in [
+            ("build-17/step:3", true),
+            ("", false),
+            ("a b", false),
+            ("a\tb", false),
+            ("é", false),
+        ] {
+            assert_eq!(is_request_id(id.as_bytes()), fits, "{id:?}");
+        }
+        assert!(is_request_id(&[b'a'; 128]) && !is_request_id(&[b'a'; 129]));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Periodic tasks: compaction of old revisions, removal of unused compiled APIs, return of memory
-//! to the system, storage of the uses of API versions.
+//! to the system, storage of the uses of API versions, expiry of kept answers.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -26,6 +26,18 @@ pub(crate) async fn store_uses(registry: Arc<Deps>) {
     loop {
         tokio::time::sleep(USES_PERIOD).await;
         insula_controllers::store_uses(&registry).await;
+    }
+}
+
+/// Pause between two removals of expired requests.
+const EXPIRY_PERIOD: Duration = Duration::from_secs(600);
+
+/// Removes the kept answers of gRPC requests once they have expired, for as long as the server
+/// runs.
+pub(crate) async fn expire_requests(registry: Arc<Deps>) {
+    loop {
+        tokio::time::sleep(EXPIRY_PERIOD).await;
+        insula_admin::expire_requests(&registry).await;
     }
 }
 

@@ -10,7 +10,7 @@ use hyper_rustls::HttpsConnector;
 use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioExecutor};
 use insula_e2e::{Server, Who, runtime, shared, tls, workspace, workspace_owned_by};
 use insula_proto::admin::v1::{
-    ConvertRequest, GetInfoRequest, GetRequest, ListRequest, TreeRequest, ValidateRequest,
+    ConvertRequest, GetInfoRequest, GetWorkspaceRequest, ListWorkspacesRequest, TreeWorkspacesRequest, ValidateRequest,
     cluster_service_client::ClusterServiceClient, conversion_service_client::ConversionServiceClient,
     workspace_service_client::WorkspaceServiceClient,
 };
@@ -48,18 +48,26 @@ fn calls_are_in_the_audit_log() {
     let tenant = workspace_owned_by(&server, "alice").0;
     runtime().block_on(async {
         let mut workspaces = WorkspaceServiceClient::with_origin(channel(&server, &Who::Anonymous), origin(&server));
-        let tree = || TreeRequest {
+        let tree = || TreeWorkspacesRequest {
             root: tenant.clone(),
-            ..TreeRequest::default()
+            ..TreeWorkspacesRequest::default()
         };
-        workspaces.tree(tree()).await.unwrap_err();
-        workspaces.tree(as_user("bob-token", tree())).await.unwrap_err();
-        workspaces.tree(as_user("alice-token", tree())).await.unwrap();
+        workspaces.tree_workspaces(tree()).await.unwrap_err();
+        workspaces
+            .tree_workspaces(as_user("bob-token", tree()))
+            .await
+            .unwrap_err();
+        workspaces
+            .tree_workspaces(as_user("alice-token", tree()))
+            .await
+            .unwrap();
     });
     let log = server.data_dir().join("audit/audit.log");
     let calls: Vec<Value> = insula_e2e::until("the calls are in the audit log", || {
         let text = std::fs::read_to_string(&log).unwrap();
-        let calls = text.lines().filter(|line| line.contains("WorkspaceService/Tree"));
+        let calls = text
+            .lines()
+            .filter(|line| line.contains("WorkspaceService/TreeWorkspaces"));
         let calls: Vec<Value> = calls.filter_map(|line| serde_json::from_str(line).ok()).collect();
         (calls.len() == 3).then_some(calls)
     });
@@ -124,14 +132,20 @@ fn calls_without_a_credential_are_refused() {
                 .get_info(as_user("wrong", GetInfoRequest {}))
                 .await
                 .unwrap_err(),
-            workspaces.list(ListRequest::default()).await.unwrap_err(),
             workspaces
-                .get(GetRequest {
+                .list_workspaces(ListWorkspacesRequest::default())
+                .await
+                .unwrap_err(),
+            workspaces
+                .get_workspace(GetWorkspaceRequest {
                     workspace: "root".to_owned(),
                 })
                 .await
                 .unwrap_err(),
-            workspaces.tree(TreeRequest::default()).await.unwrap_err(),
+            workspaces
+                .tree_workspaces(TreeWorkspacesRequest::default())
+                .await
+                .unwrap_err(),
             conversions.validate(ValidateRequest::default()).await.unwrap_err(),
             conversions.convert(ConvertRequest::default()).await.unwrap_err(),
             reflect(&server, Who::Anonymous, MessageRequest::ListServices(String::new()))
@@ -193,12 +207,12 @@ fn workspaces_are_listed_in_pages_and_streamed_as_a_tree() {
         let mut client = WorkspaceServiceClient::with_origin(channel(&server, &Who::KcpAdmin), origin(&server));
         let (mut found, mut page_token) = (Vec::new(), String::new());
         loop {
-            let page = ListRequest {
+            let page = ListWorkspacesRequest {
                 parent: parent.clone(),
                 page_size: 2,
                 page_token,
             };
-            let page = client.list(page).await.unwrap().into_inner();
+            let page = client.list_workspaces(page).await.unwrap().into_inner();
             found.extend(page.workspaces.into_iter().map(|workspace| workspace.name));
             page_token = page.next_page_token;
             if page_token.is_empty() {
@@ -207,7 +221,7 @@ fn workspaces_are_listed_in_pages_and_streamed_as_a_tree() {
         }
         assert_eq!(found, ["a", "b", "c"]);
         let one = client
-            .get(GetRequest {
+            .get_workspace(GetWorkspaceRequest {
                 workspace: parent.clone(),
             })
             .await
@@ -219,11 +233,11 @@ fn workspaces_are_listed_in_pages_and_streamed_as_a_tree() {
             (one.cluster.as_str(), one.phase.as_str(), one.path.as_str()),
             (cluster.as_str(), "Ready", parent.as_str())
         );
-        let tree = TreeRequest {
+        let tree = TreeWorkspacesRequest {
             root: parent.clone(),
             max_depth: 0,
         };
-        let mut tree = client.tree(tree).await.unwrap().into_inner();
+        let mut tree = client.tree_workspaces(tree).await.unwrap().into_inner();
         let mut nodes = Vec::new();
         while let Some(node) = tree.message().await.unwrap() {
             nodes.push((
@@ -234,7 +248,7 @@ fn workspaces_are_listed_in_pages_and_streamed_as_a_tree() {
         let wanted = [(0, ""), (1, ":a"), (1, ":b"), (2, ":b:leaf"), (1, ":c")];
         assert_eq!(nodes, wanted.map(|(depth, path)| (depth, path.to_owned())));
         let missing = client
-            .get(GetRequest {
+            .get_workspace(GetWorkspaceRequest {
                 workspace: format!("{parent}:nothing"),
             })
             .await
@@ -251,30 +265,34 @@ fn a_tenant_reaches_its_own_workspace_only() {
     runtime().block_on(async {
         let mut client = WorkspaceServiceClient::with_origin(channel(&server, &Who::Anonymous), origin(&server));
         let own = client
-            .list(as_user(
+            .list_workspaces(as_user(
                 "alice-token",
-                ListRequest {
+                ListWorkspacesRequest {
                     parent: mine.clone(),
-                    ..ListRequest::default()
+                    ..ListWorkspacesRequest::default()
                 },
             ))
             .await;
         assert!(own.is_ok(), "{own:?}");
         for foreign in [theirs.as_str(), cluster.as_str(), "root", "system:bound-crds"] {
-            let list = ListRequest {
+            let list = ListWorkspacesRequest {
                 parent: foreign.to_owned(),
-                ..ListRequest::default()
+                ..ListWorkspacesRequest::default()
             };
-            let refused = client.list(as_user("alice-token", list)).await.unwrap_err();
+            let refused = client.list_workspaces(as_user("alice-token", list)).await.unwrap_err();
             assert!(
                 [Code::PermissionDenied, Code::NotFound].contains(&refused.code()),
                 "{foreign}: {refused}"
             );
-            let tree = TreeRequest {
+            let tree = TreeWorkspacesRequest {
                 root: foreign.to_owned(),
                 max_depth: 0,
             };
-            let refused = client.tree(as_user("alice-token", tree)).await.map(drop).unwrap_err();
+            let refused = client
+                .tree_workspaces(as_user("alice-token", tree))
+                .await
+                .map(drop)
+                .unwrap_err();
             assert!(
                 [Code::PermissionDenied, Code::NotFound].contains(&refused.code()),
                 "{foreign}: {refused}"
@@ -338,7 +356,7 @@ fn a_client_can_call_by_reflection_alone() {
         let method = file.service[0]
             .method
             .iter()
-            .find(|method| method.name() == "Get")
+            .find(|method| method.name() == "GetWorkspace")
             .unwrap();
         let answer = call(&server, file, method, &[("workspace", "root")]).await;
         let workspace = read(&answer, &fields(file, method.output_type()));

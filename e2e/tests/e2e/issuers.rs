@@ -7,7 +7,7 @@ use std::{
 };
 
 use insula_e2e::{Client, Hook, Issuer, Reply, Server, Setup, Signer, Who, runtime, shared, unique, until, workspace};
-use insula_proto::admin::v1::{TreeRequest, workspace_service_client::WorkspaceServiceClient};
+use insula_proto::admin::v1::{TreeWorkspacesRequest, workspace_service_client::WorkspaceServiceClient};
 use serde_json::{Value, json};
 use tonic::Code;
 
@@ -226,15 +226,15 @@ fn tree(server: &Server, token: &str, at: &str) -> Result<Vec<String>, Code> {
     let channel = grpc::channel(server, &Who::Anonymous);
     runtime().block_on(async {
         let mut client = WorkspaceServiceClient::with_origin(channel, grpc::origin(server));
-        let root = TreeRequest {
+        let root = TreeWorkspacesRequest {
             root: at.to_owned(),
-            ..TreeRequest::default()
+            ..TreeWorkspacesRequest::default()
         };
         let mut request = grpc::as_user(token, root);
         // The server reads a message only after it has authenticated the caller.
         let metadata = request.metadata_mut();
         metadata.insert("insula-workspace", at.parse().unwrap());
-        let answers = client.tree(request).await;
+        let answers = client.tree_workspaces(request).await;
         let mut answers = answers.map_err(|status| status.code())?.into_inner();
         let mut paths = Vec::new();
         while let Some(node) = answers.message().await.map_err(|status| status.code())? {

@@ -1,6 +1,10 @@
 //! `WorkspaceService`: the tree of workspaces, as far as the caller may read it.
 
-use crate::session::{AdminService, Located, Session, right};
+use crate::{
+    pages::Page,
+    session::{AdminService, Located, Session, right},
+    status,
+};
 use insula_api::{
     ClusterName, ClusterPath, Json, ObjectKey, Scope, Timestamp,
     names::{annotations, groups},
@@ -8,17 +12,14 @@ use insula_api::{
 use insula_auth::Attributes;
 use insula_catalog::{ids, locate};
 use insula_proto::admin::v1::{
-    Condition, GetRequest, GetResponse, ListRequest, ListResponse, TreeRequest, TreeResponse, Workspace,
-    workspace_service_server::WorkspaceService,
+    Condition, GetWorkspaceRequest, GetWorkspaceResponse, ListWorkspacesRequest, ListWorkspacesResponse,
+    TreeWorkspacesRequest, TreeWorkspacesResponse, Workspace, workspace_service_server::WorkspaceService,
 };
 use insula_store::Entry;
 use std::pin::Pin;
 use tokio_stream::{Stream, iter};
 use tonic::{Request, Response, Status};
 
-/// Workspaces in a page where the caller names no size, and the most that a page holds.
-const PAGE_DEFAULT: usize = 100;
-const PAGE_MAX: usize = 1000;
 /// Workspaces that one `Tree` returns.
 const TREE_MAX: usize = 100_000;
 
@@ -29,19 +30,24 @@ fn or_root(path: &str) -> &str {
 
 #[tonic::async_trait]
 impl WorkspaceService for AdminService {
-    async fn list(&self, request: Request<ListRequest>) -> Result<Response<ListResponse>, Status> {
+    async fn list_workspaces(
+        &self,
+        request: Request<ListWorkspacesRequest>,
+    ) -> Result<Response<ListWorkspacesResponse>, Status> {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
         let located = session.locate(or_root(&request.parent), &listing())?;
         let entered = self.enter(&session, &located.cluster).await?;
-        entered.run(async { list(&session, &located, &request) }).await
+        entered.run(list(&session, &located, &request)).await
     }
 
-    async fn get(&self, request: Request<GetRequest>) -> Result<Response<GetResponse>, Status> {
+    async fn get_workspace(
+        &self,
+        request: Request<GetWorkspaceRequest>,
+    ) -> Result<Response<GetWorkspaceResponse>, Status> {
         let session = self.begin(&request).await?;
         let path = request.into_inner().workspace;
-        let path =
-            ClusterPath::parse(&path).map_err(|error| Status::invalid_argument(format!("workspace: {error}")))?;
+        let path = ClusterPath::parse(&path).map_err(|error| status::invalid("workspace", error))?;
         let (located, named) = match path.parent() {
             None => (session.locate(path.as_str(), &reading())?, None),
             Some(parent) => {
@@ -56,17 +62,20 @@ impl WorkspaceService for AdminService {
         };
         let entered = self.enter(&session, &located.cluster).await?;
         let workspace = entered.run(async { get(&session, &located, &path, named) }).await?;
-        Ok(Response::new(GetResponse {
+        Ok(Response::new(GetWorkspaceResponse {
             header: session.header(),
             workspace: Some(workspace),
         }))
     }
 
-    type TreeStream = Pin<Box<dyn Stream<Item = Result<TreeResponse, Status>> + Send>>;
+    type TreeWorkspacesStream = Pin<Box<dyn Stream<Item = Result<TreeWorkspacesResponse, Status>> + Send>>;
 
-    async fn tree(&self, request: Request<TreeRequest>) -> Result<Response<Self::TreeStream>, Status> {
+    async fn tree_workspaces(
+        &self,
+        request: Request<TreeWorkspacesRequest>,
+    ) -> Result<Response<Self::TreeWorkspacesStream>, Status> {
         let session = self.begin(&request).await?;
-        let TreeRequest { root, max_depth } = request.into_inner();
+        let TreeWorkspacesRequest { root, max_depth } = request.into_inner();
         let Located { cluster, path } = session.locate(or_root(&root), &listing())?;
         let entered = self.enter(&session, &cluster).await?;
         let first = entered
@@ -92,33 +101,25 @@ fn reading() -> Attributes {
     right("get", groups::CORE, "logicalclusters", "cluster")
 }
 
-fn list(session: &Session, located: &Located, request: &ListRequest) -> Result<Response<ListResponse>, Status> {
+async fn list(
+    session: &Session,
+    located: &Located,
+    request: &ListWorkspacesRequest,
+) -> Result<Response<ListWorkspacesResponse>, Status> {
     let cluster = &located.cluster;
-    let size = match usize::try_from(request.page_size) {
-        Ok(0) => PAGE_DEFAULT,
-        Ok(size) => size.min(PAGE_MAX),
-        Err(_) => return Err(Status::invalid_argument("page_size: must not be negative")),
-    };
-    // The token is the last name of the page before, with the parent it belongs to.
-    let after = match request.page_token.as_str() {
-        "" => None,
-        token => {
-            let name = token.strip_prefix(&format!("{cluster}/"));
-            let name = name.ok_or_else(|| Status::invalid_argument("page_token: is not of this list"))?;
-            Some(ObjectKey::cluster_scoped(ids::workspaces(), cluster.clone(), name))
-        }
-    };
+    let page = Page::read(session, &[cluster.as_str()], request.page_size, &request.page_token)?;
+    let snapshot = page.snapshot(session).await?;
+    let after = page.after.as_ref();
+    let after = after.map(|(_, name)| ObjectKey::cluster_scoped(ids::workspaces(), cluster.clone(), name));
     let scope = Scope::cluster(ids::workspaces(), cluster.clone());
-    let mut found = session.snapshot.range(&scope, after.as_ref(), size + 1);
-    let more = found.len() > size;
-    found.truncate(size);
-    let next = found
-        .last()
-        .filter(|_| more)
-        .map(|last| format!("{cluster}/{}", last.key.name));
+    let mut found = snapshot.range(&scope, after.as_ref(), page.size + 1);
+    let more = found.len() > page.size;
+    found.truncate(page.size);
+    let last = found.last().filter(|_| more);
+    let next = last.map(|last| page.next(snapshot.revision(), &last.key.name));
     let path = canonical(session, cluster, located.path.clone());
-    Ok(Response::new(ListResponse {
-        header: session.header(),
+    Ok(Response::new(ListWorkspacesResponse {
+        header: session.header_at(snapshot.revision()),
         workspaces: found.iter().map(|entry| describe(entry, &path)).collect(),
         next_page_token: next.unwrap_or_default(),
     }))
@@ -139,8 +140,7 @@ fn get(
     let above = locate::locate(&session.snapshot, &parent).unwrap_or_else(|_| located.cluster.clone());
     let key = ObjectKey::cluster_scoped(ids::workspaces(), above.clone(), path.base());
     let entry = session.snapshot.get(&key);
-    let entry =
-        entry.ok_or_else(|| Status::not_found(format!("workspaces.tenancy.kcp.io {:?} not found", path.base())))?;
+    let entry = entry.ok_or_else(|| status::no_workspace(path.base()))?;
     Ok(describe(&entry, &canonical(session, &above, parent)))
 }
 
@@ -202,7 +202,7 @@ impl Walk {
 }
 
 impl Iterator for Walk {
-    type Item = Result<TreeResponse, Status>;
+    type Item = Result<TreeWorkspacesResponse, Status>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let workspace = self.next.take().or_else(|| self.child())?;
@@ -214,7 +214,7 @@ impl Iterator for Walk {
         self.left -= 1;
         let depth = u32::try_from(self.open.len()).unwrap_or(u32::MAX);
         self.descend(&workspace);
-        Some(Ok(TreeResponse {
+        Some(Ok(TreeWorkspacesResponse {
             header: self.session.header(),
             workspace: Some(workspace),
             depth,

@@ -9,7 +9,7 @@ use crate::{attributes::Attributes, authorize::Trail, user::UserInfo};
 use insula_api::{Clock, ClusterName, ClusterPath, Json};
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 /// Most bytes of an annotation; longer ones are cut, as in Kubernetes.
@@ -41,6 +41,31 @@ struct Shared {
     log: Arc<Log>,
     /// `None` after the last event, and for requests that the policy leaves out.
     state: Mutex<Option<State>>,
+    /// Facts about a request that the policy leaves out: it may make requests that are recorded.
+    left_out: OnceLock<Facts>,
+}
+
+/// The sender of a request, for the records of the requests that it makes within the server.
+#[derive(Clone, Default)]
+pub struct Origin(Option<(Arc<Log>, Facts)>);
+
+impl Origin {
+    /// Starts the record of a request with an id and a URI of its own. The annotation `note` names
+    /// the request of the sender.
+    pub fn record(&self, id: String, uri: String, note: &str) -> Record {
+        let Some((log, facts)) = &self.0 else {
+            return Record::default();
+        };
+        let facts = Facts {
+            id,
+            uri,
+            user_agent: facts.user_agent.clone(),
+            source_ips: facts.source_ips.clone(),
+            annotations: [(note.to_owned(), facts.id.clone())].into(),
+            ..Facts::default()
+        };
+        Record::new(Arc::clone(log), facts)
+    }
 }
 
 #[derive(Default)]
@@ -107,7 +132,18 @@ impl Record {
             facts,
             ..State::default()
         }));
-        Record(Some(Arc::new(Shared { log, state })))
+        let left_out = OnceLock::new();
+        Record(Some(Arc::new(Shared { log, state, left_out })))
+    }
+
+    /// Returns the sender of the request, as long as it is not answered.
+    pub fn origin(&self) -> Origin {
+        let Some(shared) = &self.0 else {
+            return Origin::default();
+        };
+        let facts = shared.state().as_ref().map(|state| state.facts.clone());
+        let facts = facts.or_else(|| shared.left_out.get().cloned());
+        Origin(facts.map(|facts| (Arc::clone(&shared.log), facts)))
     }
 
     fn change_state(&self, change: impl FnOnce(&mut State)) {
@@ -131,7 +167,9 @@ impl Record {
         };
         let verdict = shared.log.policy.verdict(user, &facts.attributes);
         if verdict.level == Level::None {
-            *held = None;
+            let left_out = held.take().map(|state| state.facts).unwrap_or_default();
+            // Set once: the state is gone.
+            let _ = shared.left_out.set(left_out);
             return;
         }
         facts.user = user.clone();

@@ -17,7 +17,7 @@ use hyper_util::{
 use insula_e2e::{Server, Setup, Who, runtime, tls, until, workspace_owned_by};
 use insula_proto::{
     admin::v1::{
-        ConvertRequest, GetInfoRequest, InlineRules, ListRequest, ValidateRequest,
+        ConvertRequest, GetInfoRequest, InlineRules, ListWorkspacesRequest, ValidateRequest,
         cluster_service_client::ClusterServiceClient, conversion_service_client::ConversionServiceClient,
         convert_request::Source, workspace_service_client::WorkspaceServiceClient,
     },
@@ -35,7 +35,7 @@ use tonic::Code;
 use crate::grpc::{self, as_user};
 
 const VALIDATE: &str = "/insula.admin.v1.ConversionService/Validate";
-const TREE: &str = "/insula.admin.v1.WorkspaceService/Tree";
+const TREE: &str = "/insula.admin.v1.WorkspaceService/TreeWorkspaces";
 /// Longest wait of a test for a condition; the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -383,11 +383,11 @@ fn reset_calls_do_not_delay_other_tenants() {
         }
         let channel = grpc::channel(&server, &Who::Anonymous);
         let mut client = WorkspaceServiceClient::with_origin(channel, grpc::origin(&server));
-        let list = ListRequest {
+        let list = ListWorkspacesRequest {
             parent: tenant.clone(),
-            ..ListRequest::default()
+            ..ListWorkspacesRequest::default()
         };
-        client.list(as_user("alice-token", list)).await.unwrap();
+        client.list_workspaces(as_user("alice-token", list)).await.unwrap();
     });
     until("nothing of it is left", || {
         let bytes = metric(&server, "insula_grpc_message_bytes")?;

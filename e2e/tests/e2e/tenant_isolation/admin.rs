@@ -7,8 +7,8 @@ use bytes::Bytes;
 use http::uri::PathAndQuery;
 use insula_e2e::runtime;
 use insula_proto::admin::v1::{
-    ConvertRequest, GetInfoRequest, GetRequest, ListRequest, StoredRules, TreeRequest, ValidateRequest,
-    cluster_service_client::ClusterServiceClient, conversion_service_client::ConversionServiceClient,
+    ConvertRequest, GetInfoRequest, GetWorkspaceRequest, ListWorkspacesRequest, StoredRules, TreeWorkspacesRequest,
+    ValidateRequest, cluster_service_client::ClusterServiceClient, conversion_service_client::ConversionServiceClient,
     convert_request::Source, workspace_service_client::WorkspaceServiceClient,
 };
 use prost::Message;
@@ -75,28 +75,28 @@ pub(super) fn refuse(scene: &Scene, rows: &[Row<'_>]) {
             let mut client = WorkspaceServiceClient::with_origin(channel, grpc::origin(&scene.server));
             let metadata = || metadata(scene, row);
             let refused = runtime().block_on(async {
-                let get = GetRequest {
+                let get = GetWorkspaceRequest {
                     workspace: workspace.to_owned(),
                 };
-                let list = ListRequest {
+                let list = ListWorkspacesRequest {
                     parent: workspace.to_owned(),
-                    ..ListRequest::default()
+                    ..ListWorkspacesRequest::default()
                 };
-                let tree = TreeRequest {
+                let tree = TreeWorkspacesRequest {
                     root: workspace.to_owned(),
-                    ..TreeRequest::default()
+                    ..TreeWorkspacesRequest::default()
                 };
                 [
                     client
-                        .get(Request::from_parts(metadata(), Extensions::default(), get))
+                        .get_workspace(Request::from_parts(metadata(), Extensions::default(), get))
                         .await
                         .map(drop),
                     client
-                        .list(Request::from_parts(metadata(), Extensions::default(), list))
+                        .list_workspaces(Request::from_parts(metadata(), Extensions::default(), list))
                         .await
                         .map(drop),
                     client
-                        .tree(Request::from_parts(metadata(), Extensions::default(), tree))
+                        .tree_workspaces(Request::from_parts(metadata(), Extensions::default(), tree))
                         .await
                         .map(drop),
                 ]
@@ -172,9 +172,9 @@ fn every_call_needs_a_credential_and_a_right() {
     // Expected codes for a tenant and for the administrator of empty requests: about `root`, where
     // a tenant has no rights, or an error about a missing field.
     let calls = BTreeMap::from([
-        ("/insula.admin.v1.WorkspaceService/List", [root, Ok(())]),
-        ("/insula.admin.v1.WorkspaceService/Get", [empty; 2]),
-        ("/insula.admin.v1.WorkspaceService/Tree", [root, Ok(())]),
+        ("/insula.admin.v1.WorkspaceService/ListWorkspaces", [root, Ok(())]),
+        ("/insula.admin.v1.WorkspaceService/GetWorkspace", [empty; 2]),
+        ("/insula.admin.v1.WorkspaceService/TreeWorkspaces", [root, Ok(())]),
         ("/insula.admin.v1.ConversionService/Validate", [root, empty]),
         ("/insula.admin.v1.ConversionService/Convert", [empty; 2]),
         ("/insula.admin.v1.ConversionService/Recompute", [root, empty]),
@@ -267,11 +267,11 @@ fn answers(server: &Server, token: &str, workspace: &str) -> Vec<(Code, String)>
     let mut workspaces = WorkspaceServiceClient::with_origin(channel.clone(), grpc::origin(server));
     let mut conversions = ConversionServiceClient::with_origin(channel, grpc::origin(server));
     let (parent, root, workspace) = (workspace.to_owned(), workspace.to_owned(), workspace.to_owned());
-    let list = ListRequest {
+    let list = ListWorkspacesRequest {
         parent,
-        ..ListRequest::default()
+        ..ListWorkspacesRequest::default()
     };
-    let tree = TreeRequest { root, max_depth: 1 };
+    let tree = TreeWorkspacesRequest { root, max_depth: 1 };
     let validate = ValidateRequest {
         workspace: workspace.clone(),
         ..ValidateRequest::default()
@@ -287,11 +287,11 @@ fn answers(server: &Server, token: &str, workspace: &str) -> Vec<(Code, String)>
     let answers = runtime().block_on(async {
         [
             workspaces
-                .get(grpc::as_user(token, GetRequest { workspace }))
+                .get_workspace(grpc::as_user(token, GetWorkspaceRequest { workspace }))
                 .await
                 .map(drop),
-            workspaces.list(grpc::as_user(token, list)).await.map(drop),
-            workspaces.tree(grpc::as_user(token, tree)).await.map(drop),
+            workspaces.list_workspaces(grpc::as_user(token, list)).await.map(drop),
+            workspaces.tree_workspaces(grpc::as_user(token, tree)).await.map(drop),
             conversions.validate(grpc::as_user(token, validate)).await.map(drop),
             conversions.convert(grpc::as_user(token, convert)).await.map(drop),
         ]
@@ -359,12 +359,12 @@ fn impersonation_over_grpc_needs_the_right() {
         runtime().block_on(async {
             let info = Request::from_parts(metadata(), Extensions::default(), GetInfoRequest {});
             let info = clusters.get_info(info).await;
-            let list = ListRequest {
+            let list = ListWorkspacesRequest {
                 parent: root.to_owned(),
-                ..ListRequest::default()
+                ..ListWorkspacesRequest::default()
             };
             let list = Request::from_parts(metadata(), Extensions::default(), list);
-            let list = workspaces.list(list).await.map(drop);
+            let list = workspaces.list_workspaces(list).await.map(drop);
             let caller = info.map(|info| info.into_inner().caller.unwrap_or_default().username);
             (
                 caller.map_err(|status| status.code()),

@@ -1,0 +1,178 @@
+//! Pages of lists: their size, and opaque tokens that lead from one page to the next.
+//!
+//! A token holds the revision of the first page and a position, and a hash of the method and of
+//! the fields that select what is listed. It gives no right: each page is authorised at the latest
+//! state.
+
+use crate::{
+    session::Session,
+    status::{self, Fault},
+};
+use insula_api::Revision;
+use insula_proto::admin::v1::ErrorReason;
+use insula_store::{Gone, Snapshot};
+use std::time::Duration;
+use tonic::{Code, Status};
+
+/// Entries of a page where the caller names no number, and the most that a page has.
+const SIZE_DEFAULT: usize = 100;
+const SIZE_MAX: usize = 1000;
+/// Digits of a token at most.
+const TOKEN_CHARS_MAX: usize = 8192;
+/// Bytes of a token before its position: the hash and the revision.
+const HEAD_BYTES: usize = 16;
+/// Time that a page waits for a revision that this server has not seen yet.
+const REVISION_WAIT: Duration = Duration::from_secs(3);
+
+/// The page that a request asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Page {
+    /// Entries at most.
+    pub(crate) size: usize,
+    /// Revision of the list and the position after which the page begins; `None` for the first
+    /// page.
+    pub(crate) after: Option<(Revision, String)>,
+    filter: u64,
+}
+
+impl Page {
+    /// Reads the page of a request. `filter` has all fields that select what is listed.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT for a negative size, and for a token of another method or filter.
+    pub(crate) fn read(session: &Session, filter: &[&str], page_size: i32, page_token: &str) -> Result<Page, Status> {
+        Page::parse(session.caller.method(), filter, page_size, page_token)
+    }
+
+    fn parse(method: &str, filter: &[&str], page_size: i32, page_token: &str) -> Result<Page, Status> {
+        let size = match usize::try_from(page_size) {
+            Ok(0) => SIZE_DEFAULT,
+            Ok(size) => size.min(SIZE_MAX),
+            Err(_) => return Err(status::invalid("page_size", "must not be negative")),
+        };
+        let filter = hash(std::iter::once(method).chain(filter.iter().copied()));
+        let after = match page_token {
+            "" => None,
+            token => Some(position(filter, token).ok_or_else(wrong_token)?),
+        };
+        Ok(Page { size, after, filter })
+    }
+
+    /// Returns the state that the page is of: that of the first page.
+    ///
+    /// # Errors
+    /// OUT_OF_RANGE once its revision is compacted, UNAVAILABLE if this server does not see it in
+    /// time.
+    pub(crate) async fn snapshot(&self, session: &Session) -> Result<Snapshot, Status> {
+        let Some((revision, _)) = self.after else {
+            return Ok(session.snapshot.clone());
+        };
+        let store = &session.api.registry.store;
+        match store.at_revision(revision) {
+            Err(Gone::Future { .. }) => {
+                let seen = tokio::time::timeout(REVISION_WAIT, store.snapshot(revision)).await;
+                seen.is_ok().then(|| store.at_revision(revision))
+            }
+            known => Some(known),
+        }
+        .ok_or_else(|| Status::unavailable("this server has not seen the revision of page_token yet"))?
+        .map_err(|gone| compacted(&format!("page_token: {gone}: begin with the first page again")))
+    }
+
+    /// Returns the token of the page that begins after a position of a list at a revision.
+    pub(crate) fn next(&self, revision: Revision, position: &str) -> String {
+        let head = [self.filter.to_be_bytes(), revision.0.to_be_bytes()].concat();
+        hex(&[&head, position.as_bytes()].concat())
+    }
+}
+
+/// Returns the refusal of a revision that is compacted.
+pub(crate) fn compacted(message: &str) -> Status {
+    Fault::new(Code::OutOfRange, ErrorReason::RevisionCompacted, message).status()
+}
+
+fn wrong_token() -> Status {
+    let problem = "is none of this method and these fields: send next_page_token of the page before, \
+                   with all other fields unchanged";
+    Fault::new(
+        Code::InvalidArgument,
+        ErrorReason::WrongPageToken,
+        format!("page_token: {problem}"),
+    )
+    .field("page_token", problem, "")
+    .status()
+}
+
+fn position(filter: u64, token: &str) -> Option<(Revision, String)> {
+    let bytes = unhex(token).filter(|_| token.len() <= TOKEN_CHARS_MAX)?;
+    let (head, position) = bytes.split_at_checked(HEAD_BYTES)?;
+    let (of, revision) = head.split_at(HEAD_BYTES / 2);
+    let number = |bytes: &[u8]| bytes.try_into().ok().map(u64::from_be_bytes);
+    let position = String::from_utf8(position.to_vec()).ok()?;
+    (number(of)? == filter).then_some((Revision(number(revision)?), position))
+}
+
+/// Hashes texts (FNV-1a, which stays the same in other versions of the program).
+pub(crate) fn hash<'a>(texts: impl Iterator<Item = &'a str>) -> u64 {
+    let bytes = texts.flat_map(|text| text.bytes().chain(std::iter::once(0)));
+    hash_bytes(bytes)
+}
+
+/// Hashes bytes as [`hash`] does.
+pub(crate) fn hash_bytes(bytes: impl Iterator<Item = u8>) -> u64 {
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// Returns bytes as hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    let digit = |half: u8| char::from_digit(u32::from(half), 16).unwrap_or_default();
+    bytes
+        .iter()
+        .flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)])
+        .collect()
+}
+
+/// Reads hexadecimal digits.
+pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits: Option<Vec<u8>> = text
+        .chars()
+        .map(|digit| u8::try_from(digit.to_digit(16)?).ok())
+        .collect();
+    let digits = digits.filter(|digits| digits.len() % 2 == 0)?;
+    Some(digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_a_default_and_a_limit() {
+        for (asked, want) in [(0, Some(100)), (1, Some(1)), (1001, Some(1000)), (-1, None)] {
+            let page = Page::parse("/m", &[], asked, "");
+            assert_eq!(page.map(|page| page.size).ok(), want, "{asked}");
+        }
+    }
+
+    #[test]
+    fn tokens_are_bound_to_method_and_filter() {
+        let first = Page::parse("/m", &["root:a", "x=y"], 2, "").expect("a page");
+        let token = first.next(Revision(7), "name/é");
+        let next = Page::parse("/m", &["root:a", "x=y"], 9, &token).expect("the next page");
+        assert_eq!((next.size, next.after), (9, Some((Revision(7), "name/é".to_owned()))));
+        for (method, filter) in [
+            ("/other", ["root:a", "x=y"]),
+            ("/m", ["root:b", "x=y"]),
+            ("/m", ["root:ax", "=y"]),
+        ] {
+            let refused = Page::parse(method, &filter, 2, &token).expect_err("another request");
+            assert_eq!(refused.code(), Code::InvalidArgument, "{method} {filter:?}");
+        }
+        for nonsense in ["x", "00", "zz", &token[1..], &"0".repeat(10_000)] {
+            let refused = Page::parse("/m", &["root:a", "x=y"], 2, nonsense).expect_err("no token");
+            assert_eq!(refused.code(), Code::InvalidArgument, "{nonsense}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Details of refusals: messages of `google.rpc` in `grpc-status-details-bin`.
+
+use insula_proto::{
+    Message,
+    admin::v1::ErrorReason,
+    rpc::{self, BadField, BadRequest, Detail, ErrorInfo, ResourceInfo, RetryInfo},
+};
+use std::collections::BTreeMap;
+use tonic::{Code, Status};
+
+/// Domain of the reasons.
+const DOMAIN: &str = "insula.io";
+/// Prefix of the reasons in the enumeration.
+const PREFIX: &str = "ERROR_REASON_";
+/// Fields that a refusal names at most: its headers have a limit of their own in most clients.
+const FIELDS_MAX: usize = 16;
+/// Bytes of a message, and of a field's problem, at most. Clients take 8 KiB of headers.
+const MESSAGE_BYTES_MAX: usize = 2048;
+const PROBLEM_BYTES_MAX: usize = 256;
+/// The metadata by which a server says when a call may be made again (gRFC A6).
+const PUSHBACK: &str = "grpc-retry-pushback-ms";
+
+/// A refusal with its details.
+pub(crate) struct Fault {
+    code: Code,
+    reason: ErrorReason,
+    message: String,
+    fields: Vec<BadField>,
+    resource: Option<ResourceInfo>,
+    retry_after: Option<u32>,
+}
+
+impl Fault {
+    pub(crate) fn new(code: Code, reason: ErrorReason, message: impl Into<String>) -> Self {
+        let mut message = message.into();
+        message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX));
+        Fault {
+            code,
+            reason,
+            message,
+            fields: Vec::new(),
+            resource: None,
+            retry_after: None,
+        }
+    }
+
+    /// Names a field that is wrong.
+    #[must_use]
+    pub(crate) fn field(mut self, field: &str, problem: &str, reason: &str) -> Self {
+        if self.fields.len() < FIELDS_MAX {
+            self.fields.push(BadField {
+                field: field.to_owned(),
+                description: problem[..problem.floor_char_boundary(PROBLEM_BYTES_MAX)].to_owned(),
+                reason: reason.to_owned(),
+            });
+        }
+        self
+    }
+
+    /// Names the object that the refusal is about.
+    #[must_use]
+    pub(crate) fn resource(mut self, resource_type: &str, name: &str) -> Self {
+        self.resource = Some(ResourceInfo {
+            resource_type: resource_type.to_owned(),
+            resource_name: name.to_owned(),
+            ..ResourceInfo::default()
+        });
+        self
+    }
+
+    /// Sets the seconds after which the call may be made again.
+    #[must_use]
+    pub(crate) fn retry(mut self, seconds: Option<u32>) -> Self {
+        self.retry_after = seconds;
+        self
+    }
+
+    pub(crate) fn status(self) -> Status {
+        let Fault {
+            code,
+            reason,
+            message,
+            fields,
+            resource,
+            retry_after,
+        } = self;
+        let info = ErrorInfo {
+            reason: name(reason).to_owned(),
+            domain: DOMAIN.to_owned(),
+            metadata: BTreeMap::new(),
+        };
+        let mut details = vec![info.packed()];
+        if !fields.is_empty() {
+            let bad = BadRequest {
+                field_violations: fields,
+            };
+            details.push(bad.packed());
+        }
+        details.extend(resource.map(|resource| resource.packed()));
+        details.extend(retry_after.map(|seconds| {
+            let retry_delay = Some(prost_types::Duration {
+                seconds: i64::from(seconds),
+                nanos: 0,
+            });
+            RetryInfo { retry_delay }.packed()
+        }));
+        let encoded = rpc::Status {
+            code: code.into(),
+            message: message.clone(),
+            details,
+        };
+        let mut status = Status::with_details(code, message, encoded.encode_to_vec().into());
+        if let Some(seconds) = retry_after {
+            let metadata = status.metadata_mut();
+            metadata.insert(PUSHBACK, (u64::from(seconds) * 1_000).into());
+            metadata.insert("retry-after", seconds.into());
+        }
+        status
+    }
+}
+
+/// Returns the name of a reason in an ErrorInfo.
+fn name(reason: ErrorReason) -> &'static str {
+    let name = reason.as_str_name();
+    name.strip_prefix(PREFIX).unwrap_or(name)
+}
+
+/// Returns the reason of a refusal that says no other.
+pub(super) fn reason_of(code: Code) -> ErrorReason {
+    match code {
+        Code::InvalidArgument => ErrorReason::InvalidField,
+        Code::OutOfRange => ErrorReason::NotRepresentable,
+        Code::FailedPrecondition => ErrorReason::WrongState,
+        Code::Unauthenticated => ErrorReason::Unauthenticated,
+        Code::PermissionDenied => ErrorReason::Forbidden,
+        Code::NotFound => ErrorReason::NotFound,
+        Code::AlreadyExists => ErrorReason::AlreadyExists,
+        Code::Aborted => ErrorReason::StaleEtag,
+        Code::ResourceExhausted => ErrorReason::LimitReached,
+        Code::Unimplemented => ErrorReason::NotImplemented,
+        Code::Unavailable => ErrorReason::Unavailable,
+        Code::DeadlineExceeded => ErrorReason::Timeout,
+        Code::Cancelled => ErrorReason::Cancelled,
+        Code::Ok | Code::Unknown | Code::Internal | Code::DataLoss => ErrorReason::Internal,
+    }
+}

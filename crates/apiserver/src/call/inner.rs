@@ -1,0 +1,184 @@
+//! Requests of the HTTP API that a call makes within the server, for its caller.
+//!
+//! A call that reads or writes objects does what a client of the HTTP API would do: its requests
+//! pass the same stages from authorization on, with admission, the limits of the workspace and an
+//! audit record of their own, which names the call. The call itself was authenticated and counts
+//! against the limits of its caller.
+
+use super::Caller;
+use crate::{
+    audit,
+    dispatch::serve_authenticated,
+    reauthorize,
+    request::{Answer, Parsed, RequestKind},
+    request_stages::Authenticated,
+    server::ApiServer,
+    status,
+};
+use axum::body::{Body, Bytes, to_bytes};
+use futures_util::{Stream, StreamExt, stream::unfold};
+use http::{HeaderMap, Request, Response, StatusCode, header};
+use insula_access::PeerCertificate;
+use insula_api::Uid;
+use insula_auth::audit::{Origin, Record};
+use std::pin::{Pin, pin};
+
+/// Lines of a stream, without their ends.
+pub type Lines = Pin<Box<dyn Stream<Item = Bytes> + Send>>;
+
+/// Annotation of an audit event with the id of the call that made the request.
+const CALL_ID: &str = "insula.io/call-id";
+
+/// An answer of the HTTP API to a call.
+pub struct Served {
+    /// HTTP status.
+    pub status: StatusCode,
+    /// JSON, or the text of a page that is not found.
+    pub body: Bytes,
+    /// Seconds after which the request may be made again.
+    pub retry_after: Option<u32>,
+}
+
+/// The parts of a call's sender that its requests have in common.
+pub(super) struct Sender {
+    /// Credentials, impersonation headers and `User-Agent`.
+    headers: HeaderMap,
+    peer: Option<PeerCertificate>,
+    origin: Origin,
+}
+
+impl Sender {
+    pub(super) fn from_request(parsed: &Parsed) -> Self {
+        let mut headers = reauthorize::credentials(&parsed.headers);
+        if let Some(agent) = parsed.headers.get(header::USER_AGENT) {
+            headers.insert(header::USER_AGENT, agent.clone());
+        }
+        Sender {
+            headers,
+            peer: parsed.peer.clone(),
+            origin: parsed.record.origin(),
+        }
+    }
+}
+
+/// The audit record of a request. A request that ends without an answer is recorded, too.
+struct Recorded(Record);
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        if !self.0.is_answered() {
+            self.0
+                .refused("the call ended before the answer; what it asked for may have happened");
+            self.0.answered(0);
+        }
+    }
+}
+
+impl ApiServer {
+    /// Serves a request of the HTTP API for the sender of an admitted call, who must not be within
+    /// [`ApiServer::enter`] of the same workspace: the request enters it by itself. The path names
+    /// a cluster or a virtual workspace.
+    pub async fn serve_for(&self, caller: &Caller, request: Request<Vec<u8>>) -> Served {
+        let response = self.respond_for(caller, request).await;
+        served(response).await
+    }
+
+    /// Serves a watch for the sender of an admitted call. Returns the lines of its events, which
+    /// end as those of a watch over HTTP do.
+    ///
+    /// # Errors
+    /// The answer of a watch that does not begin.
+    pub async fn watch_for(&self, caller: &Caller, request: Request<Vec<u8>>) -> Result<Lines, Served> {
+        let response = self.respond_for(caller, request).await;
+        match response.status() {
+            StatusCode::OK => Ok(lines(response.into_body())),
+            _ => Err(served(response).await),
+        }
+    }
+
+    async fn respond_for(&self, caller: &Caller, request: Request<Vec<u8>>) -> Response<Body> {
+        let id = Uid::random(&*self.registry.rng).to_string();
+        let uri = request.uri().to_string();
+        let record = Recorded(caller.inner.origin.record(id, uri, CALL_ID));
+        let mut request = request.map(Body::from);
+        let accepted = request.headers().clone();
+        request.headers_mut().extend(caller.inner.headers.clone());
+        if let Some(peer) = &caller.inner.peer {
+            request.extensions_mut().insert(peer.clone());
+        }
+        request.extensions_mut().insert(record.0.clone());
+        let mut kind = RequestKind::default();
+        let answer = {
+            let served = pin!(self.answer_for(caller, request, &mut kind));
+            served.await
+        };
+        let response = answer.unwrap_or_else(|refusal| {
+            refusal.record_in(&record.0);
+            refusal.respond(&accepted)
+        });
+        let response = audit::record_response(&record.0, response).await;
+        record.0.answered(response.status().as_u16());
+        response
+    }
+
+    async fn answer_for(&self, caller: &Caller, request: Request<Body>, kind: &mut RequestKind) -> Answer {
+        let mut parsed = Parsed::new(request)?;
+        parsed.payer = caller.payer.clone();
+        let authenticated = Authenticated::known(parsed, caller.user.clone(), caller.impersonator.clone());
+        serve_authenticated(self, authenticated, (None, caller.meter.clone()), kind).await
+    }
+}
+
+async fn served(response: Response<Body>) -> Served {
+    let (head, body) = response.into_parts();
+    let retry_after = head.headers.get(header::RETRY_AFTER);
+    let retry_after = retry_after.and_then(|value| value.to_str().ok()?.parse().ok());
+    match to_bytes(body, usize::MAX).await {
+        Ok(body) => Served {
+            status: head.status,
+            body,
+            retry_after,
+        },
+        // Bodies of this server's own answers are in memory; those of mounts come from elsewhere.
+        Err(error) => Served {
+            status: StatusCode::BAD_GATEWAY,
+            body: status::bad_request(error.to_string()).body.to_string().into(),
+            retry_after,
+        },
+    }
+}
+
+/// Splits a body into lines.
+fn lines(body: Body) -> Lines {
+    let chunks = body.into_data_stream();
+    let split = unfold(
+        (chunks, Vec::new()),
+        |(mut chunks, mut rest): (_, Vec<u8>)| async move {
+            loop {
+                if let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+                    let after = rest.split_off(end + 1);
+                    rest.truncate(end);
+                    return Some((Bytes::from(rest), (chunks, after)));
+                }
+                let chunk = chunks.next().await?.ok()?;
+                rest.extend_from_slice(&chunk);
+            }
+        },
+    );
+    Box::pin(split)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::stream::iter;
+    use std::convert::Infallible;
+
+    #[tokio::test]
+    async fn lines_are_whole_wherever_their_body_is_cut() {
+        let chunks = ["{\"a\":1}\n{", "\"b\"", ":2}\n\n{\"c\":", "3}\nrest"];
+        let chunks = iter(chunks.map(|chunk| Ok::<_, Infallible>(Bytes::from(chunk))));
+        let found: Vec<Bytes> = lines(Body::from_stream(chunks)).collect().await;
+        assert_eq!(found, ["{\"a\":1}", "{\"b\":2}", "", "{\"c\":3}"]);
+    }
+}
