@@ -7,12 +7,13 @@
 
 use std::{env, error::Error, fs, path::Path};
 
-const FILES: [&str; 5] = [
+const FILES: [&str; 6] = [
     "insula/admin/v1/common.proto",
     "insula/admin/v1/cluster.proto",
     "insula/admin/v1/workspace.proto",
     "insula/admin/v1/conversion.proto",
     "insula/admin/v1/migration.proto",
+    "insula/admin/v1/operation.proto",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {

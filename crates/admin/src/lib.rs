@@ -4,6 +4,7 @@
 
 mod api_request;
 mod fields;
+pub mod operations;
 mod pages;
 mod requests;
 mod services;
@@ -20,7 +21,8 @@ use insula_proto::{
     FILE_DESCRIPTOR_SET,
     admin::v1::{
         cluster_service_server::ClusterServiceServer, conversion_service_server::ConversionServiceServer,
-        migration_service_server::MigrationServiceServer, workspace_service_server::WorkspaceServiceServer,
+        migration_service_server::MigrationServiceServer, operation_service_server::OperationServiceServer,
+        workspace_service_server::WorkspaceServiceServer,
     },
 };
 use prost::Message;
@@ -66,6 +68,7 @@ pub async fn services(session: AdminService, object_bytes: usize) -> Result<Serv
     reporter.set_serving::<WorkspaceServiceServer<AdminService>>().await;
     reporter.set_serving::<ConversionServiceServer<AdminService>>().await;
     reporter.set_serving::<MigrationServiceServer<AdminService>>().await;
+    reporter.set_serving::<OperationServiceServer<AdminService>>().await;
     let descriptors = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
@@ -85,6 +88,7 @@ pub async fn services(session: AdminService, object_bytes: usize) -> Result<Serv
     let clusters = ClusterServiceServer::new(session.clone()).max_decoding_message_size(NAMES_BYTES_MAX);
     let workspaces = WorkspaceServiceServer::new(session.clone()).max_decoding_message_size(NAMES_BYTES_MAX);
     let migrations = MigrationServiceServer::new(session.clone()).max_decoding_message_size(object_bytes);
+    let operations = OperationServiceServer::new(session.clone()).max_decoding_message_size(NAMES_BYTES_MAX);
     let conversions = ConversionServiceServer::new(session).max_decoding_message_size(object_bytes);
     Ok(Services {
         routes: Routes::new(health.max_decoding_message_size(OPEN_BYTES_MAX))
@@ -93,7 +97,8 @@ pub async fn services(session: AdminService, object_bytes: usize) -> Result<Serv
             .add_service(clusters)
             .add_service(workspaces)
             .add_service(conversions)
-            .add_service(migrations),
+            .add_service(migrations)
+            .add_service(operations),
         methods: methods(object_bytes)?,
     })
 }

@@ -3,5 +3,6 @@
 mod cluster;
 mod conversion;
 mod migration;
+mod operation;
 mod recompute;
 mod workspace;

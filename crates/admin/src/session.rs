@@ -1,7 +1,7 @@
 //! Sessions: authorisation of gRPC calls. The edge has authenticated the caller; a session asks for
 //! each right at one state.
 
-use crate::{requests::Requests, status, workers::WorkerPool};
+use crate::{operations::Operations, requests::Requests, status, workers::WorkerPool};
 use insula_api::{
     ClusterName, ClusterPath, Json, Revision, Timestamp,
     names::{groups, well_known},
@@ -10,7 +10,7 @@ use insula_apiserver::{
     ApiServer,
     call::{Caller, Entered},
 };
-use insula_auth::{Attributes, UserInfo};
+use insula_auth::{Attributes, ClusterFacts, UserInfo};
 use insula_catalog::{
     ids,
     locate::{self, NotLocated},
@@ -33,6 +33,8 @@ pub struct AdminService {
     pub api: Arc<ApiServer>,
     /// Threads for calls that take long.
     pub workers: Arc<WorkerPool>,
+    /// Operations.
+    pub operations: Arc<Operations>,
     /// Facts of `ClusterService.GetInfo`.
     pub info: Arc<Info>,
     /// Requests with a `request_id` that this server runs.
@@ -138,6 +140,29 @@ impl Session {
         let revision = written["metadata"]["resourceVersion"].as_str();
         let revision = revision.and_then(|revision| revision.parse().ok()).unwrap_or_default();
         self.header_at(self.snapshot.revision().max(Revision(revision)))
+    }
+
+    /// Asks for a right to the installation, as the endpoint of the path would: only administrators
+    /// of the platform have it.
+    pub fn administer(&self, verb: &str, path: &str) -> Result<(), Status> {
+        let user = self.user()?;
+        let right = Attributes {
+            verb: verb.to_owned(),
+            path: path.to_owned(),
+            ..Attributes::default()
+        };
+        let record = self.caller.record();
+        match insula_auth::permit(user, right, &ClusterFacts::default()) {
+            Ok(permit) => {
+                record.decided(true, permit.reason(), permit.trail());
+                Ok(())
+            }
+            Err(refused) => {
+                record.decided(false, &refused.reason, &refused.trail);
+                record.refused(&refused.message);
+                Err(status::forbidden(refused))
+            }
+        }
     }
 
     /// Returns the user, for calls that are about no workspace.

@@ -243,6 +243,12 @@ impl Caller {
         &self.record
     }
 
+    /// Returns the user as whom the caller acts, for records. It says nothing about whether they
+    /// may act as that user: [`Caller::user`] and [`Caller::permit`] do.
+    pub fn acting_user(&self) -> &UserInfo {
+        &self.user
+    }
+
     /// Returns the user as whom the caller acts outside of workspaces.
     ///
     /// # Errors

@@ -38,6 +38,8 @@ resource! {
     registration_migrations = INTERNAL, "registrationmigrations";
     /// Records of the requests of gRPC clients that are answered once.
     requests = INTERNAL, "requests";
+    /// Records of operations of administrators, in `root`.
+    operations = INTERNAL, "operations";
     /// Namespaces.
     namespaces = "", "namespaces";
     /// Secrets.

@@ -3,6 +3,7 @@
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use insula_access::{Authenticator, issuers::Issuers};
+use insula_admin::operations::Operations;
 use insula_apiserver::{
     ApiServer,
     limits::{Limits, Settings, Share},
@@ -17,7 +18,7 @@ use insula_store::Store;
 
 use crate::{
     Env, StartError, VERSION, backup,
-    config::{self, Config},
+    config::{self, Config, StoreChoice},
     edge::Edge,
     grpc::Calls,
     health::{self, Health, StoreCheck},
@@ -108,17 +109,8 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         .map_err(|cause| StartError::Bootstrap(cause.to_string()))?;
 
     let (closing, closed) = tokio::sync::watch::channel(false);
-    let server = Arc::new(ApiServer {
-        registry: Arc::clone(&registry),
-        mounts,
-        third_party_resources: config.workspaces.third_party_resources,
-        authenticator: Arc::clone(&authenticator),
-        limits: Limits::new(limits(&config.limits), &env.clock),
-        fair_share: runtimes.fair_share.clone(),
-        openapi: insula_apiserver::openapi::Cache::new(block_in_place),
-        closing: closed,
-        bookmark_period: Duration::from_secs(config.watches.bookmark_seconds),
-    });
+    let served = (Arc::clone(&registry), Arc::clone(&authenticator));
+    let server = Arc::new(api_server(&config, served, mounts, &runtimes, closed));
     let (watched, counted) = (Arc::clone(&store), Arc::clone(&metrics));
     let health = health::routes(Health {
         store_check: Arc::new(StoreCheck::new(store, &config.store)),
@@ -129,7 +121,8 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         api: Arc::clone(&server),
         backups: backup::permits(),
     });
-    let calls = calls(&config, &server, &runtimes, &metrics).await?;
+    let operations = Arc::new(operations(&config, &server));
+    let calls = calls(&config, &server, &runtimes, &metrics, &operations).await?;
     let edge = Edge {
         rng: env.rng,
         audit,
@@ -139,14 +132,45 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         api: server,
     };
 
-    let last_writes = Box::pin(housekeeping::store_last_uses(Arc::clone(&registry)));
+    let mut background = background(
+        &config,
+        Arc::clone(&registry),
+        watched,
+        counted,
+        lifecycle,
+        closing,
+        authenticator,
+    );
+    background.push(Box::pin(operations.run()));
+    let last_writes = Box::pin(housekeeping::store_last_uses(registry));
     Ok(App {
         answer: edge.into_answer(),
         tasks: Tasks {
-            background: background(&config, registry, watched, counted, lifecycle, closing, authenticator),
+            background,
             last_writes,
         },
     })
+}
+
+/// Creates the API server over a registry and an authenticator.
+fn api_server(
+    config: &Config,
+    (registry, authenticator): (Arc<Deps>, Arc<Authenticator>),
+    mounts: Arc<dyn insula_apiserver::Forward>,
+    runtimes: &PriorityRuntimes,
+    closing: tokio::sync::watch::Receiver<bool>,
+) -> ApiServer {
+    ApiServer {
+        limits: Limits::new(limits(&config.limits), &registry.clock),
+        registry,
+        mounts,
+        third_party_resources: config.workspaces.third_party_resources,
+        authenticator,
+        fair_share: runtimes.fair_share.clone(),
+        openapi: insula_apiserver::openapi::Cache::new(block_in_place),
+        closing,
+        bookmark_period: Duration::from_secs(config.watches.bookmark_seconds),
+    }
 }
 
 /// Creates the registry over a measured store, with the options of the configuration.
@@ -201,16 +225,24 @@ fn limits(config: &config::Limits) -> Settings {
     }
 }
 
+/// Creates the operations of administrators. Only a store on etcd has several servers.
+fn operations(config: &Config, server: &ApiServer) -> Operations {
+    let is_alone = !matches!(config.store, StoreChoice::Etcd(_));
+    Operations::new(Arc::clone(&server.registry), Vec::new(), is_alone)
+}
+
 /// Creates the gRPC services of administrators.
 async fn calls(
     config: &Config,
     server: &Arc<ApiServer>,
     runtimes: &Arc<PriorityRuntimes>,
     metrics: &Metrics,
+    operations: &Arc<Operations>,
 ) -> Result<Calls, StartError> {
     let session = insula_admin::AdminService {
         api: Arc::clone(server),
         workers: Arc::new(insula_admin::WorkerPool::new(converters(runtimes))),
+        operations: Arc::clone(operations),
         info: Arc::new(insula_admin::Info {
             version: VERSION.to_owned(),
             kubernetes_version: "v1.36.0".to_owned(),
