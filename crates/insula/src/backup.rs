@@ -20,7 +20,7 @@ use insula_store::{
     embedded::{EmbeddedStore, Options, Restore},
 };
 
-use crate::client::Client;
+use crate::connection::ServerFlags;
 
 /// Directory of the store below a data directory.
 const STORE: &str = "store";
@@ -43,14 +43,10 @@ a key. It does not hold the keys of the data directory (pki): copy that folder, 
 pub(crate) struct Create {
     /// The backup to write; the file must not exist.
     file: PathBuf,
-    /// The running server, with the credentials of its administrator.
-    #[arg(long, value_name = "FILE", env = "KUBECONFIG", required_unless_present = "data_dir")]
-    kubeconfig: Option<PathBuf>,
-    /// A context of the kubeconfig [default: its current one].
-    #[arg(long, value_name = "NAME")]
-    context: Option<String>,
+    #[command(flatten)]
+    server: ServerFlags,
     /// The data directory of a stopped server, in place of a running one.
-    #[arg(long, value_name = "DIRECTORY", conflicts_with = "context")]
+    #[arg(long, value_name = "DIRECTORY")]
     data_dir: Option<PathBuf>,
 }
 
@@ -139,13 +135,12 @@ fn write(arguments: &Create, partial: &Path) -> anyhow::Result<()> {
         .open(partial);
     let opened = opened.with_context(|| format!("cannot write {}", partial.display()))?;
     let mut out = BufWriter::with_capacity(1 << 20, opened);
-    match (&arguments.data_dir, &arguments.kubeconfig) {
-        (Some(data_dir), _) => of_stopped(&data_dir.join(STORE), &mut out)?,
-        (None, Some(kubeconfig)) => {
-            let client = Client::from_kubeconfig(kubeconfig, arguments.context.as_deref())?.at_path("");
+    match &arguments.data_dir {
+        Some(data_dir) => of_stopped(&data_dir.join(STORE), &mut out)?,
+        None => {
+            let client = arguments.server.client()?.at_path("");
             crate::runtime()?.block_on(client.download("/backup", &mut out))?;
         }
-        (None, None) => bail!("--kubeconfig of a running server, or --data-dir of a stopped one"),
     }
     out.into_inner()
         .context("cannot write")?

@@ -1,26 +1,37 @@
 //! The program `insula`: the server and its tools.
 
+mod access;
 mod apis;
 mod ask;
 mod backup;
+mod bind;
+mod claims;
 mod client;
+mod complete;
+mod completion;
+mod connection;
 mod conversion;
 mod demo;
+mod duration;
 mod explain;
 mod export;
 mod files;
+mod kubeconfig;
 mod migrate;
+mod plugin;
 mod print;
 mod samples;
 mod schema;
 mod script;
+mod self_contained;
 mod start;
 mod steps;
 mod version;
+mod workspace;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 // mimalloc is faster than the malloc of the system for many small allocations that other threads
 // free.
@@ -29,7 +40,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// One API server for many logical clusters, with conversion rules in place of webhooks.
 #[derive(Parser)]
-#[command(name = "insula", version, propagate_version = true, disable_help_subcommand = true)]
+#[command(name = "insula", version, propagate_version = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -41,12 +52,19 @@ enum Command {
     Start(start::Arguments),
     /// Start a server and run a demonstration, step by step.
     Demo(demo::Arguments),
-    /// Test and suggest conversion rules, without a server.
-    #[command(subcommand)]
-    Conversion(conversion::Command),
-    /// Compare and check schemas, without a server.
-    #[command(subcommand)]
-    Schema(schema::Command),
+    /// Change, show and create workspaces.
+    #[command(visible_alias = "workspace", alias = "workspaces")]
+    Ws(workspace::Arguments),
+    /// Create a workspace, and wait until it is ready.
+    CreateWorkspace(workspace::Create),
+    /// Bind an API of another workspace.
+    Bind(bind::Arguments),
+    /// List, accept and reject permission claims of bound APIs.
+    Claims(claims::Arguments),
+    /// Grant, revoke and list access to a workspace.
+    Access(access::Arguments),
+    /// Write a self-contained kubeconfig for a workspace.
+    Kubeconfig(self_contained::Arguments),
     /// Publish APIs for other workspaces to bind.
     #[command(subcommand)]
     Export(export::Command),
@@ -56,8 +74,19 @@ enum Command {
     /// Take, check and restore backups.
     #[command(subcommand)]
     Backup(backup::Command),
+    /// Test and suggest conversion rules, without a server.
+    #[command(subcommand)]
+    Conversion(conversion::Command),
+    /// Compare and check schemas, without a server.
+    #[command(subcommand)]
+    Schema(schema::Command),
     /// Explain the outcome of a request from the audit log.
     Explain(explain::Arguments),
+    /// Install the program as a set of kubectl plugins.
+    #[command(subcommand)]
+    Plugin(plugin::Command),
+    /// Print a script that completes commands in a shell.
+    Completion(completion::Arguments),
     /// Print the version.
     Version(version::Arguments),
 }
@@ -72,15 +101,45 @@ enum Output {
 }
 
 fn main() -> ExitCode {
-    match Cli::parse().command {
+    let arguments = plugin::arguments(std::env::args_os());
+    if arguments.get(1).is_some_and(|first| first == complete::COMPLETE) {
+        let words: Vec<String> = arguments
+            .iter()
+            .skip(2)
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect();
+        return complete::main(Cli::command(), &words);
+    }
+    let parsed = Cli::command()
+        .bin_name(plugin::program())
+        .try_get_matches_from(arguments);
+    match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
+        Ok(cli) => run(cli.command),
+        Err(error) if plugin::is_plugin() && error.use_stderr() => {
+            failed(error.to_string().trim_start_matches("error: "), 1)
+        }
+        Err(error) => error.exit(),
+    }
+}
+
+fn run(command: Command) -> ExitCode {
+    match command {
         Command::Start(arguments) => start::main(arguments),
         Command::Demo(arguments) => demo::main(arguments),
-        Command::Conversion(command) => conversion::main(&command),
-        Command::Schema(command) => schema::main(&command),
+        Command::Ws(arguments) => workspace::main(&arguments),
+        Command::CreateWorkspace(arguments) => workspace::create(&arguments),
+        Command::Bind(arguments) => bind::main(&arguments),
+        Command::Claims(arguments) => claims::main(&arguments),
+        Command::Access(arguments) => access::main(&arguments),
+        Command::Kubeconfig(arguments) => self_contained::main(&arguments),
         Command::Export(command) => export::main(command),
         Command::Migrate(command) => migrate::main(&command),
         Command::Backup(command) => backup::main(&command),
+        Command::Conversion(command) => conversion::main(&command),
+        Command::Schema(command) => schema::main(&command),
         Command::Explain(arguments) => explain::main(&arguments),
+        Command::Plugin(command) => plugin::main(&command),
+        Command::Completion(arguments) => completion::main(&arguments),
         Command::Version(arguments) => version::main(&arguments),
     }
 }
@@ -90,10 +149,10 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build()
 }
 
-/// Prints an error on standard error, and returns the exit code.
+/// Prints an error on standard error, and returns the exit code. kcp's plugins have one code.
 fn failed(error: impl std::fmt::Display, code: u8) -> ExitCode {
-    eprintln!("error: {error}");
-    ExitCode::from(code)
+    eprintln!("{}: {error}", plugin::error_word());
+    ExitCode::from(if plugin::is_plugin() { 1 } else { code })
 }
 
 /// Returns the exit code of a tool, after printing its error if it failed.

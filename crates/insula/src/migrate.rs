@@ -10,7 +10,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Subcommand, ValueEnum};
 
-use crate::print::Format;
+use crate::{connection::ServerFlags, print::Format};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -77,12 +77,8 @@ pub(crate) struct Arguments {
     /// created first. Owners get the new UIDs.
     #[arg(long = "from", value_name = "FILE", conflicts_with_all = ["names", "all", "undo", "recursive"])]
     from: Vec<PathBuf>,
-    /// The server [default: $KUBECONFIG, then ~/.kube/config].
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
-    /// A context of the kubeconfig [default: its current one].
-    #[arg(long, value_name = "NAME")]
-    context: Option<String>,
+    #[command(flatten)]
+    server: ServerFlags,
     /// Format of the output.
     #[arg(long, short, value_enum, default_value_t = Format::Table)]
     output: Format,

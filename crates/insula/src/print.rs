@@ -16,6 +16,30 @@ pub(crate) enum Format {
     Yaml,
 }
 
+/// Format of objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Objects {
+    /// For people.
+    Human,
+    /// One JSON document.
+    Json,
+    /// One YAML document.
+    Yaml,
+    /// Names, one a line.
+    Name,
+}
+
+/// Prints a line on standard output.
+pub(crate) fn line(text: &str) -> anyhow::Result<()> {
+    raw(&format!("{text}\n"))
+}
+
+/// Prints a text on standard output.
+pub(crate) fn raw(text: &str) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    Ok(out.write_all(text.as_bytes()).and_then(|()| out.flush())?)
+}
+
 /// Meaning of a text, which decides its colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tone {

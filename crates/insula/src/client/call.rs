@@ -4,12 +4,12 @@ use anyhow::{Context, anyhow, bail};
 use bytes::{BufMut, Bytes, BytesMut};
 use http::{
     HeaderMap, Request,
-    header::{AUTHORIZATION, CONTENT_TYPE, TE},
+    header::{CONTENT_TYPE, TE},
 };
 use http_body_util::{BodyExt, Full, Limited};
 use insula_proto::Message;
 
-use super::{ANSWER_BYTES_MAX, ANSWER_TIMEOUT, Client};
+use super::{ANSWER_BYTES_MAX, Client};
 
 /// Bytes before a message: a flag for compression, and the length.
 const FRAME: usize = 5;
@@ -23,13 +23,11 @@ impl Client {
         body.put_u8(0);
         body.put_u32(u32::try_from(request.encoded_len()).context("the request is too large")?);
         request.encode(&mut body)?;
-        let mut builder = Request::post(&url)
+        let builder = Request::post(&url)
             .header(CONTENT_TYPE, "application/grpc")
             .header(TE, "trailers");
-        if let Some(bearer) = &self.bearer {
-            builder = builder.header(AUTHORIZATION, bearer);
-        }
-        let request = builder.body(Full::new(body.freeze()))?;
+        let mut request = builder.body(Full::new(body.freeze()))?;
+        request.headers_mut().extend(self.identity.clone());
         let exchange = async {
             let response = self.http.request(request).await?;
             let (head, body) = response.into_parts();
@@ -38,8 +36,8 @@ impl Client {
             let trailers = body.trailers().cloned().unwrap_or_default();
             anyhow::Ok((head, trailers, body.to_bytes()))
         };
-        let answered = tokio::time::timeout(ANSWER_TIMEOUT, exchange).await;
-        let silent = || format!("{url}: no answer within {} s", ANSWER_TIMEOUT.as_secs());
+        let answered = tokio::time::timeout(self.timeout, exchange).await;
+        let silent = || format!("{url}: no answer within {} s", self.timeout.as_secs());
         let (head, trailers, body) = answered.with_context(silent)?.with_context(|| url.clone())?;
         // A refusal without a message has its status among the headers.
         let status = [&trailers, &head.headers].into_iter().find_map(status);

@@ -11,7 +11,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    client::{self, Client},
+    client::Client,
+    connection::Connection,
     files::{self, text},
     print::{Format, Printer, Progress},
 };
@@ -46,15 +47,8 @@ pub(crate) struct Arguments {
     /// Store the recomputed objects.
     #[arg(long)]
     apply: bool,
-    /// The server [default: $KUBECONFIG, then ~/.kube/config].
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
-    /// A context of the kubeconfig [default: its current one].
-    #[arg(long, value_name = "NAME")]
-    context: Option<String>,
-    /// The workspace of the export, such as root:apis [default: the one of the context].
-    #[arg(long, value_name = "PATH")]
-    workspace: Option<String>,
+    #[command(flatten)]
+    connection: Connection,
     /// Format of the output. The table lists ten objects, the others all.
     #[arg(long, short, value_enum, default_value_t = Format::Table)]
     output: Format,
@@ -109,15 +103,8 @@ struct Field {
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let former = former_rules(&arguments.former)?;
-    let kubeconfig = match &arguments.kubeconfig {
-        Some(path) => path.clone(),
-        None => client::kubeconfig()?,
-    };
-    let client = Client::from_kubeconfig(&kubeconfig, arguments.context.as_deref())?;
-    let workspace = match &arguments.workspace {
-        Some(workspace) => workspace.clone(),
-        None => client.workspace().to_owned(),
-    };
+    let client = arguments.connection.client()?;
+    let workspace = client.workspace().to_owned();
     let runtime = crate::runtime()?;
     let reports = runtime.block_on(async {
         let at = client.at_path(&format!("/clusters/{workspace}"));

@@ -16,7 +16,8 @@ use super::{
     wait,
 };
 use crate::{
-    apis, client,
+    apis,
+    connection::Connection,
     files::text,
     print::{Cell, Format, Printer, Table, Tone, yaml},
 };
@@ -46,22 +47,11 @@ pub(crate) struct Arguments {
     /// Show the changes without making them.
     #[arg(long)]
     diff: bool,
-    #[arg(
-        help = "Files with the published objects, to compare with by --diff",
-        long,
-        value_name = "FILE",
-        conflicts_with = "kubeconfig"
-    )]
-    against: Vec<PathBuf>,
-    /// The server, for --diff, --check and --apply [default: $KUBECONFIG, then ~/.kube/config].
+    /// Files with the published objects, to compare with by --diff, in place of a server.
     #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
-    /// A context of the kubeconfig [default: its current one].
-    #[arg(long, value_name = "NAME")]
-    context: Option<String>,
-    /// The workspace, such as root:apis [default: the one of the context].
-    #[arg(long, value_name = "PATH")]
-    workspace: Option<String>,
+    against: Vec<PathBuf>,
+    #[command(flatten)]
+    connection: Connection,
     /// Convert the stored objects of all consumers by the new rules, without a change to the
     /// server. With --apply, nothing is written unless all can be read.
     #[arg(long, conflicts_with_all = ["diff", "against"])]
@@ -91,14 +81,13 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Returns the kubeconfig of the server, where a flag needs one: that of --kubeconfig, else the
-    /// one that kubectl would take.
-    fn server(&self) -> anyhow::Result<Option<PathBuf>> {
-        let names_server = self.context.is_some() || self.workspace.is_some();
-        if self.kubeconfig.is_some() || !(self.check || self.apply || names_server) {
-            return Ok(self.kubeconfig.clone());
+    /// Returns the existing objects to compare with: those of the server where a flag needs it.
+    fn target(&self) -> anyhow::Result<Target> {
+        let needs_server = self.check || self.apply || self.connection.is_given();
+        match needs_server && self.against.is_empty() {
+            true => Target::server(&self.connection),
+            false => Target::files(&self.against),
         }
-        client::kubeconfig().map(Some)
     }
 }
 
@@ -115,14 +104,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let sources = apis::load(&arguments.files)?.sources;
     let mut published: Vec<Published> = sources.into_iter().map(plan::publish).collect::<anyhow::Result<_>>()?;
     let name = export_name(arguments, &published)?;
-    let target = match arguments.server()? {
-        Some(kubeconfig) => Target::server(
-            &kubeconfig,
-            arguments.context.as_deref(),
-            arguments.workspace.as_deref(),
-        )?,
-        None => Target::files(&arguments.against)?,
-    };
+    let target = arguments.target()?;
     let existing = target.get("apis.kcp.io/v1alpha2", "APIExport", &name)?;
     for api in published.iter_mut().filter(|api| api.unwritten) {
         keep_rules(&target, existing.as_ref(), api)?;

@@ -9,9 +9,10 @@ use anyhow::Context;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::target::{Connection, Target};
+use super::target::Target;
 use crate::{
     ask,
+    connection::Connection,
     files::text,
     print::{Cell, Format, Printer, Table, Tone},
 };
@@ -69,7 +70,7 @@ impl Row {
 }
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let target = arguments.connection.connect()?;
+    let target = Target::server(&arguments.connection)?;
     let mut rows = rows(&target)?;
     if arguments.unused {
         rows.retain(Row::is_unused);

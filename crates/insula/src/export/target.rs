@@ -1,44 +1,20 @@
 //! Target of a publication with its existing objects: files, or a workspace of a server.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::bail;
 use insula_api::names::annotations::{ACCEPT_INCOMPATIBLE, CONFIRM_REMOVAL};
 use serde_json::{Value, json};
 
 use crate::{
-    client::{self, Client},
+    client::{Client, message},
+    connection::Connection,
     files::{self, text},
 };
 
 /// Returns true if a schema has the annotation that accepts incompatible versions.
 pub(super) fn is_accepted(schema: &Value) -> bool {
     schema["metadata"]["annotations"][ACCEPT_INCOMPATIBLE] == "true"
-}
-
-/// A workspace of a server, as flags name it.
-#[derive(clap::Args)]
-pub(super) struct Connection {
-    /// The server [default: $KUBECONFIG, then ~/.kube/config].
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
-    /// A context of the kubeconfig [default: its current one].
-    #[arg(long, value_name = "NAME")]
-    context: Option<String>,
-    /// The workspace, such as root:apis [default: the one of the context].
-    #[arg(long, value_name = "PATH")]
-    workspace: Option<String>,
-}
-
-impl Connection {
-    /// Connects to the workspace.
-    pub(super) fn connect(&self) -> anyhow::Result<Target> {
-        let kubeconfig = match &self.kubeconfig {
-            Some(kubeconfig) => kubeconfig.clone(),
-            None => client::kubeconfig()?,
-        };
-        Target::server(&kubeconfig, self.context.as_deref(), self.workspace.as_deref())
-    }
 }
 
 /// Objects of a page.
@@ -99,13 +75,9 @@ impl Target {
         ))
     }
 
-    /// Connects to a workspace by its path, or to that of the kubeconfig.
-    pub(super) fn server(kubeconfig: &Path, context: Option<&str>, workspace: Option<&str>) -> anyhow::Result<Target> {
-        let client = Client::from_kubeconfig(kubeconfig, context)?;
-        let client = match workspace {
-            Some(workspace) => client.at_path(&format!("/clusters/{workspace}")),
-            None => client,
-        };
+    /// Connects to the workspace that flags and variables name.
+    pub(super) fn server(connection: &Connection) -> anyhow::Result<Target> {
+        let client = connection.client()?;
         let runtime = crate::runtime()?;
         Ok(Target::Server(Box::new(Connected { client, runtime })))
     }
@@ -124,6 +96,8 @@ impl Target {
                 let (code, answer) = runtime.block_on(client.get(&one))?;
                 match code.as_u16() {
                     200 => Ok(Some(answer)),
+                    // A workspace that is not there is a NotFound as well, of a Workspace.
+                    404 if is_of_workspace(&answer) => bail!("{}", missing(client)),
                     404 if answer["reason"] == "NotFound" => Ok(None),
                     _ => bail!("{kind} {name}: {code}: {}", message(&answer)),
                 }
@@ -245,9 +219,13 @@ impl Target {
     }
 }
 
-fn message(answer: &Value) -> String {
-    match answer["message"].as_str() {
-        Some(message) => message.to_owned(),
-        None => answer.to_string(),
-    }
+fn is_of_workspace(answer: &Value) -> bool {
+    answer["details"]["kind"] == "workspaces"
+}
+
+fn missing(client: &Client) -> String {
+    format!(
+        "there is no workspace {}, or you may not enter it: `insula ws tree` lists those that you see",
+        client.workspace()
+    )
 }

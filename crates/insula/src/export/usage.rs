@@ -5,8 +5,9 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use serde::Serialize;
 
-use super::target::Connection;
+use super::target::Target;
 use crate::{
+    connection::Connection,
     files::text,
     print::{Cell, Format, Printer, Table, Tone},
 };
@@ -40,7 +41,7 @@ struct Row {
 }
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let target = arguments.connection.connect()?;
+    let target = Target::server(&arguments.connection)?;
     let exports = match &arguments.name {
         None => target.list("apis.kcp.io/v1alpha2", "apiexports")?,
         Some(name) => match target.get("apis.kcp.io/v1alpha2", "APIExport", name)? {

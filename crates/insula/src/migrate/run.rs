@@ -19,7 +19,7 @@ use super::{
     source::{self, Work},
 };
 use crate::{
-    client::{self, Client},
+    client::Client,
     print::{Printer, Progress},
 };
 
@@ -32,11 +32,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if arguments.names.is_empty() && !arguments.all && arguments.from.is_empty() {
         anyhow::bail!("name ThirdPartyResources, or give --all or --from");
     }
-    let kubeconfig = match &arguments.kubeconfig {
-        Some(path) => path.clone(),
-        None => client::kubeconfig()?,
-    };
-    let client = Client::from_kubeconfig(&kubeconfig, arguments.context.as_deref())?;
+    let client = arguments.server.client()?;
     let reports = crate::runtime()?.block_on(all(&client, arguments))?;
     let mut printer = Printer::stdout();
     if !printer.document(arguments.output, &reports)? {

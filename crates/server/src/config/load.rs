@@ -383,6 +383,13 @@ fn is_not_ours(name: &str) -> bool {
         "INSULA_ETCD",
         "INSULA_PORT",
         "INSULA_SERVICE_HOST",
+        // Variables of the commands that talk to a server.
+        "INSULA_CONTEXT",
+        "INSULA_WORKSPACE",
+        "INSULA_SERVER",
+        "INSULA_TOKEN",
+        "INSULA_CERTIFICATE_AUTHORITY",
+        "INSULA_PLUGIN_DIR",
     ];
     fixed.contains(&name)
         || name.starts_with("INSULA_SERVICE_PORT")

@@ -1,0 +1,224 @@
+//! `insula access …`: users of a workspace and their roles, without YAML.
+
+mod grants;
+mod who_can;
+
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+use crate::{
+    client::{Client, message},
+    connection::Connection,
+    files::text,
+    print::{self, Objects},
+};
+
+const GROUP: &str = "rbac.authorization.k8s.io";
+const CLUSTER_ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+/// Roles that every workspace has.
+const ROLES: [&str; 4] = ["view", "edit", "admin", "cluster-admin"];
+/// Role that lets a user enter a workspace.
+const ENTER: &str = "system:kcp:workspace:access";
+
+/// Grants and revokes access to the workspace, by bindings of roles.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    connection: Connection,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Let users enter the workspace, with a role. Another role than before replaces it.
+    Grant(Grant),
+    /// Take all roles of users back, also those that were granted by other means.
+    Revoke(Subjects),
+    /// List users and groups with their roles.
+    List {
+        /// Format of the output.
+        #[arg(long, short, value_enum, default_value_t = Objects::Human)]
+        output: Objects,
+    },
+    /// List who may do something in the workspace: the server decides for each user that a role is
+    /// bound to.
+    WhoCan(who_can::Arguments),
+}
+
+/// Users, groups or service accounts.
+#[derive(clap::Args)]
+struct Subjects {
+    /// Users; a service account is system:serviceaccount:NAMESPACE:NAME.
+    #[arg(value_name = "USER", required_unless_present = "groups")]
+    users: Vec<String>,
+    /// Groups.
+    #[arg(long = "group", value_name = "GROUP")]
+    groups: Vec<String>,
+}
+
+#[derive(clap::Args)]
+struct Grant {
+    #[command(flatten)]
+    subjects: Subjects,
+    /// A ClusterRole: view, edit, admin, cluster-admin, or one of the workspace.
+    #[arg(long, value_name = "ROLE", default_value = "view")]
+    role: String,
+    /// Bind the role in this namespace only.
+    #[arg(long, short, value_name = "NAMESPACE")]
+    namespace: Option<String>,
+}
+
+/// A user, a group or a service account.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+struct Subject {
+    kind: &'static str,
+    name: String,
+}
+
+impl Subjects {
+    fn all(&self) -> Vec<Subject> {
+        let subject = |kind, name: &String| Subject {
+            kind,
+            name: name.clone(),
+        };
+        let users = self.users.iter().map(|name| subject("User", name));
+        users
+            .chain(self.groups.iter().map(|name| subject("Group", name)))
+            .collect()
+    }
+}
+
+impl Subject {
+    /// Reads a subject of a binding. A service account gets the name of its user.
+    fn read(value: &Value) -> Option<Self> {
+        let name = text(value, "/name");
+        let (kind, name) = match text(value, "/kind") {
+            "User" => ("User", name.to_owned()),
+            "Group" => ("Group", name.to_owned()),
+            "ServiceAccount" => {
+                let namespace = text(value, "/namespace");
+                ("User", format!("system:serviceaccount:{namespace}:{name}"))
+            }
+            _ => return None,
+        };
+        Some(Self { kind, name })
+    }
+
+    fn manifest(&self) -> Value {
+        let account = self
+            .name
+            .strip_prefix("system:serviceaccount:")
+            .and_then(|rest| rest.split_once(':'));
+        match account.filter(|_| self.kind == "User") {
+            Some((namespace, name)) => json!({"kind": "ServiceAccount", "namespace": namespace, "name": name}),
+            None => json!({"kind": self.kind, "apiGroup": GROUP, "name": self.name}),
+        }
+    }
+
+    /// Returns a part of an object's name for this subject. Characters that names cannot have are
+    /// written as hexadecimal numbers, so that two subjects have two names.
+    fn slug(&self) -> String {
+        let mut slug = if self.kind == "Group" { "group:" } else { "" }.to_owned();
+        for c in self.name.chars() {
+            match c {
+                '/' | '%' | '?' | '#' | '\\' => slug += &format!("_{:x}_", u32::from(c)),
+                c if c.is_control() || c.is_whitespace() => slug += &format!("_{:x}_", u32::from(c)),
+                c => slug.push(c),
+            }
+        }
+        slug
+    }
+}
+
+pub(crate) fn main(arguments: &Arguments) -> ExitCode {
+    crate::ended(run(arguments))
+}
+
+fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let resolved = arguments.connection.resolve()?;
+    let workspace = resolved.url.current()?.to_owned();
+    let client = Client::new(&resolved)?;
+    crate::runtime()?.block_on(async {
+        match &arguments.command {
+            Command::Grant(grant) => grant_all(&client, &workspace, grant).await?,
+            Command::Revoke(subjects) => {
+                for subject in subjects.all() {
+                    let count = grants::revoke(&client, &subject).await?;
+                    let Subject { kind, name } = subject;
+                    let kind = kind.to_lowercase();
+                    match count {
+                        0 => print::line(&format!("{kind} {name} has no role in {workspace}"))?,
+                        _ => print::line(&format!("{kind} {name} may not enter {workspace} any more"))?,
+                    }
+                }
+            }
+            Command::List { output } => grants::list(&client, *output).await?,
+            Command::WhoCan(question) => return who_can::run(&client, question).await,
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+async fn grant_all(client: &Client, workspace: &str, grant: &Grant) -> anyhow::Result<()> {
+    let role = &grant.role;
+    check_role(client, workspace, role).await?;
+    for subject in grant.subjects.all() {
+        grants::grant(client, &subject, ENTER, None).await?;
+        grants::grant(client, &subject, role, grant.namespace.as_deref()).await?;
+        let scope = grant.namespace.as_ref().map(|name| format!(" in namespace {name}"));
+        let Subject { kind, name } = &subject;
+        let kind = kind.to_lowercase();
+        print::line(&format!(
+            "{kind} {name} may enter {workspace}, with the role {role}{}",
+            scope.unwrap_or_default()
+        ))?;
+    }
+    Ok(())
+}
+
+/// Refuses a role that the workspace does not have: RBAC would take the binding, and it would mean
+/// nothing.
+async fn check_role(client: &Client, workspace: &str, role: &str) -> anyhow::Result<()> {
+    if ROLES.contains(&role) {
+        return Ok(());
+    }
+    let (code, answer) = client.get(&format!("{CLUSTER_ROLES}/{role}")).await?;
+    match code.as_u16() {
+        200 => Ok(()),
+        404 => bail!(
+            "{workspace} has no ClusterRole {role:?}: take {}, or create it",
+            ROLES.join(", ")
+        ),
+        _ => bail!("{}", message(&answer)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subjects_have_names_of_their_own() {
+        let slug = |kind, name: &str| {
+            Subject {
+                kind,
+                name: name.to_owned(),
+            }
+            .slug()
+        };
+        assert_eq!(slug("User", "ada@example.io"), "ada@example.io");
+        assert_eq!(slug("Group", "team"), "group:team");
+        assert_eq!(slug("User", "a/b c"), "a_2f_b_20_c");
+        let account = Subject {
+            kind: "User",
+            name: "system:serviceaccount:default:robot".to_owned(),
+        };
+        let manifest = account.manifest();
+        assert_eq!(manifest["kind"], "ServiceAccount");
+        assert_eq!(Subject::read(&manifest), Some(account));
+    }
+}

@@ -1,0 +1,139 @@
+//! `insula ws`: the current workspace of a kubeconfig, with the grammar of kcp's `kubectl ws`.
+
+mod context;
+mod create;
+mod enter;
+mod path;
+mod pick;
+mod tree;
+
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::Subcommand;
+use serde_json::Value;
+
+pub(crate) use create::Create;
+
+use crate::{
+    client::{Client, message},
+    connection::{Connection, Resolved},
+    files::text,
+    print,
+};
+
+/// Collection of the workspaces below one.
+const WORKSPACES: &str = "/apis/tenancy.kcp.io/v1alpha1/workspaces";
+
+/// Changes the current workspace: the context `workspace.kcp.io/current` of the kubeconfig, which
+/// kubectl then uses. The context before stays as `workspace.kcp.io/previous`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Paths:
+  .            the current workspace: print it
+  -            the previous one
+  ..           the parent; ..:.. its parent, ..:b a sibling
+  ~, home      your home workspace, also without a path
+  :            the top of the current tree
+  :root:a      absolute, as root:a and /root/a
+  a, a:b, a/b  below the current one
+
+Exit codes:
+  0  done
+  2  there is no such workspace, access is denied, or the kubeconfig cannot be used; 1 as a plugin")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    connection: Connection,
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// The workspace to enter [default: your home workspace].
+    #[arg(value_name = "WORKSPACE")]
+    path: Option<String>,
+    /// Print the path only, for prompts of shells.
+    #[arg(long, global = true)]
+    short: bool,
+    /// Choose from the tree; at a terminal only.
+    #[arg(long, short)]
+    interactive: bool,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Enter a workspace, also one that is called like a command.
+    #[command(visible_alias = "cd")]
+    Use {
+        /// The workspace.
+        #[arg(value_name = "WORKSPACE")]
+        path: String,
+    },
+    /// Print the current workspace.
+    Current,
+    /// Print the tree below the current workspace.
+    Tree(tree::Arguments),
+    /// Create a workspace, and wait until it is ready.
+    Create(create::Options),
+    /// Create a context of the kubeconfig for the current workspace.
+    CreateContext(context::Arguments),
+}
+
+pub(crate) fn main(arguments: &Arguments) -> ExitCode {
+    crate::ended(run(arguments).map(|()| ExitCode::SUCCESS))
+}
+
+/// Runs `insula create-workspace`.
+pub(crate) fn create(arguments: &Create) -> ExitCode {
+    crate::ended(create::run(&arguments.connection, &arguments.options).map(|()| ExitCode::SUCCESS))
+}
+
+fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let connection = &arguments.connection;
+    let short = arguments.short;
+    if arguments.command.is_some() && arguments.path.is_some() {
+        bail!("a workspace and a command: use one of them");
+    }
+    match &arguments.command {
+        None if arguments.interactive && arguments.path.is_some() => {
+            bail!("interactive mode does not accept arguments")
+        }
+        None if arguments.interactive => pick::run(connection, short),
+        None => enter::run(connection, arguments.path.as_deref(), short),
+        Some(Command::Use { path }) => enter::run(connection, Some(path), short),
+        Some(Command::Current) => enter::run(connection, Some("."), short),
+        Some(Command::Tree(tree)) if tree.interactive => pick::run(connection, short),
+        Some(Command::Tree(tree)) => tree::run(connection, tree),
+        Some(Command::Create(options)) => create::run(connection, options),
+        Some(Command::CreateContext(context)) => context::run(connection, context),
+    }
+}
+
+/// Returns a client of the workspace at a path.
+fn at(client: &Client, resolved: &Resolved, path: &str) -> Client {
+    client.at_url(&resolved.url.at(path))
+}
+
+/// Returns the type of a workspace as kcp prints it: `root:universal`.
+fn type_of(workspace: &Value) -> String {
+    let (path, name) = (text(workspace, "/spec/type/path"), text(workspace, "/spec/type/name"));
+    match path {
+        "" => name.to_owned(),
+        path => format!("{path}:{name}"),
+    }
+}
+
+/// Prints the current workspace in the words of kcp's plugin.
+fn print_current(workspace: Option<&str>, url: &str, kind: Option<&str>, short: bool) -> anyhow::Result<()> {
+    match (workspace, short) {
+        (Some(path), true) => print::line(path),
+        (None, true) => Ok(()),
+        (None, false) => print::line(&format!("Current workspace is the URL {url:?}.")),
+        (Some(path), false) => {
+            let kind = kind.map(|kind| format!(" (type {kind})")).unwrap_or_default();
+            print::line(&format!("Current workspace is '{path}'{kind}."))
+        }
+    }
+}
+
+/// Returns the error of a refused request.
+fn refused(answer: &Value) -> anyhow::Error {
+    anyhow::anyhow!("{}", message(answer))
+}
