@@ -17,6 +17,7 @@ mod access;
 mod audit;
 mod binding;
 mod builtin;
+mod cli;
 mod clients;
 mod conversion;
 mod definitions;

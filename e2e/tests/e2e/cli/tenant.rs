@@ -1,0 +1,218 @@
+//! A new tenant, its APIs and its teammates, without YAML.
+
+use std::{fs, os::unix::fs::PermissionsExt};
+
+use insula_e2e::{Server, publish_widgets, shared, unique, until, workspace};
+use serde_json::{Value, json};
+
+use super::Shell;
+
+/// Creates a workspace with the export `widgets`, and returns its path.
+fn provider(server: &Server) -> String {
+    let admin = server.admin();
+    let (path, _) = workspace(&admin, "provider");
+    publish_widgets(&admin.in_workspace(&path));
+    path
+}
+
+/// Four commands take a new tenant to a teammate who writes objects of a bound API.
+#[test]
+fn a_tenant_with_an_api_and_a_teammate_takes_four_commands() {
+    let server = shared();
+    let provider = provider(&server);
+    let admin = Shell::admin(&server);
+    let tenant = unique("acme");
+    let path = format!("root:{tenant}");
+    let file = admin.home.path().join("bob.kubeconfig");
+
+    admin.ok(&["ws", "create", &tenant, "--enter"]);
+    admin.ok(&["bind", "apiexport", &format!("{provider}:widgets")]);
+    let granted = admin.ok(&["access", "grant", "bob", "--role", "edit"]);
+    admin.ok(&["kubeconfig", "--token", "bob-token", "--output", file.to_str().unwrap()]);
+
+    assert_eq!(granted, format!("user bob may enter {path}, with the role edit\n"));
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(
+        !text.contains("client-key"),
+        "the administrator's key must not leave: {text}"
+    );
+    // The file names no other file.
+    assert!(!text.contains(server.data_dir().to_str().unwrap()), "{text}");
+    let bob = Shell::with(&text);
+    assert_eq!(bob.ok(&["ws", ".", "--short"]), format!("{path}\n"));
+    let Some(kubectl) = insula_e2e::Kubectl::for_server(&server) else {
+        return;
+    };
+    let widget = json!({"apiVersion": "example.io/v2", "kind": "Widget", "metadata": {"name": "w"},
+        "spec": {"name": {"first": "Bob"}}})
+    .to_string();
+    let mut command = kubectl.command(&path, &["create", "-f", "-"]);
+    command.env("KUBECONFIG", &file);
+    let made = insula_e2e::run_bounded(&mut command, &widget, std::time::Duration::from_secs(60));
+    assert!(made.status.success(), "{made:?}");
+}
+
+#[test]
+fn access_is_granted_listed_and_revoked() {
+    let server = shared();
+    let (path, _) = workspace(&server.admin(), "access");
+    let shell = Shell::admin(&server);
+    shell.ok(&["ws", &format!(":{path}")]);
+    let bob = Shell::user(&server, "bob-token", &format!("/clusters/{path}"));
+    let account = "system:serviceaccount:default:default";
+    let denied = format!("error: access to workspace {path:?} denied\n");
+    assert_eq!(bob.fails(&["ws", &format!(":{path}")]), denied);
+    shell.ok(&["access", "grant", "bob", "ada/x", account]);
+    shell.ok(&["access", "grant", "--group", "staff", "--role", "admin"]);
+    shell.ok(&["access", "grant", "carol", "--role", "edit", "-n", "default"]);
+    bob.ok(&["ws", &format!(":{path}")]);
+    let can = |verb: &str| shell.run(&["access", "who-can", verb, "configmaps", "-n", "default", "-o", "name"]);
+    let readers = can("list").out;
+    for reader in ["ada/x", "bob", "carol", "staff", account, "kcp-admin"] {
+        assert!(readers.lines().any(|line| line == reader), "{reader}: {readers}");
+    }
+    assert!(!can("create").out.lines().any(|line| line == "bob"));
+    // A second grant replaces the first.
+    shell.ok(&["access", "grant", "bob", "--role", "edit"]);
+    assert!(can("create").out.lines().any(|line| line == "bob"));
+    let list = shell.ok(&["access", "list"]);
+    let row = |name: &str| {
+        let found = list.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+        found.split_whitespace().map(str::to_owned).collect::<Vec<String>>()
+    };
+    assert_eq!(row("bob "), ["bob", "User", "yes", "edit"], "{list}");
+    assert_eq!(row("carol "), ["carol", "User", "yes", "edit", "(default)"], "{list}");
+    assert_eq!(row("staff "), ["staff", "Group", "yes", "admin"], "{list}");
+    assert_eq!(
+        shell.ok(&["access", "revoke", "bob"]),
+        format!("user bob may not enter {path} any more\n")
+    );
+    assert_eq!(
+        shell.ok(&["access", "revoke", "bob"]),
+        format!("user bob has no role in {path}\n")
+    );
+    assert_eq!(bob.fails(&["ws", &format!(":{path}")]), denied);
+    assert!(can("list").out.lines().any(|line| line == "carol"));
+    let error = shell.fails(&["access", "grant", "bob", "--role", "editor"]);
+    assert!(
+        error.contains(&format!("{path} has no ClusterRole \"editor\"")),
+        "{error}"
+    );
+    let nobody = shell.run(&["access", "who-can", "create", "nonesuch.example.io", "--as", "nobody"]);
+    assert_eq!(nobody.code, 2, "{nobody:?}");
+}
+
+#[test]
+fn bindings_say_why_they_are_refused() {
+    let server = shared();
+    let provider = provider(&server);
+    let (path, _) = workspace(&server.admin(), "consumer");
+    let shell = Shell::admin(&server);
+    shell.ok(&["ws", &format!(":{path}")]);
+    let bind = |export: &str, more: &[&str]| shell.fails(&[&["bind", "apiexport", export][..], more].concat());
+    let error = bind(&format!("{provider}:widgetz"), &[]);
+    assert!(error.starts_with("error: failed to create APIBinding: "), "{error}");
+    let wanted = format!("; {provider} has no APIExport \"widgetz\"; it has widgets\n");
+    assert!(error.ends_with(&wanted), "{error}");
+    let error = bind("root:no-such-workspace:widgets", &[]);
+    assert!(
+        error.ends_with("; there is no workspace root:no-such-workspace, or you may not read it\n"),
+        "{error}"
+    );
+    assert!(bind("widgets", &[]).contains("fully qualified reference to workspace"));
+    let export = format!("{provider}:widgets");
+    assert!(bind(&export, &["--accept-permission-claim", "secrets"]).contains("invalid permission claim"));
+    shell.ok(&["bind", "apiexport", &format!(":{export}")]);
+    let error = bind(&export, &[]);
+    assert!(error.contains("\"widgets\" already exists; it binds "), "{error}");
+    // A second binding of the same API is said at once.
+    let second = shell.run(&["bind", "apiexport", &export, "--name", "second"]);
+    assert_eq!(second.code, 2, "{second:?}");
+    assert!(second.error.starts_with("error: could not bind second: "), "{second:?}");
+    assert!(
+        second.error.contains("naming conflict with APIBinding \"widgets\""),
+        "{second:?}"
+    );
+    // Somebody without rights learns nothing about exports elsewhere.
+    let alice = Shell::user(&server, "alice-token", "/clusters/root");
+    alice.ok(&["ws", "~"]);
+    for export in [format!("{provider}:widgets"), format!("{provider}:other")] {
+        let error = alice.fails(&["bind", "apiexport", &export]);
+        assert!(!error.contains("has"), "{error}");
+    }
+}
+
+#[test]
+fn claims_are_answered_while_binding() {
+    let server = shared();
+    let provider = provider(&server);
+    let admin = server.admin();
+    let claims = json!({"spec": {"permissionClaims": [
+        {"resource": "configmaps", "verbs": ["get"]}, {"resource": "secrets", "verbs": ["list"]}]}});
+    let export = "/apis/apis.kcp.io/v1alpha2/apiexports/widgets";
+    admin.in_workspace(&provider).merge(export, &claims).expect(200);
+    let (path, _) = workspace(&admin, "consumer");
+    let shell = Shell::admin(&server);
+    let export = format!("{provider}:widgets");
+    let accept = [
+        "--accept-permission-claim",
+        "configmaps.core",
+        "--reject-permission-claim",
+        "secrets.core",
+    ];
+    shell.ok(&[&["bind", "apiexport", &export, "-W", &path][..], &accept].concat());
+    let binding = "/apis/apis.kcp.io/v1alpha2/apibindings/widgets";
+    let applied = until("the claims are applied", || {
+        let found = admin.in_workspace(&path).get(binding).expect(200);
+        found["status"]["appliedPermissionClaims"].is_array().then_some(found)
+    });
+    let states: Vec<&Value> = applied["spec"]["permissionClaims"].as_array().unwrap().iter().collect();
+    assert_eq!(
+        (states[0]["state"].as_str(), states[1]["state"].as_str()),
+        (Some("Accepted"), Some("Rejected"))
+    );
+    assert_eq!(states[0]["verbs"], json!(["get"]));
+}
+
+#[test]
+fn a_publication_into_a_missing_workspace_says_so() {
+    let server = shared();
+    let shell = Shell::admin(&server);
+    let file = shell.home.path().join("crd.yaml");
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "gears.example.io"}, "spec": {"group": "example.io", "scope": "Namespaced",
+        "names": {"plural": "gears", "singular": "gear", "kind": "Gear", "listKind": "GearList"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}});
+    fs::write(&file, definition.to_string()).unwrap();
+    let error = shell.fails(&[
+        "export",
+        "publish",
+        "--diff",
+        "-f",
+        file.to_str().unwrap(),
+        "-W",
+        "root:nonesuch",
+    ]);
+    let wanted = "error: there is no workspace root:nonesuch, or you may not enter it: `insula ws tree` lists those \
+                  that you see\n";
+    assert_eq!(error, wanted);
+}
+
+#[test]
+fn kubeconfigs_of_service_accounts_work() {
+    let server = shared();
+    let (path, _) = workspace(&server.admin(), "robots");
+    let shell = Shell::admin(&server);
+    shell.ok(&["ws", &format!(":{path}")]);
+    shell.ok(&["access", "grant", "system:serviceaccount:default:default"]);
+    let text = shell.ok(&["kubeconfig", "--service-account", "default", "--name", "robot"]);
+    let robot = Shell::with(&text);
+    assert_eq!(robot.ok(&["ws", ".", "--short"]), format!("{path}\n"));
+    assert_eq!(robot.ok(&["ws", &format!(":{path}"), "--short"]), format!("{path}\n"));
+    let error = shell.fails(&["kubeconfig", "--service-account", "nobody"]);
+    assert!(error.contains("no token for service account default/nobody"), "{error}");
+    let file = shell.home.path().join("config");
+    let error = shell.fails(&["kubeconfig", "--output", file.to_str().unwrap()]);
+    assert!(error.ends_with("config is there already\n"), "{error}");
+}
