@@ -120,6 +120,10 @@ pub mod annotations {
     pub const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
     /// See [`ACCOUNT_NAME`].
     pub const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
+    /// On a LogicalCluster: its workspace is frozen. JSON with the reason, or the reason alone.
+    pub const FROZEN: &str = "insula.io/frozen";
+    /// On a LogicalCluster: a workspace above it is frozen with its subtree. JSON as above.
+    pub const FROZEN_ABOVE: &str = "insula.io/frozen-above";
     /// Human-readable description (Kubernetes).
     pub const DESCRIPTION: &str = "kubernetes.io/description";
 }
@@ -139,6 +143,8 @@ pub mod labels {
     /// On an APIConversion: name of the APIResourceSchema, or CustomResourceDefinition, that its
     /// rules belong to. The second is in the group of kcp's first releases.
     pub const SCHEMA: [&str; 2] = ["apis.kcp.io/apiresourceschema", "apis.kcp.dev/apiresourceschema"];
+    /// On a ClusterRoleBinding that stands for a grant: the level of access, such as `edit`.
+    pub const ACCESS: &str = "insula.io/access";
     /// On a Namespace: its own name (Kubernetes).
     pub const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 }

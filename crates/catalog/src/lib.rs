@@ -13,6 +13,7 @@ mod convert;
 pub mod digest;
 mod error;
 pub mod exports;
+pub mod freeze;
 pub mod ids;
 pub mod issuer_list;
 pub mod kind;

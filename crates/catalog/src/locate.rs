@@ -1,6 +1,6 @@
 //! Resolution of workspace paths to logical clusters.
 
-use crate::{digest, ids};
+use crate::{digest, freeze::Freeze, ids};
 use insula_api::{ClusterName, ClusterPath, Json, ObjectKey, kinds::WorkspacePhase, names::annotations};
 use insula_auth::RequiredGroups;
 use insula_store::Snapshot;
@@ -168,6 +168,10 @@ pub struct LogicalClusterView {
     pub deleting: bool,
     /// True if an annotation deactivates the cluster.
     pub inactive: bool,
+    /// Freeze of the workspace itself, from an annotation.
+    pub frozen: Option<Box<Freeze>>,
+    /// Freeze of a workspace above it, from an annotation.
+    pub frozen_above: Option<Box<Freeze>>,
     /// Limit on the objects of the cluster, from an annotation. 0 means no limit; None means that
     /// the server's default applies.
     pub objects_max: Option<u64>,
@@ -199,6 +203,8 @@ impl LogicalClusterView {
             phase: WorkspacePhase::parse(object["status"]["phase"].as_str().unwrap_or_default()),
             deleting: object["metadata"]["deletionTimestamp"].is_string(),
             inactive: annotations::INACTIVE.iter().any(|key| annotation(key) == Some("true")),
+            frozen: annotation(annotations::FROZEN).map(|text| Box::new(Freeze::read(text))),
+            frozen_above: annotation(annotations::FROZEN_ABOVE).map(|text| Box::new(Freeze::read(text))),
             // As in kcp, a negative number means no limit. A value that is not a number is ignored.
             objects_max: annotation("core.kcp.io/max-total-objects")
                 .and_then(|text| text.parse::<i64>().ok())

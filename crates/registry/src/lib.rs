@@ -9,6 +9,7 @@ mod client;
 mod context;
 mod deps;
 mod draft;
+pub mod freeze;
 pub mod home;
 mod metadata;
 mod metadata_only;

@@ -12,7 +12,9 @@ use crate::{
     deps::Deps,
 };
 use insula_api::{ClusterName, Json, Object, ObjectKey, ResourceId, Revision, Scope};
-use insula_catalog::{Api, Error, Result, Served, bundle, exports::ExportName, ids, object::metadata_of, parts};
+use insula_catalog::{
+    Api, Error, Result, Served, bundle, exports::ExportName, freeze, ids, object::metadata_of, parts,
+};
 use insula_conversion::{Difference, RULES_UNKNOWN, Recomputed, Step, Stored, Writer};
 use insula_store::{Entry, Snapshot};
 use owners::FieldOwners;
@@ -396,9 +398,18 @@ fn to_store(served: &Served, old: &Json, made: &Recomputed) -> std::result::Resu
 /// The store refused the commit. A conflict is a failed verdict.
 pub async fn apply(deps: &Deps, mut verdict: Verdict, former: &Former) -> Result<Verdict> {
     for _ in 0..ATTEMPTS {
-        let intents = verdict.intents();
+        let mut intents = verdict.intents();
         if intents.is_empty() {
             return Ok(verdict);
+        }
+        let cluster = &verdict.entry.key.cluster;
+        match freeze::open(&deps.store.latest(), cluster) {
+            Ok(open) => intents.extend(open.map(|(key, revision)| Intent::Expect(key, Some(revision)))),
+            Err(freeze) => {
+                verdict.message = freeze.refusal(cluster.as_str());
+                verdict.state = State::Failed;
+                return Ok(verdict);
+            }
         }
         match commit(deps, &Plan::new(intents)).await {
             Ok(_) => {

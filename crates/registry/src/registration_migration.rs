@@ -18,7 +18,7 @@ pub use steps::{advance, undo};
 
 use crate::Intent;
 use insula_api::{ClusterName, ObjectKey};
-use insula_catalog::{Error, Result, registration::Migration};
+use insula_catalog::{Error, Result, locate, registration::Migration};
 use insula_store::{Entry, Snapshot};
 
 /// Finds the record of a migration.
@@ -52,6 +52,25 @@ fn written(record: Entry, migration: &Migration) -> Intent {
     let mut value = record.object.body_value();
     value["spec"] = migration.write()["spec"].take();
     Intent::Update(record, value)
+}
+
+/// Returns the guard against a freeze of the workspace.
+///
+/// # Errors
+/// The workspace is frozen.
+fn thawed(snapshot: &Snapshot, cluster: &ClusterName) -> Result<Option<Intent>> {
+    match insula_catalog::freeze::open(snapshot, cluster) {
+        Ok(open) => Ok(open.map(|(key, revision)| Intent::Expect(key, Some(revision)))),
+        Err(freeze) => Err(Error::Forbidden {
+            resource: insula_catalog::Named {
+                group: "".into(),
+                resource: "migrations".into(),
+            },
+            name: String::new(),
+            why: freeze.refusal(locate::path_of(snapshot, cluster).as_str()),
+            cause: None,
+        }),
+    }
 }
 
 /// Returns a conflict that asks to try again.

@@ -134,6 +134,9 @@ fn logical_cluster(
     if let Some(groups) = workspace.view.metadata.annotation(annotations::REQUIRED_GROUPS) {
         mark(&mut value, "annotations", annotations::REQUIRED_GROUPS, groups);
     }
+    if let Some(freeze) = &world.freeze {
+        mark(&mut value, "annotations", annotations::FROZEN_ABOVE, freeze);
+    }
     value
 }
 

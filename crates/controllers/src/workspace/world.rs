@@ -7,7 +7,7 @@ use insula_api::{
     kinds::{LogicalCluster, Workspace},
     names::{annotations, well_known},
 };
-use insula_catalog::{digest, ids, locate};
+use insula_catalog::{digest, freeze, ids, locate};
 use insula_registry::{Deps, Intent};
 use insula_store::Snapshot;
 use std::sync::Arc;
@@ -18,6 +18,8 @@ pub(crate) struct World {
     pub(crate) workspace: Option<Loaded<Workspace>>,
     /// Guards on the parent; `None` while the parent is being deleted.
     pub(crate) parent: Option<Vec<Intent>>,
+    /// Freeze that the parent hands down, as the value of an annotation.
+    pub(crate) freeze: Option<String>,
     /// Path of the parent.
     pub(crate) parent_path: ClusterPath,
     /// The LogicalCluster that it stands for.
@@ -64,6 +66,7 @@ pub(super) fn observe(registry: &Deps, key: &ObjectKey, snapshot: &Snapshot) -> 
         creator: view.and_then(creator),
         workspace,
         parent: alive(snapshot, &key.cluster),
+        freeze: freeze::of_child(snapshot, &key.cluster),
         parent_path: locate::path_of(snapshot, &key.cluster),
         child: cluster.and_then(|cluster| Loaded::get(snapshot, &ids::logical_cluster(&cluster))),
         types,

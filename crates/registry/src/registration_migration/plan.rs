@@ -122,11 +122,12 @@ pub async fn begin(deps: &Deps, cluster: &ClusterName, planned: Planned, options
         }
     }
     let key = Migration::key(cluster, &migration.group, &migration.plural);
-    let intents = vec![
+    let mut intents = vec![
         Intent::Expect(registration.key.clone(), Some(registration.revision)),
         Intent::Create(key, migration.write()),
         freeze(&route, true),
     ];
+    intents.extend(super::thawed(&deps.store.latest(), cluster)?);
     commit(deps, &Plan::new(intents)).await.map(drop)
 }
 

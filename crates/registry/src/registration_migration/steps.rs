@@ -1,6 +1,6 @@
 //! The steps of a migration. Each is a pure decision over a snapshot, and one transaction.
 
-use super::{changed, plan::freeze, record, written};
+use super::{changed, plan::freeze, record, thawed, written};
 use crate::{Deps, Intent, Plan, commit};
 use insula_api::{ClusterName, Json, ObjectKey, ResourceId, Revision, Scope};
 use insula_catalog::{
@@ -32,7 +32,9 @@ pub async fn advance(deps: &Deps, cluster: &ClusterName, group: &str, plural: &s
             Some(intents) => intents.push(written(entry, &migration)),
             None => intents = Some(thaw(&snapshot, cluster, &migration, entry)),
         }
-        match commit(deps, &Plan::new(intents.unwrap_or_default())).await {
+        let mut intents = intents.unwrap_or_default();
+        intents.extend(thawed(&snapshot, cluster)?);
+        match commit(deps, &Plan::new(intents)).await {
             Ok(_) => return Ok((!ended).then_some(migration)),
             Err(Error::Conflict { .. }) => {}
             Err(error) => return Err(error),
@@ -59,7 +61,9 @@ pub async fn undo(deps: &Deps, cluster: &ClusterName, group: &str, plural: &str)
             Step::Export | Step::Replace => Step::Thaw,
             _ => Step::Recreate,
         });
-        match commit(deps, &Plan::new(vec![written(entry, &migration)])).await {
+        let mut intents = vec![written(entry, &migration)];
+        intents.extend(thawed(&snapshot, cluster)?);
+        match commit(deps, &Plan::new(intents)).await {
             Err(Error::Conflict { .. }) => {}
             done => return done.map(drop),
         }

@@ -3,10 +3,11 @@
 
 use super::options::{FieldValidation, WriteOptions};
 use crate::metadata;
-use insula_access::Target;
-use insula_api::{FieldError, FieldPath, Json};
-use insula_catalog::{Error, Result, registration};
-use insula_store::{Entry, Snapshot};
+use insula_access::{Target, view::ViewScope};
+use insula_api::{ClusterName, FieldError, FieldPath, Json, ObjectKey};
+use insula_auth::{GROUP_KCP_ADMIN, GROUP_MASTERS, UserInfo};
+use insula_catalog::{Error, Result, freeze, ids, locate, registration};
+use insula_store::{Entry, Guard, Snapshot};
 use serde_json::json;
 
 /// Refuses changes of objects whose ThirdPartyResource is being deleted. Objects of a
@@ -29,7 +30,7 @@ pub(super) fn check_not_terminating(target: &Target, name: &str, verb: &str) -> 
 ///
 /// # Errors
 /// 403 that names the verb.
-pub(super) fn check_not_frozen(snapshot: &Snapshot, target: &Target, name: &str, verb: &str) -> Result<()> {
+fn check_not_frozen(snapshot: &Snapshot, target: &Target, name: &str, verb: &str) -> Result<()> {
     let Target { served, cluster, .. } = target;
     let frozen = match &served.route {
         Some(route) => route.frozen,
@@ -42,6 +43,49 @@ pub(super) fn check_not_frozen(snapshot: &Snapshot, target: &Target, name: &str,
         }
         false => Ok(()),
     }
+}
+
+/// Refuses changes of objects that are being migrated, and all writes in a frozen workspace.
+/// Returns the guard that keeps a write from committing after a freeze. Platform administrators
+/// write the LogicalCluster, by which they thaw the workspace.
+///
+/// # Errors
+/// 403 that names the verb, or the workspace, the reason and those who may thaw it.
+pub(super) fn check_thawed(
+    snapshot: &Snapshot,
+    target: &Target,
+    (name, verb): (&str, &str),
+    user: &UserInfo,
+) -> Result<Option<Guard>> {
+    check_not_frozen(snapshot, target, name, verb)?;
+    let Target { served, cluster, .. } = target;
+    let itself = served.resource_id() == ids::logicalclusters();
+    match freeze::open(snapshot, cluster) {
+        // The write has a guard on the LogicalCluster already.
+        Ok(_) if itself => Ok(None),
+        Ok(open) => Ok(open.map(|(key, revision)| Guard::At(key, revision))),
+        Err(_) if itself && is_platform(user, cluster) => Ok(None),
+        Err(freeze) => {
+            // Providers know their tenants by the cluster.
+            let known = match target.view_scope {
+                ViewScope::Within => locate::path_of(snapshot, cluster).to_string(),
+                _ => cluster.to_string(),
+            };
+            Err(served.api.forbidden(name, freeze.refusal(&known)))
+        }
+    }
+}
+
+fn is_platform(user: &UserInfo, cluster: &ClusterName) -> bool {
+    let user = user.within(Some(cluster));
+    user.is_in(GROUP_MASTERS) || user.is_in(GROUP_KCP_ADMIN)
+}
+
+/// Returns true for a conflict on the route of the resource or on the LogicalCluster: the object of
+/// the write is as it was.
+pub(super) fn is_about_others(target: &Target, key: &ObjectKey) -> bool {
+    let is_workspace = *key == ids::logical_cluster(&target.cluster);
+    target.is_routed_by(key) || is_workspace && target.served.resource_id() != ids::logicalclusters()
 }
 
 /// Checks that the body's `apiVersion` and `kind` match the URL.

@@ -2,7 +2,7 @@
 
 use super::{
     admit::{self, Admission},
-    check::{UnknownFields, check_fields, check_not_frozen, check_not_terminating, check_type},
+    check::{UnknownFields, check_fields, check_not_terminating, check_thawed, check_type},
     commit::{commit_error, next_target},
     options::{WriteOptions, Written},
 };
@@ -184,6 +184,8 @@ impl Attempt<'_> {
         } = *self;
         let name = body["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let mut guards = surroundings(snapshot, target, &name)?;
+        // The guard on the workspace is among the others.
+        check_thawed(snapshot, target, (&name, "create"), options.user)?;
         let limited = limits
             .object_limit
             .map(|limit| object_limit::settle(&deps.catalog, snapshot, target, &name, limit))
@@ -304,7 +306,6 @@ fn surroundings(snapshot: &Snapshot, target: &Target, name: &str) -> Result<Vec<
     let api = &target.served.api;
     let mut guards = Vec::new();
     check_not_terminating(target, name, "create")?;
-    check_not_frozen(snapshot, target, name, "create")?;
     if target.served.terminating {
         return Err(api.forbidden(
             name,

@@ -2,7 +2,7 @@
 
 use super::{
     admit::{self, Admission},
-    check::{check_not_frozen, check_not_terminating},
+    check::{check_not_terminating, check_thawed},
     commit::{ATTEMPTS_MAX, commit_error},
     options::WriteOptions,
     page::{List, ListOptions},
@@ -106,7 +106,7 @@ async fn delete_once(
     check_not_terminating(target, name, "delete")?;
     for _ in 0..ATTEMPTS_MAX {
         let snapshot = deps.store.latest();
-        check_not_frozen(&snapshot, target, name, "delete")?;
+        let thawed = check_thawed(&snapshot, target, (name, "delete"), options.user)?;
         let old = read::get(deps, &snapshot, target, name)?;
         check_webhook(target, &old)?;
         check_preconditions(target, &how.preconditions, &old)?;
@@ -141,7 +141,7 @@ async fn delete_once(
             None => (Write::Delete(old.key.clone()), None),
         };
         let mut guards = vec![Guard::At(old.key.clone(), old.revision)];
-        guards.extend(target.hold(&snapshot, None)?);
+        guards.extend(target.hold(&snapshot, None)?.into_iter().chain(thawed));
         match deps
             .store
             .commit(Txn {
@@ -181,7 +181,7 @@ pub async fn delete_collection(
 ) -> Result<(List, Vec<String>)> {
     check_not_terminating(target, "", "deletecollection")?;
     let snapshot = deps.store.latest();
-    check_not_frozen(&snapshot, target, "", "deletecollection")?;
+    check_thawed(&snapshot, target, ("", "deletecollection"), options.user)?;
     let found = read::list(deps, &snapshot, target, list).await?;
     if target.served.api.webhook.is_some() {
         let target = calls::attach(deps, target);

@@ -240,3 +240,69 @@ fn an_initial_state_is_selected_in_batches() {
     let events = watch.next(&deps).now_or_never().expect("at once").expect("events");
     assert_eq!(events.len(), 1);
 }
+
+/// Writes the LogicalCluster of the workspace, frozen or as it is.
+fn write_logical_cluster(deps: &Deps, cluster: &insula_api::ClusterName, frozen: Option<&str>) {
+    let key = ids::logical_cluster(cluster);
+    let entry = deps.store.latest().get(&key).expect("the workspace exists");
+    let mut value = entry.object.body_value();
+    if let Some(reason) = frozen {
+        value["metadata"]["annotations"]["insula.io/frozen"] = json!(reason);
+    }
+    let object = Object::new(&value, None).expect("an object");
+    let txn = Txn {
+        guards: Vec::new(),
+        writes: vec![Write::Put(key, Arc::new(object))],
+    };
+    let committed = deps.store.commit(txn).now_or_never().expect("at once");
+    committed.expect("takes it");
+}
+
+/// A freeze that comes between the decision of a write and its commit refuses the write.
+#[test]
+fn no_write_slips_past_a_freeze() {
+    let deps = workspace(Arc::new(MemoryStore::new()), "one");
+    let target = target(&served(), "one");
+    let user = UserInfo::authenticated("alice", "", vec!["system:masters".to_owned()]);
+    let options = options(&user);
+    let engine = |name: &str| json!({"apiVersion": "example.io/v2", "kind": "Engine", "metadata": {"name": name}});
+    let make = |name: &str| {
+        let created = create(&deps, &target, engine(name), &options).now_or_never();
+        created.expect("at once")
+    };
+    let first = make("a").expect("the name is free");
+    let freeze_at = Mutex::new(None);
+    let attempts = Mutex::new(0);
+    let patch = |old: &Json| {
+        *attempts.lock() += 1;
+        if let Some(reason) = freeze_at.lock().take() {
+            write_logical_cluster(&deps, &target.cluster, reason);
+        }
+        let mut new = old.clone();
+        new["spec"] = json!({"padding": format!("{}", attempts.lock())});
+        Ok(new)
+    };
+    let written = || {
+        let change = Change::Patch(&patch);
+        let written = update(&deps, &target, "a", change, Part::Main, &options).now_or_never();
+        written.expect("at once")
+    };
+    // Another write of the LogicalCluster costs an attempt, and no conflict.
+    *freeze_at.lock() = Some(None);
+    let second = written().expect("is not frozen");
+    assert_eq!(*attempts.lock(), 2);
+    *freeze_at.lock() = Some(Some("moving house"));
+    let refused = written().expect_err("is frozen").to_string();
+    assert!(refused.contains("is frozen and read-only: moving house"), "{refused}");
+    let now = deps.store.latest().get(&first.entry.key).expect("is there");
+    assert_eq!(now.revision, second.entry.revision, "nothing was written");
+    for refused in [
+        make("b").expect_err("is frozen"),
+        delete(&deps, &target, "a", &DeleteOptions::default(), &options)
+            .now_or_never()
+            .expect("at once")
+            .expect_err("is frozen"),
+    ] {
+        assert!(matches!(refused, Error::Forbidden { .. }), "{refused}");
+    }
+}

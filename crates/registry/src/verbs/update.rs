@@ -3,7 +3,7 @@
 use super::{
     admit::{self, Admission},
     change::{self, Change},
-    check::{UnknownFields, check_fields, check_not_frozen, check_not_terminating, check_type},
+    check::{UnknownFields, check_fields, check_not_terminating, check_thawed, check_type, is_about_others},
     commit::{ATTEMPTS_MAX, commit_error, next_target},
     options::{WriteOptions, Written},
     read,
@@ -76,7 +76,7 @@ async fn update_noting(
         attempt += 1;
         check_not_terminating(&target, name, change.verb())?;
         let snapshot = deps.store.latest();
-        check_not_frozen(&snapshot, &target, name, change.verb())?;
+        let thawed = check_thawed(&snapshot, &target, (name, change.verb()), options.user)?;
         let old = read::get(deps, &snapshot, &target, name)?;
         let admission = Admission {
             snapshot: &snapshot,
@@ -102,7 +102,7 @@ async fn update_noting(
                 warnings: changed.warnings,
             });
         }
-        let txn = transaction(&snapshot, &target, &old, &changed)?;
+        let txn = transaction(&snapshot, &target, &old, &changed, thawed)?;
         match deps.store.commit(txn).await {
             // An object that is gone after its last finalizer returns with its previous revision.
             Ok(revision) => {
@@ -120,7 +120,7 @@ async fn update_noting(
             }
             Err(CommitError::Conflict { key, .. }) => {
                 let refusal = target.served.api.modified(name);
-                let again = attempt < ATTEMPTS_MAX && (change.may_retry() || target.is_routed_by(&key));
+                let again = attempt < ATTEMPTS_MAX && (change.may_retry() || is_about_others(&target, &key));
                 match next_target(deps, target, &key).filter(|_| again) {
                     Some(next) => target = next,
                     None => return Err(refusal),
@@ -170,10 +170,17 @@ fn prepare(
 }
 
 /// Returns the transaction of an update: the object must not have changed, nor the route and the
-/// right that it was found by.
-fn transaction(snapshot: &Snapshot, target: &Target, old: &Entry, changed: &Changed) -> Result<Txn> {
+/// right that it was found by. `thawed` guards against a freeze.
+fn transaction(
+    snapshot: &Snapshot,
+    target: &Target,
+    old: &Entry,
+    changed: &Changed,
+    thawed: Option<Guard>,
+) -> Result<Txn> {
     let (key, object) = (old.key.clone(), changed.object.clone());
     let mut guards = vec![Guard::At(key.clone(), old.revision)];
+    guards.extend(thawed);
     guards.extend(changed.right.clone());
     let route = target.served.guard.as_ref();
     guards.extend(route.map(|(key, revision)| Guard::At(key.clone(), *revision)));
