@@ -7,6 +7,8 @@
 //! Nothing is kept for a cluster or a user: what a role or binding says is kept with its object, so
 //! that a change is effective with the very revision that makes it.
 
+pub mod holders;
+
 use crate::{aggregated, lifecycle, rules};
 use insula_api::{ClusterName, Json, Object, ObjectKey, Scope, kinds::WorkspacePhase};
 use insula_auth::{ClusterFacts, Identities, PolicyRule, Roles, Subject, SubjectKind, UserInfo};
