@@ -7,13 +7,14 @@
 
 use std::{env, error::Error, fs, path::Path};
 
-const FILES: [&str; 6] = [
+const FILES: [&str; 7] = [
     "insula/admin/v1/common.proto",
     "insula/admin/v1/cluster.proto",
     "insula/admin/v1/workspace.proto",
     "insula/admin/v1/conversion.proto",
     "insula/admin/v1/migration.proto",
     "insula/admin/v1/operation.proto",
+    "insula/admin/v1/access.proto",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {

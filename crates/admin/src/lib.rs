@@ -20,9 +20,9 @@ use insula_apiserver::call::Access;
 use insula_proto::{
     FILE_DESCRIPTOR_SET,
     admin::v1::{
-        cluster_service_server::ClusterServiceServer, conversion_service_server::ConversionServiceServer,
-        migration_service_server::MigrationServiceServer, operation_service_server::OperationServiceServer,
-        workspace_service_server::WorkspaceServiceServer,
+        access_service_server::AccessServiceServer, cluster_service_server::ClusterServiceServer,
+        conversion_service_server::ConversionServiceServer, migration_service_server::MigrationServiceServer,
+        operation_service_server::OperationServiceServer, workspace_service_server::WorkspaceServiceServer,
     },
 };
 use prost::Message;
@@ -64,6 +64,7 @@ pub struct Method {
 /// The built-in descriptors do not parse.
 pub async fn services(session: AdminService, object_bytes: usize) -> Result<Services, tonic_reflection::server::Error> {
     let (reporter, health) = tonic_health::server::health_reporter();
+    reporter.set_serving::<AccessServiceServer<AdminService>>().await;
     reporter.set_serving::<ClusterServiceServer<AdminService>>().await;
     reporter.set_serving::<WorkspaceServiceServer<AdminService>>().await;
     reporter.set_serving::<ConversionServiceServer<AdminService>>().await;
@@ -85,6 +86,7 @@ pub async fn services(session: AdminService, object_bytes: usize) -> Result<Serv
     let v1alpha = descriptors()
         .build_v1alpha()?
         .max_decoding_message_size(NAMES_BYTES_MAX);
+    let access = AccessServiceServer::new(session.clone()).max_decoding_message_size(NAMES_BYTES_MAX);
     let clusters = ClusterServiceServer::new(session.clone()).max_decoding_message_size(NAMES_BYTES_MAX);
     let workspaces = WorkspaceServiceServer::new(session.clone()).max_decoding_message_size(NAMES_BYTES_MAX);
     let migrations = MigrationServiceServer::new(session.clone()).max_decoding_message_size(object_bytes);
@@ -94,6 +96,7 @@ pub async fn services(session: AdminService, object_bytes: usize) -> Result<Serv
         routes: Routes::new(health.max_decoding_message_size(OPEN_BYTES_MAX))
             .add_service(tower::Layer::layer(&guard, v1))
             .add_service(tower::Layer::layer(&guard, v1alpha))
+            .add_service(access)
             .add_service(clusters)
             .add_service(workspaces)
             .add_service(conversions)
@@ -170,7 +173,7 @@ fn verb(method: &str, streams: bool) -> &'static str {
 
 /// Returns true for a method that changes nothing, by the verb in its name.
 fn is_read_only(method: &str) -> bool {
-    const READS: [&str; 14] = [
+    const READS: [&str; 15] = [
         "Get",
         "List",
         "Tree",
@@ -184,6 +187,7 @@ fn is_read_only(method: &str) -> bool {
         "Suggest",
         "Coverage",
         "Lint",
+        "Who",
         "ServerReflection",
     ];
     READS.iter().any(|verb| method.starts_with(verb))

@@ -1,7 +1,9 @@
 //! The admin services, one file each.
 
+mod access;
 mod cluster;
 mod conversion;
+mod freeze;
 mod migration;
 mod operation;
 mod recompute;

@@ -1,6 +1,6 @@
 //! Freezes of workspaces: a frozen workspace answers reads and refuses writes. A freeze is an
-//! annotation of the LogicalCluster, so that a write guarded by the LogicalCluster's revision cannot
-//! commit after it.
+//! annotation of the LogicalCluster, so that a write guarded by the LogicalCluster's revision
+//! cannot commit after it.
 //!
 //! ```text
 //! insula.io/frozen        the workspace itself was frozen
@@ -109,8 +109,8 @@ impl LogicalClusterView {
     }
 }
 
-/// Returns the LogicalCluster and its revision, by which a write is guarded against a freeze; `None`
-/// for clusters without one.
+/// Returns the LogicalCluster and its revision, by which a write is guarded against a freeze;
+/// `None` for clusters without one.
 ///
 /// # Errors
 /// The workspace is frozen.

@@ -1,6 +1,8 @@
 //! The admin services over gRPC, with the generated client and with a client that uses only
 //! reflection.
 
+mod access;
+mod freeze;
 mod rules;
 
 use std::collections::BTreeMap;
@@ -177,10 +179,12 @@ fn health_needs_no_credential() {
         let mut grpc = tonic::client::Grpc::with_origin(channel(&server, &Who::Anonymous), origin(&server));
         for service in [
             "",
+            "insula.admin.v1.AccessService",
             "insula.admin.v1.ClusterService",
             "insula.admin.v1.WorkspaceService",
             "insula.admin.v1.ConversionService",
             "insula.admin.v1.MigrationService",
+            "insula.admin.v1.OperationService",
         ] {
             grpc.ready().await.unwrap();
             let request = Request::new(HealthCheckRequest {
@@ -337,9 +341,11 @@ fn a_client_can_call_by_reflection_alone() {
         assert_eq!(
             ours,
             [
+                "insula.admin.v1.AccessService",
                 "insula.admin.v1.ClusterService",
                 "insula.admin.v1.ConversionService",
                 "insula.admin.v1.MigrationService",
+                "insula.admin.v1.OperationService",
                 "insula.admin.v1.WorkspaceService"
             ]
         );

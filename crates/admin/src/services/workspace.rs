@@ -12,8 +12,9 @@ use insula_api::{
 use insula_auth::Attributes;
 use insula_catalog::{ids, locate};
 use insula_proto::admin::v1::{
-    Condition, GetWorkspaceRequest, GetWorkspaceResponse, ListWorkspacesRequest, ListWorkspacesResponse,
-    TreeWorkspacesRequest, TreeWorkspacesResponse, Workspace, workspace_service_server::WorkspaceService,
+    Condition, FreezeWorkspaceRequest, FreezeWorkspaceResponse, GetWorkspaceRequest, GetWorkspaceResponse,
+    ListWorkspacesRequest, ListWorkspacesResponse, ThawWorkspaceRequest, ThawWorkspaceResponse, TreeWorkspacesRequest,
+    TreeWorkspacesResponse, Workspace, workspace_service_server::WorkspaceService,
 };
 use insula_store::Entry;
 use std::pin::Pin;
@@ -66,6 +67,20 @@ impl WorkspaceService for AdminService {
             header: session.header(),
             workspace: Some(workspace),
         }))
+    }
+
+    async fn freeze_workspace(
+        &self,
+        request: Request<FreezeWorkspaceRequest>,
+    ) -> Result<Response<FreezeWorkspaceResponse>, Status> {
+        self.freeze(request).await
+    }
+
+    async fn thaw_workspace(
+        &self,
+        request: Request<ThawWorkspaceRequest>,
+    ) -> Result<Response<ThawWorkspaceResponse>, Status> {
+        self.thaw(request).await
     }
 
     type TreeWorkspacesStream = Pin<Box<dyn Stream<Item = Result<TreeWorkspacesResponse, Status>> + Send>>;

@@ -1,0 +1,207 @@
+//! Freezing and thawing of workspaces: `FreezeWorkspace` and `ThawWorkspace` of `WorkspaceService`.
+//!
+//! Both take the verb `freeze` on the Workspace in its parent, which the administrators of the
+//! workspace itself do not have by that.
+
+use crate::{
+    requests::Once,
+    session::{AdminService, Session, right},
+    status,
+};
+use insula_api::{ClusterName, ClusterPath, ObjectKey, names::groups};
+use insula_catalog::{freeze::Freeze, ids, locate};
+use insula_proto::admin::v1::{
+    self as proto, FreezeWorkspaceRequest, FreezeWorkspaceResponse, ThawWorkspaceRequest, ThawWorkspaceResponse,
+};
+use insula_registry::freeze::{self as freezes, Frozen, SUBTREE_MAX};
+use tonic::{Request, Response, Status};
+
+/// Bytes of a reason.
+const REASON_BYTES_MAX: usize = 1024;
+
+/// A workspace that the caller may freeze.
+struct Freezable {
+    workspace: ObjectKey,
+    cluster: ClusterName,
+    path: ClusterPath,
+}
+
+impl Freezable {
+    fn find(session: &Session, workspace: &str) -> Result<Self, Status> {
+        let path = ClusterPath::parse(workspace).map_err(|error| status::invalid("workspace", error))?;
+        let Some(parent) = path.parent() else {
+            let problem = "write the path, such as root:org:team: the right to freeze a workspace is one in its parent";
+            return Err(status::invalid("workspace", problem));
+        };
+        let name = path.base();
+        let above = session.locate(parent.as_str(), &right("freeze", groups::TENANCY, "workspaces", name))?;
+        let key = ObjectKey::cluster_scoped(ids::workspaces(), above.cluster.clone(), name);
+        if session.snapshot.get(&key).is_none() {
+            return Err(status::no_workspace(name));
+        }
+        let cluster = locate::cluster_of(&session.snapshot, &above.cluster, name).ok_or_else(|| {
+            let why = format!("workspace {path} has no logical cluster: it is a mount, or is not scheduled yet");
+            Status::failed_precondition(why)
+        })?;
+        Ok(Freezable {
+            path: locate::path_of(&session.snapshot, &cluster),
+            workspace: key,
+            cluster,
+        })
+    }
+
+    fn as_frozen(&self) -> Frozen<'_> {
+        Frozen {
+            workspace: &self.workspace,
+            cluster: &self.cluster,
+        }
+    }
+}
+
+impl AdminService {
+    pub(super) async fn freeze(
+        &self,
+        request: Request<FreezeWorkspaceRequest>,
+    ) -> Result<Response<FreezeWorkspaceResponse>, Status> {
+        let session = self.begin(&request).await?;
+        let request = request.into_inner();
+        let found = Freezable::find(&session, &request.workspace)?;
+        if request.reason.len() > REASON_BYTES_MAX {
+            return Err(status::invalid(
+                "reason",
+                format!("must have at most {REASON_BYTES_MAX} bytes"),
+            ));
+        }
+        let once = Once {
+            request_id: &request.request_id,
+            validate_only: request.validate_only,
+        };
+        let entered = self.enter(&session, &found.workspace.cluster).await?;
+        let work = entered.run(self.frozen(&session, &found, &request));
+        self.once(&session, once, &request, work).await.map(Response::new)
+    }
+
+    async fn frozen(
+        &self,
+        session: &Session,
+        found: &Freezable,
+        request: &FreezeWorkspaceRequest,
+    ) -> Result<FreezeWorkspaceResponse, Status> {
+        let below = match request.subtree {
+            true => freezes::count_below(&session.snapshot, &found.cluster),
+            false => 0,
+        };
+        if below > SUBTREE_MAX {
+            let problem = format!("the workspace has more than {SUBTREE_MAX} workspaces below it: freeze parts of it");
+            return Err(status::invalid("subtree", problem));
+        }
+        let view = locate::logical_cluster(&session.snapshot, &found.cluster);
+        if view.as_ref().is_none_or(|view| view.deleting) {
+            return Err(Status::failed_precondition(format!(
+                "workspace {} is being deleted",
+                found.path
+            )));
+        }
+        let known = view.as_ref().and_then(|view| view.frozen.as_deref());
+        let is_same = |known: &&Freeze| known.subtree == request.subtree && known.reason == request.reason;
+        let wanted = known.filter(is_same).cloned().unwrap_or_else(|| Freeze {
+            workspace: found.path.to_string(),
+            reason: request.reason.clone(),
+            by: session.caller.name().to_owned(),
+            at: self.registry().clock.now().to_string(),
+            subtree: request.subtree,
+        });
+        let changed = match request.validate_only {
+            true => 1 + below,
+            false => freezes::set(self.registry(), &found.as_frozen(), Some(&wanted))
+                .await
+                .map_err(failed)?,
+        };
+        Ok(FreezeWorkspaceResponse {
+            header: session.header_at(self.registry().store.latest().revision()),
+            freeze: Some(answer(&wanted)),
+            changed: changed as i64,
+        })
+    }
+
+    pub(super) async fn thaw(
+        &self,
+        request: Request<ThawWorkspaceRequest>,
+    ) -> Result<Response<ThawWorkspaceResponse>, Status> {
+        let session = self.begin(&request).await?;
+        let request = request.into_inner();
+        let found = Freezable::find(&session, &request.workspace)?;
+        let once = Once {
+            request_id: &request.request_id,
+            validate_only: request.validate_only,
+        };
+        let entered = self.enter(&session, &found.workspace.cluster).await?;
+        let work = entered.run(self.thawed(&session, &found, request.validate_only));
+        self.once(&session, once, &request, work).await.map(Response::new)
+    }
+
+    async fn thawed(
+        &self,
+        session: &Session,
+        found: &Freezable,
+        validate_only: bool,
+    ) -> Result<ThawWorkspaceResponse, Status> {
+        let view = locate::logical_cluster(&session.snapshot, &found.cluster);
+        let (own, above) = match &view {
+            Some(view) => (view.frozen.as_deref(), view.frozen_above.as_deref()),
+            None => (None, None),
+        };
+        if let (None, Some(above)) = (own, above) {
+            return Err(Status::failed_precondition(format!(
+                "workspace {} is frozen with {} above it: thaw that one",
+                found.path, above.workspace
+            )));
+        }
+        let changed = match validate_only {
+            true => usize::from(own.is_some()),
+            false => freezes::set(self.registry(), &found.as_frozen(), None)
+                .await
+                .map_err(failed)?,
+        };
+        let snapshot = self.registry().store.latest();
+        let view = locate::logical_cluster(&snapshot, &found.cluster);
+        Ok(ThawWorkspaceResponse {
+            header: session.header_at(snapshot.revision()),
+            freeze: view.and_then(|view| view.freeze().map(answer)),
+            changed: changed as i64,
+        })
+    }
+}
+
+/// Returns a freeze as an answer.
+pub(super) fn answer(freeze: &Freeze) -> proto::Freeze {
+    let Freeze {
+        workspace,
+        reason,
+        by,
+        at,
+        subtree,
+    } = freeze;
+    let time = insula_api::Timestamp::parse(at);
+    proto::Freeze {
+        workspace: workspace.clone(),
+        reason: reason.clone(),
+        by: by.clone(),
+        time: time.map(|at| prost_types::Timestamp {
+            seconds: at.0,
+            nanos: 0,
+        }),
+        subtree: *subtree,
+    }
+}
+
+fn failed(error: insula_catalog::Error) -> Status {
+    use insula_catalog::Error;
+    let text = error.to_string();
+    match error {
+        Error::NotFound { .. } => Status::not_found(text),
+        Error::Conflict { .. } => Status::aborted(text),
+        Error::Unavailable(_) | Error::InsufficientStorage(_) => Status::unavailable(text),
+        _ => Status::internal(text),
+    }
+}
