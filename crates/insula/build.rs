@@ -1,9 +1,10 @@
-//! Link options of the release build.
+//! Commit and target of the build, and link options of the release build.
 
 use std::{env, path::Path, process::Command};
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    identify();
     // Generic code makes thousands of equal functions; LLD keeps one of each, and the program gets
     // a tenth smaller.
     if env::var("PROFILE").is_ok_and(|profile| profile == "release") && links_with_lld() {
@@ -13,6 +14,43 @@ fn main() {
             println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
         }
     }
+}
+
+/// Tells the program its commit, the date of the commit, and its target. The same commit gives the
+/// same program; packagers who build without git set `INSULA_COMMIT` and `INSULA_COMMIT_DATE`.
+fn identify() {
+    for name in ["INSULA_COMMIT", "INSULA_COMMIT_DATE"] {
+        println!("cargo::rerun-if-env-changed={name}");
+    }
+    for path in ["HEAD", "logs/HEAD"]
+        .into_iter()
+        .filter_map(|name| git(&["rev-parse", "--git-path", name]))
+    {
+        if Path::new(&path).exists() {
+            println!("cargo::rerun-if-changed={path}");
+        }
+    }
+    let given = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
+    let commit = given("INSULA_COMMIT").or_else(|| git(&["rev-parse", "--short=12", "HEAD"]));
+    let date = given("INSULA_COMMIT_DATE").or_else(|| git(&["show", "-s", "--format=%cs", "HEAD"]));
+    let unknown = || "unknown".to_owned();
+    println!(
+        "cargo::rustc-env=INSULA_BUILD_COMMIT={}",
+        commit.unwrap_or_else(unknown)
+    );
+    println!("cargo::rustc-env=INSULA_BUILD_DATE={}", date.unwrap_or_else(unknown));
+    println!(
+        "cargo::rustc-env=INSULA_BUILD_TARGET={}",
+        env::var("TARGET").unwrap_or_else(|_| unknown())
+    );
+}
+
+/// Returns the first line that git prints; `None` without git, or outside of its repositories.
+fn git(arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(arguments).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let line = text.lines().next().filter(|line| !line.is_empty())?;
+    output.status.success().then(|| line.to_owned())
 }
 
 /// Returns true if this machine's loader reads packed relocations, as glibc does since 2.36. A

@@ -3,24 +3,23 @@
 
 use std::{
     fs::{self, File},
-    io::{BufReader, BufWriter, Write},
+    io::{self, BufReader, BufWriter, Write},
     ops::ControlFlow,
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     process::ExitCode,
-    time::SystemTime,
 };
 
 use anyhow::{Context, bail};
 use clap::Subcommand;
-use insula_api::{ClusterName, ObjectKey, ResourceId, Revision, Scope, Timestamp};
+use insula_api::{ClusterName, ObjectKey, ResourceId, Revision, Scope};
 use insula_store::{
     Entry, Store,
     backup::{self, BackupError, Encoder, Header, Summary},
     embedded::{EmbeddedStore, Options, Restore},
 };
 
-use crate::connection::ServerFlags;
+use crate::{connection::ServerFlags, print::Progress};
 
 /// Directory of the store below a data directory.
 const STORE: &str = "store";
@@ -139,13 +138,38 @@ fn write(arguments: &Create, partial: &Path) -> anyhow::Result<()> {
         Some(data_dir) => of_stopped(&data_dir.join(STORE), &mut out)?,
         None => {
             let client = arguments.server.client()?.at_path("");
-            crate::runtime()?.block_on(client.download("/backup", &mut out))?;
+            let mut counted = Counted {
+                out: &mut out,
+                bytes: 0,
+                progress: Progress::stderr(),
+            };
+            crate::runtime()?.block_on(client.download("/backup", &mut counted))?;
         }
     }
     out.into_inner()
         .context("cannot write")?
         .sync_all()
         .context("cannot write")
+}
+
+/// A writer that shows how much it has taken.
+struct Counted<W> {
+    out: W,
+    bytes: usize,
+    progress: Progress,
+}
+
+impl<W: Write> Write for Counted<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.out.write(bytes)?;
+        self.bytes += count;
+        self.progress.show(&format!("{} MiB received", self.bytes >> 20));
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
 }
 
 /// Writes a backup of the store of a stopped server, which is verified and locked meanwhile.
@@ -163,7 +187,7 @@ fn of_stopped(store: &Path, out: &mut impl Write) -> anyhow::Result<()> {
     let root = snapshot.get(&ObjectKey::cluster_scoped(root, ClusterName::root(), "cluster"));
     let header = Header {
         revision: snapshot.revision(),
-        created: now().to_string(),
+        created: crate::now().to_string(),
         version: insula_server::VERSION.to_owned(),
         installation: root.map_or_else(String::new, |root| root.object.meta.uid.to_string()),
     };
@@ -184,13 +208,6 @@ fn of_stopped(store: &Path, out: &mut impl Write) -> anyhow::Result<()> {
     Ok(out.write_all(&bytes)?)
 }
 
-fn now() -> Timestamp {
-    let since = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
-    Timestamp(i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
-}
-
 /// Restores a backup. Verifies all of it first, so that nothing is written from a backup that is
 /// damaged at its end.
 fn restore(arguments: &Restoring) -> anyhow::Result<()> {
@@ -203,7 +220,15 @@ fn restore(arguments: &Restoring) -> anyhow::Result<()> {
     let revision = summary.header.revision.0.checked_add(*bump_revision);
     let revision = Revision(revision.context("--bump-revision is too large")?);
     let mut restored = Restore::begin(to, STORE)?;
-    match each(file, |_, entry| restored.put(entry)) {
+    let (mut progress, mut count) = (Progress::stderr(), 0_u64);
+    let restore = |_: &Header, entry| {
+        count += 1;
+        progress.show(&format!("{count} of {} objects restored", summary.objects));
+        restored.put(entry)
+    };
+    let again = each(file, restore);
+    drop(progress);
+    match again {
         Ok(again) if again == summary => restored.finish(revision)?,
         other => {
             restored.abandon()?;

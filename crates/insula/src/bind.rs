@@ -159,7 +159,7 @@ async fn create(client: &Client, resolved: &Resolved, (path, name): (&str, &str)
 /// Looks for the cause of a refused binding in the export's workspace. Returns `None` if the export
 /// is there, or if the user may not know.
 async fn misspelled(client: &Client, resolved: &Resolved, path: &str, name: &str) -> anyhow::Result<Option<String>> {
-    let provider = client.at_url(&resolved.url.at(path));
+    let provider = client.at_url(&resolved.url.for_workspace(path));
     let (code, list) = provider.get("/apis/apis.kcp.io/v1alpha2/apiexports").await?;
     if code == 404 {
         return Ok(Some(format!("there is no workspace {path}, or you may not read it")));

@@ -346,7 +346,8 @@ pub(crate) fn unanswered(binding: &Value) -> Vec<String> {
         if allowed != expected {
             let list = |verbs: &BTreeSet<&str>| verbs.iter().copied().collect::<Vec<_>>().join(",");
             warnings.push(format!(
-                "Warning: allowed verbs ({}) on claim for {claim} on APIBinding {name} do not match expected verbs ({}).",
+                "Warning: allowed verbs ({}) on claim for {claim} on APIBinding {name} do not match expected verbs \
+                 ({}).",
                 list(&allowed),
                 list(&expected)
             ));

@@ -9,7 +9,7 @@ use anyhow::{Context, anyhow, bail};
 use bytes::Bytes;
 use http::{
     HeaderMap, Method, Request, StatusCode,
-    header::{ACCEPT, CONTENT_TYPE},
+    header::{ACCEPT, CONTENT_TYPE, DATE},
 };
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector};
@@ -101,6 +101,16 @@ impl Client {
         self.send(Method::GET, path, None).await
     }
 
+    /// Returns the time of the server, in seconds since 1970; `None` if it does not tell it.
+    pub(crate) async fn date(&self, path: &str) -> anyhow::Result<Option<i64>> {
+        let mut request = Request::get(self.at_path(path).server).body(Full::new(Bytes::new()))?;
+        request.headers_mut().extend(self.identity.clone());
+        let response = tokio::time::timeout(self.timeout, self.http.request(request)).await??;
+        let date = response.headers().get(DATE).and_then(|date| date.to_str().ok());
+        let parsed = date.and_then(|date| jiff::fmt::rfc2822::parse(date).ok());
+        Ok(parsed.map(|date| date.timestamp().as_second()))
+    }
+
     pub(crate) async fn post(&self, path: &str, body: &Value) -> anyhow::Result<(StatusCode, Value)> {
         self.send(Method::POST, path, Some(("application/json", body))).await
     }
@@ -181,12 +191,26 @@ impl Client {
         };
         let answered = tokio::time::timeout(self.timeout, exchange).await;
         let (code, body) = match answered {
-            Ok(exchanged) => exchanged.with_context(|| format!("{method} {url}"))?,
+            Ok(exchanged) => exchanged.map_err(|error| unanswered(error, method.as_str(), &url))?,
             Err(_) => bail!("{method} {url}: no answer within {} s", self.timeout.as_secs()),
         };
         let value = serde_json::from_slice(&body).unwrap_or_else(|_| String::from_utf8_lossy(&body).into());
         Ok((code, value))
     }
+}
+
+/// Returns the error of a request without an answer, with the fix where there was no connection.
+fn unanswered(error: anyhow::Error, method: &str, url: &str) -> anyhow::Error {
+    let connect = error.downcast_ref::<hyper_util::client::legacy::Error>();
+    if !connect.is_some_and(hyper_util::client::legacy::Error::is_connect) {
+        return error.context(format!("{method} {url}"));
+    }
+    let cause = format!("{error:#}");
+    let fix = match cause.contains("certificate") {
+        true => "--certificate-authority names the authority of its certificate",
+        false => "check that the server runs there, or name another with --server or --kubeconfig",
+    };
+    anyhow!("{method} {url}: {cause}; {fix}")
 }
 
 /// Returns the message of a refusal, or the whole answer where it has none.

@@ -33,7 +33,8 @@ struct Candidate {
     help: String,
 }
 
-/// Prints candidates. The first word names the reader: `kubectl`, `fish` (with meanings) or `plain`.
+/// Prints candidates. The first word names the reader: `kubectl` and `fish` get meanings, too,
+/// `plain` does not.
 pub(crate) fn main(root: Command, words: &[String]) -> ExitCode {
     let Some((reader, words)) = words.split_first() else {
         return ExitCode::from(2);
@@ -198,7 +199,7 @@ fn workspaces(given: &BTreeMap<String, String>, last: &str) -> anyhow::Result<Ve
         Some("") => return Ok(vec![":root".to_owned()]),
         Some(before) => resolved.url.resolve(before)?,
     };
-    let client = Client::new(&resolved)?.at_url(&resolved.url.at(&path));
+    let client = Client::new(&resolved)?.at_url(&resolved.url.for_workspace(&path));
     let (_, list) = crate::runtime()?.block_on(client.get("/apis/tenancy.kcp.io/v1alpha1/workspaces"))?;
     let items = list["items"].as_array().into_iter().flatten();
     let name = |item: &Value| match typed {
@@ -214,7 +215,7 @@ mod tests {
 
     use super::*;
 
-    fn words(line: &[&str]) -> Vec<String> {
+    fn words_for(line: &[&str]) -> Vec<String> {
         let line: Vec<String> = line.iter().map(|word| (*word).to_owned()).collect();
         let found = candidates(crate::Cli::command(), &line);
         found.words.into_iter().map(|candidate| candidate.word).collect()
@@ -222,14 +223,14 @@ mod tests {
 
     #[test]
     fn commands_flags_and_values_are_completed() {
-        assert_eq!(words(&["bac"]), ["backup"]);
-        assert_eq!(words(&["ws", "--sh"]), ["--short"]);
-        assert_eq!(words(&["ws", "tree", "--output", "j"]), ["json"]);
-        assert_eq!(words(&["ws", "--kubeconfig", "/nowhere", "tr"]), ["tree"]);
-        let shells = words(&["completion", ""]);
+        assert_eq!(words_for(&["bac"]), ["backup"]);
+        assert_eq!(words_for(&["ws", "--sh"]), ["--short"]);
+        assert_eq!(words_for(&["ws", "tree", "--output", "j"]), ["json"]);
+        assert_eq!(words_for(&["ws", "--kubeconfig", "/nowhere", "tr"]), ["tree"]);
+        let shells = words_for(&["completion", ""]);
         assert_eq!(shells, ["bash", "zsh", "fish", "powershell"]);
-        assert!(words(&["bind", "--req"]).contains(&"--request-timeout".to_owned()));
-        assert!(words(&["__"]).is_empty());
+        assert!(words_for(&["bind", "--req"]).contains(&"--request-timeout".to_owned()));
+        assert!(words_for(&["__"]).is_empty());
     }
 
     #[test]
@@ -238,7 +239,10 @@ mod tests {
         let file = folder.path().join("config");
         std::fs::write(&file, "contexts: [{name: one}, {name: other}, {name: two}]").unwrap();
         let file = file.to_str().unwrap();
-        assert_eq!(words(&["ws", "--kubeconfig", file, "--context", "o"]), ["one", "other"]);
+        assert_eq!(
+            words_for(&["ws", "--kubeconfig", file, "--context", "o"]),
+            ["one", "other"]
+        );
         let found = candidates(crate::Cli::command(), &["ws", "--kubeconfig", ""].map(str::to_owned));
         assert!(found.files && found.words.is_empty());
     }

@@ -126,7 +126,7 @@ impl ServerUrl {
     }
 
     /// Returns the URL of a workspace of the same server.
-    pub(crate) fn at(&self, workspace: &str) -> String {
+    pub(crate) fn for_workspace(&self, workspace: &str) -> String {
         format!("{}/clusters/{workspace}", self.base)
     }
 
@@ -280,7 +280,7 @@ impl Connection {
 impl Resolved {
     /// Selects another workspace of the server.
     pub(crate) fn enter(&mut self, workspace: &str) {
-        let url = self.url.at(workspace);
+        let url = self.url.for_workspace(workspace);
         self.cluster.content["server"] = json!(url);
         self.url = ServerUrl::parse(&url);
     }
@@ -321,12 +321,12 @@ mod tests {
     fn urls_are_split_at_the_workspace() {
         let url = ServerUrl::parse("https://h:1/x/clusters/root:a/");
         assert_eq!(
-            (url.workspace(), url.at("root").as_str()),
+            (url.workspace(), url.for_workspace("root").as_str()),
             (Some("root:a"), "https://h:1/x/clusters/root")
         );
         let base = ServerUrl::parse("https://h:1/");
         assert_eq!(
-            (base.workspace(), base.at("root").as_str()),
+            (base.workspace(), base.for_workspace("root").as_str()),
             (None, "https://h:1/clusters/root")
         );
         assert_eq!(ServerUrl::parse("https://h/clusters/*").workspace(), None);

@@ -12,24 +12,28 @@ mod completion;
 mod connection;
 mod conversion;
 mod demo;
+mod doctor;
 mod duration;
 mod explain;
 mod export;
 mod files;
 mod kubeconfig;
+mod man;
 mod migrate;
 mod plugin;
 mod print;
+mod sample_sets;
 mod samples;
 mod schema;
 mod script;
 mod self_contained;
 mod start;
+mod status;
 mod steps;
 mod version;
 mod workspace;
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::SystemTime};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
@@ -40,7 +44,11 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// One API server for many logical clusters, with conversion rules in place of webhooks.
 #[derive(Parser)]
-#[command(name = "insula", version, propagate_version = true)]
+#[command(name = "insula", version = version::SHORT, propagate_version = true, after_help = "\
+get, apply and delete are kubectl's: `insula ws PATH` selects the workspace that kubectl works in.
+Every command that talks to a server takes kubectl's flags, and the variables that its --help shows.
+
+Exit codes: 0 done, 1 a negative answer (a finding, a difference, nothing found), 2 an error.")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -82,14 +90,26 @@ enum Command {
     Schema(schema::Command),
     /// Explain the outcome of a request from the audit log.
     Explain(explain::Arguments),
+    /// Show the server, its health, and the current workspace.
+    Status(status::Arguments),
+    /// Check an installation; each finding has its fix.
+    Doctor(doctor::Arguments),
+    /// List, print and try samples of APIs with conversion rules.
+    #[command(subcommand)]
+    Samples(sample_sets::Command),
     /// Install the program as a set of kubectl plugins.
     #[command(subcommand)]
     Plugin(plugin::Command),
     /// Print a script that completes commands in a shell.
     Completion(completion::Arguments),
+    /// Print the manual, or write the pages of all commands.
+    Man(man::Arguments),
     /// Print the version.
     Version(version::Arguments),
 }
+
+/// Commands that users may look for here.
+const KUBECTLS: [&str; 7] = ["get", "apply", "create", "delete", "describe", "edit", "patch"];
 
 /// Format of results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -109,6 +129,16 @@ fn main() -> ExitCode {
             .map(|word| word.to_string_lossy().into_owned())
             .collect();
         return complete::main(Cli::command(), &words);
+    }
+    if let Some(word) = arguments
+        .get(1)
+        .and_then(|word| word.to_str())
+        .filter(|word| KUBECTLS.contains(word))
+    {
+        return failed(
+            format!("{word} is kubectl's: `kubectl {word}` works in the workspace of `insula ws`"),
+            2,
+        );
     }
     let parsed = Cli::command()
         .bin_name(plugin::program())
@@ -138,8 +168,12 @@ fn run(command: Command) -> ExitCode {
         Command::Conversion(command) => conversion::main(&command),
         Command::Schema(command) => schema::main(&command),
         Command::Explain(arguments) => explain::main(&arguments),
+        Command::Status(arguments) => status::main(&arguments),
+        Command::Doctor(arguments) => doctor::main(&arguments),
+        Command::Samples(command) => sample_sets::main(&command),
         Command::Plugin(command) => plugin::main(&command),
         Command::Completion(arguments) => completion::main(&arguments),
+        Command::Man(arguments) => man::main(&arguments),
         Command::Version(arguments) => version::main(&arguments),
     }
 }
@@ -147,6 +181,14 @@ fn run(command: Command) -> ExitCode {
 /// Creates the runtime of a command.
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build()
+}
+
+/// Returns the time of this machine.
+fn now() -> insula_api::Timestamp {
+    let since = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    insula_api::Timestamp(i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
 }
 
 /// Prints an error on standard error, and returns the exit code. kcp's plugins have one code.

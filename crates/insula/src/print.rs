@@ -1,6 +1,9 @@
 //! Output of tools: aligned tables with colours for people, JSON and YAML for programs.
 
-use std::io::{self, IsTerminal, Write};
+use std::{
+    io::{self, IsTerminal, Write},
+    time::{Duration, Instant},
+};
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -113,27 +116,43 @@ impl Table {
     }
 }
 
-/// A line of progress on standard error, rewritten in place and removed at the end. Without a
-/// terminal there is none.
+/// Progress of long work on standard error: a line that is rewritten in place and removed at the
+/// end, or, without a terminal, a line every few seconds.
 pub(crate) struct Progress {
     terminal: bool,
     shown: bool,
+    printed: Instant,
 }
+
+/// Time between two lines where there is no terminal.
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
+/// Time between two changes at a terminal.
+const CHANGE_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Progress {
     pub(crate) fn stderr() -> Self {
         Self {
             terminal: io::stderr().is_terminal(),
             shown: false,
+            printed: Instant::now(),
         }
     }
 
+    /// Shows a text; not every one, if they come quickly.
     pub(crate) fn show(&mut self, text: &str) {
-        if self.terminal {
-            self.shown = true;
-            // Progress that cannot be shown is no reason to end.
-            let _ = write!(io::stderr(), "\r\x1b[K{text} …");
+        let interval = if self.terminal { CHANGE_INTERVAL } else { LINE_INTERVAL };
+        let is_due = (self.terminal && !self.shown) || self.printed.elapsed() >= interval;
+        if !is_due {
+            return;
         }
+        self.printed = Instant::now();
+        // Progress that cannot be shown is no reason to end.
+        let _ = if self.terminal {
+            self.shown = true;
+            write!(io::stderr(), "\r\x1b[K{text} …")
+        } else {
+            writeln!(io::stderr(), "{text} …")
+        };
     }
 }
 

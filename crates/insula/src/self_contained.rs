@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "ACCOUNT", conflicts_with = "token")]
     service_account: Option<String>,
     /// Time that the token of the service account is valid.
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration::parse, requires = "service_account")]
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration::parse)]
     duration: Duration,
 }
 

@@ -12,6 +12,22 @@ use crate::{Output, failed};
 
 /// Lock file with the exact versions of all dependencies.
 const LOCKED: &str = include_str!("../../../Cargo.lock");
+/// Commit of the build, its date, and the machine that it is for. A build without git knows no
+/// commit.
+const COMMIT: &str = env!("INSULA_BUILD_COMMIT");
+const DATE: &str = env!("INSULA_BUILD_DATE");
+const TARGET: &str = env!("INSULA_BUILD_TARGET");
+/// Version and build in one line.
+pub(crate) const SHORT: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    " (commit ",
+    env!("INSULA_BUILD_COMMIT"),
+    ", ",
+    env!("INSULA_BUILD_DATE"),
+    ", ",
+    env!("INSULA_BUILD_TARGET"),
+    ")"
+);
 /// Package of the program.
 const ROOT: &str = "insula-insula";
 
@@ -27,10 +43,12 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     let version = insula_server::VERSION;
     let platform = format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH);
     let line = match arguments.output {
-        Output::Human => format!("insula {version} ({platform})"),
-        Output::Json => {
-            json!({"version": version, "platform": platform, "dependencies": dependencies(LOCKED)}).to_string()
-        }
+        Output::Human => format!("insula {SHORT}"),
+        Output::Json => json!({
+            "version": version, "commit": COMMIT, "date": DATE, "target": TARGET, "platform": platform,
+            "dependencies": dependencies(LOCKED),
+        })
+        .to_string(),
     };
     match writeln!(io::stdout(), "{line}") {
         Ok(()) => ExitCode::SUCCESS,

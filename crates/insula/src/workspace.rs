@@ -107,8 +107,8 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 /// Returns a client of the workspace at a path.
-fn at(client: &Client, resolved: &Resolved, path: &str) -> Client {
-    client.at_url(&resolved.url.at(path))
+fn client_for(client: &Client, resolved: &Resolved, path: &str) -> Client {
+    client.at_url(&resolved.url.for_workspace(path))
 }
 
 /// Returns the type of a workspace as kcp prints it: `root:universal`.

@@ -114,7 +114,7 @@ pub(super) async fn revoke(client: &Client, subject: &Subject) -> anyhow::Result
 }
 
 /// Returns all roles of all subjects.
-pub(super) async fn held(client: &Client) -> anyhow::Result<Vec<Held>> {
+pub(super) async fn all_roles(client: &Client) -> anyhow::Result<Vec<Held>> {
     let mut held = Vec::new();
     for binding in bindings(client).await? {
         for subject in binding["subjects"].as_array().into_iter().flatten() {
@@ -130,7 +130,7 @@ pub(super) async fn held(client: &Client) -> anyhow::Result<Vec<Held>> {
 }
 
 pub(super) async fn list(client: &Client, output: Objects) -> anyhow::Result<()> {
-    let held = held(client).await?;
+    let held = all_roles(client).await?;
     match output {
         Objects::Json => return print::line(&serde_json::to_string_pretty(&held)?),
         Objects::Yaml => return print::raw(&print::yaml(&held)?),

@@ -43,7 +43,7 @@ struct Answer {
 
 pub(super) async fn run(client: &Client, arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut subjects: BTreeSet<Subject> = BTreeSet::new();
-    subjects.extend(grants::held(client).await?.into_iter().map(|held| held.subject));
+    subjects.extend(grants::all_roles(client).await?.into_iter().map(|held| held.subject));
     subjects.extend(owner(client).await?);
     let mut answers = Vec::new();
     for subject in subjects {

@@ -6,7 +6,7 @@ use anyhow::bail;
 use serde_json::Value;
 
 use super::{plan::Published, target::Target};
-use crate::files::text;
+use crate::{files::text, print::Progress};
 
 /// Time between two looks.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -22,6 +22,7 @@ pub(super) fn until_rolled_out(
     limit: Duration,
 ) -> anyhow::Result<usize> {
     let begun = Instant::now();
+    let mut progress = Progress::stderr();
     loop {
         let export = target
             .get("apis.kcp.io/v1alpha2", "APIExport", name)?
@@ -39,6 +40,11 @@ pub(super) fn until_rolled_out(
         if behind == 0 {
             return Ok(consumers.len());
         }
+        progress.show(&format!(
+            "{} of {} consumers are served by the new schemas",
+            consumers.len() - behind,
+            consumers.len()
+        ));
         let conditions = export["status"]["conditions"].as_array().into_iter().flatten();
         let mut stopped = conditions.filter(|it| it["type"] == "RolledOut" && it["status"] == "False");
         if let Some(stopped) = stopped.next() {

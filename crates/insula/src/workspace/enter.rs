@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use serde_json::{Value, json};
 
 use super::{
-    WORKSPACES, at,
+    WORKSPACES, client_for,
     path::{Goal, parse, top},
     print_current, refused, type_of,
 };
@@ -76,7 +76,7 @@ fn note_root(path: &str, short: bool) {
 
 /// Enters a workspace that exists and that the user may enter.
 pub(super) async fn go(client: &Client, resolved: &Resolved, path: &str, short: bool) -> anyhow::Result<()> {
-    let there = at(client, resolved, path);
+    let there = client_for(client, resolved, path);
     let (code, groups) = there.get("/apis").await?;
     let is_open = match code.as_u16() {
         200 => groups["groups"].as_array().is_some_and(|groups| !groups.is_empty()),
@@ -102,7 +102,7 @@ async fn found(client: &Client, resolved: &Resolved, path: &str) -> anyhow::Resu
     let Some((parent, name)) = path.rsplit_once(':').filter(|_| !path.starts_with("system:")) else {
         return Ok((false, None));
     };
-    let (code, workspace) = at(client, resolved, parent)
+    let (code, workspace) = client_for(client, resolved, parent)
         .get(&format!("{WORKSPACES}/{name}"))
         .await?;
     Ok(match code.as_u16() {
@@ -124,12 +124,12 @@ async fn home_path(
         && let Some(current) = resolved.url.workspace()
     {
         let one = format!("{WORKSPACES}/home");
-        let (code, _) = at(client, resolved, current).get(&one).await?;
+        let (code, _) = client_for(client, resolved, current).get(&one).await?;
         if code == 200 {
             return Ok(format!("{current}:home"));
         }
     }
-    let root = at(client, resolved, "root");
+    let root = client_for(client, resolved, "root");
     let begun = Instant::now();
     loop {
         let (code, home) = root.get(&format!("{WORKSPACES}/~")).await?;
@@ -154,7 +154,7 @@ async fn commit(
     kind: Option<&str>,
     short: bool,
 ) -> anyhow::Result<()> {
-    let url = resolved.url.at(path);
+    let url = resolved.url.for_workspace(path);
     let mut edit = Edit {
         puts: keep_previous(resolved)?,
         current: Some(CURRENT.to_owned()),

@@ -6,7 +6,7 @@ use anyhow::bail;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{WORKSPACES, at, refused};
+use super::{WORKSPACES, client_for, refused};
 use crate::{
     client::Client,
     connection::{Connection, Resolved, ServerUrl},
@@ -123,7 +123,7 @@ async fn listed(
 ) -> anyhow::Result<Vec<(u16, Value, String)>> {
     let mut tasks = Vec::new();
     for cluster in clusters {
-        let client = at(client, resolved, cluster);
+        let client = client_for(client, resolved, cluster);
         tasks.push(tokio::spawn(async move {
             let (code, list) = client.get(WORKSPACES).await?;
             if !wide {

@@ -1,0 +1,184 @@
+//! Checks of the server, its port and clock, of etcd, and of versions.
+
+use std::{io, net::TcpListener, process::Command, time::Duration};
+
+use insula_server::{Config, config::StoreChoice};
+use serde_json::Value;
+use tokio::net::TcpStream;
+
+use super::Finding;
+use crate::{
+    client::Client,
+    connection::{Connection, Resolved, ServerFlags},
+    status,
+};
+
+/// Longest wait for a server on this machine, or an etcd near it.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Difference of two clocks that tokens and certificates bear.
+const SKEW_MAX: i64 = 5;
+/// Minor versions that kubectl may be older or newer than the server, as Kubernetes says.
+const KUBECTL_SKEW: i64 = 4;
+
+pub(super) async fn check(config: &Config, connection: &Connection) -> Vec<Finding> {
+    let mut findings = vec![port(config)];
+    findings.extend(etcd(config).await);
+    let resolved = match resolve(config, connection) {
+        Ok(resolved) => resolved,
+        Err(error) => {
+            findings.push(Finding::skipped("server", format!("{error:#}")));
+            findings.extend(kubectl(None));
+            return findings;
+        }
+    };
+    let status = status::read(&resolved).await;
+    match &status {
+        Ok(status) if status.ready && status.version == status.client => {
+            findings.push(Finding::ok(
+                "server",
+                format!("{} is ready, version {}", status.server, status.version),
+            ));
+        }
+        Ok(status) if status.ready => findings.push(Finding::warning(
+            "server",
+            format!(
+                "{} has version {}, this program {}",
+                status.server, status.version, status.client
+            ),
+            "use the program of the server's release",
+        )),
+        Ok(status) => findings.push(Finding::problem(
+            "server",
+            format!("{} is not ready", status.server),
+            "`insula status` names the check that fails, the server's log the cause",
+        )),
+        Err(error) => findings.push(Finding::problem(
+            "server",
+            format!("{error:#}"),
+            "start it with `insula start`, or name another with --kubeconfig or --server",
+        )),
+    }
+    if status.is_ok() {
+        findings.push(clock(&resolved).await);
+    }
+    findings.extend(kubectl(status.ok().as_ref().map(|status| status.kubernetes.as_str())));
+    findings
+}
+
+/// Finds the server by flags and variables, else by the kubeconfig that the server writes.
+fn resolve(config: &Config, connection: &Connection) -> anyhow::Result<Resolved> {
+    let mut flags = connection.clone();
+    flags.server.request_timeout.get_or_insert(TIMEOUT);
+    let written = config.kubeconfig.clone();
+    let written = written.unwrap_or_else(|| config.data_dir.join("admin.kubeconfig"));
+    if !connection.is_given() && written.exists() {
+        flags.server = ServerFlags {
+            kubeconfig: Some(written),
+            ..flags.server
+        };
+    }
+    flags.resolve()
+}
+
+/// Checks that the server's address is free. A taken one is no finding of its own: the server that
+/// answers there may be this one.
+fn port(config: &Config) -> Finding {
+    const CHECK: &str = "port";
+    let listen = &config.listen;
+    match TcpListener::bind(listen) {
+        Ok(_) => Finding::ok(CHECK, format!("{listen} is free")),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            Finding::ok(CHECK, format!("{listen} is in use; see the check of the server"))
+        }
+        Err(error) => Finding::problem(
+            CHECK,
+            format!("{listen} cannot be used: {error}"),
+            "set listen to an address of this machine; ports below 1024 need rights",
+        ),
+    }
+}
+
+async fn etcd(config: &Config) -> Vec<Finding> {
+    let StoreChoice::Etcd(endpoints) = &config.store else {
+        return Vec::new();
+    };
+    let mut findings = Vec::new();
+    for endpoint in &endpoints.hosts {
+        let why = match tokio::time::timeout(TIMEOUT, TcpStream::connect(endpoint)).await {
+            Ok(Ok(_)) => {
+                findings.push(Finding::ok("etcd", format!("{endpoint} answers")));
+                continue;
+            }
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("no answer within {} s", TIMEOUT.as_secs()),
+        };
+        let fix = "start it, or correct store; a majority of the members must answer";
+        findings.push(Finding::problem("etcd", format!("{endpoint}: {why}"), fix));
+    }
+    findings
+}
+
+/// Compares the clock with that of the server.
+async fn clock(resolved: &Resolved) -> Finding {
+    const CHECK: &str = "clock";
+    let date = match Client::new(resolved) {
+        Ok(client) => client.date("/livez").await.ok().flatten(),
+        Err(_) => None,
+    };
+    let Some(there) = date else {
+        return Finding::skipped(CHECK, "the server does not tell its time");
+    };
+    let ahead = crate::now().0 - there;
+    match ahead.abs() > SKEW_MAX {
+        true => Finding::problem(
+            CHECK,
+            format!("this machine is {ahead} s ahead of the server"),
+            "let chrony or systemd-timesyncd set both clocks: tokens and certificates depend on them",
+        ),
+        false => Finding::ok(CHECK, format!("{ahead} s ahead of the server")),
+    }
+}
+
+/// Compares kubectl's version with the Kubernetes version that the server serves.
+fn kubectl(server: Option<&str>) -> Vec<Finding> {
+    const CHECK: &str = "kubectl";
+    let Ok(output) = Command::new("kubectl")
+        .args(["version", "--client", "-o", "json"])
+        .output()
+    else {
+        return vec![Finding::skipped(CHECK, "there is no kubectl on PATH")];
+    };
+    let version: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    let version = version["clientVersion"]["gitVersion"]
+        .as_str()
+        .unwrap_or("unknown")
+        .to_owned();
+    let skew = match (server.and_then(minor), minor(&version)) {
+        (Some(server), Some(own)) => (server - own).abs(),
+        (_, _) => 0,
+    };
+    vec![match skew > KUBECTL_SKEW {
+        true => Finding::warning(
+            CHECK,
+            format!("{version}, and the server serves {}", server.unwrap_or_default()),
+            "take a kubectl that is at most four minor versions away",
+        ),
+        false => Finding::ok(CHECK, version),
+    }]
+}
+
+/// Returns the minor version of `v1.32.4`.
+fn minor(version: &str) -> Option<i64> {
+    version.strip_prefix("v1.")?.split('.').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::minor;
+
+    #[test]
+    fn minor_versions_are_read() {
+        assert_eq!(minor("v1.32.4-dispatcher"), Some(32));
+        assert_eq!(minor("unknown"), None);
+    }
+}

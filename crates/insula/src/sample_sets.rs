@@ -1,0 +1,204 @@
+//! `insula samples`: APIs with conversion rules to look at and to try.
+
+use std::{
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, bail};
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+use crate::{
+    client::{Client, message},
+    connection::Connection,
+    files::text,
+    print::{self, Objects, Printer, Table},
+};
+
+/// Longest wait until a sample is served.
+const BOUND_TIMEOUT: Duration = Duration::from_secs(30);
+const BOUND_INTERVAL: Duration = Duration::from_millis(50);
+
+macro_rules! sample {
+    ($name:literal, $about:literal, [$($object:literal),*]) => {
+        Sample {
+            name: $name,
+            about: $about,
+            schema: include_str!(concat!("../../../config/samples/conversions/", $name, "/schema.yaml")),
+            rules: include_str!(concat!("../../../config/samples/conversions/", $name, "/conversion.yaml")),
+            objects: &[$(include_str!(concat!("../../../config/samples/conversions/", $name, "/objects/", $object))),*],
+        }
+    };
+}
+
+/// A folder of `config/samples/conversions`.
+struct Sample {
+    name: &'static str,
+    about: &'static str,
+    /// An APIResourceSchema.
+    schema: &'static str,
+    /// Its APIConversion.
+    rules: &'static str,
+    objects: &'static [&'static str],
+}
+
+const SAMPLES: [Sample; 6] = [
+    sample!("renames", "fields are renamed, in three versions", ["plain.v1.yaml"]),
+    sample!("moves", "fields move into a group and out of one", ["nightly.v1.yaml"]),
+    sample!(
+        "split-and-join",
+        "a text becomes two fields, or a list",
+        ["mail.v1.yaml"]
+    ),
+    sample!("quantities", "quantities become numbers of one unit", ["small.v1.yaml"]),
+    sample!("durations", "durations become numbers of seconds", ["week.v1.yaml"]),
+    sample!(
+        "enumerations",
+        "values are renamed, and one becomes two",
+        ["import.v1.yaml"]
+    ),
+];
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// List the samples.
+    List {
+        /// Format of the output.
+        #[arg(long, short, value_enum, default_value_t = Objects::Human)]
+        output: Objects,
+    },
+    /// Print the files of a sample.
+    Show {
+        /// The sample.
+        name: String,
+    },
+    /// Publish and bind a sample in the workspace, and create its objects.
+    Apply {
+        #[command(flatten)]
+        connection: Connection,
+        /// The sample.
+        name: String,
+    },
+}
+
+pub(crate) fn main(command: &Command) -> ExitCode {
+    let done = match command {
+        Command::List { output } => list(*output),
+        Command::Show { name } => show(name),
+        Command::Apply { connection, name } => apply(connection, name),
+    };
+    crate::ended(done.map(|()| ExitCode::SUCCESS))
+}
+
+fn find(name: &str) -> anyhow::Result<&'static Sample> {
+    let found = SAMPLES.iter().find(|sample| sample.name == name);
+    found.with_context(|| {
+        let names: Vec<&str> = SAMPLES.iter().map(|sample| sample.name).collect();
+        format!("there is no sample {name:?}: take {}", names.join(", "))
+    })
+}
+
+fn list(output: Objects) -> anyhow::Result<()> {
+    let row = |sample: &Sample| json!({"name": sample.name, "about": sample.about});
+    let rows: Vec<Value> = SAMPLES.iter().map(row).collect();
+    match output {
+        Objects::Json => print::line(&serde_json::to_string_pretty(&rows)?),
+        Objects::Yaml => print::raw(&print::yaml(&rows)?),
+        Objects::Name => SAMPLES.iter().try_for_each(|sample| print::line(sample.name)),
+        Objects::Human => {
+            let mut table = Table::new(&["NAME", "SHOWS"]);
+            for sample in &SAMPLES {
+                table.row(vec![sample.name.into(), sample.about.into()]);
+            }
+            let mut printer = Printer::stdout();
+            printer.table(&table)?;
+            Ok(printer.flush()?)
+        }
+    }
+}
+
+fn show(name: &str) -> anyhow::Result<()> {
+    let sample = find(name)?;
+    let mut text = format!("{}---\n{}", sample.schema, sample.rules);
+    for object in sample.objects {
+        text += &format!("---\n{object}");
+    }
+    print::raw(&text)
+}
+
+fn apply(connection: &Connection, name: &str) -> anyhow::Result<()> {
+    let sample = find(name)?;
+    let parse = |text: &str| serde_saphyr::from_str::<Value>(text).context("the sample is malformed");
+    let (schema, rules) = (parse(sample.schema)?, parse(sample.rules)?);
+    let names = &schema["spec"]["names"];
+    let (plural, group) = (text(names, "/plural"), text(&schema, "/spec/group"));
+    let export = json!({
+        "apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIExport", "metadata": {"name": plural},
+        "spec": {"resources": [{"group": group, "name": plural, "schema": schema["metadata"]["name"],
+            "storage": {"crd": {}}}]},
+    });
+    let binding = json!({
+        "apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding", "metadata": {"name": plural},
+        "spec": {"reference": {"export": {"name": plural}}},
+    });
+    let resolved = connection.resolve()?;
+    resolved.url.current()?;
+    let client = Client::new(&resolved)?;
+    let is_namespaced = text(&schema, "/spec/scope") == "Namespaced";
+    let within = if is_namespaced { "/namespaces/default" } else { "" };
+    crate::runtime()?.block_on(async {
+        for (resource, object) in [
+            ("apiresourceschemas", &schema),
+            ("apiconversions", &rules),
+            ("apiexports", &export),
+            ("apibindings", &binding),
+        ] {
+            let version = text(object, "/apiVersion");
+            create(&client, &format!("/apis/{version}/{resource}"), object).await?;
+        }
+        until_bound(&client, plural).await?;
+        for object in sample.objects {
+            let object = parse(object)?;
+            let version = text(&object, "/apiVersion");
+            create(&client, &format!("/apis/{version}{within}/{plural}"), &object).await?;
+        }
+        anyhow::Ok(())
+    })?;
+    let served = schema["spec"]["versions"].as_array().into_iter().flatten();
+    for version in served.filter(|version| version["served"] == true) {
+        print::line(&format!(
+            "kubectl get {plural}.{}.{group} -o yaml",
+            text(version, "/name")
+        ))?;
+    }
+    Ok(())
+}
+
+/// Creates an object. One that is there stays.
+async fn create(client: &Client, collection: &str, object: &Value) -> anyhow::Result<()> {
+    let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name"));
+    let (code, answer) = client.post(collection, object).await?;
+    let what = match code.as_u16() {
+        201 => "created",
+        409 if answer["reason"] == "AlreadyExists" => "unchanged",
+        _ => bail!("{kind} {name}: {}", message(&answer)),
+    };
+    eprintln!("{kind} {name} {what}");
+    Ok(())
+}
+
+async fn until_bound(client: &Client, binding: &str) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    let path = format!("/apis/apis.kcp.io/v1alpha2/apibindings/{binding}");
+    loop {
+        let (_, found) = client.get(&path).await?;
+        if text(&found, "/status/phase") == "Bound" {
+            return Ok(());
+        }
+        if begun.elapsed() > BOUND_TIMEOUT {
+            bail!("APIBinding {binding} is not bound: kubectl describe apibinding {binding} says why");
+        }
+        tokio::time::sleep(BOUND_INTERVAL).await;
+    }
+}
