@@ -183,7 +183,8 @@ fn a_publication_into_a_missing_workspace_says_so() {
     let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "gears.example.io"}, "spec": {"group": "example.io", "scope": "Namespaced",
         "names": {"plural": "gears", "singular": "gear", "kind": "Gear", "listKind": "GearList"},
-        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}});
+        "versions": [{"name": "v1", "served": true, "storage": true, 
+            "schema": {"openAPIV3Schema": {"type": "object"}}}]}});
     fs::write(&file, definition.to_string()).unwrap();
     let error = shell.fails(&[
         "export",
