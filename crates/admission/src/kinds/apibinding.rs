@@ -2,11 +2,17 @@
 //! claim has a valid selector.
 
 use crate::kinds::review::{Operation, Review, Rules, annotate_path, spaced};
-use insula_api::{ClusterName, ClusterPath, FieldError, FieldPath, Json};
-use insula_catalog::{Result, digest, object::add_finalizer};
+use insula_api::{
+    ClusterName, ClusterPath, FieldError, FieldPath, Json, ObjectKey, Scope,
+    kinds::{self, ApiExport},
+};
+use insula_catalog::{ResourceRoute, Result, digest, ids, object::add_finalizer};
 use serde_json::json;
+use std::ops::ControlFlow;
 
 const FINALIZER: &str = "apis.kcp.io/apibinding-finalizer";
+/// Exports that a message names at most.
+const EXPORTS_NAMED_MAX: usize = 5;
 const EXPORT_LABEL: &str = "internal.apis.kcp.io/export";
 
 pub(super) const RULES: Rules = Rules {
@@ -36,8 +42,15 @@ fn review(review: &Review<'_>, new: &mut Json, old: Option<&Json>) -> Result<()>
             "update"
         };
         let place = if path.is_empty() { review.cluster.as_str() } else { path };
-        let why = format!("unable to {verb} APIBinding: no permission to bind to export {place}:{name}");
+        let missing = cluster.as_ref().filter(|cluster| !review.has_export(cluster, name));
+        let why = match missing.and_then(|cluster| exports_seen(review, cluster)) {
+            Some(seen) => format!("unable to {verb} APIBinding: no such export {place}:{name}; {seen}"),
+            None => format!("unable to {verb} APIBinding: no permission to bind to export {place}:{name}"),
+        };
         return Err(review.forbid(new, why));
+    }
+    if let Some(cluster) = cluster.as_ref().filter(|_| changed) {
+        warn(review, new, cluster, name);
     }
     match cluster {
         Some(cluster) => {
@@ -63,6 +76,81 @@ fn review(review: &Review<'_>, new: &mut Json, old: Option<&Json>) -> Result<()>
     }
     annotate_path(review, new);
     Ok(())
+}
+
+/// Returns a line about the exports of a cluster, for callers who may list them there.
+fn exports_seen(review: &Review<'_>, cluster: &ClusterName) -> Option<String> {
+    if !review.may_list(cluster, "apis.kcp.io", "apiexports") {
+        return None;
+    }
+    let scope = Scope::cluster(ids::apiexports(), cluster.clone());
+    let mut names = Vec::new();
+    review.snapshot.for_each(&scope, |export| {
+        names.push(export.key.name.to_string());
+        match names.len() > EXPORTS_NAMED_MAX {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    });
+    Some(match names.len() {
+        0 => "there is no export".to_owned(),
+        count if count > EXPORTS_NAMED_MAX => {
+            let names = names[..EXPORTS_NAMED_MAX].join(", ");
+            format!("the exports there are {names} and others")
+        }
+        _ => format!("the exports there are {}", names.join(", ")),
+    })
+}
+
+/// Warns of an export that is not there yet, and of an API that the workspace has bound already.
+fn warn(review: &Review<'_>, new: &Json, cluster: &ClusterName, name: &str) {
+    if !review.has_export(cluster, name) {
+        if let Some(seen) = exports_seen(review, cluster) {
+            review.warn(format!("no such export {name:?} in this workspace; {seen}"));
+        }
+        return;
+    }
+    if let Some((api, other)) = bound_already(review, new, cluster, name) {
+        review.warn(format!(
+            "this workspace has bound {api} already, by APIBinding {other:?}: the new binding serves nothing until that \
+             one is deleted"
+        ));
+    }
+}
+
+/// Returns an API of an export that another binding of the workspace brings, and that binding.
+fn bound_already(review: &Review<'_>, new: &Json, cluster: &ClusterName, name: &str) -> Option<(String, String)> {
+    let own = new["metadata"]["name"].as_str().unwrap_or_default();
+    let key = ObjectKey::cluster_scoped(ids::apiexports(), cluster.clone(), name);
+    let export: ApiExport = kinds::read(&review.snapshot.get(&key)?.object.body_value());
+    for offered in &export.spec.resources {
+        let route = ids::resource_route(review.cluster, &offered.group, &offered.name);
+        let route = review.snapshot.get(&route);
+        let other = route.and_then(|route| route.object.parsed(ResourceRoute::read).binding.clone());
+        if let Some(other) = other.filter(|other| **other != *own) {
+            return Some((format!("{}.{}", offered.name, offered.group), other.to_string()));
+        }
+    }
+    // The other binding may be as new as this one.
+    let label = digest::export_label(cluster, name);
+    let scope = Scope::cluster(ids::apibindings(), review.cluster.clone());
+    let mut found = None;
+    review.snapshot.for_each(&scope, |binding| {
+        let same = binding
+            .object
+            .meta
+            .labels
+            .get(EXPORT_LABEL)
+            .is_some_and(|known| *known == *label);
+        match same && *binding.key.name != *own {
+            true => {
+                found = Some((format!("the export {name}"), binding.key.name.to_string()));
+                ControlFlow::Break(())
+            }
+            false => ControlFlow::Continue(()),
+        }
+    });
+    found
 }
 
 fn check(new: &Json, old: Option<&Json>) -> Vec<FieldError> {

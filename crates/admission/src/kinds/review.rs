@@ -62,6 +62,21 @@ impl Review<'_> {
     /// have access to that cluster, because an offer is authorized where it is published. The
     /// object need not exist, so the answer does not reveal whether it does.
     pub(super) fn may(&self, verb: &str, cluster: &ClusterName, group: &str, resource: &str, name: &str) -> bool {
+        let facts = ClusterFacts {
+            entered: true,
+            unfinished: false,
+            ..facts(self.snapshot, cluster)
+        };
+        self.has_right(verb, cluster, [group, resource, name], &facts)
+    }
+
+    /// Checks whether the caller would get a list of all objects of a resource in a cluster.
+    pub(super) fn may_list(&self, cluster: &ClusterName, group: &str, resource: &str) -> bool {
+        self.has_right("list", cluster, [group, resource, ""], &facts(self.snapshot, cluster))
+    }
+
+    fn has_right(&self, verb: &str, cluster: &ClusterName, object: [&str; 3], facts: &ClusterFacts) -> bool {
+        let [group, resource, name] = object;
         let attributes = Attributes {
             verb: verb.into(),
             group: group.into(),
@@ -71,12 +86,7 @@ impl Review<'_> {
             is_resource_request: true,
             ..Attributes::default()
         };
-        let facts = ClusterFacts {
-            entered: true,
-            unfinished: false,
-            ..facts(self.snapshot, cluster)
-        };
-        insula_auth::permit(self.user, attributes, &facts).is_ok()
+        insula_auth::permit(self.user, attributes, facts).is_ok()
     }
 
     /// Returns the cluster that a reference leads to; an empty path means the cluster of the write.

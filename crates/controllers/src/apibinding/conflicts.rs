@@ -3,7 +3,8 @@
 use super::{served::ServedApi, world::Resource};
 use insula_catalog::{Api, Names};
 
-/// Returns the first conflict, with the message of kcp.
+/// Returns the first conflict: kcp's message, and the way out where another binding brings the same
+/// resource.
 pub(super) fn find(resource: &Resource, api: &Api, others: &[ServedApi]) -> Option<String> {
     if resource.built_in {
         let Resource { group, name, .. } = resource;
@@ -21,7 +22,13 @@ pub(super) fn find(resource: &Resource, api: &Api, others: &[ServedApi]) -> Opti
     named
         .filter_map(|other| Some((other, clash(&api.names, &other.names)?)))
         .next()
-        .map(|(other, clash)| format!("naming conflict with {}: spec.names.{clash} is forbidden", other.origin))
+        .map(|(other, clash)| {
+            let conflict = format!("naming conflict with {}: spec.names.{clash} is forbidden", other.origin);
+            match other.is_bound && other.names.plural == api.names.plural {
+                true => format!("{conflict}; the API is bound already, delete one of the two bindings"),
+                false => conflict,
+            }
+        })
 }
 
 fn clash(wanted: &Names, taken: &Names) -> Option<String> {

@@ -13,6 +13,8 @@ use insula_store::Snapshot;
 pub(crate) struct ServedApi {
     /// The object that brings it, as messages name it.
     pub(crate) origin: String,
+    /// A binding brings it.
+    pub(crate) is_bound: bool,
     pub(crate) group: String,
     pub(crate) names: Names,
 }
@@ -33,6 +35,7 @@ pub(super) fn others(registry: &Deps, snapshot: &Snapshot, own: &ObjectKey) -> V
         };
         others.push(ServedApi {
             origin,
+            is_bound: matches!(served.origin, Origin::Bound { .. }),
             group: served.api.group.to_string(),
             names: served.api.names.clone(),
         });

@@ -321,7 +321,7 @@ async fn names_are_won_once() {
     assert_eq!(
         message,
         "Unable to bind APIs: naming conflict with APIBinding \"first\" bound to APIExport root:provider:widgets: \
-            spec.names.plural=widgets is forbidden"
+            spec.names.plural=widgets is forbidden; the API is bound already, delete one of the two bindings"
     );
     assert!(status(&rig, "root:tenant", "second").get("boundResources").is_none());
 
