@@ -48,6 +48,25 @@ fn script(name: &str, text: &str) -> Option<String> {
     found.then_some(script)
 }
 
+/// Returns the word of a command that would end the shell of a reader who pastes it, or change how
+/// their shell ends: `exit`, `exec`, `logout`, `set -e`. A block fails by `false` instead.
+fn ends_the_shell(line: &str) -> Option<&str> {
+    let mut words = line.split(|c: char| c.is_whitespace() || ";|&(){}`\"'".contains(c)).filter(|word| !word.is_empty());
+    while let Some(word) = words.next() {
+        match word {
+            "exit" | "exec" | "logout" => return Some(word),
+            "set" => {
+                let option = words.next().unwrap_or_default();
+                if option.starts_with(['-', '+']) {
+                    return Some(option);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
 fn command(line: &str) -> String {
     if let Some(arguments) = line.strip_prefix("cargo run --release -- ") {
         return format!("insula {arguments}");
@@ -103,8 +122,8 @@ fn run(name: &str, script: &str) -> Result<(), String> {
     ))
 }
 
-#[test]
-fn every_command_of_the_documents_works() {
+/// Returns the documents that have commands.
+fn documents() -> Vec<PathBuf> {
     let mut files = vec![root().join("README.md")];
     for folder in ["docs", "docs/guides"] {
         let found = fs::read_dir(root().join(folder)).into_iter().flatten();
@@ -112,6 +131,39 @@ fn every_command_of_the_documents_works() {
         files.extend(found.filter(|path| path.extension().is_some_and(|end| end == "md")));
     }
     files.sort();
+    files
+}
+
+#[test]
+fn no_command_of_the_documents_ends_the_readers_shell() {
+    let mut found = Vec::new();
+    for file in documents() {
+        let name = file.file_name().unwrap().to_str().unwrap().to_owned();
+        let script = script(&name, &fs::read_to_string(&file).unwrap()).unwrap_or_default();
+        let mut at = String::new();
+        for line in script.lines() {
+            match line.strip_prefix("echo '# ") {
+                Some(place) => at = place.trim_end_matches('\'').to_owned(),
+                None => found.extend(ends_the_shell(line).map(|word| format!("block {at}: `{word}` in `{line}`"))),
+            }
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+    for (line, word) in [
+        ("if a; then exit 1; fi", Some("exit")),
+        ("(exec b)", Some("exec")),
+        ("set -euo pipefail", Some("-euo")),
+        ("kubectl set image deployment/a a=b", None),
+        ("if a; then false; fi", None),
+        ("echo the exit-code", None),
+    ] {
+        assert_eq!(ends_the_shell(line), word, "{line}");
+    }
+}
+
+#[test]
+fn every_command_of_the_documents_works() {
+    let files = documents();
     let kubectl = Command::new("kubectl").args(["version", "--client"]).output();
     let has_kubectl = kubectl.is_ok_and(|output| output.status.success());
     let mut failures = Vec::new();
