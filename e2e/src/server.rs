@@ -193,7 +193,7 @@ impl Server {
         Some(Ok(ready["detail"].as_str().unwrap().trim_end_matches('/').to_owned()))
     }
 
-    /// Returns `https://127.0.0.1:PORT`.
+    /// Returns `https://127.0.0.1:PORT`, or the external URL of its setup.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -247,6 +247,11 @@ impl Server {
     /// Returns a client with this identity.
     pub fn client(&self, who: Who) -> Client {
         Client::new(&self.url, &self.data_dir(), who)
+    }
+
+    /// Returns a client with this identity at another URL of the server.
+    pub fn client_at(&self, url: &str, who: Who) -> Client {
+        Client::new(url, &self.data_dir(), who)
     }
 
     /// Returns a client of the platform's administrator.

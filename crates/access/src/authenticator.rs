@@ -23,26 +23,54 @@ pub struct PeerCertificate(Arc<Peer>);
 struct Peer {
     der: Bytes,
     user: OnceLock<Result<(UserInfo, Timestamp), Unauthenticated>>,
+    roles: PeerRoles,
+}
+
+/// Purposes for which a trusted CA signed a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerRoles {
+    /// The certificate names a user.
+    pub user: bool,
+    /// The certificate is of a front proxy, which names users in headers.
+    pub proxy: bool,
 }
 
 impl PeerCertificate {
-    /// The certificate of a new connection.
+    /// The certificate of a user's new connection.
     pub fn new(der: Bytes) -> Self {
-        PeerCertificate(Arc::new(Peer {
-            der,
-            user: OnceLock::new(),
-        }))
+        let roles = PeerRoles {
+            user: true,
+            proxy: false,
+        };
+        Self::with_roles(der, roles, &[])
+    }
+
+    /// The certificate of a new connection, with the roles that its CA gives it. A front proxy must
+    /// have one of some common names as well.
+    pub fn with_roles(der: Bytes, roles: PeerRoles, proxies: &[String]) -> Self {
+        let user = OnceLock::new();
+        let mut peer = Peer { der, user, roles };
+        let is_listed = |(user, _): &(UserInfo, Timestamp)| proxies.contains(&user.name);
+        peer.roles.proxy = roles.proxy && peer.user().as_ref().is_ok_and(is_listed);
+        PeerCertificate(Arc::new(peer))
+    }
+
+    /// Returns true for the certificate of a front proxy.
+    pub fn is_front_proxy(&self) -> bool {
+        self.0.roles.proxy
     }
 
     /// The account of the user, if the certificate names one.
     pub fn account(&self) -> Option<Cow<'_, str>> {
-        self.user().as_ref().ok().map(|(user, _)| user.account_name())
+        self.0.user().as_ref().ok().map(|(user, _)| user.account_name())
     }
+}
 
+impl Peer {
     /// The user, and the last second in which the certificate is valid.
     fn user(&self) -> &Result<(UserInfo, Timestamp), Unauthenticated> {
-        let read = || certificate::user(&self.0.der).map_err(|error| Unauthenticated(error.to_string()));
-        self.0.user.get_or_init(read)
+        let read = || certificate::user(&self.der).map_err(|error| Unauthenticated(error.to_string()));
+        self.user.get_or_init(read)
     }
 }
 
@@ -77,26 +105,43 @@ pub struct Authenticator {
 }
 
 impl Authenticator {
-    /// The user of a request: by bearer token, else by client certificate, else anonymous. A bad
-    /// credential is refused and never falls back to anonymous. Who shows both means the token: it
-    /// comes with the request, the certificate with its connection. `at` is the workspace that the
-    /// request is for, whose own issuers may know a token; it waits only where an issuer's keys
-    /// have to be fetched, and for a bounded time.
+    /// The user of a request: whom a front proxy names, else by bearer token, else by client
+    /// certificate, else anonymous. A bad credential is refused and never falls back to anonymous.
+    /// Who shows both means the token: it comes with the request, the certificate with its
+    /// connection. `named` is the user in the headers of proxies, which counts from proxies alone.
+    /// `at` is the workspace that the request is for, whose own issuers may know a token; it waits
+    /// only where an issuer's keys have to be fetched, and for a bounded time.
     pub async fn authenticate<'a>(
         &self,
         peer: Option<&PeerCertificate>,
+        named: impl FnOnce() -> Option<UserInfo>,
         authorization: impl IntoIterator<Item = &'a [u8]>,
         at: impl FnOnce() -> Option<At>,
     ) -> Result<UserInfo, Unauthenticated> {
+        if let Some(proxy) = peer.filter(|peer| peer.is_front_proxy())
+            && let Some(user) = named()
+        {
+            return self.valid(proxy).map(|_| user);
+        }
         match bearer::token(authorization).map_err(|error| Unauthenticated(error.to_string()))? {
             Some(token) => self.by_token(token, &[], at).await.map(|(user, _)| user),
             None => peer.map_or_else(|| Ok(UserInfo::anonymous()), |peer| self.by_certificate(peer)),
         }
     }
 
-    /// The user of a connection, which may last longer than the certificate that began it.
     fn by_certificate(&self, peer: &PeerCertificate) -> Result<UserInfo, Unauthenticated> {
-        let (user, last) = peer.user().clone()?;
+        match peer.0.roles.user {
+            true => self.valid(peer),
+            false => Err(Unauthenticated(
+                "the client certificate is signed by the CA of front proxies, and names no user".to_owned(),
+            )),
+        }
+    }
+
+    /// The user whom the certificate of a connection names. A connection may last longer than the
+    /// certificate that began it.
+    fn valid(&self, peer: &PeerCertificate) -> Result<UserInfo, Unauthenticated> {
+        let (user, last) = peer.0.user().clone()?;
         let now = self.accounts.as_ref().map(|accounts| accounts.clock.now());
         match now.is_some_and(|now| now > last) {
             true => Err(Unauthenticated("the client certificate has expired".to_owned())),

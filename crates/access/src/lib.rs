@@ -17,7 +17,7 @@ mod unauthenticated;
 pub mod view;
 pub mod workspace_types;
 
-pub use authenticator::{Authenticator, OnAuthenticated, PeerCertificate};
+pub use authenticator::{Authenticator, OnAuthenticated, PeerCertificate, PeerRoles};
 pub use roles::{facts, facts_with};
 pub use target::Target;
 pub use unauthenticated::Unauthenticated;

@@ -65,9 +65,25 @@ fn is_front(caller: &UserInfo) -> bool {
 /// impersonated user, they count in the workspace of the request alone, and get to no other mount;
 /// only a credential makes a user a master.
 pub(crate) fn forwarded_user(caller: &UserInfo, headers: &HeaderMap) -> Option<UserInfo> {
-    let text = |value: &http::HeaderValue| value.to_str().unwrap_or_default().to_owned();
+    is_front(caller).then(|| remote_user(headers)).flatten()
+}
+
+/// Reads the user whom a front proxy names. They count as if they had authenticated here.
+pub fn proxied_user(headers: &HeaderMap) -> Option<UserInfo> {
+    let named = remote_user(headers).filter(|user| !user.name.is_empty())?;
+    if named.name == USER_ANONYMOUS {
+        return Some(UserInfo::anonymous());
+    }
+    let mut user = UserInfo::authenticated(named.name, named.uid, named.groups);
+    user.extra = named.extra;
+    Some(user)
+}
+
+/// Reads the headers by which proxies name a user.
+fn remote_user(headers: &HeaderMap) -> Option<UserInfo> {
+    let text = |value: &http::HeaderValue| std::str::from_utf8(value.as_bytes()).unwrap_or_default().to_owned();
     let all = |name: &str| headers.get_all(name).iter().map(text).collect::<Vec<_>>();
-    let name = all("x-remote-user").into_iter().next().filter(|_| is_front(caller))?;
+    let name = all("x-remote-user").into_iter().next()?;
     let extra = headers.keys().filter_map(|key| {
         let extra = key.as_str().strip_prefix("x-remote-extra-")?;
         Some((percent_decoded(extra).to_lowercase(), all(key.as_str())))
@@ -79,7 +95,7 @@ pub(crate) fn forwarded_user(caller: &UserInfo, headers: &HeaderMap) -> Option<U
         name,
     };
     user.groups
-        .retain(|group| group != GROUP_MASTERS && group != GROUP_FRONT);
+        .retain(|group| group != GROUP_MASTERS && group != GROUP_FRONT && !group.is_empty());
     Some(user)
 }
 

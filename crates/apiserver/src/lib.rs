@@ -39,7 +39,7 @@ mod virtual_workspace;
 mod watch_encoder;
 pub mod websocket;
 
-pub use impersonate::{NotActing, acting};
+pub use impersonate::{NotActing, acting, proxied_user};
 pub use mounts::{Forward, Nowhere};
 pub use request::{RequestKind, ResourceClass};
 pub use server::ApiServer;

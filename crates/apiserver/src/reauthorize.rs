@@ -23,15 +23,15 @@ const TIME_MAX: Duration = Duration::from_secs(5);
 /// The parts of a request that authentication and authorisation need.
 pub(crate) struct Credentials {
     uri: Uri,
-    /// Credentials and impersonation headers.
+    /// Credentials, and headers that name a user.
     headers: HeaderMap,
     peer: Option<PeerCertificate>,
 }
 
-/// Returns the credentials and the impersonation headers among headers.
+/// Returns the credentials among headers, and the headers that name a user.
 pub(crate) fn credentials(headers: &HeaderMap) -> HeaderMap {
-    let is_credential =
-        |name: &header::HeaderName| *name == header::AUTHORIZATION || name.as_str().starts_with("impersonate-");
+    let names_user = |name: &str| name.starts_with("impersonate-") || name.starts_with("x-remote-");
+    let is_credential = |name: &header::HeaderName| *name == header::AUTHORIZATION || names_user(name.as_str());
     let mut found = HeaderMap::new();
     for (name, value) in headers.iter().filter(|(name, _)| is_credential(name)) {
         found.append(name.clone(), value.clone());

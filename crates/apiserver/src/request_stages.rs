@@ -101,7 +101,12 @@ impl Parsed {
         let protocol = self.upgrade.as_ref().and_then(|_| websocket::credential(&self.headers));
         let credentials = headers.map(|value| value.as_bytes()).chain(protocol.as_deref());
         let caller = authenticator
-            .authenticate(self.peer.as_ref(), credentials, workspace)
+            .authenticate(
+                self.peer.as_ref(),
+                || impersonate::proxied_user(&self.headers),
+                credentials,
+                workspace,
+            )
             .await
             .map_err(|why| {
                 tracing::info!(%why, "authentication failed");

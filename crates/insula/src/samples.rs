@@ -79,7 +79,7 @@ impl Samples {
         let admins = running.kubeconfig();
         let text = fs::read_to_string(admins).with_context(|| format!("cannot read {}", admins.display()))?;
         let mut lines = text.lines().map(str::trim);
-        let ca = lines.find(|line| line.starts_with("certificate-authority:"));
+        let ca = lines.find(|line| line.starts_with("certificate-authority-data:"));
         let ca = ca.ok_or_else(|| anyhow!("{} names no certificate authority", admins.display()))?;
         let url = running.url();
         let Self { token, .. } = self;

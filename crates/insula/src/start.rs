@@ -36,6 +36,8 @@ pub(crate) struct Arguments {
         value_name = "ADDRESS:PORT"
     )]
     listen: Option<String>,
+    #[command(flatten)]
+    serving: Serving,
     #[arg(
         help = "File to write the administrator's kubeconfig to [default: admin.kubeconfig in the data directory]",
         long,
@@ -80,12 +82,59 @@ pub(crate) struct Arguments {
     webhook_allow: Option<String>,
 }
 
+/// Flags for clients on other machines.
+#[derive(clap::Args, Default)]
+struct Serving {
+    /// URL under which clients reach the server, as https://api.example.com:6443 [default: follows
+    /// from --listen].
+    #[arg(long, value_name = "URL")]
+    external_url: Option<String>,
+    /// PEM file of the server's certificate, with those up to its CA [default: the server makes
+    /// one].
+    #[arg(long, value_name = "FILE")]
+    tls_cert_file: Option<String>,
+    /// PEM file of its key.
+    #[arg(long, value_name = "FILE")]
+    tls_key_file: Option<String>,
+    /// PEM file of the CA that signed the certificate, for kubeconfigs.
+    #[arg(long, value_name = "FILE")]
+    tls_ca_file: Option<String>,
+    /// More names and addresses of the certificate that the server makes, commas between.
+    #[arg(long, value_name = "LIST")]
+    tls_names: Option<String>,
+    /// PEM file of more CAs whose client certificates name users.
+    #[arg(long, value_name = "FILE")]
+    tls_client_ca_file: Option<String>,
+    /// PEM file of the CAs of proxies that name users in headers (X-Remote-User).
+    #[arg(long, value_name = "FILE")]
+    front_proxy_ca_file: Option<String>,
+    /// Common names of the proxies' certificates, commas between.
+    #[arg(long, value_name = "LIST")]
+    front_proxy_allowed_names: Option<String>,
+}
+
+impl Serving {
+    fn flags(self) -> [(&'static str, Option<String>); 8] {
+        [
+            ("externalUrl", self.external_url),
+            ("tls.certFile", self.tls_cert_file),
+            ("tls.keyFile", self.tls_key_file),
+            ("tls.caFile", self.tls_ca_file),
+            ("tls.names", self.tls_names),
+            ("tls.clientCaFile", self.tls_client_ca_file),
+            ("frontProxy.caFile", self.front_proxy_ca_file),
+            ("frontProxy.allowedNames", self.front_proxy_allowed_names),
+        ]
+    }
+}
+
 impl Arguments {
     fn sources(self) -> Sources {
         let Self {
             config,
             data_dir,
             listen,
+            serving,
             kubeconfig,
             store,
             token_file,
@@ -113,6 +162,7 @@ impl Arguments {
         ];
         let flags = flags
             .into_iter()
+            .chain(serving.flags())
             .filter_map(|(key, value)| value.map(|value| (key, value)))
             .collect();
         // Variables of other programs may hold any bytes; only ours have to be text.

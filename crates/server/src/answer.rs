@@ -20,7 +20,7 @@ use crate::{
     priority::PriorityRuntimes,
     rotating::{self, Files},
     run::{Signals, resolve},
-    tls,
+    tls::{self, CurrentTls},
 };
 
 /// Time for requests in flight at the end.
@@ -68,7 +68,7 @@ pub async fn answer(settings: Answering, answer: Arc<Answer>, tell: impl Fn(Serv
     let lifecycle = Lifecycle::default();
     let server = listen::Server {
         listener,
-        tls: Arc::new(tls),
+        tls: Arc::new(CurrentTls::new(tls)),
         answer: bounded(answer, settings.body_bytes),
         limits: Limits::default(),
         runtimes: PriorityRuntimes::new(cores(), FairShare::new(cores(), 100)),

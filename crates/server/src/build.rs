@@ -18,6 +18,7 @@ use insula_store::Store;
 
 use crate::{
     Env, StartError, VERSION, backup,
+    certificates::Alarm,
     config::{self, Config, StoreChoice},
     edge::Edge,
     grpc::Calls,
@@ -53,10 +54,12 @@ pub struct Parts {
     pub lifecycle: Lifecycle,
     /// URL of the server without a path, for `status.URL` and discovery of addresses.
     pub url: String,
-    /// PEM text of the CA that signed the certificate of the server.
+    /// PEM text of the CA that programs in workspaces trust; empty where their machines trust it.
     pub trust: Arc<str>,
     /// Forwards requests to servers that workspaces are mounted from.
     pub mounts: Arc<dyn insula_apiserver::Forward>,
+    /// The last failed reload of certificates.
+    pub(crate) certificates: Arc<Alarm>,
     /// Audit log.
     pub audit: Arc<Log>,
     /// Threads of normal and of low priority.
@@ -95,14 +98,12 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         url: _,
         trust: _,
         mounts,
+        certificates,
         audit,
         runtimes,
     } = parts;
-    authenticator.issuers = Some(Issuers::new(
-        configured,
-        Arc::new(IssuerKeys::new(outbound)),
-        env.clock.clone(),
-    ));
+    let keys = Arc::new(IssuerKeys::new(outbound));
+    authenticator.issuers = Some(Issuers::new(configured, keys, env.clock.clone()));
     let authenticator = Arc::new(authenticator);
     insula_controllers::bootstrap(&registry)
         .await
@@ -120,6 +121,7 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         clock: env.clock.clone(),
         api: Arc::clone(&server),
         backups: backup::permits(),
+        certificates,
     });
     let operations = Arc::new(operations(&config, &server));
     let calls = calls(&config, &server, &runtimes, &metrics, &operations).await?;

@@ -5,8 +5,11 @@
 //! the server reads a variable or a settings file.
 
 mod load;
+mod serving;
 
 pub use load::{ConfigError, Source, Sources, load};
+pub(crate) use serving::{ExternalUrl, is_dns_name};
+pub use serving::{FrontProxyConfig, Names, TlsConfig};
 
 use std::{path::PathBuf, str::FromStr};
 
@@ -24,6 +27,13 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// Address that serves the API: `ADDRESS:PORT`. Port 0 takes a free port.
     pub listen: String,
+    /// URL under which clients reach the server: `https://HOST[:PORT]`. `None` for one that follows
+    /// from `listen`.
+    pub external_url: Option<String>,
+    /// Certificates of the port.
+    pub tls: TlsConfig,
+    /// Proxies that name users in headers.
+    pub front_proxy: FrontProxyConfig,
     /// File for the kubeconfig of the administrator; `None` means `admin.kubeconfig` in the data
     /// directory.
     pub kubeconfig: Option<PathBuf>,
@@ -289,6 +299,9 @@ impl Default for Config {
         Self {
             data_dir: PathBuf::from(".insula"),
             listen: "127.0.0.1:6443".to_owned(),
+            external_url: None,
+            tls: TlsConfig::default(),
+            front_proxy: FrontProxyConfig::default(),
             kubeconfig: None,
             store: StoreChoice::Embedded,
             etcd: EtcdConfig::default(),

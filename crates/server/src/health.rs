@@ -29,7 +29,9 @@ use insula_store::Store;
 use serde_json::json;
 use tokio::sync::{Mutex, Semaphore};
 
-use crate::{VERSION, api_usage, backup, config::StoreChoice, lifecycle::Lifecycle, metrics::Metrics};
+use crate::{
+    VERSION, api_usage, backup, certificates::Alarm, config::StoreChoice, lifecycle::Lifecycle, metrics::Metrics,
+};
 
 const METRICS: &str = "/metrics";
 
@@ -48,6 +50,8 @@ pub(crate) struct Health {
     pub(crate) api: Arc<ApiServer>,
     /// Permits of backups.
     pub(crate) backups: Arc<Semaphore>,
+    /// The last failed reload of certificates.
+    pub(crate) certificates: Arc<Alarm>,
 }
 
 /// Health check of the store. On etcd it has the name of Kubernetes' check, `etcd`.
@@ -139,9 +143,12 @@ async fn report(health: &Health, name: &str, request: &Parts, checks: &[(&str, R
     } else {
         StatusCode::OK
     };
-    // An alarm is no failure: reads and deletions work, and clients that free space must get
-    // through.
-    let alarm = health.store_check.store.alarm();
+    // An alarm is no failure. With a full disk reads and deletions work, and clients that free
+    // space must get through; with a refused certificate the previous one is in use.
+    let alarms = [
+        ("disk", health.store_check.store.alarm()),
+        ("certificate", health.certificates.get()),
+    ];
     if !failed && !verbose {
         return plain(code, "ok".to_owned());
     }
@@ -157,10 +164,12 @@ async fn report(health: &Health, name: &str, request: &Parts, checks: &[(&str, R
             Err(_) => text += &format!("[-]{check} failed: reason withheld\n"),
         }
     }
-    match alarm {
-        None => {}
-        Some(alarm) if is_admin => text += &format!("[!]disk alarm: {alarm}\n"),
-        Some(_) => text += "[!]disk alarm: reason withheld\n",
+    for (name, alarm) in alarms {
+        match alarm {
+            None => {}
+            Some(alarm) if is_admin => text += &format!("[!]{name} alarm: {alarm}\n"),
+            Some(_) => text += &format!("[!]{name} alarm: reason withheld\n"),
+        }
     }
     text += &format!("{name} check {}\n", if failed { "failed" } else { "passed" });
     plain(code, text)
@@ -204,7 +213,12 @@ pub(crate) async fn permit(health: &Health, request: &Parts, path: &str) -> Resu
         .map(http::HeaderValue::as_bytes);
     let user = health
         .authenticator
-        .authenticate(peer, authorization, || None)
+        .authenticate(
+            peer,
+            || insula_apiserver::proxied_user(&request.headers),
+            authorization,
+            || None,
+        )
         .await
         .map_err(|error| {
             tracing::debug!(%error, "a credential was refused");

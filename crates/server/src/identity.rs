@@ -292,7 +292,8 @@ fn says(certificate: &X509Certificate<'_>, subject: &Subject) -> bool {
     }
 }
 
-fn address(bytes: &[u8]) -> Option<IpAddr> {
+/// Returns the address in a subject alternative name.
+pub(crate) fn address(bytes: &[u8]) -> Option<IpAddr> {
     let four = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
     four.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
 }

@@ -1,11 +1,13 @@
 //! Kubeconfig of the administrator: kcp's contexts `base`, `root`, `shard-base` and `system:admin`,
-//! with credentials by absolute path.
+//! with certificates and keys inside, so that it can be copied to another machine.
 
 use std::path::{Path, PathBuf};
 
+use base64::{Engine, engine::general_purpose::STANDARD};
+
 use crate::{
     StartError,
-    files::{read, write_private},
+    files::{read, read_secret, write_private},
     identity::{Identity, KCP_ADMIN, Pair, SHARD_ADMIN},
 };
 
@@ -23,10 +25,27 @@ pub(crate) fn check(path: &Path) -> Result<(), StartError> {
     }
 }
 
-/// Writes the file with mode 0600. `url` is the URL of the server without a path.
-pub(crate) fn write(path: &Path, url: &str, identity: &Identity) -> Result<(), StartError> {
+/// Content of the file.
+#[derive(Debug, Clone)]
+pub(crate) struct Content {
+    /// URL of the server without a path.
+    pub(crate) url: String,
+    /// PEM text of the CA that clients trust; `None` leaves it to their machines.
+    pub(crate) trust: Option<String>,
+}
+
+/// Writes the file with mode 0600, unless it is there with the same content.
+pub(crate) fn write(path: &Path, content: &Content, identity: &Identity) -> Result<(), StartError> {
     check(path)?;
-    write_private(path, render(url, identity).as_bytes()).map_err(|cause| StartError::write(path, cause))
+    let users = [
+        User::read(KCP_ADMIN.0, &identity.kcp_admin)?,
+        User::read(SHARD_ADMIN.0, &identity.shard_admin)?,
+    ];
+    let text = render(content, &users);
+    match read(path)? {
+        Some(known) if known == text => Ok(()),
+        _ => write_private(path, text.as_bytes()).map_err(|cause| StartError::write(path, cause)),
+    }
 }
 
 /// Returns the default path.
@@ -34,19 +53,38 @@ pub(crate) fn default_path(data_dir: &Path) -> PathBuf {
     data_dir.join("admin.kubeconfig")
 }
 
-fn render(url: &str, identity: &Identity) -> String {
+/// A user with a certificate and its key, PEM.
+struct User {
+    name: &'static str,
+    certificate: String,
+    key: String,
+}
+
+impl User {
+    fn read(name: &'static str, Pair { certificate, key }: &Pair) -> Result<Self, StartError> {
+        Ok(User {
+            name,
+            certificate: read(certificate)?.unwrap_or_default(),
+            key: read_secret(key)?.unwrap_or_default(),
+        })
+    }
+}
+
+fn render(Content { url, trust }: &Content, users: &[User]) -> String {
     let contexts = [
         ("base", url.to_owned(), KCP_ADMIN.0),
         ("root", format!("{url}/clusters/root"), KCP_ADMIN.0),
         ("shard-base", url.to_owned(), SHARD_ADMIN.0),
         ("system:admin", format!("{url}/clusters/system:admin"), SHARD_ADMIN.0),
     ];
-    let ca = quoted(&identity.ca.to_string_lossy());
     let mut text =
         format!("{MARK}\napiVersion: v1\nkind: Config\npreferences: {{}}\ncurrent-context: root\nclusters:\n");
     for (name, server, _) in &contexts {
         let (name, server) = (quoted(name), quoted(server));
-        text += &format!("- name: {name}\n  cluster:\n    server: {server}\n    certificate-authority: {ca}\n");
+        text += &format!("- name: {name}\n  cluster:\n    server: {server}\n");
+        if let Some(trust) = trust {
+            text += &format!("    certificate-authority-data: {}\n", STANDARD.encode(trust));
+        }
     }
     text += "contexts:\n";
     for (name, _, user) in &contexts {
@@ -54,13 +92,13 @@ fn render(url: &str, identity: &Identity) -> String {
         text += &format!("- name: {name}\n  context:\n    cluster: {name}\n    user: {user}\n");
     }
     text += "users:\n";
-    for (name, Pair { certificate, key }) in [
-        (KCP_ADMIN.0, &identity.kcp_admin),
-        (SHARD_ADMIN.0, &identity.shard_admin),
-    ] {
-        let (name, certificate) = (quoted(name), quoted(&certificate.to_string_lossy()));
-        let key = quoted(&key.to_string_lossy());
-        text += &format!("- name: {name}\n  user:\n    client-certificate: {certificate}\n    client-key: {key}\n");
+    for User { name, certificate, key } in users {
+        let (certificate, key) = (STANDARD.encode(certificate), STANDARD.encode(key));
+        text += &format!(
+            "- name: {}\n  user:\n    client-certificate-data: {certificate}\n",
+            quoted(name)
+        );
+        text += &format!("    client-key-data: {key}\n");
     }
     text
 }
@@ -78,31 +116,34 @@ mod tests {
 
     use super::*;
 
-    fn identity() -> Identity {
-        let pair = |name: &str| Pair {
-            certificate: format!("/data \"x\"/pki/{name}.crt").into(),
-            key: format!("/data \"x\"/pki/{name}.key").into(),
-        };
-        Identity {
-            ca: "/data \"x\"/pki/ca.crt".into(),
-            server: pair("server"),
-            kcp_admin: pair("kcp-admin"),
-            shard_admin: pair("shard-admin"),
-            front: pair("front"),
+    fn content(url: &str) -> Content {
+        Content {
+            url: url.to_owned(),
+            trust: Some("the CA".to_owned()),
         }
+    }
+
+    fn users() -> [User; 2] {
+        [KCP_ADMIN.0, SHARD_ADMIN.0].map(|name| User {
+            name,
+            certificate: format!("certificate of {name}"),
+            key: format!("key of {name}"),
+        })
     }
 
     #[test]
     fn it_has_kcps_contexts() {
-        let got: Value = serde_saphyr::from_str(&render("https://127.0.0.1:6443", &identity())).unwrap();
+        let got: Value = serde_saphyr::from_str(&render(&content("https://127.0.0.1:6443"), &users())).unwrap();
         let cluster = |name: &str, path: &str| {
             let server = format!("https://127.0.0.1:6443{path}");
-            json!({"name": name, "cluster": {"server": server, "certificate-authority": "/data \"x\"/pki/ca.crt"}})
+            json!({"name": name, "cluster": {"server": server, "certificate-authority-data": "dGhlIENB"}})
         };
         let context = |name: &str, user: &str| json!({"name": name, "context": {"cluster": name, "user": user}});
         let user = |name: &str| {
-            let file = |end: &str| format!("/data \"x\"/pki/{name}.{end}");
-            json!({"name": name, "user": {"client-certificate": file("crt"), "client-key": file("key")}})
+            let data = |what: &str| STANDARD.encode(format!("{what} of {name}"));
+            json!({"name": name, "user": {
+                "client-certificate-data": data("certificate"), "client-key-data": data("key"),
+            }})
         };
         let want = json!({
             "apiVersion": "v1", "kind": "Config", "preferences": {}, "current-context": "root",
@@ -120,16 +161,27 @@ mod tests {
     }
 
     #[test]
+    fn without_a_ca_the_machine_of_the_client_decides() {
+        let unknown = Content {
+            trust: None,
+            ..content("https://a")
+        };
+        assert!(!render(&unknown, &users()).contains("certificate-authority"));
+    }
+
+    #[test]
     fn somebodys_own_kubeconfig_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("config");
-        write(&path, "https://a", &identity()).unwrap();
-        write(&path, "https://b", &identity()).unwrap();
+        let now = insula_api::Timestamp(1_795_254_000);
+        let identity = crate::identity::ensure(dir.path(), &[], now).unwrap();
+        write(&path, &content("https://a"), &identity).unwrap();
+        write(&path, &content("https://b"), &identity).unwrap();
         assert!(fs::read_to_string(&path).unwrap().contains("https://b/clusters/root"));
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
 
         fs::write(&path, "apiVersion: v1\nkind: Config\n").unwrap();
-        let error = write(&path, "https://c", &identity()).unwrap_err();
+        let error = write(&path, &content("https://c"), &identity).unwrap_err();
         assert!(
             matches!(&error, StartError::ForeignKubeconfig { path: named } if *named == path),
             "{error}"

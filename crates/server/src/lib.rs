@@ -4,17 +4,20 @@
 //! tasks and reads the clock; crates below it do neither. It holds no rule about objects.
 
 mod accounts;
+mod addresses;
 mod answer;
 mod api_usage;
 mod audit;
 mod authority;
 mod backup;
 mod build;
+mod certificates;
 pub mod config;
 mod connections;
 mod descriptors;
 mod drain_body;
 mod edge;
+mod endpoint;
 mod env;
 mod error;
 mod exchange;

@@ -16,7 +16,6 @@ use std::{
 };
 
 use axum::body::Body;
-use bytes::Bytes;
 use http::{Request, Response, header};
 use hyper::{
     body::Incoming,
@@ -26,7 +25,6 @@ use hyper::{
 use hyper_util::rt::{TokioIo, TokioTimer};
 use insula_access::{OnAuthenticated, PeerCertificate};
 use insula_apiserver::{fair_share::ConnectionMeter, websocket::Afterwards};
-use rustls::ServerConfig;
 use tokio::{
     io::AsyncWriteExt,
     net::{TcpListener, TcpStream},
@@ -44,6 +42,7 @@ use crate::{
     metrics::Metrics,
     priority::{PriorityRuntimes, Spawner},
     socket::Socket,
+    tls::{CurrentTls, Tls},
 };
 
 /// Pause after a failed accept. Without file descriptors an immediate retry would only burn a core.
@@ -66,7 +65,7 @@ pub(crate) type Answer = Arc<dyn Fn(Request<Body>) -> Answered + Send + Sync>;
 /// A bound port and the settings of its server.
 pub(crate) struct Server {
     pub(crate) listener: TcpListener,
-    pub(crate) tls: Arc<ServerConfig>,
+    pub(crate) tls: Arc<CurrentTls>,
     pub(crate) answer: Answer,
     pub(crate) limits: Limits,
     /// Threads of normal and of low priority.
@@ -79,7 +78,7 @@ pub(crate) struct Server {
 
 /// State that all connections share.
 struct Shared {
-    acceptor: TlsAcceptor,
+    tls: Arc<CurrentTls>,
     answer: Answer,
     limits: Limits,
     lifecycle: Lifecycle,
@@ -110,9 +109,8 @@ pub(crate) async fn serve(server: Server) {
     let connections = Connections::new(&limits, Arc::clone(&metrics));
     let sweeping = tokio::spawn(Arc::clone(&connections).sweep());
     let tracker = TaskTracker::new();
-    let acceptor = TlsAcceptor::from(tls);
     let shared = Arc::new(Shared {
-        acceptor,
+        tls,
         answer,
         limits,
         lifecycle: lifecycle.clone(),
@@ -207,8 +205,9 @@ async fn connection(shared: &Arc<Shared>, open: &Arc<OpenConnection>, stream: Tc
         return;
     }
     let patience = Duration::from_secs(shared.limits.header_seconds);
-    match timeout(patience, handshake(shared, open, stream)).await {
-        Ok(Ok(Some(tls))) => converse(shared, open, tls, peer).await,
+    let tls = shared.tls.get();
+    match timeout(patience, handshake(&tls, open, stream)).await {
+        Ok(Ok(Some(stream))) => converse(shared, open, &tls, stream, peer).await,
         Ok(Ok(None)) => tracing::debug!(%peer, "plain HTTP on the HTTPS port"),
         Ok(Err(error)) => {
             shared.metrics.handshake_failed();
@@ -222,11 +221,7 @@ async fn connection(shared: &Arc<Shared>, open: &Arc<OpenConnection>, stream: Tc
 }
 
 /// Completes the TLS handshake. Returns nothing for plain HTTP, after answering it with an error.
-async fn handshake(
-    shared: &Shared,
-    open: &OpenConnection,
-    mut stream: TcpStream,
-) -> io::Result<Option<TlsStream<Socket>>> {
+async fn handshake(tls: &Tls, open: &OpenConnection, mut stream: TcpStream) -> io::Result<Option<TlsStream<Socket>>> {
     let mut first = [0];
     let length = stream.peek(&mut first).await?;
     if length == 1 && first[0] != TLS_HANDSHAKE && first[0].is_ascii_alphabetic() {
@@ -235,15 +230,21 @@ async fn handshake(
         return Ok(None);
     }
     let socket = Socket::new(stream, Arc::clone(&open.slot.connection));
-    shared.acceptor.accept(socket).await.map(Some)
+    TlsAcceptor::from(Arc::clone(&tls.config))
+        .accept(socket)
+        .await
+        .map(Some)
 }
 
-async fn converse(shared: &Arc<Shared>, open: &Arc<OpenConnection>, tls: TlsStream<Socket>, peer: SocketAddr) {
-    let (_, session) = tls.get_ref();
-    let certificate = session
-        .peer_certificates()
-        .and_then(|chain| chain.first())
-        .map(|leaf| PeerCertificate::new(Bytes::copy_from_slice(leaf)));
+async fn converse(
+    shared: &Arc<Shared>,
+    open: &Arc<OpenConnection>,
+    tls: &Tls,
+    stream: TlsStream<Socket>,
+    peer: SocketAddr,
+) {
+    let (_, session) = stream.get_ref();
+    let certificate = session.peer_certificates().and_then(|chain| tls.peer(chain));
     // ALPN decides the protocol. Detecting it by the first bytes would have no time limit.
     let agreed_on_2 = session.alpn_protocol() == Some(b"h2");
     let connection = &open.slot.connection;
@@ -254,6 +255,7 @@ async fn converse(shared: &Arc<Shared>, open: &Arc<OpenConnection>, tls: TlsStre
     let next = Arc::default();
     let requests = Requests {
         answer: Arc::clone(&shared.answer),
+        forgets_forwarded: tls.distrusts_forwarded(certificate.as_ref()),
         certificate,
         meter: Arc::clone(&open.meter),
         afterwards: afterwards(shared, open),
@@ -262,7 +264,7 @@ async fn converse(shared: &Arc<Shared>, open: &Arc<OpenConnection>, tls: TlsStre
         next: agreed_on_2.then(|| Arc::clone(&next)),
         peer,
     };
-    let (io, limits) = (TokioIo::new(tls), &shared.limits);
+    let (io, limits) = (TokioIo::new(stream), &shared.limits);
     let ended = if agreed_on_2 {
         let spawner = Spawner {
             runtimes: Arc::clone(&shared.runtimes),
@@ -284,6 +286,8 @@ async fn converse(shared: &Arc<Shared>, open: &Arc<OpenConnection>, tls: TlsStre
 struct Requests {
     answer: Answer,
     certificate: Option<PeerCertificate>,
+    /// The peer is no front proxy, and others may not say for whom they ask.
+    forgets_forwarded: bool,
     meter: Arc<ConnectionMeter>,
     afterwards: Afterwards,
     authenticated: OnAuthenticated,
@@ -304,6 +308,9 @@ impl Service<Request<Incoming>> for Requests {
             *next.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&exchange));
         }
         let mut request = request.map(Body::new);
+        if self.forgets_forwarded {
+            request.headers_mut().remove("x-forwarded-for");
+        }
         let upgrades = request.headers().contains_key(header::UPGRADE);
         let known = request.extensions_mut();
         known.insert(PeerAddress(self.peer));

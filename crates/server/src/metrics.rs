@@ -20,6 +20,8 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
+use insula_api::Timestamp;
+
 use crate::api_usage::VersionUse;
 
 /// Verb of a request.
@@ -172,6 +174,8 @@ pub struct Metrics {
     commit_seconds: Family<CommitLabels, Histogram, fn() -> Histogram>,
     audit_events: Family<AuditLabels, Counter>,
     disk_full: Gauge<i64, AtomicI64>,
+    certificate_expiry: Gauge<i64, AtomicI64>,
+    certificates_refused: Gauge<i64, AtomicI64>,
     version_last_use: Family<VersionLabels, Gauge>,
     version_tenants: Family<VersionLabels, Gauge>,
     versions_left_out: Gauge<i64, AtomicI64>,
@@ -215,6 +219,8 @@ impl Metrics {
             commit_seconds: Family::new_with_constructor(|| Histogram::new(buckets(0.000_05, 18))),
             audit_events: Family::default(),
             disk_full: Gauge::default(),
+            certificate_expiry: Gauge::default(),
+            certificates_refused: Gauge::default(),
             version_last_use: Family::default(),
             version_tenants: Family::default(),
             versions_left_out: Gauge::default(),
@@ -255,6 +261,11 @@ impl Metrics {
         registry.register("audit_events", "Events for the audit log", self.audit_events.clone());
         let help = "1 while the disk is full and only deletions are taken";
         registry.register("store_disk_full", help, self.disk_full.clone());
+        let help = "Last second in which the certificate of the port is valid";
+        let expiry = self.certificate_expiry.clone();
+        registry.register_with_unit("tls_certificate_expiry_timestamp", help, Unit::Seconds, expiry);
+        let help = "1 while the newest files of certificates cannot be used, and older ones are in use";
+        registry.register("tls_certificates_refused", help, self.certificates_refused.clone());
         self.register_versions();
     }
 
@@ -298,6 +309,16 @@ impl Metrics {
     /// Sets the gauge of a full disk.
     pub(crate) fn disk_full(&self, is_full: bool) {
         self.disk_full.set(i64::from(is_full));
+    }
+
+    /// Sets the end of the certificate's validity.
+    pub(crate) fn certificate_expires(&self, at: Timestamp) {
+        self.certificate_expiry.set(at.0);
+    }
+
+    /// Sets the gauge of certificates that cannot be used.
+    pub(crate) fn certificates_refused(&self, are_refused: bool) {
+        self.certificates_refused.set(i64::from(are_refused));
     }
 
     /// Counts a request in flight until the result is dropped.

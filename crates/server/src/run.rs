@@ -4,7 +4,7 @@
 //! server program, with progress lines and signals.
 
 use std::{
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
@@ -27,7 +27,9 @@ use crate::{
     audit::{self, Writer},
     build::{Parts, Tasks, build, cores},
     config::{Config, Limits, LogFormat},
-    descriptors, files, housekeeping, identity, issuers, kubeconfig,
+    descriptors,
+    endpoint::{self, Endpoint},
+    files, housekeeping, identity, issuers, kubeconfig,
     lifecycle::Lifecycle,
     listen::{self, Server},
     metrics::Metrics,
@@ -58,7 +60,7 @@ impl Running {
         self.address
     }
 
-    /// Returns the URL of the server on this machine: `https://127.0.0.1:6443`.
+    /// Returns the URL under which clients reach the server: `https://127.0.0.1:6443`.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -164,12 +166,10 @@ impl Starting {
     async fn serve(self, progress: Progress<'_>, telemetry: &Telemetry) -> Result<Running, StartError> {
         let (config, env, store, mut authenticator) = (self.config, self.env, self.store, self.authenticator);
         let identifying = Instant::now();
-        let given = config.kubeconfig.clone();
-        let kubeconfig = given.unwrap_or_else(|| kubeconfig::default_path(&config.data_dir));
         let listen = resolve(&config.listen).await?;
-        let identity = identity::ensure(&config.data_dir, &names(&config.listen, listen), env.clock.now())?;
+        let endpoint = Endpoint::prepare(&config, listen, env.clock.now())?;
+        let kubeconfig = endpoint.kubeconfig.clone();
         authenticator.accounts = Some(accounts::open(&config.data_dir, &env, &store)?);
-        let tls = tls::server_config(&identity)?;
         progress(&Step {
             name: "identity",
             what: "TLS + admin identity",
@@ -178,13 +178,13 @@ impl Starting {
         });
 
         let (listener, address) = bind(listen).await?;
-        let url = url(address);
+        let url = endpoint::url(&config, address).url;
         let lifecycle = Lifecycle::default();
         let metrics = Arc::new(Metrics::new(VERSION, telemetry.meter().as_ref()));
         let config = Arc::new(config);
         let (audit, writer) = audit::open(&config, Arc::clone(&env.clock), &metrics)?;
-        let runtimes = runtimes(&config.limits);
-        let app = build(Parts {
+        let (runtimes, clock) = (runtimes(&config.limits), Arc::clone(&env.clock));
+        let mut app = build(Parts {
             config: Arc::clone(&config),
             env,
             store: Arc::clone(&store),
@@ -193,13 +193,15 @@ impl Starting {
             metrics: Arc::clone(&metrics),
             lifecycle: lifecycle.clone(),
             url: url.clone(),
-            trust: files::read(&identity.ca)?.unwrap_or_default().into(),
-            mounts: mounts(&config, &identity)?,
+            trust: Arc::clone(&endpoint.trust),
+            mounts: mounts(&config, &endpoint.identity)?,
+            certificates: Arc::clone(&endpoint.alarm),
             audit,
             runtimes: Arc::clone(&runtimes),
         })
         .await?;
-        kubeconfig::write(&kubeconfig, &url, &identity)?;
+        let (tls, tasks) = endpoint.announce(&config, &url, &metrics, &clock)?;
+        app.tasks.background.extend(tasks);
 
         let mut limits = config.limits.clone();
         limits.connections = descriptors::connections(limits.connections);
@@ -364,71 +366,4 @@ fn mounts(config: &Config, identity: &identity::Identity) -> Result<Arc<dyn insu
     };
     let mounts = crate::outbound::Mounts::new(&config.workspaces.mounts, &shown).map_err(unusable)?;
     Ok(Arc::new(mounts))
-}
-
-/// Returns the names of the certificate besides the loopback names: the listen address and the name
-/// of the machine.
-fn names(listen: &str, address: SocketAddr) -> Vec<String> {
-    let host = listen
-        .rsplit_once(':')
-        .map(|(host, _)| host.trim_matches(['[', ']']))
-        .filter(|host| !host.is_empty());
-    // A file of Linux; on other systems the name can be given in `listen`.
-    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
-    let machine = machine.as_deref().map(str::trim).filter(|name| is_dns_name(name));
-    host.into_iter()
-        .chain(machine)
-        .map(str::to_owned)
-        .chain([address.ip().to_string()])
-        .collect()
-}
-
-fn is_dns_name(name: &str) -> bool {
-    let label = |label: &str| {
-        let letters = label.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
-        letters && !label.is_empty() && label.len() < 64 && !label.starts_with('-') && !label.ends_with('-')
-    };
-    name.len() < 254 && name.split('.').all(label)
-}
-
-/// Returns a URL that this machine can connect to.
-fn url(address: SocketAddr) -> String {
-    let host = match address.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => "127.0.0.1".to_owned(),
-        IpAddr::V6(ip) if ip.is_unspecified() => "[::1]".to_owned(),
-        IpAddr::V4(ip) => ip.to_string(),
-        IpAddr::V6(ip) => format!("[{ip}]"),
-    };
-    format!("https://{host}:{}", address.port())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn urls_can_be_connected_to() {
-        for (address, want) in [
-            ("127.0.0.1:6443", "https://127.0.0.1:6443"),
-            ("0.0.0.0:1", "https://127.0.0.1:1"),
-            ("[::]:1", "https://[::1]:1"),
-            ("[fd00::1]:1", "https://[fd00::1]:1"),
-        ] {
-            assert_eq!(url(address.parse().expect("an address")), want);
-        }
-    }
-
-    #[test]
-    fn names_of_machines_are_checked_before_they_are_certified() {
-        for (name, want) in [
-            ("box", true),
-            ("a-1.example.io", true),
-            ("", false),
-            ("a_b", false),
-            ("-a", false),
-            ("a..b", false),
-        ] {
-            assert_eq!(is_dns_name(name), want, "{name}");
-        }
-    }
 }

@@ -1,20 +1,14 @@
-//! TLS configuration of the server: version 1.2 or newer, HTTP/2 before HTTP/1.1, an optional
-//! client certificate of our CA.
+//! TLS of a port: version 1.2 or newer, HTTP/2 before HTTP/1.1, an optional client certificate. The
+//! configuration can be replaced while the port is open; connections keep the one they began with.
 
-use std::{path::Path, sync::Arc};
+use std::sync::{Arc, PoisonError, RwLock};
 
-use rustls::{
-    RootCertStore, ServerConfig,
-    crypto::{CryptoProvider, aws_lc_rs},
-    server::WebPkiClientVerifier,
-};
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+use bytes::Bytes;
+use insula_access::{PeerCertificate, PeerRoles};
+use rustls::{ConfigBuilder, ServerConfig, WantsVerifier, crypto::aws_lc_rs, server::danger::ClientCertVerifier};
+use rustls_pki_types::{CertificateDer, UnixTime};
 
-use crate::{
-    StartError,
-    identity::Identity,
-    rotating::{Rotating, wrong},
-};
+use crate::rotating::Rotating;
 
 /// Makes aws-lc-rs the cryptography provider of the process. Libraries panic when two providers are
 /// linked and none is installed.
@@ -23,45 +17,84 @@ pub fn install_provider() {
     drop(aws_lc_rs::default_provider().install_default());
 }
 
-/// Returns the configuration of the listener. Certificates are read once: a renewal needs a
-/// restart.
-pub(crate) fn server_config(identity: &Identity) -> Result<Arc<ServerConfig>, StartError> {
-    let provider: Arc<CryptoProvider> = Arc::new(aws_lc_rs::default_provider());
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(&identity.ca)? {
-        roots.add(certificate).map_err(|error| wrong(&identity.ca, &error))?;
+/// The TLS configuration of new connections.
+pub(crate) struct CurrentTls(RwLock<Arc<Tls>>);
+
+/// TLS configuration, and the roles of its peers.
+pub(crate) struct Tls {
+    pub(crate) config: Arc<ServerConfig>,
+    /// Set where front proxies are configured.
+    pub(crate) proxies: Option<Proxies>,
+}
+
+/// Verification of front proxies.
+pub(crate) struct Proxies {
+    /// Verifies certificates that name users.
+    pub(crate) users: Arc<dyn ClientCertVerifier>,
+    /// Verifies certificates of proxies.
+    pub(crate) proxies: Arc<dyn ClientCertVerifier>,
+    /// Common names of the proxies.
+    pub(crate) names: Vec<String>,
+}
+
+impl CurrentTls {
+    pub(crate) fn new(tls: Tls) -> Self {
+        CurrentTls(RwLock::new(Arc::new(tls)))
     }
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
-        // A client with a token has no certificate; a client without both is anonymous, and
-        // authentication decides.
-        .allow_unauthenticated()
-        .build()
-        .map_err(|error| wrong(&identity.ca, &error))?;
-    let key =
-        PrivateKeyDer::from_pem_file(&identity.server.key).map_err(|error| wrong(&identity.server.key, &error))?;
-    let mut config = ServerConfig::builder_with_provider(provider)
+
+    /// Returns the configuration for the next connection.
+    pub(crate) fn get(&self) -> Arc<Tls> {
+        // The value is consistent even after a panic.
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn set(&self, tls: Tls) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(tls);
+    }
+}
+
+impl Tls {
+    /// Returns the certificate of a peer with its roles. The handshake has verified the chain.
+    pub(crate) fn peer(&self, chain: &[CertificateDer<'_>]) -> Option<PeerCertificate> {
+        let (leaf, above) = chain.split_first()?;
+        let der = Bytes::copy_from_slice(leaf);
+        let Some(Proxies { users, proxies, names }) = &self.proxies else {
+            return Some(PeerCertificate::new(der));
+        };
+        // The handshake accepts the authorities of both, so each is asked again for itself.
+        let now = UnixTime::now();
+        let verified = |by: &Arc<dyn ClientCertVerifier>| by.verify_client_cert(leaf, above, now).is_ok();
+        let roles = PeerRoles {
+            user: verified(users),
+            proxy: verified(proxies),
+        };
+        Some(PeerCertificate::with_roles(der, roles, names))
+    }
+
+    /// Returns true if what `X-Forwarded-For` says of a peer's request is to be forgotten.
+    pub(crate) fn distrusts_forwarded(&self, peer: Option<&PeerCertificate>) -> bool {
+        self.proxies.is_some() && !peer.is_some_and(PeerCertificate::is_front_proxy)
+    }
+}
+
+/// Returns the beginning of a server's configuration.
+pub(crate) fn builder() -> Result<ConfigBuilder<ServerConfig, WantsVerifier>, rustls::Error> {
+    ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
-        .map_err(|error| wrong(&identity.server.certificate, &error))?
-        .with_client_cert_verifier(verifier)
-        .with_single_cert(certificates(&identity.server.certificate)?, key)
-        .map_err(|error| wrong(&identity.server.certificate, &error))?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(Arc::new(config))
+}
+
+/// Returns the protocols of a port, the preferred one first.
+pub(crate) fn protocols() -> Vec<Vec<u8>> {
+    vec![b"h2".to_vec(), b"http/1.1".to_vec()]
 }
 
 /// Returns the configuration of a server whose certificate may change, and which asks for no client
 /// certificate.
-pub(crate) fn plain_config(shown: Arc<Rotating>) -> Result<ServerConfig, rustls::Error> {
-    let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-        .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?
-        .with_no_client_auth()
-        .with_cert_resolver(shown);
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(config)
-}
-
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, StartError> {
-    CertificateDer::pem_file_iter(path)
-        .and_then(Iterator::collect)
-        .map_err(|error| wrong(path, &error))
+pub(crate) fn plain_config(shown: Arc<Rotating>) -> Result<Tls, rustls::Error> {
+    let mut config = builder()?.with_no_client_auth().with_cert_resolver(shown);
+    config.alpn_protocols = protocols();
+    Ok(Tls {
+        config: Arc::new(config),
+        proxies: None,
+    })
 }

@@ -51,7 +51,9 @@ fn script(name: &str, text: &str) -> Option<String> {
 /// Returns the word of a command that would end the shell of a reader who pastes it, or change how
 /// their shell ends: `exit`, `exec`, `logout`, `set -e`. A block fails by `false` instead.
 fn ends_the_shell(line: &str) -> Option<&str> {
-    let mut words = line.split(|c: char| c.is_whitespace() || ";|&(){}`\"'".contains(c)).filter(|word| !word.is_empty());
+    let mut words = line
+        .split(|c: char| c.is_whitespace() || ";|&(){}`\"'".contains(c))
+        .filter(|word| !word.is_empty());
     while let Some(word) = words.next() {
         match word {
             "exit" | "exec" | "logout" => return Some(word),

@@ -22,6 +22,7 @@ mod clients;
 mod conversion;
 mod definitions;
 mod docs;
+mod external;
 mod faults;
 mod golden;
 mod grpc;

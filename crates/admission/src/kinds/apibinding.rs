@@ -112,8 +112,8 @@ fn warn(review: &Review<'_>, new: &Json, cluster: &ClusterName, name: &str) {
     }
     if let Some((api, other)) = bound_already(review, new, cluster, name) {
         review.warn(format!(
-            "this workspace has bound {api} already, by APIBinding {other:?}: the new binding serves nothing until that \
-             one is deleted"
+            "this workspace has bound {api} already, by APIBinding {other:?}: the new binding serves nothing until \
+             that one is deleted"
         ));
     }
 }

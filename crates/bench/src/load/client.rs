@@ -1,6 +1,7 @@
 //! HTTP/2 client with the certificate of the administrator, on a fixed number of TLS connections.
 
 use anyhow::{Context, Result, anyhow, bail};
+use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Full};
@@ -181,13 +182,14 @@ impl Address {
                 .map(str::to_owned)
                 .ok_or_else(|| anyhow!("no {field}"))
         };
+        let data = |value: &Value, field: &str| Ok::<_, anyhow::Error>(STANDARD.decode(text(value, field)?)?);
         let mut roots = RootCertStore::empty();
-        for certificate in CertificateDer::pem_file_iter(text(&cluster, "certificate-authority")?)? {
+        for certificate in CertificateDer::pem_slice_iter(&data(&cluster, "certificate-authority-data")?) {
             roots.add(certificate?)?;
         }
-        let chain =
-            CertificateDer::pem_file_iter(text(&user, "client-certificate")?)?.collect::<Result<Vec<_>, _>>()?;
-        let key = PrivateKeyDer::from_pem_file(text(&user, "client-key")?)?;
+        let chain = data(&user, "client-certificate-data")?;
+        let chain = CertificateDer::pem_slice_iter(&chain).collect::<Result<Vec<_>, _>>()?;
+        let key = PrivateKeyDer::from_pem_slice(&data(&user, "client-key-data")?)?;
         let mut tls = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()?
             .with_root_certificates(roots)

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, fmt, path::PathBuf};
 
 use serde_json::{Map, Value};
 
-use super::{Config, StoreChoice};
+use super::{Config, StoreChoice, serving};
 
 /// Seconds of a webhook call at most, as in Kubernetes.
 const WEBHOOK_SECONDS_MAX: u32 = 30;
@@ -122,6 +122,11 @@ pub fn load(sources: Sources) -> Result<Config, ConfigError> {
         ("etcd.certificate", &mut config.etcd.certificate),
         ("etcd.key", &mut config.etcd.key),
         ("etcd.passwordFile", &mut config.etcd.password_file),
+        ("tls.certFile", &mut config.tls.cert_file),
+        ("tls.keyFile", &mut config.tls.key_file),
+        ("tls.caFile", &mut config.tls.ca_file),
+        ("tls.clientCaFile", &mut config.tls.client_ca_file),
+        ("frontProxy.caFile", &mut config.front_proxy.ca_file),
     ] {
         *file = file.take().map(|path| absolute(path, key)).transpose()?;
     }
@@ -186,6 +191,9 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     }
     if let Some((key, cause)) = etcd_mistake(config) {
         return refuse(key, cause.to_owned());
+    }
+    if let Some((key, cause)) = serving::mistake(config.external_url.as_deref(), &config.tls, &config.front_proxy) {
+        return refuse(key, cause);
     }
     match &config.telemetry.otlp_endpoint {
         Some(url) if !url.starts_with("http://") => refuse(

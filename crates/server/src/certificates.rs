@@ -1,0 +1,362 @@
+//! Certificates of the server's port: read at the start, and again when their files change.
+//!
+//! Files are read and compared, not watched: a mounted Secret changes by a symbolic link above
+//! them, which a watch of the files does not notice. A change that cannot be used (a certificate
+//! without its key, one that has expired, one that lacks the server's name) changes nothing: new
+//! connections get what was good before, and `/readyz?verbose`, a metric and the log say why.
+
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use insula_api::{Clock, Timestamp};
+use rustls::{
+    Error as TlsError, InconsistentKeys, RootCertStore,
+    client::{verify_server_cert_signed_by_trust_anchor, verify_server_name},
+    crypto::aws_lc_rs,
+    server::{ParsedCertificate, WebPkiClientVerifier, danger::ClientCertVerifier},
+    sign::{CertifiedKey, SingleCertAndKey},
+};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject};
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+
+use crate::{
+    StartError,
+    config::Config,
+    identity::Identity,
+    metrics::Metrics,
+    rotating::wrong,
+    tls::{self, CurrentTls, Proxies, Tls},
+};
+
+/// Period of reading the files. A mount changes within a minute or two of its Secret.
+const PERIOD: Duration = Duration::from_secs(5);
+/// Mode bits of a key that everybody can read. Kubernetes mounts Secrets for a group (`fsGroup`).
+const WORLD: u32 = 0o007;
+
+/// Files of the port's certificates, and the host that they have to name.
+#[derive(Debug, Clone)]
+pub(crate) struct Files {
+    certificate: PathBuf,
+    key: PathBuf,
+    /// CA of `certificate`, if the operator names it.
+    ca: Option<PathBuf>,
+    /// CAs of users: our own, and that of the operator.
+    users: Vec<PathBuf>,
+    /// CA and common names of front proxies.
+    proxies: Option<(PathBuf, Vec<String>)>,
+    own_ca: PathBuf,
+    /// Host of the external URL.
+    host: String,
+}
+
+/// The last failed reload, for health.
+#[derive(Debug, Default)]
+pub(crate) struct Alarm(Mutex<Option<String>>);
+
+/// Contents of the files by path.
+pub(crate) type Contents = BTreeMap<PathBuf, Vec<u8>>;
+
+/// Parsed certificates of the files.
+pub(crate) struct Certificates {
+    pub(crate) tls: Tls,
+    /// PEM text of the CA that clients of this server trust; `None` if their machines trust it.
+    pub(crate) trust: Option<String>,
+    /// Last second in which the certificate is valid.
+    pub(crate) not_after: Timestamp,
+}
+
+impl Alarm {
+    /// Returns the reason why the newest files are not in use.
+    pub(crate) fn get(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, reason: Option<String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = reason;
+    }
+}
+
+impl Files {
+    /// Returns the files of a configuration.
+    pub(crate) fn new(config: &Config, identity: &Identity, host: &str) -> Self {
+        let (tls, proxy) = (&config.tls, &config.front_proxy);
+        let (certificate, key) = match (&tls.cert_file, &tls.key_file) {
+            (Some(certificate), Some(key)) => (certificate.clone(), key.clone()),
+            _ => (identity.server.certificate.clone(), identity.server.key.clone()),
+        };
+        Files {
+            certificate,
+            key,
+            ca: tls.ca_file.clone(),
+            users: std::iter::once(identity.ca.clone())
+                .chain(tls.client_ca_file.clone())
+                .collect(),
+            proxies: proxy.ca_file.clone().map(|ca| (ca, proxy.allowed_names.0.clone())),
+            own_ca: identity.ca.clone(),
+            host: host.to_owned(),
+        }
+    }
+
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// Fails when a file cannot be read, a certificate is not valid now, does not fit its key or
+    /// does not name the host.
+    pub(crate) fn read(&self, now: Timestamp) -> Result<(Certificates, Contents), StartError> {
+        let contents = self.contents()?;
+        Ok((self.parse(&contents, now)?, contents))
+    }
+
+    /// Follows the files for as long as it runs.
+    pub(crate) async fn follow(
+        self,
+        mut used: Contents,
+        current: Arc<CurrentTls>,
+        alarm: Arc<Alarm>,
+        metrics: Arc<Metrics>,
+        clock: Arc<dyn Clock>,
+    ) -> Infallible {
+        let mut seen = Ok(used.clone());
+        loop {
+            tokio::time::sleep(PERIOD).await;
+            // A few small files: not worth a thread.
+            let contents = self.contents().map_err(|error| error.to_string());
+            if contents == seen {
+                continue;
+            }
+            seen = contents.clone();
+            let news = contents.and_then(|contents| match contents == used {
+                true => Ok(None),
+                false => self
+                    .parse(&contents, clock.now())
+                    .map(|parsed| Some((parsed, contents)))
+                    .map_err(|error| error.to_string()),
+            });
+            match news {
+                Ok(news) => {
+                    if let Some((parsed, contents)) = news {
+                        metrics.certificate_expires(parsed.not_after);
+                        current.set(parsed.tls);
+                        used = contents;
+                        tracing::info!(certificate = %self.certificate.display(), "the certificates changed");
+                    }
+                    alarm.set(None);
+                    metrics.certificates_refused(false);
+                }
+                Err(cause) => {
+                    tracing::warn!(cause, "the certificates stay as they were");
+                    alarm.set(Some(cause));
+                    metrics.certificates_refused(true);
+                }
+            }
+        }
+    }
+
+    fn contents(&self) -> Result<Contents, StartError> {
+        let mut paths = vec![&self.certificate, &self.key];
+        paths.extend(&self.ca);
+        paths.extend(&self.users);
+        paths.extend(self.proxies.iter().map(|(ca, _)| ca));
+        let mut contents = Contents::new();
+        for path in paths {
+            let content = fs::read(path).map_err(|cause| StartError::read(path, cause))?;
+            contents.insert(path.clone(), content);
+        }
+        let mode = fs::metadata(&self.key).map_err(|cause| StartError::read(&self.key, cause))?;
+        match mode.permissions().mode() & 0o777 {
+            mode if mode & WORLD != 0 => Err(StartError::LooseKey {
+                path: self.key.clone(),
+                mode,
+            }),
+            _ => Ok(contents),
+        }
+    }
+
+    fn parse(&self, contents: &Contents, now: Timestamp) -> Result<Certificates, StartError> {
+        let chain = chain(&self.certificate, &contents[&self.certificate])?;
+        let not_after = self.check(&chain, now)?;
+        let key = PrivateKeyDer::from_pem_slice(&contents[&self.key])
+            .map_err(|error| refused(&self.key, format!("is not a private key in PEM: {error}")))?;
+        let pair = CertifiedKey::from_der(chain.clone(), key, &aws_lc_rs::default_provider());
+        let pair = pair.map_err(|error| match error {
+            TlsError::InconsistentKeys(InconsistentKeys::KeyMismatch) => refused(
+                &self.key,
+                format!(
+                    "is not the key of {}: give both files of one pair",
+                    self.certificate.display()
+                ),
+            ),
+            error => wrong(&self.certificate, &error),
+        })?;
+        let users = self.users.iter().collect::<Vec<_>>();
+        let mut accepted = users.clone();
+        accepted.extend(self.proxies.iter().map(|(ca, _)| ca));
+        let proxies = match &self.proxies {
+            None => None,
+            Some((ca, names)) => Some(Proxies {
+                users: verifier(&users, contents)?,
+                proxies: verifier(&[ca], contents)?,
+                names: names.clone(),
+            }),
+        };
+        let mut config = tls::builder()
+            .map_err(|error| wrong(&self.certificate, &error))?
+            .with_client_cert_verifier(verifier(&accepted, contents)?)
+            .with_cert_resolver(Arc::new(SingleCertAndKey::from(pair)));
+        config.alpn_protocols = tls::protocols();
+        Ok(Certificates {
+            tls: Tls {
+                config: Arc::new(config),
+                proxies,
+            },
+            trust: self.trust(&chain, contents)?,
+            not_after,
+        })
+    }
+
+    /// Checks validity and names of the certificate. Returns the end of its validity.
+    fn check(&self, chain: &[CertificateDer<'static>], now: Timestamp) -> Result<Timestamp, StartError> {
+        let refused = |cause: String| refused(&self.certificate, cause);
+        let leaf = chain
+            .first()
+            .ok_or_else(|| refused("holds no certificate in PEM".to_owned()))?;
+        let (_, read) =
+            X509Certificate::from_der(leaf).map_err(|error| refused(format!("is not a certificate: {error}")))?;
+        let (from, to) = (
+            read.validity().not_before.timestamp(),
+            read.validity().not_after.timestamp(),
+        );
+        if to <= now.0 {
+            let ended = Timestamp(to);
+            return Err(refused(format!(
+                "expired at {ended}: renew it, or check the clock (it is {now} here)"
+            )));
+        }
+        if from > now.0 {
+            let begins = Timestamp(from);
+            return Err(refused(format!(
+                "is not valid before {begins}: check the clock (it is {now} here)"
+            )));
+        }
+        let parsed = ParsedCertificate::try_from(leaf).map_err(|error| wrong(&self.certificate, &error))?;
+        let host = ServerName::try_from(self.host.as_str());
+        let host = host.map_err(|error| refused(format!("cannot name {}: {error}", self.host)))?;
+        verify_server_name(&parsed, &host).map_err(|_| {
+            refused(format!(
+                "does not name {}, which the URL of this server has. It names {}: set externalUrl to \
+                 https://NAME:PORT with one of them, or get a certificate for {}",
+                self.host,
+                names(&read),
+                self.host
+            ))
+        })?;
+        Ok(Timestamp(to))
+    }
+
+    /// Returns the CA that clients have to trust.
+    fn trust(&self, chain: &[CertificateDer<'static>], contents: &Contents) -> Result<Option<String>, StartError> {
+        let text = |path: &PathBuf| String::from_utf8_lossy(&contents[path]).into_owned();
+        if let Some(ca) = &self.ca {
+            return match signed(chain, &certificates(ca, &contents[ca])?) {
+                true => Ok(Some(text(ca))),
+                false => Err(refused(ca, format!("did not sign {}", self.certificate.display()))),
+            };
+        }
+        if signed(chain, &certificates(&self.own_ca, &contents[&self.own_ca])?) {
+            return Ok(Some(text(&self.own_ca)));
+        }
+        let last = chain
+            .last()
+            .filter(|last| X509Certificate::from_der(last).is_ok_and(|(_, read)| read.subject() == read.issuer()));
+        Ok(last.map(|root| pem(root)))
+    }
+}
+
+/// Returns true if a CA signed the first certificate, by way of the others.
+fn signed(chain: &[CertificateDer<'static>], authorities: &[CertificateDer<'static>]) -> bool {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(authorities.iter().cloned());
+    let Some((leaf, above)) = chain.split_first() else {
+        return false;
+    };
+    let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms;
+    let verified =
+        |leaf| verify_server_cert_signed_by_trust_anchor(&leaf, &roots, above, UnixTime::now(), algorithms.all);
+    ParsedCertificate::try_from(leaf).is_ok_and(|leaf| verified(leaf).is_ok())
+}
+
+/// Returns a verifier of client certificates that the CAs in some files signed.
+fn verifier(files: &[&PathBuf], contents: &Contents) -> Result<Arc<dyn ClientCertVerifier>, StartError> {
+    let mut roots = RootCertStore::empty();
+    for path in files {
+        for certificate in certificates(path, &contents[*path])? {
+            roots.add(certificate).map_err(|error| wrong(path, &error))?;
+        }
+    }
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+        // A client with a token has no certificate; a client without both is anonymous, and
+        // authentication decides.
+        .allow_unauthenticated()
+        .build();
+    verifier.map_err(|error| wrong(files.last().map_or(Path::new(""), |path| path), &error))
+}
+
+/// Reads a file that must hold at least one certificate.
+fn certificates(path: &Path, content: &[u8]) -> Result<Vec<CertificateDer<'static>>, StartError> {
+    match chain(path, content)? {
+        found if found.is_empty() => Err(refused(path, "holds no certificate in PEM".to_owned())),
+        found => Ok(found),
+    }
+}
+
+fn chain(path: &Path, content: &[u8]) -> Result<Vec<CertificateDer<'static>>, StartError> {
+    CertificateDer::pem_slice_iter(content)
+        .collect::<Result<_, _>>()
+        .map_err(|error| refused(path, format!("is not PEM: {error}")))
+}
+
+fn names(certificate: &X509Certificate<'_>) -> String {
+    let found = certificate.subject_alternative_name().ok().flatten();
+    let names = found.iter().flat_map(|extension| &extension.value.general_names);
+    let shown = names.filter_map(|name| match name {
+        GeneralName::DNSName(name) => Some((*name).to_owned()),
+        GeneralName::IPAddress(bytes) => crate::identity::address(bytes).map(|address| address.to_string()),
+        _ => None,
+    });
+    match shown.collect::<Vec<_>>() {
+        names if names.is_empty() => "nothing in its subject alternative names".to_owned(),
+        names => names.join(", "),
+    }
+}
+
+fn pem(certificate: &CertificateDer<'_>) -> String {
+    use base64::{Engine, engine::general_purpose::STANDARD};
+    let text = STANDARD.encode(certificate);
+    let mut pem = "-----BEGIN CERTIFICATE-----\n".to_owned();
+    let mut rest = text.as_str();
+    while !rest.is_empty() {
+        let (line, after) = rest.split_at(rest.len().min(64));
+        pem += line;
+        pem += "\n";
+        rest = after;
+    }
+    pem + "-----END CERTIFICATE-----\n"
+}
+
+fn refused(path: &Path, cause: String) -> StartError {
+    StartError::Identity {
+        path: path.to_owned(),
+        cause,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+//! Front proxies: users whom a proxy names in headers, and attempts of others to do the same.
+
+use std::fs;
+
+use insula_e2e::{Server, Setup, until, workspace_owned_by};
+use serde_json::{Value, json};
+
+use super::authority::{Authority, Pair, Peer};
+
+const REVIEW: &str = "/clusters/root/apis/authentication.k8s.io/v1/selfsubjectreviews";
+
+struct Scene {
+    server: Server,
+    own: Authority,
+    proxies: Authority,
+    users: Authority,
+}
+
+fn scene() -> Scene {
+    let (proxies, users) = (Authority::new(), Authority::new());
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, ca: &Authority| {
+        let path = folder.path().join(name);
+        fs::write(&path, ca.pem()).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let flags = [
+        "--store",
+        "memory",
+        "--front-proxy-ca-file",
+        &file("proxies.crt", &proxies),
+        "--front-proxy-allowed-names",
+        "gate, second-gate",
+        "--tls-client-ca-file",
+        &file("users.crt", &users),
+    ];
+    let server = Server::with(Setup {
+        flags: flags.map(str::to_owned).to_vec(),
+        environment: vec![("INSULA_WATCHES_BOOKMARK_SECONDS".to_owned(), "1".to_owned())],
+        ..Setup::default()
+    });
+    let own = Authority::read(&server.data_dir().join("pki/ca.crt"));
+    Scene {
+        server,
+        own,
+        proxies,
+        users,
+    }
+}
+
+impl Scene {
+    fn peer(&self, pair: Option<&Pair>) -> Peer {
+        let peer = Peer::new(self.server.url(), "localhost", &self.own);
+        match pair {
+            Some(pair) => peer.with(pair),
+            None => peer,
+        }
+    }
+
+    /// Returns the user whom the server sees, or the code of its refusal.
+    fn user(&self, pair: Option<&Pair>, headers: &[(&str, &str)]) -> Result<Value, u16> {
+        let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+        let answer = self.peer(pair).post(REVIEW, headers, &review.to_string());
+        match answer.code {
+            201 => Ok(serde_json::from_str::<Value>(&answer.body).unwrap()["status"]["userInfo"].clone()),
+            code => Err(code),
+        }
+    }
+}
+
+const ALICE: (&str, &str) = ("X-Remote-User", "alice");
+const ADMINS: (&str, &str) = ("X-Remote-Group", "system:kcp:admin");
+const TOKEN: (&str, &str) = ("Authorization", "Bearer dave-token");
+
+#[test]
+fn only_an_allowed_proxy_names_users() {
+    let scene = scene();
+    let gate = scene.proxies.client("gate", &["system:masters"]);
+    let other = scene.proxies.client("other", &["system:masters"]);
+    let namesake = scene.users.client("gate", &["system:kcp:admin"]);
+    let named = |user: Result<Value, u16>| user.map(|user| user["username"].as_str().unwrap().to_owned());
+
+    let headers = [
+        ALICE,
+        ADMINS,
+        ("X-Remote-Group", "staff"),
+        ("X-Remote-Group", "system:masters"),
+        ("X-Remote-Uid", "7"),
+        ("X-Remote-Extra-Example.com%2fTeam", "blue"),
+    ];
+    let alice = scene.user(Some(&gate), &headers).unwrap();
+    assert_eq!(
+        alice,
+        json!({
+            "username": "alice", "uid": "7", "groups": ["system:kcp:admin", "staff", "system:authenticated"],
+            "extra": {"example.com/team": ["blue"]},
+        })
+    );
+    // The header comes before a token; without it the token counts, and without both nothing does.
+    assert_eq!(
+        named(scene.user(Some(&gate), &[ALICE, ADMINS, TOKEN])),
+        Ok("alice".to_owned())
+    );
+    assert_eq!(named(scene.user(Some(&gate), &[TOKEN])), Ok("dave".to_owned()));
+    assert_eq!(named(scene.user(Some(&gate), &[])), Err(401));
+    assert_eq!(named(scene.user(Some(&gate), &[("X-Remote-User", "")])), Err(401));
+    // A proxy that is not listed is nobody, whatever its certificate says.
+    assert_eq!(named(scene.user(Some(&other), &[ALICE, ADMINS])), Err(401));
+    // A user of that name is a user; nobody else's headers count.
+    assert_eq!(named(scene.user(Some(&namesake), &[ALICE])), Ok("gate".to_owned()));
+    assert_eq!(named(scene.user(None, &[ALICE, ADMINS, TOKEN])), Ok("dave".to_owned()));
+    assert_eq!(named(scene.user(None, &[ALICE, ADMINS])), Err(403), "anonymous");
+}
+
+#[test]
+fn a_user_behind_a_proxy_has_their_own_rights_and_watches() {
+    let scene = scene();
+    let gate = scene.proxies.client("second-gate", &[]);
+    let (path, _) = workspace_owned_by(&scene.server, "alice");
+    let maps = format!("/clusters/{path}/api/v1/configmaps");
+    let peer = scene.peer(Some(&gate));
+    assert_eq!(peer.get(&maps, &[ALICE]).code, 200);
+    assert_eq!(peer.get(&maps, &[("X-Remote-User", "bob")]).code, 403);
+    // The right is checked again at each bookmark, with the same headers.
+    let watch = peer.get(
+        &format!("{maps}?watch=true&allowWatchBookmarks=true&timeoutSeconds=3"),
+        &[ALICE],
+    );
+    let events: Vec<Value> = watch
+        .body
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert!(events.iter().any(|event| event["type"] == "BOOKMARK"), "{}", watch.body);
+    assert!(events.iter().all(|event| event["type"] != "ERROR"), "{}", watch.body);
+}
+
+#[test]
+fn the_audit_log_believes_a_proxy_alone() {
+    let scene = scene();
+    let gate = scene.proxies.client("gate", &[]);
+    let from = ("X-Forwarded-For", "192.0.2.7");
+    for (pair, sources) in [
+        (Some(&gate), json!(["192.0.2.7", "127.0.0.1"])),
+        (None, json!(["127.0.0.1"])),
+    ] {
+        let answer = scene.peer(pair).get("/clusters/root/api", &[ALICE, from]);
+        let id = answer.head.lines().find_map(|line| line.strip_prefix("audit-id: "));
+        let id = id.unwrap().to_owned();
+        let line = until("the request is in the audit log", || {
+            let text = fs::read_to_string(scene.server.data_dir().join("audit/audit.log")).unwrap_or_default();
+            text.lines().find(|line| line.contains(&id)).map(str::to_owned)
+        });
+        let event: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(event["sourceIPs"], sources, "{line}");
+    }
+}
