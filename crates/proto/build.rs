@@ -7,14 +7,16 @@
 
 use std::{env, error::Error, fs, path::Path};
 
-const FILES: [&str; 7] = [
-    "insula/admin/v1/common.proto",
+/// Files of the admin API. Imports come along.
+const FILES: &[&str] = &[
+    "insula/admin/v1/access.proto",
     "insula/admin/v1/cluster.proto",
-    "insula/admin/v1/workspace.proto",
+    "insula/admin/v1/common.proto",
     "insula/admin/v1/conversion.proto",
     "insula/admin/v1/migration.proto",
+    "insula/admin/v1/object.proto",
     "insula/admin/v1/operation.proto",
-    "insula/admin/v1/access.proto",
+    "insula/admin/v1/workspace.proto",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {

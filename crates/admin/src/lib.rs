@@ -17,20 +17,13 @@ pub use session::{AdminService, Info};
 pub use workers::WorkerPool;
 
 use insula_apiserver::call::Access;
-use insula_proto::{
-    FILE_DESCRIPTOR_SET,
-    admin::v1::{
-        access_service_server::AccessServiceServer, cluster_service_server::ClusterServiceServer,
-        conversion_service_server::ConversionServiceServer, migration_service_server::MigrationServiceServer,
-        operation_service_server::OperationServiceServer, workspace_service_server::WorkspaceServiceServer,
-    },
-};
+use insula_proto::{FILE_DESCRIPTOR_SET, admin::v1};
 use prost::Message;
-use prost_types::FileDescriptorSet;
+use prost_types::{DescriptorProto, FileDescriptorSet};
 use std::collections::BTreeMap;
 use tonic::{Request, Status, service::Routes};
 
-/// Bytes of a message without objects: `ConversionService` alone takes objects.
+/// Bytes of a message without objects.
 const NAMES_BYTES_MAX: usize = 64 << 10;
 /// Bytes of a message that takes no credential: the name of a service.
 const OPEN_BYTES_MAX: usize = 1 << 10;
@@ -64,12 +57,6 @@ pub struct Method {
 /// The built-in descriptors do not parse.
 pub async fn services(session: AdminService, object_bytes: usize) -> Result<Services, tonic_reflection::server::Error> {
     let (reporter, health) = tonic_health::server::health_reporter();
-    reporter.set_serving::<AccessServiceServer<AdminService>>().await;
-    reporter.set_serving::<ClusterServiceServer<AdminService>>().await;
-    reporter.set_serving::<WorkspaceServiceServer<AdminService>>().await;
-    reporter.set_serving::<ConversionServiceServer<AdminService>>().await;
-    reporter.set_serving::<MigrationServiceServer<AdminService>>().await;
-    reporter.set_serving::<OperationServiceServer<AdminService>>().await;
     let descriptors = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
@@ -86,22 +73,29 @@ pub async fn services(session: AdminService, object_bytes: usize) -> Result<Serv
     let v1alpha = descriptors()
         .build_v1alpha()?
         .max_decoding_message_size(NAMES_BYTES_MAX);
-    let access = AccessServiceServer::new(session.clone()).max_decoding_message_size(NAMES_BYTES_MAX);
-    let clusters = ClusterServiceServer::new(session.clone()).max_decoding_message_size(NAMES_BYTES_MAX);
-    let workspaces = WorkspaceServiceServer::new(session.clone()).max_decoding_message_size(NAMES_BYTES_MAX);
-    let migrations = MigrationServiceServer::new(session.clone()).max_decoding_message_size(object_bytes);
-    let operations = OperationServiceServer::new(session.clone()).max_decoding_message_size(NAMES_BYTES_MAX);
-    let conversions = ConversionServiceServer::new(session).max_decoding_message_size(object_bytes);
+    let routes = Routes::new(health.max_decoding_message_size(OPEN_BYTES_MAX))
+        .add_service(tower::Layer::layer(&guard, v1))
+        .add_service(tower::Layer::layer(&guard, v1alpha));
+    // Of methods without objects the edge takes smaller messages.
+    macro_rules! serve {
+        ($($module:ident::$server:ident,)*) => {{
+            $(reporter.set_serving::<v1::$module::$server<AdminService>>().await;)*
+            routes$(.add_service(
+                v1::$module::$server::new(session.clone()).max_decoding_message_size(object_bytes),
+            ))*
+        }};
+    }
+    let routes = serve![
+        access_service_server::AccessServiceServer,
+        cluster_service_server::ClusterServiceServer,
+        conversion_service_server::ConversionServiceServer,
+        migration_service_server::MigrationServiceServer,
+        object_service_server::ObjectServiceServer,
+        operation_service_server::OperationServiceServer,
+        workspace_service_server::WorkspaceServiceServer,
+    ];
     Ok(Services {
-        routes: Routes::new(health.max_decoding_message_size(OPEN_BYTES_MAX))
-            .add_service(tower::Layer::layer(&guard, v1))
-            .add_service(tower::Layer::layer(&guard, v1alpha))
-            .add_service(access)
-            .add_service(clusters)
-            .add_service(workspaces)
-            .add_service(conversions)
-            .add_service(migrations)
-            .add_service(operations),
+        routes,
         methods: methods(object_bytes)?,
     })
 }
@@ -115,7 +109,9 @@ fn methods(object_bytes: usize) -> Result<BTreeMap<String, Method>, prost::Decod
         tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET,
         tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET,
     ] {
-        for file in FileDescriptorSet::decode(encoded)?.file {
+        let files = FileDescriptorSet::decode(encoded)?.file;
+        let messages: Vec<&DescriptorProto> = files.iter().flat_map(|file| &file.message_type).collect();
+        for file in &files {
             for service in &file.service {
                 let name = format!("{}.{}", file.package(), service.name());
                 for method in &service.method {
@@ -126,7 +122,11 @@ fn methods(object_bytes: usize) -> Result<BTreeMap<String, Method>, prost::Decod
                         verb: verb(method.name(), streams),
                         mutates: !is_read_only(method.name()),
                         streams,
-                        bytes: bytes(&name, object_bytes),
+                        bytes: match access(&name) {
+                            Access::Open => OPEN_BYTES_MAX,
+                            Access::Authenticated if has_object(&messages, method.input_type(), 0) => object_bytes,
+                            Access::Authenticated => NAMES_BYTES_MAX,
+                        },
                     };
                     methods.insert(path, known);
                 }
@@ -143,12 +143,20 @@ fn access(service: &str) -> Access {
     }
 }
 
-fn bytes(service: &str, object_bytes: usize) -> usize {
-    match service {
-        "grpc.health.v1.Health" => OPEN_BYTES_MAX,
-        "insula.admin.v1.ConversionService" | "insula.admin.v1.MigrationService" => object_bytes,
-        _ => NAMES_BYTES_MAX,
+/// Levels of messages within a message that are searched for objects.
+const NESTING_MAX: usize = 8;
+
+/// Returns true for a message type with an object: a Struct, in it or in a message of it.
+fn has_object(messages: &[&DescriptorProto], message: &str, depth: usize) -> bool {
+    if message == ".google.protobuf.Struct" {
+        return true;
     }
+    // Names are unique: the admin API is one package, and the others have no objects.
+    let name = message.rsplit('.').next().unwrap_or_default();
+    let found = messages.iter().find(|message| message.name() == name);
+    let fields = found.map(|message| message.field.as_slice()).unwrap_or_default();
+    let of_field = |name: &str| !name.is_empty() && has_object(messages, name, depth + 1);
+    depth < NESTING_MAX && fields.iter().any(|field| of_field(field.type_name()))
 }
 
 /// Returns Kubernetes' verb of a method, by the verb in its name.
@@ -191,4 +199,27 @@ fn is_read_only(method: &str) -> bool {
         "ServerReflection",
     ];
     READS.iter().any(|verb| method.starts_with(verb))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_with_objects_may_be_large() {
+        let methods = methods(5 << 20).expect("the descriptors parse");
+        for (path, bytes) in [
+            ("/grpc.health.v1.Health/Check", OPEN_BYTES_MAX),
+            ("/insula.admin.v1.ClusterService/GetInfo", NAMES_BYTES_MAX),
+            ("/insula.admin.v1.ObjectService/GetObject", NAMES_BYTES_MAX),
+            ("/insula.admin.v1.ObjectService/ApplyObject", 5 << 20),
+            ("/insula.admin.v1.ConversionService/Convert", 5 << 20),
+            ("/insula.admin.v1.MigrationService/PlanMigration", 5 << 20),
+        ] {
+            assert_eq!(methods[path].bytes, bytes, "{path}");
+        }
+        let mutates = |path: &str| methods[path].mutates;
+        assert!(mutates("/insula.admin.v1.ObjectService/ApplyObject"));
+        assert!(!mutates("/insula.admin.v1.ObjectService/WatchObjects"));
+    }
 }

@@ -5,6 +5,12 @@ mod cluster;
 mod conversion;
 mod freeze;
 mod migration;
+mod object;
 mod operation;
 mod recompute;
 mod workspace;
+
+/// Returns the path of a workspace, or `root` for an empty one.
+fn or_root(path: &str) -> &str {
+    if path.is_empty() { "root" } else { path }
+}

@@ -51,6 +51,9 @@ pub(crate) fn of_http(served: &Served) -> Status {
     let status: Json = serde_json::from_slice(&served.body).unwrap_or_default();
     let message = match status["message"].as_str() {
         Some(message) => message.to_owned(),
+        None if served.status == http::StatusCode::NOT_FOUND => {
+            "the workspace does not serve this resource: look at its API groups and their versions".to_owned()
+        }
         None => String::from_utf8_lossy(&served.body).trim_end().to_owned(),
     };
     of_kubernetes(served.status.as_u16(), &status, message, served.retry_after)
@@ -72,7 +75,9 @@ fn of_kubernetes(http_code: u16, status: &Json, message: String, retry_after: Op
     let mut fault = Fault::new(code, reason, message).retry(retry_after);
     for cause in causes.iter().filter(|cause| !text(&cause["field"]).is_empty()) {
         let (field, problem) = (text(&cause["field"]), text(&cause["message"]));
-        fault = fault.field(&format!("object.{field}"), &problem, &text(&cause["reason"]));
+        // Field managers' paths begin with a dot.
+        let path = format!("object.{}", field.trim_start_matches('.'));
+        fault = fault.field(&path, &problem, &text(&cause["reason"]));
     }
     let (kind, group) = (text(&details["kind"]), text(&details["group"]));
     if !kind.is_empty() {
@@ -110,6 +115,10 @@ fn classify(http_code: u16, status: &Json, causes: &[Json]) -> (Code, ErrorReaso
         504 => (Code::DeadlineExceeded, ErrorReason::Timeout),
         // Codes that admission webhooks choose.
         402..500 => (Code::FailedPrecondition, ErrorReason::WrongState),
+        // Kubernetes' answer to an applied object with a field that its schema does not have.
+        500 if message.starts_with("failed to create typed patch object") => {
+            (Code::InvalidArgument, ErrorReason::InvalidField)
+        }
         _ => (Code::Internal, ErrorReason::Internal),
     }
 }
@@ -232,6 +241,7 @@ mod tests {
         let named = json!({"name": "a", "group": "example.io", "kind": "widgets"});
         let conflict = json!({"causes": [{"reason": "FieldManagerConflict", "field": ".spec.a", "message": "b"}]});
         let quota = "pods \"a\" is forbidden: exceeded quota: q, requested: 1";
+        let mistyped = "failed to create typed patch object (a/b; v1): .spec.c: field not declared in schema";
         let too_new = json!({"causes": [{"reason": "ResourceVersionTooLarge"}]});
         for (code, status, want, why) in [
             (400, json!({}), Code::InvalidArgument, "INVALID_FIELD"),
@@ -263,6 +273,12 @@ mod tests {
             (504, json!({}), Code::DeadlineExceeded, "TIMEOUT"),
             (418, json!({}), Code::FailedPrecondition, "WRONG_STATE"),
             (500, json!({}), Code::Internal, "INTERNAL"),
+            (
+                500,
+                json!({"message": mistyped}),
+                Code::InvalidArgument,
+                "INVALID_FIELD",
+            ),
         ] {
             assert_eq!(row(code, status), (want, why.to_owned()), "{code}");
         }

@@ -2,10 +2,13 @@
 //! reflection.
 
 mod access;
+mod conventions;
 mod freeze;
+mod objects;
 mod rules;
+mod workspaces;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use http::uri::PathAndQuery;
 use hyper_rustls::HttpsConnector;
@@ -42,6 +45,46 @@ pub(crate) fn origin(server: &Server) -> http::Uri {
 /// Methods that answer an empty request of any authenticated user. All others need a right
 /// (`tenant_isolation/admin.rs`).
 pub(crate) const ANSWERS_ANY_IDENTITY: &[&str] = &["/insula.admin.v1.ClusterService/GetInfo"];
+
+/// Names of all services of the admin API.
+fn admin_services() -> BTreeSet<String> {
+    let set = prost_types::FileDescriptorSet::decode(insula_proto::FILE_DESCRIPTOR_SET).unwrap();
+    let ours = set.file.iter().filter(|file| file.package().starts_with("insula."));
+    ours.flat_map(|file| {
+        file.service
+            .iter()
+            .map(|service| format!("{}.{}", file.package(), service.name()))
+    })
+    .collect()
+}
+
+/// Returns the client of a service, whose requests carry credentials of their own or none.
+macro_rules! client {
+    ($client:ty, $server:expr, $who:expr) => {
+        <$client>::with_origin(crate::grpc::channel(&$server, &$who), crate::grpc::origin(&$server))
+    };
+}
+pub(crate) use client;
+
+/// Returns the reason in the details of a refusal, which is one of the closed list.
+pub(crate) fn reason(refusal: &Status) -> String {
+    let details =
+        insula_proto::rpc::Status::read(refusal.details()).unwrap_or_else(|| panic!("no details: {refusal:?}"));
+    let info = details.detail::<insula_proto::rpc::ErrorInfo>().unwrap();
+    let known = insula_proto::admin::v1::ErrorReason::from_str_name(&format!("ERROR_REASON_{}", info.reason));
+    assert!(known.is_some() && info.domain == "insula.io", "{info:?}");
+    info.reason
+}
+
+/// Returns the fields that the details of a refusal name.
+pub(crate) fn bad_fields(refusal: &Status) -> Vec<String> {
+    let details = insula_proto::rpc::Status::read(refusal.details()).unwrap_or_default();
+    let bad = details.detail::<insula_proto::rpc::BadRequest>().unwrap_or_default();
+    bad.field_violations
+        .into_iter()
+        .map(|violation| violation.field)
+        .collect()
+}
 
 /// Calls appear in the audit log like every request, with the equivalent HTTP status code.
 #[test]
@@ -177,18 +220,10 @@ fn health_needs_no_credential() {
     let server = shared();
     runtime().block_on(async {
         let mut grpc = tonic::client::Grpc::with_origin(channel(&server, &Who::Anonymous), origin(&server));
-        for service in [
-            "",
-            "insula.admin.v1.AccessService",
-            "insula.admin.v1.ClusterService",
-            "insula.admin.v1.WorkspaceService",
-            "insula.admin.v1.ConversionService",
-            "insula.admin.v1.MigrationService",
-            "insula.admin.v1.OperationService",
-        ] {
+        for service in admin_services().into_iter().chain([String::new()]) {
             grpc.ready().await.unwrap();
             let request = Request::new(HealthCheckRequest {
-                service: service.to_owned(),
+                service: service.clone(),
             });
             let path = PathAndQuery::from_static("/grpc.health.v1.Health/Check");
             let codec = tonic_prost::ProstCodec::<HealthCheckRequest, HealthCheckResponse>::default();
@@ -336,19 +371,8 @@ fn a_client_can_call_by_reflection_alone() {
             }
             other => panic!("{other:?}"),
         };
-        let mut ours: Vec<&String> = services.iter().filter(|name| name.starts_with("insula.")).collect();
-        ours.sort();
-        assert_eq!(
-            ours,
-            [
-                "insula.admin.v1.AccessService",
-                "insula.admin.v1.ClusterService",
-                "insula.admin.v1.ConversionService",
-                "insula.admin.v1.MigrationService",
-                "insula.admin.v1.OperationService",
-                "insula.admin.v1.WorkspaceService"
-            ]
-        );
+        let ours: BTreeSet<&String> = services.iter().filter(|name| name.starts_with("insula.")).collect();
+        assert_eq!(ours, admin_services().iter().collect());
         let ask = MessageRequest::FileContainingSymbol("insula.admin.v1.WorkspaceService".to_owned());
         let files: Vec<FileDescriptorProto> = match reflect(&server, Who::KcpAdmin, ask).await.unwrap() {
             MessageResponse::FileDescriptorResponse(found) => found

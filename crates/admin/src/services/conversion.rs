@@ -1,10 +1,13 @@
 //! `ConversionService`: validation and trial of conversion rules that are not published, with the
 //! engine that serves.
 
-use crate::session::{AdminService, Located, Session, right};
+use crate::{
+    session::{AdminService, Located, Session, right},
+    status,
+};
 use insula_api::{FieldError, Json, ObjectKey, names::groups};
 use insula_catalog::{Api, compile, ids, parts};
-use insula_conversion::LossPolicy;
+use insula_conversion::{Cause, LossPolicy};
 use insula_proto::{
     admin::v1::{
         ConvertRequest, ConvertResponse, FieldViolation, InlineRules, RecomputeRequest, RecomputeResponse, StoredRules,
@@ -30,6 +33,10 @@ impl ConversionService for AdminService {
         let verdict = move || {
             let schema = object("schema", schema)?.ok_or_else(|| Status::invalid_argument("schema: is required"))?;
             let rules = object("rules", rules)?;
+            of_kind("schema", &schema, &[("APIResourceSchema", "apis.kcp.io/v1alpha1")])?;
+            if let Some(rules) = &rules {
+                of_kind("rules", rules, &RULES)?;
+            }
             let proven =
                 compiled(&schema, rules.as_ref()).and_then(|api| registry.catalog.proof(&Arc::new(api)).clone());
             Ok(match proven {
@@ -81,6 +88,31 @@ impl ConversionService for AdminService {
         let answer = self.recomputed(&session, request.into_inner()).await?;
         Ok(Response::new(answer))
     }
+}
+
+/// Kinds of objects with rules.
+const RULES: [(&str, &str); 2] = [
+    ("APIConversion", "apis.kcp.io/v1alpha1"),
+    ("APIConversionRules", "apis.kcp.dev/v1alpha1"),
+];
+
+/// Refuses an object that says to be of none of some kinds.
+fn of_kind(field: &str, object: &Json, kinds: &[(&str, &str)]) -> Result<(), Status> {
+    let says = |key: &str, text: &str| object[key].is_null() || object[key] == *text;
+    if kinds
+        .iter()
+        .any(|(kind, version)| says("kind", kind) && says("apiVersion", version))
+    {
+        return Ok(());
+    }
+    let names: Vec<String> = kinds
+        .iter()
+        .map(|(kind, version)| format!("{kind} of {version}"))
+        .collect();
+    Err(status::invalid(
+        field,
+        format!("must be of kind {}", names.join(" or ")),
+    ))
 }
 
 /// Schema and rules of a request.
@@ -168,7 +200,10 @@ fn convert(schema: &Json, rules: Option<&Json>, sent: &Json, to_version: &str) -
     let mut budget = insula_conversion::object_budget();
     let converted = bundle
         .convert(sent, to_version, &mut budget)
-        .map_err(|error| Status::failed_precondition(error.to_string()))?;
+        .map_err(|error| match error.cause {
+            Cause::Budget(_) => Status::resource_exhausted(error.to_string()),
+            _ => Status::failed_precondition(error.to_string()),
+        })?;
     let map = converted
         .as_object()
         .ok_or_else(|| Status::internal("a converted object is an object"))?;

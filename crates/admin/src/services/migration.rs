@@ -1,7 +1,10 @@
 //! `MigrationService`: migrations of ThirdPartyResources, a step at a time.
 
-use super::conversion::object;
-use crate::session::{AdminService, Located, Session, right};
+use super::{conversion::object, or_root};
+use crate::{
+    pages::Page,
+    session::{AdminService, Located, Session, right},
+};
 use insula_api::{ClusterPath, Json, names::groups};
 use insula_auth::Attributes;
 use insula_catalog::{
@@ -109,21 +112,29 @@ impl MigrationService for AdminService {
         request: Request<ListMigrationsRequest>,
     ) -> Result<Response<ListMigrationsResponse>, Status> {
         let session = self.begin(&request).await?;
-        let workspace = request.into_inner().workspace;
+        let request = request.into_inner();
         let list = right("list", groups::EXTENSIONS, "thirdpartyresources", "");
-        let located = session.locate(or_root(&workspace), &list)?;
+        let located = session.locate(or_root(&request.workspace), &list)?;
+        let filter = [located.cluster.as_str()];
+        let page = Page::read(&session, &filter, request.page_size, &request.page_token)?;
         let entered = self.enter(&session, &located.cluster).await?;
-        let listed = async { migrations::list(&session.snapshot, &located.cluster) };
-        let migrations = entered.run(listed).await.iter().map(answer).collect();
+        let snapshot = page.snapshot(&session).await?;
+        let listed = async { migrations::list(&snapshot, &located.cluster) };
+        let mut found: Vec<Migration> = entered.run(listed).await.iter().map(answer).collect();
+        if let Some((_, last)) = &page.after {
+            found.retain(|migration| migration.resource > *last);
+        }
+        found.sort_by(|one, other| one.resource.cmp(&other.resource));
+        let more = found.len() > page.size;
+        found.truncate(page.size);
+        let last = found.last().filter(|_| more);
+        let next = last.map(|last| page.next(snapshot.revision(), &last.resource));
         Ok(Response::new(ListMigrationsResponse {
-            header: session.header(),
-            migrations,
+            header: session.header_at(snapshot.revision()),
+            next_page_token: next.unwrap_or_default(),
+            migrations: found,
         }))
     }
-}
-
-fn or_root(path: &str) -> &str {
-    if path.is_empty() { "root" } else { path }
 }
 
 /// Finds the workspace of objects that the caller may update.

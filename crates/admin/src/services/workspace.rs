@@ -1,10 +1,21 @@
-//! `WorkspaceService`: the tree of workspaces, as far as the caller may read it.
+//! `WorkspaceService`: the tree of workspaces, as far as the caller may read and change it.
 
+mod content;
+mod explain;
+mod writes;
+
+use super::{
+    object::{change_type, from_revision, revision_of},
+    or_root,
+};
 use crate::{
+    api_request::{ApiRequest, ObjectPath, WatchEvent},
+    fields,
     pages::Page,
     session::{AdminService, Located, Session, right},
     status,
 };
+use futures_util::StreamExt;
 use insula_api::{
     ClusterName, ClusterPath, Json, ObjectKey, Scope, Timestamp,
     names::{annotations, groups},
@@ -12,22 +23,20 @@ use insula_api::{
 use insula_auth::Attributes;
 use insula_catalog::{ids, locate};
 use insula_proto::admin::v1::{
-    Condition, FreezeWorkspaceRequest, FreezeWorkspaceResponse, GetWorkspaceRequest, GetWorkspaceResponse,
-    ListWorkspacesRequest, ListWorkspacesResponse, ThawWorkspaceRequest, ThawWorkspaceResponse, TreeWorkspacesRequest,
-    TreeWorkspacesResponse, Workspace, workspace_service_server::WorkspaceService,
+    ChangeType, Condition, CreateWorkspaceRequest, CreateWorkspaceResponse, DeleteWorkspaceRequest,
+    DeleteWorkspaceResponse, ExplainWorkspaceRequest, ExplainWorkspaceResponse, FreezeWorkspaceRequest,
+    FreezeWorkspaceResponse, GetWorkspaceRequest, GetWorkspaceResponse, ListWorkspacesRequest, ListWorkspacesResponse,
+    ThawWorkspaceRequest, ThawWorkspaceResponse, TreeWorkspacesRequest, TreeWorkspacesResponse, UpdateWorkspaceRequest,
+    UpdateWorkspaceResponse, WatchWorkspacesRequest, WatchWorkspacesResponse, Workspace,
+    workspace_service_server::WorkspaceService,
 };
-use insula_store::Entry;
-use std::pin::Pin;
+use insula_store::{Entry, Snapshot};
+use std::{collections::HashMap, pin::Pin};
 use tokio_stream::{Stream, iter};
 use tonic::{Request, Response, Status};
 
 /// Workspaces that one `Tree` returns.
 const TREE_MAX: usize = 100_000;
-
-/// Returns a path, or `root` for an empty one.
-fn or_root(path: &str) -> &str {
-    if path.is_empty() { "root" } else { path }
-}
 
 #[tonic::async_trait]
 impl WorkspaceService for AdminService {
@@ -47,22 +56,7 @@ impl WorkspaceService for AdminService {
         request: Request<GetWorkspaceRequest>,
     ) -> Result<Response<GetWorkspaceResponse>, Status> {
         let session = self.begin(&request).await?;
-        let path = request.into_inner().workspace;
-        let path = ClusterPath::parse(&path).map_err(|error| status::invalid("workspace", error))?;
-        let (located, named) = match path.parent() {
-            None => (session.locate(path.as_str(), &reading())?, None),
-            Some(parent) => {
-                let above = right("get", groups::TENANCY, "workspaces", path.base());
-                let located = session.locate(parent.as_str(), &above).or_else(|refusal| {
-                    // An owner may read their workspace without a right in its parent.
-                    let own = session.locate(path.as_str(), &reading());
-                    own.map_err(|_| refusal)
-                })?;
-                (located, Some(parent))
-            }
-        };
-        let entered = self.enter(&session, &located.cluster).await?;
-        let workspace = entered.run(async { get(&session, &located, &path, named) }).await?;
+        let workspace = self.readable(&session, &request.into_inner().workspace).await?;
         Ok(Response::new(GetWorkspaceResponse {
             header: session.header(),
             workspace: Some(workspace),
@@ -105,6 +99,102 @@ impl WorkspaceService for AdminService {
         };
         Ok(Response::new(Box::pin(iter(walk))))
     }
+
+    async fn create_workspace(
+        &self,
+        request: Request<CreateWorkspaceRequest>,
+    ) -> Result<Response<CreateWorkspaceResponse>, Status> {
+        let session = self.begin(&request).await?;
+        let answer = self.created(&session, request.into_inner()).await?;
+        Ok(Response::new(answer))
+    }
+
+    async fn update_workspace(
+        &self,
+        request: Request<UpdateWorkspaceRequest>,
+    ) -> Result<Response<UpdateWorkspaceResponse>, Status> {
+        let session = self.begin(&request).await?;
+        let answer = self.updated(&session, request.into_inner()).await?;
+        Ok(Response::new(answer))
+    }
+
+    async fn delete_workspace(
+        &self,
+        request: Request<DeleteWorkspaceRequest>,
+    ) -> Result<Response<DeleteWorkspaceResponse>, Status> {
+        let session = self.begin(&request).await?;
+        let answer = self.deleted(&session, request.into_inner()).await?;
+        Ok(Response::new(answer))
+    }
+
+    type WatchWorkspacesStream = Pin<Box<dyn Stream<Item = Result<WatchWorkspacesResponse, Status>> + Send>>;
+
+    async fn watch_workspaces(
+        &self,
+        request: Request<WatchWorkspacesRequest>,
+    ) -> Result<Response<Self::WatchWorkspacesStream>, Status> {
+        let session = self.begin(&request).await?;
+        let WatchWorkspacesRequest { parent, revision } = request.into_inner();
+        let watching = right("watch", groups::TENANCY, "workspaces", "");
+        let Located { cluster, path } = session.locate(or_root(&parent), &watching)?;
+        let path = canonical(&session.snapshot, &cluster, path);
+        let watch = from_revision(ApiRequest::get(workspaces("").in_cluster(&cluster)), revision);
+        let events = session.watch(watch).await?;
+        let answer = move |event: Result<WatchEvent, Status>| {
+            let event = event?;
+            let kind = change_type(&event);
+            let has_object = !matches!(kind, ChangeType::Bookmark | ChangeType::Synced);
+            Ok(WatchWorkspacesResponse {
+                header: session.header_at(revision_of(&event.object)),
+                r#type: kind.into(),
+                workspace: has_object.then(|| describe_object(&event.object, &path)),
+            })
+        };
+        Ok(Response::new(Box::pin(events.map(answer))))
+    }
+
+    async fn explain_workspace(
+        &self,
+        request: Request<ExplainWorkspaceRequest>,
+    ) -> Result<Response<ExplainWorkspaceResponse>, Status> {
+        let session = self.begin(&request).await?;
+        let path = request.into_inner().workspace;
+        let workspace = self.readable(&session, &path).await?;
+        let answer = explain::explain(self.registry(), &session, workspace);
+        Ok(Response::new(answer))
+    }
+}
+
+impl AdminService {
+    /// Returns a workspace that the caller may read, in its parent or from within.
+    async fn readable(&self, session: &Session, path: &str) -> Result<Workspace, Status> {
+        let path = ClusterPath::parse(path).map_err(|error| status::invalid("workspace", error))?;
+        let (located, named) = match path.parent() {
+            None => (session.locate(path.as_str(), &reading())?, None),
+            Some(parent) => {
+                let above = right("get", groups::TENANCY, "workspaces", path.base());
+                let located = session.locate(parent.as_str(), &above).or_else(|refusal| {
+                    // An owner may read their workspace without a right in its parent.
+                    let own = session.locate(path.as_str(), &reading());
+                    own.map_err(|_| refusal)
+                })?;
+                (located, Some(parent))
+            }
+        };
+        let entered = self.enter(session, &located.cluster).await?;
+        entered.run(async { get(session, &located, &path, named) }).await
+    }
+}
+
+/// Returns the path of a Workspace in its parent; an empty name stands for all of them.
+fn workspaces(name: &str) -> ObjectPath<'_> {
+    ObjectPath {
+        group: groups::TENANCY,
+        version: "v1alpha1",
+        resource: "workspaces",
+        name,
+        ..ObjectPath::default()
+    }
 }
 
 fn listing() -> Attributes {
@@ -132,7 +222,7 @@ async fn list(
     found.truncate(page.size);
     let last = found.last().filter(|_| more);
     let next = last.map(|last| page.next(snapshot.revision(), &last.key.name));
-    let path = canonical(session, cluster, located.path.clone());
+    let path = canonical(&snapshot, cluster, located.path.clone());
     Ok(Response::new(ListWorkspacesResponse {
         header: session.header_at(snapshot.revision()),
         workspaces: found.iter().map(|entry| describe(entry, &path)).collect(),
@@ -156,7 +246,7 @@ fn get(
     let key = ObjectKey::cluster_scoped(ids::workspaces(), above.clone(), path.base());
     let entry = session.snapshot.get(&key);
     let entry = entry.ok_or_else(|| status::no_workspace(path.base()))?;
-    Ok(describe(&entry, &canonical(session, &above, parent)))
+    Ok(describe(&entry, &canonical(&session.snapshot, &above, parent)))
 }
 
 /// A walk through a tree of workspaces at one state: parents before their children, siblings by
@@ -237,8 +327,8 @@ impl Iterator for Walk {
     }
 }
 
-fn canonical(session: &Session, cluster: &ClusterName, given: ClusterPath) -> ClusterPath {
-    let known = locate::path_of(&session.snapshot, cluster);
+fn canonical(snapshot: &Snapshot, cluster: &ClusterName, given: ClusterPath) -> ClusterPath {
+    let known = locate::path_of(snapshot, cluster);
     if known.as_str() == cluster.as_str() {
         given
     } else {
@@ -272,12 +362,22 @@ fn conditions(object: &Json) -> Vec<Condition> {
         .collect()
 }
 
+fn texts(object: &Json, field: &str) -> HashMap<String, String> {
+    let map = object["metadata"][field].as_object();
+    let pairs = map.into_iter().flatten();
+    pairs.map(|(key, value)| (key.clone(), text(value))).collect()
+}
+
 fn describe(entry: &Entry, parent: &ClusterPath) -> Workspace {
-    let object = entry.object.body_value();
+    describe_object(&entry.object.value(entry.revision), parent)
+}
+
+/// Describes a workspace by its Workspace object.
+fn describe_object(object: &Json, parent: &ClusterPath) -> Workspace {
     let kind = &object["spec"]["type"];
+    let name = text(&object["metadata"]["name"]);
     Workspace {
-        path: parent.join(&entry.key.name).to_string(),
-        name: entry.key.name.to_string(),
+        path: parent.join(&name).to_string(),
         cluster: text(&object["spec"]["cluster"]),
         phase: text(&object["status"]["phase"]),
         url: text(&object["spec"]["URL"]),
@@ -287,9 +387,13 @@ fn describe(entry: &Entry, parent: &ClusterPath) -> Workspace {
         },
         parent: parent.to_string(),
         create_time: time(&object["metadata"]["creationTimestamp"]),
-        uid: entry.object.meta.uid.to_string(),
-        revision: entry.revision.0,
-        conditions: conditions(&object),
+        uid: text(&object["metadata"]["uid"]),
+        revision: revision_of(object).0,
+        conditions: conditions(object),
+        labels: texts(object, "labels"),
+        annotations: texts(object, "annotations"),
+        etag: fields::etag_of(object),
+        name,
     }
 }
 
@@ -311,5 +415,8 @@ fn describe_cluster(session: &Session, cluster: &ClusterName, path: &ClusterPath
         uid: entry.object.meta.uid.to_string(),
         revision: entry.revision.0,
         conditions: conditions(&object),
+        labels: texts(&object, "labels"),
+        annotations: texts(&object, "annotations"),
+        etag: String::new(),
     })
 }

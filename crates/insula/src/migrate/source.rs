@@ -72,6 +72,8 @@ pub(super) async fn work(
 ) -> anyhow::Result<Work> {
     let request = ListMigrationsRequest {
         workspace: workspace.to_owned(),
+        page_size: 1000,
+        ..ListMigrationsRequest::default()
     };
     let method = "/insula.admin.v1.MigrationService/ListMigrations";
     let listed: ListMigrationsResponse = client.call(method, &request).await?;

@@ -174,6 +174,7 @@ fn migrations_take_the_rights_of_what_they_do() {
                 };
                 let list = ListMigrationsRequest {
                     workspace: workspace.clone(),
+                    ..ListMigrationsRequest::default()
                 };
                 [
                     client.plan_migration(grpc::as_user(token, plan)).await.map(drop),

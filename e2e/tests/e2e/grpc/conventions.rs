@@ -1,0 +1,256 @@
+//! Conventions of all methods, as `common.proto` states them: a table over the descriptors.
+
+use std::collections::BTreeMap;
+
+use http_body_util::BodyExt;
+use insula_e2e::{Server, Who, runtime, shared};
+use insula_proto::admin::v1::ResponseHeader;
+use prost::Message;
+use prost_types::{DescriptorProto, FileDescriptorSet, field_descriptor_proto::Type};
+use tonic::{Code, Status};
+
+use super::{Channel, channel, reason};
+
+/// The beginning of every answer.
+#[derive(Clone, PartialEq, Message)]
+struct Headed {
+    #[prost(message, optional, tag = "1")]
+    header: Option<ResponseHeader>,
+}
+
+/// A method with the fields of its request.
+struct Method {
+    path: String,
+    fields: BTreeMap<String, u32>,
+    answer: Vec<String>,
+}
+
+fn methods() -> Vec<Method> {
+    let set = FileDescriptorSet::decode(insula_proto::FILE_DESCRIPTOR_SET).unwrap();
+    let ours = || set.file.iter().filter(|file| file.package() == "insula.admin.v1");
+    let message = |name: &str| -> &DescriptorProto {
+        let short = name.rsplit('.').next().unwrap();
+        let found = ours().flat_map(|file| &file.message_type).find(|m| m.name() == short);
+        found.unwrap_or_else(|| panic!("{name}"))
+    };
+    let mut methods = Vec::new();
+    for file in ours() {
+        for service in &file.service {
+            for method in &service.method {
+                let fields = message(method.input_type()).field.iter();
+                let answer = message(method.output_type()).field.iter();
+                methods.push(Method {
+                    path: format!("/{}.{}/{}", file.package(), service.name(), method.name()),
+                    fields: fields
+                        .map(|field| (field.name().to_owned(), u32::try_from(field.number()).unwrap()))
+                        .collect(),
+                    answer: answer.map(|field| field.name().to_owned()).collect(),
+                });
+            }
+        }
+    }
+    methods
+}
+
+/// The outcome of a call: its status, its metadata, and its first message.
+struct Outcome {
+    status: Status,
+    metadata: http::HeaderMap,
+    message: Option<Vec<u8>>,
+}
+
+/// Returns the length of the first message, once it is there.
+fn first_length(data: &[u8]) -> Option<usize> {
+    let length = data.get(1..5)?.try_into().unwrap();
+    let length = u32::from_be_bytes(length) as usize;
+    (data.len() >= length + 5).then_some(length)
+}
+
+/// Sends an encoded request, and reads until its first message or its end.
+async fn send(channel: &Channel, server: &Server, path: &str, message: &[u8], headers: &[(&str, &str)]) -> Outcome {
+    let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+    let frame = [&[0][..], &length, message].concat();
+    let mut request = http::Request::post(format!("{}{path}", server.url()))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let body = tonic::body::Body::new(http_body_util::Full::new(bytes::Bytes::from(frame)));
+    let (head, mut body) = channel.request(request.body(body).unwrap()).await.unwrap().into_parts();
+    let (mut metadata, mut data) = (head.headers, Vec::new());
+    while let Some(frame) = body.frame().await {
+        match frame.unwrap().into_data() {
+            Ok(bytes) => data.extend_from_slice(&bytes),
+            Err(trailers) => metadata.extend(trailers.into_trailers().unwrap()),
+        }
+        if first_length(&data).is_some() && !metadata.contains_key("grpc-status") {
+            // A stream need not end.
+            break;
+        }
+    }
+    Outcome {
+        status: Status::from_header_map(&metadata).unwrap_or_else(|| Status::new(Code::Ok, "")),
+        metadata,
+        message: first_length(&data).map(|length| data[5..length + 5].to_vec()),
+    }
+}
+
+fn text(field: u32, value: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    prost::encoding::string::encode(field, &value.to_owned(), &mut out);
+    out
+}
+
+/// Every answer has the header with the cluster's id and the name of the request, and every refusal
+/// has details with a reason of the closed list; both repeat the name of the request.
+#[test]
+fn every_answer_has_a_header_and_every_refusal_has_details() {
+    let server = shared();
+    let channels = [
+        (Who::KcpAdmin, &[][..]),
+        (Who::Anonymous, &[("authorization", "Bearer bob-token")][..]),
+        (Who::Anonymous, &[][..]),
+    ];
+    let channels = channels.map(|(who, headers)| (channel(&server, &who), headers));
+    runtime().block_on(async {
+        let mut clusters = std::collections::BTreeSet::new();
+        for method in methods() {
+            for (index, (channel, credentials)) in channels.iter().enumerate() {
+                let name = format!("table/{index}");
+                let headers = [credentials, &[("x-request-id", name.as_str())][..]].concat();
+                let got = send(channel, &server, &method.path, &[], &headers).await;
+                let what = format!("{} of {index}: {:?}", method.path, got.status);
+                assert_eq!(got.metadata["x-request-id"], *name, "{what}");
+                match got.status.code() {
+                    Code::Ok => {
+                        let Some(message) = got.message else { continue };
+                        let header = Headed::decode(&*message).unwrap().header.expect(&what);
+                        assert_eq!(header.request_id, name, "{what}");
+                        assert!(header.revision > 0 && header.shard == "root", "{what}");
+                        clusters.insert(header.cluster_id);
+                    }
+                    _ => drop(reason(&got.status)),
+                }
+            }
+        }
+        let clusters: Vec<String> = clusters.into_iter().collect();
+        assert!(clusters.len() == 1 && clusters[0].len() == 36, "{clusters:?}");
+    });
+}
+
+/// A row: a field, and a value that no method takes.
+#[test]
+fn fields_with_a_convention_refuse_other_values() {
+    let server = shared();
+    let channel = channel(&server, &Who::KcpAdmin);
+    let negative = |field: u32| {
+        let mut out = Vec::new();
+        prost::encoding::int32::encode(field, &-1, &mut out);
+        out
+    };
+    let mask = |field: u32| {
+        let mask = prost_types::FieldMask {
+            paths: vec!["no_such_field".to_owned()],
+        };
+        let mut out = Vec::new();
+        prost::encoding::message::encode(field, &mask, &mut out);
+        out
+    };
+    type Encode<'a> = &'a dyn Fn(u32) -> Vec<u8>;
+    let rows: [(&str, Encode<'_>); 5] = [
+        ("page_size", &negative),
+        ("page_token", &|field| text(field, "no token")),
+        ("request_id", &|field| text(field, "no-uuid")),
+        ("etag", &|field| text(field, "no etag")),
+        ("update_mask", &mask),
+    ];
+    runtime().block_on(async {
+        let mut tried = BTreeMap::<&str, usize>::new();
+        for method in methods() {
+            for (field, encode) in &rows {
+                let Some(number) = method.fields.get(*field) else {
+                    continue;
+                };
+                let got = send(&channel, &server, &method.path, &encode(*number), &[]).await;
+                assert_eq!(
+                    got.status.code(),
+                    Code::InvalidArgument,
+                    "{} {field}: {:?}",
+                    method.path,
+                    got.status
+                );
+                reason(&got.status);
+                *tried.entry(field).or_default() += 1;
+            }
+        }
+        assert_eq!(tried.len(), rows.len(), "{tried:?}");
+    });
+}
+
+/// Names of requests are repeated where they are printable and short; others get one made up.
+#[test]
+fn a_request_without_a_usable_name_gets_one() {
+    let server = shared();
+    let channel = channel(&server, &Who::KcpAdmin);
+    runtime().block_on(async {
+        let long = "a".repeat(129);
+        let named = |name: &'static str| vec![("x-request-id", name)];
+        for headers in [
+            vec![],
+            named(""),
+            named("with a space"),
+            vec![("x-request-id", long.as_str())],
+        ] {
+            let got = send(
+                &channel,
+                &server,
+                "/insula.admin.v1.ClusterService/GetInfo",
+                &[],
+                &headers,
+            )
+            .await;
+            let header = Headed::decode(&*got.message.unwrap()).unwrap().header.unwrap();
+            assert_eq!(header.request_id, got.metadata["audit-id"], "{headers:?}");
+            assert_eq!(header.request_id, got.metadata["x-request-id"], "{headers:?}");
+        }
+    });
+}
+
+/// Lists have pages, writes are idempotent and can be tried, and what exists has an etag.
+#[test]
+fn methods_have_the_fields_of_their_kind() {
+    let mut missing = Vec::new();
+    for method in methods() {
+        let name = method.path.rsplit('/').next().unwrap();
+        let is = |verbs: &[&str]| verbs.iter().any(|verb| name.starts_with(verb));
+        let mut needed: Vec<&str> = Vec::new();
+        if is(&["List"]) {
+            needed.extend(["page_size", "page_token"]);
+            if !method.answer.iter().any(|field| field == "next_page_token") {
+                missing.push(format!("{name}Response.next_page_token"));
+            }
+        }
+        if is(&["Create", "Apply", "Update"]) {
+            needed.extend(["request_id", "validate_only"]);
+        }
+        if is(&["Update"]) {
+            needed.extend(["etag", "update_mask"]);
+        }
+        let lacking = needed.iter().filter(|field| !method.fields.contains_key(**field));
+        missing.extend(lacking.map(|field| format!("{name}Request.{field}")));
+    }
+    assert!(missing.is_empty(), "{missing:?}");
+    let types = FileDescriptorSet::decode(insula_proto::FILE_DESCRIPTOR_SET).unwrap();
+    for message in types.file.iter().flat_map(|file| &file.message_type) {
+        for field in &message.field {
+            let want = match field.name() {
+                "page_size" => Type::Int32,
+                "page_token" | "next_page_token" | "request_id" | "etag" => Type::String,
+                "validate_only" => Type::Bool,
+                _ => continue,
+            };
+            assert_eq!(field.r#type(), want, "{}.{}", message.name(), field.name());
+        }
+    }
+}
