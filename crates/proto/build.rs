@@ -10,9 +10,11 @@ use std::{env, error::Error, fs, path::Path};
 /// Files of the admin API. Imports come along.
 const FILES: &[&str] = &[
     "insula/admin/v1/access.proto",
+    "insula/admin/v1/backup.proto",
     "insula/admin/v1/cluster.proto",
     "insula/admin/v1/common.proto",
     "insula/admin/v1/conversion.proto",
+    "insula/admin/v1/maintenance.proto",
     "insula/admin/v1/migration.proto",
     "insula/admin/v1/object.proto",
     "insula/admin/v1/operation.proto",

@@ -3,10 +3,13 @@
 //! Health takes no credential; reflection and every other service take one.
 
 mod api_request;
+pub mod backups;
 mod fields;
+pub mod host;
 pub mod operations;
 mod pages;
 mod requests;
+pub mod servers;
 mod services;
 mod session;
 pub mod status;
@@ -16,17 +19,27 @@ pub use requests::{Requests, expire_requests};
 pub use session::{AdminService, Info};
 pub use workers::WorkerPool;
 
-use insula_apiserver::call::Access;
+use insula_apiserver::{ApiServer, call::Access};
 use insula_proto::{FILE_DESCRIPTOR_SET, admin::v1};
 use prost::Message;
 use prost_types::{DescriptorProto, FileDescriptorSet};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 use tonic::{Request, Status, service::Routes};
 
 /// Bytes of a message without objects.
 const NAMES_BYTES_MAX: usize = 64 << 10;
 /// Bytes of a message that takes no credential: the name of a service.
 const OPEN_BYTES_MAX: usize = 1 << 10;
+
+/// Returns the work of all kinds of operations. `version` is that of the program.
+pub fn jobs(
+    api: &Arc<ApiServer>,
+    workers: &Arc<WorkerPool>,
+    host: &Arc<dyn host::Host>,
+    version: &str,
+) -> Vec<Arc<dyn operations::Job>> {
+    backups::jobs(&api.registry, workers, host, version)
+}
 
 /// The services, with the parameters of their methods for the edge.
 pub struct Services {
@@ -87,8 +100,10 @@ pub async fn services(session: AdminService, object_bytes: usize) -> Result<Serv
     }
     let routes = serve![
         access_service_server::AccessServiceServer,
+        backup_service_server::BackupServiceServer,
         cluster_service_server::ClusterServiceServer,
         conversion_service_server::ConversionServiceServer,
+        maintenance_service_server::MaintenanceServiceServer,
         migration_service_server::MigrationServiceServer,
         object_service_server::ObjectServiceServer,
         operation_service_server::OperationServiceServer,

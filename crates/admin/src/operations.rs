@@ -177,6 +177,11 @@ impl Operations {
         }
     }
 
+    /// Returns the name of this run of the server.
+    pub fn holder(&self) -> &str {
+        &self.holder
+    }
+
     /// Returns the records at a state.
     pub fn list(snapshot: &Snapshot) -> Vec<Entry> {
         snapshot.range(&record::scope(), None, usize::MAX)
@@ -416,3 +421,6 @@ impl Record {
 pub(crate) fn resource() -> insula_api::ResourceId {
     ids::operations()
 }
+
+#[cfg(test)]
+mod tests;

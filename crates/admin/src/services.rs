@@ -1,9 +1,11 @@
 //! The admin services, one file each.
 
 mod access;
+mod backup;
 mod cluster;
 mod conversion;
 mod freeze;
+mod maintenance;
 mod migration;
 mod object;
 mod operation;

@@ -1,7 +1,7 @@
 //! Sessions: authorisation of gRPC calls. The edge has authenticated the caller; a session asks for
 //! each right at one state.
 
-use crate::{operations::Operations, requests::Requests, status, workers::WorkerPool};
+use crate::{host::Host, operations::Operations, requests::Requests, servers::Server, status, workers::WorkerPool};
 use insula_api::{
     ClusterName, ClusterPath, Json, Revision, Timestamp,
     names::{groups, well_known},
@@ -35,6 +35,8 @@ pub struct AdminService {
     pub workers: Arc<WorkerPool>,
     /// Operations.
     pub operations: Arc<Operations>,
+    /// The server around the services.
+    pub host: Arc<dyn Host>,
     /// Facts of `ClusterService.GetInfo`.
     pub info: Arc<Info>,
     /// Requests with a `request_id` that this server runs.
@@ -94,6 +96,16 @@ impl AdminService {
     /// Returns the registry of objects.
     pub fn registry(&self) -> &Deps {
         &self.api.registry
+    }
+
+    /// Returns this server, as it shows itself to others on the same store.
+    pub fn server(&self) -> Server {
+        Server {
+            name: self.operations.holder().to_owned(),
+            url: self.registry().external_url.clone(),
+            version: self.info.version.clone(),
+            started: self.info.started.0,
+        }
     }
 
     /// Begins the session of a call at the latest state.

@@ -40,6 +40,8 @@ resource! {
     requests = INTERNAL, "requests";
     /// Records of operations of administrators, in `root`.
     operations = INTERNAL, "operations";
+    /// Records of the servers on one store, in `root`.
+    servers = INTERNAL, "servers";
     /// Namespaces.
     namespaces = "", "namespaces";
     /// Secrets.

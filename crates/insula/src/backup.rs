@@ -190,6 +190,8 @@ fn of_stopped(store: &Path, out: &mut impl Write) -> anyhow::Result<()> {
         created: crate::now().to_string(),
         version: insula_server::VERSION.to_owned(),
         installation: root.map_or_else(String::new, |root| root.object.meta.uid.to_string()),
+        workspace: String::new(),
+        cluster: String::new(),
     };
     let mut bytes = Vec::new();
     let mut encoder = Encoder::begin(header, &mut bytes);
@@ -217,6 +219,13 @@ fn restore(arguments: &Restoring) -> anyhow::Result<()> {
         bump_revision,
     } = arguments;
     let summary = verify(file)?;
+    if !summary.header.workspace.is_empty() {
+        bail!(
+            "{} holds the workspace {} alone: a running server restores it by BackupService.RestoreBackup",
+            file.display(),
+            summary.header.workspace
+        );
+    }
     let revision = summary.header.revision.0.checked_add(*bump_revision);
     let revision = Revision(revision.context("--bump-revision is too large")?);
     let mut restored = Restore::begin(to, STORE)?;

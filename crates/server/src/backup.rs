@@ -74,6 +74,8 @@ pub(crate) async fn answer(State(health): State<Health>, request: Parts) -> Resp
         created: health.clock.now().to_string(),
         version: VERSION.to_owned(),
         installation: installation(&snapshot),
+        workspace: String::new(),
+        cluster: String::new(),
     };
     tracing::info!(revision = header.revision.0, "a backup begins");
     let (sender, receiver) = mpsc::channel(1);

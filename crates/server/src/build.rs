@@ -3,7 +3,7 @@
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use insula_access::{Authenticator, issuers::Issuers};
-use insula_admin::operations::Operations;
+use insula_admin::{AdminService, host::Host, operations::Operations};
 use insula_apiserver::{
     ApiServer,
     limits::{Limits, Settings, Share},
@@ -23,6 +23,7 @@ use crate::{
     edge::Edge,
     grpc::Calls,
     health::{self, Health, StoreCheck},
+    host::ServerHost,
     housekeeping, issuers,
     lifecycle::Lifecycle,
     listen::Answer,
@@ -31,6 +32,7 @@ use crate::{
     outbound::{IssuerKeys, Webhook},
     priority::PriorityRuntimes,
     space,
+    telemetry::LogLevel,
 };
 
 /// A task that runs beside requests. It is dropped when the server is gone, after the last request.
@@ -64,6 +66,8 @@ pub struct Parts {
     pub audit: Arc<Log>,
     /// Threads of normal and of low priority.
     pub runtimes: Arc<PriorityRuntimes>,
+    /// Level of the log.
+    pub log: LogLevel,
 }
 
 /// The served application and its tasks.
@@ -101,6 +105,7 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         certificates,
         audit,
         runtimes,
+        log,
     } = parts;
     let keys = Arc::new(IssuerKeys::new(outbound));
     authenticator.issuers = Some(Issuers::new(configured, keys, env.clock.clone()));
@@ -113,7 +118,7 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
     let served = (Arc::clone(&registry), Arc::clone(&authenticator));
     let server = Arc::new(api_server(&config, served, mounts, &runtimes, closed));
     let (watched, counted) = (Arc::clone(&store), Arc::clone(&metrics));
-    let health = health::routes(Health {
+    let health = Health {
         store_check: Arc::new(StoreCheck::new(store, &config.store)),
         lifecycle: lifecycle.clone(),
         metrics: Arc::clone(&metrics),
@@ -122,9 +127,11 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         api: Arc::clone(&server),
         backups: backup::permits(),
         certificates,
-    });
-    let operations = Arc::new(operations(&config, &server));
-    let calls = calls(&config, &server, &runtimes, &metrics, &operations).await?;
+    };
+    let host = ServerHost::new(&config, &health, log);
+    let (admin, admin_tasks) = admin(&config, &server, &runtimes, host);
+    let calls = calls(&config, admin, &metrics).await?;
+    let health = health::routes(health);
     let edge = Edge {
         rng: env.rng,
         audit,
@@ -134,16 +141,9 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         api: server,
     };
 
-    let mut background = background(
-        &config,
-        Arc::clone(&registry),
-        watched,
-        counted,
-        lifecycle,
-        closing,
-        authenticator,
-    );
-    background.push(Box::pin(operations.run()));
+    let mut background = background(&config, Arc::clone(&registry), watched, counted, authenticator);
+    background.push(Box::pin(end_streams(lifecycle, closing)));
+    background.extend(admin_tasks);
     let last_writes = Box::pin(housekeeping::store_last_uses(registry));
     Ok(App {
         answer: edge.into_answer(),
@@ -227,32 +227,48 @@ fn limits(config: &config::Limits) -> Settings {
     }
 }
 
-/// Creates the operations of administrators. Only a store on etcd has several servers.
-fn operations(config: &Config, server: &ApiServer) -> Operations {
-    let is_alone = !matches!(config.store, StoreChoice::Etcd(_));
-    Operations::new(Arc::clone(&server.registry), Vec::new(), is_alone)
-}
-
-/// Creates the gRPC services of administrators.
-async fn calls(
+/// Creates the admin services and their tasks. Only a store on etcd has several servers.
+fn admin(
     config: &Config,
-    server: &Arc<ApiServer>,
+    api: &Arc<ApiServer>,
     runtimes: &Arc<PriorityRuntimes>,
-    metrics: &Metrics,
-    operations: &Arc<Operations>,
-) -> Result<Calls, StartError> {
-    let session = insula_admin::AdminService {
-        api: Arc::clone(server),
-        workers: Arc::new(insula_admin::WorkerPool::new(converters(runtimes))),
-        operations: Arc::clone(operations),
+    host: ServerHost,
+) -> (AdminService, Vec<Background>) {
+    let registry = &api.registry;
+    let is_alone = !matches!(config.store, StoreChoice::Etcd(_));
+    let marks = Arc::clone(&host.marks);
+    let host: Arc<dyn Host> = Arc::new(host);
+    let workers = Arc::new(insula_admin::WorkerPool::new(converters(runtimes)));
+    let jobs = insula_admin::jobs(api, &workers, &host, VERSION);
+    let operations = Arc::new(Operations::new(Arc::clone(registry), jobs, is_alone));
+    let admin = AdminService {
+        api: Arc::clone(api),
+        workers,
+        operations: Arc::clone(&operations),
+        host,
         info: Arc::new(insula_admin::Info {
             version: VERSION.to_owned(),
             kubernetes_version: "v1.36.0".to_owned(),
             store: config.store.to_string(),
-            started: server.registry.clock.now(),
+            started: registry.clock.now(),
         }),
-        requests: Arc::new(insula_admin::Requests::new(&*server.registry.rng)),
+        requests: Arc::new(insula_admin::Requests::new(&*registry.rng)),
     };
+    let mut tasks: Vec<Background> = vec![
+        Box::pin(operations.run()),
+        Box::pin(housekeeping::mark(Arc::clone(registry), marks)),
+    ];
+    if !is_alone {
+        tasks.push(Box::pin(insula_admin::servers::keep(
+            Arc::clone(registry),
+            admin.server(),
+        )));
+    }
+    (admin, tasks)
+}
+
+/// Creates the gRPC services of administrators.
+async fn calls(config: &Config, session: AdminService, metrics: &Metrics) -> Result<Calls, StartError> {
     let services = insula_admin::services(session, config.limits.body_bytes)
         .await
         .map_err(|cause| StartError::Bootstrap(cause.to_string()))?;
@@ -267,14 +283,12 @@ fn reconcilers(registry: Arc<Deps>) -> impl Iterator<Item = Background> {
 }
 
 /// Returns the tasks beside requests: housekeeping, uses of API versions, the alarm of the disk,
-/// the end of streams, the issuers of the operator and all controllers.
+/// the issuers of the operator and all controllers.
 fn background(
     config: &Config,
     registry: Arc<Deps>,
     store: Arc<dyn Store>,
     metrics: Arc<Metrics>,
-    lifecycle: Lifecycle,
-    closing: tokio::sync::watch::Sender<bool>,
     authenticator: Arc<Authenticator>,
 ) -> Vec<Background> {
     let history = Duration::from_secs(config.watches.history_seconds);
@@ -283,17 +297,19 @@ fn background(
         Box::pin(housekeeping::store_uses(Arc::clone(&registry))),
         Box::pin(housekeeping::expire_requests(Arc::clone(&registry))),
         Box::pin(space::follow(store, metrics)),
-        Box::pin(async move {
-            lifecycle.closing().await;
-            // All watches may have ended already; then nobody listens.
-            let _ = closing.send(true);
-        }),
     ];
     if let Some(path) = config.authentication_config.clone() {
         background.push(Box::pin(issuers::follow(path, authenticator)));
     }
     background.extend(reconcilers(registry));
     background
+}
+
+/// Tells watches that the server closes.
+async fn end_streams(lifecycle: Lifecycle, closing: tokio::sync::watch::Sender<bool>) {
+    lifecycle.closing().await;
+    // All watches may have ended already; then nobody listens.
+    let _ = closing.send(true);
 }
 
 /// Runs work that blocks the thread. The other tasks of the thread move to another one meanwhile,

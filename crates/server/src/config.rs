@@ -4,9 +4,11 @@
 //! default, and a test compares the two. [`load`] merges the sources. No code below the wiring of
 //! the server reads a variable or a settings file.
 
+mod backup;
 mod load;
 mod serving;
 
+pub use backup::BackupConfig;
 pub use load::{ConfigError, Source, Sources, load};
 pub(crate) use serving::{ExternalUrl, is_dns_name};
 pub use serving::{FrontProxyConfig, Names, TlsConfig};
@@ -64,6 +66,8 @@ pub struct Config {
     pub watches: Watches,
     /// Audit log.
     pub audit: AuditConfig,
+    /// Backups that the server keeps.
+    pub backup: BackupConfig,
     /// Limits of requests and connections.
     pub limits: Limits,
 }
@@ -328,6 +332,7 @@ impl Default for Config {
             },
             watches: Watches::default(),
             audit: AuditConfig::default(),
+            backup: BackupConfig::default(),
             limits: Limits::default(),
         }
     }

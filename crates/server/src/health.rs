@@ -54,6 +54,18 @@ pub(crate) struct Health {
     pub(crate) certificates: Arc<Alarm>,
 }
 
+impl Health {
+    /// Runs the checks of `/readyz`.
+    pub(crate) async fn checks(&self) -> Vec<(&'static str, Result<(), String>)> {
+        let serving = match self.lifecycle.is_ready() {
+            true => Ok(()),
+            false => Err("starting, or shutting down".to_owned()),
+        };
+        let store = (self.store_check.name, self.store_check.ready().await);
+        vec![("ping", Ok(())), ("serving", serving), store]
+    }
+}
+
 /// Health check of the store. On etcd it has the name of Kubernetes' check, `etcd`.
 pub(crate) struct StoreCheck {
     name: &'static str,
@@ -122,12 +134,7 @@ async fn live(State(health): State<Health>, request: Parts) -> Response {
 }
 
 async fn ready(State(health): State<Health>, request: Parts) -> Response {
-    let serving = match health.lifecycle.is_ready() {
-        true => Ok(()),
-        false => Err("starting, or shutting down".to_owned()),
-    };
-    let store = (health.store_check.name, health.store_check.ready().await);
-    let checks = [("ping", Ok(())), ("serving", serving), store];
+    let checks = health.checks().await;
     report(&health, request.uri.path().trim_start_matches('/'), &request, &checks).await
 }
 

@@ -6,6 +6,8 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use insula_api::Revision;
 use insula_registry::Deps;
 
+use crate::host::Marks;
+
 /// The longest pause between two rounds.
 const PERIOD_MAX: Duration = Duration::from_secs(60);
 /// Least number of periods that the history is divided into: it is kept for its length and at most
@@ -38,6 +40,17 @@ pub(crate) async fn expire_requests(registry: Arc<Deps>) {
     loop {
         tokio::time::sleep(EXPIRY_PERIOD).await;
         insula_admin::expire_requests(&registry).await;
+    }
+}
+
+/// Pause between two marks of the history.
+const MARK_PERIOD: Duration = Duration::from_secs(15);
+
+/// Notes revisions with their times for as long as the server runs, for compactions by age.
+pub(crate) async fn mark(registry: Arc<Deps>, marks: Arc<Marks>) {
+    loop {
+        marks.note(registry.clock.monotonic_micros(), registry.store.latest().revision());
+        tokio::time::sleep(MARK_PERIOD).await;
     }
 }
 

@@ -10,6 +10,7 @@ mod api_usage;
 mod audit;
 mod authority;
 mod backup;
+mod backup_files;
 mod build;
 mod certificates;
 pub mod config;
@@ -24,6 +25,7 @@ mod exchange;
 mod files;
 mod grpc;
 mod health;
+mod host;
 mod housekeeping;
 mod identity;
 mod issuers;
@@ -56,6 +58,7 @@ pub use metrics::{Class, CodeClass, CommitOutcome, Effect, GaugeGuard, Metrics, 
 pub use private::keep_private;
 pub use progress::{Progress, Step};
 pub use run::{Running, run, start};
+pub use telemetry::LogLevel;
 pub use tls::install_provider;
 pub use trace::REQUEST_ID;
 

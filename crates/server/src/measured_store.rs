@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use insula_api::{Revision, Scope};
-use insula_store::{BoxFuture, CommitError, Cursor, Gone, Snapshot, SnapshotError, Store, Txn};
+use insula_store::{BoxFuture, CommitError, Cursor, Gone, Member, Snapshot, SnapshotError, Store, Txn};
 
 use crate::metrics::{CommitOutcome, Metrics};
 
@@ -58,6 +58,10 @@ impl Store for MeasuredStore {
 
     fn alarm(&self) -> Option<String> {
         self.inner.alarm()
+    }
+
+    fn members(&self) -> BoxFuture<'_, Result<Vec<Member>, String>> {
+        self.inner.members()
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

@@ -198,18 +198,17 @@ impl Starting {
             certificates: Arc::clone(&endpoint.alarm),
             audit,
             runtimes: Arc::clone(&runtimes),
+            log: telemetry.log.clone(),
         })
         .await?;
         let (tls, tasks) = endpoint.announce(&config, &url, &metrics, &clock)?;
         app.tasks.background.extend(tasks);
 
-        let mut limits = config.limits.clone();
-        limits.connections = descriptors::connections(limits.connections);
         let server = Server {
             listener,
             tls,
             answer: app.answer,
-            limits,
+            limits: possible(&config.limits),
             runtimes,
             lifecycle: lifecycle.clone(),
             metrics,
@@ -241,6 +240,14 @@ async fn bind(listen: SocketAddr) -> Result<(TcpListener, SocketAddr), StartErro
     let listener = TcpListener::bind(listen).await.map_err(unusable)?;
     let address = listener.local_addr().map_err(unusable)?;
     Ok((listener, address))
+}
+
+/// Returns limits with as many connections as the process may have.
+fn possible(limits: &Limits) -> Limits {
+    Limits {
+        connections: descriptors::connections(limits.connections),
+        ..limits.clone()
+    }
 }
 
 /// Creates the priority runtimes, which share the cores between tenants.

@@ -323,6 +323,25 @@ impl Store for EtcdStore {
         })
     }
 
+    fn members(&self) -> BoxFuture<'_, Result<Vec<insula_store::Member>, String>> {
+        Box::pin(async move {
+            let listed = async {
+                let mut member = self.members.current().await?;
+                member.cluster.member_list().await
+            };
+            let listed = tokio::time::timeout(self.members.options().request_timeout, listed).await;
+            let listed = listed.map_err(|_| "etcd does not answer".to_owned())?;
+            let listed = listed.map_err(|error| error.to_string())?;
+            let describe = |member: &etcd_client::Member| insula_store::Member {
+                id: member.id(),
+                name: member.name().to_owned(),
+                client_urls: member.client_urls().to_vec(),
+                learner: member.is_learner(),
+            };
+            Ok(listed.members().iter().map(describe).collect())
+        })
+    }
+
     /// Fails only when the store has ended, since then a restart helps: it reads etcd again. A
     /// restart does not help while etcd is unreachable.
     fn health(&self) -> Result<(), String> {

@@ -9,7 +9,9 @@ use crate::{
     Credentials, Options, Tls,
     errors::{Meaning, meaning},
 };
-use etcd_client::{Certificate, Client, ConnectOptions, Error, Identity, KvClient, TlsOptions, WatchClient};
+use etcd_client::{
+    Certificate, Client, ClusterClient, ConnectOptions, Error, Identity, KvClient, TlsOptions, WatchClient,
+};
 use parking_lot::Mutex;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -44,6 +46,7 @@ pub(crate) struct Member {
     pub(crate) endpoint: String,
     pub(crate) kv: KvClient,
     pub(crate) watch: WatchClient,
+    pub(crate) cluster: ClusterClient,
 }
 
 /// Pauses between rounds over all members, each twice as long as the one before.
@@ -98,6 +101,7 @@ impl Members {
             endpoint,
             // Answers hold our own objects, in pages.
             kv: client.kv_client().max_decoding_message_size(MESSAGE_BYTES_MAX),
+            cluster: client.cluster_client(),
             watch: client.watch_client().max_decoding_message_size(usize::MAX),
         };
         *connected = Some(member.clone());

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::{
     fmt,
-    io::{self, Read},
+    io::{self, Read, Seek, SeekFrom},
     sync::Arc,
 };
 
@@ -28,6 +28,8 @@ const MAGIC_SHARED: usize = 14;
 /// Most bytes of a frame. No object is larger: a transaction holds at most 1.5 MiB.
 const FRAME_BYTES_MAX: usize = 16 << 20;
 const FRAME_HEAD: usize = 4 + 16;
+/// Bytes of the trailer: zero length, number of objects, hash.
+const TRAILER_BYTES: usize = 4 + 8 + 32;
 
 /// Header of a backup.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +42,10 @@ pub struct Header {
     pub version: String,
     /// The installation that was backed up: the UID of the logical cluster `root`.
     pub installation: String,
+    /// Path of the workspace whose tree alone is in the backup; empty for the installation.
+    pub workspace: String,
+    /// Logical cluster of the workspace.
+    pub cluster: String,
 }
 
 /// Summary of a whole backup.
@@ -66,6 +72,25 @@ impl fmt::Display for Hash {
 impl fmt::Debug for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+/// Hash of objects without their revisions: equal for equal objects at different revisions.
+#[derive(Default)]
+pub struct ContentHash(Sha256);
+
+impl ContentHash {
+    /// Adds an object. The caller passes objects in key order.
+    pub fn add(&mut self, key: &ObjectKey, object: &Object) {
+        for part in [&*key.encode(), &object.to_stored()] {
+            self.0.update((part.len() as u64).to_le_bytes());
+            self.0.update(part);
+        }
+    }
+
+    /// Returns the hash.
+    pub fn finish(self) -> Hash {
+        Hash(self.0.finalize().into())
     }
 }
 
@@ -110,10 +135,14 @@ impl Encoder {
     /// Begins a backup: appends the magic and the header.
     pub fn begin(header: Header, out: &mut Vec<u8>) -> Self {
         out.extend_from_slice(MAGIC);
-        let text = json!({
+        let mut text = json!({
             "revision": header.revision.0, "created": header.created,
             "version": header.version, "installation": header.installation,
         });
+        if !header.workspace.is_empty() {
+            text["workspace"] = json!(header.workspace);
+            text["cluster"] = json!(header.cluster);
+        }
         frame(0, text.to_string().as_bytes(), out);
         Encoder {
             header,
@@ -199,6 +228,42 @@ pub fn read<E: From<BackupError>>(
     Ok(summary)
 }
 
+/// Reads the header and the trailer of a backup, and verifies neither the objects nor the hash.
+///
+/// # Errors
+/// [`BackupError`] for a file that does not begin or end as a backup does.
+pub fn peek(mut input: impl Read + Seek) -> Result<Summary, BackupError> {
+    let mut reader = Reader {
+        input: &mut input,
+        offset: 0,
+        objects: 0,
+    };
+    let header = reader.header()?;
+    let begin = reader.offset;
+    let end = input.seek(SeekFrom::End(0))?;
+    let short = BackupError::Truncated {
+        offset: end,
+        objects: 0,
+    };
+    let trailer = end.checked_sub(TRAILER_BYTES as u64).filter(|at| *at >= begin);
+    input.seek(SeekFrom::Start(trailer.ok_or(short)?))?;
+    let mut bytes = [0; TRAILER_BYTES];
+    input.read_exact(&mut bytes)?;
+    let (length, rest) = bytes.split_first_chunk::<4>().unwrap_or((&[0; 4], &[]));
+    let (objects, hash) = rest.split_first_chunk::<8>().unwrap_or((&[0; 8], &[]));
+    match (length, <[u8; 32]>::try_from(hash)) {
+        ([0, 0, 0, 0], Ok(hash)) => Ok(Summary {
+            header,
+            objects: u64::from_le_bytes(*objects),
+            hash: Hash(hash),
+        }),
+        _ => Err(BackupError::Damaged {
+            offset: end,
+            reason: "there is no trailer".into(),
+        }),
+    }
+}
+
 fn decode(bytes: &[u8]) -> Result<(Vec<u8>, Entry), String> {
     let short = || "an object is too short".to_owned();
     let (length, rest) = bytes.split_first_chunk::<4>().ok_or_else(short)?;
@@ -253,6 +318,8 @@ impl<R: Read> Reader<R> {
             created: text("created"),
             version: text("version"),
             installation: text("installation"),
+            workspace: text("workspace"),
+            cluster: text("cluster"),
         })
     }
 
@@ -351,6 +418,8 @@ mod tests {
             created: "2026-11-22T10:00:00Z".into(),
             version: "0.1.0".into(),
             installation: "a".into(),
+            workspace: "root:a".into(),
+            cluster: "0a".into(),
         };
         let mut bytes = Vec::new();
         let mut encoder = Encoder::begin(header, &mut bytes);
@@ -398,6 +467,15 @@ mod tests {
                 bytes.len()
             )
         );
+    }
+
+    #[test]
+    fn a_peek_finds_header_and_trailer() {
+        let (bytes, summary) = backup(5);
+        assert_eq!(peek(io::Cursor::new(&bytes)).unwrap(), summary);
+        for cut in [0, 10, 60, bytes.len() - 1] {
+            assert!(peek(io::Cursor::new(&bytes[..cut])).is_err(), "cut at {cut}");
+        }
     }
 
     #[test]

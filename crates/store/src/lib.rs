@@ -40,6 +40,19 @@ pub use watch::Cursor;
 /// A boxed future, so that `dyn Store` works.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
+/// Member of a cluster that holds a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// Id.
+    pub id: u64,
+    /// Name.
+    pub name: String,
+    /// URLs for clients.
+    pub client_urls: Vec<String>,
+    /// True if it does not vote.
+    pub learner: bool,
+}
+
 /// Storage of objects under one total order of revisions. The whole state of the system follows
 /// from the changes in this order.
 pub trait Store: Send + Sync {
@@ -113,6 +126,14 @@ pub trait Store: Send + Sync {
     /// there is space again.
     fn alarm(&self) -> Option<String> {
         None
+    }
+
+    /// Returns the members of the cluster that holds the store; none for a store of one process.
+    ///
+    /// # Errors
+    /// The reason why the cluster does not answer.
+    fn members(&self) -> BoxFuture<'_, Result<Vec<Member>, String>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
     /// Finishes the queued commits, flushes and stops. Later commits fail with

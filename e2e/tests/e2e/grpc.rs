@@ -2,9 +2,12 @@
 //! reflection.
 
 mod access;
+mod backup;
 mod conventions;
 mod freeze;
+mod maintenance;
 mod objects;
+mod operations;
 mod rules;
 mod workspaces;
 

@@ -167,6 +167,15 @@ impl Record {
         Object::new(&value, None).expect("it has apiVersion, kind and metadata")
     }
 
+    /// Returns the state in one word.
+    pub(crate) fn state(&self) -> &'static str {
+        match &self.outcome {
+            None => "running",
+            Some(Outcome::Result(_)) => "succeeded",
+            Some(Outcome::Error { .. }) => "failed",
+        }
+    }
+
     /// Describes the operation for clients.
     pub fn describe(&self, name: &str) -> pb::Operation {
         let time = |seconds| Some(prost_types::Timestamp { seconds, nanos: 0 });

@@ -112,6 +112,8 @@ pub fn load(sources: Sources) -> Result<Config, ConfigError> {
     config.kubeconfig = config.kubeconfig.map(|path| absolute(path, "kubeconfig")).transpose()?;
     config.token_file = config.token_file.map(|path| absolute(path, "tokenFile")).transpose()?;
     config.audit.file = config.audit.file.map(|path| absolute(path, "audit.file")).transpose()?;
+    let directory = config.backup.directory;
+    config.backup.directory = directory.map(|path| absolute(path, "backup.directory")).transpose()?;
     config.audit.policy = config
         .audit
         .policy
