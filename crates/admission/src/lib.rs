@@ -1,12 +1,14 @@
 //! Admission of writes: the rules of our own kinds, admission policies and webhooks of workspaces,
-//! quotas, and the limit of objects in a workspace.
+//! quotas, and the limit of objects in a workspace; and plans of publications, which are checked
+//! as their writes will be.
 //!
-//! Runs on the storage version, after the strategy of the kind and before the commit, and reads the
-//! same snapshot as the rest of the request.
+//! Admission runs on the storage version, after the strategy of the kind and before the commit, and
+//! reads the same snapshot as the rest of the request.
 
 pub mod kinds;
 pub mod object_limit;
 pub mod policy;
+pub mod publication;
 pub mod quota;
 
 pub use kinds::{Operation, Review};

@@ -3,11 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::{anyhow, bail};
-use insula_admission::kinds::check_schema;
-use insula_api::{FieldError, FieldPath};
-use insula_catalog::{Api, bundle, compile, parts};
-use insula_conversion::proof::{self, Search};
-use insula_conversion::{Bundle, LossPolicy, RuleSet, parse_rules, rules_in_schema};
+use insula_admission::publication::{self, Manifest};
+use insula_catalog::{Api, parts};
+use insula_conversion::Bundle;
 use serde_json::Value;
 
 use crate::files::{self, Document, text};
@@ -135,97 +133,16 @@ impl Source {
 
     /// Drops the rules, inside the schema, too.
     pub(crate) fn without_rules(&mut self) {
-        let spec = &mut self.schema.value["spec"];
-        if let Some(conversion) = spec.get_mut("conversion").and_then(Value::as_object_mut) {
-            conversion.retain(|name, _| name != "hub" && name != "conversions");
+        self.conversion = None;
+        publication::without_rules(&mut self.schema.value);
+    }
+
+    /// Returns the schema with its rules.
+    pub(crate) fn manifest(&self) -> Manifest<'_> {
+        Manifest {
+            schema: &self.schema.value,
+            conversion: self.conversion.as_ref().map(|conversion| &conversion.value),
         }
-        if let Some(spec) = spec.as_object_mut() {
-            spec.remove("hubVersion");
-        }
-        for version in spec["versions"].as_array_mut().into_iter().flatten() {
-            version.as_object_mut().map(|version| version.remove("conversion"));
-        }
-    }
-
-    pub(crate) fn is_definition(&self) -> bool {
-        self.schema.text("/kind") == "CustomResourceDefinition"
-    }
-
-    /// Returns the errors of the schema alone.
-    pub(crate) fn schema_errors(&self) -> Vec<FieldError> {
-        if self.is_definition() {
-            insula_schema::validate_definition(&self.schema.value)
-        } else {
-            check_schema(&self.schema.value)
-        }
-    }
-
-    /// Returns the rules, inside or outside of the schema.
-    pub(crate) fn rules(&self) -> Result<Option<RuleSet>, Vec<FieldError>> {
-        match &self.conversion {
-            Some(conversion) => Ok(Some(parse_rules(&conversion.value["spec"], &FieldPath::new("spec"))?)),
-            None if self.is_definition() => Ok(None),
-            None => Ok(rules_in_schema(&self.schema.value)?),
-        }
-    }
-
-    /// Compiles the API as the server would serve it.
-    ///
-    /// # Errors
-    /// The errors of admission, or of the schema.
-    pub(crate) fn compile(&self) -> Result<Api, Vec<FieldError>> {
-        let errors = self.schema_errors();
-        if !errors.is_empty() {
-            return Err(errors);
-        }
-        self.assemble()
-    }
-
-    /// Compiles the API without the checks of admission, so that a refused API can be examined,
-    /// too.
-    ///
-    /// # Errors
-    /// The errors of the compilation.
-    pub(crate) fn assemble(&self) -> Result<Api, Vec<FieldError>> {
-        let api = self.unproved()?;
-        // Sequences of writes are for `conversion test`, and take longer.
-        let edges = Search {
-            cases: 0,
-            ..Search::default()
-        };
-        proof::prove(&api.bundle, edges)?;
-        Ok(api)
-    }
-
-    /// Returns all findings of the server's search; `None` if the API does not compile, or there
-    /// are none.
-    pub(crate) fn findings(&self) -> Option<Vec<FieldError>> {
-        let api = self
-            .schema_errors()
-            .is_empty()
-            .then(|| self.unproved().ok())
-            .flatten()?;
-        proof::prove(&api.bundle, Search::default()).err()
-    }
-
-    fn unproved(&self) -> Result<Api, Vec<FieldError>> {
-        let conversion = self.conversion.as_ref().map(|conversion| &conversion.value);
-        let schema = &self.schema.value;
-        let whole = match (self.is_definition(), conversion) {
-            (false, conversion) => bundle::of_schema(schema, conversion),
-            (true, Some(conversion)) => bundle::of_definition(schema, conversion),
-            (true, None) => schema.clone(),
-        };
-        // The conversion of a definition names a webhook, which is not called here.
-        let plain = self.is_definition() && conversion.is_none();
-        let definition = compile::Definition {
-            spec: &whole["spec"],
-            accepted_names: None,
-            rules: whole.get("rules").filter(|rules| rules.is_object()),
-            strategy: if plain { LossPolicy::None } else { LossPolicy::Lossless },
-            strict_scale: false,
-        };
-        compile::compile(&definition, None)
     }
 }
 

@@ -1,8 +1,6 @@
 //! `insula export …`: publication of APIs for other workspaces.
 
 mod check;
-mod compatible;
-mod plan;
 mod publish;
 mod removal;
 mod schemas;

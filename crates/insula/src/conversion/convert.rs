@@ -42,7 +42,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     let mut compiled = Vec::new();
     for source in &sources {
-        match source.compile() {
+        match source.manifest().compile() {
             Ok(api) => compiled.push(api),
             Err(errors) => {
                 errors

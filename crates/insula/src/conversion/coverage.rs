@@ -92,7 +92,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let manifests = apis::load(&arguments.input.files)?;
     let mut all = Vec::new();
     for source in &manifests.sources {
-        let (errors, directions) = match source.compile() {
+        let (errors, directions) = match source.manifest().compile() {
             Ok(api) => (Vec::new(), field_coverage(&api.bundle).iter().map(direction).collect()),
             Err(errors) => (errors.iter().map(ToString::to_string).collect(), Vec::new()),
         };

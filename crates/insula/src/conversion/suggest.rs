@@ -3,8 +3,8 @@
 use std::{fmt::Write as _, io::Write, path::PathBuf, process::ExitCode};
 
 use anyhow::{anyhow, bail};
+use insula_admission::publication::{Draft, NoVersions, Pair, Side, draft, versions_to_draft};
 use insula_catalog::Api;
-use insula_conversion::{GuessSource, Suggestion, VersionSchema, proof::Search, suggest};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -63,28 +63,6 @@ impl Answer {
     }
 }
 
-/// The suggestions for two versions.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Draft {
-    from: String,
-    to: String,
-    pairs: Vec<Pair>,
-    only_in_from: Vec<String>,
-    only_in_to: Vec<String>,
-    /// Errors of admission for the rules as they are.
-    refused: Vec<String>,
-}
-
-impl Draft {
-    fn is_complete(&self) -> bool {
-        self.refused.is_empty()
-            && self.only_in_from.is_empty()
-            && self.only_in_to.is_empty()
-            && self.pairs.iter().all(|pair| pair.needs_work.is_none())
-    }
-}
-
 /// An APIConversion, with fields in the order in which people write them.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -125,43 +103,6 @@ struct Rule {
     may_fail: Option<bool>,
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Pair {
-    /// One field, or the parts of a field.
-    from: Vec<String>,
-    to: Vec<String>,
-    /// Confidence in percent.
-    confidence: u8,
-    reasons: Vec<String>,
-    /// Transformations of the old value to the new one; empty for a move.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    transformations: Vec<String>,
-    /// Reason why its rules would be refused; the draft then leaves them out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    needs_work: Option<String>,
-}
-
-impl Pair {
-    fn from_suggestion(pair: &Suggestion) -> Pair {
-        let texts = |paths: &[insula_conversion::Path]| paths.iter().map(ToString::to_string).collect();
-        let made = |guess: &insula_conversion::Guess| match (&guess.source, &guess.transformation) {
-            (_, Some(Value::String(text))) => Some(text.clone()),
-            (_, Some(template)) => Some(template.to_string()),
-            (GuessSource::Object(text), None) => Some(text.clone()),
-            (GuessSource::Field(_), None) => None,
-        };
-        Pair {
-            from: texts(&pair.old),
-            to: texts(&pair.new),
-            confidence: percent(pair.confidence),
-            reasons: pair.reasons.clone(),
-            transformations: pair.forth.iter().filter_map(made).collect(),
-            needs_work: pair.work.clone(),
-        }
-    }
-}
-
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let (name, old) = one(&arguments.old)?;
     let (name, new) = match &arguments.new {
@@ -171,10 +112,8 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         }
         None => (name, None),
     };
-    let pairs = match several(arguments, &old) {
-        Some(pairs) => pairs,
-        None => vec![versions(arguments, &old, new.as_ref())?],
-    };
+    let named = (arguments.from.as_deref(), arguments.to.as_deref());
+    let pairs = versions_to_draft(&old, new.as_ref(), named).map_err(|why| no_versions(arguments, &why))?;
     let (mut drafts, mut spec) = (
         Vec::new(),
         Spec {
@@ -182,9 +121,16 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         },
     );
     for (from, to) in &pairs {
-        let (draft, rules) = draft(arguments.min_confidence, &old.group, (from, to))?;
+        let mut progress = Progress::stderr();
+        let draft = draft(arguments.min_confidence, &old.group, (from, to), &mut |pairs, trial| {
+            progress.show(&format!(
+                "{} → {}: checking {pairs} suggestions, trial {trial}",
+                from.name, to.name
+            ));
+        });
+        drop(progress);
+        spec.conversions.extend(Spec::deserialize(&draft.rules)?.conversions);
         drafts.push(draft);
-        spec.conversions.extend(rules.conversions);
     }
     let complete = drafts.iter().all(Draft::is_complete);
     let only = if drafts.len() == 1 { drafts.pop() } else { None };
@@ -202,62 +148,6 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(!complete)))
 }
 
-/// Drafts rules for two versions, and checks them as a server would.
-fn draft(
-    min_confidence: u8,
-    group: &str,
-    (from, to): (&VersionSchema, &VersionSchema),
-) -> anyhow::Result<(Draft, Spec)> {
-    let mut found = suggest(from, to);
-    let enough = |confidence: f64| percent(confidence) >= min_confidence;
-    let (kept, unsure): (Vec<_>, Vec<_>) = found.pairs.into_iter().partition(|pair| enough(pair.confidence));
-    found.only_old.extend(unsure.iter().flat_map(|pair| pair.old.clone()));
-    found.only_new.extend(unsure.iter().flat_map(|pair| pair.new.clone()));
-    found.pairs = kept;
-    let pairs = found.pairs.len();
-    let mut progress = Progress::stderr();
-    let refused = found.try_out(group, (from, to), Search::default(), &mut |trial| {
-        progress.show(&format!(
-            "{} → {}: checking {pairs} suggestions, trial {trial}",
-            from.name, to.name
-        ));
-    });
-    drop(progress);
-    let texts = |paths: &[insula_conversion::Path]| paths.iter().map(ToString::to_string).collect();
-    let draft = Draft {
-        from: from.name.clone(),
-        to: to.name.clone(),
-        pairs: found.pairs.iter().map(Pair::from_suggestion).collect(),
-        only_in_from: texts(&found.only_old),
-        only_in_to: texts(&found.only_new),
-        refused: refused.iter().map(ToString::to_string).collect(),
-    };
-    Ok((draft, Spec::deserialize(&found.rules())?))
-}
-
-/// Returns every other served version with the stored one, if a single file has more than two and
-/// the arguments name none: a server needs rules for all.
-fn several(arguments: &Arguments, api: &Api) -> Option<Vec<(VersionSchema, VersionSchema)>> {
-    if arguments.new.is_some() || arguments.from.is_some() || arguments.to.is_some() {
-        return None;
-    }
-    let stored = schema_of(api, api.bundle.storage())?;
-    let others = api.bundle.served().filter(|version| *version != stored.name);
-    let pairs: Vec<_> = others
-        .filter_map(|version| Some((schema_of(api, version)?, stored.clone())))
-        .collect();
-    (pairs.len() > 1).then_some(pairs)
-}
-
-fn schema_of(api: &Api, name: &str) -> Option<VersionSchema> {
-    let version = api.versions.iter().find(|version| *version.name == *name)?;
-    Some(VersionSchema {
-        name: version.name.to_string(),
-        served: true,
-        schema: version.schema.clone(),
-    })
-}
-
 fn one(path: &PathBuf) -> anyhow::Result<(String, Api)> {
     let manifests = apis::load(std::slice::from_ref(path))?;
     let [_] = manifests.sources.as_slice() else {
@@ -272,51 +162,28 @@ fn one(path: &PathBuf) -> anyhow::Result<(String, Api)> {
         .into_iter()
         .next()
         .ok_or_else(|| anyhow!("no schema"))?;
-    source.conversion = None;
     source.without_rules();
     let name = source.name().to_owned();
-    let api = source.assemble();
+    let api = source.manifest().assemble();
     let api = api.map_err(|errors| anyhow!("{}: {}", path.display(), insula_api::aggregate(&errors)))?;
     Ok((name, api))
 }
 
-fn versions(arguments: &Arguments, old: &Api, new: Option<&Api>) -> anyhow::Result<(VersionSchema, VersionSchema)> {
-    let find = |api: &Api, name: &str, file: &PathBuf| {
-        schema_of(api, name).ok_or_else(|| anyhow!("{} has no version {name:?}", file.display()))
+fn no_versions(arguments: &Arguments, why: &NoVersions) -> anyhow::Error {
+    let file = |side: Side| match (side, &arguments.new) {
+        (Side::New, Some(new)) => new.display(),
+        _ => arguments.old.display(),
     };
-    let stored = old.bundle.storage();
-    let from = find(old, arguments.from.as_deref().unwrap_or(stored), &arguments.old)?;
-    let (later, file) = match (new, &arguments.new) {
-        (Some(new), Some(file)) => (new, file),
-        _ => (old, &arguments.old),
-    };
-    let fresh = |name: &&str| *name != from.name && (new.is_none() || old.bundle.schema(name).is_none());
-    let to = match &arguments.to {
-        Some(name) => name.clone(),
-        None => {
-            let last = later.bundle.versions().filter(fresh).last();
-            let why = || {
-                anyhow!(
-                    "{} has no version that is new: name the two with --from and --to",
-                    file.display()
-                )
-            };
-            last.ok_or_else(why)?.to_owned()
+    match why {
+        NoVersions::Unknown(side, name) => anyhow!("{} has no version {name:?}", file(*side)),
+        NoVersions::NothingNew(side) => anyhow!(
+            "{} has no version that is new: name the two with --from and --to",
+            file(*side)
+        ),
+        NoVersions::Equal(name) => {
+            anyhow!("both versions are called {name}: rules are between versions of different names")
         }
-    };
-    if to == from.name {
-        bail!("both versions are called {to}: rules are between versions of different names");
     }
-    Ok((from, find(later, &to, file)?))
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a share, between 0 and 1"
-)]
-fn percent(share: f64) -> u8 {
-    (share * 100.0).round() as u8
 }
 
 fn show(answer: &Answer, format: Format) -> anyhow::Result<()> {

@@ -216,11 +216,14 @@ fn check(source: &Source, arguments: &Arguments) -> (Report, Option<Api>) {
         search: None,
         samples: Vec::new(),
     };
-    let checked = source.compile().and_then(|api| Ok((api, source.rules()?)));
+    let checked = source
+        .manifest()
+        .compile()
+        .and_then(|api| Ok((api, source.manifest().rules()?)));
     let (api, rules) = match checked {
         Ok(checked) => checked,
         Err(errors) => {
-            let errors = source.findings().unwrap_or(errors);
+            let errors = source.manifest().findings().unwrap_or(errors);
             report.errors = errors.iter().map(ToString::to_string).collect();
             return (report, None);
         }
@@ -228,7 +231,7 @@ fn check(source: &Source, arguments: &Arguments) -> (Report, Option<Api>) {
     report.versions = apis::versions(&api.bundle);
     report.incompatible = api.bundle.breaks().iter().map(ToString::to_string).collect();
     // A definition without rules may lose fields; no law applies to it.
-    let lawful = !source.is_definition() || rules.is_some();
+    let lawful = !source.manifest().is_definition() || rules.is_some();
     if lawful && arguments.cases != Some(0) {
         report.search = Some(search(&api.bundle, arguments));
     }

@@ -91,8 +91,8 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 
 fn portable(source: &Source) -> anyhow::Result<Api> {
     let refused = |errors: Vec<insula_api::FieldError>| anyhow!(insula_api::aggregate(&errors));
-    let api = source.compile().map_err(refused)?;
-    let rules = source.rules().map_err(refused)?;
+    let api = source.manifest().compile().map_err(refused)?;
+    let rules = source.manifest().rules().map_err(refused)?;
     let version = |version: &insula_catalog::ApiVersion| VersionSchema {
         name: version.name.to_string(),
         served: version.served,

@@ -1,12 +1,13 @@
 //! Trial of new schemas and rules on the stored objects of all consumers, before they are offered.
 
 use anyhow::bail;
+use insula_admission::publication::Published;
 use insula_catalog::Api;
 use insula_conversion::object_budget;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{plan::Published, target::Target};
+use super::target::Target;
 use crate::files::text;
 
 /// Objects of a page.

@@ -3,20 +3,17 @@
 use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Context, bail};
-use insula_schema::Structural;
-use serde::Serialize;
+use insula_admission::publication::{self, Published, Step, offered};
 use serde_json::Value;
 
 use super::{
     check::Trial,
-    compatible,
-    plan::{self, Published, offered},
     removal,
-    target::{Applied, Target, has_same_contents},
+    target::{Applied, Target},
     wait,
 };
 use crate::{
-    apis,
+    apis::{self, Source},
     connection::Connection,
     files::text,
     print::{Cell, Format, Printer, Table, Tone, yaml},
@@ -91,26 +88,21 @@ impl Arguments {
     }
 }
 
-/// Action on one object.
-#[derive(Serialize)]
-struct Step {
-    kind: String,
-    name: String,
-    action: &'static str,
-    detail: Vec<String>,
-}
+/// Way to accept versions between which fields break.
+const ACCEPT: &str = "write rules (insula conversion suggest drafts them), or accept it by --accept-incompatible";
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let sources = apis::load(&arguments.files)?.sources;
-    let mut published: Vec<Published> = sources.into_iter().map(plan::publish).collect::<anyhow::Result<_>>()?;
+    let mut published: Vec<Published> = sources.iter().map(publish).collect::<anyhow::Result<_>>()?;
     let name = export_name(arguments, &published)?;
     let target = arguments.target()?;
     let existing = target.get("apis.kcp.io/v1alpha2", "APIExport", &name)?;
+    let find = |kind: &str, name: &str| target.find(kind, name);
     for api in published.iter_mut().filter(|api| api.unwritten) {
-        keep_rules(&target, existing.as_ref(), api)?;
+        publication::keep_rules(&find, existing.as_ref(), api)?;
     }
-    compatible::review(&target, &mut published, arguments.accept_incompatible)?;
-    let mut export = plan::export(&name, existing.as_ref(), &published);
+    publication::review(&find, &mut published, arguments.accept_incompatible, ACCEPT)?;
+    let mut export = publication::export(&name, existing.as_ref(), &published);
     for api in &published {
         let print_remark = |kind: &str, text: &String| eprintln!("{kind}: {}: {text}", api.name());
         api.remarks.iter().for_each(|remark| print_remark("note", remark));
@@ -135,7 +127,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             named: &arguments.remove,
             unused: arguments.yes,
         };
-        let removals = removal::find(&target, existing.as_ref(), &published)?;
+        let removals = publication::removals(&find, existing.as_ref(), &published)?;
         if !removal::confirm(&removals, &consent, &mut export)? {
             return Ok(ExitCode::from(1));
         }
@@ -143,7 +135,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let steps = if arguments.apply {
         apply(&target, &published, &export)?
     } else {
-        differences(&target, &published, existing.as_ref(), &export)?
+        publication::steps(&find, &published, existing.as_ref(), &export)?
     };
     show(&steps, arguments.output.unwrap_or(Format::Table))?;
     if arguments.wait {
@@ -158,6 +150,14 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     let differs = arguments.diff && steps.iter().any(|step| step.action != "unchanged");
     Ok(ExitCode::from(u8::from(refused || differs)))
+}
+
+/// Plans one API.
+fn publish(source: &Source) -> anyhow::Result<Published> {
+    if source.schema.text("/spec/names/plural").is_empty() {
+        bail!("{}: {:?} names no plural", source.schema.file, source.name());
+    }
+    Ok(publication::publish(source.manifest()))
 }
 
 /// Tries the new schemas on the stored objects, and prints the outcome. Returns true if an object
@@ -180,23 +180,6 @@ fn check(
     }
     printer.flush().context("cannot write the answer")?;
     Ok(fails)
-}
-
-/// Keeps published rules instead of a draft: those under this name, or under the name of the schema
-/// that is offered now.
-fn keep_rules(target: &Target, existing: Option<&Value>, api: &mut Published) -> anyhow::Result<()> {
-    let names = [
-        Some(api.name().to_owned()),
-        existing.and_then(|export| offered(export, api)),
-    ];
-    for name in names.into_iter().flatten() {
-        if let Some(rules) = target.get("apis.kcp.io/v1alpha1", "APIConversion", &name)?
-            && api.adopt(&rules)
-        {
-            break;
-        }
-    }
-    Ok(())
 }
 
 fn export_name(arguments: &Arguments, published: &[Published]) -> anyhow::Result<String> {
@@ -263,91 +246,6 @@ fn apply(target: &Target, published: &[Published], export: &Value) -> anyhow::Re
         });
     }
     Ok(steps)
-}
-
-fn differences(
-    target: &Target,
-    published: &[Published],
-    existing: Option<&Value>,
-    export: &Value,
-) -> anyhow::Result<Vec<Step>> {
-    let mut steps = Vec::new();
-    for api in published {
-        let offered = existing.and_then(|export| offered(export, api));
-        for object in &api.objects() {
-            let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name"));
-            let there = target.get(text(object, "/apiVersion"), kind, name)?;
-            let (action, detail) = match &there {
-                Some(there) if has_same_contents(there, object) => ("unchanged", Vec::new()),
-                Some(_) => ("update", Vec::new()),
-                None if kind == "APIResourceSchema" => ("create", changes(target, offered.as_deref(), object)?),
-                None => ("create", Vec::new()),
-            };
-            steps.push(Step {
-                kind: kind.to_owned(),
-                name: name.to_owned(),
-                action,
-                detail,
-            });
-        }
-    }
-    let (action, detail) = match existing {
-        None => ("create", Vec::new()),
-        Some(there) if there["spec"] == export["spec"] => ("unchanged", Vec::new()),
-        Some(there) => {
-            let moved = published.iter().filter_map(|api| {
-                let before = offered(there, api);
-                (before.as_deref() != Some(api.name()))
-                    .then(|| format!("{} → {}", before.as_deref().unwrap_or("nothing"), api.name()))
-            });
-            ("update", moved.collect())
-        }
-    };
-    steps.push(Step {
-        kind: "APIExport".to_owned(),
-        name: text(export, "/metadata/name").to_owned(),
-        action,
-        detail,
-    });
-    Ok(steps)
-}
-
-/// Returns the changes from the offered schema to the new one, field by field.
-fn changes(target: &Target, offered: Option<&str>, new: &Value) -> anyhow::Result<Vec<String>> {
-    let Some(offered) = offered else { return Ok(Vec::new()) };
-    let old = target.get("apis.kcp.io/v1alpha1", "APIResourceSchema", offered)?;
-    let Some(old) = old else {
-        return Ok(vec![format!("{offered}, which is offered now, is not there")]);
-    };
-    let mut out = Vec::new();
-    let versions = |schema: &Value| schema["spec"]["versions"].as_array().cloned().unwrap_or_default();
-    let (before, after) = (versions(&old), versions(new));
-    for version in &before {
-        let name = text(version, "/name");
-        let Some(other) = after.iter().find(|other| other["name"] == version["name"]) else {
-            out.push(format!("{name} removed (breaking)"));
-            continue;
-        };
-        let parse = |version: &Value| Structural::parse_trusted(&version["schema"]).ok();
-        let (Some(a), Some(b)) = (parse(version), parse(other)) else {
-            continue;
-        };
-        for change in insula_schema::diff(a.root(), b.root()) {
-            let breaking = if change.breaking { " (breaking)" } else { "" };
-            out.push(format!(
-                "{name} {} {}: {}{breaking}",
-                change.path, change.kind, change.detail
-            ));
-        }
-    }
-    let known = |version: &&Value| !before.iter().any(|other| other["name"] == version["name"]);
-    out.extend(
-        after
-            .iter()
-            .filter(known)
-            .map(|version| format!("{} added", text(version, "/name"))),
-    );
-    Ok(out)
 }
 
 fn show(steps: &[Step], format: Format) -> anyhow::Result<()> {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::bail;
-use insula_api::names::annotations::{ACCEPT_INCOMPATIBLE, CONFIRM_REMOVAL};
+use insula_admission::publication::{has_same_contents, resource_of, updated};
 use serde_json::{Value, json};
 
 use crate::{
@@ -11,11 +11,6 @@ use crate::{
     connection::Connection,
     files::{self, text},
 };
-
-/// Returns true if a schema has the annotation that accepts incompatible versions.
-pub(super) fn is_accepted(schema: &Value) -> bool {
-    schema["metadata"]["annotations"][ACCEPT_INCOMPATIBLE] == "true"
-}
 
 /// Objects of a page.
 const PAGE: usize = 100;
@@ -40,31 +35,13 @@ pub(super) enum Applied {
 }
 
 fn path(object: &Value) -> anyhow::Result<(String, String)> {
-    let resource = match text(object, "/kind") {
-        "APIResourceSchema" => "apiresourceschemas",
-        "APIConversion" => "apiconversions",
-        "APIConversionRules" => "apiconversionrules",
-        "APIExport" => "apiexports",
-        other => bail!("{other} is nothing that is published"),
+    let kind = text(object, "/kind");
+    let Some((resource, _)) = resource_of(kind) else {
+        bail!("{kind} is nothing that is published");
     };
     let collection = format!("/apis/{}/{resource}", text(object, "/apiVersion"));
     let one = format!("{collection}/{}", text(object, "/metadata/name"));
     Ok((collection, one))
-}
-
-/// Returns true if the existing object has the wanted contents. A server adds the validation of
-/// names to a schema.
-pub(super) fn has_same_contents(there: &Value, wanted: &Value) -> bool {
-    let mut spec = there["spec"].clone();
-    let has_validation = wanted["spec"].get("nameValidation").is_some();
-    if let Some(spec) = spec
-        .as_object_mut()
-        .filter(|_| !has_validation && wanted["kind"] == "APIResourceSchema")
-    {
-        spec.remove("nameValidation");
-    }
-    // An accepted incompatibility is an annotation, the only one that a publication adds later.
-    spec == wanted["spec"] && (is_accepted(there) || !is_accepted(wanted))
 }
 
 impl Target {
@@ -80,6 +57,14 @@ impl Target {
         let client = connection.client()?;
         let runtime = crate::runtime()?;
         Ok(Target::Server(Box::new(Connected { client, runtime })))
+    }
+
+    /// Returns the existing object of a published kind and a name.
+    pub(super) fn find(&self, kind: &str, name: &str) -> anyhow::Result<Option<Value>> {
+        match resource_of(kind) {
+            Some((_, api_version)) => self.get(api_version, kind, name),
+            None => Ok(None),
+        }
     }
 
     /// Returns the existing object of a kind and name.
@@ -196,14 +181,7 @@ impl Target {
         let (code, answer, applied) = match found {
             Some(there) if has_same_contents(&there, object) => return Ok(Applied::Unchanged),
             Some(there) => {
-                let mut new = there;
-                new["spec"] = object["spec"].clone();
-                if let Some(confirmed) = object["metadata"]["annotations"].get(CONFIRM_REMOVAL) {
-                    new["metadata"]["annotations"][CONFIRM_REMOVAL] = confirmed.clone();
-                }
-                if is_accepted(object) {
-                    new["metadata"]["annotations"][ACCEPT_INCOMPATIBLE] = json!("true");
-                }
+                let new = updated(there, object);
                 let (code, answer) = runtime.block_on(client.put(&one, &new))?;
                 (code, answer, Applied::Updated)
             }

@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
+use insula_admission::publication::Published;
 use serde_json::Value;
 
-use super::{plan::Published, target::Target};
+use super::target::Target;
 use crate::{files::text, print::Progress};
 
 /// Time between two looks.

@@ -3,8 +3,7 @@
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use insula_catalog::Api;
-use serde::Serialize;
+use insula_admission::publication::{self, Finding, Severity};
 
 use crate::{
     apis::{self, Input},
@@ -34,101 +33,38 @@ pub(crate) struct Arguments {
     input: Input,
     /// Fail on findings of this severity and above.
     #[arg(long, value_enum, value_name = "SEVERITY", default_value = "warning")]
-    fail_on: Severity,
+    fail_on: FailOn,
     /// Format of the output.
     #[arg(long, short, value_enum, default_value = "table")]
     output: Format,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Severity {
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum FailOn {
     Note,
     Warning,
     Error,
 }
 
-#[derive(Serialize)]
-struct Finding {
-    api: String,
-    /// Versions with the finding.
-    versions: Vec<String>,
-    severity: Severity,
-    finding: String,
-    path: String,
-    message: String,
+impl From<FailOn> for Severity {
+    fn from(fail_on: FailOn) -> Self {
+        match fail_on {
+            FailOn::Note => Severity::Note,
+            FailOn::Warning => Severity::Warning,
+            FailOn::Error => Severity::Error,
+        }
+    }
 }
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut findings = Vec::new();
-    for mut source in apis::load(&arguments.input.files)?.sources {
-        // Rules have to write required fields, and are refused otherwise.
-        let ruled = source.conversion.is_some() || source.rules().is_ok_and(|rules| rules.is_some());
-        source.conversion = None;
-        source.without_rules();
-        let name = source.name().to_owned();
-        let compiled = source.assemble();
-        let mut errors = source.schema_errors();
-        match &compiled {
-            Err(others) if errors.is_empty() => errors.extend(others.iter().cloned()),
-            _ => {}
-        }
-        findings.extend(errors.into_iter().map(|error| Finding {
-            api: name.clone(),
-            versions: Vec::new(),
-            severity: Severity::Error,
-            finding: "invalid".to_owned(),
-            path: error.field.to_string(),
-            message: error.body(),
-        }));
-        // Findings need a schema that compiles.
-        if let Ok(api) = compiled {
-            of_api(&name, &api, ruled, &mut findings);
-        }
+    for source in apis::load(&arguments.input.files)?.sources {
+        findings.extend(publication::lint(source.name(), source.manifest()));
     }
     show(&findings, arguments.output)?;
-    let grave = findings.iter().any(|finding| finding.severity >= arguments.fail_on);
+    let fail_on = Severity::from(arguments.fail_on);
+    let grave = findings.iter().any(|finding| finding.severity >= fail_on);
     Ok(ExitCode::from(u8::from(grave)))
-}
-
-fn of_api(name: &str, api: &Api, ruled: bool, findings: &mut Vec<Finding>) {
-    let stored = &api.versions[api.storage];
-    for version in &api.versions {
-        let mut lints = insula_schema::lint(version.schema.root());
-        // A field that another version cannot fill is missing whichever of the two is stored.
-        for other in api.versions.iter().filter(|other| !ruled && other.name != version.name) {
-            if other.name == stored.name || version.name == stored.name {
-                lints.extend(insula_schema::lint_between(other.schema.root(), version.schema.root()));
-            }
-        }
-        for lint in lints {
-            let (path, kind) = (lint.path, lint.kind.to_string());
-            let same = |finding: &&mut Finding| {
-                finding.api == name
-                    && finding.path == path
-                    && finding.finding == kind
-                    && finding.message == lint.message
-            };
-            if let Some(known) = findings.iter_mut().find(same) {
-                if !known.versions.iter().any(|known| **known == *version.name) {
-                    known.versions.push(version.name.to_string());
-                }
-                continue;
-            }
-            findings.push(Finding {
-                api: name.to_owned(),
-                versions: vec![version.name.to_string()],
-                severity: if lint.kind.warns() {
-                    Severity::Warning
-                } else {
-                    Severity::Note
-                },
-                finding: kind,
-                path,
-                message: lint.message,
-            });
-        }
-    }
 }
 
 fn show(findings: &[Finding], format: Format) -> anyhow::Result<()> {

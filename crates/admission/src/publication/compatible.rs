@@ -1,24 +1,19 @@
-//! Versions without rules between which fields break: a publication asks for rules, or for
-//! `--accept-incompatible`.
+//! Versions without rules between which fields break: a publication asks for rules, or for the
+//! author's consent.
 
+use super::{Find, Manifest, Published, is_accepted};
 use insula_api::names::annotations::ACCEPT_INCOMPATIBLE;
 use serde_json::json;
-
-use super::{
-    plan::Published,
-    target::{Target, is_accepted},
-};
-use crate::{apis::Source, files::Document};
 
 /// Fields that an error lists.
 const LISTED_MAX: usize = 40;
 
 /// Adds an error to every API whose versions are incompatible, unless that is accepted: by the
-/// caller, or by the annotation of the published schema.
+/// caller, or by the annotation of the published schema. `how` names the caller's way to accept it.
 ///
 /// # Errors
-/// The target cannot be read.
-pub(super) fn review(target: &Target, published: &mut [Published], accepted: bool) -> anyhow::Result<()> {
+/// A stored schema cannot be read.
+pub fn review<E>(find: Find<'_, E>, published: &mut [Published], accepted: bool, how: &str) -> Result<(), E> {
     for api in published {
         let breaks = breaks(api);
         if breaks.is_empty() {
@@ -28,17 +23,14 @@ pub(super) fn review(target: &Target, published: &mut [Published], accepted: boo
             1 => "1 field breaks".to_owned(),
             n => format!("{n} fields break"),
         };
-        let there = target.get("apis.kcp.io/v1alpha1", "APIResourceSchema", api.name())?;
+        let there = find("APIResourceSchema", api.name())?;
         if accepted || there.as_ref().is_some_and(is_accepted) {
             api.schema["metadata"]["annotations"][ACCEPT_INCOMPATIBLE] = json!("true");
             api.remarks
                 .push(format!("{count} between its versions, which have no rules; accepted"));
             continue;
         }
-        let mut error = format!(
-            "{count} between its versions, which have no rules: write rules (insula conversion suggest drafts them), \
-             or accept it by --accept-incompatible"
-        );
+        let mut error = format!("{count} between its versions, which have no rules: {how}");
         for one in breaks.iter().take(LISTED_MAX) {
             error.push_str(&format!("\n  {one}"));
         }
@@ -55,11 +47,10 @@ fn breaks(api: &Published) -> Vec<String> {
     if api.conversion.is_some() || !api.errors.is_empty() {
         return Vec::new();
     }
-    let document = Document {
-        file: String::new(),
-        value: api.schema.clone(),
+    let manifest = Manifest {
+        schema: &api.schema,
+        conversion: None,
     };
-    let source = Source::new(document, None);
-    let breaks = source.assemble().map(|api| api.bundle.breaks()).unwrap_or_default();
+    let breaks = manifest.assemble().map(|api| api.bundle.breaks()).unwrap_or_default();
     breaks.iter().map(ToString::to_string).collect()
 }

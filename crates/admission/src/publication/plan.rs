@@ -1,28 +1,31 @@
 //! Plan of a publication: a schema named by its content, its rules, and the export that offers it.
 
-use anyhow::bail;
-use insula_api::{FieldError, names::labels};
+use super::{Find, Manifest, text};
+use insula_api::{FieldError, Json, names::labels};
 use insula_catalog::{Api, digest};
 use insula_conversion::{VersionSchema, proof::Search, suggest};
-use serde_json::{Map, Value, json};
-
-use crate::apis::Source;
+use serde_json::{Map, json};
 
 /// Bytes of a label's value (Kubernetes).
 const LABEL_BYTES_MAX: usize = 63;
 
 /// An API that is ready to be exported.
-pub(super) struct Published {
-    pub(super) group: String,
-    pub(super) plural: String,
-    pub(super) schema: Value,
-    pub(super) conversion: Option<Value>,
+#[derive(Debug)]
+pub struct Published {
+    /// Group of its resource.
+    pub group: String,
+    /// Plural of its resource.
+    pub plural: String,
+    /// The APIResourceSchema.
+    pub schema: Json,
+    /// The APIConversion, or several joined ones.
+    pub conversion: Option<Json>,
     /// True if the files contain no rules: the rules are a draft, or missing.
-    pub(super) unwritten: bool,
+    pub unwritten: bool,
     /// Remarks for the author.
-    pub(super) remarks: Vec<String>,
+    pub remarks: Vec<String>,
     /// Errors for which the server would refuse the API.
-    pub(super) errors: Vec<String>,
+    pub errors: Vec<String>,
 }
 
 /// Fields of a version that definitions and schemas share. `schema` is one level higher in a
@@ -39,12 +42,13 @@ const KEPT: [&str; 8] = [
 ];
 
 impl Published {
-    pub(super) fn name(&self) -> &str {
-        crate::files::text(&self.schema, "/metadata/name")
+    /// Returns the name of the schema.
+    pub fn name(&self) -> &str {
+        text(&self.schema, "/metadata/name")
     }
 
     /// Returns the entry of the export.
-    pub(super) fn resource(&self) -> Value {
+    pub fn resource(&self) -> Json {
         json!({"group": self.group, "name": self.plural, "schema": self.name(), "storage": {"crd": {}}})
     }
 
@@ -52,33 +56,30 @@ impl Published {
     ///
     /// # Errors
     /// The errors for which the server refuses them.
-    pub(super) fn compile(&self) -> Result<Api, Vec<FieldError>> {
-        let document = |value: &Value| crate::files::Document {
-            file: "what is published".to_owned(),
-            value: value.clone(),
+    pub fn compile(&self) -> Result<Api, Vec<FieldError>> {
+        let manifest = Manifest {
+            schema: &self.schema,
+            conversion: self.conversion.as_ref(),
         };
-        Source::new(document(&self.schema), self.conversion.as_ref().map(document)).compile()
+        manifest.compile()
     }
 
     /// Replaces a draft by the published rules, if they fit: their author may have changed them.
-    pub(super) fn adopt(&mut self, conversion: &Value) -> bool {
+    pub fn adopt(&mut self, conversion: &Json) -> bool {
         let draft = self.conversion.replace(named(conversion, self.name()));
         let fits = self.compile().is_ok();
         if !fits {
             self.conversion = draft;
         } else {
             self.errors.clear();
-            self.remarks = vec![format!(
-                "keeps the rules of {}",
-                crate::files::text(conversion, "/metadata/name")
-            )];
+            self.remarks = vec![format!("keeps the rules of {}", text(conversion, "/metadata/name"))];
         }
         fits
     }
 
     /// Returns the schema and its rules. Rules from several objects stay several, each with a name
     /// after that of the schema, and with the label that names it.
-    pub(super) fn objects(&self) -> Vec<Value> {
+    pub fn objects(&self) -> Vec<Json> {
         let mut objects = vec![self.schema.clone()];
         let Some(conversion) = &self.conversion else {
             return objects;
@@ -86,7 +87,7 @@ impl Published {
         match conversion["spec"]["parts"].as_array() {
             None => objects.push(conversion.clone()),
             Some(parts) => objects.extend(parts.iter().map(|part| {
-                let name = format!("{}.{}", self.name(), crate::files::text(part, "/name"));
+                let name = format!("{}.{}", self.name(), text(part, "/name"));
                 let mut labels = Map::new();
                 labels.insert(labels::SCHEMA[0].to_owned(), json!(self.name()));
                 json!({"apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIConversion",
@@ -99,24 +100,17 @@ impl Published {
 
 /// Plans one API: the schema, its rules (from the files, or a draft in place of a webhook), and
 /// their errors.
-pub(super) fn publish(source: Source) -> anyhow::Result<Published> {
-    let definition = &source.schema.value;
-    let (group, plural) = (
-        source.schema.text("/spec/group"),
-        source.schema.text("/spec/names/plural"),
-    );
-    if plural.is_empty() {
-        bail!("{}: {:?} names no plural", source.schema.file, source.name());
-    }
-    let (group, plural) = (group.to_owned(), plural.to_owned());
-    let spec = if source.is_definition() {
+pub fn publish(manifest: Manifest<'_>) -> Published {
+    let definition = manifest.schema;
+    let (group, plural) = (text(definition, "/spec/group"), text(definition, "/spec/names/plural"));
+    let spec = if manifest.is_definition() {
         spec(definition)
     } else {
         definition["spec"].clone()
     };
     // Names begin with a letter, and digests may not.
     let digest = digest::identity(spec.to_string().as_bytes());
-    let suffix = if group.is_empty() { "core" } else { &group };
+    let suffix = if group.is_empty() { "core" } else { group };
     let name = format!("h{}.{plural}.{suffix}", &digest[..8]);
     let mut metadata = json!({"name": name});
     // Kubernetes and the server require this annotation for groups of Kubernetes.
@@ -126,27 +120,23 @@ pub(super) fn publish(source: Source) -> anyhow::Result<Published> {
     let schema =
         json!({"apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIResourceSchema", "metadata": metadata, "spec": spec});
     let mut remarks = Vec::new();
-    let unwritten = source.conversion.is_none();
-    let mut conversion = source
-        .conversion
-        .as_ref()
-        .map(|conversion| named(&conversion.value, &name));
-    let is_webhook = source.schema.text("/spec/conversion/strategy") == "Webhook";
-    let document = crate::files::Document {
-        file: source.schema.file.clone(),
-        value: schema.clone(),
-    };
-    let mut published = Source::new(document, None);
+    let unwritten = manifest.conversion.is_none();
+    let mut conversion = manifest.conversion.map(|conversion| named(conversion, &name));
+    let is_webhook = text(definition, "/spec/conversion/strategy") == "Webhook";
     if is_webhook && conversion.is_none() {
-        match published.assemble() {
+        let alone = Manifest {
+            schema: &schema,
+            conversion: None,
+        };
+        match alone.assemble() {
             Ok(api) => conversion = draft(&api, &name, &mut remarks),
             Err(errors) => remarks.push(insula_api::aggregate(&errors)),
         }
     }
-    published.conversion = conversion.clone().map(|value| crate::files::Document {
-        file: source.schema.file.clone(),
-        value,
-    });
+    let published = Manifest {
+        schema: &schema,
+        conversion: conversion.as_ref(),
+    };
     let errors = published.compile().err().unwrap_or_default();
     let mut errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
     let joined = conversion
@@ -158,26 +148,26 @@ pub(super) fn publish(source: Source) -> anyhow::Result<Published> {
              {LABEL_BYTES_MAX} characters: put the rules into one APIConversion"
         ));
     }
-    Ok(Published {
-        group,
-        plural,
+    Published {
+        group: group.to_owned(),
+        plural: plural.to_owned(),
         schema,
         conversion,
         unwritten,
         remarks,
         errors,
-    })
+    }
 }
 
 /// Converts the `spec` of a definition to that of a schema: without conversion, and with the
 /// schemas of versions one level higher.
-fn spec(definition: &Value) -> Value {
+fn spec(definition: &Json) -> Json {
     let spec = &definition["spec"];
     let mut out = Map::new();
     for field in ["group", "names", "scope"] {
         out.insert(field.to_owned(), spec[field].clone());
     }
-    let version = |version: &Value| {
+    let version = |version: &Json| {
         let mut kept = Map::new();
         for field in KEPT {
             if let Some(value) = version.get(field) {
@@ -186,20 +176,20 @@ fn spec(definition: &Value) -> Value {
         }
         let schema = version.pointer("/schema/openAPIV3Schema").cloned();
         kept.insert("schema".to_owned(), schema.unwrap_or_else(|| json!({"type": "object"})));
-        Value::Object(kept)
+        Json::Object(kept)
     };
     let versions = spec["versions"].as_array().into_iter().flatten();
     out.insert("versions".to_owned(), versions.map(version).collect());
-    Value::Object(out)
+    Json::Object(out)
 }
 
 /// Returns the rules under the name of the schema.
-fn named(conversion: &Value, name: &str) -> Value {
+fn named(conversion: &Json, name: &str) -> Json {
     let mut out = json!({
         "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIConversion", "metadata": {"name": name},
         "spec": conversion["spec"],
     });
-    if crate::files::text(conversion, "/apiVersion").starts_with("apis.kcp.dev/") {
+    if text(conversion, "/apiVersion").starts_with("apis.kcp.dev/") {
         out["apiVersion"] = conversion["apiVersion"].clone();
         out["kind"] = conversion["kind"].clone();
     }
@@ -208,7 +198,7 @@ fn named(conversion: &Value, name: &str) -> Value {
 
 /// Drafts rules between the stored version and each other one, as far as they can be guessed.
 /// Fields without a counterpart are under `preserve`, so that the author notices them.
-fn draft(api: &Api, name: &str, remarks: &mut Vec<String>) -> Option<Value> {
+fn draft(api: &Api, name: &str, remarks: &mut Vec<String>) -> Option<Json> {
     let stored = api.bundle.storage();
     let old = version(api, stored)?;
     let mut conversions = Vec::new();
@@ -264,18 +254,18 @@ fn version(api: &Api, name: &str) -> Option<VersionSchema> {
     })
 }
 
-fn conversions_are_empty(conversion: &Value) -> bool {
+fn conversions_are_empty(conversion: &Json) -> bool {
     conversion["spec"]["conversions"].as_array().is_none_or(Vec::is_empty)
 }
 
 /// Returns the existing export with these APIs added: other resources and fields stay.
-pub(super) fn export(name: &str, existing: Option<&Value>, published: &[Published]) -> Value {
-    let mut resources: Vec<Value> = existing
+pub fn export(name: &str, existing: Option<&Json>, published: &[Published]) -> Json {
+    let mut resources: Vec<Json> = existing
         .and_then(|export| export["spec"]["resources"].as_array().cloned())
         .unwrap_or_default();
     for api in published {
         let entry = api.resource();
-        let same = |other: &&mut Value| other["group"] == entry["group"] && other["name"] == entry["name"];
+        let same = |other: &&mut Json| other["group"] == entry["group"] && other["name"] == entry["name"];
         match resources.iter_mut().find(same) {
             Some(other) => other["schema"] = entry["schema"].clone(),
             None => resources.push(entry),
@@ -284,14 +274,34 @@ pub(super) fn export(name: &str, existing: Option<&Value>, published: &[Publishe
     let mut export = existing.cloned().unwrap_or_else(
         || json!({"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIExport", "metadata": {"name": name}}),
     );
-    export["spec"]["resources"] = Value::Array(resources);
+    export["spec"]["resources"] = Json::Array(resources);
     export
 }
 
 /// Returns the name of the schema that an export offers for this API now.
-pub(super) fn offered(export: &Value, api: &Published) -> Option<String> {
+pub fn offered(export: &Json, api: &Published) -> Option<String> {
     let entry = api.resource();
     let mut resources = export["spec"]["resources"].as_array().into_iter().flatten();
     let same = resources.find(|other| other["group"] == entry["group"] && other["name"] == entry["name"])?;
     same["schema"].as_str().map(str::to_owned)
+}
+
+/// Keeps stored rules instead of a draft: those under the new name, or under the name of the schema
+/// that is offered now.
+///
+/// # Errors
+/// Stored rules cannot be read.
+pub fn keep_rules<E>(find: Find<'_, E>, existing: Option<&Json>, api: &mut Published) -> Result<(), E> {
+    let names = [
+        Some(api.name().to_owned()),
+        existing.and_then(|export| offered(export, api)),
+    ];
+    for name in names.into_iter().flatten() {
+        if let Some(rules) = find("APIConversion", &name)?
+            && api.adopt(&rules)
+        {
+            break;
+        }
+    }
+    Ok(())
 }

@@ -1,0 +1,161 @@
+//! Changes between two sets of APIs, and which of them break clients.
+
+use insula_catalog::{Api, ApiVersion, ScopeKind};
+use serde::Serialize;
+
+/// A change of an API, of one of its versions or of a field.
+#[derive(Debug, Serialize)]
+pub struct Difference {
+    /// `<plural>.<group>`.
+    pub api: String,
+    /// The version; empty for changes of the whole API.
+    pub version: String,
+    /// The field; empty for changes of a whole version.
+    pub path: String,
+    /// The kind of change: `added`, `removed`, `changed`, or one of a field.
+    pub change: String,
+    /// True if a valid object may be refused, lose a value or change its meaning.
+    pub breaking: bool,
+    /// Description.
+    pub detail: String,
+}
+
+/// Returns the changes between two sets of APIs, which are paired by plural and group.
+pub fn differences(old: &[Api], new: &[Api]) -> Vec<Difference> {
+    let mut out = Vec::new();
+    for before in old {
+        let mut found = Differences {
+            api: name(before),
+            out: &mut out,
+        };
+        match new.iter().find(|after| name(after) == name(before)) {
+            Some(after) => found.apis(before, after),
+            None => found.note("", "", "removed", true, "the whole API"),
+        }
+    }
+    for after in new
+        .iter()
+        .filter(|after| !old.iter().any(|before| name(before) == name(after)))
+    {
+        let mut found = Differences {
+            api: name(after),
+            out: &mut out,
+        };
+        found.note("", "", "added", false, "the whole API");
+    }
+    out
+}
+
+fn name(api: &Api) -> String {
+    let dot = if api.group.is_empty() { "" } else { "." };
+    format!("{}{dot}{}", api.names.plural, api.group)
+}
+
+struct Differences<'a> {
+    api: String,
+    out: &'a mut Vec<Difference>,
+}
+
+impl Differences<'_> {
+    fn note(&mut self, version: &str, path: &str, change: &str, breaking: bool, detail: impl Into<String>) {
+        self.out.push(Difference {
+            api: self.api.clone(),
+            version: version.to_owned(),
+            path: path.to_owned(),
+            change: change.to_owned(),
+            breaking,
+            detail: detail.into(),
+        });
+    }
+
+    fn apis(&mut self, old: &Api, new: &Api) {
+        if old.names.kind != new.names.kind {
+            self.note(
+                "",
+                "kind",
+                "changed",
+                true,
+                format!("{} → {}", old.names.kind, new.names.kind),
+            );
+        }
+        let scope = |api: &Api| match api.scope {
+            ScopeKind::Cluster => "Cluster",
+            ScopeKind::Namespaced => "Namespaced",
+        };
+        if scope(old) != scope(new) {
+            self.note("", "scope", "changed", true, format!("{} → {}", scope(old), scope(new)));
+        }
+        let (before, after) = (old.bundle.storage(), new.bundle.storage());
+        if before != after {
+            self.note("", "storage version", "changed", false, format!("{before} → {after}"));
+        }
+        for gone in old
+            .names
+            .short_names
+            .iter()
+            .filter(|name| !new.names.short_names.contains(name))
+        {
+            self.note("", "short name", "removed", false, gone.as_str());
+        }
+        for before in &old.versions {
+            match new.versions.iter().find(|after| after.name == before.name) {
+                Some(after) => self.versions(before, after),
+                None => self.note(&before.name, "", "removed", before.served, "the whole version"),
+            }
+        }
+        for after in new
+            .versions
+            .iter()
+            .filter(|after| !old.versions.iter().any(|before| before.name == after.name))
+        {
+            self.note(&after.name, "", "added", false, "the whole version");
+        }
+    }
+
+    fn versions(&mut self, old: &ApiVersion, new: &ApiVersion) {
+        let version = &*old.name;
+        match (old.served, new.served) {
+            (true, false) => self.note(version, "", "removed", true, "is not served any more"),
+            (false, true) => self.note(version, "", "added", false, "is served"),
+            _ => {}
+        }
+        if old.deprecated.is_none() && new.deprecated.is_some() {
+            self.note(
+                version,
+                "",
+                "deprecated",
+                false,
+                new.deprecated.clone().unwrap_or_default(),
+            );
+        }
+        for (name, before, after) in [
+            ("status", old.status, new.status),
+            ("scale", old.scale.is_some(), new.scale.is_some()),
+        ] {
+            match (before, after) {
+                (true, false) => self.note(version, "", "removed", true, format!("the subresource {name}")),
+                // From now on status is ignored in writes of the object itself.
+                (false, true) => self.note(
+                    version,
+                    "",
+                    "added",
+                    name == "status",
+                    format!("the subresource {name}"),
+                ),
+                _ => {}
+            }
+        }
+        for gone in old.selectable.iter().filter(|field| !new.selectable.contains(field)) {
+            self.note(version, gone, "removed", true, "is not selectable any more");
+        }
+        for change in insula_schema::diff(old.schema.root(), new.schema.root()) {
+            self.note(
+                version,
+                &change.path,
+                &change.kind.to_string(),
+                change.breaking,
+                change.detail,
+            );
+        }
+    }
+}
