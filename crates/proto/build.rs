@@ -10,6 +10,7 @@ use std::{env, error::Error, fs, path::Path};
 /// Files of the admin API. Imports come along.
 const FILES: &[&str] = &[
     "insula/admin/v1/access.proto",
+    "insula/admin/v1/api.proto",
     "insula/admin/v1/backup.proto",
     "insula/admin/v1/cluster.proto",
     "insula/admin/v1/common.proto",

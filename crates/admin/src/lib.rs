@@ -100,6 +100,7 @@ pub async fn services(session: AdminService, object_bytes: usize) -> Result<Serv
     }
     let routes = serve![
         access_service_server::AccessServiceServer,
+        api_service_server::ApiServiceServer,
         backup_service_server::BackupServiceServer,
         cluster_service_server::ClusterServiceServer,
         conversion_service_server::ConversionServiceServer,

@@ -1,6 +1,7 @@
 //! The admin services, one file each.
 
 mod access;
+mod api;
 mod backup;
 mod cluster;
 mod conversion;
@@ -10,6 +11,7 @@ mod migration;
 mod object;
 mod operation;
 mod recompute;
+mod rules;
 mod workspace;
 
 /// Returns the path of a workspace, or `root` for an empty one.

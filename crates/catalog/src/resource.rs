@@ -140,6 +140,19 @@ impl Api {
     /// # Errors
     /// Returns why it does not.
     pub fn reads(&self, object: &Object) -> Result<(), ConvertError> {
+        self.reads_in(object, self.bundle.served().chain([self.bundle.storage()]))
+    }
+
+    /// Checks that a stored object reads in some versions. One that was written under this schema
+    /// and its rules does.
+    ///
+    /// # Errors
+    /// Returns why it does not.
+    pub fn reads_in<'v>(
+        &self,
+        object: &Object,
+        versions: impl IntoIterator<Item = &'v str>,
+    ) -> Result<(), ConvertError> {
         if object.schema() == self.fingerprint {
             return Ok(());
         }
@@ -149,8 +162,7 @@ impl Api {
             version: object.version(),
             residual: object.residual(),
         };
-        let mut versions = self.bundle.served().chain([self.bundle.storage()]);
-        versions.try_for_each(|version| {
+        versions.into_iter().try_for_each(|version| {
             let seen = self.bundle.get(stored, version, &mut object_budget());
             seen.map(drop)
         })

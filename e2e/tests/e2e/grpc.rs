@@ -2,12 +2,16 @@
 //! reflection.
 
 mod access;
+mod apis;
 mod backup;
+mod claims;
 mod conventions;
+mod conversions;
 mod freeze;
 mod maintenance;
 mod objects;
 mod operations;
+mod rollouts;
 mod rules;
 mod workspaces;
 

@@ -1,6 +1,7 @@
 //! `ConversionService`: validation and trial of conversion rules that are not published, with the
 //! engine that serves.
 
+use super::rules;
 use crate::{
     session::{AdminService, Located, Session, right},
     status,
@@ -10,8 +11,10 @@ use insula_catalog::{Api, compile, ids, parts};
 use insula_conversion::{Cause, LossPolicy};
 use insula_proto::{
     admin::v1::{
-        ConvertRequest, ConvertResponse, FieldViolation, InlineRules, RecomputeRequest, RecomputeResponse, StoredRules,
-        ValidateRequest, ValidateResponse, conversion_service_server::ConversionService, convert_request,
+        ConvertRequest, ConvertResponse, FieldViolation, GetCoverageRequest, GetCoverageResponse, InlineRules,
+        ListConversionFailuresRequest, ListConversionFailuresResponse, RecomputeRequest, RecomputeResponse,
+        StoredRules, SuggestRulesRequest, SuggestRulesResponse, ValidateRequest, ValidateResponse,
+        conversion_service_server::ConversionService, convert_request, get_coverage_request,
     },
     value,
 };
@@ -61,14 +64,8 @@ impl ConversionService for AdminService {
             to_version,
         } = request.into_inner();
         let (located, source) = match source {
-            Some(convert_request::Source::Inline(inline)) => {
-                let located = session.locate_trial(&inline.workspace, inline.rules.is_some())?;
-                (located, Source::Inline(inline))
-            }
-            Some(convert_request::Source::Stored(stored)) => {
-                let (located, schema, rules) = session.stored(&stored)?;
-                (located, Source::Stored(schema, rules))
-            }
+            Some(convert_request::Source::Inline(inline)) => session.inline(inline)?,
+            Some(convert_request::Source::Stored(stored)) => session.source_of(&stored)?,
             None => return Err(Status::invalid_argument("source: give inline or stored")),
         };
         let converted = move || {
@@ -87,6 +84,57 @@ impl ConversionService for AdminService {
         let session = self.begin(&request).await?;
         let answer = self.recomputed(&session, request.into_inner()).await?;
         Ok(Response::new(answer))
+    }
+
+    async fn suggest_rules(
+        &self,
+        request: Request<SuggestRulesRequest>,
+    ) -> Result<Response<SuggestRulesResponse>, Status> {
+        let session = self.begin(&request).await?;
+        let request = request.into_inner();
+        let located = session.locate_trial(&request.workspace, false)?;
+        let drafts = move || rules::drafts(request);
+        let (drafts, conversion) = self.run_blocking(&session, &located, drafts).await?;
+        Ok(Response::new(SuggestRulesResponse {
+            header: session.header(),
+            conversion: Some(conversion),
+            drafts,
+        }))
+    }
+
+    async fn get_coverage(
+        &self,
+        request: Request<GetCoverageRequest>,
+    ) -> Result<Response<GetCoverageResponse>, Status> {
+        let session = self.begin(&request).await?;
+        let (located, source) = match request.into_inner().source {
+            Some(get_coverage_request::Source::Inline(inline)) => session.inline(inline)?,
+            Some(get_coverage_request::Source::Stored(stored)) => session.source_of(&stored)?,
+            None => return Err(Status::invalid_argument("source: give inline or stored")),
+        };
+        let covered = move || {
+            let (schema, rules) = source.read()?;
+            rules::coverage(&schema, rules.as_ref())
+        };
+        let directions = self.run_blocking(&session, &located, covered).await?;
+        Ok(Response::new(GetCoverageResponse {
+            header: session.header(),
+            directions,
+        }))
+    }
+
+    async fn list_conversion_failures(
+        &self,
+        request: Request<ListConversionFailuresRequest>,
+    ) -> Result<Response<ListConversionFailuresResponse>, Status> {
+        let session = self.begin(&request).await?;
+        let (tried, revision) = self.unreadable(&session, request.into_inner()).await?;
+        Ok(Response::new(ListConversionFailuresResponse {
+            header: session.header_at(revision),
+            failures: tried.failures,
+            examined: tried.examined,
+            next_page_token: tried.next,
+        }))
     }
 }
 
@@ -154,7 +202,7 @@ impl AdminService {
 impl Session {
     /// Finds the workspace in which a schema is tried. A trial costs as much as the creation, and
     /// takes the same right.
-    fn locate_trial(&self, workspace: &str, with_rules: bool) -> Result<Located, Status> {
+    pub(super) fn locate_trial(&self, workspace: &str, with_rules: bool) -> Result<Located, Status> {
         let workspace = if workspace.is_empty() { "root" } else { workspace };
         let create = |resource| right("create", groups::APIS, resource, "");
         let located = self.locate(workspace, &create("apiresourceschemas"))?;
@@ -162,6 +210,16 @@ impl Session {
             self.permit(&located.cluster, create("apiconversions"))?;
         }
         Ok(located)
+    }
+
+    fn inline(&self, inline: InlineRules) -> Result<(Located, Source), Status> {
+        let located = self.locate_trial(&inline.workspace, inline.rules.is_some())?;
+        Ok((located, Source::Inline(inline)))
+    }
+
+    fn source_of(&self, stored: &StoredRules) -> Result<(Located, Source), Status> {
+        let (located, schema, rules) = self.stored(stored)?;
+        Ok((located, Source::Stored(schema, rules)))
     }
 
     /// Reads a schema of a workspace, and the rules of its name.
@@ -211,7 +269,7 @@ fn convert(schema: &Json, rules: Option<&Json>, sent: &Json, to_version: &str) -
 }
 
 /// Compiles an APIResourceSchema with rules, as the binding reconciler does.
-fn compiled(schema: &Json, rules: Option<&Json>) -> Result<Api, Vec<FieldError>> {
+pub(super) fn compiled(schema: &Json, rules: Option<&Json>) -> Result<Api, Vec<FieldError>> {
     let spec = compile::spec_of_schema(schema);
     let rules = rules.map(|rules| &rules["spec"]);
     let definition = compile::Definition {

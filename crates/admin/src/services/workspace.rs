@@ -348,7 +348,7 @@ fn text(value: &Json) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-fn conditions(object: &Json) -> Vec<Condition> {
+pub(super) fn conditions(object: &Json) -> Vec<Condition> {
     let list = object.pointer("/status/conditions").and_then(Json::as_array);
     list.into_iter()
         .flatten()

@@ -15,7 +15,7 @@ pub struct Step {
     /// `create`, `update` or `unchanged` for an object to write; `created` and so on for one that
     /// is written.
     pub action: &'static str,
-    /// What changes, a text each.
+    /// Changes, a text each.
     pub detail: Vec<String>,
 }
 

@@ -1,0 +1,395 @@
+//! `ApiService`: publication, rollout, binding and retirement of APIs. Plans are made on one
+//! snapshot; their writes are requests of the HTTP API.
+
+mod claims;
+mod compare;
+mod consumers;
+mod manifests;
+mod objects;
+mod providers;
+mod publication;
+mod rollout;
+mod tenants;
+pub(super) mod trial;
+mod write;
+
+use crate::{
+    fields,
+    pages::Page,
+    requests::Once,
+    session::{AdminService, Located, right},
+};
+use claims::Decision;
+use compare::{change, diff, finding};
+use insula_admission::publication::{Difference, lint};
+use insula_api::{ObjectKey, Scope, names::groups};
+use insula_auth::Attributes;
+use insula_catalog::ids;
+use insula_proto::admin::v1::{
+    AbortRolloutRequest, AbortRolloutResponse, AcceptClaimsRequest, AcceptClaimsResponse, BindApiRequest,
+    BindApiResponse, CheckRolloutRequest, CheckRolloutResponse, DiffApiRequest, DiffApiResponse, GetExportRequest,
+    GetExportResponse, GetVersionUsageRequest, GetVersionUsageResponse, ImportDefinitionsRequest,
+    ImportDefinitionsResponse, LintApiRequest, LintApiResponse, LintFinding, ListClaimsRequest, ListClaimsResponse,
+    ListConsumersRequest, ListConsumersResponse, ListExportsRequest, ListExportsResponse, PauseRolloutRequest,
+    PauseRolloutResponse, PublishApiRequest, PublishApiResponse, PublishedExport, RejectClaimsRequest,
+    RejectClaimsResponse, ResumeRolloutRequest, ResumeRolloutResponse, RetireVersionRequest, RetireVersionResponse,
+    UnbindApiRequest, UnbindApiResponse, api_service_server::ApiService,
+};
+use insula_store::Snapshot;
+use objects::{export_message, or_root, required};
+use std::sync::Arc;
+use tonic::{Request, Response, Status};
+
+/// The right to read the objects of an export's consumers.
+const CONTENT: &str = "content";
+
+fn content(export: &str) -> Attributes {
+    Attributes {
+        subresource: CONTENT.into(),
+        ..right("list", groups::APIS, "apiexports", export)
+    }
+}
+
+fn once(request_id: &str, validate_only: bool) -> Once<'_> {
+    Once {
+        request_id,
+        validate_only,
+    }
+}
+
+#[tonic::async_trait]
+impl ApiService for AdminService {
+    async fn list_exports(
+        &self,
+        request: Request<ListExportsRequest>,
+    ) -> Result<Response<ListExportsResponse>, Status> {
+        let session = self.begin(&request).await?;
+        let request = request.into_inner();
+        let list = right("list", groups::APIS, "apiexports", "");
+        let located = session.locate(or_root(&request.workspace), &list)?;
+        let page = Page::read(
+            &session,
+            &[located.cluster.as_str()],
+            request.page_size,
+            &request.page_token,
+        )?;
+        let snapshot = page.snapshot(&session).await?;
+        let entered = self.enter(&session, &located.cluster).await?;
+        let (exports, next_page_token) = entered.run(async { list_exports(&snapshot, &located, &page) }).await;
+        Ok(Response::new(ListExportsResponse {
+            header: session.header_at(snapshot.revision()),
+            exports,
+            next_page_token,
+        }))
+    }
+
+    async fn get_export(&self, request: Request<GetExportRequest>) -> Result<Response<GetExportResponse>, Status> {
+        let session = self.begin(&request).await?;
+        let request = request.into_inner();
+        let located = session.export_workspace(&request.workspace, &request.export, "get", "")?;
+        let (_, value) = session.find_export(&located, &request.export)?;
+        let entered = self.enter(&session, &located.cluster).await?;
+        let export = entered.run(async { export_message(&located.path, &value) }).await;
+        Ok(Response::new(GetExportResponse {
+            header: session.header(),
+            export: Some(export),
+        }))
+    }
+
+    async fn publish_api(&self, request: Request<PublishApiRequest>) -> Result<Response<PublishApiResponse>, Status> {
+        let session = self.begin(&request).await?;
+        let request = request.into_inner();
+        let located = session.locate_publication(&request.workspace)?;
+        let once = once(&request.request_id, request.validate_only);
+        let work = async { self.publish(&session, &located, request.clone()).await };
+        self.once(&session, once, &request, work).await.map(Response::new)
+    }
+
+    async fn diff_api(&self, request: Request<DiffApiRequest>) -> Result<Response<DiffApiResponse>, Status> {
+        let session = self.begin(&request).await?;
+        let request = request.into_inner();
+        let located = session.locate_trial(&request.workspace, false)?;
+        if request.old_manifests.is_empty() {
+            session.may_read_published(&located)?;
+        }
+        let (snapshot, cluster) = (session.snapshot.clone(), located.cluster.clone());
+        let compared = move || diff(&snapshot, &cluster, request);
+        let found: Vec<Difference> = self.run_blocking(&session, &located, compared).await?;
+        Ok(Response::new(DiffApiResponse {
+            header: session.header(),
+            breaking: count(found.iter().filter(|change| change.breaking).count()),
+            changes: found.into_iter().map(change).collect(),
+        }))
+    }
+
+    async fn check_rollout(
+        &self,
+        request: Request<CheckRolloutRequest>,
+    ) -> Result<Response<CheckRolloutResponse>, Status> {
+        let session = self.begin(&request).await?;
+        let request = request.into_inner();
+        let located = session.export_workspace(&request.workspace, &request.export, "list", CONTENT)?;
+        if !request.manifests.is_empty() {
+            session.permit(
+                &located.cluster,
+                right("create", groups::APIS, "apiresourceschemas", ""),
+            )?;
+        }
+        let (_, export) = session.find_export(&located, &request.export)?;
+        let filter = trial::filter(&located.cluster, &request.export, &request.manifests);
+        let page = Page::read(&session, &[&filter], request.page_size, &request.page_token)?;
+        let snapshot = page.snapshot(&session).await?;
+        let registry = Arc::clone(&self.api.registry);
+        let cluster = located.cluster.clone();
+        let revision = snapshot.revision();
+        let tried = move || {
+            let trials = match request.manifests.is_empty() {
+                true => trial::of_offer(&registry, &snapshot, &cluster, &export)?,
+                false => trial::of_manifests(&snapshot, &cluster, &export, request.manifests)?,
+            };
+            trial::run(&snapshot, &trials, &page, "")
+        };
+        let tried = self.run_blocking(&session, &located, tried).await?;
+        Ok(Response::new(CheckRolloutResponse {
+            header: session.header_at(revision),
+            failures: tried.failures,
+            examined: tried.examined,
+            workspaces: count(tried.clusters.len()),
+            next_page_token: tried.next,
+        }))
+    }
+
+    async fn pause_rollout(
+        &self,
+        request: Request<PauseRolloutRequest>,
+    ) -> Result<Response<PauseRolloutResponse>, Status> {
+        let session = self.begin(&request).await?;
+        let request = request.into_inner();
+        let located = session.export_workspace(&request.workspace, &request.export, "update", "")?;
+        let once = once(&request.request_id, request.validate_only);
+        let work = async {
+            let name = (request.export.as_str(), request.etag.as_str());
+            let paused = session.set_pause(&located, name, true, request.validate_only).await?;
+            Ok(PauseRolloutResponse {
+                header: session.header_of(&paused.0),
+                export: Some(paused.1),
+            })
+        };
+        self.once(&session, once, &request, work).await.map(Response::new)
+    }
+
+    async fn resume_rollout(
+        &self,
+        request: Request<ResumeRolloutRequest>,
+    ) -> Result<Response<ResumeRolloutResponse>, Status> {
+        let session = self.begin(&request).await?;
+        let request = request.into_inner();
+        let located = session.export_workspace(&request.workspace, &request.export, "update", "")?;
+        let once = once(&request.request_id, request.validate_only);
+        let work = async {
+            let name = (request.export.as_str(), request.etag.as_str());
+            let paused = session.set_pause(&located, name, false, request.validate_only).await?;
+            Ok(ResumeRolloutResponse {
+                header: session.header_of(&paused.0),
+                export: Some(paused.1),
+            })
+        };
+        self.once(&session, once, &request, work).await.map(Response::new)
+    }
+
+    async fn abort_rollout(
+        &self,
+        request: Request<AbortRolloutRequest>,
+    ) -> Result<Response<AbortRolloutResponse>, Status> {
+        let session = self.begin(&request).await?;
+        let request = request.into_inner();
+        let located = session.export_workspace(&request.workspace, &request.export, "update", "")?;
+        session.may_read_published(&located)?;
+        session.permit(&located.cluster, content(&request.export))?;
+        let once = once(&request.request_id, request.validate_only);
+        let work = async { self.abort(&session, &located, request.clone()).await };
+        self.once(&session, once, &request, work).await.map(Response::new)
+    }
+
+    async fn import_definitions(
+        &self,
+        request: Request<ImportDefinitionsRequest>,
+    ) -> Result<Response<ImportDefinitionsResponse>, Status> {
+        let session = self.begin(&request).await?;
+        let request = request.into_inner();
+        let located = session.locate_publication(&request.workspace)?;
+        let once = once(&request.request_id, request.validate_only);
+        let work = async { self.import(&session, &located, request.clone()).await };
+        self.once(&session, once, &request, work).await.map(Response::new)
+    }
+
+    async fn bind_api(&self, request: Request<BindApiRequest>) -> Result<Response<BindApiResponse>, Status> {
+        let session = self.begin(&request).await?;
+        let request = request.into_inner();
+        let create = right("create", groups::APIS, "apibindings", "");
+        let located = session.locate(or_root(&request.workspace), &create)?;
+        required("export_workspace", &request.export_workspace)?;
+        let provider = session.export_workspace(&request.export_workspace, &request.export, "bind", "")?;
+        let once = once(&request.request_id, request.validate_only);
+        let work = async { session.bind(&located, &provider, &request).await };
+        self.once(&session, once, &request, work).await.map(Response::new)
+    }
+
+    async fn unbind_api(&self, request: Request<UnbindApiRequest>) -> Result<Response<UnbindApiResponse>, Status> {
+        let session = self.begin(&request).await?;
+        let request = request.into_inner();
+        let located = session.locate_binding(&request.workspace, &request.binding, "delete")?;
+        let once = once(&request.request_id, request.validate_only);
+        let work = async { session.unbind(&located, &request).await };
+        self.once(&session, once, &request, work).await.map(Response::new)
+    }
+
+    async fn list_claims(&self, request: Request<ListClaimsRequest>) -> Result<Response<ListClaimsResponse>, Status> {
+        let session = self.begin(&request).await?;
+        let request = request.into_inner();
+        let located = session.locate_binding(&request.workspace, &request.binding, "get")?;
+        let filter = [located.cluster.as_str(), &request.binding];
+        let page = Page::read(&session, &filter, request.page_size, &request.page_token)?;
+        let snapshot = page.snapshot(&session).await?;
+        let binding = session.find_binding(&snapshot, &located, &request.binding)?;
+        let entered = self.enter(&session, &located.cluster).await?;
+        let (claims, next_page_token) = entered
+            .run(async { claims::page(&binding, &page, snapshot.revision()) })
+            .await;
+        Ok(Response::new(ListClaimsResponse {
+            header: session.header_at(snapshot.revision()),
+            claims,
+            next_page_token,
+            etag: fields::etag_of(&binding),
+        }))
+    }
+
+    async fn accept_claims(
+        &self,
+        request: Request<AcceptClaimsRequest>,
+    ) -> Result<Response<AcceptClaimsResponse>, Status> {
+        let session = self.begin(&request).await?;
+        let request = request.into_inner();
+        let located = session.locate_binding(&request.workspace, &request.binding, "update")?;
+        let once = once(&request.request_id, request.validate_only);
+        let work = async {
+            let name = (request.binding.as_str(), request.etag.as_str());
+            let decision = (Decision::Accepted, request.validate_only);
+            let binding = session.decide(&located, name, &request.claims, decision).await?;
+            Ok(AcceptClaimsResponse {
+                header: session.header_of(&binding),
+                claims: claims::claims(&binding),
+                etag: fields::etag_of(&binding),
+            })
+        };
+        self.once(&session, once, &request, work).await.map(Response::new)
+    }
+
+    async fn reject_claims(
+        &self,
+        request: Request<RejectClaimsRequest>,
+    ) -> Result<Response<RejectClaimsResponse>, Status> {
+        let session = self.begin(&request).await?;
+        let request = request.into_inner();
+        let located = session.locate_binding(&request.workspace, &request.binding, "update")?;
+        let once = once(&request.request_id, request.validate_only);
+        let work = async {
+            let name = (request.binding.as_str(), request.etag.as_str());
+            let decision = (Decision::Rejected, request.validate_only);
+            let binding = session.decide(&located, name, &request.claims, decision).await?;
+            Ok(RejectClaimsResponse {
+                header: session.header_of(&binding),
+                claims: claims::claims(&binding),
+                etag: fields::etag_of(&binding),
+            })
+        };
+        self.once(&session, once, &request, work).await.map(Response::new)
+    }
+
+    async fn list_consumers(
+        &self,
+        request: Request<ListConsumersRequest>,
+    ) -> Result<Response<ListConsumersResponse>, Status> {
+        let session = self.begin(&request).await?;
+        let request = request.into_inner();
+        let located = session.export_workspace(&request.workspace, &request.export, "list", CONTENT)?;
+        let (export, _) = session.find_export(&located, &request.export)?;
+        let filter = [located.cluster.as_str(), &request.export];
+        let page = Page::read(&session, &filter, request.page_size, &request.page_token)?;
+        let snapshot = page.snapshot(&session).await?;
+        let revision = snapshot.revision();
+        let listed = move || Ok(consumers::page(&snapshot, &export, &page));
+        let (consumers, next_page_token) = self.run_blocking(&session, &located, listed).await?;
+        Ok(Response::new(ListConsumersResponse {
+            header: session.header_at(revision),
+            consumers,
+            next_page_token,
+        }))
+    }
+
+    async fn get_version_usage(
+        &self,
+        request: Request<GetVersionUsageRequest>,
+    ) -> Result<Response<GetVersionUsageResponse>, Status> {
+        let session = self.begin(&request).await?;
+        let request = request.into_inner();
+        let located = session.export_workspace(&request.workspace, &request.export, "get", "")?;
+        let (_, value) = session.find_export(&located, &request.export)?;
+        let entered = self.enter(&session, &located.cluster).await?;
+        let (versions, days) = entered.run(async { consumers::usage(&value) }).await;
+        Ok(Response::new(GetVersionUsageResponse {
+            header: session.header(),
+            versions,
+            counted_since: objects::time(&value, "/status/usageSince"),
+            days,
+        }))
+    }
+
+    async fn lint_api(&self, request: Request<LintApiRequest>) -> Result<Response<LintApiResponse>, Status> {
+        let session = self.begin(&request).await?;
+        let request = request.into_inner();
+        let located = session.locate_trial(&request.workspace, false)?;
+        let findings = move || {
+            let sources = manifests::sources("manifests", request.manifests)?;
+            let findings = sources.iter().flat_map(|source| lint(source.name(), source.manifest()));
+            Ok(findings.map(finding).collect())
+        };
+        let findings: Vec<LintFinding> = self.run_blocking(&session, &located, findings).await?;
+        Ok(Response::new(LintApiResponse {
+            header: session.header(),
+            findings,
+        }))
+    }
+
+    async fn retire_version(
+        &self,
+        request: Request<RetireVersionRequest>,
+    ) -> Result<Response<RetireVersionResponse>, Status> {
+        let session = self.begin(&request).await?;
+        let request = request.into_inner();
+        let located = session.export_workspace(&request.workspace, &request.export, "update", "")?;
+        required("version", &request.version)?;
+        session.may_read_published(&located)?;
+        let once = once(&request.request_id, request.validate_only);
+        let work = async { self.retire(&session, &located, request.clone()).await };
+        self.once(&session, once, &request, work).await.map(Response::new)
+    }
+}
+
+fn list_exports(snapshot: &Snapshot, located: &Located, page: &Page) -> (Vec<PublishedExport>, String) {
+    let after = page.after.as_ref();
+    let after = after.map(|(_, name)| ObjectKey::cluster_scoped(ids::apiexports(), located.cluster.clone(), name));
+    let scope = Scope::cluster(ids::apiexports(), located.cluster.clone());
+    let mut found = snapshot.range(&scope, after.as_ref(), page.size + 1);
+    let more = found.len() > page.size;
+    found.truncate(page.size);
+    let last = found.last().filter(|_| more);
+    let next = last.map(|last| page.next(snapshot.revision(), &last.key.name));
+    let values = found.iter().filter_map(|entry| objects::stored(snapshot, &entry.key));
+    let exports = values.map(|value| export_message(&located.path, &value));
+    (exports.collect(), next.unwrap_or_default())
+}
+
+fn count(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,100 @@
+//! `ApiService`: consumers of an export, and the versions that they use.
+
+use super::{
+    manifests::text,
+    objects::{self, items, moment, resource_name, time},
+    rollout::{for_each_binding, up_to_date},
+};
+use crate::pages::Page;
+use insula_api::{
+    ClusterName, Json, ObjectKey, Scope,
+    kinds::{self, ApiBinding, ApiExport},
+};
+use insula_catalog::{
+    exports::ExportName,
+    ids, locate,
+    version_uses::{UseRecord, record_of},
+};
+use insula_proto::admin::v1::{Consumer, OfferedResource, RemovedObjects, UsedVersion, VersionUsage};
+use insula_registry::recompute;
+use insula_store::Snapshot;
+use std::ops::ControlFlow;
+
+/// Returns a page of the bindings of an export, and the token of the next one.
+pub(super) fn page(snapshot: &Snapshot, export: &ExportName, page: &Page) -> (Vec<Consumer>, String) {
+    let after = page.after.as_ref();
+    let after = after.and_then(|(_, at)| recompute::key_at(ids::apibindings(), at));
+    let (mut found, mut last, mut next) = (Vec::new(), None, String::new());
+    for_each_binding(snapshot, export, after.as_ref(), |key, binding| {
+        if found.len() == page.size {
+            let last = last.as_ref().map(recompute::position).unwrap_or_default();
+            next = page.next(snapshot.revision(), &last);
+            return ControlFlow::Break(());
+        }
+        found.push(consumer(snapshot, key, binding));
+        last = Some(key.clone());
+        ControlFlow::Continue(())
+    });
+    (found, next)
+}
+
+fn consumer(snapshot: &Snapshot, key: &ObjectKey, binding: &Json) -> Consumer {
+    let resources = objects::bound(binding);
+    let (up_to_date, message) = up_to_date(binding);
+    let versions = resources.iter().flat_map(|resource| used(snapshot, key, resource));
+    Consumer {
+        workspace: locate::path_of(snapshot, &key.cluster).to_string(),
+        cluster: key.cluster.to_string(),
+        binding: key.name.to_string(),
+        phase: text(binding, "/status/phase").to_owned(),
+        versions: versions.collect(),
+        resources,
+        up_to_date,
+        message,
+    }
+}
+
+/// Returns the versions of a bound resource that its workspace used.
+fn used(snapshot: &Snapshot, binding: &ObjectKey, resource: &OfferedResource) -> Vec<UsedVersion> {
+    let route = ids::resource_route(&binding.cluster, &resource.group, &resource.resource);
+    let entry = snapshot.get(&record_of(&route));
+    let record = entry.and_then(|entry| UseRecord::current(snapshot, &entry));
+    let versions = record.iter().filter_map(|record| record.as_ref().as_ref());
+    let versions = versions
+        .flat_map(|record| &record.versions)
+        .map(|(version, at)| UsedVersion {
+            version: format!("{}/{version}", resource_name(&resource.group, &resource.resource)),
+            last_used: Some(moment(*at)),
+        });
+    versions.collect()
+}
+
+/// Returns the use of each offered version, and the days within which a use counts.
+pub(super) fn usage(export: &Json) -> (Vec<VersionUsage>, i32) {
+    let view: ApiExport = kinds::read(export);
+    let versions = items(export, "/status/usage").map(|usage| VersionUsage {
+        version: format!(
+            "{}/{}",
+            resource_name(text(usage, "/group"), text(usage, "/resource")),
+            text(usage, "/version")
+        ),
+        workspaces: usage["tenants"].as_i64().unwrap_or_default(),
+        last_used: time(usage, "/lastUsed"),
+    });
+    let days = i32::try_from(view.spec.retirement_days()).unwrap_or(i32::MAX);
+    (versions.collect(), days)
+}
+
+/// Returns the objects that go with a binding.
+pub(super) fn removed(snapshot: &Snapshot, cluster: &ClusterName, binding: &Json) -> Vec<RemovedObjects> {
+    let view: ApiBinding = kinds::read(binding);
+    let removed = view.status.bound_resources.iter().map(|bound| {
+        let scope = Scope::cluster(bound.id(), cluster.clone());
+        RemovedObjects {
+            group: bound.group.clone(),
+            resource: bound.resource.clone(),
+            objects: i64::try_from(snapshot.count(&scope)).unwrap_or(i64::MAX),
+        }
+    });
+    removed.collect()
+}

@@ -1,0 +1,121 @@
+//! Schemas and rules of a request.
+
+use crate::services::conversion::object;
+use insula_admission::publication::{Manifest, Published, publish};
+use insula_api::Json;
+use insula_catalog::{Api, parts};
+use prost_types::Struct;
+use tonic::Status;
+
+/// Manifests of one request. Each costs a compilation, and a search for what its rules lose.
+const MANIFESTS_MAX: usize = 64;
+
+/// A schema with its rules.
+pub(super) struct Source {
+    schema: Json,
+    conversion: Option<Json>,
+}
+
+impl Source {
+    pub(super) fn of_schema(schema: Json) -> Self {
+        Source {
+            schema,
+            conversion: None,
+        }
+    }
+
+    pub(super) fn is_of(&self, group: &str, plural: &str) -> bool {
+        text(&self.schema, "/spec/group") == group && text(&self.schema, "/spec/names/plural") == plural
+    }
+
+    pub(super) fn name(&self) -> &str {
+        text(&self.schema, "/metadata/name")
+    }
+
+    pub(super) fn manifest(&self) -> Manifest<'_> {
+        Manifest {
+            schema: &self.schema,
+            conversion: self.conversion.as_ref(),
+        }
+    }
+
+    /// Compiles the schema without its rules.
+    pub(super) fn compiled_alone(mut self, field: &str) -> Result<Api, Status> {
+        insula_admission::publication::without_rules(&mut self.schema);
+        self.conversion = None;
+        let compiled = self.manifest().assemble();
+        compiled.map_err(|errors| {
+            let errors = insula_api::aggregate(&errors);
+            Status::invalid_argument(format!("{field}: {}: {errors}", self.name()))
+        })
+    }
+}
+
+/// Returns the text at a JSON pointer, or an empty one.
+pub(super) fn text<'a>(value: &'a Json, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Json::as_str).unwrap_or_default()
+}
+
+/// Reads the manifests of a field, and pairs schemas with rules.
+pub(super) fn sources(field: &str, sent: Vec<Struct>) -> Result<Vec<Source>, Status> {
+    if sent.len() > MANIFESTS_MAX {
+        return Err(Status::invalid_argument(format!(
+            "{field}: must have at most {MANIFESTS_MAX} items"
+        )));
+    }
+    let (mut sources, mut rules) = (Vec::new(), Vec::new());
+    for (index, manifest) in sent.into_iter().enumerate() {
+        let field = format!("{field}[{index}]");
+        let mut value = object(&field, Some(manifest))?.unwrap_or_default();
+        match text(&value, "/kind") {
+            kind @ ("APIResourceSchema" | "CustomResourceDefinition") => {
+                if kind == "CustomResourceDefinition" {
+                    insula_schema::default_definition(&mut value);
+                }
+                if text(&value, "/spec/names/plural").is_empty() {
+                    return Err(Status::invalid_argument(format!(
+                        "{field}.spec.names.plural: is required"
+                    )));
+                }
+                sources.push((value, Vec::new()));
+            }
+            "APIConversion" | "APIConversionRules" => rules.push((field, value)),
+            kind => {
+                return Err(Status::invalid_argument(format!(
+                    "{field}.kind: {kind:?} is none of APIResourceSchema, CustomResourceDefinition, APIConversion"
+                )));
+            }
+        }
+    }
+    for (field, conversion) in rules {
+        let name = parts::schema_of(&conversion);
+        let schema = sources
+            .iter_mut()
+            .find(|(schema, _)| text(schema, "/metadata/name") == name);
+        let Some((_, parts)) = schema else {
+            return Err(Status::invalid_argument(format!(
+                "{field}: there is no schema {name:?} beside it, which its rules are for"
+            )));
+        };
+        parts.push(conversion);
+    }
+    if sources.is_empty() {
+        return Err(Status::invalid_argument(format!(
+            "{field}: give an APIResourceSchema or a CustomResourceDefinition"
+        )));
+    }
+    let joined = sources.into_iter().map(|(schema, mut parts)| {
+        parts.sort_by_key(|part| text(part, "/metadata/name").to_owned());
+        Source {
+            schema,
+            conversion: parts::join(parts),
+        }
+    });
+    Ok(joined.collect())
+}
+
+/// Plans the publication of manifests.
+pub(super) fn published(field: &str, sent: Vec<Struct>) -> Result<Vec<Published>, Status> {
+    let sources = sources(field, sent)?;
+    Ok(sources.iter().map(|source| publish(source.manifest())).collect())
+}

@@ -1,0 +1,213 @@
+//! Objects of a workspace as the calls of `ApiService` read and write them.
+
+use super::manifests::text;
+use crate::{
+    fields,
+    session::{Located, Session, right},
+    status::Fault,
+};
+use insula_api::{ClusterName, ClusterPath, Json, ObjectKey, Revision, Timestamp, names::groups};
+use insula_catalog::{exports::ExportName, ids};
+use insula_proto::admin::v1::{BoundExport, ErrorReason, HeldBinding, OfferedResource, PublishedExport, Rollout};
+use insula_store::Snapshot;
+use tonic::{Code, Status};
+
+/// Returns a workspace, or `root` for an empty one.
+pub(super) fn or_root(workspace: &str) -> &str {
+    if workspace.is_empty() { "root" } else { workspace }
+}
+
+/// Returns the object at a key with its resourceVersion, which guards its next write.
+pub(super) fn stored(snapshot: &Snapshot, key: &ObjectKey) -> Option<Json> {
+    let entry = snapshot.get(key)?;
+    let mut value = entry.object.body_value();
+    let Revision(revision) = entry.revision;
+    value["metadata"]["resourceVersion"] = revision.to_string().into();
+    Some(value)
+}
+
+/// Returns the object of a published kind and a name.
+pub(super) fn published(snapshot: &Snapshot, cluster: &ClusterName, kind: &str, name: &str) -> Option<Json> {
+    let resource = match kind {
+        "APIResourceSchema" => ids::apiresourceschemas(),
+        "APIExport" => ids::apiexports(),
+        "APIBinding" => ids::apibindings(),
+        // Both spellings are one stored object.
+        _ => ids::apiconversions(),
+    };
+    stored(snapshot, &ObjectKey::cluster_scoped(resource, cluster.clone(), name))
+}
+
+/// Refuses an empty name.
+pub(super) fn required(field: &str, value: &str) -> Result<(), Status> {
+    match value {
+        "" => Err(Status::invalid_argument(format!("{field}: is required"))),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses an object that has changed since the caller saw it.
+pub(super) fn check_etag(etag: &str, object: Option<&Json>) -> Result<(), Status> {
+    let Some(etag) = fields::etag(etag)? else { return Ok(()) };
+    let now = object.map(fields::etag_of).unwrap_or_default();
+    if etag == now {
+        return Ok(());
+    }
+    Err(Status::aborted(format!(
+        "etag: the object has changed: its etag is {now:?}, not {etag:?}; read it again"
+    )))
+}
+
+impl Session {
+    /// Finds the workspace of an export that the caller may use in this way.
+    pub(in crate::services) fn export_workspace(
+        &self,
+        workspace: &str,
+        name: &str,
+        verb: &str,
+        subresource: &str,
+    ) -> Result<Located, Status> {
+        let mut attributes = right(verb, groups::APIS, "apiexports", name);
+        subresource.clone_into(&mut attributes.subresource);
+        let located = self.locate(or_root(workspace), &attributes)?;
+        required("export", name)?;
+        Ok(located)
+    }
+
+    /// Finds an export in a workspace.
+    pub(in crate::services) fn find_export(&self, located: &Located, name: &str) -> Result<(ExportName, Json), Status> {
+        let export = ExportName {
+            cluster: located.cluster.clone(),
+            name: name.into(),
+        };
+        let value = stored(&self.snapshot, &export.key());
+        let value = value.ok_or_else(|| not_found("apiexports", name, &located.path))?;
+        Ok((export, value))
+    }
+
+    /// Finds the workspace of a binding that the caller may use in this way.
+    pub(super) fn locate_binding(&self, workspace: &str, name: &str, verb: &str) -> Result<Located, Status> {
+        let located = self.locate(or_root(workspace), &right(verb, groups::APIS, "apibindings", name))?;
+        required("binding", name)?;
+        Ok(located)
+    }
+
+    /// Finds a binding in a workspace.
+    pub(super) fn find_binding(&self, snapshot: &Snapshot, located: &Located, name: &str) -> Result<Json, Status> {
+        let key = ObjectKey::cluster_scoped(ids::apibindings(), located.cluster.clone(), name);
+        stored(snapshot, &key).ok_or_else(|| not_found("apibindings", name, &located.path))
+    }
+
+    /// Asks for the rights to read what a publication replaces.
+    pub(super) fn may_read_published(&self, located: &Located) -> Result<(), Status> {
+        for resource in ["apiresourceschemas", "apiconversions", "apiexports"] {
+            self.permit(&located.cluster, right("get", groups::APIS, resource, ""))?;
+        }
+        Ok(())
+    }
+}
+
+fn not_found(resource: &str, name: &str, path: &ClusterPath) -> Status {
+    let message = format!("{resource}.apis.kcp.io {name:?} not found in workspace {path}");
+    let fault = Fault::new(Code::NotFound, ErrorReason::NotFound, message);
+    fault.resource(&format!("{resource}.apis.kcp.io"), name).status()
+}
+
+/// Returns the items at a JSON pointer.
+pub(super) fn items<'a>(value: &'a Json, pointer: &str) -> impl Iterator<Item = &'a Json> {
+    value.pointer(pointer).and_then(Json::as_array).into_iter().flatten()
+}
+
+/// Returns the time at a JSON pointer.
+pub(super) fn time(value: &Json, pointer: &str) -> Option<prost_types::Timestamp> {
+    Timestamp::parse(text(value, pointer)).map(moment)
+}
+
+pub(super) fn moment(at: Timestamp) -> prost_types::Timestamp {
+    prost_types::Timestamp {
+        seconds: at.0,
+        nanos: 0,
+    }
+}
+
+/// Returns a resource's name with its group: `widgets.example.io`, `widgets.core`.
+pub(super) fn resource_name(group: &str, resource: &str) -> String {
+    let group = if group.is_empty() { "core" } else { group };
+    format!("{resource}.{group}")
+}
+
+fn strings(value: &Json, pointer: &str) -> String {
+    text(value, pointer).to_owned()
+}
+
+fn number(value: &Json, pointer: &str) -> i64 {
+    value.pointer(pointer).and_then(Json::as_i64).unwrap_or_default()
+}
+
+/// Returns the message of an export.
+pub(super) fn export_message(workspace: &ClusterPath, value: &Json) -> PublishedExport {
+    let held = items(value, "/status/rollout/heldBindings").map(|held| HeldBinding {
+        workspace: strings(held, "/workspace"),
+        binding: strings(held, "/name"),
+        message: strings(held, "/message"),
+    });
+    let small = |pointer| i32::try_from(number(value, pointer)).unwrap_or(i32::MAX);
+    let strategy = match text(value, "/spec/rollout/strategy") {
+        "" => "PerBinding",
+        strategy => strategy,
+    };
+    let rollout = Rollout {
+        strategy: strategy.to_owned(),
+        paused: value["spec"]["rollout"]["paused"] == true,
+        bindings: number(value, "/status/rollout/bindings"),
+        current: number(value, "/status/rollout/current"),
+        held: number(value, "/status/rollout/held"),
+        waiting: number(value, "/status/rollout/waiting"),
+        step: small("/status/rollout/step"),
+        steps: small("/status/rollout/steps"),
+        release: strings(value, "/status/rollout/release"),
+        held_bindings: held.collect(),
+    };
+    PublishedExport {
+        name: strings(value, "/metadata/name"),
+        workspace: workspace.to_string(),
+        identity_hash: strings(value, "/status/identityHash"),
+        resources: offered(value),
+        rollout: Some(rollout),
+        conditions: crate::services::workspace::conditions(value),
+        etag: strings(value, "/metadata/resourceVersion"),
+    }
+}
+
+/// Returns the resources that an export offers.
+pub(super) fn offered(export: &Json) -> Vec<OfferedResource> {
+    let resources = items(export, "/spec/resources").map(|resource| OfferedResource {
+        group: strings(resource, "/group"),
+        resource: strings(resource, "/name"),
+        schema: strings(resource, "/schema"),
+    });
+    resources.collect()
+}
+
+/// Returns the resources that a binding serves.
+pub(super) fn bound(binding: &Json) -> Vec<OfferedResource> {
+    let resources = items(binding, "/status/boundResources").map(|resource| OfferedResource {
+        group: strings(resource, "/group"),
+        resource: strings(resource, "/resource"),
+        schema: strings(resource, "/schema/name"),
+    });
+    resources.collect()
+}
+
+/// Returns the message of a binding.
+pub(super) fn binding_message(value: &Json) -> BoundExport {
+    BoundExport {
+        name: strings(value, "/metadata/name"),
+        export_workspace: strings(value, "/spec/reference/export/path"),
+        export: strings(value, "/spec/reference/export/name"),
+        phase: strings(value, "/status/phase"),
+        resources: bound(value),
+        conditions: crate::services::workspace::conditions(value),
+        etag: strings(value, "/metadata/resourceVersion"),
+    }
+}

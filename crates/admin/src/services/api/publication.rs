@@ -1,0 +1,351 @@
+//! `ApiService`: publication, import and retirement, each as a plan of writes.
+
+use super::{
+    manifests::text,
+    objects::{self, check_etag, items},
+};
+use insula_admission::publication::{
+    self, Manifest, Published, Removal, Step, has_same_contents, is_accepted, keep_rules, updated,
+};
+use insula_api::{ClusterName, Json};
+use insula_catalog::parts;
+use insula_proto::admin::v1::{PublishStep, RetirementStep, VersionRemoval};
+use insula_store::Snapshot;
+use serde_json::json;
+use tonic::Status;
+
+/// Options of a publication.
+#[derive(Debug, Default)]
+pub(super) struct Options {
+    /// The name of the export; empty for the group of what is published.
+    pub(super) export: String,
+    pub(super) accept_incompatible: bool,
+    pub(super) confirm_removals: Vec<String>,
+    pub(super) etag: String,
+    /// Nothing is written, so that nothing need be confirmed.
+    pub(super) validate_only: bool,
+}
+
+/// Writes of a publication.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    pub(super) steps: Vec<PublishStep>,
+    pub(super) removals: Vec<VersionRemoval>,
+    pub(super) notes: Vec<String>,
+    /// The objects to create or update, in order; those that have the wanted contents are left out.
+    pub(super) writes: Vec<Json>,
+    /// The export as it is stored.
+    pub(super) existing: Option<Json>,
+}
+
+/// Plans schemas and rules, without an export.
+pub(super) fn import(snapshot: &Snapshot, cluster: &ClusterName, published: &mut [Published]) -> Result<Plan, Status> {
+    let find = |kind: &str, name: &str| Ok::<_, Status>(objects::published(snapshot, cluster, kind, name));
+    for api in published.iter_mut().filter(|api| api.unwritten) {
+        keep_rules(&find, None, api)?;
+    }
+    check(published)?;
+    let mut steps = publication::steps(&find, published, None, &Json::Null)?;
+    // The last step is the export's.
+    steps.pop();
+    let objects = published.iter().flat_map(Published::objects);
+    Ok(Plan {
+        steps: steps.into_iter().map(step).collect(),
+        notes: notes(published),
+        writes: objects.filter_map(|object| write(snapshot, cluster, &object)).collect(),
+        ..Plan::default()
+    })
+}
+
+/// Plans schemas, rules and the export that offers them.
+pub(super) fn publish(
+    snapshot: &Snapshot,
+    cluster: &ClusterName,
+    mut published: Vec<Published>,
+    options: &Options,
+) -> Result<Plan, Status> {
+    let find = |kind: &str, name: &str| Ok::<_, Status>(objects::published(snapshot, cluster, kind, name));
+    let name = export_name(options, &published)?;
+    let existing = find("APIExport", &name)?;
+    check_etag(&options.etag, existing.as_ref())?;
+    for api in published.iter_mut().filter(|api| api.unwritten) {
+        keep_rules(&find, existing.as_ref(), api)?;
+    }
+    let how = "give rules (ConversionService.SuggestRules drafts them), or set accept_incompatible";
+    publication::review(&find, &mut published, options.accept_incompatible, how)?;
+    check(&published)?;
+    let mut export = publication::export(&name, existing.as_ref(), &published);
+    let removals = publication::removals(&find, existing.as_ref(), &published)?;
+    confirm(&removals, options, |_| true, &mut export)?;
+    let steps = publication::steps(&find, &published, existing.as_ref(), &export)?;
+    let objects: Vec<Json> = published.iter().flat_map(Published::objects).chain([export]).collect();
+    Ok(Plan {
+        steps: steps.into_iter().map(step).collect(),
+        removals: removals.iter().map(removal).collect(),
+        notes: notes(&published),
+        writes: objects
+            .iter()
+            .filter_map(|object| write(snapshot, cluster, object))
+            .collect(),
+        existing,
+    })
+}
+
+fn export_name(options: &Options, published: &[Published]) -> Result<String, Status> {
+    if !options.export.is_empty() {
+        return Ok(options.export.clone());
+    }
+    let mut groups: Vec<&str> = published.iter().map(|api| api.group.as_str()).collect();
+    groups.dedup();
+    match groups.as_slice() {
+        [one] if !one.is_empty() => Ok((*one).to_owned()),
+        _ => Err(Status::invalid_argument(format!(
+            "export: is required where the manifests have several groups or the core group ({})",
+            groups.join(", ")
+        ))),
+    }
+}
+
+/// Refuses what the server would refuse.
+fn check(published: &[Published]) -> Result<(), Status> {
+    let errors = published.iter().flat_map(|api| {
+        let name = api.name();
+        api.errors.iter().map(move |error| format!("{name}: {error}"))
+    });
+    let errors: Vec<String> = errors.collect();
+    match errors.is_empty() {
+        true => Ok(()),
+        false => Err(Status::failed_precondition(errors.join("\n"))),
+    }
+}
+
+/// Confirms the named removals in the export. Refuses those that need a confirmation and have none.
+pub(super) fn confirm(
+    removals: &[Removal],
+    options: &Options,
+    needs_confirmation: impl Fn(&Removal) -> bool,
+    export: &mut Json,
+) -> Result<(), Status> {
+    let named = |removal: &&Removal| options.confirm_removals.iter().any(|name| removal.is_named(name));
+    let is_no_removal = |name: &&String| !removals.iter().any(|removal| removal.is_named(name));
+    if let Some(name) = options.confirm_removals.iter().find(is_no_removal) {
+        return Err(Status::invalid_argument(format!(
+            "confirm_removals: {name:?} is no version that would be removed"
+        )));
+    }
+    let open = removals
+        .iter()
+        .filter(|removal| !named(removal) && needs_confirmation(removal));
+    let open: Vec<String> = open
+        .map(|removal| format!("{} ({})", removal.name(), removal.usage()))
+        .collect();
+    if !open.is_empty() && !options.validate_only {
+        return Err(Status::failed_precondition(format!(
+            "this would remove {}: confirm it (confirm_removals, or confirm)",
+            open.join(", ")
+        )));
+    }
+    publication::confirm(removals.iter().filter(named), export);
+    Ok(())
+}
+
+fn notes(published: &[Published]) -> Vec<String> {
+    let notes = published.iter().flat_map(|api| {
+        let name = api.name();
+        api.remarks.iter().map(move |remark| format!("{name}: {remark}"))
+    });
+    notes.collect()
+}
+
+/// Returns the object to write; `None` if the stored one has the wanted contents.
+fn write(snapshot: &Snapshot, cluster: &ClusterName, wanted: &Json) -> Option<Json> {
+    let there = objects::published(snapshot, cluster, text(wanted, "/kind"), text(wanted, "/metadata/name"));
+    match there {
+        Some(there) if has_same_contents(&there, wanted) => None,
+        Some(there) => Some(updated(there, wanted)),
+        None => Some(wanted.clone()),
+    }
+}
+
+fn step(step: Step) -> PublishStep {
+    PublishStep {
+        kind: step.kind,
+        name: step.name,
+        action: step.action.to_owned(),
+        details: step.detail,
+    }
+}
+
+fn removal(removal: &Removal) -> VersionRemoval {
+    VersionRemoval {
+        version: removal.name(),
+        workspaces: removal.tenants.cast_signed(),
+        deprecated: removal.deprecated,
+        message: removal.usage(),
+    }
+}
+
+/// A version to retire.
+pub(super) struct Retirement {
+    pub(super) version: String,
+    pub(super) step: RetirementStep,
+    pub(super) warning: String,
+    /// It may be removed although workspaces use it.
+    pub(super) confirm: bool,
+}
+
+/// Plans the retirement of a version: a new schema with the rules of the present one.
+pub(super) fn retire(
+    snapshot: &Snapshot,
+    cluster: &ClusterName,
+    export: &Json,
+    retirement: &Retirement,
+    mut options: Options,
+) -> Result<Plan, Status> {
+    let named = retirement.version.as_str();
+    let (resource, version) = named.rsplit_once('/').ok_or_else(|| {
+        Status::invalid_argument(format!(
+            "version: {named:?} is no version such as widgets.example.io/v1"
+        ))
+    })?;
+    let is_meant = |offered: &&Json| {
+        let (group, plural) = (text(offered, "/group"), text(offered, "/name"));
+        resource == plural || resource == objects::resource_name(group, plural)
+    };
+    let offered = items(export, "/spec/resources").find(is_meant).ok_or_else(|| {
+        Status::not_found(format!(
+            "version: APIExport {:?} offers no {resource}",
+            text(export, "/metadata/name")
+        ))
+    })?;
+    let name = text(offered, "/schema");
+    let schema = objects::published(snapshot, cluster, "APIResourceSchema", name).ok_or_else(|| {
+        Status::failed_precondition(format!("APIResourceSchema {name}, which is offered, is not there"))
+    })?;
+    let mut changed = json!({"kind": "APIResourceSchema", "metadata": {}, "spec": schema["spec"]});
+    if let Some(annotations) = schema["metadata"].get("annotations") {
+        changed["metadata"]["annotations"] = annotations.clone();
+    }
+    change(&mut changed["spec"], version, retirement)?;
+    let mut rules = parts::joined(snapshot, cluster, name);
+    if retirement.step == RetirementStep::Remove {
+        rules = rules.and_then(|rules| without_version(rules, version));
+    }
+    let manifest = Manifest {
+        schema: &changed,
+        conversion: rules.as_ref(),
+    };
+    let published = vec![publication::publish(manifest)];
+    options.accept_incompatible = is_accepted(&schema);
+    if retirement.confirm && retirement.step != RetirementStep::Deprecate {
+        options.confirm_removals = vec![named.to_owned()];
+    }
+    publish(snapshot, cluster, published, &options)
+}
+
+/// Changes a version in the `spec` of a schema.
+fn change(spec: &mut Json, version: &str, retirement: &Retirement) -> Result<(), Status> {
+    // The server adds it; a schema of the same name may be stored without it.
+    if let Some(spec) = spec.as_object_mut() {
+        spec.remove("nameValidation");
+    }
+    let names: Vec<String> = items(spec, "/versions")
+        .map(|it| text(it, "/name").to_owned())
+        .collect();
+    let entries = spec["versions"].as_array_mut();
+    let entries = entries.ok_or_else(|| Status::failed_precondition("the schema has no versions"))?;
+    let Some(at) = names.iter().position(|name| name == version) else {
+        return Err(Status::not_found(format!(
+            "version: there is no version {version}; the schema has {}",
+            names.join(", ")
+        )));
+    };
+    let entry = &mut entries[at];
+    if entry["storage"] == true && retirement.step != RetirementStep::Deprecate {
+        return Err(Status::failed_precondition(format!(
+            "version: objects are stored in {version}: publish a schema that stores another version first"
+        )));
+    }
+    match retirement.step {
+        RetirementStep::Unspecified => return Err(Status::invalid_argument("step: is required")),
+        RetirementStep::Deprecate => {
+            entry["deprecated"] = true.into();
+            if !retirement.warning.is_empty() {
+                entry["deprecationWarning"] = retirement.warning.as_str().into();
+            }
+        }
+        RetirementStep::StopServing => entry["served"] = false.into(),
+        RetirementStep::Remove => drop(entries.remove(at)),
+    }
+    Ok(())
+}
+
+/// Drops the rules of a version; `None` if none are left.
+fn without_version(mut rules: Json, version: &str) -> Option<Json> {
+    let trim = |spec: &mut Json| {
+        let directions = spec["conversions"].as_array_mut()?;
+        directions.retain(|it| ["from", "to", "version"].iter().all(|end| it[*end] != version));
+        (!directions.is_empty()).then_some(())
+    };
+    let spec = &mut rules["spec"];
+    let is_left = match spec["parts"].as_array_mut() {
+        None => trim(spec).is_some(),
+        Some(parts) => {
+            parts.retain_mut(|part| trim(&mut part["spec"]).is_some());
+            !parts.is_empty()
+        }
+    };
+    is_left.then_some(rules)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn retirement(step: RetirementStep) -> Retirement {
+        Retirement {
+            version: "widgets.example.io/v1".to_owned(),
+            step,
+            warning: "ends in May".to_owned(),
+            confirm: false,
+        }
+    }
+
+    #[test]
+    fn a_version_is_deprecated_no_longer_served_or_gone() {
+        let spec = json!({"nameValidation": "x", "versions": [
+            {"name": "v1", "served": true, "storage": false}, {"name": "v2", "served": true, "storage": true}]});
+        let changed = |step, version| {
+            let mut spec = spec.clone();
+            change(&mut spec, version, &retirement(step)).map(|()| spec["versions"].clone())
+        };
+        let v2 = &spec["versions"][1];
+        let deprecated = json!({"name": "v1", "served": true, "storage": false, "deprecated": true,
+            "deprecationWarning": "ends in May"});
+        assert_eq!(
+            changed(RetirementStep::Deprecate, "v1").unwrap(),
+            json!([deprecated, v2])
+        );
+        let hidden = json!({"name": "v1", "served": false, "storage": false});
+        assert_eq!(changed(RetirementStep::StopServing, "v1").unwrap(), json!([hidden, v2]));
+        assert_eq!(changed(RetirementStep::Remove, "v1").unwrap(), json!([v2]));
+        let stored = changed(RetirementStep::Remove, "v2").unwrap_err();
+        assert_eq!(stored.code(), tonic::Code::FailedPrecondition);
+        let missing = changed(RetirementStep::Deprecate, "v3").unwrap_err();
+        assert_eq!(missing.code(), tonic::Code::NotFound);
+    }
+
+    #[test]
+    fn rules_of_a_version_go_with_it() {
+        let direction = |from: &str, to: &str| json!({"from": from, "to": to});
+        let all = json!([direction("v1", "v3"), direction("v3", "v1"), direction("v2", "v3"), {"version": "v1"}]);
+        let rules = json!({"spec": {"conversions": all.clone()}});
+        let left = without_version(rules.clone(), "v1").unwrap();
+        assert_eq!(left["spec"]["conversions"], json!([direction("v2", "v3")]));
+        assert_eq!(without_version(left, "v3"), None);
+        let several = json!({"spec": {"parts": [
+            {"name": "a", "spec": {"conversions": [direction("v1", "v2")]}}, {"name": "b", "spec": rules["spec"]}]}});
+        let left = without_version(several, "v1").unwrap();
+        assert_eq!(left["spec"]["parts"].as_array().unwrap().len(), 1, "{left}");
+    }
+}

@@ -1,0 +1,150 @@
+//! `ApiService`: pause, continuation and end of rollouts.
+
+use super::{
+    manifests::text,
+    objects::{self, items},
+    publication::{Options, confirm},
+};
+use insula_admission::publication::{Published, removals};
+use insula_api::{Json, ObjectKey, Scope};
+use insula_catalog::{
+    exports::{ExportName, offer::Binding},
+    ids,
+};
+use insula_proto::admin::v1::OfferedResource;
+use insula_store::Snapshot;
+use serde_json::json;
+use std::ops::ControlFlow;
+use tonic::Status;
+
+/// Returns the export with a paused, or a continued, rollout; `None` if it is that already.
+pub(super) fn with_pause(export: &Json, paused: bool) -> Option<Json> {
+    if (export["spec"]["rollout"]["paused"] == true) == paused {
+        return None;
+    }
+    let mut export = export.clone();
+    if !export["spec"]["rollout"].is_object() {
+        export["spec"]["rollout"] = json!({});
+    }
+    export["spec"]["rollout"]["paused"] = paused.into();
+    Some(export)
+}
+
+/// Returns the export with the schemas of before its release, and these schemas.
+pub(super) fn aborted(
+    snapshot: &Snapshot,
+    export: &ExportName,
+    value: &Json,
+    options: &Options,
+) -> Result<(Json, Vec<OfferedResource>), Status> {
+    let mut new = value.clone();
+    let bound = schemas_before(snapshot, export, value);
+    let mut restored = Vec::new();
+    let mut replaced: Vec<Published> = Vec::new();
+    for offered in new["spec"]["resources"].as_array_mut().into_iter().flatten() {
+        let (group, resource) = (text(offered, "/group").to_owned(), text(offered, "/name").to_owned());
+        let former = bound.iter().find(|it| it.group == group && it.resource == resource);
+        let Some(former) = former else { continue };
+        offered["schema"] = former.schema.as_str().into();
+        restored.push(former.clone());
+        let schema = objects::published(snapshot, &export.cluster, "APIResourceSchema", &former.schema);
+        replaced.extend(schema.map(|schema| Published {
+            group,
+            plural: resource,
+            schema,
+            conversion: None,
+            unwritten: false,
+            remarks: Vec::new(),
+            errors: Vec::new(),
+        }));
+    }
+    if restored.is_empty() {
+        return Err(Status::failed_precondition(format!(
+            "APIExport {:?}: no binding is bound to schemas of before the release: publish those to go back to",
+            export.name
+        )));
+    }
+    if let Some(rollout) = new["spec"]["rollout"].as_object_mut() {
+        rollout.remove("steps");
+        rollout.remove("paused");
+    }
+    let find = |kind: &str, name: &str| Ok::<_, Status>(objects::published(snapshot, &export.cluster, kind, name));
+    let removals = removals(&find, Some(value), &replaced)?;
+    // The server, too, asks for a confirmation only of versions in use.
+    confirm(&removals, options, |removal| removal.tenants > 0, &mut new)?;
+    Ok((new, restored))
+}
+
+/// Returns, for each offered resource, the latest other schema to which a binding is bound.
+fn schemas_before(snapshot: &Snapshot, export: &ExportName, value: &Json) -> Vec<OfferedResource> {
+    let offered = objects::offered(value);
+    let created = |name: &str| {
+        let key = ObjectKey::cluster_scoped(ids::apiresourceschemas(), export.cluster.clone(), name);
+        Some(snapshot.get(&key)?.created)
+    };
+    let mut found: Vec<OfferedResource> = Vec::new();
+    for_each_binding(snapshot, export, None, |_, binding| {
+        for bound in objects::bound(binding) {
+            let is_same = |it: &&OfferedResource| it.group == bound.group && it.resource == bound.resource;
+            let differs = offered
+                .iter()
+                .find(is_same)
+                .is_some_and(|now| now.schema != bound.schema);
+            if !differs || created(&bound.schema).is_none() {
+                continue;
+            }
+            match found.iter_mut().find(|it| is_same(&&**it)) {
+                None => found.push(bound),
+                Some(known) if created(&known.schema) < created(&bound.schema) => *known = bound,
+                Some(_) => {}
+            }
+        }
+        ControlFlow::Continue(())
+    });
+    found
+}
+
+/// Calls a function with each binding of an export after a key.
+pub(super) fn for_each_binding(
+    snapshot: &Snapshot,
+    export: &ExportName,
+    after: Option<&ObjectKey>,
+    mut each: impl FnMut(&ObjectKey, &Json) -> ControlFlow<()>,
+) {
+    let scope = Scope::everywhere(ids::apibindings());
+    snapshot.for_each_after(&scope, after, |entry| {
+        if entry.object.meta.is_deleting() || !export.is_bound_by(&entry.object.parsed(Binding::read)) {
+            return ControlFlow::Continue(());
+        }
+        each(&entry.key, &entry.object.body_value())
+    });
+}
+
+/// Returns the condition by which a binding says that it serves what is on offer, and the message.
+pub(super) fn up_to_date(binding: &Json) -> (bool, String) {
+    let condition = items(binding, "/status/conditions").find(|it| it["type"] == "BindingUpToDate");
+    match condition {
+        Some(condition) => (condition["status"] == "True", text(condition, "/message").to_owned()),
+        None => (false, String::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_changes_nothing_else() {
+        let export = json!({"spec": {"resources": []}});
+        let paused = with_pause(&export, true).unwrap();
+        assert_eq!(paused["spec"], json!({"resources": [], "rollout": {"paused": true}}));
+        assert_eq!(with_pause(&paused, true), None);
+        let stepped = json!({"spec": {"rollout": {"paused": true, "steps": [{"percentage": 5}]}}});
+        let resumed = with_pause(&stepped, false).unwrap();
+        assert_eq!(
+            resumed["spec"]["rollout"],
+            json!({"paused": false, "steps": [{"percentage": 5}]})
+        );
+        assert_eq!(with_pause(&export, false), None);
+    }
+}

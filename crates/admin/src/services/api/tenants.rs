@@ -1,0 +1,83 @@
+//! Writes of tenants: bindings and decisions on permission claims.
+
+use super::{
+    claims::{self, Decision},
+    consumers,
+    objects::{binding_message, check_etag, items},
+};
+use crate::session::{Located, Session};
+use insula_api::Json;
+use insula_proto::admin::v1::{BindApiRequest, BindApiResponse, UnbindApiRequest, UnbindApiResponse};
+use serde_json::json;
+use tonic::Status;
+
+impl Session {
+    /// Binds an export of the provider's workspace.
+    pub(super) async fn bind(
+        &self,
+        located: &Located,
+        provider: &Located,
+        request: &BindApiRequest,
+    ) -> Result<BindApiResponse, Status> {
+        let (_, export) = self.find_export(provider, &request.export)?;
+        let requested: Vec<&Json> = items(&export, "/spec/permissionClaims").collect();
+        let accepted = &request.accept_claims;
+        let claims = claims::decided(&requested, &Json::Null, accepted, Decision::Accepted, "accept_claims")?;
+        let name = match request.binding.as_str() {
+            "" => &request.export,
+            name => name,
+        };
+        let mut binding = json!({
+            "apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding", "metadata": {"name": name},
+            "spec": {"reference": {"export": {"path": request.export_workspace, "name": request.export}}},
+        });
+        if claims.as_array().is_some_and(|claims| !claims.is_empty()) {
+            binding["spec"]["permissionClaims"] = claims;
+        }
+        let made = self.write(located, &binding, request.validate_only).await?;
+        Ok(BindApiResponse {
+            header: self.header_of(&made),
+            binding: Some(binding_message(&made)),
+        })
+    }
+
+    /// Removes a binding.
+    pub(super) async fn unbind(
+        &self,
+        located: &Located,
+        request: &UnbindApiRequest,
+    ) -> Result<UnbindApiResponse, Status> {
+        let binding = self.find_binding(&self.snapshot, located, &request.binding)?;
+        check_etag(&request.etag, Some(&binding))?;
+        let removed = consumers::removed(&self.snapshot, &located.cluster, &binding);
+        self.delete(located, &binding, &request.etag, request.validate_only)
+            .await?;
+        Ok(UnbindApiResponse {
+            header: self.header(),
+            binding: Some(binding_message(&binding)),
+            removed,
+        })
+    }
+
+    /// Decides on claims of a binding. Returns the binding.
+    pub(super) async fn decide(
+        &self,
+        located: &Located,
+        (name, etag): (&str, &str),
+        names: &[String],
+        (decision, dry_run): (Decision, bool),
+    ) -> Result<Json, Status> {
+        let mut binding = self.find_binding(&self.snapshot, located, name)?;
+        check_etag(etag, Some(&binding))?;
+        if names.is_empty() {
+            return Err(Status::invalid_argument("claims: is required"));
+        }
+        let before = &binding["spec"]["permissionClaims"];
+        let decided = claims::decided(&claims::requested(&binding), before, names, decision, "claims")?;
+        if decided == *before || before.is_null() && decided == json!([]) {
+            return Ok(binding);
+        }
+        binding["spec"]["permissionClaims"] = decided;
+        self.write(located, &binding, dry_run).await
+    }
+}

@@ -1,0 +1,174 @@
+//! Trial of schemas and rules on the stored objects of all consumers of an export, a page at a
+//! time.
+
+use super::{
+    manifests,
+    objects::{self, resource_name},
+};
+use crate::pages::{Page, hash_bytes};
+use insula_admission::publication::{Published, keep_rules};
+use insula_api::{ClusterName, Json, ObjectKey, ResourceId, Scope, kinds::ApiExport};
+use insula_catalog::{Api, locate};
+use insula_conversion::ConvertError;
+use insula_proto::admin::v1::UnreadableObject;
+use insula_registry::{Deps, recompute};
+use insula_store::{Entry, Snapshot};
+use prost::Message;
+use prost_types::Struct;
+use std::{collections::BTreeSet, ops::ControlFlow, sync::Arc};
+use tonic::Status;
+
+/// An API to try, and the objects that it would serve.
+pub(in crate::services) struct Trial {
+    pub(in crate::services) api: Arc<Api>,
+    pub(in crate::services) resource: ResourceId,
+}
+
+/// Outcome for a page of objects.
+#[derive(Debug, Default)]
+pub(in crate::services) struct Tried {
+    pub(in crate::services) failures: Vec<UnreadableObject>,
+    pub(in crate::services) examined: i64,
+    pub(in crate::services) clusters: BTreeSet<ClusterName>,
+    /// Token of the next page; empty if there is none.
+    pub(in crate::services) next: String,
+}
+
+/// Returns the trials of what an export offers.
+pub(in crate::services) fn of_offer(
+    deps: &Deps,
+    snapshot: &Snapshot,
+    cluster: &ClusterName,
+    export: &Json,
+) -> Result<Vec<Trial>, Status> {
+    let view: ApiExport = insula_api::kinds::read(export);
+    let stored = view.spec.resources.iter().filter(|it| it.storage.r#virtual.is_none());
+    let trial = |offered: &insula_api::kinds::ExportedResource| {
+        let schema = &offered.schema;
+        let api = deps.catalog.stored(snapshot, cluster, schema).ok_or_else(|| {
+            Status::failed_precondition(format!(
+                "APIResourceSchema {schema}, which is offered, is not there, or does not compile with its rules"
+            ))
+        })?;
+        Ok(Trial {
+            resource: objects_of(export, &offered.group, &offered.name),
+            api,
+        })
+    };
+    stored.map(trial).collect()
+}
+
+/// Returns the trials of a release that is not published. Where it has no rules, those of before
+/// are kept, as a publication keeps them.
+pub(in crate::services) fn of_manifests(
+    snapshot: &Snapshot,
+    cluster: &ClusterName,
+    export: &Json,
+    sent: Vec<Struct>,
+) -> Result<Vec<Trial>, Status> {
+    let find = |kind: &str, name: &str| Ok::<_, Status>(objects::published(snapshot, cluster, kind, name));
+    let trial = |mut published: Published| {
+        if published.unwritten {
+            keep_rules(&find, Some(export), &mut published)?;
+        }
+        let api = published.compile().map_err(|errors| {
+            Status::failed_precondition(format!("{}: {}", published.name(), insula_api::aggregate(&errors)))
+        })?;
+        Ok(Trial {
+            resource: objects_of(export, &published.group, &published.plural),
+            api: Arc::new(api),
+        })
+    };
+    manifests::published("manifests", sent)?
+        .into_iter()
+        .map(trial)
+        .collect()
+}
+
+/// Returns the objects of a resource of an export.
+pub(in crate::services) fn objects_of(export: &Json, group: &str, plural: &str) -> ResourceId {
+    let identity = export["status"]["identityHash"].as_str().unwrap_or_default();
+    ResourceId {
+        group: group.into(),
+        resource: plural.into(),
+        identity: identity.into(),
+    }
+}
+
+/// Returns what selects the objects of a trial, for page tokens: a release is another trial.
+pub(in crate::services) fn filter(cluster: &ClusterName, export: &str, manifests: &[Struct]) -> String {
+    let release = manifests.iter().flat_map(Message::encode_to_vec);
+    format!("{cluster}/{export}/{:016x}", hash_bytes(release))
+}
+
+/// Tries one page of objects in a version, or for an empty one in every served version.
+pub(in crate::services) fn run(
+    snapshot: &Snapshot,
+    trials: &[Trial],
+    page: &Page,
+    version: &str,
+) -> Result<Tried, Status> {
+    let (first, mut after) = position(trials, page.after.as_ref().map_or("", |(_, at)| at))?;
+    let (mut tried, mut examined) = (Tried::default(), 0);
+    for (index, trial) in trials.iter().enumerate().skip(first) {
+        let (mut last, mut is_full) = (after.take(), false);
+        let scope = Scope::everywhere(trial.resource.clone());
+        snapshot.for_each_after(&scope, last.clone().as_ref(), |entry| {
+            if examined == page.size {
+                is_full = true;
+                return ControlFlow::Break(());
+            }
+            examined += 1;
+            if let Err(error) = reads(&trial.api, entry, version) {
+                tried.clusters.insert(entry.key.cluster.clone());
+                tried.failures.push(failure(snapshot, trial, &entry.key, &error));
+            }
+            last = Some(entry.key.clone());
+            ControlFlow::Continue(())
+        });
+        if is_full {
+            let last = last.as_ref().map(recompute::position).unwrap_or_default();
+            tried.next = page.next(snapshot.revision(), &format!("{index}/{last}"));
+            break;
+        }
+    }
+    tried.examined = i64::try_from(examined).unwrap_or(i64::MAX);
+    Ok(tried)
+}
+
+/// Returns the resource at which a page begins, and the last object before it.
+fn position(trials: &[Trial], token: &str) -> Result<(usize, Option<ObjectKey>), Status> {
+    if token.is_empty() {
+        return Ok((0, None));
+    }
+    let parse = || {
+        let (index, rest) = token.split_once('/')?;
+        let index: usize = index.parse().ok()?;
+        let trial = trials.get(index)?;
+        match rest {
+            "" => Some((index, None)),
+            rest => Some((index, Some(recompute::key_at(trial.resource.clone(), rest)?))),
+        }
+    };
+    parse().ok_or_else(|| Status::invalid_argument("page_token: is none that this server gave out"))
+}
+
+fn reads(api: &Api, entry: &Entry, version: &str) -> Result<(), ConvertError> {
+    match version {
+        "" => api.reads(&entry.object),
+        version => api.reads_in(&entry.object, [version]),
+    }
+}
+
+fn failure(snapshot: &Snapshot, trial: &Trial, key: &ObjectKey, error: &ConvertError) -> UnreadableObject {
+    UnreadableObject {
+        api: resource_name(&trial.resource.group, &trial.resource.resource),
+        workspace: locate::path_of(snapshot, &key.cluster).to_string(),
+        cluster: key.cluster.to_string(),
+        namespace: key.namespace.to_string(),
+        name: key.name.to_string(),
+        version: error.to.clone(),
+        field: error.rule.as_ref().map(|rule| rule.source.clone()).unwrap_or_default(),
+        message: error.to_string(),
+    }
+}

@@ -1,0 +1,100 @@
+//! Writes of `ApiService`: requests of the HTTP API.
+
+use super::{manifests::text, objects::published, publication::Plan};
+use crate::{
+    api_request::{ApiRequest, ObjectPath},
+    session::{Located, Session},
+};
+use insula_admission::publication::{resource_of, updated};
+use insula_api::{Json, names::groups};
+use serde_json::json;
+use tonic::{Code, Status};
+
+/// Attempts to update an object that the server writes at the same time.
+const ATTEMPTS: usize = 5;
+
+/// Returns the path of an object, or of its collection for an empty name.
+fn path(located: &Located, kind: &str, name: &str) -> String {
+    let (resource, api_version) = match kind {
+        "APIBinding" => ("apibindings", "apis.kcp.io/v1alpha2"),
+        kind => resource_of(kind).unwrap_or(("apiexports", "apis.kcp.io/v1alpha2")),
+    };
+    let (group, version) = api_version.split_once('/').unwrap_or((groups::APIS, api_version));
+    let path = ObjectPath {
+        group,
+        version,
+        resource,
+        name,
+        ..ObjectPath::default()
+    };
+    path.in_cluster(&located.cluster)
+}
+
+impl Session {
+    /// Writes the objects of a plan in order. Returns the export as it is afterwards.
+    pub(super) async fn write_plan(
+        &self,
+        located: &Located,
+        plan: &Plan,
+        dry_run: bool,
+    ) -> Result<Option<Json>, Status> {
+        let mut export = plan.existing.clone();
+        for object in &plan.writes {
+            let written = self.write(located, object, dry_run).await?;
+            if text(object, "/kind") == "APIExport" {
+                export = Some(written);
+            }
+        }
+        Ok(export)
+    }
+
+    /// Creates an object, or updates one that has a resourceVersion. Where only metadata or status
+    /// have changed since, as the server does by itself, the update is made again.
+    pub(super) async fn write(&self, located: &Located, object: &Json, dry_run: bool) -> Result<Json, Status> {
+        let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name"));
+        if text(object, "/metadata/resourceVersion").is_empty() {
+            let request = ApiRequest::create(path(located, kind, ""), object);
+            return self.http(request.validate_only(dry_run)).await;
+        }
+        let mut new = object.clone();
+        for _ in 1..ATTEMPTS {
+            let request = ApiRequest::replace(path(located, kind, name), &new);
+            match self.http(request.validate_only(dry_run)).await {
+                Err(refusal) if refusal.code() == Code::Aborted => match self.renewed(located, object) {
+                    Some(renewed) => new = renewed,
+                    None => return Err(refusal),
+                },
+                done => return done,
+            }
+        }
+        let request = ApiRequest::replace(path(located, kind, name), &new);
+        self.http(request.validate_only(dry_run)).await
+    }
+
+    /// Returns an update for the object as it is now; `None` if its `spec` has changed.
+    fn renewed(&self, located: &Located, object: &Json) -> Option<Json> {
+        let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name"));
+        let there = published(&self.api.registry.store.latest(), &located.cluster, kind, name)?;
+        let is_same = |field: &str| there["metadata"][field] == object["metadata"][field];
+        (is_same("uid") && is_same("generation")).then(|| updated(there, object))
+    }
+
+    /// Deletes an object: with an etag, as it was read.
+    pub(super) async fn delete(
+        &self,
+        located: &Located,
+        object: &Json,
+        etag: &str,
+        dry_run: bool,
+    ) -> Result<Json, Status> {
+        let meta = &object["metadata"];
+        let mut preconditions = json!({"uid": meta["uid"]});
+        if !etag.is_empty() {
+            preconditions["resourceVersion"] = meta["resourceVersion"].clone();
+        }
+        let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions});
+        let path = path(located, text(object, "/kind"), text(object, "/metadata/name"));
+        self.http(ApiRequest::delete(path, &options).validate_only(dry_run))
+            .await
+    }
+}
