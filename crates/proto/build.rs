@@ -19,6 +19,7 @@ const FILES: &[&str] = &[
     "insula/admin/v1/migration.proto",
     "insula/admin/v1/object.proto",
     "insula/admin/v1/operation.proto",
+    "insula/admin/v1/quota.proto",
     "insula/admin/v1/workspace.proto",
 ];
 

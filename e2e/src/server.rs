@@ -157,6 +157,8 @@ impl Server {
             command.args(["--listen", "127.0.0.1:0"]);
         }
         command.args(&setup.flags).stdout(Stdio::null());
+        // Tests that count revisions want a store at rest.
+        command.env("INSULA_WORKSPACES_METERING_SECONDS", "0");
         command.envs(setup.environment.iter().cloned());
         if let Some(descriptors) = setup.descriptors {
             command = limited(&command, descriptors);

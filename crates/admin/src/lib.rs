@@ -108,6 +108,7 @@ pub async fn services(session: AdminService, object_bytes: usize) -> Result<Serv
         migration_service_server::MigrationServiceServer,
         object_service_server::ObjectServiceServer,
         operation_service_server::OperationServiceServer,
+        quota_service_server::QuotaServiceServer,
         workspace_service_server::WorkspaceServiceServer,
     ];
     Ok(Services {

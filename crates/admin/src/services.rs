@@ -10,6 +10,7 @@ mod maintenance;
 mod migration;
 mod object;
 mod operation;
+mod quota;
 mod recompute;
 mod rules;
 mod workspace;

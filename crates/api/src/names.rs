@@ -120,6 +120,8 @@ pub mod annotations {
     pub const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
     /// See [`ACCOUNT_NAME`].
     pub const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
+    /// On a LogicalCluster: limits on requests in the place of the server's, as JSON.
+    pub const LIMITS: &str = "insula.io/limits";
     /// On a LogicalCluster: its workspace is frozen. JSON with the reason, or the reason alone.
     pub const FROZEN: &str = "insula.io/frozen";
     /// On a LogicalCluster: a workspace above it is frozen with its subtree. JSON as above.

@@ -24,6 +24,7 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 pub use inner::{Lines, Served};
 use insula_api::{ClusterName, ClusterPath};
 use insula_auth::{Attributes, ClusterFacts, Forbidden, Permit, USER_ANONYMOUS, UserInfo, audit::Record, permit};
+use insula_catalog::locate;
 use insula_store::Snapshot;
 use std::{
     any::Any,
@@ -143,7 +144,7 @@ impl ApiServer {
             }
         };
         let held: Option<Box<dyn Any + Send>> = match streams {
-            true => Some(Box::new(self.limits.watch(&payer, None)?)),
+            true => Some(Box::new(self.limits.watch(&payer, None, None)?)),
             false => permit.map(|permit| -> Box<dyn Any + Send> { Box::new(permit) }),
         };
         let response = serve(request).await;
@@ -175,7 +176,9 @@ impl ApiServer {
     /// The limit that the workspace has reached.
     pub async fn enter(&self, caller: &Caller, cluster: &ClusterName) -> Result<Entered, Refusal> {
         let refused = |status| Refusal::from(Reply::from(status));
-        let permit = self.limits.in_workspace(cluster).map_err(refused)?;
+        let view = locate::logical_cluster(&self.registry.store.latest(), cluster);
+        let own = view.as_ref().and_then(|view| view.limits.as_deref());
+        let permit = self.limits.in_workspace(cluster, own).map_err(refused)?;
         let slot = match &caller.meter {
             Some(meter) => {
                 self.fair_share

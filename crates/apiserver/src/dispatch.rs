@@ -5,7 +5,7 @@ use crate::{
     fair_share::{ConnectionMeter, Tenant, ThrottleSlot},
     gzip,
     limits::{Held, InFlightPermit},
-    mounts,
+    metered, mounts,
     negotiate::{self, Representation, Supported},
     path::{ResourcePath, Rest, Route},
     reply::{self, Reply},
@@ -71,7 +71,8 @@ pub(crate) async fn serve_authenticated(
     refuse_inactive(&authorized)?;
     let (tenant, in_workspace) = match &authorized.scope.cluster {
         Some(cluster) => {
-            let permit = server.limits.in_workspace(cluster).map_err(Reply::from)?;
+            let permit = server.limits.in_workspace(cluster, authorized.scope.own_limits());
+            let permit = permit.map_err(Reply::from)?;
             (Tenant::Workspace(cluster.clone()), Some(permit))
         }
         None => (Tenant::User(authorized.parsed.payer.clone()), None),
@@ -85,11 +86,18 @@ pub(crate) async fn serve_authenticated(
     parsed.budget = server.limits.budget(&parsed.payer, in_workspace.as_ref());
     // A watch takes a permit of its own instead.
     let held = Held::new((permit, in_workspace, parsed.budget.clone()));
-    let mut response = slot.run(pin!(answer(server, authorized, kind))).await?;
+    let cluster = authorized.scope.cluster.clone();
+    let answered = slot.run(pin!(answer(server, authorized, kind))).await;
+    let metering = &server.registry.cache.metering;
+    let counters = cluster.and_then(|cluster| metering.request(&cluster, kind.verb));
+    let mut response = answered?;
     if kind.verb != "watch" {
         response.extensions_mut().insert(held);
     }
-    Ok(response)
+    Ok(match counters {
+        Some(counters) => metered::counted(response, counters),
+        None => response,
+    })
 }
 
 async fn answer(server: &ApiServer, authorized: Authorized, kind: &mut RequestKind) -> Answer {

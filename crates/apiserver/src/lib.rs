@@ -18,6 +18,7 @@ mod fixtures;
 mod gzip;
 mod impersonate;
 pub mod limits;
+mod metered;
 mod mounts;
 pub mod negotiate;
 pub mod openapi;

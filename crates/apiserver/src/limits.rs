@@ -9,6 +9,7 @@ mod bytes;
 use crate::status::{self, StatusReply};
 use dashmap::DashMap;
 use insula_api::{Clock, ClusterName};
+use insula_catalog::limits::WorkspaceLimits;
 use std::{
     any::Any,
     sync::{
@@ -54,6 +55,30 @@ pub struct Share {
     /// Requests in a second.
     pub rate: usize,
     /// Bytes in flight of requests and answers.
+    pub bytes: usize,
+}
+
+impl Share {
+    /// Returns the limits with those of one workspace in their place.
+    fn with(self, own: Option<&WorkspaceLimits>) -> Self {
+        let own = own.copied().unwrap_or_default();
+        Share {
+            requests: own.requests.unwrap_or(self.requests),
+            watches: own.watches.unwrap_or(self.watches),
+            rate: own.rate.unwrap_or(self.rate),
+            bytes: own.bytes.unwrap_or(self.bytes),
+        }
+    }
+}
+
+/// What a workspace uses now.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct UsedNow {
+    /// Requests in flight.
+    pub requests: usize,
+    /// Open watches.
+    pub watches: usize,
+    /// Bytes in flight.
     pub bytes: usize,
 }
 
@@ -113,6 +138,8 @@ pub struct CountedPermit {
     table: Arc<UsageTable>,
     name: Arc<str>,
     kind: PermitKind,
+    /// Bytes in flight that the user or the workspace may have.
+    bytes: usize,
 }
 
 /// A permit for a request in flight.
@@ -168,7 +195,7 @@ impl Limits {
     /// # Errors
     /// 429: the limit of the user or of the server is reached.
     pub fn request(&self, user: &str) -> Result<InFlightPermit, StatusReply> {
-        let own = UsageTable::acquire(&self.users, user.into(), PermitKind::Requests)?;
+        let own = UsageTable::acquire(&self.users, user.into(), PermitKind::Requests, self.users.share)?;
         let all = self.all.clone().try_acquire_owned();
         let all = all.map_err(|_| {
             let most = self.settings.requests;
@@ -178,18 +205,34 @@ impl Limits {
     }
 
     /// Takes a permit for an authorised request in a workspace. Others do not count: they could use
-    /// up the limit of a workspace that they have no access to.
+    /// up the limit of a workspace that they have no access to. `own` are the limits of the
+    /// workspace in the place of the server's.
     ///
     /// # Errors
     /// 429: the limit of the workspace is reached.
-    pub fn in_workspace(&self, cluster: &ClusterName) -> Result<CountedPermit, StatusReply> {
-        UsageTable::acquire(&self.workspaces, cluster.as_str().into(), PermitKind::Requests)
+    pub fn in_workspace(
+        &self,
+        cluster: &ClusterName,
+        own: Option<&WorkspaceLimits>,
+    ) -> Result<CountedPermit, StatusReply> {
+        let share = self.workspaces.share.with(own);
+        UsageTable::acquire(&self.workspaces, cluster.as_str().into(), PermitKind::Requests, share)
+    }
+
+    /// Returns what a workspace uses now.
+    pub fn usage_of(&self, cluster: &ClusterName) -> UsedNow {
+        let usage = self.workspaces.entries.get(cluster.as_str());
+        usage.map_or_else(UsedNow::default, |usage| UsedNow {
+            requests: usage.requests,
+            watches: usage.watches,
+            bytes: usage.bytes,
+        })
     }
 
     /// Returns the budget of bytes in flight of a request.
     pub(crate) fn budget(&self, user: &Arc<str>, in_workspace: Option<&CountedPermit>) -> Budget {
-        let user = (self.users.clone(), user.clone());
-        let workspace = in_workspace.map(|permit| (permit.table.clone(), permit.name.clone()));
+        let user = (self.users.clone(), user.clone(), self.users.share.bytes);
+        let workspace = in_workspace.map(|permit| (permit.table.clone(), permit.name.clone(), permit.bytes));
         Budget::new(&self.bytes, [Some(user), workspace])
     }
 
@@ -202,10 +245,16 @@ impl Limits {
     ///
     /// # Errors
     /// 429: the limit of the user or of the workspace is reached.
-    pub fn watch(&self, user: &str, cluster: Option<&ClusterName>) -> Result<WatchPermit, StatusReply> {
-        let user = UsageTable::acquire(&self.users, user.into(), PermitKind::Watches)?;
-        let workspace =
-            cluster.map(|cluster| UsageTable::acquire(&self.workspaces, cluster.as_str().into(), PermitKind::Watches));
+    pub fn watch(
+        &self,
+        user: &str,
+        cluster: Option<&ClusterName>,
+        own: Option<&WorkspaceLimits>,
+    ) -> Result<WatchPermit, StatusReply> {
+        let user = UsageTable::acquire(&self.users, user.into(), PermitKind::Watches, self.users.share)?;
+        let share = self.workspaces.share.with(own);
+        let workspace = cluster
+            .map(|cluster| UsageTable::acquire(&self.workspaces, cluster.as_str().into(), PermitKind::Watches, share));
         Ok(WatchPermit {
             _user: user,
             _workspace: workspace.transpose()?,
@@ -214,14 +263,19 @@ impl Limits {
 }
 
 impl UsageTable {
-    fn acquire(table: &Arc<UsageTable>, name: Arc<str>, kind: PermitKind) -> Result<CountedPermit, StatusReply> {
+    fn acquire(
+        table: &Arc<UsageTable>,
+        name: Arc<str>,
+        kind: PermitKind,
+        share: Share,
+    ) -> Result<CountedPermit, StatusReply> {
         table.sweep();
         let Share {
             requests,
             watches,
             rate,
-            ..
-        } = table.share;
+            bytes,
+        } = share;
         let subject = table.subject;
         // The entry's lock serialises this with the release of other permits.
         let mut usage = table.entries.entry(name.clone()).or_default();
@@ -248,6 +302,7 @@ impl UsageTable {
             table: table.clone(),
             name,
             kind,
+            bytes,
         })
     }
 
@@ -330,20 +385,25 @@ mod tests {
     fn permits_are_released() {
         let (limits, _) = limits(1_000);
         let (a, b) = (cluster("a"), cluster("b"));
-        let held: Vec<WatchPermit> = (0..2).map(|_| limits.watch("u", Some(&a)).expect("a permit")).collect();
-        let full = message(limits.watch("u", None));
+        let held: Vec<WatchPermit> = (0..2)
+            .map(|_| limits.watch("u", Some(&a), None).expect("a permit"))
+            .collect();
+        let full = message(limits.watch("u", None, None));
         assert!(
             full.ends_with("the user has 2 open watches, and may have no more"),
             "{full}"
         );
-        let full = message(limits.watch("v", Some(&a)));
+        let full = message(limits.watch("v", Some(&a), None));
         assert!(
             full.ends_with("the workspace has 2 open watches, and may have no more"),
             "{full}"
         );
-        assert!(limits.watch("v", Some(&b)).is_ok(), "other workspaces are not affected");
+        assert!(
+            limits.watch("v", Some(&b), None).is_ok(),
+            "other workspaces are not affected"
+        );
         drop(held);
-        assert!(limits.watch("u", Some(&a)).is_ok());
+        assert!(limits.watch("u", Some(&a), None).is_ok());
     }
 
     #[test]
@@ -360,9 +420,35 @@ mod tests {
         drop(held);
         assert!(limits.request("w").is_ok());
         let a = cluster("a");
-        let _held: Vec<CountedPermit> = (0..2).map(|_| limits.in_workspace(&a).expect("a permit")).collect();
-        assert!(message(limits.in_workspace(&a)).contains("the workspace has 2 requests"));
-        assert!(limits.in_workspace(&cluster("b")).is_ok());
+        let _held: Vec<CountedPermit> = (0..2)
+            .map(|_| limits.in_workspace(&a, None).expect("a permit"))
+            .collect();
+        assert!(message(limits.in_workspace(&a, None)).contains("the workspace has 2 requests"));
+        assert!(limits.in_workspace(&cluster("b"), None).is_ok());
+    }
+
+    #[test]
+    fn a_workspace_may_have_limits_of_its_own() {
+        let (limits, _) = limits(1_000);
+        let a = cluster("a");
+        let own = WorkspaceLimits {
+            requests: Some(1),
+            watches: Some(3),
+            bytes: Some(100_000),
+            ..WorkspaceLimits::default()
+        };
+        let held = limits.in_workspace(&a, Some(&own)).expect("a permit");
+        assert!(message(limits.in_workspace(&a, Some(&own))).contains("the workspace has 1 requests"));
+        let _watches: Vec<WatchPermit> = ["u", "v", "w"]
+            .map(|user| limits.watch(user, Some(&a), Some(&own)).expect("a permit"))
+            .into();
+        assert!(message(limits.watch("x", Some(&a), Some(&own))).contains("3 open watches"));
+        let budget = |user: &str| limits.budget(&user.into(), Some(&held));
+        let first = budget("u");
+        assert!(first.hold(90_000).is_ok());
+        assert!(message(budget("v").hold(90_000)).contains("hold 100000 bytes"));
+        let now = limits.usage_of(&a);
+        assert_eq!((now.requests, now.watches, now.bytes), (1, 3, 90_000));
     }
 
     #[test]
@@ -379,7 +465,10 @@ mod tests {
     #[test]
     fn bytes_are_counted_by_user_by_workspace_and_together() {
         let (limits, _) = limits(10);
-        let (a, b) = (limits.in_workspace(&cluster("a")), limits.in_workspace(&cluster("b")));
+        let (a, b) = (
+            limits.in_workspace(&cluster("a"), None),
+            limits.in_workspace(&cluster("b"), None),
+        );
         let (a, b) = (a.expect("a permit"), b.expect("a permit"));
         let budget = |user: &str, workspace| limits.budget(&user.into(), workspace);
         let large = budget("u", Some(&a));

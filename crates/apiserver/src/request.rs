@@ -20,7 +20,7 @@ use insula_access::{
 };
 use insula_api::{ClusterName, ClusterPath};
 use insula_auth::{Attributes, ClusterFacts, audit::Record};
-use insula_catalog::{Error, exports::ExportName, locate::LogicalClusterView};
+use insula_catalog::{Error, exports::ExportName, limits::WorkspaceLimits, locate::LogicalClusterView};
 use insula_registry::ListOptions;
 use insula_store::Snapshot;
 use std::sync::Arc;
@@ -281,6 +281,11 @@ impl RequestScope {
             true => insula_access::facts_with(&self.snapshot, cluster, self.logical_cluster.as_deref()),
             false => insula_access::facts(&self.snapshot, cluster),
         }
+    }
+
+    /// Limits of the workspace in the place of the server's.
+    pub(crate) fn own_limits(&self) -> Option<&WorkspaceLimits> {
+        self.logical_cluster.as_ref()?.limits.as_deref()
     }
 
     /// Returns true for a cluster that an administrator has switched off.

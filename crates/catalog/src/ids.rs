@@ -42,6 +42,8 @@ resource! {
     operations = INTERNAL, "operations";
     /// Records of the servers on one store, in `root`.
     servers = INTERNAL, "servers";
+    /// Records of metered amounts ([`crate::metering`]).
+    meterings = INTERNAL, "meterings";
     /// Namespaces.
     namespaces = "", "namespaces";
     /// Secrets.

@@ -1,6 +1,6 @@
 //! Resolution of workspace paths to logical clusters.
 
-use crate::{digest, freeze::Freeze, ids};
+use crate::{digest, freeze::Freeze, ids, limits::WorkspaceLimits};
 use insula_api::{ClusterName, ClusterPath, Json, ObjectKey, kinds::WorkspacePhase, names::annotations};
 use insula_auth::RequiredGroups;
 use insula_store::Snapshot;
@@ -172,6 +172,8 @@ pub struct LogicalClusterView {
     pub frozen: Option<Box<Freeze>>,
     /// Freeze of a workspace above it, from an annotation.
     pub frozen_above: Option<Box<Freeze>>,
+    /// Limits on requests, from an annotation.
+    pub limits: Option<Box<WorkspaceLimits>>,
     /// Limit on the objects of the cluster, from an annotation. 0 means no limit; None means that
     /// the server's default applies.
     pub objects_max: Option<u64>,
@@ -203,6 +205,7 @@ impl LogicalClusterView {
             phase: WorkspacePhase::parse(object["status"]["phase"].as_str().unwrap_or_default()),
             deleting: object["metadata"]["deletionTimestamp"].is_string(),
             inactive: annotations::INACTIVE.iter().any(|key| annotation(key) == Some("true")),
+            limits: annotation(annotations::LIMITS).map(|text| Box::new(WorkspaceLimits::read(text))),
             frozen: annotation(annotations::FROZEN).map(|text| Box::new(Freeze::read(text))),
             frozen_above: annotation(annotations::FROZEN_ABOVE).map(|text| Box::new(Freeze::read(text))),
             // As in kcp, a negative number means no limit. A value that is not a number is ignored.

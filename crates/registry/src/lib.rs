@@ -13,8 +13,10 @@ pub mod freeze;
 pub mod home;
 mod metadata;
 mod metadata_only;
+pub mod metering;
 pub mod migrate;
 mod owners;
+mod platform_annotations;
 mod prepare;
 pub mod recompute;
 pub mod registration_migration;
@@ -24,6 +26,7 @@ pub mod verbs;
 pub use client::{Intent, Plan, commit};
 pub use deps::Deps;
 pub use metadata::{FOREGROUND, ORPHAN};
+pub use platform_annotations::set_annotations;
 pub use verbs::{
     Change, Configured, DeleteOptions, Deleted, Deletion, Event, FieldValidation, IfAbsent, List, ListOptions, Patch,
     Preconditions, Propagation, Watch, WatchOptions, WriteOptions, Written, mark_deleted,

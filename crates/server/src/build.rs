@@ -201,7 +201,11 @@ fn registry(parts: &Parts, outbound: Arc<Webhook>) -> Deps {
     });
     registry.catalog.work_aside(block_in_place);
     registry.outbound = outbound;
-    registry.cache = Arc::new(Cache::new(converters(&parts.runtimes)));
+    let mut cache = Cache::new(converters(&parts.runtimes));
+    if workspaces.metering_seconds == 0 {
+        cache.metering = insula_catalog::metering::Metering::disabled();
+    }
+    registry.cache = Arc::new(cache);
     registry
 }
 
@@ -295,6 +299,10 @@ fn background(
     let mut background: Vec<Background> = vec![
         Box::pin(housekeeping::keep(Arc::clone(&registry), history)),
         Box::pin(housekeeping::store_uses(Arc::clone(&registry))),
+        Box::pin(housekeeping::store_metering(
+            Arc::clone(&registry),
+            config.workspaces.metering_seconds,
+        )),
         Box::pin(housekeeping::expire_requests(Arc::clone(&registry))),
         Box::pin(space::follow(store, metrics)),
     ];

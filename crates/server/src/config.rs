@@ -218,6 +218,8 @@ pub struct Workspaces {
     pub objects: u64,
     /// Records which versions of bound APIs are used.
     pub version_uses: bool,
+    /// Seconds between two writes of metered amounts; 0 meters nothing.
+    pub metering_seconds: u64,
     /// Serves ThirdPartyResources of both generations and their objects.
     pub third_party_resources: bool,
     /// Serves CustomResourceDefinitions in `apiextensions.k8s.io/v1beta1`.
@@ -325,6 +327,7 @@ impl Default for Config {
                 event_ttl_seconds: 3600,
                 objects: 0,
                 version_uses: true,
+                metering_seconds: 60,
                 third_party_resources: true,
                 definitions_v1beta1: true,
                 definition_subresources: true,

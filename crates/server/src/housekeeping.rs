@@ -54,16 +54,40 @@ pub(crate) async fn mark(registry: Arc<Deps>, marks: Arc<Marks>) {
     }
 }
 
+/// Seconds between two looks for records of metered amounts that are too old.
+const EXPIRY_SECONDS: u64 = 3_600;
+
+/// Stores the metered amounts for as long as the server runs, if there is a period.
+pub(crate) async fn store_metering(registry: Arc<Deps>, period_seconds: u64) {
+    if period_seconds == 0 {
+        std::future::pending::<()>().await;
+    }
+    let rounds = (EXPIRY_SECONDS / period_seconds.max(1)).max(1);
+    loop {
+        if let Err(error) = insula_registry::metering::expire(&registry).await {
+            tracing::debug!(%error, "expiry of metered amounts");
+        }
+        for _ in 0..rounds {
+            tokio::time::sleep(Duration::from_secs(period_seconds)).await;
+            if let Err(error) = insula_registry::metering::store(&registry).await {
+                tracing::debug!(%error, "metered amounts");
+            }
+        }
+    }
+}
+
 /// Limit on the storage of the last uses, when the server ends.
 const LAST_USES_MAX: Duration = Duration::from_secs(5);
 
-/// Stores the uses of API versions that are left after the last request.
+/// Stores the uses of API versions and the metered amounts that are left after the last request.
 pub(crate) async fn store_last_uses(registry: Arc<Deps>) {
-    if tokio::time::timeout(LAST_USES_MAX, insula_controllers::store_uses(&registry))
-        .await
-        .is_err()
-    {
-        tracing::debug!("the last uses of API versions are not stored");
+    let stored = async {
+        insula_controllers::store_uses(&registry).await;
+        insula_registry::metering::store(&registry).await.is_ok()
+    };
+    let stored = tokio::time::timeout(LAST_USES_MAX, stored).await;
+    if !stored.unwrap_or(false) {
+        tracing::debug!("the last uses of API versions, or metered amounts, are not stored");
     }
 }
 

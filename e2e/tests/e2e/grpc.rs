@@ -11,6 +11,7 @@ mod freeze;
 mod maintenance;
 mod objects;
 mod operations;
+mod quota;
 mod rollouts;
 mod rules;
 mod workspaces;

@@ -19,22 +19,25 @@ use tonic::{Request, Response, Status};
 /// Bytes of a reason.
 const REASON_BYTES_MAX: usize = 1024;
 
-/// A workspace that the caller may freeze.
-struct Freezable {
-    workspace: ObjectKey,
-    cluster: ClusterName,
+/// A workspace on which the caller has a right in its parent.
+pub(super) struct Child {
+    /// Its Workspace.
+    pub(super) workspace: ObjectKey,
+    /// Its logical cluster.
+    pub(super) cluster: ClusterName,
     path: ClusterPath,
 }
 
-impl Freezable {
-    fn find(session: &Session, workspace: &str) -> Result<Self, Status> {
+impl Child {
+    /// Finds a workspace by its path. `verb` is the verb on the Workspace that the caller needs.
+    pub(super) fn find(session: &Session, workspace: &str, verb: &str) -> Result<Self, Status> {
         let path = ClusterPath::parse(workspace).map_err(|error| status::invalid("workspace", error))?;
         let Some(parent) = path.parent() else {
-            let problem = "write the path, such as root:org:team: the right to freeze a workspace is one in its parent";
+            let problem = "write the path, such as root:org:team: the right is one in the parent";
             return Err(status::invalid("workspace", problem));
         };
         let name = path.base();
-        let above = session.locate(parent.as_str(), &right("freeze", groups::TENANCY, "workspaces", name))?;
+        let above = session.locate(parent.as_str(), &right(verb, groups::TENANCY, "workspaces", name))?;
         let key = ObjectKey::cluster_scoped(ids::workspaces(), above.cluster.clone(), name);
         if session.snapshot.get(&key).is_none() {
             return Err(status::no_workspace(name));
@@ -43,7 +46,7 @@ impl Freezable {
             let why = format!("workspace {path} has no logical cluster: it is a mount, or is not scheduled yet");
             Status::failed_precondition(why)
         })?;
-        Ok(Freezable {
+        Ok(Child {
             path: locate::path_of(&session.snapshot, &cluster),
             workspace: key,
             cluster,
@@ -65,7 +68,7 @@ impl AdminService {
     ) -> Result<Response<FreezeWorkspaceResponse>, Status> {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
-        let found = Freezable::find(&session, &request.workspace)?;
+        let found = Child::find(&session, &request.workspace, "freeze")?;
         if request.reason.len() > REASON_BYTES_MAX {
             return Err(status::invalid(
                 "reason",
@@ -84,7 +87,7 @@ impl AdminService {
     async fn frozen(
         &self,
         session: &Session,
-        found: &Freezable,
+        found: &Child,
         request: &FreezeWorkspaceRequest,
     ) -> Result<FreezeWorkspaceResponse, Status> {
         let below = match request.subtree {
@@ -130,7 +133,7 @@ impl AdminService {
     ) -> Result<Response<ThawWorkspaceResponse>, Status> {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
-        let found = Freezable::find(&session, &request.workspace)?;
+        let found = Child::find(&session, &request.workspace, "freeze")?;
         let once = Once {
             request_id: &request.request_id,
             validate_only: request.validate_only,
@@ -143,7 +146,7 @@ impl AdminService {
     async fn thawed(
         &self,
         session: &Session,
-        found: &Freezable,
+        found: &Child,
         validate_only: bool,
     ) -> Result<ThawWorkspaceResponse, Status> {
         let view = locate::logical_cluster(&session.snapshot, &found.cluster);
@@ -195,7 +198,8 @@ pub(super) fn answer(freeze: &Freeze) -> proto::Freeze {
     }
 }
 
-fn failed(error: insula_catalog::Error) -> Status {
+/// Returns the status of an error of the registry.
+pub(super) fn failed(error: insula_catalog::Error) -> Status {
     use insula_catalog::Error;
     let text = error.to_string();
     match error {

@@ -5,7 +5,7 @@ use crate::kinds::review::{Operation, Review, Rules};
 use insula_access::lifecycle::{INITIALIZER_GROUP, TERMINATOR_GROUP};
 use insula_api::{
     ClusterName, FieldError, FieldPath, Json,
-    names::annotations::{FROZEN, FROZEN_ABOVE, REQUIRED_GROUPS},
+    names::annotations::{FROZEN, FROZEN_ABOVE, LIMITS, REQUIRED_GROUPS},
 };
 use insula_auth::RequiredGroups;
 use insula_catalog::{Error, Named, Result};
@@ -73,12 +73,13 @@ pub(super) fn check_required_groups(review: &Review<'_>, new: &Json, old: Option
 
 /// Labels and annotations that only platform administrators may change, so that users cannot lift
 /// the limits of their own workspace.
-const OPERATORS: [&str; 5] = [
+const OPERATORS: [&str; 6] = [
     "core.kcp.io/inactive",
     "core.kcp.io/max-total-objects",
     "tenancy.kcp.io/phase",
     FROZEN,
     FROZEN_ABOVE,
+    LIMITS,
 ];
 
 fn update(review: &Review<'_>, new: &mut Json, old: &Json) -> Result<()> {

@@ -20,10 +20,13 @@ pub(crate) const SMALL_BYTES: usize = 64 << 10;
 #[derive(Clone, Default)]
 pub(crate) struct Budget(Option<Arc<Request>>);
 
+/// A user or a workspace with its limit of bytes.
+type Payer = (Arc<UsageTable>, Arc<str>, usize);
+
 struct Request {
     server: Arc<Total>,
     /// The user, and the workspace where there is one.
-    subjects: [Option<(Arc<UsageTable>, Arc<str>)>; 2],
+    subjects: [Option<Payer>; 2],
     held: Mutex<usize>,
 }
 
@@ -49,8 +52,7 @@ impl Total {
 }
 
 impl UsageTable {
-    fn take_bytes(&self, name: &Arc<str>, own: usize, bytes: usize) -> Result<(), StatusReply> {
-        let most = self.share.bytes;
+    fn take_bytes(&self, name: &Arc<str>, own: usize, bytes: usize, most: usize) -> Result<(), StatusReply> {
         let mut usage = self.entries.entry(name.clone()).or_default();
         let Usage { bytes: held, .. } = &mut *usage;
         if *held > own && *held + bytes > most {
@@ -74,7 +76,7 @@ fn refused(subject: &str, most: usize) -> StatusReply {
 }
 
 impl Budget {
-    pub(super) fn new(server: &Arc<Total>, subjects: [Option<(Arc<UsageTable>, Arc<str>)>; 2]) -> Self {
+    pub(super) fn new(server: &Arc<Total>, subjects: [Option<Payer>; 2]) -> Self {
         Budget(Some(Arc::new(Request {
             server: server.clone(),
             subjects,
@@ -92,10 +94,10 @@ impl Budget {
         };
         let mut own = request.held.lock().unwrap_or_else(PoisonError::into_inner);
         request.server.take(*own, bytes)?;
-        for (taken, (table, name)) in request.subjects.iter().flatten().enumerate() {
-            if let Err(refusal) = table.take_bytes(name, *own, bytes) {
+        for (taken, (table, name, most)) in request.subjects.iter().flatten().enumerate() {
+            if let Err(refusal) = table.take_bytes(name, *own, bytes, *most) {
                 request.server.held.fetch_sub(bytes, Ordering::AcqRel);
-                for (table, name) in request.subjects.iter().flatten().take(taken) {
+                for (table, name, _) in request.subjects.iter().flatten().take(taken) {
                     table.release_bytes(name, bytes);
                 }
                 return Err(refusal);
@@ -113,7 +115,7 @@ impl Drop for Request {
             return;
         }
         self.server.held.fetch_sub(held, Ordering::AcqRel);
-        for (table, name) in self.subjects.iter().flatten() {
+        for (table, name, _) in self.subjects.iter().flatten() {
             table.release_bytes(name, held);
         }
     }

@@ -95,7 +95,9 @@ pub(crate) async fn watch(request: &mut ResourceRequest<'_>) -> Answer {
     }
     let timeout = watch_timeout(parsed.query.timeout_seconds()?, server.registry.rng.next_u64());
     let bookmarks = parsed.query.flag("allowWatchBookmarks");
-    let permit = server.limits.watch(&parsed.payer, scope.cluster.as_ref())?;
+    let permit = server
+        .limits
+        .watch(&parsed.payer, scope.cluster.as_ref(), scope.own_limits())?;
     let encoder = Encoder::new(request.renderer(negotiated)?, negotiated);
     let format = encoder.format();
     let registry = server.registry.clone();

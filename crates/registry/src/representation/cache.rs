@@ -4,7 +4,7 @@ use super::scheduler::{ConversionScheduler, Job, Piece, Workers};
 use bytes::Bytes;
 use insula_access::Target;
 use insula_api::{Json, Object};
-use insula_catalog::{Error, Result, Served, stored::value};
+use insula_catalog::{Error, Result, Served, metering::Metering, stored::value};
 use insula_store::Entry;
 use parking_lot::Mutex;
 use std::{
@@ -25,6 +25,8 @@ pub struct Cache {
     pub(super) converted: Conversions,
     scheduler: Mutex<ConversionScheduler>,
     workers: Workers,
+    /// Amounts of workspaces that are not stored yet: conversions, and all else that is metered.
+    pub metering: Metering,
 }
 
 impl Default for Cache {
@@ -41,6 +43,7 @@ impl Cache {
             converted: Conversions::default(),
             scheduler: Mutex::default(),
             workers,
+            metering: Metering::default(),
         }
     }
 

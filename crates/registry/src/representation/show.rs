@@ -113,6 +113,9 @@ where
             .chain(behind)
             .map(|(key, entry)| (key, entry.clone()))
             .unzip();
+        if let Some(counters) = self.cache.metering.counters(&target.cluster) {
+            counters.converted(missing.len() as u64);
+        }
         let job = Job::new(target, missing);
         self.cache.begin(target, &job);
         self.ahead = keys.into_iter().zip(job.done().await).collect();

@@ -154,7 +154,8 @@ fn the_verb_freeze_is_a_right_in_the_parent() {
     let rbac = root.in_workspace(&org).below("/apis/rbac.authorization.k8s.io/v1");
     let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
         "metadata": {"name": "freezer"}, "rules": [
-            {"apiGroups": ["tenancy.kcp.io"], "resources": ["workspaces"], "resourceNames": ["team"], "verbs": ["freeze"]},
+            {"apiGroups": ["tenancy.kcp.io"], "resources": ["workspaces"], "resourceNames": ["team"],
+                "verbs": ["freeze"]},
             {"nonResourceURLs": ["/"], "verbs": ["access"]}]});
     let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
         "metadata": {"name": "freezer"},
