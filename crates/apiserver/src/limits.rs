@@ -5,6 +5,7 @@
 //! workspaces are not affected.
 
 mod bytes;
+mod share;
 
 use crate::status::{self, StatusReply};
 use dashmap::DashMap;
@@ -21,6 +22,7 @@ use std::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(crate) use bytes::Budget;
+pub use share::{Share, UsedNow};
 
 /// Burst of the rate limit: a second's requests at once.
 const BURST_MICROS: i64 = 1_000_000;
@@ -43,43 +45,6 @@ pub struct Settings {
     pub user: Share,
     /// Limits of one workspace, for all of its users together.
     pub workspace: Share,
-}
-
-/// Limits of one user or one workspace.
-#[derive(Debug, Clone, Copy)]
-pub struct Share {
-    /// Requests in flight.
-    pub requests: usize,
-    /// Open watches.
-    pub watches: usize,
-    /// Requests in a second.
-    pub rate: usize,
-    /// Bytes in flight of requests and answers.
-    pub bytes: usize,
-}
-
-impl Share {
-    /// Returns the limits with those of one workspace in their place.
-    fn with(self, own: Option<&WorkspaceLimits>) -> Self {
-        let own = own.copied().unwrap_or_default();
-        Share {
-            requests: own.requests.unwrap_or(self.requests),
-            watches: own.watches.unwrap_or(self.watches),
-            rate: own.rate.unwrap_or(self.rate),
-            bytes: own.bytes.unwrap_or(self.bytes),
-        }
-    }
-}
-
-/// What a workspace uses now.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct UsedNow {
-    /// Requests in flight.
-    pub requests: usize,
-    /// Open watches.
-    pub watches: usize,
-    /// Bytes in flight.
-    pub bytes: usize,
 }
 
 /// A kind of permit.

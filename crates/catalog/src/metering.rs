@@ -4,11 +4,12 @@
 //! part of a record, one for a day:
 //!
 //! ```text
-//! meterings.internal.insula.io "<cluster>/2026-11-24": hours: {"08": {"get": 12, "bytesOut": 3400}}
+//! meterings.internal.insula.io "<cluster>/2026-11-24":
+//!   hours: {"08": {"get": 12, "bytesOut": 3400}}
 //! ```
-//! Records stand in `system:bound-crds`, so that they outlive their workspace, and are deleted after
-//! [`KEPT_DAYS`]. Numbers in them never decrease. A server that is killed loses at most the last
-//! minute.
+//! Records stand in `system:bound-crds`, so that they outlive their workspace, and are deleted
+//! after [`KEPT_DAYS`]. Numbers in them never decrease. A server that is killed loses at most the
+//! last minute.
 
 use crate::ids;
 use dashmap::DashMap;

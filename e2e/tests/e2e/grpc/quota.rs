@@ -3,7 +3,7 @@
 use super::{Channel, as_user, channel, origin};
 use insula_e2e::{Server, Setup, Who, runtime, shared, until, workspace_owned_by};
 use insula_proto::admin::v1::{
-    GetLimitsRequest, GetUsageRequest, Limits, ListUsageRequest, SetLimitsRequest,
+    GetLimitsRequest, GetUsageRequest, Limits, ListUsageRequest, MeteredUsage, SetLimitsRequest,
     quota_service_client::QuotaServiceClient,
 };
 use prost_types::FieldMask;
@@ -189,7 +189,21 @@ fn usage_is_counted_and_survives_a_restart() {
     assert_eq!((create, gets), (3, 5), "{usage:?}");
     assert!(after >= bytes, "{after} of {bytes}");
 
-    let mut admin = client(&server, &Who::KcpAdmin);
+    let metered = list_all(&server, &path);
+    assert_eq!((metered.requests["create"], metered.requests["get"]), (3, 5));
+    let mut owner = client(&server, &Who::Anonymous);
+    let refused = answered(owner.list_usage(as_user(ALICE, ListUsageRequest::default()))).unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    for hours in [-1, 841] {
+        let wrong = GetUsageRequest { hours, ..ask() };
+        let refused = answered(owner.get_usage(as_user(ALICE, wrong))).unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument, "{hours}");
+    }
+}
+
+/// Lists the usage of all workspaces, one a page. Returns the metered sum of one of them.
+fn list_all(server: &Server, path: &str) -> MeteredUsage {
+    let mut admin = client(server, &Who::KcpAdmin);
     let mut list = ListUsageRequest {
         page_size: 1,
         by_resource: true,
@@ -204,19 +218,10 @@ fn usage_is_counted_and_survives_a_restart() {
             break;
         }
     }
-    let own = found.iter().find(|usage| usage.path == path).unwrap();
-    let metered = own.metered.as_ref().unwrap();
-    assert_eq!((metered.requests["create"], metered.requests["get"]), (3, 5));
+    let own = found.into_iter().find(|usage| usage.path == path).unwrap();
     assert_eq!(
         own.resources.iter().map(|usage| usage.objects).sum::<i64>(),
         own.objects
     );
-    let mut owner = client(&server, &Who::Anonymous);
-    let refused = answered(owner.list_usage(as_user(ALICE, ListUsageRequest::default()))).unwrap_err();
-    assert_eq!(refused.code(), Code::PermissionDenied);
-    for hours in [-1, 841] {
-        let wrong = GetUsageRequest { hours, ..ask() };
-        let refused = answered(owner.get_usage(as_user(ALICE, wrong))).unwrap_err();
-        assert_eq!(refused.code(), Code::InvalidArgument, "{hours}");
-    }
+    own.metered.unwrap()
 }
