@@ -155,6 +155,31 @@ fn objects_have_the_external_url() {
 }
 
 #[test]
+fn workspaces_follow_the_url_of_their_server() {
+    let server = Server::start();
+    let admin = server.admin();
+    let (_, cluster) = ready_workspace(&admin, "root", "moved", json!({}));
+    let before = server.url().to_owned();
+    server.signal("-TERM");
+    // Its port is another one.
+    let server = server.ended().start().unwrap();
+    assert_ne!(server.url(), before);
+    let admin = server.admin();
+    let logical = format!("/clusters/{cluster}/apis/core.kcp.io/v1alpha1/logicalclusters/cluster");
+    let workspace = "/clusters/root/apis/tenancy.kcp.io/v1alpha1/workspaces/moved";
+    for (path, field, below) in [
+        (workspace, "/spec/URL", "root:moved".to_owned()),
+        (&*logical, "/status/URL", cluster.clone()),
+    ] {
+        let want = format!("{}/clusters/{below}", server.url());
+        until("the URL is the new one", || {
+            let object = admin.get(path).expect(200);
+            (object.pointer(field).unwrap() == &json!(want)).then_some(())
+        });
+    }
+}
+
+#[test]
 fn certificates_are_reloaded_and_bad_ones_are_not() {
     let files = Files::new();
     files.write(&files.ca.server(NAME));

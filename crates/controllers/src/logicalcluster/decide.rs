@@ -9,7 +9,7 @@ use crate::{
     loaded::Loaded,
     workspace::{
         birth::{self, Lifecycle},
-        show_list, show_phase,
+        move_url, show_list, show_phase,
     },
     write::{drop_condition, drop_finalizer, list, patience, removal, sort_conditions},
 };
@@ -43,6 +43,11 @@ pub(super) fn decide(world: &World) -> Plan {
 
 fn live(world: &World, logical: &Loaded<LogicalCluster>) -> Plan {
     let mut value = logical.value.clone();
+    move_url(
+        &mut value["status"]["URL"],
+        world.shard_url.as_deref(),
+        world.cluster.as_str(),
+    );
     let mut intents = Vec::new();
     let mut waiting = logical.view.status.initializers.clone();
     if waiting.iter().any(|name| name == well_known::BINDINGS_INITIALIZER) {

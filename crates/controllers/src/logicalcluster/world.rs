@@ -4,7 +4,7 @@ use super::bindings::{self, DefaultBinding};
 use crate::{
     content::{Content, Sweep, sweep},
     loaded::Loaded,
-    workspace::owner,
+    workspace::{owner, shard_url},
 };
 use insula_access::workspace_types;
 use insula_api::{
@@ -24,6 +24,8 @@ pub(crate) struct World {
     pub(crate) logical: Option<Loaded<LogicalCluster>>,
     /// Set for a cluster that was created without a Workspace and has no content yet.
     pub(crate) newborn: Option<Newborn>,
+    /// Base URL of the shard, for a cluster that has a URL already.
+    pub(crate) shard_url: Option<String>,
     /// Default bindings that it waits for.
     pub(crate) bindings: Vec<DefaultBinding>,
     /// Its content, while it is being deleted.
@@ -56,6 +58,7 @@ pub(super) fn observe(registry: &Deps, cluster: &ClusterName, snapshot: &Snapsho
         cluster: cluster.clone(),
         logical: None,
         newborn: None,
+        shard_url: None,
         bindings: Vec::new(),
         content: None,
         owner: None,
@@ -69,6 +72,7 @@ pub(super) fn observe(registry: &Deps, cluster: &ClusterName, snapshot: &Snapsho
         world.content = Some(remains(registry, snapshot, cluster, now));
         world.owner = owner(&logical.view).and_then(|key| Loaded::get(snapshot, &key));
     } else {
+        world.shard_url = shard_url(snapshot);
         if status.phase == Some(WorkspacePhase::Scheduling) {
             world.newborn = workspace_types::of_cluster(snapshot, cluster).map(|own| Newborn {
                 types: workspace_types::closure(snapshot, own),

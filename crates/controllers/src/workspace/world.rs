@@ -29,6 +29,8 @@ pub(crate) struct World {
     pub(crate) types: Vec<workspace_types::Resolved>,
     /// The reason why no shard takes it, if none does.
     pub(crate) shard: Result<(), String>,
+    /// Base URL of the shard of a scheduled workspace. All servers on one store agree about it.
+    pub(crate) shard_url: Option<String>,
     /// The user who created it.
     pub(crate) creator: Option<Creator>,
     /// A name that no cluster has.
@@ -64,6 +66,7 @@ pub(super) fn observe(registry: &Deps, key: &ObjectKey, snapshot: &Snapshot) -> 
     World {
         shard: view.map_or(Ok(()), |workspace| find_shard(snapshot, workspace)),
         creator: view.and_then(creator),
+        shard_url: cluster.as_ref().and_then(|_| shard_url(snapshot)),
         workspace,
         parent: alive(snapshot, &key.cluster),
         freeze: freeze::of_child(snapshot, &key.cluster),
@@ -96,6 +99,20 @@ fn find_shard(snapshot: &Snapshot, workspace: &Workspace) -> Result<(), String> 
     match takes_it {
         true => Ok(()),
         false => Err("No available shards to schedule the workspace.".to_owned()),
+    }
+}
+
+/// Returns the URL of the shard, which the server that started last wrote.
+pub(crate) fn shard_url(snapshot: &Snapshot) -> Option<String> {
+    let key = ObjectKey::cluster_scoped(ids::shards(), ClusterName::root(), well_known::SHARD);
+    let shard = snapshot.get(&key)?.object.body_value();
+    shard["spec"]["externalURL"].as_str().map(str::to_owned)
+}
+
+/// Replaces a URL below a shard's, unless there is none yet.
+pub(crate) fn move_url(url: &mut Json, shard_url: Option<&str>, path: &str) {
+    if let (true, Some(shard_url)) = (url.is_string(), shard_url) {
+        *url = Json::String(format!("{shard_url}/clusters/{path}"));
     }
 }
 
