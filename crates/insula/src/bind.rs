@@ -150,7 +150,10 @@ async fn create(client: &Client, resolved: &Resolved, (path, name): (&str, &str)
         let export = &there["spec"]["reference"]["export"];
         let (path, name) = (text(export, "/path"), text(export, "/name"));
         why += &format!("; it binds {path}:{name}: choose another --name, or delete it first");
-    } else if let Some(fix) = misspelled(client, resolved, path, name).await? {
+    } else if !why.contains("no such export")
+        && let Some(fix) = misspelled(client, resolved, path, name).await?
+    {
+        // kcp's servers do not say it themselves.
         why += &format!("; {fix}");
     }
     bail!("failed to create APIBinding: {why}")

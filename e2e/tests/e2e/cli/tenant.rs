@@ -113,7 +113,7 @@ fn bindings_say_why_they_are_refused() {
     let bind = |export: &str, more: &[&str]| shell.fails(&[&["bind", "apiexport", export][..], more].concat());
     let error = bind(&format!("{provider}:widgetz"), &[]);
     assert!(error.starts_with("error: failed to create APIBinding: "), "{error}");
-    let wanted = format!("; {provider} has no APIExport \"widgetz\"; it has widgets\n");
+    let wanted = format!(": no such export {provider}:widgetz; the exports there are widgets\n");
     assert!(error.ends_with(&wanted), "{error}");
     let error = bind("root:no-such-workspace:widgets", &[]);
     assert!(
