@@ -46,18 +46,45 @@ struct BoundRules {
 
 /// Returns the additional rules of a role in a cluster; none for roles that do not aggregate.
 pub(crate) fn rules_of(snapshot: &Snapshot, cluster: &ClusterName, role: &str) -> Vec<PolicyRule> {
-    let mut found = Vec::new();
+    let mut all = Vec::new();
+    any_rule(snapshot, cluster, role, &mut |rule| {
+        all.push(rule.clone());
+        false
+    });
+    all
+}
+
+/// Shows the additional rules of a role to a function until it returns true, and returns whether it
+/// did. Copies none: a workspace may have hundreds of bindings, and every request asks.
+pub(crate) fn any_rule(
+    snapshot: &Snapshot,
+    cluster: &ClusterName,
+    role: &str,
+    found: &mut dyn FnMut(&PolicyRule) -> bool,
+) -> bool {
     if !matches!(role, "view" | "edit" | "admin") {
-        return found;
+        return false;
     }
+    let mut is_found = false;
+    let mut flow = |rules: &[PolicyRule]| {
+        is_found = rules.iter().any(&mut *found);
+        match is_found {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    };
+    let mut shown = ControlFlow::Continue(());
     snapshot.for_each(&Scope::cluster(ids::apibindings(), cluster.clone()), |entry| {
         let bound = entry.object.parsed(bound_rules);
-        found.extend(bound.read.iter().cloned());
-        if role != "view" {
-            found.extend(bound.write.iter().cloned());
+        shown = flow(&bound.read);
+        if shown.is_continue() && role != "view" {
+            shown = flow(&bound.write);
         }
-        ControlFlow::Continue(())
+        shown
     });
+    if shown.is_break() {
+        return true;
+    }
     snapshot.for_each(&Scope::cluster(ids::clusterroles(), cluster.clone()), |entry| {
         let counts =
             |(label, roles): &(&str, &[&str])| roles.contains(&role) && entry.object.meta.label(label) == Some("true");
@@ -65,11 +92,11 @@ pub(crate) fn rules_of(snapshot: &Snapshot, cluster: &ClusterName, role: &str) -
             let own = entry
                 .object
                 .parsed(|object: &Object| rules::rules(&object.body_value()));
-            found.extend(own.iter().cloned());
+            return flow(&own);
         }
         ControlFlow::Continue(())
     });
-    found
+    is_found
 }
 
 fn bound_rules(object: &Object) -> BoundRules {

@@ -97,6 +97,13 @@ fn read_binding(binding: &Json) -> Binding {
     }
 }
 
+/// Addition of the rules of bound APIs and of labelled roles to a role.
+#[derive(Debug, Clone, Copy)]
+enum Aggregates {
+    Yes,
+    No,
+}
+
 /// The roles of one cluster in one state.
 pub struct RolesAt {
     snapshot: Snapshot,
@@ -121,6 +128,15 @@ impl RolesAt {
     /// The rules of a role, by what a binding's reference says; nothing where there is no such
     /// role.
     pub fn rules_of(&self, namespace: Option<&str>, name: &str) -> Option<Arc<Vec<PolicyRule>>> {
+        let (rules, aggregates) = self.role(namespace, name)?;
+        Some(match aggregates {
+            Aggregates::Yes => self.with_aggregated(name, rules),
+            Aggregates::No => rules,
+        })
+    }
+
+    /// Returns the rules of a role without those that aggregate into it, and whether some may.
+    fn role(&self, namespace: Option<&str>, name: &str) -> Option<(Arc<Vec<PolicyRule>>, Aggregates)> {
         let read = |object: &Object| rules::rules(&object.body_value());
         let cluster = self.cluster.clone();
         let key = match namespace {
@@ -131,12 +147,11 @@ impl RolesAt {
             None => ObjectKey::cluster_scoped(ids::clusterroles(), cluster, name),
         };
         match self.snapshot.get(&key) {
-            Some(role) => Some(role.object.parsed(read)),
+            Some(role) => Some((role.object.parsed(read), Aggregates::No)),
             None if namespace.is_some() => None,
-            None => match self.of_platform().map(|platform| platform.rules_of(None, name)) {
-                Some(Some(rules)) => Some(self.with_aggregated(name, rules)),
-                Some(None) => None,
-                None => BOOTSTRAP.roles.get(name).cloned(),
+            None => match self.of_platform() {
+                Some(platform) => Some((platform.rules_of(None, name)?, Aggregates::Yes)),
+                None => BOOTSTRAP.roles.get(name).cloned().map(|rules| (rules, Aggregates::No)),
             },
         }
     }
@@ -175,10 +190,17 @@ impl RolesAt {
         found: &mut dyn FnMut(&PolicyRule) -> bool,
     ) -> bool {
         let is_meant = |subject: &Subject| user.iter().any(|user| subject.is(user));
-        binding.subjects.iter().any(is_meant) && {
-            let rules = self.rules_of(namespace.filter(|_| binding.of_namespace), &binding.role);
-            rules.is_some_and(|rules| rules.iter().any(found))
-        }
+        let namespace = namespace.filter(|_| binding.of_namespace);
+        binding.subjects.iter().any(is_meant)
+            && self
+                .role(namespace, &binding.role)
+                .is_some_and(|(rules, aggregates)| match aggregates {
+                    Aggregates::No => rules.iter().any(found),
+                    Aggregates::Yes => {
+                        rules.iter().any(&mut *found)
+                            || aggregated::any_rule(&self.snapshot, &self.cluster, &binding.role, found)
+                    }
+                })
     }
 }
 

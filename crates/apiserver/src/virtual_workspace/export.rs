@@ -13,7 +13,7 @@ use insula_catalog::{
 use insula_registry::Deps;
 use insula_store::Snapshot;
 use serde_json::json;
-use std::sync::Arc;
+use std::{ops::ControlFlow, sync::Arc};
 
 /// Subresources that an export shows. The others are served in the cluster alone.
 const SUBRESOURCES: [&str; 3] = ["", "status", "scale"];
@@ -150,21 +150,24 @@ fn is_denied_everywhere(
     access: AccessRequest<'_>,
 ) -> bool {
     let export = &through.export;
-    let mut is_denied = false;
-    for consumer in export.consumers(snapshot) {
-        match through.right(snapshot, &consumer, access) {
+    let (mut is_denied, mut is_allowed) = (false, false);
+    // One consumer that allows it decides, so that a request need not look at all of them.
+    export.for_each_consumer(snapshot, |consumer| {
+        match through.right(snapshot, consumer, access) {
             Ok(grant) => {
                 let named = (access.group, access.resource);
-                let served = export.resolve_in((catalog, snapshot), &consumer, named, &grant);
-                if matches!(served, Ok(Some(_))) {
-                    return false;
-                }
+                let served = export.resolve_in((catalog, snapshot), consumer, named, &grant);
+                is_allowed = matches!(served, Ok(Some(_)));
             }
             Err(Denied::Policy) => is_denied = true,
             Err(Denied::NoBinding | Denied::NoReason) => {}
         }
-    }
-    is_denied
+        match is_allowed {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    });
+    is_denied && !is_allowed
 }
 
 /// Prefix of the virtual workspace's paths.

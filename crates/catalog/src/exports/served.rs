@@ -95,13 +95,22 @@ impl ExportName {
     /// Returns the clusters that bind the export.
     pub fn consumers(&self, snapshot: &Snapshot) -> BTreeSet<ClusterName> {
         let mut found = BTreeSet::new();
-        snapshot.for_each(&Scope::everywhere(ids::apibindings()), |entry| {
-            if self.is_bound_by(&entry.object.parsed(Binding::read)) {
-                found.insert(entry.key.cluster.clone());
-            }
+        self.for_each_consumer(snapshot, |cluster| {
+            found.insert(cluster.clone());
             ControlFlow::Continue(())
         });
         found
+    }
+
+    /// Shows those clusters to a function until it breaks off; a cluster with two bindings comes
+    /// twice.
+    pub fn for_each_consumer(&self, snapshot: &Snapshot, mut show: impl FnMut(&ClusterName) -> ControlFlow<()>) {
+        snapshot.for_each(&Scope::everywhere(ids::apibindings()), |entry| {
+            match self.is_bound_by(&entry.object.parsed(Binding::read)) {
+                true => show(&entry.key.cluster),
+                false => ControlFlow::Continue(()),
+            }
+        });
     }
 
     fn offered(
