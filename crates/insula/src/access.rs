@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Subcommand;
+use insula_catalog::digest;
 use serde_json::{Value, json};
 
 use crate::{
@@ -20,6 +21,8 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 const CLUSTER_ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
 /// Roles that every workspace has.
 const ROLES: [&str; 4] = ["view", "edit", "admin", "cluster-admin"];
+/// Bytes of a subject's name up to which it stands in the name of a binding.
+const READABLE_BYTES_MAX: usize = 150;
 /// Role that lets a user enter a workspace.
 const ENTER: &str = "system:kcp:workspace:access";
 
@@ -119,18 +122,20 @@ impl Subject {
         }
     }
 
-    /// Returns a part of an object's name for this subject. Characters that names cannot have are
-    /// written as hexadecimal numbers, so that two subjects have two names.
-    fn slug(&self) -> String {
-        let mut slug = if self.kind == "Group" { "group:" } else { "" }.to_owned();
-        for c in self.name.chars() {
-            match c {
-                '/' | '%' | '?' | '#' | '\\' => slug += &format!("_{:x}_", u32::from(c)),
-                c if c.is_control() || c.is_whitespace() => slug += &format!("_{:x}_", u32::from(c)),
-                c => slug.push(c),
-            }
-        }
-        slug
+    /// Returns the name of the binding of a role, as AccessService has it. A name that cannot stand
+    /// in a path, or is long, is replaced by its digest.
+    fn binding_name(&self, level: &str) -> String {
+        let account = self.name.strip_prefix("system:serviceaccount:");
+        let (kind, full) = match (self.kind, account) {
+            ("Group", _) => ("group", self.name.as_str()),
+            (_, Some(account)) => ("serviceaccount", account),
+            (_, None) => ("user", self.name.as_str()),
+        };
+        let is_plain =
+            full.len() <= READABLE_BYTES_MAX && full.chars().all(|c| c.is_ascii_graphic() && !matches!(c, '/' | '%'));
+        let digest = digest::base62(full);
+        let last = if is_plain { full } else { &digest };
+        format!("insula:access:{level}:{kind}:{last}")
     }
 }
 
@@ -202,17 +207,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn subjects_have_names_of_their_own() {
-        let slug = |kind, name: &str| {
+    fn bindings_have_the_names_of_the_access_service() {
+        let name = |kind, name: &str| {
             Subject {
                 kind,
                 name: name.to_owned(),
             }
-            .slug()
+            .binding_name("edit")
         };
-        assert_eq!(slug("User", "ada@example.io"), "ada@example.io");
-        assert_eq!(slug("Group", "team"), "group:team");
-        assert_eq!(slug("User", "a/b c"), "a_2f_b_20_c");
+        assert_eq!(
+            name("User", "bob@example.com"),
+            "insula:access:edit:user:bob@example.com"
+        );
+        assert_eq!(name("Group", "team"), "insula:access:edit:group:team");
+        assert_eq!(
+            name("User", "system:serviceaccount:default:robot"),
+            "insula:access:edit:serviceaccount:default:robot"
+        );
+        let hard = name("User", "https://issuer.example.com/#1");
+        let digest = hard.strip_prefix("insula:access:edit:user:").unwrap();
+        assert!(digest.chars().all(|c| c.is_ascii_alphanumeric()), "{hard}");
         let account = Subject {
             kind: "User",
             name: "system:serviceaccount:default:robot".to_owned(),

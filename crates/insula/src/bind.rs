@@ -150,33 +150,17 @@ async fn create(client: &Client, resolved: &Resolved, (path, name): (&str, &str)
         let export = &there["spec"]["reference"]["export"];
         let (path, name) = (text(export, "/path"), text(export, "/name"));
         why += &format!("; it binds {path}:{name}: choose another --name, or delete it first");
-    } else if !why.contains("no such export")
-        && let Some(fix) = misspelled(client, resolved, path, name).await?
-    {
-        // kcp's servers do not say it themselves.
-        why += &format!("; {fix}");
+    } else if is_nowhere(client, resolved, path).await? {
+        why += &format!("; there is no workspace {path}, or you may not read it");
     }
     bail!("failed to create APIBinding: {why}")
 }
 
-/// Looks for the cause of a refused binding in the export's workspace. Returns `None` if the export
-/// is there, or if the user may not know.
-async fn misspelled(client: &Client, resolved: &Resolved, path: &str, name: &str) -> anyhow::Result<Option<String>> {
+/// Returns true if the export's workspace is not there, or the user may not know.
+async fn is_nowhere(client: &Client, resolved: &Resolved, path: &str) -> anyhow::Result<bool> {
     let provider = client.at_url(&resolved.url.for_workspace(path));
-    let (code, list) = provider.get("/apis/apis.kcp.io/v1alpha2/apiexports").await?;
-    if code == 404 {
-        return Ok(Some(format!("there is no workspace {path}, or you may not read it")));
-    }
-    if !code.is_success() {
-        return Ok(None);
-    }
-    let items = list["items"].as_array().into_iter().flatten();
-    let names: Vec<&str> = items.map(|export| text(export, "/metadata/name")).collect();
-    Ok(match names.as_slice() {
-        names if names.contains(&name) => None,
-        [] => Some(format!("{path} has no APIExports")),
-        names => Some(format!("{path} has no APIExport {name:?}; it has {}", names.join(", "))),
-    })
+    let (code, _) = provider.get("/apis/apis.kcp.io/v1alpha2/apiexports?limit=1").await?;
+    Ok(code == 404)
 }
 
 /// Waits until the binding is bound.

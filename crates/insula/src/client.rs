@@ -9,7 +9,7 @@ use anyhow::{Context, anyhow, bail};
 use bytes::Bytes;
 use http::{
     HeaderMap, Method, Request, StatusCode,
-    header::{ACCEPT, CONTENT_TYPE, DATE},
+    header::{ACCEPT, CONTENT_TYPE, DATE, WARNING},
 };
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector};
@@ -185,6 +185,7 @@ impl Client {
         let exchange = async {
             let response = self.http.request(request).await?;
             let code = response.status();
+            warn(response.headers());
             let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
             let body = body.map_err(|error| anyhow!("{error}"))?.to_bytes();
             anyhow::Ok((code, body))
@@ -196,6 +197,16 @@ impl Client {
         };
         let value = serde_json::from_slice(&body).unwrap_or_else(|_| String::from_utf8_lossy(&body).into());
         Ok((code, value))
+    }
+}
+
+/// Prints the server's warnings, `299 - "text"`, as kubectl does.
+fn warn(headers: &HeaderMap) {
+    for value in headers.get_all(WARNING).iter().filter_map(|value| value.to_str().ok()) {
+        let quoted = value.split_once('"').and_then(|(_, rest)| rest.rsplit_once('"'));
+        if let Some((text, _)) = quoted {
+            eprintln!("Warning: {}", text.replace("\\\"", "\""));
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::bail;
+use insula_api::names::labels;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -17,6 +18,9 @@ const VERSION: &str = "rbac.authorization.k8s.io/v1";
 const BASE: &str = "/apis/rbac.authorization.k8s.io/v1";
 const CLUSTER_BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
 const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/rolebindings";
+
+/// Levels of access that AccessService knows by the label of a binding.
+const LEVELS: [&str; 4] = ["access", "view", "edit", "admin"];
 
 /// A role of a subject.
 #[derive(Debug, Clone, Serialize)]
@@ -38,14 +42,17 @@ pub(super) async fn grant(
     namespace: Option<&str>,
 ) -> anyhow::Result<()> {
     let short = if role == ENTER { "access" } else { role };
-    let name = |role: &str| format!("insula:{role}:{}", subject.slug());
+    let name = |role: &str| subject.binding_name(role);
     let (kind, collection) = match namespace {
         Some(namespace) => ("RoleBinding", format!("{BASE}/namespaces/{namespace}/rolebindings")),
         None => ("ClusterRoleBinding", CLUSTER_BINDINGS.to_owned()),
     };
+    let mut metadata = json!({"name": name(short)});
+    if LEVELS.contains(&short) {
+        metadata["labels"] = json!({labels::ACCESS: short});
+    }
     let binding = json!({
-        "apiVersion": VERSION, "kind": kind,
-        "metadata": {"name": name(short), "labels": {"app.kubernetes.io/managed-by": "insula"}},
+        "apiVersion": VERSION, "kind": kind, "metadata": metadata,
         "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": role},
         "subjects": [subject.manifest()],
     });

@@ -166,6 +166,11 @@ async fn commit(
     edit.puts.push(put(Section::Clusters, CURRENT, cluster));
     edit.puts.push(put(Section::Contexts, CURRENT, context));
     edit.write(&resolved.paths)?;
+    for variable in ["INSULA_WORKSPACE", "INSULA_CONTEXT", "INSULA_SERVER"] {
+        if std::env::var_os(variable).is_some() {
+            eprintln!("note: {variable} is set: insula goes on where it says, kubectl in {path}");
+        }
+    }
     warn_of_claims(&client.at_url(&url)).await;
     print_current(Some(path), &url, kind, short)
 }
