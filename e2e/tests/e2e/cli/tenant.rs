@@ -129,7 +129,12 @@ fn bindings_say_why_they_are_refused() {
     // A second binding of the same API is said at once.
     let second = shell.run(&["bind", "apiexport", &export, "--name", "second"]);
     assert_eq!(second.code, 2, "{second:?}");
-    assert!(second.error.contains("Warning: this workspace has bound widgets.example.io already"), "{second:?}");
+    assert!(
+        second
+            .error
+            .contains("Warning: this workspace has bound widgets.example.io already"),
+        "{second:?}"
+    );
     assert!(second.error.contains("error: could not bind second: "), "{second:?}");
     assert!(
         second.error.contains("naming conflict with APIBinding \"widgets\""),
@@ -140,7 +145,10 @@ fn bindings_say_why_they_are_refused() {
     alice.ok(&["ws", "~"]);
     for export in [format!("{provider}:widgets"), format!("{provider}:other")] {
         let error = alice.fails(&["bind", "apiexport", &export]);
-        assert!(error.ends_with(&format!("no permission to bind to export {export}\n")), "{error}");
+        assert!(
+            error.ends_with(&format!("no permission to bind to export {export}\n")),
+            "{error}"
+        );
     }
 }
 
