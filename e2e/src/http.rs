@@ -91,7 +91,9 @@ pub fn tls(data_dir: &Path, who: &Who) -> ClientConfig {
 }
 
 impl Client {
-    pub(crate) fn new(url: &str, data_dir: &Path, who: Who) -> Self {
+    /// Returns a client of the server at `url` that trusts the CA of a data directory and shows a
+    /// certificate of it.
+    pub fn new(url: &str, data_dir: &Path, who: Who) -> Self {
         let config = tls(data_dir, &who);
         let connector = || {
             HttpsConnectorBuilder::new()

@@ -49,6 +49,9 @@ pub struct Config {
     pub token_file: Option<PathBuf>,
     /// File of Kubernetes' kind AuthenticationConfiguration: the issuers whose tokens are accepted.
     pub authentication_config: Option<PathBuf>,
+    /// Directory with the keys that several servers share: `ca.crt`, `ca.key`,
+    /// `service-accounts.key`, and `service-accounts-previous.key` if there is one.
+    pub shared_keys: Option<PathBuf>,
     /// Seconds that requests in flight may take after SIGTERM.
     pub drain_seconds: u64,
     /// Seconds between "not ready" and "not accepting" at SIGTERM, in which load balancers remove
@@ -314,6 +317,7 @@ impl Default for Config {
             store_reserve_megabytes: 64,
             token_file: None,
             authentication_config: None,
+            shared_keys: None,
             drain_seconds: 10,
             shutdown_delay_seconds: 0,
             log: LogConfig {

@@ -17,6 +17,7 @@ use crate::{
     identity::{self, Identity},
     kubeconfig,
     metrics::Metrics,
+    shared_keys,
     tls::CurrentTls,
 };
 
@@ -44,6 +45,9 @@ impl Endpoint {
     /// # Errors
     /// Fails when a certificate or key cannot be read, made or used.
     pub(crate) fn prepare(config: &Config, listen: SocketAddr, now: Timestamp) -> Result<Self, StartError> {
+        if let Some(keys) = &config.shared_keys {
+            shared_keys::copy(keys, &config.data_dir)?;
+        }
         let names = names(config, listen);
         let identity = identity::ensure(&config.data_dir, &names, now)?;
         let files = Files::new(config, &identity, &url(config, listen).host);

@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File, OpenOptions, Permissions},
     io::{self, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
@@ -14,6 +14,7 @@ pub(crate) const IDENTITY_DIR: &str = "pki";
 const OWNER_ONLY: u32 = 0o600;
 const OWNER_ONLY_DIR: u32 = 0o700;
 const GROUP_AND_WORLD: u32 = 0o077;
+const GROUP_WRITE_AND_WORLD: u32 = 0o037;
 
 /// Creates a directory with mode 0700. An existing directory keeps its mode if it holds files of
 /// other programs.
@@ -84,13 +85,24 @@ fn write_and_sync(path: &Path, content: &[u8]) -> io::Result<()> {
 /// Refuses a file that other users of the machine can read.
 pub(crate) fn read_secret(path: &Path) -> Result<Option<String>, StartError> {
     let Some(text) = read(path)? else { return Ok(None) };
-    let mode = mode(path).map_err(|cause| StartError::read(path, cause))? & 0o777;
-    match mode & GROUP_AND_WORLD {
-        0 => Ok(Some(text)),
-        _ => Err(StartError::LooseKey {
-            path: path.to_owned(),
-            mode,
-        }),
+    let about = fs::metadata(path).map_err(|cause| StartError::read(path, cause))?;
+    let mode = about.mode() & 0o777;
+    if mode & open_bits(about.uid(), rustix::process::geteuid().as_raw()) == 0 {
+        return Ok(Some(text));
+    }
+    Err(StartError::LooseKey {
+        path: path.to_owned(),
+        mode,
+    })
+}
+
+/// Returns the bits that the mode of a secret must not have. A process that is not root reads a file
+/// of root through its group, as Kubernetes mounts Secrets.
+fn open_bits(owner: u32, process: u32) -> u32 {
+    if owner == 0 && process != 0 {
+        GROUP_WRITE_AND_WORLD
+    } else {
+        GROUP_AND_WORLD
     }
 }
 
@@ -153,6 +165,14 @@ mod tests {
             assert!(message.contains(&format!("chmod 600 {}", path.display())), "{message}");
             assert!(!message.contains("secret"), "{message}");
         }
+    }
+
+    #[test]
+    fn the_group_may_read_a_secret_of_root_for_a_process_that_is_not() {
+        let refused = |mode: u32, owner, process| mode & open_bits(owner, process) != 0;
+        assert!(!refused(0o440, 0, 65_532) && !refused(0o640, 0, 65_532));
+        assert!(refused(0o460, 0, 65_532) && refused(0o444, 0, 65_532));
+        assert!(refused(0o440, 0, 0) && refused(0o440, 65_532, 65_532));
     }
 
     #[test]

@@ -33,6 +33,7 @@ use crate::{
     lifecycle::Lifecycle,
     listen::{self, Server},
     metrics::Metrics,
+    notify::Manager,
     open::{self, Opened},
     priority::PriorityRuntimes,
     progress::{self, Progress, Step},
@@ -289,6 +290,7 @@ pub async fn run(config: Config, env: Env) -> Result<(), StartError> {
     housekeeping::take_small_pages();
     // Signals during the start take effect at its end.
     let mut stop = Signals::listen()?;
+    let manager = Manager::from_environment();
     let mut running = start_with(
         config,
         env,
@@ -302,10 +304,13 @@ pub async fn run(config: Config, env: Env) -> Result<(), StartError> {
             files::shown(running.kubeconfig())
         );
     }
+    manager.ready(running.url());
     let failure = tokio::select! {
         () = stop.next() => None,
         reason = running.store_failed() => Some(reason),
+        never = manager.keep_alive() => match never {},
     };
+    manager.stopping();
     if failure.is_some() {
         // No request may be served any more; load balancers get no warning.
         running.delay = Duration::ZERO;

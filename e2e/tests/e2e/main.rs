@@ -36,6 +36,7 @@ mod life;
 mod limits;
 mod migrate;
 mod one_rule;
+mod packaging;
 mod parts;
 mod policies;
 mod price;

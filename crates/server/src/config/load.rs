@@ -132,6 +132,10 @@ pub fn load(sources: Sources) -> Result<Config, ConfigError> {
     ] {
         *file = file.take().map(|path| absolute(path, key)).transpose()?;
     }
+    config.shared_keys = config
+        .shared_keys
+        .map(|path| absolute(path, "sharedKeys"))
+        .transpose()?;
     let file = config.authentication_config;
     config.authentication_config = file.map(|path| absolute(path, "authenticationConfig")).transpose()?;
     check(&config)?;
