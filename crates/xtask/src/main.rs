@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use xtask::{
-    floors, report, suite,
+    dist, floors, report, suite,
     tidy::{self, Mode},
     workspace::Workspace,
 };
@@ -51,6 +51,14 @@ enum Chore {
         #[arg(value_name = "PATTERN")]
         only: Option<String>,
     },
+    /// Write the reference of the gRPC API, `docs/api/grpc.md`, and record its additions
+    Proto,
+    /// Build static programs with checksums, a bill of materials and packages, in `target/dist`
+    Dist {
+        /// Build only this target, such as x86_64-unknown-linux-musl
+        #[arg(long, value_name = "TARGET")]
+        target: Option<String>,
+    },
     /// Build in release mode and run the load generator's quick mode
     Bench,
     /// Run the commands that the documents show, against a fresh server
@@ -73,9 +81,12 @@ fn run(chore: Chore, workspace: &Workspace) -> Result<()> {
     match chore {
         Chore::Test { only } => suite::run(workspace, only.as_deref()),
         Chore::Docs => suite::run(workspace, Some("docs::")),
+        Chore::Proto => suite::proto(&workspace.root),
+        Chore::Dist { target } => dist::run(&workspace.root, target.as_deref()),
         Chore::Bench => suite::bench(&workspace.root),
         Chore::Bless { only } => {
             tidy::run(&workspace.root, Mode::Lower)?;
+            suite::proto(&workspace.root)?;
             suite::bless(&workspace.root, only.as_deref())
         }
         Chore::Floors => report::say(&floors::picture()),

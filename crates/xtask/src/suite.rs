@@ -77,6 +77,25 @@ pub fn bless(root: &Path, only: Option<&str>) -> Result<()> {
     Ok(())
 }
 
+/// Writes `docs/api/grpc.md` from the descriptors of `proto`, and adds new elements to the record of
+/// the API.
+///
+/// # Errors
+/// Fails when an element of the record is gone or has changed, or a lint rule is broken.
+pub fn proto(root: &Path) -> Result<()> {
+    let mut command = cargo(root);
+    command.args(["test", "--workspace", "--locked", "--quiet", "--test", "admin_api"]);
+    let status = command
+        .env("UPDATE_EXPECT", "1")
+        .status()
+        .context("cannot run cargo test")?;
+    ensure!(
+        status.success(),
+        "the tests of crates/proto failed: the output above says which rule"
+    );
+    Ok(())
+}
+
 /// Returns the names of the integration tests that hold snapshots.
 fn snapshot_tests(root: &Path) -> Result<BTreeSet<String>> {
     let mut found = BTreeSet::new();

@@ -1,7 +1,9 @@
-//! The admin API: lint of its descriptors.
+//! The admin API's descriptors: lint, compatibility with what is recorded, and the reference.
 
+mod baseline;
 mod lint;
 mod names;
+mod reference;
 mod visit;
 
 use prost::Message;
