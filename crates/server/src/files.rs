@@ -96,8 +96,8 @@ pub(crate) fn read_secret(path: &Path) -> Result<Option<String>, StartError> {
     })
 }
 
-/// Returns the bits that the mode of a secret must not have. A process that is not root reads a file
-/// of root through its group, as Kubernetes mounts Secrets.
+/// Returns the bits that the mode of a secret must not have. A process that is not root reads a
+/// file of root through its group, as Kubernetes mounts Secrets.
 fn open_bits(owner: u32, process: u32) -> u32 {
     if owner == 0 && process != 0 {
         GROUP_WRITE_AND_WORLD

@@ -19,8 +19,8 @@ pub(crate) struct Manager {
 }
 
 impl Manager {
-    /// Reads `NOTIFY_SOCKET`, and `WATCHDOG_USEC` unless `WATCHDOG_PID` is another process. A socket
-    /// that cannot be used is a warning: the server runs without a manager as well.
+    /// Reads `NOTIFY_SOCKET`, and `WATCHDOG_USEC` unless `WATCHDOG_PID` is another process. A
+    /// socket that cannot be used is a warning: the server runs without a manager as well.
     pub(crate) fn from_environment() -> Self {
         let Some(name) = env::var_os("NOTIFY_SOCKET") else {
             return Self::default();

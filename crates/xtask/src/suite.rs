@@ -77,8 +77,8 @@ pub fn bless(root: &Path, only: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// Writes `docs/api/grpc.md` from the descriptors of `proto`, and adds new elements to the record of
-/// the API.
+/// Writes `docs/api/grpc.md` from the descriptors of `proto`, and adds new elements to the record
+/// of the API.
 ///
 /// # Errors
 /// Fails when an element of the record is gone or has changed, or a lint rule is broken.

@@ -40,10 +40,10 @@ fn kind(node: Node<'_>) -> &'static str {
     match node {
         Node::Message(_) => "MESSAGE",
         Node::Field(_) => "FIELD",
-        Node::Oneof(_) => "ONEOF",
+        Node::Oneof => "ONEOF",
         Node::Enum(_) => "ENUM",
         Node::Value(_) => "ENUM_VALUE",
-        Node::Service(_) => "SERVICE",
+        Node::Service => "SERVICE",
         Node::Rpc(_) => "RPC",
     }
 }
@@ -134,7 +134,7 @@ fn spelling(element: &Element<'_>, report: &mut impl FnMut(&str, &str, &str)) {
             "FIELD_LOWER_SNAKE_CASE",
             "write it in lower_snake_case",
         ),
-        Node::Oneof(_) => check(
+        Node::Oneof => check(
             is_lower_snake(own),
             "ONEOF_LOWER_SNAKE_CASE",
             "write it in lower_snake_case",
@@ -145,7 +145,7 @@ fn spelling(element: &Element<'_>, report: &mut impl FnMut(&str, &str, &str)) {
             "write it in UPPER_SNAKE_CASE",
         ),
         Node::Rpc(_) => check(is_pascal(own), "RPC_PASCAL_CASE", "write it in PascalCase"),
-        Node::Service(_) => {
+        Node::Service => {
             check(is_pascal(own), "SERVICE_PASCAL_CASE", "write it in PascalCase");
             check(own.ends_with("Service"), "SERVICE_SUFFIX", "end its name with Service");
         }
@@ -270,7 +270,11 @@ fn each_rule_finds_its_example() {
             ],
         ),
         (
-            "import \"google/protobuf/struct.proto\";\n// M.\nmessage M {\n// F.\nmap<string, google.protobuf.Value> f = 1; }",
+            "import \"google/protobuf/struct.proto\";
+            // M.
+            message M {
+            // F.
+            map<string, google.protobuf.Value> f = 1; }",
             &[],
         ),
     ];

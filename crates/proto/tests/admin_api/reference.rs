@@ -26,7 +26,7 @@ fn page(files: &[FileDescriptorProto]) -> String {
     out += &contents(&ours);
     for file in &ours {
         let own = elements(file);
-        for element in own.iter().filter(|element| matches!(element.node, Node::Service(_))) {
+        for element in own.iter().filter(|element| matches!(element.node, Node::Service)) {
             out += &section(2, element, element.comment);
             let rpcs = own.iter().filter(|part| is_part(part, element));
             for (part, rpc) in rpcs.filter_map(|part| match part.node {

@@ -2,7 +2,7 @@
 
 use prost_types::{
     DescriptorProto, EnumDescriptorProto, EnumValueDescriptorProto, FieldDescriptorProto, FileDescriptorProto,
-    MethodDescriptorProto, OneofDescriptorProto, ServiceDescriptorProto,
+    MethodDescriptorProto,
 };
 
 /// An element of a file.
@@ -10,10 +10,10 @@ use prost_types::{
 pub(crate) enum Node<'a> {
     Message(&'a DescriptorProto),
     Field(&'a FieldDescriptorProto),
-    Oneof(&'a OneofDescriptorProto),
+    Oneof,
     Enum(&'a EnumDescriptorProto),
     Value(&'a EnumValueDescriptorProto),
-    Service(&'a ServiceDescriptorProto),
+    Service,
     Rpc(&'a MethodDescriptorProto),
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn elements(file: &FileDescriptorProto) -> Vec<Element<'_>> {
     };
     // Numbers of descriptor.proto: 6 services, 4 messages, 5 enums of a file.
     for (service, index) in file.service.iter().zip(0..) {
-        walk.add(Node::Service(service), service.name(), &[6, index]);
+        walk.add(Node::Service, service.name(), &[6, index]);
         for (rpc, part) in service.method.iter().zip(0..) {
             walk.add(
                 Node::Rpc(rpc),
@@ -88,7 +88,7 @@ impl<'a> Walk<'a> {
                 .iter()
                 .any(|field| field.oneof_index == Some(index) && !field.proto3_optional());
             if is_spelled {
-                self.add(Node::Oneof(oneof), &format!("{name}.{}", oneof.name()), &part(8, index));
+                self.add(Node::Oneof, &format!("{name}.{}", oneof.name()), &part(8, index));
             }
         }
         let parent = format!("{name}.");
