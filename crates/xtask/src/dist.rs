@@ -26,8 +26,8 @@ const TARGETS: [(&str, &str); 2] = [
     ("aarch64-unknown-linux-musl", "arm64"),
 ];
 
-/// Size of a stripped program at most, in bytes.
-const PROGRAM_BYTES_MAX: u64 = 25_000_000;
+/// Size of a stripped program at most, in bytes: 25 MiB.
+const PROGRAM_BYTES_MAX: u64 = 25 << 20;
 
 /// Files that go along with each program: source in the repository, place in the archive.
 const FILES: [(&str, &str); 6] = [
@@ -154,10 +154,8 @@ fn fill(root: &Path, program: &Path, stage: &Path, target: &str, host: &str) -> 
             write(&stage.join("completions").join(file), &text)?;
         }
     }
-    if let Some(text) = output(program, &["man"])? {
-        write(&stage.join("man/insula.1"), &text)?;
-    }
-    Ok(())
+    let pages = stage.join("man");
+    output(program, &["man", "--dir", &pages.to_string_lossy()]).map(drop)
 }
 
 /// Returns the output of a command of the program, or nothing if the program has no such command.

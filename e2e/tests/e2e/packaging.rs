@@ -1,15 +1,17 @@
-//! `config/packaging`: the unit and the image name flags and settings that the program
+//! `config/packaging`: the unit, the image and the chart name flags and settings that the program
 //! has, and the server speaks to the service manager and takes shared keys as they expect.
 
 mod notify;
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
     process::Command,
 };
 
 use insula_e2e::{binary, insula, run_bounded};
+use serde_json::Value;
 use tempfile::TempDir;
 
 fn packaging(path: &str) -> PathBuf {
@@ -34,6 +36,25 @@ fn refusal(settings: &str, variables: &[(String, String)]) -> Option<String> {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{text}");
     (!text.contains("`drainSeconds` in the command line")).then_some(text)
+}
+
+/// Returns the names of settings in a text: `INSULA_LISTEN`.
+fn variables(text: &str) -> BTreeSet<String> {
+    let is_part = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+    let words = text.split(|c| !is_part(c));
+    words
+        .filter(|word| word.starts_with("INSULA_"))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Asserts that the program knows each variable. Its value need not fit.
+fn assert_known(variables: BTreeSet<String>, file: &Path) {
+    for name in variables {
+        let refusal = refusal("", &[(name.clone(), "1".to_owned())]);
+        let unknown = refusal.is_some_and(|text| text.contains("unknown key"));
+        assert!(!unknown, "{}: the program has no setting {name}", file.display());
+    }
 }
 
 /// Asserts that `insula start` has each flag of a command line.
@@ -172,4 +193,66 @@ fn the_image_runs_the_program_without_root() {
     assert_eq!(refusal("", &settings), None);
     let data = settings.iter().find(|(name, _)| name == "INSULA_DATA_DIR").unwrap();
     assert!(Path::new(&data.1).starts_with(of("VOLUME").unwrap()));
+}
+
+#[test]
+fn the_chart_sets_settings_that_exist() {
+    let chart = packaging("helm/insula");
+    let values: Value = serde_saphyr::from_str(&read(&chart.join("values.yaml"))).unwrap();
+    let settings = serde_saphyr::to_string(&values["settings"]).unwrap();
+    assert_eq!(refusal(&settings, &[]), None, "settings of values.yaml");
+    let about: Value = serde_saphyr::from_str(&read(&chart.join("Chart.yaml"))).unwrap();
+    for key in ["version", "appVersion"] {
+        assert_eq!(about[key], env!("CARGO_PKG_VERSION"), "{key} of Chart.yaml");
+    }
+    // Helm checks values by the schema; each key stands there, so that a typo is refused.
+    let schema: Value = serde_json::from_str(&read(&chart.join("values.schema.json"))).unwrap();
+    assert_eq!(unknown(&values, &schema, ""), Vec::<String>::new());
+    for file in fs::read_dir(chart.join("templates")).unwrap() {
+        let path = file.unwrap().path();
+        let text = read(&path);
+        assert_known(variables(&text), &path);
+        let opened = text.matches("{{").count();
+        assert_eq!(opened, text.matches("}}").count(), "{}", path.display());
+        for value in used_values(&text) {
+            let pointer = format!("/{}", value.replace('.', "/"));
+            assert!(
+                values.pointer(&pointer).is_some(),
+                "{}: values.yaml has no {value}",
+                path.display()
+            );
+        }
+        if let Some(arguments) = text.lines().find_map(|line| line.trim().strip_prefix("args: ")) {
+            let arguments: Vec<String> = serde_json::from_str(arguments).unwrap();
+            let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            assert_flags(&words, &path);
+        }
+    }
+}
+
+/// Returns the values that the schema does not describe.
+fn unknown(values: &Value, schema: &Value, path: &str) -> Vec<String> {
+    let Some(fields) = values.as_object().filter(|_| schema["properties"].is_object()) else {
+        return Vec::new();
+    };
+    let of_field = |(name, value): (&String, &Value)| {
+        let path = format!("{path}.{name}");
+        match &schema["properties"][name] {
+            Value::Null => vec![path],
+            schema => unknown(value, schema, &path),
+        }
+    };
+    fields.iter().flat_map(of_field).collect()
+}
+
+/// Returns the values that a template uses: `service.port` for `.Values.service.port`.
+fn used_values(template: &str) -> BTreeSet<&str> {
+    let uses = template.split(".Values.").skip(1);
+    uses.map(|rest| {
+        let end = rest
+            .find(|c: char| !c.is_ascii_alphanumeric() && c != '.')
+            .unwrap_or(rest.len());
+        rest[..end].trim_end_matches('.')
+    })
+    .collect()
 }
