@@ -44,7 +44,8 @@ pub(super) fn decide(world: &World) -> Plan {
 fn live(world: &World, logical: &Loaded<LogicalCluster>) -> Plan {
     let mut value = logical.value.clone();
     move_url(
-        &mut value["status"]["URL"],
+        &mut value,
+        "/status/URL",
         world.shard_url.as_deref(),
         world.cluster.as_str(),
     );

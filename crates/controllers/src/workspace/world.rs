@@ -109,9 +109,9 @@ pub(crate) fn shard_url(snapshot: &Snapshot) -> Option<String> {
     shard["spec"]["externalURL"].as_str().map(str::to_owned)
 }
 
-/// Replaces a URL below a shard's, unless there is none yet.
-pub(crate) fn move_url(url: &mut Json, shard_url: Option<&str>, path: &str) {
-    if let (true, Some(shard_url)) = (url.is_string(), shard_url) {
+/// Replaces the URL in a field by one below a shard's. An object without a URL gets none.
+pub(crate) fn move_url(value: &mut Json, field: &str, shard_url: Option<&str>, path: &str) {
+    if let (Some(url), Some(shard_url)) = (value.pointer_mut(field), shard_url) {
         *url = Json::String(format!("{shard_url}/clusters/{path}"));
     }
 }
