@@ -25,6 +25,7 @@ use crate::{connection::ServerFlags, print::Progress};
 const STORE: &str = "store";
 
 #[derive(Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "a program parses one command")]
 pub(crate) enum Command {
     /// Create a backup of a running server with any store, or of the data directory of a stopped
     /// one.

@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 #[derive(Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "a program parses one command")]
 pub(crate) enum Command {
     /// Check rules, search for objects that lose data, and convert samples.
     Test(test::Arguments),

@@ -61,6 +61,7 @@ const SAMPLES: [Sample; 6] = [
 ];
 
 #[derive(Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "a program parses one command")]
 pub(crate) enum Command {
     /// List the samples.
     List {

@@ -9,11 +9,7 @@ use insula_store::{
     Snapshot,
     backup::{ContentHash, Encoder, Header},
 };
-use std::{
-    io::Write as _,
-    ops::ControlFlow,
-    time::{Duration, Instant},
-};
+use std::{io::Write as _, ops::ControlFlow, time::Duration};
 use tonic::Code;
 
 /// Objects between two looks at the time and at a request to end.
@@ -84,6 +80,12 @@ impl Job for Create {
     }
 }
 
+/// Returns the time since a moment of the clock's microseconds.
+fn elapsed(shared: &Shared, begun: i64) -> Duration {
+    let micros = shared.registry.clock.monotonic_micros() - begun;
+    Duration::from_micros(u64::try_from(micros).unwrap_or_default())
+}
+
 /// Writes the objects of a state to a new file.
 fn write(
     shared: &Shared,
@@ -92,7 +94,7 @@ fn write(
     tree: Option<&Tree>,
     header: Header,
 ) -> Result<Json, Failure> {
-    let (name, begun) = (name(running), Instant::now());
+    let (name, begun) = (name(running), shared.registry.clock.monotonic_micros());
     let mut file = shared
         .host
         .backups()
@@ -120,7 +122,7 @@ fn write(
             running.progress(objects, total, "writing objects");
             if running.is_cancelled() {
                 written = Err(Failure::cancelled());
-            } else if begun.elapsed() > TIME_MAX {
+            } else if elapsed(shared, begun) > TIME_MAX {
                 let text = format!("the backup took longer than {} s", TIME_MAX.as_secs());
                 written = Err(Failure::new(Code::DeadlineExceeded, text));
             }

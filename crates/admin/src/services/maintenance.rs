@@ -44,8 +44,7 @@ impl MaintenanceService for AdminService {
             None | Some(Until::Revision(0)) => return Err(status::invalid("revision", "or age is required")),
             Some(Until::Revision(revision)) => Revision(revision),
             Some(Until::Age(ref age)) => {
-                let age =
-                    Duration::try_from(age.clone()).map_err(|_| status::invalid("age", "must not be negative"))?;
+                let age = Duration::try_from(*age).map_err(|_| status::invalid("age", "must not be negative"))?;
                 let known = match age.as_secs() {
                     0 => Some(session.snapshot.revision()),
                     seconds => self.host.revision_before(seconds),

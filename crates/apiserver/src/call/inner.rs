@@ -79,7 +79,7 @@ impl ApiServer {
     /// [`ApiServer::enter`] of the same workspace: the request enters it by itself. The path names
     /// a cluster or a virtual workspace.
     pub async fn serve_for(&self, caller: &Caller, request: Request<Vec<u8>>) -> Served {
-        let response = self.respond_for(caller, request).await;
+        let response = Box::pin(self.respond_for(caller, request)).await;
         served(response).await
     }
 
@@ -89,7 +89,7 @@ impl ApiServer {
     /// # Errors
     /// The answer of a watch that does not begin.
     pub async fn watch_for(&self, caller: &Caller, request: Request<Vec<u8>>) -> Result<Lines, Served> {
-        let response = self.respond_for(caller, request).await;
+        let response = Box::pin(self.respond_for(caller, request)).await;
         match response.status() {
             StatusCode::OK => Ok(lines(response.into_body())),
             _ => Err(served(response).await),
