@@ -19,7 +19,9 @@
 //! - `kcp-apiconversion`: rules have a status here. `kcp-export-versions`: fields that v1alpha1
 //!   lacks are kept beside the object, so a write through v1alpha1 is not refused for their
 //!   absence. `kcp-binding-validation`: a reference without a name is 422 with its causes, by the
-//!   schema that requires it, before the authorization of the binding.
+//!   schema that requires it, before the authorization of the binding. `kcp-binding-unresolved`:
+//!   who may list the exports of a workspace is told which there are, where kcp says that the
+//!   permission to bind is missing, or nothing.
 //! - `kcp-routing`: a path without a workspace is 404 only for callers who may know the existing
 //!   workspaces. The recorded server answers 404 to everybody; kcp's front proxy, to nobody.
 //! - `verbs-generation-status`: fields at the root of an object keep their owner when its status is
@@ -41,7 +43,7 @@ const FLOORS: &[(&str, usize)] = &[
     ("^kcp-workspaces", 22),
     ("^kcp-schema", 43),
     ("^kcp-export", 36),
-    ("^kcp-binding", 103),
+    ("^kcp-binding", 101),
     ("^kcp-routing", 23),
     ("^kcp-topology", 15),
     ("^kcp-logicalcluster", 17),

@@ -173,14 +173,13 @@ impl Wanted {
         clusters.chain(now.clusters.into_keys()).collect()
     }
 
-    /// Returns the hash of the objects as they are in a state.
-    fn hash(&self, snapshot: &Snapshot) -> Hash {
+    /// Returns the hash of the objects, which `Restoring::write` has compared with those in the
+    /// store. Why not of a later state: controllers may write some as soon as they are reachable.
+    fn hash(&self) -> Hash {
         let mut hash = ContentHash::default();
-        for (key, _) in self.objects.values() {
-            if key.cluster != ClusterName::bound_crds()
-                && let Some(found) = snapshot.get(key)
-            {
-                hash.add(key, &found.object);
+        for (key, object) in self.objects.values() {
+            if key.cluster != ClusterName::bound_crds() {
+                hash.add(key, object);
             }
         }
         hash.finish()
@@ -316,7 +315,7 @@ impl Restoring {
                 }
             }
         }
-        let hash = self.wanted.hash(&store.latest());
+        let hash = self.wanted.hash();
         self.touch().await;
         let unmarked = vec![Write::Delete(self.mark.clone())];
         self.commit(Vec::new(), unmarked).await?;

@@ -87,9 +87,17 @@ impl ApiService for AdminService {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
         let located = session.export_workspace(&request.workspace, &request.export, "get", "")?;
-        let (_, value) = session.find_export(&located, &request.export)?;
+        let (name, value) = session.find_export(&located, &request.export)?;
         let entered = self.enter(&session, &located.cluster).await?;
-        let export = entered.run(async { export_message(&located.path, &value) }).await;
+        let export = async {
+            let mut export = export_message(&located.path, &value);
+            // The server counts in the status once an export has held a binding back.
+            if let (None, Some(rollout)) = (value.pointer("/status/rollout"), &mut export.rollout) {
+                rollout::count(&session.snapshot, &name, rollout);
+            }
+            export
+        };
+        let export = entered.run(export).await;
         Ok(Response::new(GetExportResponse {
             header: session.header(),
             export: Some(export),

@@ -11,10 +11,10 @@ use crate::{
 use insula_api::{Json, Revision, Timestamp};
 use insula_proto::{
     admin::v1::{
-        CompactRequest, CompactResponse, CreateSupportBundleRequest, CreateSupportBundleResponse, EtcdMember,
-        GetConfigRequest, GetConfigResponse, GetHealthRequest, GetHealthResponse, GetLogLevelRequest,
-        GetLogLevelResponse, HealthCheck, ListMembersRequest, ListMembersResponse, ServerMember, SetLogLevelRequest,
-        SetLogLevelResponse, compact_request::Until, maintenance_service_server::MaintenanceService,
+        CompactRequest, CompactResponse, EtcdMember, GetConfigRequest, GetConfigResponse, GetHealthRequest,
+        GetHealthResponse, GetLogLevelRequest, GetLogLevelResponse, GetSupportBundleRequest, GetSupportBundleResponse,
+        HealthCheck, ListMembersRequest, ListMembersResponse, ServerMember, SetLogLevelRequest, SetLogLevelResponse,
+        compact_request::Until, maintenance_service_server::MaintenanceService,
     },
     value,
 };
@@ -166,12 +166,12 @@ impl MaintenanceService for AdminService {
         self.once(&session, once, &request, changed).await.map(Response::new)
     }
 
-    type CreateSupportBundleStream = Pin<Box<dyn Stream<Item = Result<CreateSupportBundleResponse, Status>> + Send>>;
+    type GetSupportBundleStream = Pin<Box<dyn Stream<Item = Result<GetSupportBundleResponse, Status>> + Send>>;
 
-    async fn create_support_bundle(
+    async fn get_support_bundle(
         &self,
-        request: Request<CreateSupportBundleRequest>,
-    ) -> Result<Response<Self::CreateSupportBundleStream>, Status> {
+        request: Request<GetSupportBundleRequest>,
+    ) -> Result<Response<Self::GetSupportBundleStream>, Status> {
         let session = self.begin(&request).await?;
         session.administer("get", MAINTENANCE)?;
         session.administer("get", METRICS)?;
@@ -180,7 +180,7 @@ impl MaintenanceService for AdminService {
         let sha256: String = Sha256::digest(&text).iter().map(|byte| format!("{byte:02x}")).collect();
         let header = session.header();
         let message = |data: &[u8], sha256: &str| {
-            Ok(CreateSupportBundleResponse {
+            Ok(GetSupportBundleResponse {
                 header: header.clone(),
                 data: data.to_vec(),
                 sha256: sha256.to_owned(),

@@ -43,12 +43,7 @@ pub(super) fn decide(world: &World) -> Plan {
 
 fn live(world: &World, logical: &Loaded<LogicalCluster>) -> Plan {
     let mut value = logical.value.clone();
-    move_url(
-        &mut value,
-        "/status/URL",
-        world.shard_url.as_deref(),
-        world.cluster.as_str(),
-    );
+    move_url(&mut value, "/status/URL", world.shard_url.as_deref());
     let mut intents = Vec::new();
     let mut waiting = logical.view.status.initializers.clone();
     if waiting.iter().any(|name| name == well_known::BINDINGS_INITIALIZER) {

@@ -148,8 +148,7 @@ fn mirror(world: &World, workspace: &Loaded<Workspace>) -> Plan {
             let status = &child.view.status;
             // Without a phase the cluster has just been created.
             let phase = status.phase.unwrap_or(WorkspacePhase::Initializing);
-            let path = world.parent_path.join(&workspace.entry.key.name);
-            move_url(&mut value, "/spec/URL", world.shard_url.as_deref(), path.as_str());
+            move_url(&mut value, "/spec/URL", world.shard_url.as_deref());
             set_condition(&mut value, &Condition::holds("WorkspaceScheduled"), world.now);
             show(&mut value, phase.as_str(), &status.initializers, world);
             show_list(&mut value, "terminators", &status.terminators);

@@ -109,10 +109,15 @@ pub(crate) fn shard_url(snapshot: &Snapshot) -> Option<String> {
     shard["spec"]["externalURL"].as_str().map(str::to_owned)
 }
 
-/// Replaces the URL in a field by one below a shard's. An object without a URL gets none.
-pub(crate) fn move_url(value: &mut Json, field: &str, shard_url: Option<&str>, path: &str) {
-    if let (Some(url), Some(shard_url)) = (value.pointer_mut(field), shard_url) {
-        *url = Json::String(format!("{shard_url}/clusters/{path}"));
+/// Replaces the shard's part of the URL in a field. The path stays: that of a workspace whose
+/// parents are not there, as during a restore, cannot be found. An object without a URL gets none.
+pub(crate) fn move_url(value: &mut Json, field: &str, shard_url: Option<&str>) {
+    if let (Some(url), Some(shard_url)) = (value.pointer_mut(field), shard_url)
+        && let Some(path) = url
+            .as_str()
+            .and_then(|url| url.find("/clusters/").map(|at| url[at..].to_owned()))
+    {
+        *url = Json::String(format!("{shard_url}{path}"));
     }
 }
 

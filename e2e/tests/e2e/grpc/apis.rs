@@ -115,6 +115,8 @@ impl Scene {
             assert_eq!((bound.name.as_str(), bound.export.as_str()), ("boats", "boats"));
         });
         self.consumer("is bound", |consumer| consumer.phase == "Bound" && consumer.up_to_date);
+        let rollout = self.export("is there", |_| true).rollout.unwrap();
+        assert_eq!((rollout.bindings, rollout.current), (1, 1));
     }
 
     fn binding(&self) -> BindApiRequest {

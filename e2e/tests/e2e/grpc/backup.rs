@@ -117,6 +117,15 @@ fn filled(server: &Server) -> String {
     place
 }
 
+/// Returns everything that clients see of a workspace, once its controllers are at rest.
+fn at_rest(server: &Server, place: &str) -> Vec<BTreeMap<String, Value>> {
+    until("the controllers are at rest", || {
+        let before = seen(server, place);
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        (seen(server, place) == before).then_some(before)
+    })
+}
+
 /// Returns everything that clients see of a workspace.
 fn seen(server: &Server, place: &str) -> Vec<BTreeMap<String, Value>> {
     let client = server.admin().in_workspace(place);
@@ -140,7 +149,7 @@ fn seen(server: &Server, place: &str) -> Vec<BTreeMap<String, Value>> {
 fn a_deleted_workspace_is_restored_as_it_was() {
     let server = Server::start();
     let place = filled(&server);
-    let before = seen(&server, &place);
+    let before = at_rest(&server, &place);
     let taken = create(&server, &place);
     delete_workspace(&server, &place);
 
@@ -160,7 +169,7 @@ fn a_deleted_workspace_is_restored_as_it_was() {
     );
     let done = restored(&server, request.clone());
     assert_eq!(done["contentSha256"], taken["contentSha256"], "{done}");
-    assert_eq!(seen(&server, &place), before);
+    assert_eq!(at_rest(&server, &place), before);
 
     // It is alive: writes, conversion, the collector of garbage, its own deletion.
     let client = server.admin().in_workspace(&place);
@@ -190,7 +199,7 @@ fn a_deleted_workspace_is_restored_as_it_was() {
         done["deleted"].as_u64() >= Some(1) && done["updated"].as_u64() >= Some(1),
         "{done}"
     );
-    assert_eq!(seen(&server, &place), before);
+    assert_eq!(at_rest(&server, &place), before);
     delete_workspace(&server, &place);
 }
 

@@ -3,7 +3,7 @@
 use insula_e2e::{Etcd, Server, Who, runtime, shared, until, workspace};
 use insula_proto::{
     admin::v1::{
-        CompactRequest, CreateSupportBundleRequest, GetConfigRequest, GetHealthRequest, GetLogLevelRequest,
+        CompactRequest, GetConfigRequest, GetHealthRequest, GetLogLevelRequest, GetSupportBundleRequest,
         ListMembersRequest, SetLogLevelRequest, compact_request::Until,
         maintenance_service_client::MaintenanceServiceClient,
     },
@@ -53,7 +53,7 @@ fn maintenance_is_for_administrators_of_the_installation() {
                 .map(drop),
             client.set_log_level(as_user("alice-token", level)).await.map(drop),
             client
-                .create_support_bundle(as_user("alice-token", CreateSupportBundleRequest {}))
+                .get_support_bundle(as_user("alice-token", GetSupportBundleRequest {}))
                 .await
                 .map(drop),
         ];
@@ -187,7 +187,7 @@ fn a_support_bundle_names_no_tenant() {
     client.post("/api/v1/namespaces/default/secrets", &secret).expect(201);
     let text = runtime().block_on(async {
         let answered = maintenance(&server)
-            .create_support_bundle(CreateSupportBundleRequest {})
+            .get_support_bundle(GetSupportBundleRequest {})
             .await;
         let (mut stream, mut bytes, mut sha256) = (answered.unwrap().into_inner(), Vec::new(), String::new());
         while let Some(message) = stream.message().await.unwrap() {

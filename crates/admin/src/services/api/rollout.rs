@@ -11,7 +11,7 @@ use insula_catalog::{
     exports::{ExportName, offer::Binding},
     ids,
 };
-use insula_proto::admin::v1::OfferedResource;
+use insula_proto::admin::v1::{OfferedResource, Rollout};
 use insula_store::Snapshot;
 use serde_json::json;
 use std::ops::ControlFlow;
@@ -117,6 +117,15 @@ pub(super) fn for_each_binding(
             return ControlFlow::Continue(());
         }
         each(&entry.key, &entry.object.body_value())
+    });
+}
+
+/// Counts the bindings of an export whose status has no counts.
+pub(super) fn count(snapshot: &Snapshot, export: &ExportName, rollout: &mut Rollout) {
+    for_each_binding(snapshot, export, None, |_, binding| {
+        rollout.bindings += 1;
+        rollout.current += i64::from(up_to_date(binding).0);
+        ControlFlow::Continue(())
     });
 }
 
