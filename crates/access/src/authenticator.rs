@@ -105,12 +105,13 @@ pub struct Authenticator {
 }
 
 impl Authenticator {
-    /// The user of a request: whom a front proxy names, else by bearer token, else by client
-    /// certificate, else anonymous. A bad credential is refused and never falls back to anonymous.
-    /// Who shows both means the token: it comes with the request, the certificate with its
-    /// connection. `named` is the user in the headers of proxies, which counts from proxies alone.
-    /// `at` is the workspace that the request is for, whose own issuers may know a token; it waits
-    /// only where an issuer's keys have to be fetched, and for a bounded time.
+    /// Returns the user of a request: the one that a front proxy names, else by bearer token, else
+    /// by client certificate, else anonymous. A bad credential is refused and never falls back to
+    /// anonymous. The token counts before the certificate, since it comes with the request and the
+    /// certificate with the connection. `named` is the user in the headers of proxies, which counts
+    /// from proxies alone. `at` is the workspace that the request is for, whose own issuers may
+    /// know a token; it waits only where an issuer's keys have to be fetched, and for a bounded
+    /// time.
     pub async fn authenticate<'a>(
         &self,
         peer: Option<&PeerCertificate>,

@@ -112,7 +112,6 @@ impl ApiRequest {
     }
 
     /// Replaces an object.
-    #[allow(dead_code, reason = "the methods so far merge and apply")]
     pub(crate) fn replace(path: String, object: &Json) -> Self {
         Self::new(Method::PUT, path, JSON, Some(object))
     }
