@@ -7,6 +7,7 @@
 mod cluster;
 mod condition;
 mod error;
+mod freeze;
 mod heads;
 pub mod kinds;
 mod meta;
@@ -20,6 +21,7 @@ mod time;
 pub use cluster::{ClusterName, ClusterPath, InvalidCluster};
 pub use condition::{Condition, ConditionStatus, condition, set_condition};
 pub use error::{FieldError, FieldErrorKind, aggregate, go_quoted, is_printable};
+pub use freeze::Freeze;
 pub use meta::{Labels, Meta, OwnerReference, Uid};
 pub use object::{Object, ObjectError};
 pub use path::FieldPath;

@@ -156,7 +156,7 @@ async fn resource(server: &ApiServer, request: Authorized, path: ResourcePath, k
         served,
         view_scope,
     } = resolve(&server.registry, &request, &path)?;
-    third_party::check(server, &path, &served)?;
+    third_party::check(server.third_party_resources, &path, &served)?;
     let verb = request.parsed.verb;
     kind.verb = verb;
     kind.class = match served.origin {

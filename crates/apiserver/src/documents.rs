@@ -27,7 +27,7 @@ fn served(server: &ApiServer, request: &Authorized) -> Result<Vec<Served>, Reply
     }
     let cluster = request.scope.cluster.as_ref().ok_or(Reply::NotFoundPage)?;
     let served = server.registry.catalog.served(&request.scope.snapshot, cluster);
-    Ok(third_party::without_switched_off(server, served))
+    Ok(third_party::without_switched_off(server.third_party_resources, served))
 }
 
 /// Adapts a discovery document to the request's virtual workspace.
@@ -46,7 +46,7 @@ fn served_in(server: &ApiServer, request: &Authorized, group: &str) -> Result<Ve
     let cluster = request.scope.cluster.as_ref().ok_or(Reply::NotFoundPage)?;
     let catalog = &server.registry.catalog;
     let served = catalog.served_in(&request.scope.snapshot, cluster, group);
-    Ok(third_party::without_switched_off(server, served))
+    Ok(third_party::without_switched_off(server.third_party_resources, served))
 }
 
 fn show(request: &Authorized, form: Negotiated, body: &Json) -> Response<Body> {

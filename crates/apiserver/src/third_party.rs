@@ -1,7 +1,7 @@
 //! ThirdPartyResources over HTTP: the paths below `/thirdparty`, and the setting that switches both
 //! generations off.
 
-use crate::{discovery, path::ResourcePath, reply::Reply, server::ApiServer};
+use crate::{discovery, path::ResourcePath, reply::Reply};
 use insula_api::Json;
 use insula_catalog::{
     Error, Origin, Served,
@@ -14,8 +14,8 @@ use serde_json::json;
 ///
 /// # Errors
 /// 404, and 400 for a registration in a namespace.
-pub(crate) fn check(server: &ApiServer, path: &ResourcePath, served: &Served) -> Result<(), Reply> {
-    let is_on = server.third_party_resources || !served.is_third_party();
+pub(crate) fn check(is_on: bool, path: &ResourcePath, served: &Served) -> Result<(), Reply> {
+    let is_on = is_on || !served.is_third_party();
     if !is_on || path.third_party && !is_first_generation(served) {
         return Err(Reply::NotFoundPage);
     }
@@ -51,8 +51,8 @@ fn is_first_generation(served: &Served) -> bool {
 }
 
 /// Removes the resources of ThirdPartyResources, and the registrations, while the setting is off.
-pub(crate) fn without_switched_off(server: &ApiServer, mut served: Vec<Served>) -> Vec<Served> {
-    if !server.third_party_resources {
+pub(crate) fn without_switched_off(is_on: bool, mut served: Vec<Served>) -> Vec<Served> {
+    if !is_on {
         served.retain(|served| !served.is_third_party());
     }
     served

@@ -1,7 +1,7 @@
 //! Resolution of workspace paths to logical clusters.
 
-use crate::{digest, freeze::Freeze, ids, limits::WorkspaceLimits};
-use insula_api::{ClusterName, ClusterPath, Json, ObjectKey, kinds::WorkspacePhase, names::annotations};
+use crate::{digest, ids, limits::WorkspaceLimits};
+use insula_api::{ClusterName, ClusterPath, Freeze, Json, ObjectKey, kinds::WorkspacePhase, names::annotations};
 use insula_auth::RequiredGroups;
 use insula_store::Snapshot;
 use std::{fmt, sync::Arc};
@@ -220,6 +220,19 @@ impl LogicalClusterView {
                 .unwrap_or_default()
                 .to_owned(),
         }
+    }
+
+    /// Returns the freeze of the cluster: its own, or one from above. None while it is being
+    /// deleted.
+    pub fn freeze(&self) -> Option<&Freeze> {
+        let freeze = self.frozen.as_deref().or(self.frozen_above.as_deref());
+        freeze.filter(|_| !self.deleting)
+    }
+
+    /// Returns the freeze that the cluster hands on to the workspaces below it.
+    pub fn handed_down(&self) -> Option<&Freeze> {
+        let own = self.frozen.as_deref().filter(|freeze| freeze.subtree);
+        own.or(self.frozen_above.as_deref())
     }
 }
 

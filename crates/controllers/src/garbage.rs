@@ -8,6 +8,7 @@
 mod decide;
 mod event;
 mod index;
+mod owner;
 mod world;
 
 #[cfg(test)]

@@ -9,12 +9,8 @@ use crate::{
     client::{Intent, Plan, commit},
     deps::Deps,
 };
-use insula_api::{ClusterName, Json, ObjectKey, Revision, Scope, names::annotations};
-use insula_catalog::{
-    Error, Result,
-    freeze::{self, Freeze},
-    ids, locate,
-};
+use insula_api::{ClusterName, Freeze, Json, ObjectKey, Revision, Scope, names::annotations};
+use insula_catalog::{Error, Result, freeze, ids, locate};
 use insula_store::{Entry, Snapshot};
 use std::ops::ControlFlow;
 

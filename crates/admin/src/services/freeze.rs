@@ -8,8 +8,8 @@ use crate::{
     session::{AdminService, Session, right},
     status,
 };
-use insula_api::{ClusterName, ClusterPath, ObjectKey, names::groups};
-use insula_catalog::{freeze::Freeze, ids, locate};
+use insula_api::{ClusterName, ClusterPath, Freeze, ObjectKey, names::groups};
+use insula_catalog::{ids, locate};
 use insula_proto::admin::v1::{
     self as proto, FreezeWorkspaceRequest, FreezeWorkspaceResponse, ThawWorkspaceRequest, ThawWorkspaceResponse,
 };

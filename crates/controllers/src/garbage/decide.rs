@@ -2,7 +2,8 @@
 
 use super::{
     has,
-    world::{Owner, Seen, World},
+    owner::{Owner, Seen},
+    world::World,
 };
 use crate::{
     content::BATCH_MAX,

@@ -3,7 +3,7 @@
 
 use super::{
     index::Index,
-    world::{Owner, Seen},
+    owner::{Owner, Seen, locate},
 };
 use crate::write::unchanged;
 use insula_api::{ObjectKey, OwnerReference, Timestamp};
@@ -87,7 +87,7 @@ fn is_elsewhere(
         let other = snapshot.get(other)?;
         let mut references = other.object.meta.owner_references.iter();
         let reference = references.find(|known| known.uid == reference.uid)?;
-        super::world::locate(served, &other.key, reference)
+        locate(served, &other.key, reference)
     });
     if named.any(|found| is_it(&found)) {
         return true;
