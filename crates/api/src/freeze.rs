@@ -1,6 +1,6 @@
 //! A freeze of a workspace, as the value of an annotation of its LogicalCluster.
 
-use crate::Json;
+use crate::{ClusterName, Json};
 use serde_json::json;
 
 /// A freeze of a workspace.
@@ -79,6 +79,18 @@ impl Freeze {
         };
         format!("workspace {of} is frozen{above}{since} and read-only: {reason}; {thaw}")
     }
+
+    /// Returns the refusal of a write from outside, by the workspace's cluster. Providers know
+    /// neither the paths nor the affairs of their tenants.
+    pub fn refusal_from_outside(&self, cluster: &ClusterName) -> String {
+        let at = &self.at;
+        let since = if at.is_empty() {
+            String::new()
+        } else {
+            format!(" since {at}")
+        };
+        format!("workspace {cluster} is frozen{since} and read-only: try again when its administrators have thawed it")
+    }
 }
 
 #[cfg(test)]
@@ -115,6 +127,12 @@ mod tests {
         assert!(
             above.contains("root:org:team is frozen with root:org above it since"),
             "{above}"
+        );
+        let outside = own.refusal_from_outside(&ClusterName::root());
+        assert_eq!(
+            outside,
+            "workspace root is frozen since 2026-01-02T03:04:05Z and read-only: try again when its administrators \
+             have thawed it"
         );
         let bare = Freeze::default().refusal("user:bob");
         assert!(bare.contains("no reason is given"), "{bare}");

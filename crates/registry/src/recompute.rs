@@ -406,7 +406,7 @@ pub async fn apply(deps: &Deps, mut verdict: Verdict, former: &Former) -> Result
         match freeze::open(&deps.store.latest(), cluster) {
             Ok(open) => intents.extend(open.map(|(key, revision)| Intent::Expect(key, Some(revision)))),
             Err(freeze) => {
-                verdict.message = freeze.refusal(cluster.as_str());
+                verdict.message = freeze.refusal_from_outside(cluster);
                 verdict.state = State::Failed;
                 return Ok(verdict);
             }

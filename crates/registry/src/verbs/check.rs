@@ -66,12 +66,11 @@ pub(super) fn check_thawed(
         Ok(open) => Ok(open.map(|(key, revision)| Guard::At(key, revision))),
         Err(_) if itself && is_platform(user, cluster) => Ok(None),
         Err(freeze) => {
-            // Providers know their tenants by the cluster.
-            let known = match target.view_scope {
-                ViewScope::Within => locate::path_of(snapshot, cluster).to_string(),
-                _ => cluster.to_string(),
+            let why = match target.view_scope {
+                ViewScope::Within => freeze.refusal(locate::path_of(snapshot, cluster).as_str()),
+                _ => freeze.refusal_from_outside(cluster),
             };
-            Err(served.api.forbidden(name, freeze.refusal(&known)))
+            Err(served.api.forbidden(name, why))
         }
     }
 }

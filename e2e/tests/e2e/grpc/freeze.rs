@@ -1,7 +1,11 @@
 //! Frozen workspaces: readable, and written by nobody until they are thawed.
 
 use super::{Channel, as_user, channel, origin};
-use insula_e2e::{Client, Server, Who, ready_workspace, runtime, shared, until, workspace, workspace_owned_by};
+use http::Version;
+use insula_e2e::{
+    Client, Server, Slow, Who, publish_widgets, ready_workspace, runtime, shared, tls, until, workspace,
+    workspace_owned_by,
+};
 use insula_proto::admin::v1::{
     AccessLevel, FreezeWorkspaceRequest, GrantAccessRequest, Subject, SubjectKind, ThawWorkspaceRequest,
     access_service_client::AccessServiceClient, workspace_service_client::WorkspaceServiceClient,
@@ -177,4 +181,116 @@ fn the_verb_freeze_is_a_right_in_the_parent() {
     until("the workspace is gone", || {
         (root.in_workspace(&org).get(&team).code == 404).then_some(())
     });
+}
+
+/// Opens a watch as the administrator.
+fn open(server: &Server, path: &str) -> Slow {
+    Slow::open(
+        server,
+        tls(&server.data_dir(), &Who::KcpAdmin),
+        None,
+        Version::HTTP_2,
+        path,
+    )
+}
+
+/// Returns the next event that satisfies a condition.
+fn next(watch: &mut Slow, is_wanted: impl Fn(&Value) -> bool) -> Value {
+    loop {
+        let event = watch.event().expect("the watch goes on");
+        assert_ne!(event["type"], "ERROR", "{event}");
+        if is_wanted(&event["object"]) {
+            return event;
+        }
+    }
+}
+
+#[test]
+fn open_watches_go_on_through_a_freeze() {
+    let server = shared();
+    let (path, _) = workspace(&server.admin(), "watched");
+    let owner = server.admin().in_workspace(&path);
+    let mut admin = client(&server, &Who::KcpAdmin);
+    owner.post(CONFIGMAPS, &configmap("a")).expect(201);
+    let named = |name: &'static str| move |object: &Value| object["metadata"]["name"] == name;
+    let maps = format!("/clusters/{path}{CONFIGMAPS}?watch=true");
+    let clusters = LOGICAL_CLUSTER.trim_end_matches("/cluster");
+    let mut maps_before = open(&server, &maps);
+    let mut marks = open(&server, &format!("/clusters/{path}{clusters}?watch=true"));
+    next(&mut maps_before, named("a"));
+
+    answered(admin.freeze_workspace(freeze(&path, false))).unwrap();
+    let is_frozen = |object: &Value| object["metadata"]["annotations"]["insula.io/frozen"].is_string();
+    next(&mut marks, is_frozen);
+    refusal(&owner, "b");
+    // Reads begin as before: a list, and a watch that starts with what there is.
+    let listed = owner.get(CONFIGMAPS).expect(200);
+    assert!(listed["items"].as_array().unwrap().iter().any(named("a")), "{listed}");
+    let mut maps_within = open(&server, &maps);
+    next(&mut maps_within, named("a"));
+
+    answered(admin.thaw_workspace(thaw(&path))).unwrap();
+    next(&mut marks, |object| !is_frozen(object));
+    owner.post(CONFIGMAPS, &configmap("c")).expect(201);
+    for watch in [&mut maps_before, &mut maps_within] {
+        assert_eq!(next(watch, named("c"))["type"], "ADDED");
+    }
+}
+
+#[test]
+fn a_provider_reads_frozen_tenants_and_writes_the_others() {
+    const WIDGETS: &str = "/apis/example.io/v1/namespaces/default/widgets";
+    let server = shared();
+    let root = server.admin();
+    let (provider, provider_cluster) = workspace(&root, "provider");
+    publish_widgets(&root.in_workspace(&provider));
+    let binding = json!({"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding", "metadata": {"name": "widgets"},
+        "spec": {"reference": {"export": {"path": provider, "name": "widgets"}}}});
+    let tenant = |prefix: &str| {
+        let (path, cluster) = workspace(&root, prefix);
+        let at = root.in_workspace(&path);
+        at.post("/apis/apis.kcp.io/v1alpha2/apibindings", &binding).expect(201);
+        until("widgets are served", || (at.get(WIDGETS).code == 200).then_some(()));
+        (path, cluster)
+    };
+    let (frozen, cold) = tenant("cold");
+    let (_, warm) = tenant("warm");
+    let view = format!("/services/apiexport/{provider_cluster}/widgets/clusters");
+    let at = |cluster: &str| root.below(&format!("{view}/{cluster}"));
+    let widget = |name: &str| json!({"apiVersion": "example.io/v1", "kind": "Widget", "metadata": {"name": name}});
+    at(&cold).post(WIDGETS, &widget("a")).expect(201);
+    let named = |name: &'static str| move |object: &Value| object["metadata"]["name"] == name;
+    let mut all = open(&server, &format!("{view}/*/apis/example.io/v1/widgets?watch=true"));
+    next(&mut all, named("a"));
+    answered(client(&server, &Who::KcpAdmin).freeze_workspace(freeze(&frozen, false))).unwrap();
+
+    let one = format!("{WIDGETS}/a");
+    let change = json!({"spec": {"firstName": "Ada"}});
+    let provider = at(&cold);
+    for refused in [
+        provider.post(WIDGETS, &widget("b")),
+        provider.merge(&one, &change),
+        provider.put(&one, &provider.get(&one).expect(200)),
+        provider.delete(&one),
+        provider.delete(WIDGETS),
+    ] {
+        let refused = refused.expect(403);
+        let why = refused["message"].as_str().unwrap();
+        assert!(why.contains(&format!("workspace {cold} is frozen since ")), "{why}");
+        // Neither the tenant's place nor the reason is the provider's affair.
+        assert!(!why.contains(&frozen) && !why.contains("moving house"), "{why}");
+    }
+    assert_eq!(provider.get(&one).expect(200)["metadata"]["name"], "a");
+    let listed = at("*").get("/apis/example.io/v1/widgets").expect(200);
+    assert!(listed["items"].as_array().unwrap().iter().any(named("a")), "{listed}");
+    // The watch over all tenants goes on, with those that are not frozen.
+    at(&warm).post(WIDGETS, &widget("w")).expect(201);
+    assert_eq!(next(&mut all, named("w"))["type"], "ADDED");
+
+    answered(client(&server, &Who::KcpAdmin).thaw_workspace(thaw(&frozen))).unwrap();
+    provider.merge(&one, &change).expect(200);
+    assert_eq!(
+        next(&mut all, |object| object["spec"]["firstName"] == "Ada")["type"],
+        "MODIFIED"
+    );
 }
