@@ -105,6 +105,10 @@ struct Serving {
     /// PEM file of more CAs whose client certificates name users.
     #[arg(long, value_name = "FILE")]
     tls_client_ca_file: Option<String>,
+    /// PEM files of a certificate and its key for clients that ask for another name, as
+    /// CERTIFICATE,KEY:NAME,NAME; without names those of the certificate count. May be repeated.
+    #[arg(long, value_name = "FILES:NAMES")]
+    tls_sni_cert_key: Vec<String>,
     /// PEM file of the CAs of proxies that name users in headers (X-Remote-User).
     #[arg(long, value_name = "FILE")]
     front_proxy_ca_file: Option<String>,
@@ -114,8 +118,10 @@ struct Serving {
 }
 
 impl Serving {
-    fn flags(self) -> [(&'static str, Option<String>); 8] {
+    fn flags(self) -> [(&'static str, Option<String>); 9] {
+        let pairs = self.tls_sni_cert_key;
         [
+            ("tls.sni", (!pairs.is_empty()).then(|| pairs.join(";"))),
             ("externalUrl", self.external_url),
             ("tls.certFile", self.tls_cert_file),
             ("tls.keyFile", self.tls_key_file),

@@ -1,14 +1,18 @@
-//! Certificates of the server's port: read at the start, and again when their files change.
+//! Certificates of the server's port: read at the start, and again when their files change. Clients
+//! that ask for a name get the certificate for it.
 //!
 //! Files are read and compared, not watched: a mounted Secret changes by a symbolic link above
 //! them, which a watch of the files does not notice. A change that cannot be used (a certificate
 //! without its key, one that has expired, one that lacks the server's name) changes nothing: new
 //! connections get what was good before, and `/readyz?verbose`, a metric and the log say why.
 
+mod by_name;
+
 use std::{
     collections::BTreeMap,
     convert::Infallible,
     fs,
+    net::IpAddr,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
@@ -21,14 +25,15 @@ use rustls::{
     client::{verify_server_cert_signed_by_trust_anchor, verify_server_name},
     crypto::aws_lc_rs,
     server::{ParsedCertificate, WebPkiClientVerifier, danger::ClientCertVerifier},
-    sign::{CertifiedKey, SingleCertAndKey},
+    sign::CertifiedKey,
 };
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
+use self::by_name::{ByName, Pair, PairFiles};
 use crate::{
     StartError,
-    config::Config,
+    config::{Config, is_dns_name},
     identity::Identity,
     metrics::Metrics,
     rotating::wrong,
@@ -43,9 +48,11 @@ const WORLD: u32 = 0o007;
 /// Files of the port's certificates, and the host that they have to name.
 #[derive(Debug, Clone)]
 pub(crate) struct Files {
-    certificate: PathBuf,
-    key: PathBuf,
-    /// CA of `certificate`, if the operator names it.
+    /// The pair for clients that ask for no name, or for one that no other pair is for.
+    default: PairFiles,
+    /// Pairs for other names.
+    others: Vec<PairFiles>,
+    /// CA of the certificate for `host`, if the operator names it.
     ca: Option<PathBuf>,
     /// CAs of users: our own, and that of the operator.
     users: Vec<PathBuf>,
@@ -68,7 +75,7 @@ pub(crate) struct Certificates {
     pub(crate) tls: Tls,
     /// PEM text of the CA that clients of this server trust; `None` if their machines trust it.
     pub(crate) trust: Option<String>,
-    /// Last second in which the certificate is valid.
+    /// Last second in which all certificates are valid.
     pub(crate) not_after: Timestamp,
 }
 
@@ -91,9 +98,18 @@ impl Files {
             (Some(certificate), Some(key)) => (certificate.clone(), key.clone()),
             _ => (identity.server.certificate.clone(), identity.server.key.clone()),
         };
+        let others = tls.sni.0.iter().map(|pair| PairFiles {
+            certificate: pair.cert_file.clone(),
+            key: pair.key_file.clone(),
+            names: pair.names.clone(),
+        });
         Files {
-            certificate,
-            key,
+            default: PairFiles {
+                certificate,
+                key,
+                names: Vec::new(),
+            },
+            others: others.collect(),
             ca: tls.ca_file.clone(),
             users: std::iter::once(identity.ca.clone())
                 .chain(tls.client_ca_file.clone())
@@ -108,17 +124,18 @@ impl Files {
     ///
     /// # Errors
     /// Fails when a file cannot be read, a certificate is not valid now, does not fit its key or
-    /// does not name the host.
+    /// does not name the host or the names that it is for.
     pub(crate) fn read(&self, now: Timestamp) -> Result<(Certificates, Contents), StartError> {
         let contents = self.contents()?;
         Ok((self.parse(&contents, now)?, contents))
     }
 
-    /// Follows the files for as long as it runs.
+    /// Follows the files for as long as it runs. Calls `trusted` with the CA that clients trust
+    /// from then on.
     pub(crate) async fn follow(
         self,
         mut used: Contents,
-        current: Arc<CurrentTls>,
+        (current, trusted): (Arc<CurrentTls>, impl Fn(Option<String>)),
         alarm: Arc<Alarm>,
         metrics: Arc<Metrics>,
         clock: Arc<dyn Clock>,
@@ -144,8 +161,9 @@ impl Files {
                     if let Some((parsed, contents)) = news {
                         metrics.certificate_expires(parsed.not_after);
                         current.set(parsed.tls);
+                        trusted(parsed.trust);
                         used = contents;
-                        tracing::info!(certificate = %self.certificate.display(), "the certificates changed");
+                        tracing::info!(certificate = %self.default.certificate.display(), "the certificates changed");
                     }
                     alarm.set(None);
                     metrics.certificates_refused(false);
@@ -159,8 +177,12 @@ impl Files {
         }
     }
 
+    fn pairs(&self) -> impl Iterator<Item = &PairFiles> {
+        std::iter::once(&self.default).chain(&self.others)
+    }
+
     fn contents(&self) -> Result<Contents, StartError> {
-        let mut paths = vec![&self.certificate, &self.key];
+        let mut paths: Vec<&PathBuf> = self.pairs().flat_map(|pair| [&pair.certificate, &pair.key]).collect();
         paths.extend(&self.ca);
         paths.extend(&self.users);
         paths.extend(self.proxies.iter().map(|(ca, _)| ca));
@@ -169,32 +191,34 @@ impl Files {
             let content = fs::read(path).map_err(|cause| StartError::read(path, cause))?;
             contents.insert(path.clone(), content);
         }
-        let mode = fs::metadata(&self.key).map_err(|cause| StartError::read(&self.key, cause))?;
-        match mode.permissions().mode() & 0o777 {
-            mode if mode & WORLD != 0 => Err(StartError::LooseKey {
-                path: self.key.clone(),
-                mode,
-            }),
-            _ => Ok(contents),
+        for PairFiles { key, .. } in self.pairs() {
+            let about = fs::metadata(key).map_err(|cause| StartError::read(key, cause))?;
+            let mode = about.permissions().mode() & 0o777;
+            if mode & WORLD != 0 {
+                let path = key.clone();
+                return Err(StartError::LooseKey { path, mode });
+            }
         }
+        Ok(contents)
     }
 
     fn parse(&self, contents: &Contents, now: Timestamp) -> Result<Certificates, StartError> {
-        let chain = chain(&self.certificate, &contents[&self.certificate])?;
-        let not_after = self.check(&chain, now)?;
-        let key = PrivateKeyDer::from_pem_slice(&contents[&self.key])
-            .map_err(|error| refused(&self.key, format!("is not a private key in PEM: {error}")))?;
-        let pair = CertifiedKey::from_der(chain.clone(), key, &aws_lc_rs::default_provider());
-        let pair = pair.map_err(|error| match error {
-            TlsError::InconsistentKeys(InconsistentKeys::KeyMismatch) => refused(
-                &self.key,
-                format!(
-                    "is not the key of {}: give both files of one pair",
-                    self.certificate.display()
-                ),
-            ),
-            error => wrong(&self.certificate, &error),
-        })?;
+        let (default, mut not_after) = read_pair(&self.default, contents, now)?;
+        let mut others = Vec::new();
+        for files in &self.others {
+            let (key, to) = read_pair(files, contents, now)?;
+            let names = names_for(files, &key)?;
+            not_after = not_after.min(to);
+            others.push(Pair { key, names });
+        }
+        let shown = ByName { default, others };
+        // The certificate that clients of the URL get decides about the name and the CA.
+        let (files, chain) = match shown.find(&self.host) {
+            Some(index) => (&self.others[index], &shown.others[index].key.cert),
+            None => (&self.default, &shown.default.cert),
+        };
+        self.check_host(files, chain)?;
+        let trust = self.trust(files, chain, contents)?;
         let users = self.users.iter().collect::<Vec<_>>();
         let mut accepted = users.clone();
         accepted.extend(self.proxies.iter().map(|(ca, _)| ca));
@@ -207,66 +231,49 @@ impl Files {
             }),
         };
         let mut config = tls::builder()
-            .map_err(|error| wrong(&self.certificate, &error))?
+            .map_err(|error| wrong(&self.default.certificate, &error))?
             .with_client_cert_verifier(verifier(&accepted, contents)?)
-            .with_cert_resolver(Arc::new(SingleCertAndKey::from(pair)));
+            .with_cert_resolver(Arc::new(shown));
         config.alpn_protocols = tls::protocols();
         Ok(Certificates {
             tls: Tls {
                 config: Arc::new(config),
                 proxies,
             },
-            trust: self.trust(&chain, contents)?,
+            trust,
             not_after,
         })
     }
 
-    /// Checks validity and names of the certificate. Returns the end of its validity.
-    fn check(&self, chain: &[CertificateDer<'static>], now: Timestamp) -> Result<Timestamp, StartError> {
-        let refused = |cause: String| refused(&self.certificate, cause);
-        let leaf = chain
-            .first()
-            .ok_or_else(|| refused("holds no certificate in PEM".to_owned()))?;
-        let (_, read) =
-            X509Certificate::from_der(leaf).map_err(|error| refused(format!("is not a certificate: {error}")))?;
-        let (from, to) = (
-            read.validity().not_before.timestamp(),
-            read.validity().not_after.timestamp(),
-        );
-        if to <= now.0 {
-            let ended = Timestamp(to);
-            return Err(refused(format!(
-                "expired at {ended}: renew it, or check the clock (it is {now} here)"
-            )));
+    /// Checks that a certificate names the host of the URL.
+    fn check_host(&self, files: &PairFiles, chain: &[CertificateDer<'static>]) -> Result<(), StartError> {
+        match is_named(files, chain, &self.host)? {
+            true => Ok(()),
+            false => Err(refused(
+                &files.certificate,
+                format!(
+                    "does not name {}, which the URL of this server has. It names {}: set externalUrl to \
+                     https://NAME:PORT with one of them, or get a certificate for {}",
+                    self.host,
+                    names(chain),
+                    self.host
+                ),
+            )),
         }
-        if from > now.0 {
-            let begins = Timestamp(from);
-            return Err(refused(format!(
-                "is not valid before {begins}: check the clock (it is {now} here)"
-            )));
-        }
-        let parsed = ParsedCertificate::try_from(leaf).map_err(|error| wrong(&self.certificate, &error))?;
-        let host = ServerName::try_from(self.host.as_str());
-        let host = host.map_err(|error| refused(format!("cannot name {}: {error}", self.host)))?;
-        verify_server_name(&parsed, &host).map_err(|_| {
-            refused(format!(
-                "does not name {}, which the URL of this server has. It names {}: set externalUrl to \
-                 https://NAME:PORT with one of them, or get a certificate for {}",
-                self.host,
-                names(&read),
-                self.host
-            ))
-        })?;
-        Ok(Timestamp(to))
     }
 
     /// Returns the CA that clients have to trust.
-    fn trust(&self, chain: &[CertificateDer<'static>], contents: &Contents) -> Result<Option<String>, StartError> {
+    fn trust(
+        &self,
+        files: &PairFiles,
+        chain: &[CertificateDer<'static>],
+        contents: &Contents,
+    ) -> Result<Option<String>, StartError> {
         let text = |path: &PathBuf| String::from_utf8_lossy(&contents[path]).into_owned();
         if let Some(ca) = &self.ca {
             return match signed(chain, &certificates(ca, &contents[ca])?) {
                 true => Ok(Some(text(ca))),
-                false => Err(refused(ca, format!("did not sign {}", self.certificate.display()))),
+                false => Err(refused(ca, format!("did not sign {}", files.certificate.display()))),
             };
         }
         if signed(chain, &certificates(&self.own_ca, &contents[&self.own_ca])?) {
@@ -277,6 +284,98 @@ impl Files {
             .filter(|last| X509Certificate::from_der(last).is_ok_and(|(_, read)| read.subject() == read.issuer()));
         Ok(last.map(|root| pem(root)))
     }
+}
+
+/// Reads a pair. Returns it with the end of its validity.
+fn read_pair(
+    files: &PairFiles,
+    contents: &Contents,
+    now: Timestamp,
+) -> Result<(Arc<CertifiedKey>, Timestamp), StartError> {
+    let PairFiles { certificate, key, .. } = files;
+    let chain = chain(certificate, &contents[certificate])?;
+    let not_after = validity(certificate, &chain, now)?;
+    let der = PrivateKeyDer::from_pem_slice(&contents[key])
+        .map_err(|error| refused(key, format!("is not a private key in PEM: {error}")))?;
+    let pair = CertifiedKey::from_der(chain, der, &aws_lc_rs::default_provider());
+    let pair = pair.map_err(|error| match error {
+        TlsError::InconsistentKeys(InconsistentKeys::KeyMismatch) => refused(
+            key,
+            format!(
+                "is not the key of {}: give both files of one pair",
+                certificate.display()
+            ),
+        ),
+        error => wrong(certificate, &error),
+    })?;
+    Ok((Arc::new(pair), not_after))
+}
+
+/// Checks that a certificate is valid now. Returns the end of its validity.
+fn validity(path: &Path, chain: &[CertificateDer<'static>], now: Timestamp) -> Result<Timestamp, StartError> {
+    let refused = |cause: String| refused(path, cause);
+    let leaf = chain
+        .first()
+        .ok_or_else(|| refused("holds no certificate in PEM".to_owned()))?;
+    let (_, read) =
+        X509Certificate::from_der(leaf).map_err(|error| refused(format!("is not a certificate: {error}")))?;
+    let (from, to) = (
+        read.validity().not_before.timestamp(),
+        read.validity().not_after.timestamp(),
+    );
+    if to <= now.0 {
+        let ended = Timestamp(to);
+        return Err(refused(format!(
+            "expired at {ended}: renew it, or check the clock (it is {now} here)"
+        )));
+    }
+    if from > now.0 {
+        let begins = Timestamp(from);
+        return Err(refused(format!(
+            "is not valid before {begins}: check the clock (it is {now} here)"
+        )));
+    }
+    Ok(Timestamp(to))
+}
+
+/// Returns the names that a pair is shown for: those of the settings, which the certificate must
+/// have, or all of the certificate.
+fn names_for(files: &PairFiles, key: &CertifiedKey) -> Result<Vec<String>, StartError> {
+    for name in &files.names {
+        // Any name that the pattern stands for.
+        let sample = name.replace('*', "any");
+        if !is_named(files, &key.cert, &sample)? {
+            let has = names(&key.cert);
+            let why = format!("does not name {name}, which `tls.sni` lists. It names {has}");
+            return Err(refused(&files.certificate, why));
+        }
+    }
+    let given = match files.names.is_empty() {
+        true => alternative_names(&key.cert),
+        false => files.names.clone(),
+    };
+    // Clients that connect to an address ask for no name.
+    let is_name = |name: &String| name.parse::<IpAddr>().is_err() && is_dns_name(name.trim_start_matches("*."));
+    let found: Vec<String> = given
+        .iter()
+        .filter(|name| is_name(name))
+        .map(|name| name.to_lowercase())
+        .collect();
+    match found.is_empty() {
+        true => Err(refused(
+            &files.certificate,
+            "names no host, so that no client gets it: get a certificate with DNS names".to_owned(),
+        )),
+        false => Ok(found),
+    }
+}
+
+fn is_named(files: &PairFiles, chain: &[CertificateDer<'static>], host: &str) -> Result<bool, StartError> {
+    let Some(leaf) = chain.first() else { return Ok(false) };
+    let parsed = ParsedCertificate::try_from(leaf).map_err(|error| wrong(&files.certificate, &error))?;
+    let name = ServerName::try_from(host)
+        .map_err(|error| refused(&files.certificate, format!("cannot name {host}: {error}")))?;
+    Ok(verify_server_name(&parsed, &name).is_ok())
 }
 
 /// Returns true if a CA signed the first certificate, by way of the others.
@@ -323,7 +422,19 @@ fn chain(path: &Path, content: &[u8]) -> Result<Vec<CertificateDer<'static>>, St
         .map_err(|error| refused(path, format!("is not PEM: {error}")))
 }
 
-fn names(certificate: &X509Certificate<'_>) -> String {
+/// Formats the names of a certificate, for messages.
+fn names(chain: &[CertificateDer<'static>]) -> String {
+    match alternative_names(chain) {
+        names if names.is_empty() => "nothing in its subject alternative names".to_owned(),
+        names => names.join(", "),
+    }
+}
+
+/// Returns the DNS names and addresses of a certificate.
+fn alternative_names(chain: &[CertificateDer<'static>]) -> Vec<String> {
+    let Some((_, certificate)) = chain.first().and_then(|leaf| X509Certificate::from_der(leaf).ok()) else {
+        return Vec::new();
+    };
     let found = certificate.subject_alternative_name().ok().flatten();
     let names = found.iter().flat_map(|extension| &extension.value.general_names);
     let shown = names.filter_map(|name| match name {
@@ -331,10 +442,7 @@ fn names(certificate: &X509Certificate<'_>) -> String {
         GeneralName::IPAddress(bytes) => crate::identity::address(bytes).map(|address| address.to_string()),
         _ => None,
     });
-    match shown.collect::<Vec<_>>() {
-        names if names.is_empty() => "nothing in its subject alternative names".to_owned(),
-        names => names.join(", "),
-    }
+    shown.collect()
 }
 
 fn pem(certificate: &CertificateDer<'_>) -> String {

@@ -4,7 +4,7 @@
 use std::{
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -78,24 +78,28 @@ impl Endpoint {
         clock: &Arc<dyn Clock>,
     ) -> Result<(Arc<CurrentTls>, Vec<Background>), StartError> {
         let Certificates { tls, trust, not_after } = self.certificates;
-        let content = kubeconfig::Content {
-            url: url.to_owned(),
-            trust,
-        };
-        kubeconfig::write(&self.kubeconfig, &content, &self.identity)?;
-        metrics.certificate_expires(not_after);
-        let tls = Arc::new(CurrentTls::new(tls));
-        let own = Own {
+        let own = Arc::new(Own {
             data_dir: config.data_dir.clone(),
             names: self.names,
             kubeconfig: self.kubeconfig,
-            content,
-        };
+            content: Mutex::new(kubeconfig::Content {
+                url: url.to_owned(),
+                trust: None,
+            }),
+        });
+        own.write(&self.identity, Some(trust))?;
+        metrics.certificate_expires(not_after);
+        let tls = Arc::new(CurrentTls::new(tls));
         let (metrics, clock) = (Arc::clone(metrics), Arc::clone(clock));
-        let renewing = own.renew(Arc::clone(&clock));
-        let following = self
-            .files
-            .follow(self.contents, Arc::clone(&tls), self.alarm, metrics, clock);
+        let renewing = Arc::clone(&own).renew(Arc::clone(&clock));
+        let identity = self.identity;
+        let trusted = move |trust| {
+            if let Err(error) = own.write(&identity, Some(trust)) {
+                tracing::warn!(%error, "the kubeconfig does not have the new CA");
+            }
+        };
+        let shown = (Arc::clone(&tls), trusted);
+        let following = self.files.follow(self.contents, shown, self.alarm, metrics, clock);
         let tasks: Vec<Background> = vec![Box::pin(renewing), Box::pin(async { match following.await {} })];
         Ok((tls, tasks))
     }
@@ -106,17 +110,28 @@ struct Own {
     data_dir: PathBuf,
     names: Vec<String>,
     kubeconfig: PathBuf,
-    content: kubeconfig::Content,
+    /// Locked while the file is written.
+    content: Mutex<kubeconfig::Content>,
 }
 
 impl Own {
+    /// Writes the kubeconfig, with another CA if there is one.
+    fn write(&self, identity: &Identity, trust: Option<Option<String>>) -> Result<(), StartError> {
+        // The content is whole even after a panic.
+        let mut content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(trust) = trust {
+            content.trust = trust;
+        }
+        kubeconfig::write(&self.kubeconfig, &content, identity)
+    }
+
     /// Renews them before they expire, for as long as it runs. The port follows their files.
-    async fn renew(self, clock: Arc<dyn Clock>) {
+    async fn renew(self: Arc<Self>, clock: Arc<dyn Clock>) {
         loop {
             tokio::time::sleep(RENEWAL_PERIOD).await;
             // A few small files: not worth a thread.
             let renewed = identity::ensure(&self.data_dir, &self.names, clock.now());
-            let written = renewed.and_then(|identity| kubeconfig::write(&self.kubeconfig, &self.content, &identity));
+            let written = renewed.and_then(|identity| self.write(&identity, None));
             if let Err(error) = written {
                 tracing::warn!(%error, "the server's own certificates are not renewed");
             }

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
+use serde_json::Value;
 
 use crate::{
     StartError,
@@ -11,18 +12,39 @@ use crate::{
     identity::{Identity, KCP_ADMIN, Pair, SHARD_ADMIN},
 };
 
-/// First line of a file that the server may replace. A kubeconfig without it is never replaced.
+/// First line of a file that the server may replace.
 const MARK: &str = "# Written by insula at every start; changes are lost.";
+/// Extension of a file that the server may replace: kubectl and kcp's plugins drop comments when
+/// they write the file, and keep extensions.
+const EXTENSION: &str = "insula.io/written-at-start";
 
 /// Refuses a path with a kubeconfig that the server did not write. Called before anything is
-/// opened.
-pub(crate) fn check(path: &Path) -> Result<(), StartError> {
+/// opened. `key` is the file of the administrator's key, if there is one yet.
+pub(crate) fn check(path: &Path, key: &Path) -> Result<(), StartError> {
     match read(path)? {
-        Some(text) if !text.trim().is_empty() && !text.starts_with(MARK) => {
+        Some(text) if !is_own(&text, || read_secret(key).ok().flatten()) => {
             Err(StartError::ForeignKubeconfig { path: path.to_owned() })
         }
         _ => Ok(()),
     }
+}
+
+/// Returns true for an empty file, for one that the server wrote, and for one that a client rewrote
+/// since: it has the extension or the administrator's key, and users of the server only. A file
+/// into which somebody merged a user of another server is theirs.
+fn is_own(text: &str, key: impl FnOnce() -> Option<String>) -> bool {
+    if text.trim().is_empty() || text.starts_with(MARK) {
+        return true;
+    }
+    let document: Value = serde_saphyr::from_str(text).unwrap_or_default();
+    let list = |name: &str| document[name].as_array().into_iter().flatten();
+    let is_ours = |user: &Value| user["name"] == KCP_ADMIN.0 || user["name"] == SHARD_ADMIN.0;
+    if !list("users").all(is_ours) {
+        return false;
+    }
+    let has_key = |user: &Value, key: &str| user["user"]["client-key-data"] == STANDARD.encode(key);
+    list("extensions").any(|extension| extension["name"] == EXTENSION)
+        || key().is_some_and(|key| list("users").any(|user| has_key(user, &key)))
 }
 
 /// Content of the file.
@@ -36,7 +58,7 @@ pub(crate) struct Content {
 
 /// Writes the file with mode 0600, unless it is there with the same content.
 pub(crate) fn write(path: &Path, content: &Content, identity: &Identity) -> Result<(), StartError> {
-    check(path)?;
+    check(path, &identity.kcp_admin.key)?;
     let users = [
         User::read(KCP_ADMIN.0, &identity.kcp_admin)?,
         User::read(SHARD_ADMIN.0, &identity.shard_admin)?,
@@ -100,19 +122,19 @@ fn render(Content { url, trust }: &Content, users: &[User]) -> String {
         );
         text += &format!("    client-key-data: {key}\n");
     }
-    text
+    text + &format!("extensions:\n- name: {EXTENSION}\n  extension:\n    by: insula\n")
 }
 
 /// Quotes a text as a JSON string, which is a YAML string for any content.
 fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
+    Value::from(text).to_string()
 }
 
 #[cfg(test)]
 mod tests {
     use std::{fs, os::unix::fs::PermissionsExt};
 
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -156,6 +178,7 @@ mod tests {
                 context("system:admin", "shard-admin"),
             ],
             "users": [user("kcp-admin"), user("shard-admin")],
+            "extensions": [{"name": "insula.io/written-at-start", "extension": {"by": "insula"}}],
         });
         assert_eq!(got, want);
     }
@@ -187,5 +210,36 @@ mod tests {
             "{error}"
         );
         assert_eq!(fs::read_to_string(&path).unwrap(), "apiVersion: v1\nkind: Config\n");
+    }
+
+    /// Returns a file without comments, as kubectl writes it.
+    fn rewritten(edit: impl FnOnce(&mut Value)) -> String {
+        let mut config = serde_saphyr::from_str(&render(&content("https://a"), &users())).unwrap();
+        edit(&mut config);
+        config.to_string()
+    }
+
+    #[test]
+    fn a_file_that_a_client_rewrote_is_still_the_servers() {
+        let key = || Some("key of kcp-admin".to_owned());
+        let entered = |config: &mut Value| {
+            config["current-context"] = "workspace.kcp.io/current".into();
+            let cluster = json!({"name": "workspace.kcp.io/current", "cluster": {"server": "https://a/clusters/x"}});
+            config["clusters"].as_array_mut().unwrap().push(cluster);
+        };
+        assert!(is_own(&rewritten(entered), || None));
+        let unmarked = |config: &mut Value| drop(config.as_object_mut().unwrap().remove("extensions"));
+        assert!(is_own(&rewritten(unmarked), key));
+        // Another server of this kind, such as kcp, has users of the same names.
+        assert!(!is_own(&rewritten(unmarked), || Some("another key".to_owned())));
+        assert!(!is_own(&rewritten(unmarked), || None));
+        let merged = |config: &mut Value| {
+            let mine = json!({"name": "me", "user": {"token": "t"}});
+            config["users"].as_array_mut().unwrap().push(mine);
+        };
+        assert!(!is_own(&rewritten(merged), key));
+        for text in ["apiVersion: v1\nkind: Config\n", "users: 3", "[", "a note"] {
+            assert!(!is_own(text, key), "{text}");
+        }
     }
 }

@@ -110,7 +110,7 @@ async fn start_with(
     let begun = Instant::now();
     tls::install_provider();
     if let Some(path) = &config.kubeconfig {
-        kubeconfig::check(path)?;
+        kubeconfig::check(path, &identity::kcp_admin_key(&config.data_dir))?;
     }
     let authenticator = open::authenticator(&config)?;
     let issuers = issuers::read(&config)?;

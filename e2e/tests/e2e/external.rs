@@ -2,6 +2,7 @@
 //! reload, and front proxies.
 
 mod authority;
+mod names;
 mod proxies;
 
 use std::{fs, path::PathBuf, process::Command, time::Duration};

@@ -53,8 +53,12 @@ fn scene(own: &Ca) -> Scene {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let files = Files {
-        certificate: path("tls.crt"),
-        key: path("tls.key"),
+        default: PairFiles {
+            certificate: path("tls.crt"),
+            key: path("tls.key"),
+            names: Vec::new(),
+        },
+        others: Vec::new(),
         ca: None,
         users: vec![path("own.crt")],
         proxies: None,
@@ -67,9 +71,9 @@ fn scene(own: &Ca) -> Scene {
 
 impl Scene {
     fn has(&self, (certificate, key): &(String, String)) {
-        fs::write(&self.files.certificate, certificate).unwrap();
-        fs::write(&self.files.key, key).unwrap();
-        fs::set_permissions(&self.files.key, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::write(&self.files.default.certificate, certificate).unwrap();
+        fs::write(&self.files.default.key, key).unwrap();
+        fs::set_permissions(&self.files.default.key, fs::Permissions::from_mode(0o600)).unwrap();
     }
 
     fn refusal(&self) -> String {
@@ -112,9 +116,9 @@ fn a_certificate_that_cannot_be_used_is_refused_with_the_fix() {
     }
     scene.has(&good);
     assert_eq!(scene.trust(), Some(own.pem));
-    fs::set_permissions(&scene.files.key, fs::Permissions::from_mode(0o640)).unwrap();
+    fs::set_permissions(&scene.files.default.key, fs::Permissions::from_mode(0o640)).unwrap();
     assert!(scene.trust().is_some(), "a group may read it");
-    fs::set_permissions(&scene.files.key, fs::Permissions::from_mode(0o644)).unwrap();
+    fs::set_permissions(&scene.files.default.key, fs::Permissions::from_mode(0o644)).unwrap();
     let refusal = scene.refusal();
     assert!(refusal.contains("chmod 600"), "{refusal}");
 }
@@ -137,4 +141,51 @@ fn clients_trust_the_ca_that_signed_the_certificate() {
     fs::write(scene.files.ca.as_ref().unwrap(), &other.pem).unwrap();
     scene.has(&(leaf, key));
     assert_eq!(scene.trust(), Some(other.pem));
+}
+
+#[test]
+fn certificates_for_other_names_have_them() {
+    let own = ca();
+    let mut scene = scene(&own);
+    scene.has(&own.signs_now("api.example.com"));
+    let (certificate, key) = (scene.folder.path().join("b.crt"), scene.folder.path().join("b.key"));
+    let mut with = |pair: (String, String), names: &[&str]| {
+        for (path, text) in [(&certificate, pair.0), (&key, pair.1)] {
+            fs::write(path, text).unwrap();
+            fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+        }
+        scene.files.others = vec![PairFiles {
+            certificate: certificate.clone(),
+            key: key.clone(),
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+        }];
+        scene
+            .files
+            .read(NOW)
+            .map(|(read, _)| (read.not_after, read.trust))
+            .map_err(|error| error.to_string())
+    };
+    let wide = || own.signs_now("*.b.test");
+    for names in [&[][..], &["*.b.test"], &["A.b.test", "c.b.test"]] {
+        assert!(with(wide(), names).is_ok(), "{names:?}");
+    }
+    for (pair, names, want) in [
+        (
+            wide(),
+            &["b.test"][..],
+            "b.crt: does not name b.test, which `tls.sni` lists. It names *.b.test",
+        ),
+        (own.signs_now("10.0.0.1"), &[], "b.crt: names no host"),
+        (own.signs("b.test", 0, NOW.0 - 1), &[], "b.crt: expired at"),
+    ] {
+        let refusal = with(pair, names).unwrap_err();
+        assert!(refusal.contains(want), "{want} in {refusal}");
+    }
+    // The first of all certificates that ends, and the CA of the one for the host of the URL.
+    let soon = NOW.0 + DAY;
+    assert_eq!(with(own.signs("b.test", 0, soon), &[]).unwrap().0, Timestamp(soon));
+    let other = ca();
+    let (leaf, key) = other.signs_now("api.example.com");
+    let trust = with((format!("{leaf}{}", other.pem), key), &[]).unwrap().1.unwrap();
+    assert_eq!(trust, other.pem.replace("\r\n", "\n"));
 }

@@ -132,6 +132,11 @@ pub fn load(sources: Sources) -> Result<Config, ConfigError> {
     ] {
         *file = file.take().map(|path| absolute(path, key)).transpose()?;
     }
+    for pair in &mut config.tls.sni.0 {
+        for file in [&mut pair.cert_file, &mut pair.key_file] {
+            *file = absolute(std::mem::take(file), "tls.sni")?;
+        }
+    }
     config.shared_keys = config
         .shared_keys
         .map(|path| absolute(path, "sharedKeys"))

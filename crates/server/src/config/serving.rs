@@ -22,6 +22,60 @@ pub struct TlsConfig {
     pub names: Names,
     /// PEM file of CAs whose client certificates name users, besides the server's own CA.
     pub client_ca_file: Option<PathBuf>,
+    /// Certificates for clients that ask for other names.
+    pub sni: Sni,
+}
+
+/// A certificate for some names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NamedCertificate {
+    /// PEM file of the certificate, followed by those up to its CA.
+    pub cert_file: PathBuf,
+    /// PEM file of its key, not readable by everybody.
+    pub key_file: PathBuf,
+    /// DNS names that the certificate is for; a first label may be `*`. All names of the
+    /// certificate if there are none here.
+    #[serde(default)]
+    pub names: Vec<String>,
+}
+
+/// Certificates by name: a list, or in one text `CERT,KEY:NAME,NAME;CERT,KEY`, as
+/// `--tls-sni-cert-key` of kube-apiserver with semicolons between its values.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "serde_json::Value")]
+pub struct Sni(pub Vec<NamedCertificate>);
+
+impl TryFrom<serde_json::Value> for Sni {
+    type Error = String;
+
+    fn try_from(value: serde_json::Value) -> Result<Self, String> {
+        let serde_json::Value::String(text) = value else {
+            return serde_json::from_value(value)
+                .map(Sni)
+                .map_err(|error| error.to_string());
+        };
+        let parts = text.split(';').map(str::trim).filter(|part| !part.is_empty());
+        parts.map(NamedCertificate::parse).collect::<Result<_, _>>().map(Sni)
+    }
+}
+
+impl NamedCertificate {
+    /// Reads `CERT,KEY` or `CERT,KEY:NAME,NAME`. Names have no colons; paths may.
+    fn parse(text: &str) -> Result<Self, String> {
+        let (files, names) = match text.rsplit_once(':') {
+            Some((files, names)) if files.contains(',') => (files, names),
+            _ => (text, ""),
+        };
+        let (cert, key) = files
+            .split_once(',')
+            .ok_or_else(|| format!("`{text}` must be CERTIFICATE,KEY or CERTIFICATE,KEY:NAME,NAME"))?;
+        Ok(NamedCertificate {
+            cert_file: cert.trim().into(),
+            key_file: key.trim().into(),
+            names: Names::from(names.to_owned()).0,
+        })
+    }
 }
 
 /// Proxies that authenticate users and name them in headers.
@@ -104,7 +158,17 @@ pub(super) fn mistake(
         };
         return Some((key, "`tls.certFile` and `tls.keyFile` go together".to_owned()));
     }
-    if tls.ca_file.is_some() && tls.cert_file.is_none() {
+    if let Some(name) = tls
+        .sni
+        .0
+        .iter()
+        .flat_map(|pair| &pair.names)
+        .find(|name| !is_pattern(name))
+    {
+        let why = format!("`{name}` is no DNS name; clients that use an address ask for no name");
+        return Some(("tls.sni", why));
+    }
+    if tls.ca_file.is_some() && tls.cert_file.is_none() && tls.sni.0.is_empty() {
         let why =
             "names the CA of `tls.certFile`, which is not set; a certificate that the server makes has its own CA";
         return Some(("tls.caFile", why.to_owned()));
@@ -132,6 +196,11 @@ pub(super) fn mistake(
 /// Returns true for an address, and for a DNS name that may begin with `*.`.
 fn is_certifiable(name: &str) -> bool {
     name.parse::<IpAddr>().is_ok() || is_dns_name(name.strip_prefix("*.").unwrap_or(name))
+}
+
+/// Returns true for a DNS name that may begin with `*.`, and that is no address.
+fn is_pattern(name: &str) -> bool {
+    name.parse::<IpAddr>().is_err() && is_certifiable(name)
 }
 
 /// Returns true for a DNS name.
@@ -187,7 +256,7 @@ mod tests {
             key_file,
             ca_file,
             names: names(list),
-            client_ca_file: None,
+            ..TlsConfig::default()
         };
         let proxy = |ca_file, list: &str| FrontProxyConfig {
             ca_file,
@@ -228,6 +297,42 @@ mod tests {
                 "{tls:?} {proxy:?}"
             );
         }
+    }
+
+    #[test]
+    fn certificates_by_name_are_a_list_or_a_text() {
+        let read = |value: serde_json::Value| serde_json::from_value::<Sni>(value).map_err(|error| error.to_string());
+        let pair = |cert: &str, names: &[&str]| NamedCertificate {
+            cert_file: cert.into(),
+            key_file: "k".into(),
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        let want = vec![pair("a", &["x.test", "*.y.test"]), pair("c:1", &[]), pair("b", &[])];
+        let text = "a,k:x.test, *.y.test; c:1,k: ;b,k";
+        assert_eq!(read(text.into()), Ok(Sni(want.clone())));
+        assert_eq!(read(serde_json::to_value(&want).unwrap()), Ok(Sni(want.clone())));
+        assert_eq!(read("".into()), Ok(Sni::default()));
+        for (wrong, why) in [
+            ("a".into(), "`a` must be CERTIFICATE,KEY"),
+            (serde_json::json!([{"certFile": "a"}]), "missing field `keyFile`"),
+            (
+                serde_json::json!([{"certFile": "a", "keyFile": "b", "host": "c"}]),
+                "unknown field `host`",
+            ),
+        ] {
+            assert!(read(wrong).unwrap_err().contains(why), "{why}");
+        }
+        let refused = |names: &[&str]| {
+            let sni = Sni(vec![pair("a", names)]);
+            let tls = TlsConfig {
+                sni,
+                ..TlsConfig::default()
+            };
+            mistake(None, &tls, &FrontProxyConfig::default()).map(|(key, _)| key)
+        };
+        assert_eq!(refused(&["*.a.test", "b"]), None);
+        assert_eq!(refused(&["10.0.0.1"]), Some("tls.sni"));
+        assert_eq!(refused(&["a_b"]), Some("tls.sni"));
     }
 
     #[test]
