@@ -208,6 +208,13 @@ impl Etcd {
         (0..self.members.len()).for_each(|index| self.restart(index));
     }
 
+    /// Raises the alarm of a full disk: etcd refuses writes.
+    pub fn raise_nospace(&self) {
+        let alarm = json!({"action": "ACTIVATE", "alarm": "NOSPACE"});
+        let answer = post(self.members[0].client, "/v3/maintenance/alarm", &alarm);
+        assert!(answer.is_some_and(|answer| answer["error"].is_null()), "no alarm");
+    }
+
     /// Makes members require TLS and a client certificate of the CA from the next start on.
     pub fn secure(&mut self, ca: &Path, certificate: &Path, key: &Path) {
         self.tls = Some([ca.to_owned(), certificate.to_owned(), key.to_owned()]);

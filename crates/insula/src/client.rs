@@ -20,7 +20,10 @@ use hyper_util::{
 use rustls::pki_types::ServerName;
 use serde_json::Value;
 
-use crate::connection::{Resolved, ServerFlags};
+use crate::{
+    connection::{Resolved, ServerFlags},
+    kubeconfig::Entry,
+};
 
 /// Bytes of an answer at most. Our servers send no larger ones.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
@@ -52,11 +55,17 @@ impl Client {
 
     /// Creates a client of the server and the identity that were found.
     pub(crate) fn new(resolved: &Resolved) -> anyhow::Result<Self> {
-        let server = resolved.cluster.text("server").unwrap_or_default();
+        Self::of(&resolved.cluster, &resolved.user, resolved.timeout)
+    }
+
+    /// Creates a client of a cluster and a user of a kubeconfig; without a time limit it waits for
+    /// ever.
+    pub(crate) fn of(cluster: &Entry, user: &Entry, timeout: Option<Duration>) -> anyhow::Result<Self> {
+        let server = cluster.text("server").unwrap_or_default();
         if !server.starts_with("https://") {
             bail!("the server {server:?} has no TLS: its URL must begin with https://");
         }
-        let (tls, identity) = credentials::tls(&resolved.cluster, &resolved.user)?;
+        let (tls, identity) = credentials::tls(cluster, user)?;
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         // A body is sent together with its headers: waiting for the acknowledgement of the headers
@@ -65,7 +74,7 @@ impl Client {
         let mut connector = hyper_rustls::HttpsConnectorBuilder::new()
             .with_tls_config(tls)
             .https_only();
-        if let Some(name) = resolved.cluster.text("tls-server-name") {
+        if let Some(name) = cluster.text("tls-server-name") {
             let name = ServerName::try_from(name.to_owned()).context("tls-server-name is no name")?;
             connector = connector.with_server_name_resolver(FixedServerNameResolver::new(name));
         }
@@ -74,7 +83,7 @@ impl Client {
             http: Legacy::builder(TokioExecutor::new()).http2_only(true).build(connector),
             server: server.trim_end_matches('/').to_owned(),
             identity,
-            timeout: resolved.timeout.unwrap_or(FOR_EVER),
+            timeout: timeout.unwrap_or(FOR_EVER),
         })
     }
 
@@ -107,8 +116,7 @@ impl Client {
         request.headers_mut().extend(self.identity.clone());
         let response = tokio::time::timeout(self.timeout, self.http.request(request)).await??;
         let date = response.headers().get(DATE).and_then(|date| date.to_str().ok());
-        let parsed = date.and_then(|date| jiff::fmt::rfc2822::parse(date).ok());
-        Ok(parsed.map(|date| date.timestamp().as_second()))
+        Ok(date.and_then(seconds))
     }
 
     pub(crate) async fn post(&self, path: &str, body: &Value) -> anyhow::Result<(StatusCode, Value)> {
@@ -198,6 +206,12 @@ impl Client {
         let value = serde_json::from_slice(&body).unwrap_or_else(|_| String::from_utf8_lossy(&body).into());
         Ok((code, value))
     }
+}
+
+/// Reads a `Date` header. Returns seconds since 1970.
+pub(crate) fn seconds(date: &str) -> Option<i64> {
+    let parsed = jiff::fmt::rfc2822::parse(date).ok()?;
+    Some(parsed.timestamp().as_second())
 }
 
 /// Prints the server's warnings, `299 - "text"`, as kubectl does.

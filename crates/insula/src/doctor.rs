@@ -2,6 +2,7 @@
 
 mod certificates;
 mod disk;
+mod etcd;
 mod files;
 mod network;
 
@@ -15,7 +16,7 @@ use crate::{
     print::{Cell, Format, Printer, Table, Tone},
 };
 
-/// Checks the configuration, certificates, permissions, clock, disk, store, port and versions of an
+/// Checks the configuration, certificates, permissions, clock, disk, etcd, port and versions of an
 /// installation. Run it on the server's machine, as the server's user; it changes nothing.
 #[derive(clap::Args)]
 #[command(after_help = "\

@@ -14,7 +14,7 @@ use insula_store::{
     embedded::{EmbeddedStore, OpenError, Options},
 };
 
-use insula_store_etcd::{Credentials, EtcdStore, Options as EtcdOptions, Tls};
+use insula_store_etcd::{Credentials, EtcdStore, MemberStatus, Options as EtcdOptions, Tls};
 use tokio::sync::oneshot;
 
 use crate::{
@@ -60,19 +60,8 @@ async fn etcd(config: &Config, endpoints: &Endpoints, instance: u64) -> Result<O
     // A file that is missing or readable by others fails the start; later it only fails a
     // connection.
     credentials(&config.etcd)?;
-    let files = config.etcd.clone();
-    let options = EtcdOptions {
-        request_timeout: Duration::from_secs(config.etcd.request_seconds),
-        attempt_timeout: Duration::from_secs(config.etcd.attempt_seconds),
-        credentials: Arc::new(move || credentials(&files).map_err(|error| error.to_string())),
-        ..EtcdOptions::new(instance)
-    };
-    let scheme = if endpoints.tls { "https" } else { "http" };
-    let urls: Vec<String> = endpoints
-        .hosts
-        .iter()
-        .map(|host| format!("{scheme}://{host}"))
-        .collect();
+    let options = options(&config.etcd, instance);
+    let urls: Vec<String> = endpoints.urls().collect();
     loop {
         // Each request has its time limit; reading everything may take longer than that.
         let cause = match EtcdStore::connect(&urls, ETCD_PREFIX, options.clone()).await {
@@ -104,6 +93,25 @@ async fn etcd(config: &Config, endpoints: &Endpoints, instance: u64) -> Result<O
         tracing::warn!(store = %config.store, cause, "etcd does not answer yet; trying again");
         tokio::time::sleep(ETCD_RETRY).await;
     }
+}
+
+/// Returns the settings of connections to etcd.
+fn options(config: &EtcdConfig, instance: u64) -> EtcdOptions {
+    let files = config.clone();
+    EtcdOptions {
+        request_timeout: Duration::from_secs(config.request_seconds),
+        attempt_timeout: Duration::from_secs(config.attempt_seconds),
+        credentials: Arc::new(move || credentials(&files).map_err(|error| error.to_string())),
+        ..EtcdOptions::new(instance)
+    }
+}
+
+/// Asks a member of etcd for its state, with the credentials of the settings.
+///
+/// # Errors
+/// A file of the credentials cannot be used, or the member refuses or does not answer.
+pub async fn survey_etcd(url: &str, config: &EtcdConfig) -> Result<MemberStatus, String> {
+    insula_store_etcd::survey(url, ETCD_PREFIX, &options(config, 0)).await
 }
 
 /// Reads the files of a connection to etcd.

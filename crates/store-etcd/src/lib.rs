@@ -28,6 +28,9 @@ mod mirror;
 mod origin;
 mod sessions;
 mod status;
+mod survey;
+
+pub use survey::{MemberStatus, survey};
 
 use etcd_client::{GetOptions, KvClient};
 use insula_api::{Revision, Scope};

@@ -191,7 +191,7 @@ impl Members {
     }
 }
 
-fn connect_options(options: &Options, credentials: Credentials) -> ConnectOptions {
+pub(crate) fn connect_options(options: &Options, credentials: Credentials) -> ConnectOptions {
     let mut connect = ConnectOptions::new()
         .with_connect_timeout(options.attempt_timeout)
         .with_keep_alive(PING_INTERVAL, PING_TIMEOUT)

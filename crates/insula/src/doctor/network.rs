@@ -1,10 +1,9 @@
-//! Checks of the server, its port and clock, of etcd, and of versions.
+//! Checks of the server, its port and clock, and of versions.
 
 use std::{io, net::TcpListener, process::Command, time::Duration};
 
-use insula_server::{Config, config::StoreChoice};
+use insula_server::Config;
 use serde_json::Value;
-use tokio::net::TcpStream;
 
 use super::Finding;
 use crate::{
@@ -13,16 +12,16 @@ use crate::{
     status,
 };
 
-/// Longest wait for a server on this machine, or an etcd near it.
+/// Longest wait for a server on this machine.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Difference of two clocks that tokens and certificates bear.
-const SKEW_MAX: i64 = 5;
+pub(super) const SKEW_MAX: i64 = 5;
 /// Minor versions that kubectl may be older or newer than the server, as Kubernetes says.
 const KUBECTL_SKEW: i64 = 4;
 
 pub(super) async fn check(config: &Config, connection: &Connection) -> Vec<Finding> {
     let mut findings = vec![port(config)];
-    findings.extend(etcd(config).await);
+    findings.extend(super::etcd::check(config).await);
     let resolved = match resolve(config, connection) {
         Ok(resolved) => resolved,
         Err(error) => {
@@ -96,26 +95,6 @@ fn port(config: &Config) -> Finding {
             "set listen to an address of this machine; ports below 1024 need rights",
         ),
     }
-}
-
-async fn etcd(config: &Config) -> Vec<Finding> {
-    let StoreChoice::Etcd(endpoints) = &config.store else {
-        return Vec::new();
-    };
-    let mut findings = Vec::new();
-    for endpoint in &endpoints.hosts {
-        let why = match tokio::time::timeout(TIMEOUT, TcpStream::connect(endpoint)).await {
-            Ok(Ok(_)) => {
-                findings.push(Finding::ok("etcd", format!("{endpoint} answers")));
-                continue;
-            }
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => format!("no answer within {} s", TIMEOUT.as_secs()),
-        };
-        let fix = "start it, or correct store; a majority of the members must answer";
-        findings.push(Finding::problem("etcd", format!("{endpoint}: {why}"), fix));
-    }
-    findings
 }
 
 /// Compares the clock with that of the server.

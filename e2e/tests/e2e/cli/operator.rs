@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 
-use insula_e2e::{Server, shared, unique, unused_port, workspace};
+use insula_e2e::{Etcd, Server, shared, unique, unused_port, workspace};
 use serde_json::Value;
 
 use super::{Ran, Shell, ran};
@@ -85,6 +85,40 @@ fn every_problem_has_a_fix() {
     command.env("INSULA_STORE", format!("etcd://127.0.0.1:{}", unused_port()));
     let findings: Vec<Value> = serde_json::from_str(&ran(&mut command).out).unwrap();
     assert_eq!(verdicts(&findings, "etcd"), ["problem"]);
+}
+
+#[test]
+fn the_doctor_asks_each_member_of_etcd() {
+    let Some(etcd) = Etcd::start() else { return };
+    let shell = Shell::with("{}");
+    let findings = |store: &str| -> Vec<Value> {
+        let mut command = shell.prepared(insula_e2e::insula(&["doctor", "-o", "json"]));
+        let found: Vec<Value> = serde_json::from_str(&ran(command.env("INSULA_STORE", store)).out).unwrap();
+        found.into_iter().filter(|finding| finding["check"] == "etcd").collect()
+    };
+    let of = |finding: &Value, field: &str| finding[field].as_str().unwrap_or_default().to_owned();
+    let well = findings(&etcd.store());
+    assert_eq!((well.len(), of(&well[0], "verdict")), (1, "ok".to_owned()), "{well:?}");
+    let detail = of(&well[0], "detail");
+    for part in ["version 3.", ", leader, ", " MiB of ", " s apart"] {
+        assert!(detail.contains(part), "{part}: {detail}");
+    }
+
+    etcd.raise_nospace();
+    // A second member that is not there.
+    let store = format!("{},127.0.0.1:{}", etcd.store(), unused_port());
+    let ill = findings(&store);
+    assert_eq!(ill.len(), 2, "{ill:?}");
+    for (finding, detail, fix) in [
+        (&ill[0], "alarm:NOSPACE", "etcdctl alarm disarm"),
+        (&ill[1], "onnection refused", "start it, or correct store"),
+    ] {
+        assert_eq!(of(finding, "verdict"), "problem");
+        assert!(
+            of(finding, "detail").contains(detail) && of(finding, "fix").contains(fix),
+            "{finding}"
+        );
+    }
 }
 
 #[test]

@@ -54,6 +54,28 @@ fn tls_certificates_and_passwords_reach_etcd() {
             environment: environment.to_vec(),
             ..Setup::default()
         });
+        // The doctor has the same credentials, and says so when they are wrong.
+        let doctor = || {
+            let mut command =
+                insula_e2e::insula(&["doctor", "-o", "json", "--data-dir", files.path().to_str().unwrap()]);
+            command.envs(environment.clone()).env("INSULA_STORE", &store);
+            let output = insula_e2e::run_bounded(&mut command, "", insula_e2e::PATIENCE);
+            let found: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout).unwrap();
+            let found = found.into_iter().find(|finding| finding["check"] == "etcd");
+            found.unwrap().to_string()
+        };
+        let well = doctor();
+        assert!(
+            well.contains(r#""verdict":"ok""#) && well.contains(" s apart"),
+            "{well}"
+        );
+        secret(&file("password"), "another\n", 0o600);
+        let wrong = doctor();
+        assert!(
+            wrong.contains("authentication failed") && wrong.contains("etcd.passwordFile"),
+            "{wrong}"
+        );
+        secret(&file("password"), "the-password\n", 0o600);
         let (path, _) = workspace(&server.admin(), "secure");
         let client = server.admin().in_workspace(&path);
         client.post(MAPS, &config_map("before", 0)).expect(201);
