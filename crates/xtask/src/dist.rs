@@ -20,11 +20,8 @@ use crate::{
 
 pub use sbom::bill_of_materials;
 
-/// Targets of a release, and their names in images.
-const TARGETS: [(&str, &str); 2] = [
-    ("x86_64-unknown-linux-musl", "amd64"),
-    ("aarch64-unknown-linux-musl", "arm64"),
-];
+/// Targets of a release. The one that runs on most machines comes first.
+const TARGETS: [&str; 2] = ["x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl"];
 
 /// Size of a stripped program at most, in bytes: 25 MiB.
 const PROGRAM_BYTES_MAX: u64 = 25 << 20;
@@ -39,84 +36,192 @@ const FILES: [(&str, &str); 6] = [
     ("config/packaging/systemd/insula.service", "insula.service"),
 ];
 
-/// Builds a release for each target that can be built here, or for `only`, and says why another one
-/// is skipped. Without any of them it builds for this machine, which needs its C library.
+/// What to build, and where to put it.
+#[derive(Debug, Default)]
+pub struct Options {
+    /// The only target.
+    pub target: Option<String>,
+    /// A program to pack in place of one that is built.
+    pub program: Option<PathBuf>,
+    /// The folder, which must be empty or missing; by default `target/dist`, which is emptied.
+    pub out: Option<PathBuf>,
+    /// Says what can be built here, and builds nothing.
+    pub plan: bool,
+}
+
+/// A release in the making.
+struct Dist<'a> {
+    root: &'a Path,
+    out: PathBuf,
+    /// Target of programs of this machine.
+    host: String,
+    /// A program that runs here, which prints completions and manual pages for all targets.
+    runnable: Option<PathBuf>,
+}
+
+/// Builds a release for each target that can be built here, or for the only one that is asked for,
+/// and says why another one is left out. Without any of them it builds for this machine, which
+/// needs its C library.
 ///
 /// # Errors
-/// Fails when a build fails, a program is too large, or `only` cannot be built here.
-pub fn run(root: &Path, only: Option<&str>) -> Result<()> {
+/// Fails when a build fails, a program is too large, or the target that is asked for cannot be built
+/// here.
+pub fn run(root: &Path, options: &Options) -> Result<()> {
     let mut report = Report::default();
-    let result = steps(&mut report, root, only);
+    let result = match options.plan {
+        true => plan(&mut report, root),
+        false => steps(&mut report, root, options),
+    };
     say(&format!("\n{}", report.table()))?;
     result
 }
 
-fn steps(report: &mut Report, root: &Path, only: Option<&str>) -> Result<()> {
-    let dist = root.join("target/dist");
-    if dist.exists() {
-        fs::remove_dir_all(&dist).with_context(|| format!("cannot remove {}", dist.display()))?;
-    }
+fn plan(report: &mut Report, root: &Path) -> Result<()> {
     let host = toolchain::host(root)?;
-    let known = TARGETS.into_iter().find(|(target, _)| Some(*target) == only);
-    let chosen: Vec<(&str, &str)> = match only {
-        Some(only) => vec![known.unwrap_or((only, arch(only)))],
-        None => TARGETS.to_vec(),
+    for target in TARGETS {
+        let (step, detail) = match toolchain::find(root, target, &host) {
+            Ok(tools) => ("builds", format!("{target}: {}", shown(&tools))),
+            Err(missing) => ("skipped", format!("{target}: {missing}")),
+        };
+        report.step(step, || Ok(((), detail)))?;
+    }
+    Ok(())
+}
+
+fn shown(tools: &[(String, String)]) -> String {
+    let tools: Vec<String> = tools.iter().map(|(name, value)| format!("{name}={value:?}")).collect();
+    tools.join(" ")
+}
+
+fn steps(report: &mut Report, root: &Path, options: &Options) -> Result<()> {
+    let mut dist = Dist {
+        root,
+        out: folder(root, options.out.as_deref())?,
+        host: toolchain::host(root)?,
+        runnable: None,
     };
     let mut archives = Vec::new();
-    for (target, image) in &chosen {
-        archives.extend(release(report, root, target, image, &host, only.is_some())?);
+    if let Some(program) = &options.program {
+        let target = options.target.as_ref().unwrap_or(&dist.host).clone();
+        let program = program.clone();
+        archives.push(dist.pack_program(report, &program, &target)?);
+    } else {
+        let known = TARGETS.map(str::to_owned);
+        let chosen = options
+            .target
+            .as_ref()
+            .map_or(known.to_vec(), |only| vec![only.clone()]);
+        for target in &chosen {
+            archives.extend(dist.release(report, target, options.target.is_some())?);
+        }
+        if archives.is_empty() {
+            let host = dist.host.clone();
+            archives.extend(dist.release(report, &host, true)?);
+        }
     }
-    if archives.is_empty() {
-        let image = arch(&host);
-        archives.extend(release(report, root, &host, image, &host, true)?);
-    }
-    let bill = report.step("sbom", || {
-        let path = dist.join(format!("insula-{}.cdx.json", version()));
+    archives.push(report.step("chart", || {
+        let path = dist.chart()?;
+        Ok((path.clone(), path.display().to_string()))
+    })?);
+    archives.push(report.step("sbom", || {
+        let path = dist.out.join(format!("insula-{}.cdx.json", version()));
         write(&path, bill_of_materials(root)?.as_bytes())?;
         Ok((path.clone(), path.display().to_string()))
-    })?;
-    archives.push(bill);
+    })?);
     report.step("checksums", || {
-        let path = dist.join("SHA256SUMS");
+        let path = dist.out.join("SHA256SUMS");
         write(&path, checksums(&archives)?.as_bytes())?;
         Ok(((), path.display().to_string()))
     })
 }
 
-/// Builds one target and returns its archive, or nothing where the target cannot be built and is
-/// not `required`.
-fn release(
-    report: &mut Report,
-    root: &Path,
-    target: &str,
-    image: &str,
-    host: &str,
-    required: bool,
-) -> Result<Option<PathBuf>> {
-    let tools = match toolchain::find(root, target, host) {
-        Ok(tools) => tools,
-        Err(missing) if required => bail!("{target}: {missing}"),
-        Err(missing) => {
-            report.step("skipped", || Ok(((), format!("{target}: {missing}"))))?;
-            return Ok(None);
-        }
+/// Returns the folder of the release, which is empty.
+fn folder(root: &Path, given: Option<&Path>) -> Result<PathBuf> {
+    let folder = match given {
+        None => root.join("target/dist"),
+        Some(given) => given.to_owned(),
     };
-    let program = report.step("build", || {
-        let program = build(root, target, &tools)?;
-        let bytes = fs::metadata(&program)?.len();
-        ensure!(
-            bytes <= PROGRAM_BYTES_MAX,
-            "{}: {bytes} bytes are more than {PROGRAM_BYTES_MAX}: find the new code with `nm --size-sort`",
-            program.display()
-        );
-        Ok((program, format!("{target}, {bytes} bytes")))
-    })?;
-    report.step("archive", || {
-        let stage = root.join("target/dist").join(image);
-        fill(root, &program, &stage, target, host)?;
-        let archive = pack(root, &stage, target)?;
-        Ok((Some(archive.clone()), archive.display().to_string()))
-    })
+    if given.is_none() && folder.exists() {
+        fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+    }
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let is_empty = fs::read_dir(&folder)?.next().is_none();
+    ensure!(is_empty, "{} is not empty: choose another folder", folder.display());
+    Ok(folder.canonicalize()?)
+}
+
+impl Dist<'_> {
+    /// Builds one target and returns its archive, or nothing where the target cannot be built and is
+    /// not `required`.
+    fn release(&mut self, report: &mut Report, target: &str, required: bool) -> Result<Option<PathBuf>> {
+        let tools = match toolchain::find(self.root, target, &self.host) {
+            Ok(tools) => tools,
+            Err(missing) if required => bail!("{target}: {missing}"),
+            Err(missing) => {
+                report.step("skipped", || Ok(((), format!("{target}: {missing}"))))?;
+                return Ok(None);
+            }
+        };
+        let program = report.step("build", || {
+            let program = build(self.root, target, &tools)?;
+            let bytes = fs::metadata(&program)?.len();
+            ensure!(
+                bytes <= PROGRAM_BYTES_MAX,
+                "{}: {bytes} bytes are more than {PROGRAM_BYTES_MAX}: find the new code with `nm --size-sort`",
+                program.display()
+            );
+            Ok((program, format!("{target}, {bytes} bytes")))
+        })?;
+        self.pack_program(report, &program, target).map(Some)
+    }
+
+    /// Packs a program with the files that go along with it, and returns the archive.
+    fn pack_program(&mut self, report: &mut Report, program: &Path, target: &str) -> Result<PathBuf> {
+        let is_ours = target.split('-').next() == self.host.split('-').next() && target.contains("linux");
+        if is_ours {
+            self.runnable = Some(program.to_owned());
+        }
+        report.step("archive", || {
+            let stage = self.out.join(arch(target));
+            self.fill(program, &stage)?;
+            let name = format!("insula-{}-{target}", version());
+            let archive = self.out.join(format!("{name}.tar.gz"));
+            pack(&stage, &name, &archive, commit_seconds(self.root))?;
+            Ok((archive.clone(), archive.display().to_string()))
+        })
+    }
+
+    /// Puts the program and the files that go along with it into a folder.
+    fn fill(&self, program: &Path, stage: &Path) -> Result<()> {
+        copy(program, &stage.join("insula"))?;
+        for (from, to) in FILES {
+            copy(&self.root.join(from), &stage.join(to))?;
+        }
+        let Some(runnable) = &self.runnable else {
+            return say("no program of this release runs here: its archive has no completions and manual pages");
+        };
+        for (shell, file) in [
+            ("bash", "insula.bash"),
+            ("zsh", "_insula"),
+            ("fish", "insula.fish"),
+            ("powershell", "insula.ps1"),
+        ] {
+            write(
+                &stage.join("completions").join(file),
+                &output(runnable, &["completion", shell])?,
+            )?;
+        }
+        let pages = stage.join("man");
+        output(runnable, &["man", "--dir", &pages.to_string_lossy()]).map(drop)
+    }
+
+    /// Packs the chart, as `helm package` does.
+    fn chart(&self) -> Result<PathBuf> {
+        let archive = self.out.join(format!("insula-{}.tgz", version()));
+        let chart = self.root.join("config/packaging/helm/insula");
+        pack(&chart, "insula", &archive, commit_seconds(self.root))?;
+        Ok(archive)
+    }
 }
 
 fn build(root: &Path, target: &str, tools: &[(String, String)]) -> Result<PathBuf> {
@@ -137,67 +242,41 @@ fn build(root: &Path, target: &str, tools: &[(String, String)]) -> Result<PathBu
     Ok(root.join("target").join(target).join("release/insula"))
 }
 
-/// Puts the program and the files that go along with it into a folder.
-fn fill(root: &Path, program: &Path, stage: &Path, target: &str, host: &str) -> Result<()> {
-    copy(program, &stage.join("insula"))?;
-    for (from, to) in FILES {
-        copy(&root.join(from), &stage.join(to))?;
-    }
-    let runs_here = target.split('-').next() == host.split('-').next() && target.contains("linux");
-    if !runs_here {
-        return say(&format!(
-            "{target} does not run here: the archive has no completions and manual pages"
-        ));
-    }
-    for (shell, file) in [("bash", "insula.bash"), ("zsh", "_insula"), ("fish", "insula.fish")] {
-        if let Some(text) = output(program, &["completion", shell])? {
-            write(&stage.join("completions").join(file), &text)?;
-        }
-    }
-    let pages = stage.join("man");
-    output(program, &["man", "--dir", &pages.to_string_lossy()]).map(drop)
-}
-
-/// Returns the output of a command of the program, or nothing if the program has no such command.
-fn output(program: &Path, arguments: &[&str]) -> Result<Option<Vec<u8>>> {
+/// Returns the output of a command of the program.
+fn output(program: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
     let out = Command::new(program)
         .args(arguments)
         .output()
         .with_context(|| format!("cannot run {}", program.display()))?;
-    match out.status.code() {
-        Some(0) => Ok(Some(out.stdout)),
-        Some(2) => {
-            say(&format!("this program has no `{}`", arguments.join(" ")))?;
-            Ok(None)
-        }
-        _ => bail!("{}: {}", arguments.join(" "), String::from_utf8_lossy(&out.stderr)),
-    }
+    ensure!(
+        out.status.success(),
+        "{}: {}",
+        arguments.join(" "),
+        String::from_utf8_lossy(&out.stderr)
+    );
+    Ok(out.stdout)
 }
 
-/// Packs a folder, with names and times that depend on the commit alone.
-fn pack(root: &Path, stage: &Path, target: &str) -> Result<PathBuf> {
-    let name = format!("insula-{}-{target}", version());
-    let archive = root.join("target/dist").join(format!("{name}.tar.gz"));
-    let folder = stage.file_name().unwrap_or_default().to_string_lossy().into_owned();
+/// Packs a folder under another name. Names, modes and times in the archive do not depend on the
+/// machine.
+fn pack(folder: &Path, name: &str, archive: &Path, seconds: u64) -> Result<()> {
+    let base = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut tar = Command::new("tar");
-    tar.env("GZIP", "-n");
     tar.args([
         "--sort=name",
         "--owner=0",
         "--group=0",
         "--numeric-owner",
-        "--mode=go-w",
+        "--mode=u+rw,go-w,go+rX",
+        "--use-compress-program=gzip -n",
     ]);
-    tar.arg(format!("--mtime=@{}", commit_seconds(root)));
-    tar.arg(format!("--transform=s,^{folder},{name},"));
-    tar.arg("-czf")
-        .arg(&archive)
-        .arg("-C")
-        .arg(root.join("target/dist"))
-        .arg(&folder);
+    tar.arg(format!("--mtime=@{seconds}"));
+    tar.arg(format!("--transform=s,^{base},{name},"));
+    tar.arg("-cf").arg(archive);
+    tar.arg("-C").arg(folder.parent().unwrap_or(Path::new("."))).arg(&base);
     let status = tar.status().context("cannot run tar")?;
     ensure!(status.success(), "tar failed: the output above says why");
-    Ok(archive)
+    Ok(())
 }
 
 /// Returns the time of the commit in seconds since 1970, or 0 outside of a repository.
@@ -278,6 +357,39 @@ mod tests {
         let want = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855  a\n\
                     ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  b\n";
         assert_eq!(checksums(&files).expect("the files are there"), want);
+        fs::remove_dir_all(folder).expect("the folder can be removed");
+    }
+
+    #[test]
+    fn archives_of_the_same_files_are_the_same_bytes() {
+        let folder = env::temp_dir().join(format!("insula-xtask-pack-{}", std::process::id()));
+        let packed = |machine: &str, times: u32| {
+            let files = folder.join(machine).join("amd64");
+            for name in ["insula", "man/insula.1"] {
+                write(&files.join(name), name.as_bytes()).expect("the file can be written");
+            }
+            // Modification times differ.
+            let old = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(times.into());
+            let file = fs::File::options()
+                .write(true)
+                .open(files.join("insula"))
+                .expect("it is there");
+            file.set_modified(old).expect("its time can be set");
+            let archive = folder.join(format!("{machine}.tar.gz"));
+            pack(&files, "insula-1-x", &archive, 7).expect("tar is there");
+            archive
+        };
+        let (one, other) = (packed("one", 1), packed("other", 2));
+        assert_eq!(
+            fs::read(&one).expect("it is there"),
+            fs::read(other).expect("it is there")
+        );
+        let listed = Command::new("tar").arg("-tzf").arg(one).output().expect("tar is there");
+        let names = String::from_utf8_lossy(&listed.stdout).into_owned();
+        assert_eq!(
+            names,
+            "insula-1-x/\ninsula-1-x/insula\ninsula-1-x/man/\ninsula-1-x/man/insula.1\n"
+        );
         fs::remove_dir_all(folder).expect("the folder can be removed");
     }
 

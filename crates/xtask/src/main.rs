@@ -1,6 +1,6 @@
 //! `cargo xtask`: the chores of this repository.
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -58,6 +58,15 @@ enum Chore {
         /// Build only this target, such as x86_64-unknown-linux-musl
         #[arg(long, value_name = "TARGET")]
         target: Option<String>,
+        /// Pack this program in place of one that is built
+        #[arg(long, value_name = "FILE")]
+        program: Option<PathBuf>,
+        /// Put the release into this folder, which is empty or missing
+        #[arg(long, value_name = "DIRECTORY")]
+        out: Option<PathBuf>,
+        /// Say which targets can be built here and what is missing for the others
+        #[arg(long, conflicts_with_all = ["target", "program", "out"])]
+        plan: bool,
     },
     /// Build in release mode and run the load generator's quick mode
     Bench,
@@ -82,7 +91,20 @@ fn run(chore: Chore, workspace: &Workspace) -> Result<()> {
         Chore::Test { only } => suite::run(workspace, only.as_deref()),
         Chore::Docs => suite::run(workspace, Some("docs::")),
         Chore::Proto => suite::proto(&workspace.root),
-        Chore::Dist { target } => dist::run(&workspace.root, target.as_deref()),
+        Chore::Dist {
+            target,
+            program,
+            out,
+            plan,
+        } => {
+            let options = dist::Options {
+                target,
+                program,
+                out,
+                plan,
+            };
+            dist::run(&workspace.root, &options)
+        }
         Chore::Bench => suite::bench(&workspace.root),
         Chore::Bless { only } => {
             tidy::run(&workspace.root, Mode::Lower)?;

@@ -1,6 +1,7 @@
 //! `config/packaging`: the unit, the image and the chart name flags and settings that the program
 //! has, and the server speaks to the service manager and takes shared keys as they expect.
 
+mod dist;
 mod notify;
 
 use std::{
