@@ -3,7 +3,7 @@
 
 use std::{
     fs::{self, File},
-    io::{self, BufReader, BufWriter, Write},
+    io::{self, BufReader, BufWriter, Read, Write},
     ops::ControlFlow,
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
@@ -91,15 +91,48 @@ fn print_summary(summary: &Summary) -> anyhow::Result<()> {
 }
 
 fn verify(file: &Path) -> anyhow::Result<Summary> {
-    each(file, |_, _| Ok::<_, BackupError>(()))
+    each(file, "verified", |_, _| Ok::<_, BackupError>(()))
 }
 
-fn each<E>(file: &Path, visit: impl FnMut(&Header, Entry) -> Result<(), E>) -> anyhow::Result<Summary>
+/// Reads a backup. `done` is the word for what happens to it.
+fn each<E>(
+    file: &Path,
+    done: &'static str,
+    visit: impl FnMut(&Header, Entry) -> Result<(), E>,
+) -> anyhow::Result<Summary>
 where
     E: From<BackupError> + std::error::Error + Send + Sync + 'static,
 {
-    let opened = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
-    backup::read(BufReader::with_capacity(1 << 20, opened), visit).with_context(|| file.display().to_string())
+    let unreadable = || format!("cannot read {}", file.display());
+    let opened = File::open(file).with_context(unreadable)?;
+    let bytes = opened.metadata().with_context(unreadable)?.len();
+    let counted = CountedReader {
+        inner: opened,
+        bytes: 0,
+        total: bytes,
+        done,
+        progress: Progress::stderr(),
+    };
+    backup::read(BufReader::with_capacity(1 << 20, counted), visit).with_context(|| file.display().to_string())
+}
+
+/// A reader that shows how much of a file it has read.
+struct CountedReader {
+    inner: File,
+    bytes: u64,
+    total: u64,
+    done: &'static str,
+    progress: Progress,
+}
+
+impl Read for CountedReader {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(into)?;
+        self.bytes += count as u64;
+        let what = format!("MiB {}", self.done);
+        self.progress.share(self.bytes >> 20, self.total >> 20, &what);
+        Ok(count)
+    }
 }
 
 /// Writes a backup to a temporary file, verifies it, and renames it.
@@ -230,14 +263,7 @@ fn restore(arguments: &Restoring) -> anyhow::Result<()> {
     let revision = summary.header.revision.0.checked_add(*bump_revision);
     let revision = Revision(revision.context("--bump-revision is too large")?);
     let mut restored = Restore::begin(to, STORE)?;
-    let (mut progress, mut count) = (Progress::stderr(), 0_u64);
-    let restore = |_: &Header, entry| {
-        count += 1;
-        progress.show(&format!("{count} of {} objects restored", summary.objects));
-        restored.put(entry)
-    };
-    let again = each(file, restore);
-    drop(progress);
+    let again = each(file, "restored", |_, entry| restored.put(entry));
     match again {
         Ok(again) if again == summary => restored.finish(revision)?,
         other => {

@@ -128,6 +128,8 @@ pub(crate) struct Progress {
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 /// Time between two changes at a terminal.
 const CHANGE_INTERVAL: Duration = Duration::from_millis(100);
+/// Characters of a whole bar.
+const BAR_CHARS: u64 = 20;
 
 impl Progress {
     pub(crate) fn stderr() -> Self {
@@ -154,6 +156,23 @@ impl Progress {
             writeln!(io::stderr(), "{text} …")
         };
     }
+
+    /// Shows how much of a total is done: as a bar at a terminal, in numbers elsewhere.
+    pub(crate) fn share(&mut self, done: u64, total: u64, what: &str) {
+        let numbers = format!("{done} of {total} {what}");
+        match self.terminal {
+            true => self.show(&format!("{} {numbers}", bar(done, total))),
+            false => self.show(&numbers),
+        }
+    }
+}
+
+/// Draws a share: `[█████░░░░░░░░░░░░░░░]  25 %`.
+fn bar(done: u64, total: u64) -> String {
+    let of = |whole: u64| done.min(total).saturating_mul(whole) / total.max(1);
+    let full = of(BAR_CHARS);
+    let signs = (0..BAR_CHARS).map(|at| if at < full { '█' } else { '░' });
+    format!("[{}] {:3} %", signs.collect::<String>(), of(100))
 }
 
 impl Drop for Progress {
@@ -283,6 +302,13 @@ mod tests {
             .a            -
         "#]]
         .assert_eq(&text);
+    }
+
+    #[test]
+    fn bars_are_as_long_as_the_share() {
+        assert_eq!(bar(1, 4), "[█████░░░░░░░░░░░░░░░]  25 %");
+        assert_eq!(bar(9, 4), "[████████████████████] 100 %");
+        assert_eq!(bar(0, 0), "[░░░░░░░░░░░░░░░░░░░░]   0 %");
     }
 
     #[test]

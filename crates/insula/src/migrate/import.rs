@@ -125,7 +125,7 @@ impl Import {
         let mut progress = Progress::stderr();
         let mut created = Vec::new();
         for (i, object) in objects.iter().enumerate() {
-            progress.show(&format!("{i} of {} objects", objects.len()));
+            progress.share(i as u64, objects.len() as u64, "objects created");
             match self.create_one(object).await {
                 Ok(there) => created.push((object, there)),
                 Err(error) => self.problems.push(format!("{}: {error:#}", place(object))),

@@ -159,7 +159,13 @@ async fn follow(
     loop {
         let step = migration.step();
         report.hash.clone_from(&migration.hash);
-        progress.show(&format!("{}: {} {}", migration.resource, name(step), migration.seen));
+        let what = format!("objects of {}: {}", migration.resource, name(step));
+        let (seen, all) = (migration.seen.unsigned_abs(), migration.objects.unsigned_abs());
+        match seen <= all {
+            true => progress.share(seen, all, &what),
+            // Not all are counted yet.
+            false => progress.show(&format!("{seen} {what}")),
+        }
         if let Some(folder) = &arguments.keep
             && step == MigrationStep::Replace
             && !migration.undo
