@@ -90,49 +90,15 @@ impl Runtime {
     fn install(self) -> Result<PathBuf, String> {
         let (name, files) = self.sources();
         let source = clients().join(name);
-        let mut hasher = DefaultHasher::new();
-        for file in files {
-            let text = std::fs::read(source.join(file)).map_err(|error| format!("{name}/{file}: {error}"))?;
-            text.hash(&mut hasher);
-        }
-        let target = binary()
-            .ancestors()
-            .nth(2)
-            .map(|target| target.join("tools"))
-            .ok_or("no folder for tools")?;
-        let installed = target.join(format!("{name}-{:016x}", hasher.finish()));
-        if self == Self::Go || !installed.exists() {
-            // Installed into a temporary folder and renamed, so that an interrupted run never looks
-            // complete.
-            let partial = target.join(format!("{name}-{}.partial", std::process::id()));
-            std::fs::create_dir_all(&partial).map_err(|error| format!("{}: {error}", partial.display()))?;
-            let fetched = self.fetch(&source, &partial);
-            if fetched.is_ok() && std::fs::rename(&partial, &installed).is_err() {
-                // Another run was faster, or Go's program exists from an earlier run.
-                let _ = std::fs::remove_dir_all(&installed);
-                std::fs::rename(&partial, &installed).map_err(|error| error.to_string())?;
-            }
-            let _ = std::fs::remove_dir_all(&partial);
-            fetched?;
-        }
-        Ok(installed)
+        // Go decides itself whether anything changed.
+        install(name, &source, files, self == Self::Go, &|into| {
+            self.fetch(&source, into)
+        })
     }
 
     fn fetch(self, source: &Path, into: &Path) -> Result<(), String> {
         match self {
-            Self::Python => {
-                let arguments = [
-                    "-m",
-                    "pip",
-                    "install",
-                    "--quiet",
-                    "--disable-pip-version-check",
-                    "--target",
-                ];
-                let requirements = source.join("requirements.txt");
-                let rest = [into.into(), "--requirement".into(), requirements.into_os_string()];
-                run("python3", &arguments, &rest, source)
-            }
+            Self::Python => pip(source, into),
             Self::Node => {
                 for file in self.sources().1 {
                     std::fs::copy(source.join(file), into.join(file)).map_err(|error| error.to_string())?;
@@ -161,7 +127,59 @@ impl Runtime {
     }
 }
 
-fn run(program: &str, arguments: &[&str], more: &[OsString], folder: &Path) -> Result<(), String> {
+/// Returns the folder `name` and a hash of `files` beside the build, which `fetch` fills if it is not
+/// there or `anew`. An error is a sentence.
+pub(crate) fn install(
+    name: &str,
+    source: &Path,
+    files: &[&str],
+    anew: bool,
+    fetch: &dyn Fn(&Path) -> Result<(), String>,
+) -> Result<PathBuf, String> {
+    let mut hasher = DefaultHasher::new();
+    for file in files {
+        let text = std::fs::read(source.join(file)).map_err(|error| format!("{name}/{file}: {error}"))?;
+        text.hash(&mut hasher);
+    }
+    let target = binary()
+        .ancestors()
+        .nth(2)
+        .map(|target| target.join("tools"))
+        .ok_or("no folder for tools")?;
+    let installed = target.join(format!("{name}-{:016x}", hasher.finish()));
+    if anew || !installed.exists() {
+        // Installed into a temporary folder and renamed, so that an interrupted run never looks
+        // complete.
+        let partial = target.join(format!("{name}-{}.partial", std::process::id()));
+        std::fs::create_dir_all(&partial).map_err(|error| format!("{}: {error}", partial.display()))?;
+        let fetched = fetch(&partial);
+        if fetched.is_ok() && std::fs::rename(&partial, &installed).is_err() {
+            // Another run was faster, or an earlier run left its result.
+            let _ = std::fs::remove_dir_all(&installed);
+            std::fs::rename(&partial, &installed).map_err(|error| error.to_string())?;
+        }
+        let _ = std::fs::remove_dir_all(&partial);
+        fetched?;
+    }
+    Ok(installed)
+}
+
+/// Installs the packages of `requirements.txt`.
+pub(crate) fn pip(source: &Path, into: &Path) -> Result<(), String> {
+    let arguments = [
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--target",
+    ];
+    let requirements = source.join("requirements.txt");
+    let rest = [into.into(), "--requirement".into(), requirements.into_os_string()];
+    run("python3", &arguments, &rest, source)
+}
+
+pub(crate) fn run(program: &str, arguments: &[&str], more: &[OsString], folder: &Path) -> Result<(), String> {
     if let Err(error) = Command::new(program).arg("--version").output() {
         return Err(format!("no {program}: {error}"));
     }

@@ -10,6 +10,7 @@ mod conversions;
 mod freeze;
 mod maintenance;
 mod objects;
+mod onboarding;
 mod operations;
 mod quota;
 mod rollouts;
