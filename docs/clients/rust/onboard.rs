@@ -20,7 +20,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(writeln!(std::io::stdout(), "{done}")?)
 }
 
-pub async fn onboard(url: &str, pki: &Path, definition: &str, tenant: &str) -> Result<String, Box<dyn Error>> {
+pub(crate) async fn onboard(url: &str, pki: &Path, definition: &str, tenant: &str) -> Result<String, Box<dyn Error>> {
     let pem = |name: &str| fs::read(pki.join(name));
     let own = Identity::from_pem(pem("kcp-admin.crt")?, pem("kcp-admin.key")?);
     let tls = ClientTlsConfig::new().identity(own);

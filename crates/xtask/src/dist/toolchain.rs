@@ -47,27 +47,42 @@ pub(super) fn find(root: &Path, target: &str, host: &str) -> Result<Vec<(String,
     let linker = format!("CARGO_TARGET_{}_LINKER", name.to_uppercase());
     let mut variables = vec![(linker, "rust-lld".to_owned())];
     if env::var_os(format!("CC_{name}")).is_none() {
-        let processor = target.split('-').next().unwrap_or_default();
-        let own = format!("{processor}-linux-musl-gcc");
-        let is_native = host.split('-').next() == Some(processor);
-        let candidates = [own.as_str(), "musl-gcc"];
-        let compiler = candidates
-            .into_iter()
-            .filter(|name| *name != "musl-gcc" || is_native)
-            .find(|name| on_path(name).is_some());
-        let Some(compiler) = compiler else {
-            let package = if is_native {
-                ", as Debian's musl-tools has it,"
-            } else {
-                ""
-            };
+        let candidates = compilers(target, host);
+        let Some(compiler) = candidates.iter().find(|name| on_path(name).is_some()) else {
+            let (last, package) = (candidates.last(), package(target, host));
+            let last = last.map(String::as_str).unwrap_or_default();
             return Err(format!(
-                "no C compiler: install {own}{package} or name one in CC_{name}"
+                "no C compiler: install {last}, as Debian's {package} has it, or name one in CC_{name}"
             ));
         };
-        variables.push((format!("CC_{name}"), compiler.to_owned()));
+        variables.push((format!("CC_{name}"), compiler.clone()));
     }
     Ok(variables)
+}
+
+/// Returns C compilers for a target, the best one first. Those for glibc do for musl on another
+/// processor: the C code of the program uses no type and no function in which the two differ, which
+/// linking and a run show.
+fn compilers(target: &str, host: &str) -> [String; 2] {
+    let processor = processor(target);
+    let second = match processor == self::processor(host) {
+        true => "musl-gcc".to_owned(),
+        false => format!("{processor}-linux-gnu-gcc"),
+    };
+    [format!("{processor}-linux-musl-gcc"), second]
+}
+
+/// Returns the Debian package that has the last compiler.
+fn package(target: &str, host: &str) -> String {
+    let processor = processor(target);
+    match processor == self::processor(host) {
+        true => "musl-tools".to_owned(),
+        false => format!("gcc-{}-linux-gnu", processor.replace('_', "-")),
+    }
+}
+
+fn processor(target: &str) -> &str {
+    target.split('-').next().unwrap_or_default()
 }
 
 fn rustc(root: &Path, arguments: &[&str]) -> Result<String> {
@@ -76,4 +91,23 @@ fn rustc(root: &Path, arguments: &[&str]) -> Result<String> {
         .args(arguments)
         .output()?;
     Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compilers_are_those_of_the_processor() {
+        let (arm, intel) = ("aarch64-unknown-linux-musl", "x86_64-unknown-linux-musl");
+        let here = "x86_64-unknown-linux-gnu";
+        assert_eq!(compilers(intel, here), ["x86_64-linux-musl-gcc", "musl-gcc"]);
+        assert_eq!(
+            compilers(arm, here),
+            ["aarch64-linux-musl-gcc", "aarch64-linux-gnu-gcc"]
+        );
+        assert_eq!(package(intel, here), "musl-tools");
+        assert_eq!(package(arm, here), "gcc-aarch64-linux-gnu");
+        assert_eq!(package(intel, "aarch64-unknown-linux-gnu"), "gcc-x86-64-linux-gnu");
+    }
 }

@@ -128,7 +128,8 @@ fn a_kubeconfig_that_kubectl_wrote_is_replaced_and_one_with_other_users_is_not()
             .success()
     );
     let merged = fs::read_to_string(&path).unwrap();
-    let end = server.stopped().start().err().unwrap_or_default();
+    let stopped = server.stopped();
+    let end = stopped.start().err().unwrap_or_default();
     assert!(end.contains("was not written by insula"), "{end}");
     assert_eq!(fs::read_to_string(&path).unwrap(), merged);
 }
