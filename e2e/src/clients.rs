@@ -127,8 +127,8 @@ impl Runtime {
     }
 }
 
-/// Returns the folder `name` and a hash of `files` beside the build, which `fetch` fills if it is not
-/// there or `anew`. An error is a sentence.
+/// Returns the folder `name` and a hash of `files` beside the build, which `fetch` fills if it is
+/// not there or `anew`. An error is a sentence.
 pub(crate) fn install(
     name: &str,
     source: &Path,

@@ -55,12 +55,12 @@ impl Client {
 
     /// Creates a client of the server and the identity that were found.
     pub(crate) fn new(resolved: &Resolved) -> anyhow::Result<Self> {
-        Self::of(&resolved.cluster, &resolved.user, resolved.timeout)
+        Self::for_entries(&resolved.cluster, &resolved.user, resolved.timeout)
     }
 
     /// Creates a client of a cluster and a user of a kubeconfig; without a time limit it waits for
     /// ever.
-    pub(crate) fn of(cluster: &Entry, user: &Entry, timeout: Option<Duration>) -> anyhow::Result<Self> {
+    pub(crate) fn for_entries(cluster: &Entry, user: &Entry, timeout: Option<Duration>) -> anyhow::Result<Self> {
         let server = cluster.text("server").unwrap_or_default();
         if !server.starts_with("https://") {
             bail!("the server {server:?} has no TLS: its URL must begin with https://");

@@ -36,7 +36,7 @@ const FILES: [(&str, &str); 6] = [
     ("config/packaging/systemd/insula.service", "insula.service"),
 ];
 
-/// What to build, and where to put it.
+/// Choice of targets and of a folder.
 #[derive(Debug, Default)]
 pub struct Options {
     /// The only target.
@@ -64,8 +64,8 @@ struct Dist<'a> {
 /// needs its C library.
 ///
 /// # Errors
-/// Fails when a build fails, a program is too large, or the target that is asked for cannot be built
-/// here.
+/// Fails when a build fails, a program is too large, or the target that is asked for cannot be
+/// built here.
 pub fn run(root: &Path, options: &Options) -> Result<()> {
     let mut report = Report::default();
     let result = match options.plan {
@@ -151,8 +151,8 @@ fn folder(root: &Path, given: Option<&Path>) -> Result<PathBuf> {
 }
 
 impl Dist<'_> {
-    /// Builds one target and returns its archive, or nothing where the target cannot be built and is
-    /// not `required`.
+    /// Builds one target and returns its archive, or nothing where the target cannot be built and
+    /// is not `required`.
     fn release(&mut self, report: &mut Report, target: &str, required: bool) -> Result<Option<PathBuf>> {
         let tools = match toolchain::find(self.root, target, &self.host) {
             Ok(tools) => tools,

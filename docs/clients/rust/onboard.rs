@@ -1,7 +1,7 @@
 //! Onboards a tenant: creates a workspace for a provider and one for the tenant, publishes an API
 //! in the first, binds it in the second, and watches the rollout until the tenant serves it.
 //!
-//! `cargo run --package insula-e2e --example onboard https://127.0.0.1:6443 .insula/pki lamps.json acme`
+//! `cargo run --example onboard https://127.0.0.1:6443 .insula/pki lamps.json acme`
 use std::{env::args, error::Error, fs, io::Write, path::Path, time::Duration};
 
 use insula_proto::admin::v1::{

@@ -171,7 +171,7 @@ async fn date(config: &Config, host: &str, url: &str) -> Option<i64> {
         };
         let cluster = entry(json!({"server": url, "certificate-authority": etcd.ca}));
         let user = entry(json!({"client-certificate": etcd.certificate, "client-key": etcd.key}));
-        let client = Client::of(&cluster, &user, Some(TIMEOUT)).ok()?;
+        let client = Client::for_entries(&cluster, &user, Some(TIMEOUT)).ok()?;
         return client.date("/version").await.ok().flatten();
     }
     let asked = async {

@@ -21,6 +21,21 @@ fn ok(command: &mut Command, folder: &Path) -> String {
     text(&output.stdout)
 }
 
+/// Asserts that three files have a checksum, and that it fits.
+fn check_sums(out: &Path) {
+    match Command::new("sha256sum").arg("--version").output() {
+        Err(_) => eprintln!("skipped: no sha256sum"),
+        Ok(_) => {
+            let checked = ok(Command::new("sha256sum").args(["--check", "SHA256SUMS"]), out);
+            assert_eq!(
+                checked.lines().filter(|line| line.ends_with(": OK")).count(),
+                3,
+                "{checked}"
+            );
+        }
+    }
+}
+
 #[test]
 fn an_archive_has_the_program_and_all_that_goes_along() {
     // …/debug/deps/e2e-0123 → …/debug/insula-xtask
@@ -76,18 +91,7 @@ fn an_archive_has_the_program_and_all_that_goes_along() {
     let bill = fs::read_to_string(out.join(format!("insula-{version}.cdx.json"))).unwrap();
     let bill: Value = serde_json::from_str(&bill).unwrap();
     assert_eq!(bill["metadata"]["component"]["version"], version);
-    // Three files have a checksum, and it fits.
-    match Command::new("sha256sum").arg("--version").output() {
-        Err(_) => eprintln!("skipped: no sha256sum"),
-        Ok(_) => {
-            let checked = ok(Command::new("sha256sum").args(["--check", "SHA256SUMS"]), &out);
-            assert_eq!(
-                checked.lines().filter(|line| line.ends_with(": OK")).count(),
-                3,
-                "{checked}"
-            );
-        }
-    }
+    check_sums(&out);
     // The program in the archive runs.
     ok(Command::new("tar").args(["-xzf", &format!("{name}.tar.gz")]), &out);
     let told = ok(Command::new(out.join(&name).join("insula")).arg("--version"), &out);

@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Instant};
 
-use insula_e2e::{Etcd, Server, Setup, etcd_programs, until, workspace};
+use insula_e2e::{Etcd, PATIENCE, Server, Setup, etcd_programs, insula, run_bounded, until, workspace};
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 
 use super::{MAPS, code, config_map};
@@ -25,6 +25,30 @@ fn secret(path: &Path, text: &str, mode: u32) {
     use std::os::unix::fs::PermissionsExt;
     std::fs::write(path, text).unwrap();
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// Asserts that the doctor has the same credentials as the server, and says so when they are wrong.
+fn check_doctor(files: &Path, store: &str, environment: &[(String, String)]) {
+    let doctor = || {
+        let mut command = insula(&["doctor", "-o", "json", "--data-dir", files.to_str().unwrap()]);
+        command.envs(environment.iter().cloned()).env("INSULA_STORE", store);
+        let output = run_bounded(&mut command, "", PATIENCE);
+        let found: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout).unwrap();
+        let found = found.into_iter().find(|finding| finding["check"] == "etcd");
+        found.unwrap().to_string()
+    };
+    let well = doctor();
+    assert!(
+        well.contains(r#""verdict":"ok""#) && well.contains(" s apart"),
+        "{well}"
+    );
+    secret(&files.join("password"), "another\n", 0o600);
+    let wrong = doctor();
+    assert!(
+        wrong.contains("authentication failed") && wrong.contains("etcd.passwordFile"),
+        "{wrong}"
+    );
+    secret(&files.join("password"), "the-password\n", 0o600);
 }
 
 /// The server connects to an etcd that requires TLS, a client certificate and a password. It
@@ -54,28 +78,7 @@ fn tls_certificates_and_passwords_reach_etcd() {
             environment: environment.to_vec(),
             ..Setup::default()
         });
-        // The doctor has the same credentials, and says so when they are wrong.
-        let doctor = || {
-            let mut command =
-                insula_e2e::insula(&["doctor", "-o", "json", "--data-dir", files.path().to_str().unwrap()]);
-            command.envs(environment.clone()).env("INSULA_STORE", &store);
-            let output = insula_e2e::run_bounded(&mut command, "", insula_e2e::PATIENCE);
-            let found: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout).unwrap();
-            let found = found.into_iter().find(|finding| finding["check"] == "etcd");
-            found.unwrap().to_string()
-        };
-        let well = doctor();
-        assert!(
-            well.contains(r#""verdict":"ok""#) && well.contains(" s apart"),
-            "{well}"
-        );
-        secret(&file("password"), "another\n", 0o600);
-        let wrong = doctor();
-        assert!(
-            wrong.contains("authentication failed") && wrong.contains("etcd.passwordFile"),
-            "{wrong}"
-        );
-        secret(&file("password"), "the-password\n", 0o600);
+        check_doctor(files.path(), &store, &environment);
         let (path, _) = workspace(&server.admin(), "secure");
         let client = server.admin().in_workspace(&path);
         client.post(MAPS, &config_map("before", 0)).expect(201);
