@@ -13,7 +13,7 @@ use crate::{
     request_stages::{Authenticated, Authorized, Destination},
     server::ApiServer,
     status, third_party,
-    verbs::{ResourceRequest, scale, watch},
+    verbs::{ResourceRequest, own, scale, watch},
     virtual_workspace::{Resolution, ResolvedResource},
 };
 use axum::body::Body;
@@ -321,7 +321,11 @@ async fn subresource(request: &mut ResourceRequest<'_>, subresource: &str, verb:
         "scale" if request.target.api_version()?.scale.is_some() => scale::serve(request, verb).await,
         "token" if of_kind => request.token(verb).await,
         "finalize" if of_kind => finalize(request, verb).await,
-        _ => Err(Reply::error(&served.api.not_found(&request.name))),
+        _ => match (served.api.subresource(subresource), served.api.handler(subresource)) {
+            (Some(known), Some(handler)) if known.verbs.contains(&verb) => own::serve(request, handler).await,
+            (Some(_), Some(_)) => Err(request.not_supported(verb)),
+            _ => Err(Reply::error(&served.api.not_found(&request.name))),
+        },
     }
 }
 

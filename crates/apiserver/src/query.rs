@@ -70,6 +70,11 @@ impl Query {
         )
     }
 
+    /// Returns all parameters, decoded, in their order.
+    pub fn pairs(&self) -> &[(String, String)] {
+        &self.0
+    }
+
     /// Returns the first value of a parameter.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| &**value)

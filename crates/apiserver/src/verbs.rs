@@ -6,6 +6,7 @@
 pub(crate) mod get;
 mod home;
 mod list;
+pub(crate) mod own;
 mod review;
 pub(crate) mod scale;
 pub(crate) mod watch;

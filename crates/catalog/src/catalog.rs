@@ -8,7 +8,7 @@
 //! route or bundle is cached with each stored object.
 
 use crate::{
-    Api, Gates, Origin, Served, System, bundle, compile, ids, parts,
+    Api, CompiledKind, Gates, Origin, Served, System, bundle, compile, ids, parts,
     proof::{BlockingExecutor, Proof, Prover},
     registration,
     routes::ResourceRoute,
@@ -60,6 +60,15 @@ impl Catalog {
     /// Leaves out the built-in kinds and versions that the server's settings switch off.
     pub fn close(&mut self, gates: &Gates) {
         self.system.close(gates);
+    }
+
+    /// Adds a kind that every cluster serves.
+    ///
+    /// # Errors
+    /// Returns the field errors of a definition that is not valid, does not compile, or has the
+    /// name of another kind.
+    pub fn add(&mut self, kind: CompiledKind) -> Result<(), Vec<FieldError>> {
+        self.system.add(kind)
     }
 
     /// Sets the executor for searches. The default runs them on the caller's thread.

@@ -81,13 +81,14 @@ pub fn compile(definition: &Definition<'_>, builtin: Option<&'static Builtin>) -
         Ok(rules) => with_rules(rules.as_ref())?,
         Err(malformed) => return Err(malformed.with_errors_of(|rest| with_rules(Some(rest)))),
     };
-    if builtin.is_some() {
+    if let Some(builtin) = builtin {
         bundle = bundle.without_records();
+        bundle = bundle.with_code(builtin.code.to_vec(), &FieldPath::new("spec"))?;
     }
     // The rules of built-in kinds are known to fit the budget.
-    let over_budget = match builtin {
-        None => bundle.over_budget(&FieldPath::new("spec")),
-        Some(_) => Vec::new(),
+    let over_budget = match builtin.is_some_and(|builtin| !builtin.compiled) {
+        false => bundle.over_budget(&FieldPath::new("spec")),
+        true => Vec::new(),
     };
     if !over_budget.is_empty() {
         return Err(over_budget);
@@ -155,7 +156,7 @@ fn compile_versions(
                 if is_struct {
                     version.schema = Arc::new(Arc::unwrap_or_clone(version.schema).of_struct());
                 }
-                if builtin.is_some() {
+                if builtin.is_some_and(|builtin| !builtin.compiled) {
                     drop_nullable(&mut version.openapi);
                 }
                 if spec["preserveUnknownFields"] == true {

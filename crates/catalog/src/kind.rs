@@ -1,14 +1,17 @@
 //! The description of a built-in kind.
 
+mod compiled;
 pub mod message;
 mod table;
 
+pub use compiled::{CompiledConversion, CompiledKind};
 pub use table::{CellValue, Table, TableColumn};
 
 use message::Message;
 
-use crate::{Custom, Strategy, names::NameRule};
+use crate::{Custom, Strategy, SubresourceHandler, names::NameRule};
 use insula_api::{FieldError, Json};
+use insula_conversion::Code;
 use std::fmt;
 
 /// A built-in kind: its definition and, for a kind that needs more than a definition, its
@@ -36,6 +39,12 @@ pub struct Builtin {
     pub merge_keys: &'static [(&'static str, &'static str)],
     /// Rule for the names of objects, if it is not that of the definition's `nameValidation`.
     pub(crate) name_rule: Option<NameRule>,
+    /// Functions that convert between the versions in place of rules.
+    pub(crate) code: &'static [Code],
+    /// Functions that answer requests to subresources, by their names.
+    pub(crate) handlers: &'static [(&'static str, &'static dyn SubresourceHandler)],
+    /// True for kinds that a program adds to the server. They are to clients as custom resources.
+    pub(crate) compiled: bool,
     /// A version that code converts, because its fields are in other places.
     pub(crate) coded_version: Option<CodedVersion>,
     /// Changes the definition before it is compiled, by the settings of the server.
@@ -121,6 +130,9 @@ impl Builtin {
             subresources: &[],
             merge_keys: &[],
             name_rule: None,
+            code: &[],
+            handlers: &[],
+            compiled: false,
             coded_version: None,
             gate: None,
             claimable: false,

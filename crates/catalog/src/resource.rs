@@ -2,7 +2,7 @@
 //! content. A [`Served`] is an API in one logical cluster.
 
 use crate::{
-    Builtin, Error, Named, Scale, Strategy, Subresource,
+    Builtin, Error, Named, Scale, Strategy, Subresource, SubresourceHandler,
     names::NameRule,
     proof::Proof,
     registration::{self, DefinitionKind, DefinitionName},
@@ -175,6 +175,17 @@ impl Api {
             None if self.path_segment_names => NameRule::PathSegment,
             None => NameRule::Subdomain,
         }
+    }
+
+    /// Returns true for a kind that a program adds to the server.
+    pub fn is_compiled(&self) -> bool {
+        self.builtin.is_some_and(|builtin| builtin.compiled)
+    }
+
+    /// Returns the function that answers requests to a subresource.
+    pub fn handler(&self, name: &str) -> Option<&'static dyn SubresourceHandler> {
+        let found = self.builtin?.handlers.iter().find(|(known, _)| *known == name);
+        found.map(|(_, handler)| *handler)
     }
 
     /// Returns a subresource of a built-in kind beside `status` and `scale`.

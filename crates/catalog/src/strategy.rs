@@ -27,9 +27,12 @@ pub struct Traits {
     pub created_by_update: bool,
     /// True for reviews: they can only be created, are answered at once, and are never stored.
     pub review: bool,
-    /// True if `/status` writes may also change labels and annotations (built-in kinds, never
+    /// Fields of the metadata that writes to `/status` may change as well (built-in kinds, never
     /// custom resources).
-    pub status_takes_metadata: bool,
+    pub status_takes: &'static [&'static str],
+    /// True if an update may keep what [`Strategy::validate`] refuses and the old object has too,
+    /// as the schema allows.
+    pub ratchets: bool,
 }
 
 impl Traits {
@@ -44,7 +47,14 @@ impl Traits {
         is_struct: false,
         created_by_update: false,
         review: false,
-        status_takes_metadata: false,
+        status_takes: &[],
+        ratchets: false,
+    };
+    /// Traits of a kind that a program adds to the server.
+    pub const COMPILED: Traits = Traits {
+        status_takes: &["labels", "annotations", "finalizers", "ownerReferences"],
+        ratchets: true,
+        ..Traits::CUSTOM
     };
     /// Traits of a built-in kind such as a ConfigMap.
     pub const BUILT_IN: Traits = Traits {
@@ -57,7 +67,8 @@ impl Traits {
         is_struct: true,
         created_by_update: false,
         review: false,
-        status_takes_metadata: true,
+        status_takes: &["labels", "annotations"],
+        ratchets: false,
     };
 }
 
@@ -91,6 +102,9 @@ pub trait Strategy: Send + Sync {
 
     /// Sets defaults that a schema cannot express.
     fn default(&self, _new: &mut Json) {}
+
+    /// Sets defaults of an object in the version of the request, before its schema validates it.
+    fn default_version(&self, _new: &mut Json, _version: &str) {}
 
     /// Sets the server's fields on a new object.
     fn prepare_for_create(&self, _new: &mut Json, _now: Timestamp) {}

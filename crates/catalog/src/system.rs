@@ -1,11 +1,11 @@
 //! The built-in kinds, compiled.
 
 use crate::{
-    Alias, Api, Builtin, Gates, Names, Respelled, Served, builtin,
+    Alias, Api, Builtin, CompiledKind, Gates, Names, Respelled, Served, builtin,
     compile::{Definition, compile},
     kind::OtherName,
 };
-use insula_api::Json;
+use insula_api::{FieldError, FieldPath, Json};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// All built-in kinds by `(group, plural)`, aliases included.
@@ -44,6 +44,22 @@ impl System {
             self.by_name
                 .insert((served.group().clone(), served.names().plural.clone()), served);
         }
+    }
+
+    /// Adds a kind of the program. It is served as a custom resource of every cluster.
+    ///
+    /// # Errors
+    /// Returns the field errors of a definition that is not valid, does not compile, or has the
+    /// name of another kind.
+    pub(crate) fn add(&mut self, kind: CompiledKind) -> Result<(), Vec<FieldError>> {
+        let api = kind.api()?;
+        let name = (api.group.clone(), api.names.plural.clone());
+        if self.by_name.contains_key(&name) {
+            let at = FieldPath::new("spec").child("names").child("plural");
+            return Err(vec![FieldError::duplicate(&at, &Json::from(&*api.names.plural))]);
+        }
+        self.by_name.insert(name, Served::system(Arc::new(api)));
+        Ok(())
     }
 
     /// One kind.
@@ -98,21 +114,12 @@ fn alias_of(own: &Served, name: &OtherName, builtin: &'static Builtin) -> Alias 
 }
 
 fn compile_builtin(definition: &str, rules: Option<&str>, kind: &'static Builtin, gates: &Gates) -> Api {
-    let yaml = |text: &str| -> Json { serde_saphyr::from_str(text).expect("config/ holds valid YAML") };
     let mut definition = yaml(definition);
     if let Some(gate) = kind.gate {
         gate(&mut definition, gates);
     }
     let rules = rules.map(yaml);
-    let spec = &definition["spec"];
-    let source = Definition {
-        spec,
-        accepted_names: None,
-        rules: rules.as_ref().map(|rules| &rules["spec"]),
-        strategy: insula_conversion::LossPolicy::Lossless,
-        strict_scale: false,
-    };
-    match compile(&source, Some(kind)) {
+    match compile_definition(&definition, rules.as_ref(), kind) {
         Ok(api) => api,
         Err(errors) => panic!(
             "config/crds: {}: {}",
@@ -120,4 +127,23 @@ fn compile_builtin(definition: &str, rules: Option<&str>, kind: &'static Builtin
             insula_api::aggregate(&errors)
         ),
     }
+}
+
+pub(crate) fn yaml(text: &str) -> Json {
+    serde_saphyr::from_str(text).expect("config/ holds valid YAML")
+}
+
+pub(crate) fn compile_definition(
+    definition: &Json,
+    rules: Option<&Json>,
+    kind: &'static Builtin,
+) -> Result<Api, Vec<FieldError>> {
+    let source = Definition {
+        spec: &definition["spec"],
+        accepted_names: None,
+        rules: rules.map(|rules| &rules["spec"]),
+        strategy: insula_conversion::LossPolicy::Lossless,
+        strict_scale: false,
+    };
+    compile(&source, Some(kind))
 }

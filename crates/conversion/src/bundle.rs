@@ -87,13 +87,13 @@ pub struct Bundle {
     pub(crate) versions: Vec<Version>,
     storage: usize,
     hub: usize,
-    loss_policy: LossPolicy,
+    pub(crate) loss_policy: LossPolicy,
     validation: Validation,
     /// True if any rule reads or writes labels, annotations or names.
     rules_see_metadata: bool,
     pub(crate) converters: BTreeMap<(usize, usize), Converter>,
     /// Paths that rules claim between two versions with converters both ways: lower index first.
-    claims: BTreeMap<(usize, usize), Claims>,
+    pub(crate) claims: BTreeMap<(usize, usize), Claims>,
     /// Fingerprints of the rules, both ways, between each two versions that have some.
     rules: BTreeMap<(usize, usize), u64>,
     /// True if objects record the rules that wrote them.

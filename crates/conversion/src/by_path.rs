@@ -93,3 +93,12 @@ pub(crate) fn json_bytes(value: &Json) -> u64 {
         }
     }
 }
+
+/// Removes the elements of lists that no operation wrote.
+pub(crate) fn close_gaps(lists: &[Box<[Seg]>], out: &mut Json) {
+    for list in lists {
+        if let Some(Json::Array(items)) = get_mut(out, list) {
+            items.retain(|item| !item.is_null());
+        }
+    }
+}

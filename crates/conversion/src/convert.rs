@@ -1,7 +1,8 @@
 //! Execution of a plan: one walk for the fields that pass through, then the operations. The source
 //! is not changed.
 
-use crate::by_path::{get, get_mut, json_bytes, put, type_of};
+use crate::by_path::{close_gaps, get, json_bytes, put, type_of};
+use crate::code::ConvertFn;
 use crate::error::{Cause, ConvertError, FailedRule};
 use crate::plan::{Each, Expression, Fill, Op, Plan, RuleFacts, This, Value};
 use crate::trace::{Inputs, Seg, Trace};
@@ -15,7 +16,6 @@ mod filled;
 use filled::Filled;
 
 /// A plan with the names of its versions and the target's schema.
-#[derive(Debug)]
 pub(crate) struct Converter {
     pub(crate) group: String,
     pub(crate) from: String,
@@ -29,6 +29,8 @@ pub(crate) struct Converter {
     pub(crate) ruled: bool,
     /// True if the cost of an expression may need a budget that grows with the object.
     pub(crate) costly: bool,
+    /// A function that converts in place of the plan.
+    pub(crate) code: Option<ConvertFn>,
 }
 
 /// Scope of operations: the object or an item, and the variables around it.
@@ -51,6 +53,9 @@ impl Converter {
         budget: &mut Budget,
         trace: Option<&mut Trace>,
     ) -> Result<Json, ConvertError> {
+        if let Some(code) = &self.code {
+            return self.run_code(code, source);
+        }
         let mut out = self.copy(source);
         let Plan {
             ops, batches, others, ..
@@ -92,7 +97,7 @@ impl Converter {
             ops, batches, others, ..
         } = &self.plan;
         let moves_only = ops.iter().all(|op| matches!(op, Op::Move { .. }));
-        if !moves_only || !object.is_object() {
+        if self.code.is_some() || !moves_only || !object.is_object() {
             return self.run(&object, budget, None);
         }
         // Reads every value before the first one is written.
@@ -132,7 +137,7 @@ impl Converter {
 
     /// Returns true if it can fail for some object.
     pub(crate) fn can_fail(&self) -> bool {
-        self.plan.ops.iter().any(Op::can_fail)
+        self.code.is_some() || self.plan.ops.iter().any(Op::can_fail)
     }
 
     /// Returns its expressions, each with the index of its rule.
@@ -168,7 +173,7 @@ impl Converter {
     }
 
     /// Sets `apiVersion`, and removes the labels and annotations that rules moved into fields.
-    fn relabel(&self, out: &mut Map<String, Json>) {
+    pub(crate) fn relabel(&self, out: &mut Map<String, Json>) {
         let version = if self.group.is_empty() {
             self.to.clone()
         } else {
@@ -433,15 +438,6 @@ impl Run<'_> {
                 got: type_of(&other),
                 want: "string, as keys are".to_owned(),
             }),
-        }
-    }
-}
-
-/// Removes the elements of lists that no operation wrote.
-fn close_gaps(lists: &[Box<[Seg]>], out: &mut Json) {
-    for list in lists {
-        if let Some(Json::Array(items)) = get_mut(out, list) {
-            items.retain(|item| !item.is_null());
         }
     }
 }

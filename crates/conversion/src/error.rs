@@ -56,6 +56,8 @@ pub enum Cause {
     UnknownVersion(String),
     /// The stored residual is malformed.
     Residual(String),
+    /// A function of the program failed.
+    Code(String),
 }
 
 impl Cause {
@@ -95,7 +97,7 @@ fn without_values(text: &str) -> String {
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Cause::Expression(text) | Cause::Budget(text) => f.write_str(text),
+            Cause::Expression(text) | Cause::Budget(text) | Cause::Code(text) => f.write_str(text),
             Cause::Type { got, want } => write!(f, "the result is of type {got}, the destination of type {want}"),
             Cause::DuplicateKey { first, second } => {
                 write!(

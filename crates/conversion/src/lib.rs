@@ -107,17 +107,18 @@
 //! that need no rule; `scope`: names and paths against schemas; `fit`: results against schemas).
 //! `convert`: execution of a plan. `merge`, `align`: three-way merge of edits. `residual`, `trace`:
 //! data stored beside an object. `bundle`: the tree of versions, get and put. `field_coverage`: the
-//! outcome of every field; `origin`: the field behind an error of another version; `carried`:
-//! fields that no rule may change. `portable`: objects that carry their residual. `suggest`: rules
-//! guessed from two schemas. `laws`: the laws as functions. `proof`: the search for
-//! counterexamples. `compatible`: fields that break without rules. The registry decides when to
-//! convert.
+//! outcome of every field; `code`: functions in place of rules; `origin`: the field behind an error
+//! of another version; `carried`: fields that no rule may change. `portable`: objects that carry
+//! their residual. `suggest`: rules guessed from two schemas. `laws`: the laws as functions.
+//! `proof`: the search for counterexamples. `compatible`: fields that break without rules. The
+//! registry decides when to convert.
 #![warn(missing_docs)]
 
 mod align;
 mod bundle;
 mod by_path;
 mod carried;
+mod code;
 mod compatible;
 mod convert;
 mod error;
@@ -141,9 +142,11 @@ pub use crate::bundle::{
     Bundle, Difference, LossPolicy, MayFail, Outlook, Owns, RULES_UNKNOWN, Recomputed, Step, Stored, ToStore,
     VERSIONS_MAX, VersionSchema, Writer, Written, written,
 };
+pub use crate::code::{Code, ConvertFn};
 pub use crate::compatible::Break;
 pub use crate::error::{Cause, ConvertError, FailedRule};
 pub use crate::field_coverage::{Computed, CoveredField, FieldCoverage, FieldOutcome, Made, Maker, field_coverage};
+pub use crate::merge::apply_edit;
 pub use crate::path::{PATH_BYTES_MAX, PATH_SEGMENTS_MAX, Path, Segment};
 pub use crate::portable::{Converted, Portable, RESIDUAL_ANNOTATION};
 pub use crate::rules::{

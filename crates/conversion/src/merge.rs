@@ -65,6 +65,25 @@ impl<'a> Side<'a> {
     }
 }
 
+/// Applies the edit from `old` to `new` to `onto`, all of one version. Fields that are equal in
+/// `old` and `new` stay as they are in `onto`. Of `metadata`, only labels and annotations are
+/// edited; the rest stays.
+pub fn apply_edit(schema: &Structural, old: &Json, new: &Json, onto: &Json) -> Json {
+    let none = Trace::default();
+    let mut merged = merge_objects(schema, Side::new(old, &none), Side::new(new, &none), onto);
+    if let Some(Json::Object(kept)) = onto.get("metadata") {
+        let mut metadata = kept.clone();
+        for name in ["labels", "annotations"] {
+            match merged["metadata"].get(name) {
+                Some(edited) => metadata.insert(name.to_owned(), edited.clone()),
+                None => metadata.remove(name),
+            };
+        }
+        merged["metadata"] = Json::Object(metadata);
+    }
+    merged
+}
+
 /// Merges whole objects. Of `metadata`, only labels and annotations are merged; the rest is
 /// `new`'s.
 pub(crate) fn merge_objects(schema: &Structural, old: Side<'_>, new: Side<'_>, onto: &Json) -> Json {

@@ -5,7 +5,10 @@
 //!
 //! Create: server-owned metadata → prune and default (request's version) → validate metadata and
 //! schema → convert to the storage version → strategy: default, prepare_for_create, validate,
-//! canonicalize → object.
+//! canonicalize → object. Defaults of a kind's own version ([`Strategy::default_version`]) apply
+//! with those of the schema.
+//!
+//! [`Strategy::default_version`]: insula_catalog::Strategy::default_version
 //!
 //! Update: the same steps, with the fields that the old object keeps. Schema errors of unchanged
 //! fields are tolerated (ratcheting), compared with the old object as the request's version shows
@@ -30,10 +33,10 @@ use insula_catalog::{
     stored,
 };
 use insula_store::Entry;
-use parts::{finalizers_only, remove, status_only};
+use parts::{finalizers_only, metadata_and_status, remove, status_only};
 use serde_json::json;
-use server_metadata::{count_generation, own_new_metadata};
-use storage::{errors_in_other_versions, mark, shown, to_storage};
+use server_metadata::{count_generation, keep_generation, own_new_metadata};
+use storage::{errors_in_other_versions, mark, settle, shown, to_storage};
 
 /// Prunes and defaults the sent object before policies see it.
 pub(crate) fn complete(context: &Context<'_>, new: &mut Json) {
@@ -68,8 +71,12 @@ fn fit(context: &Context<'_>, new: &mut Json) {
     insula_schema::default(new, schema);
     // For other versions the strategy's defaults apply after conversion.
     let Context { served, version, .. } = context;
-    if served.alias.is_none() && version.name == served.api.storage_version().name {
-        served.api.strategy.default(new);
+    if served.alias.is_none() {
+        let strategy = served.api.strategy;
+        strategy.default_version(new, &version.name);
+        if version.name == served.api.storage_version().name {
+            strategy.default(new);
+        }
     }
 }
 
@@ -113,6 +120,7 @@ pub(crate) fn create(context: &Context<'_>, mut new: Json) -> Result<Draft> {
 
     let (mut stored, residual) = to_storage(context, &new, None)?;
     let strategy = &served.api.strategy;
+    let converted = residual.as_ref().map(|_| stored.clone());
     strategy.default(&mut stored);
     strategy.prepare_for_create(&mut stored, now);
     let mut errors = misnamed;
@@ -120,7 +128,9 @@ pub(crate) fn create(context: &Context<'_>, mut new: Json) -> Result<Draft> {
     errors.extend(errors_in_other_versions(context, (&stored, residual.as_deref()), None)?);
     refuse(served, &name, errors)?;
     warnings.extend(strategy.warnings(&stored, None));
-    Ok(draft(context, new, (stored, residual), warnings))
+    strategy.canonicalize(&mut stored);
+    let stored = settle(context, converted, (stored, residual))?;
+    Ok(draft(context, new, stored, warnings))
 }
 
 /// Returns the draft of a valid write, from the object in the request's version and in the stored
@@ -128,10 +138,9 @@ pub(crate) fn create(context: &Context<'_>, mut new: Json) -> Result<Draft> {
 fn draft(
     context: &Context<'_>,
     new: Json,
-    (mut stored, residual): (Json, Option<Vec<u8>>),
+    (stored, residual): (Json, Option<Vec<u8>>),
     warnings: Vec<String>,
 ) -> Draft {
-    context.served.api.strategy.canonicalize(&mut stored);
     Draft {
         written_under: mark(context, &stored),
         value: stored,
@@ -149,7 +158,6 @@ pub(crate) fn update(context: &Context<'_>, mut new: Json, old: &Entry) -> Resul
     let Context {
         served, version, part, ..
     } = *context;
-    let now = context.clock.now();
     let old_seen = stored::value(served, old, &version.name)?;
     let name = old.object.meta.name.to_string();
     let sent = owners::take(&mut new);
@@ -195,24 +203,50 @@ pub(crate) fn update(context: &Context<'_>, mut new: Json, old: &Entry) -> Resul
     owners::updated(context, old, old_seen, &mut new, sent);
 
     let old_stored = stored::stored_value(old);
-    let (mut stored, residual) = to_storage(context, &new, Some(old))?;
+    let converted = to_storage(context, &new, Some(old))?;
+    let (stored, changed) = by_strategy(context, &new, converted, (old, &old_stored))?;
+    warnings.extend(changed);
+    Ok(draft(context, new, stored, warnings))
+}
+
+/// Runs the strategy on a changed object in its stored form. Returns the form to store, and
+/// warnings. `new` is the object in the request's version.
+fn by_strategy(
+    context: &Context<'_>,
+    new: &Json,
+    (mut stored, residual): (Json, Option<Vec<u8>>),
+    (old, old_stored): (&Entry, &Json),
+) -> Result<((Json, Option<Vec<u8>>), Vec<String>)> {
+    let Context { served, part, .. } = *context;
     let strategy = &served.api.strategy;
+    let converted = residual.as_ref().map(|_| stored.clone());
+    // A write to the status changes metadata and status only, whatever the strategy does.
+    let rest = (served.api.is_compiled() && part.is_of_status()).then(|| stored.clone());
     strategy.default(&mut stored);
-    strategy.prepare_for_update(&mut stored, &old_stored, now);
+    strategy.prepare_for_update(&mut stored, old_stored, context.clock.now());
     if part == Part::Finalizers {
         // Writes to any other part leave these finalizers as they are.
-        stored = finalizers_only(&new, &stored);
+        stored = finalizers_only(new, &stored);
     }
     let mut errors = strategy.validate(&stored);
-    errors.extend(strategy.validate_update(&stored, &old_stored));
-    errors.extend(errors_in_other_versions(
-        context,
-        (&stored, residual.as_deref()),
-        Some(old),
-    )?);
-    refuse(served, &name, errors)?;
-    warnings.extend(strategy.warnings(&stored, Some(&old_stored)));
-    Ok(draft(context, new, (stored, residual), warnings))
+    if strategy.traits().ratchets && !errors.is_empty() {
+        let had = strategy.validate(old_stored);
+        errors.retain(|error| !had.contains(error));
+    }
+    errors.extend(strategy.validate_update(&stored, old_stored));
+    let checked = (&stored, residual.as_deref());
+    errors.extend(errors_in_other_versions(context, checked, Some(old))?);
+    refuse(served, &old.object.meta.name, errors)?;
+    let warnings = strategy.warnings(&stored, Some(old_stored));
+    strategy.canonicalize(&mut stored);
+    if let Some(rest) = rest {
+        stored = metadata_and_status(stored, rest);
+    }
+    let (mut stored, residual) = settle(context, converted, (stored, residual))?;
+    if served.api.is_compiled() && residual.as_deref() == old.object.residual() {
+        keep_generation(served, &mut stored, old_stored);
+    }
+    Ok(((stored, residual), warnings))
 }
 
 /// Words a duplicate error as Kubernetes does: built-in kinds name the key, others name the item.

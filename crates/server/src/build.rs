@@ -9,6 +9,7 @@ use insula_apiserver::{
     limits::{Limits, Settings, Share},
 };
 use insula_auth::{audit::Log, jwt::Issuer};
+use insula_catalog::CompiledKind;
 use insula_controllers::Controllers;
 use insula_registry::{
     Deps,
@@ -68,6 +69,8 @@ pub struct Parts {
     pub runtimes: Arc<PriorityRuntimes>,
     /// Level of the log.
     pub log: LogLevel,
+    /// Kinds that the program adds.
+    pub kinds: Vec<CompiledKind>,
 }
 
 /// The served application and its tasks.
@@ -88,9 +91,12 @@ pub struct Tasks {
 
 /// Builds the application. Writes the objects that every installation has: `root` and its workspace
 /// types. Starts no task.
-pub async fn build(parts: Parts) -> Result<App, StartError> {
+pub async fn build(mut parts: Parts) -> Result<App, StartError> {
     let outbound = Arc::new(Webhook::new(&parts.config.webhooks));
-    let registry = Arc::new(registry(&parts, outbound.clone()));
+    let kinds = std::mem::take(&mut parts.kinds);
+    let mut registry = registry(&parts, outbound.clone());
+    add(&mut registry, kinds)?;
+    let registry = Arc::new(registry);
     let Parts {
         config,
         env,
@@ -106,6 +112,7 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         audit,
         runtimes,
         log,
+        kinds: _,
     } = parts;
     let keys = Arc::new(IssuerKeys::new(outbound));
     authenticator.issuers = Some(Issuers::new(configured, keys, env.clock.clone()));
@@ -207,6 +214,18 @@ fn registry(parts: &Parts, outbound: Arc<Webhook>) -> Deps {
     }
     registry.cache = Arc::new(cache);
     registry
+}
+
+/// Adds the kinds of the program.
+fn add(registry: &mut Deps, kinds: Vec<CompiledKind>) -> Result<(), StartError> {
+    for kind in kinds {
+        let name = kind.definition["metadata"]["name"].to_string();
+        registry
+            .catalog
+            .add(kind)
+            .map_err(|errors| StartError::Build(format!("the kind {name}: {}", insula_api::aggregate(&errors))))?;
+    }
+    Ok(())
 }
 
 /// Returns the limits of the API server from the settings.

@@ -10,7 +10,7 @@ mod serving;
 mod store;
 
 pub use backup::BackupConfig;
-pub use load::{ConfigError, Source, Sources, load};
+pub use load::{ConfigError, Source, Sources, load, load_over};
 pub(crate) use serving::{ExternalUrl, is_dns_name};
 pub use serving::{FrontProxyConfig, NamedCertificate, Names, Sni, TlsConfig};
 pub use store::{Endpoints, StoreChoice};

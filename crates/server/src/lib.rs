@@ -4,9 +4,11 @@
 //! tasks and reads the clock; crates below it do neither. It holds no rule about objects.
 
 mod accounts;
+mod additions;
 mod addresses;
 mod answer;
 mod api_usage;
+mod arguments;
 mod audit;
 mod authority;
 mod backup;
@@ -49,7 +51,9 @@ mod telemetry;
 mod tls;
 mod trace;
 
+pub use additions::{Additions, Started, Task};
 pub use answer::{Answer, Answering, ServingEvent, answer};
+pub use arguments::Arguments;
 pub use build::{App, Background, Parts, build};
 pub use config::Config;
 pub use env::Env;
@@ -61,7 +65,7 @@ pub use metrics::{Class, CodeClass, CommitOutcome, Effect, GaugeGuard, Metrics, 
 pub use open::survey_etcd;
 pub use private::keep_private;
 pub use progress::{Progress, Step};
-pub use run::{Running, run, start};
+pub use run::{Running, run, run_with, start, start_with};
 pub use telemetry::LogLevel;
 pub use tls::install_provider;
 pub use trace::REQUEST_ID;

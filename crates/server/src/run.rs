@@ -23,7 +23,7 @@ use tokio::{
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    Env, StartError, VERSION, accounts,
+    Additions, Env, StartError, Started, VERSION, accounts,
     audit::{self, Writer},
     build::{Parts, Tasks, build, cores},
     config::{Config, Limits, LogFormat},
@@ -98,14 +98,24 @@ impl Running {
 /// Opens everything and serves. The directory of the store is locked before any file of another
 /// running server could be changed.
 pub async fn start(config: Config, env: Env, progress: Progress<'_>) -> Result<Running, StartError> {
-    start_with(config, env, progress, &Telemetry::default()).await
+    start_with(config, env, Additions::default(), progress).await
 }
 
-async fn start_with(
+/// Opens everything and serves, with the parts that the program adds.
+pub async fn start_with(
     config: Config,
     env: Env,
+    additions: Additions,
     progress: Progress<'_>,
-    telemetry: &Telemetry,
+) -> Result<Running, StartError> {
+    start_measured(config, env, additions, (progress, &Telemetry::default())).await
+}
+
+async fn start_measured(
+    config: Config,
+    env: Env,
+    additions: Additions,
+    (progress, telemetry): (Progress<'_>, &Telemetry),
 ) -> Result<Running, StartError> {
     let begun = Instant::now();
     tls::install_provider();
@@ -142,6 +152,7 @@ async fn start_with(
         drivers,
         failed,
         begun,
+        additions,
     };
     let started = starting.serve(progress, telemetry).await;
     if started.is_err() {
@@ -161,6 +172,7 @@ struct Starting {
     drivers: JoinSet<()>,
     failed: Option<oneshot::Receiver<String>>,
     begun: Instant,
+    additions: Additions,
 }
 
 impl Starting {
@@ -200,10 +212,13 @@ impl Starting {
             audit,
             runtimes: Arc::clone(&runtimes),
             log: telemetry.log.clone(),
+            kinds: self.additions.kinds,
         })
         .await?;
         let (tls, tasks) = endpoint.announce(&config, &url, &metrics, &clock)?;
         app.tasks.background.extend(tasks);
+        let here = Started::new(&url, &kubeconfig, &lifecycle);
+        app.tasks.background.extend(here.begin(self.additions.tasks));
 
         let server = Server {
             listener,
@@ -217,12 +232,7 @@ impl Starting {
         };
         let served = tokio::spawn(serve(server, app.tasks, store, self.drivers, writer));
         lifecycle.set_ready();
-        progress(&Step {
-            name: "ready",
-            what: "API",
-            detail: url.clone(),
-            took: self.begun.elapsed(),
-        });
+        progress(&ready(&url, self.begun));
         Ok(Running {
             address,
             url,
@@ -232,6 +242,16 @@ impl Starting {
             served,
             failed: self.failed,
         })
+    }
+}
+
+/// Returns the last step of a start.
+fn ready(url: &str, begun: Instant) -> Step {
+    Step {
+        name: "ready",
+        what: "API",
+        detail: url.to_owned(),
+        took: begun.elapsed(),
     }
 }
 
@@ -285,19 +305,19 @@ async fn serve(server: Server, tasks: Tasks, store: Arc<dyn Store>, drivers: Joi
 /// Runs a server program: starts with progress on standard error, serves until SIGTERM or SIGINT,
 /// drains. A second signal ends the process at once.
 pub async fn run(config: Config, env: Env) -> Result<(), StartError> {
+    run_with(config, env, Additions::default()).await
+}
+
+/// Runs a server program as [`run`] does, with the parts that the program adds.
+pub async fn run_with(config: Config, env: Env, additions: Additions) -> Result<(), StartError> {
     let telemetry = telemetry::install(&config)?;
     let format = config.log.format;
     housekeeping::take_small_pages();
     // Signals during the start take effect at its end.
     let mut stop = Signals::listen()?;
     let manager = Manager::from_environment();
-    let mut running = start_with(
-        config,
-        env,
-        &|step| eprintln!("{}", progress::line(step, format)),
-        &telemetry,
-    )
-    .await?;
+    let show = |step: &Step| eprintln!("{}", progress::line(step, format));
+    let mut running = start_measured(config, env, additions, (&show, &telemetry)).await?;
     if format == LogFormat::Human {
         eprintln!(
             "  next:  kubectl --kubeconfig {} get workspaces",

@@ -9,7 +9,7 @@ use crate::{
 
 /// Third-party crates and the folders that may depend on them. A name that ends in `*` covers all
 /// crates with that prefix.
-pub const HOMES: [(&str, &[&str]); 25] = [
+pub const HOMES: [(&str, &[&str]); 28] = [
     ("cel", &["cel"]),
     ("jsonschema", &["schema"]),
     ("json-patch", &["apply"]),
@@ -32,8 +32,11 @@ pub const HOMES: [(&str, &[&str]); 25] = [
     ("jsonwebtoken", &["auth", "server"]),
     ("tokio-rustls", &["server"]),
     ("rustix", &["store", "server"]),
-    ("kube*", &[]),
-    ("k8s-openapi", &[]),
+    ("kube*", &["sdk"]),
+    ("k8s-openapi", &["sdk"]),
+    ("schemars", &["sdk"]),
+    ("syn", &["sdk-derive"]),
+    ("quote", &["sdk-derive"]),
     ("mimalloc", &["insula"]),
 ];
 

@@ -113,7 +113,7 @@ fn homes_in_examples() {
             "insula-registry: opentelemetry",
             &["registry -> opentelemetry: it lives in server"],
         ),
-        ("insula-apiserver: +kube", &["apiserver -> kube: only tests use it"]),
+        ("insula-apiserver: +kube", &["apiserver -> kube: it lives in sdk"]),
         ("insula-e2e: kube tonic etcd-client", &[]),
         ("insula-cel: +expect-test", &[]),
         (

@@ -141,6 +141,7 @@ fn converter(
         facts,
         ruled: rules.is_some(),
         costly: false,
+        code: None,
     };
     let dear = |(_, expression): &(usize, &Expression)| expression.cost > CALL_COST_MAX;
     let costly = converter.expressions().iter().any(dear);

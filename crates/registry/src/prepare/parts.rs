@@ -4,25 +4,34 @@ use insula_api::Json;
 use insula_catalog::{Served, object::metadata_of};
 use serde_json::json;
 
-/// Returns the old object with the new status. Some built-in kinds also take labels and
-/// annotations.
+/// Returns the old object with the new status. Some kinds also take metadata.
 pub(super) fn status_only(served: &Served, new: Json, old: &Json) -> Json {
     let mut merged = old.clone();
     match new.get("status") {
         Some(status) => merged["status"] = status.clone(),
         None => remove(&mut merged, "status"),
     }
-    if served.api.strategy.traits().status_takes_metadata {
-        for field in ["labels", "annotations"] {
-            match new["metadata"].get(field) {
-                Some(value) => merged["metadata"][field] = value.clone(),
-                None => {
-                    metadata_of(&mut merged).remove(field);
-                }
+    for field in served.api.strategy.traits().status_takes {
+        match new["metadata"].get(field) {
+            Some(value) => merged["metadata"][field] = value.clone(),
+            None => {
+                metadata_of(&mut merged).remove(*field);
             }
         }
     }
     merged
+}
+
+/// Returns an object with the metadata and the status of another one.
+pub(super) fn metadata_and_status(from: Json, mut onto: Json) -> Json {
+    let Json::Object(mut from) = from else { return onto };
+    for field in ["metadata", "status"] {
+        match from.remove(field) {
+            Some(value) => onto[field] = value,
+            None => remove(&mut onto, field),
+        }
+    }
+    onto
 }
 
 /// Returns the old object with the new `spec.finalizers`.

@@ -96,14 +96,25 @@ pub(super) fn count_generation(served: &Served, version: &ApiVersion, new: &mut 
     if !served.api.strategy.traits().generation || part.is_of_status() {
         return;
     }
-    let counts = |field: &str| field != "metadata" && !(field == "status" && version.status);
-    let fields = |object: &Json| -> Vec<(String, Json)> {
-        let map = object.as_object().into_iter().flatten();
-        map.filter(|(field, _)| counts(field))
-            .map(|(field, value)| (field.clone(), value.clone()))
-            .collect()
-    };
     let generation = old["metadata"]["generation"].as_i64().unwrap_or(0);
-    let grows = fields(new) != fields(old);
+    let grows = desired(new, version) != desired(old, version);
     metadata_of(new).insert("generation".into(), json!(generation + i64::from(grows)));
+}
+
+/// Returns the fields of an object whose changes count as a generation.
+fn desired<'a>(object: &'a Json, version: &ApiVersion) -> Vec<(&'a String, &'a Json)> {
+    let counts = |field: &str| field != "metadata" && !(field == "status" && version.status);
+    let map = object.as_object().into_iter().flatten();
+    map.filter(|(field, _)| counts(field)).collect()
+}
+
+/// Restores the generation of the old object if the stored forms differ in metadata and status
+/// alone: canonicalization has undone the change that was sent.
+pub(super) fn keep_generation(served: &Served, stored: &mut Json, old: &Json) {
+    let version = served.api.storage_version();
+    if desired(stored, version) == desired(old, version)
+        && let Some(generation) = old["metadata"].get("generation").cloned()
+    {
+        metadata_of(stored).insert("generation".into(), generation);
+    }
 }

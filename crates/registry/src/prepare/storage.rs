@@ -29,6 +29,29 @@ pub(super) fn to_storage(context: &Context<'_>, new: &Json, old: Option<&Entry>)
     Ok((owned.value, owned.residual))
 }
 
+/// Returns the stored form after a change of the strategy, which is to residuals as a write in the
+/// storage version. `converted` is the object before that change, if it has a residual.
+pub(super) fn settle(
+    context: &Context<'_>,
+    converted: Option<Json>,
+    (stored, residual): (Json, Option<Vec<u8>>),
+) -> Result<(Json, Option<Vec<u8>>)> {
+    let served = context.served;
+    let Some(before) = converted.filter(|before| *before != stored && served.api.is_compiled()) else {
+        return Ok((stored, residual));
+    };
+    let storage = &*served.api.storage_version().name;
+    let before = Stored {
+        value: &before,
+        version: storage,
+        residual: residual.as_deref(),
+    };
+    let settled = served
+        .put(&stored, storage, Some(before))
+        .map_err(|failed| failed.or(|error| stored::write_error(served, &stored, error)))?;
+    Ok((settled.value, settled.residual))
+}
+
 /// Returns the object as readers of the request's version see it. By the conversion laws it is the
 /// written object. Returns `None` without a conversion, for aliases, for webhook conversion, for
 /// bundles that lose or drop fields, and for built-in kinds, whose strategies change the object
@@ -52,7 +75,7 @@ pub(super) fn errors_in_other_versions(
     old: Option<&Entry>,
 ) -> Result<Vec<FieldError>> {
     let Context { served, version, .. } = context;
-    if served.origin == Origin::System {
+    if served.origin == Origin::System && !served.api.is_compiled() {
         let storage = served.api.storage_version();
         if version.name == storage.name {
             return Ok(Vec::new());

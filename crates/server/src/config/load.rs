@@ -95,7 +95,13 @@ fn hint(nearest: &Option<String>) -> String {
 
 /// Reads and merges all sources. Paths in the result are absolute.
 pub fn load(sources: Sources) -> Result<Config, ConfigError> {
+    load_over(Config::default(), sources)
+}
+
+/// Reads and merges all sources over the settings that a program begins with.
+pub fn load_over(base: Config, sources: Sources) -> Result<Config, ConfigError> {
     let mut merge = Merge::new();
+    merge.config = base;
     if let Some(path) = sources.file {
         let text = std::fs::read_to_string(&path).map_err(|cause| ConfigError::Read {
             path: path.clone(),

@@ -1,0 +1,69 @@
+//! Subresources that the program answers itself: its handler gets the object and the body, and may
+//! change the object.
+
+use super::ResourceRequest;
+use crate::{
+    negotiate::Supported,
+    reply::{self, Reply},
+    request::Answer,
+};
+use insula_catalog::{Error, ObjectChange, Part, SubresourceBody, SubresourceHandler, SubresourceRequest};
+use insula_registry::{Change, verbs};
+
+/// Answers of a handler for one request at most: each follows a write by another client.
+const ATTEMPTS_MAX: usize = 8;
+const TEXT: &str = "text/plain; charset=utf-8";
+
+/// Serves a subresource by its handler.
+pub(crate) async fn serve(request: &mut ResourceRequest<'_>, handler: &dyn SubresourceHandler) -> Answer {
+    let verb = request.request.parsed.verb;
+    let body = match verb {
+        "get" | "delete" => None,
+        _ => request.optional_body().await?,
+    };
+    let options = request.write_options("UpdateOptions")?;
+    let registry = &request.server.registry;
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        let snapshot = registry.store.latest();
+        let entry = verbs::get(registry, &snapshot, &request.target, &request.name)?;
+        let object = verbs::show(registry, &request.target, &entry).await?;
+        let revision = object["metadata"]["resourceVersion"].clone();
+        let asked = SubresourceRequest {
+            verb,
+            object,
+            body: body.clone(),
+            query: request.request.parsed.query.pairs().to_vec(),
+            cluster: request.target.cluster.clone(),
+            user: request.request.user.clone(),
+            now: registry.clock.now(),
+            dry_run: options.dry_run,
+        };
+        let answer = handler.call(asked).await?;
+        let (part, mut new) = match answer.change {
+            None => return respond(request, answer.code, answer.body, &[]),
+            Some(ObjectChange::Object(new)) => (Part::Main, new),
+            Some(ObjectChange::Status(new)) => (Part::Status, new),
+        };
+        new["metadata"]["resourceVersion"] = revision;
+        let change = Change::Replace(new);
+        match verbs::update(registry, &request.target, &request.name, change, part, &options).await {
+            Ok(written) => return respond(request, answer.code, answer.body, &written.warnings),
+            Err(Error::Conflict { .. }) if attempt < ATTEMPTS_MAX => {}
+            Err(error) => return Err(Reply::error(&error)),
+        }
+    }
+}
+
+fn respond(request: &ResourceRequest<'_>, code: u16, body: SubresourceBody, warnings: &[String]) -> Answer {
+    let mut response = match body {
+        SubresourceBody::Text(text) => reply::bytes(code, text.into_bytes(), TEXT),
+        SubresourceBody::Document(document) => {
+            let form = request.negotiate(Supported::Object)?;
+            reply::document(code, &document, form.format, form.format.content_type(), form.pretty)
+        }
+    };
+    reply::add_warnings(&mut response, &[&*request.warnings, warnings].concat());
+    Ok(response)
+}

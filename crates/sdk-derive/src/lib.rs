@@ -1,0 +1,19 @@
+//! The derive macro of `insula-sdk`, which documents and re-exports it.
+//!
+//! Names and versions are checked when the program is compiled: a group has no capital letters, a
+//! kind is UpperCamel, and a version is alpha, beta or stable.
+
+mod arguments;
+mod expand;
+mod lint;
+
+use proc_macro::TokenStream;
+
+/// Makes a type the version of a resource. See the documentation of `insula-sdk`.
+#[proc_macro_derive(Resource, attributes(resource, serde))]
+pub fn derive_resource(input: TokenStream) -> TokenStream {
+    let input = syn::parse_macro_input!(input as syn::DeriveInput);
+    expand::expand(&input)
+        .unwrap_or_else(|error| error.to_compile_error())
+        .into()
+}

@@ -1,0 +1,288 @@
+//! Subresources of a kind's own, each with its types of request and response.
+
+use crate::{Resource, convert};
+use futures_util::future::BoxFuture;
+use insula_api::{FieldError, Json, Timestamp};
+use insula_auth::UserInfo;
+use insula_catalog::{
+    Error, Named, ObjectChange, SubresourceAnswer, SubresourceBody, SubresourceHandler, SubresourceRequest,
+};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use std::{future::Future, marker::PhantomData, sync::Arc};
+
+/// A subresource that the program answers: `POST …/robots/r2/charge`, or `GET …/robots/r2/log`.
+///
+/// Whoever may use the verb on `robots/charge` may call it: `get` for GET, `create` for POST,
+/// `update` for PUT, `delete` for DELETE.
+pub trait Subresource<T: Resource>: Send + Sync + 'static {
+    /// The type of a request's body.
+    type Request: DeserializeOwned + Send;
+    /// The type of the answer's body.
+    type Response: Serialize + Send;
+    /// The verbs that exist.
+    const VERBS: &'static [Verb] = &[Verb::Create];
+    /// The kind of requests and responses in discovery; None for the kind of the object.
+    const KIND: Option<&'static str> = None;
+
+    /// Answers a call. If the answer changes the object and another client has written it
+    /// meanwhile, the call runs again with the present object.
+    ///
+    /// # Errors
+    /// Returns the refusal for the client.
+    fn call(
+        &self,
+        call: Call<T, Self::Request>,
+    ) -> impl Future<Output = Result<Reply<T, Self::Response>, Refusal>> + Send;
+}
+
+/// A verb of a subresource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verb {
+    /// GET.
+    Get,
+    /// POST.
+    Create,
+    /// PUT.
+    Update,
+    /// DELETE.
+    Delete,
+}
+
+impl Verb {
+    const ALL: [Verb; 4] = [Verb::Get, Verb::Create, Verb::Update, Verb::Delete];
+
+    /// Returns the verb of Kubernetes.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Verb::Get => "get",
+            Verb::Create => "create",
+            Verb::Update => "update",
+            Verb::Delete => "delete",
+        }
+    }
+}
+
+/// A call of a subresource.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Call<T, R> {
+    /// The verb.
+    pub verb: Verb,
+    /// The object as it is stored.
+    pub object: T,
+    /// The body; None if it is empty.
+    pub request: Option<R>,
+    /// Parameters of the query.
+    pub query: Vec<(String, String)>,
+    /// The caller.
+    pub user: Arc<UserInfo>,
+    /// The logical cluster of the workspace.
+    pub cluster: String,
+    /// The time of the server.
+    pub now: Timestamp,
+    /// True if nothing may change: the server writes no change, and the call should do nothing
+    /// elsewhere.
+    pub dry_run: bool,
+}
+
+/// The answer to a call.
+#[derive(Debug, Clone)]
+pub struct Reply<T, R> {
+    code: u16,
+    change: Option<Change<T>>,
+    body: Body<R>,
+}
+
+#[derive(Debug, Clone)]
+enum Change<T> {
+    Object(T),
+    Status(T),
+}
+
+#[derive(Debug, Clone)]
+enum Body<R> {
+    Document(R),
+    Text(String),
+}
+
+impl<T, R> Reply<T, R> {
+    /// Answers with a document and the status 200, or 201 for POST.
+    pub fn new(response: R) -> Self {
+        Self {
+            code: 0,
+            change: None,
+            body: Body::Document(response),
+        }
+    }
+
+    /// Answers with text, such as a log.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self {
+            code: 0,
+            change: None,
+            body: Body::Text(text.into()),
+        }
+    }
+
+    /// Sets the HTTP status, such as 202 for what happens later.
+    #[must_use]
+    pub fn code(self, code: u16) -> Self {
+        Self { code, ..self }
+    }
+
+    /// Writes the object before the answer, as PUT of the object does: through the strategy, and
+    /// without its status.
+    #[must_use]
+    pub fn update(self, object: T) -> Self {
+        Self {
+            change: Some(Change::Object(object)),
+            ..self
+        }
+    }
+
+    /// Writes the object's status before the answer.
+    #[must_use]
+    pub fn update_status(self, object: T) -> Self {
+        Self {
+            change: Some(Change::Status(object)),
+            ..self
+        }
+    }
+}
+
+/// A refused call.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Refusal {
+    /// Fields of the request are invalid (422).
+    Invalid(Vec<FieldError>),
+    /// The request makes no sense (400).
+    BadRequest(String),
+    /// The object's state does not allow it (409).
+    Conflict(String),
+    /// The caller may not do this (403).
+    Forbidden(String),
+    /// Something that the call needs is not there for the moment (503).
+    Unavailable(String),
+    /// The program failed (500).
+    Internal(String),
+}
+
+/// Returns a subresource as the server takes it.
+pub(crate) fn described<T: Resource, S: Subresource<T>>(
+    name: &str,
+    handler: S,
+) -> (insula_catalog::Subresource, Box<dyn SubresourceHandler>) {
+    let keep = |text: String| -> &'static str { Box::leak(text.into_boxed_str()) };
+    let verbs: Vec<&'static str> = S::VERBS.iter().map(|verb| verb.as_str()).collect();
+    let body = |kind| {
+        (
+            keep(T::group(&()).into_owned()),
+            keep(T::version(&()).into_owned()),
+            kind,
+        )
+    };
+    let subresource = insula_catalog::Subresource {
+        name: keep(name.to_owned()),
+        body: S::KIND.map(body),
+        verbs: verbs.leak(),
+    };
+    let of = PhantomData;
+    (subresource, Box::new(Handler { handler, of }))
+}
+
+struct Handler<T, S> {
+    handler: S,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T: Resource, S: Subresource<T>> SubresourceHandler for Handler<T, S> {
+    fn call(&self, request: SubresourceRequest) -> BoxFuture<'_, insula_catalog::Result<SubresourceAnswer>> {
+        Box::pin(self.answer(request))
+    }
+}
+
+impl<T: Resource, S: Subresource<T>> Handler<T, S> {
+    async fn answer(&self, request: SubresourceRequest) -> insula_catalog::Result<SubresourceAnswer> {
+        let name = request.object["metadata"]["name"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        let verb = Verb::ALL.into_iter().find(|verb| verb.as_str() == request.verb);
+        let verb = verb.ok_or(Error::MethodNotAllowed)?;
+        let object = convert::read::<T>(&request.object).map_err(Error::Internal)?;
+        let body = request.body.map(|body| {
+            let read = S::Request::deserialize(&body);
+            read.map_err(|error| Error::BadRequest(format!("the body of the request: {error}")))
+        });
+        let call = Call {
+            verb,
+            object,
+            request: body.transpose()?,
+            query: request.query,
+            user: request.user,
+            cluster: request.cluster.to_string(),
+            now: request.now,
+            dry_run: request.dry_run,
+        };
+        let Reply { code, change, body } = self.handler.call(call).await.map_err(|no| refused::<T>(no, name))?;
+        let json = |object: &T| convert::json(object).map_err(Error::Internal);
+        Ok(SubresourceAnswer {
+            code: match (code, verb) {
+                (0, Verb::Create) => 201,
+                (0, _) => 200,
+                (code, _) => code,
+            },
+            change: match change {
+                None => None,
+                Some(Change::Object(object)) => Some(ObjectChange::Object(json(&object)?)),
+                Some(Change::Status(object)) => Some(ObjectChange::Status(json(&object)?)),
+            },
+            body: match body {
+                Body::Document(document) => {
+                    let document = serde_json::to_value(document);
+                    let document = document.map_err(|error| Error::Internal(error.to_string()))?;
+                    SubresourceBody::Document(labelled::<T, S>(document))
+                }
+                Body::Text(text) => SubresourceBody::Text(text),
+            },
+        })
+    }
+}
+
+/// Returns a document with the version and kind that discovery shows, unless it has its own.
+fn labelled<T: Resource, S: Subresource<T>>(mut document: Json) -> Json {
+    if let (Json::Object(map), Some(kind)) = (&mut document, S::KIND) {
+        map.entry("apiVersion").or_insert_with(|| T::api_version(&()).into());
+        map.entry("kind").or_insert_with(|| kind.into());
+    }
+    document
+}
+
+fn refused<T: Resource>(refusal: Refusal, name: String) -> Error {
+    let group = T::group(&()).as_ref().into();
+    let resource = |resource: std::borrow::Cow<'_, str>| Named {
+        group,
+        resource: resource.as_ref().into(),
+    };
+    match refusal {
+        Refusal::Invalid(errors) => Error::Invalid {
+            subject: resource(T::kind(&())),
+            name,
+            errors,
+        },
+        Refusal::BadRequest(why) => Error::BadRequest(why),
+        Refusal::Conflict(detail) => Error::Conflict {
+            resource: resource(T::plural(&())),
+            name,
+            detail,
+        },
+        Refusal::Forbidden(why) => Error::Forbidden {
+            resource: resource(T::plural(&())),
+            name,
+            why,
+            cause: None,
+        },
+        Refusal::Unavailable(why) => Error::Unavailable(why),
+        Refusal::Internal(why) => Error::Internal(why),
+    }
+}
