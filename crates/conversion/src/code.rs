@@ -148,7 +148,8 @@ mod tests {
     #[test]
     fn fields_that_code_does_not_carry_are_kept_in_both_directions() {
         let (bundle, mut budget) = (bundle(), object_budget());
-        let x = json!({"apiVersion": "example.io/v1alpha1", "metadata": {"name": "a"}, "spec": {"title": "t", "color": "red"}});
+        let spec = json!({"title": "t", "color": "red"});
+        let x = json!({"apiVersion": "example.io/v1alpha1", "metadata": {"name": "a"}, "spec": spec});
         let stored = bundle.put(&x, "v1alpha1", None, &mut budget).unwrap();
         assert_eq!(stored.value["spec"], json!({"name": "t"}));
         assert_eq!(stored.value["metadata"], x["metadata"]);
@@ -158,7 +159,8 @@ mod tests {
         let y = json!({"apiVersion": "example.io/v1", "metadata": {"name": "a"}, "spec": {"name": "u", "mood": "ok"}});
         let stored = bundle.put(&y, "v1", Some(stored.stored("v1")), &mut budget).unwrap();
         assert_eq!(shown(&stored, "v1alpha1"), json!({"title": "u", "color": "red"}));
-        let z = json!({"apiVersion": "example.io/v1alpha1", "metadata": {"name": "a"}, "spec": {"title": "w", "color": "red"}});
+        let spec = json!({"title": "w", "color": "red"});
+        let z = json!({"apiVersion": "example.io/v1alpha1", "metadata": {"name": "a"}, "spec": spec});
         let stored = bundle
             .put(&z, "v1alpha1", Some(stored.stored("v1")), &mut budget)
             .unwrap();

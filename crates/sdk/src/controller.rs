@@ -9,6 +9,7 @@ mod source;
 
 pub use source::{Clusters, Workspaces, workspace_client};
 
+use crate::Known;
 use futures_util::future::BoxFuture;
 use informer::{Watch, mapped, owned};
 use kube::{
@@ -75,7 +76,7 @@ impl fmt::Display for Key {
 /// must do nothing where nothing is to do.
 pub trait Reconciler: Send + Sync + 'static {
     /// The kind whose objects are reconciled.
-    type Object: kube::Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug + Send + Sync + 'static;
+    type Object: Known;
     /// Name of the controller: in logs, in events, and as manager of the fields that it applies.
     const NAME: &'static str;
 
@@ -173,7 +174,7 @@ pub struct Controller<R: Reconciler> {
     reconciler: Arc<R>,
     finalizer: Option<&'static str>,
     workers: usize,
-    lease: Option<leader::Place>,
+    lease: Option<leader::LeaseName>,
     watches: Vec<Watch>,
 }
 
@@ -214,8 +215,8 @@ impl<R: Reconciler> Controller<R> {
         self
     }
 
-    /// Holds objects with a finalizer until [`Reconciler::cleanup`] succeeds. The controller adds it
-    /// before the first reconciliation.
+    /// Holds objects with a finalizer until [`Reconciler::cleanup`] succeeds. The controller adds
+    /// it before the first reconciliation.
     #[must_use]
     pub fn finalizer(mut self, name: &'static str) -> Self {
         self.finalizer = Some(name);
@@ -234,7 +235,7 @@ impl<R: Reconciler> Controller<R> {
     /// workspaces of a server it lies in `root`.
     #[must_use]
     pub fn leader_election(mut self, namespace: &str, lease: &str) -> Self {
-        self.lease = Some(leader::Place {
+        self.lease = Some(leader::LeaseName {
             namespace: namespace.to_owned(),
             lease: lease.to_owned(),
         });

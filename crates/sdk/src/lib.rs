@@ -21,7 +21,7 @@
 //! #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug)]
 //! #[serde(rename_all = "camelCase")]
 //! pub struct RobotSpec {
-//!     /// What the robot does: `Idle` or `Patrol`.
+//!     /// Occupation of the robot: `Idle` or `Patrol`.
 //!     pub mode: Option<String>,
 //!     /// Places to visit, in any order.
 //!     #[serde(default)]
@@ -72,28 +72,29 @@
 //!
 //! # Arguments of `#[resource(…)]`
 //!
-//! | argument | default | says |
-//! |---|---|---|
-//! | `group = "fleet.example.com"` | | API group: no capitals, with a domain of your own |
-//! | `version = "v1"` | | `v1alpha1`, `v1beta1`, `v1` |
-//! | `kind = "Robot"` | name of the struct | UpperCamel |
-//! | `plural = "robots"` | plural of the kind | |
-//! | `short = "rb"`, `short("rb", "bot")` | none | short names for kubectl |
-//! | `category = "all"`, `category("all", "fleet")` | none | categories for kubectl |
-//! | `scope = "Cluster"` | `Namespaced` | |
-//! | `columns(Mode = ".spec.mode", …)` | none | columns of `kubectl get`, of the schema's types |
-//! | `columns(Mode(path = ".spec.mode", kind = "string", priority = 1, description = "…", name = "…"))` | | a column with more to say |
-//! | `selectable(".spec.mode")` | none | fields for `--field-selector` |
-//! | `subresources(scale(spec = ".spec.replicas", status = ".status.replicas", selector = ".status.selector"))` | none | `/scale` |
-//! | `subresources(charge = Charge)` | none | a subresource of one's own: [`Subresource`] |
-//! | `strategy = RobotStrategy` | [`NoStrategy`] | a value that implements [`Strategy`] |
-//! | `versions(v1alpha1::Robot)` | none | other versions, converted by `From` or `TryFrom`: [`Kind::version`] |
-//! | `versions(v1alpha1::Robot(strategy = Alpha))` | | a version with defaults of its own: [`Kind::version_with`] |
-//! | `deprecated = "use v2"` | not deprecated | warning for clients of this version |
-//! | `unserved` | served | a hub version for the store alone; any name |
+//! - `group = "fleet.example.com"`, required: no capitals, with a domain of your own.
+//! - `version = "v1"`, required: `v1alpha1`, `v1beta1` or `v1`.
+//! - `kind = "Robot"`: UpperCamel; the name of the struct without it.
+//! - `plural = "robots"`: the plural of the kind without it.
+//! - `short = "rb"` or `short("rb", "bot")`: short names for kubectl.
+//! - `category = "all"` or `category("all", "fleet")`: categories for kubectl.
+//! - `scope = "Cluster"`: objects without a namespace; `Namespaced` without it.
+//! - `columns(Mode = ".spec.mode", …)`: columns of `kubectl get`, of the types in the schema. A
+//!   column may say more: `Mode(path = ".spec.mode", kind = "string", priority = 1)`, with
+//!   `description = "…"`, and `name = "…"` for a header that is no word.
+//! - `selectable(".spec.mode")`: fields for `--field-selector`.
+//! - `subresources(scale(spec = ".spec.replicas", status = ".status.replicas"))`: `/scale`, with
+//!   `selector = ".status.selector"` if there is one.
+//! - `subresources(charge = Charge)`: a subresource that a [`Subresource`] answers.
+//! - `strategy = RobotStrategy`: a value that implements [`Strategy`].
+//! - `versions(v1alpha1::Robot)`: other versions, converted by `From` or `TryFrom`
+//!   ([`Kind::version`]); `versions(v1alpha1::Robot(strategy = Alpha))` gives one defaults of its
+//!   own ([`Kind::version_with`]).
+//! - `deprecated = "use v2"`: a warning for clients of this version.
+//! - `unserved`: a version for the store alone, a hub that no client sees; it may have any name.
 //!
-//! `#[resource(…)]` may repeat. A field `status` makes the subresource `/status`: the status cannot
-//! be written elsewhere. Mistakes in names do not compile:
+//! `#[resource(…)]` may repeat. A field `status` makes the subresource `/status`: the status
+//! cannot be written elsewhere. Mistakes in names do not compile:
 //!
 //! ```compile_fail
 //! # use insula_sdk::{ObjectMeta, Resource};
@@ -154,14 +155,16 @@
 //!     }
 //! }
 //!
-//! let controller = Controller::new(Robots).owns::<ConfigMap>().finalizer("fleet.example.com/robots");
+//! let controller = Controller::new(Robots).owns::<ConfigMap>();
+//! let controller = controller.finalizer("fleet.example.com/robots");
 //! let server = Server::builder().resource::<Robot>().controller(controller);
 //! ```
 //!
-//! Each object is reconciled after a change of it or of an object that belongs to it, never twice at
-//! a time, and after failures with growing pauses. [`Controller::leader_election`] is for several
-//! servers on one etcd. [`Controller::run`] works on any Kubernetes server, too, and the controllers
-//! of kube-rs run against a server as they are: [`controller::workspace_client`] is their client.
+//! Each object is reconciled after a change of it or of an object that belongs to it, never twice
+//! at a time, and after failures with growing pauses. [`Controller::leader_election`] is for
+//! several servers on one etcd. [`Controller::run`] works on any Kubernetes server, too, and the
+//! controllers of kube-rs run against a server as they are: [`controller::workspace_client`] is
+//! their client.
 //!
 //! # Tests
 //!
@@ -188,7 +191,7 @@ pub use insula_server::{Config, Running, StartError, Started};
 pub use k8s_openapi::{self, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 pub use kind::Kind;
 pub use kube;
-pub use resource::{Described, Resource};
+pub use resource::{Described, Known, Resource};
 pub use schemars;
 pub use serde;
 pub use serde_json;

@@ -123,8 +123,8 @@ impl ServerBuilder {
         self.run_from(std::env::args_os())
     }
 
-    /// Runs the program as [`ServerBuilder::run`] does, with given arguments. The first one is the name
-    /// of the program.
+    /// Runs the program as [`ServerBuilder::run`] does, with given arguments. The first one is the
+    /// name of the program.
     pub fn run_from(self, arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
         let command = Arguments::augment_args(Command::new(self.name).version(self.version));
         let parsed = command.try_get_matches_from(arguments);

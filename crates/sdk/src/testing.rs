@@ -155,8 +155,8 @@ impl Drop for TemporaryDirectory {
     }
 }
 
-/// Returns the settings of a client of a URL, with the user of a context of the kubeconfig, or of its
-/// present one.
+/// Returns the settings of a client of a URL, with the user of a context of the kubeconfig, or of
+/// its present one.
 pub(crate) async fn client_config(kubeconfig: &Path, context: Option<&str>, url: &str) -> Result<Config, String> {
     let read = Kubeconfig::read_from(kubeconfig).map_err(|error| error.to_string())?;
     let options = KubeConfigOptions {

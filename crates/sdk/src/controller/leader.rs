@@ -29,7 +29,7 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// The place of a Lease.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct LeaseName {
     pub(super) namespace: String,
     pub(super) lease: String,
 }
@@ -81,7 +81,7 @@ struct Seen {
 }
 
 impl Candidate {
-    fn new(clusters: &Clusters, place: &Place) -> Self {
+    fn new(clusters: &Clusters, place: &LeaseName) -> Self {
         let random = RandomState::new().build_hasher().finish();
         Self {
             leases: Api::namespaced(clusters.home(), &place.namespace),
@@ -114,7 +114,7 @@ impl Candidate {
             };
             let lease = Lease {
                 metadata,
-                spec: Some(self.held(None)),
+                spec: Some(self.claimed_spec(None)),
             };
             return won(self.leases.create(&PostParams::default(), &lease).await);
         };
@@ -174,11 +174,11 @@ impl Candidate {
     }
 
     async fn write(&self, mut present: Lease, old: Option<&LeaseSpec>) -> Result<bool, kube::Error> {
-        present.spec = Some(self.held(old));
+        present.spec = Some(self.claimed_spec(old));
         won(self.leases.replace(&self.name, &PostParams::default(), &present).await)
     }
 
-    fn held(&self, old: Option<&LeaseSpec>) -> LeaseSpec {
+    fn claimed_spec(&self, old: Option<&LeaseSpec>) -> LeaseSpec {
         let now = MicroTime(jiff::Timestamp::now());
         let same = old.filter(|old| old.holder_identity.as_deref() == Some(&*self.identity));
         let transitions = old.and_then(|old| old.lease_transitions).unwrap_or_default();

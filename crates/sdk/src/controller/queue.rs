@@ -38,12 +38,12 @@ impl<K: Clone + Ord + Hash> Queue<K> {
     pub(super) fn add(&mut self, key: K, now: Instant) {
         match self.running.contains(&key) {
             true => drop(self.again.insert(key)),
-            false => self.at(key, now),
+            false => self.schedule(key, now),
         }
     }
 
     /// Sets the time of a key; an earlier one stays.
-    fn at(&mut self, key: K, time: Instant) {
+    fn schedule(&mut self, key: K, time: Instant) {
         match self.times.get(&key) {
             Some(present) if *present <= time => return,
             Some(present) => drop(self.due.remove(&(*present, key.clone()))),
@@ -90,9 +90,9 @@ impl<K: Clone + Ord + Hash> Queue<K> {
     fn end(&mut self, key: K, after: Option<Duration>, now: Instant) {
         self.running.remove(&key);
         if self.again.remove(&key) {
-            self.at(key, now);
+            self.schedule(key, now);
         } else if let Some(after) = after {
-            self.at(key, now + after);
+            self.schedule(key, now + after);
         }
     }
 

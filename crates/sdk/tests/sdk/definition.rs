@@ -55,7 +55,7 @@ fn three() -> i32 {
 #[resource(subresources(scale(spec = ".spec.replicas", status = ".status.replicas")))]
 pub(crate) struct Machine {
     metadata: ObjectMeta,
-    /// What is wanted.
+    /// The wanted state.
     spec: MachineSpec,
     status: MachineStatus,
 }
@@ -107,7 +107,7 @@ fn types_become_structural_schemas() {
     assert_eq!(schema["description"], "A machine.\n\nIt works.");
     assert_eq!(schema["required"], json!(["spec"]));
     let spec = &schema["properties"]["spec"];
-    assert_eq!(spec["description"], "What is wanted.");
+    assert_eq!(spec["description"], "The wanted state.");
     let fields = &spec["properties"];
     assert_eq!(
         (&fields["mode"]["type"], &fields["mode"]["nullable"]),

@@ -23,7 +23,7 @@ pub struct Robot {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct RobotSpec {
-    /// What the robot does.
+    /// Occupation of the robot.
     pub mode: Option<String>,
     /// Places to visit, in any order.
     #[serde(default)]
@@ -154,7 +154,7 @@ pub mod v1alpha1 {
 
     #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default)]
     pub struct RobotSpec {
-        /// What the robot does.
+        /// Occupation of the robot.
         pub mode: Option<String>,
         /// Places to visit, commas between.
         #[serde(default)]

@@ -250,7 +250,8 @@ async fn types_of_kube_rs_are_served(docks: &Api<Dock>) {
         .await
         .unwrap();
     assert_eq!(dock.spec.slots, 3);
-    let bad = json!({"apiVersion": "fleet.example.com/v1", "kind": "Dock", "metadata": {"name": "d2"}, "spec": {"slots": -1}});
+    let spec = json!({"slots": -1});
+    let bad = json!({"apiVersion": "fleet.example.com/v1", "kind": "Dock", "metadata": {"name": "d2"}, "spec": spec});
     let patch = Patch::Apply(&bad);
     let refused = docks.patch("d2", &PatchParams::apply("me"), &patch).await.unwrap_err();
     assert_eq!(status(refused).code, 422);
