@@ -5,6 +5,7 @@
     reason = "the environment is how cargo talks to a build script"
 )]
 
+use prost_types::FileDescriptorProto;
 use std::{env, error::Error, fs, path::Path};
 
 /// Files of the admin API. Imports come along.
@@ -32,8 +33,50 @@ fn main() -> Result<(), Box<dyn Error>> {
         .include_imports(true)
         .include_source_info(true)
         .open_files(FILES)?;
-    let descriptors = Path::new(&env::var("OUT_DIR")?).join("insula.binpb");
-    fs::write(descriptors, compiler.encode_file_descriptor_set())?;
-    tonic_prost_build::configure().compile_fds(compiler.file_descriptor_set())?;
+    let out = env::var("OUT_DIR")?;
+    let out = Path::new(&out);
+    fs::write(out.join("commented.binpb"), compiler.encode_file_descriptor_set())?;
+    let described = compiler.file_descriptor_set();
+    fs::write(out.join("methods.rs"), methods(&described.file))?;
+    let mut bare = protox::Compiler::new([&root])?;
+    bare.include_imports(true).open_files(FILES)?;
+    fs::write(out.join("insula.binpb"), bare.encode_file_descriptor_set())?;
+    tonic_prost_build::configure().compile_fds(described)?;
     Ok(())
+}
+
+/// Returns the macro `for_each_service`, which hands the services and methods of the admin API to
+/// another macro.
+fn methods(files: &[FileDescriptorProto]) -> String {
+    let mut services = String::new();
+    let described = files.iter().flat_map(|file| &file.service);
+    for service in described {
+        let name = service.name();
+        services += &format!("{}_server::{name} \"insula.admin.v1.{name}\" {{\n", snake(name));
+        for method in &service.method {
+            let kind = match (method.client_streaming(), method.server_streaming()) {
+                (false, false) => "unary",
+                (false, true) => "server_streaming",
+                (true, false) => "client_streaming",
+                (true, true) => "streaming",
+            };
+            let method = method.name();
+            services += &format!("{kind} \"/insula.admin.v1.{name}/{method}\" {};\n", snake(method));
+        }
+        services += "}\n";
+    }
+    let head = "/// Calls a macro with all services and methods of the admin API.\n#[macro_export]";
+    format!("{head}\nmacro_rules! for_each_service {{ ($each:ident) => {{ $each! {{\n{services}}} }} }}\n")
+}
+
+/// Returns a name in snake case, as the generated code spells modules and functions.
+fn snake(name: &str) -> String {
+    let mut snake = String::new();
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() && !snake.is_empty() {
+            snake.push('_');
+        }
+        snake.push(letter.to_ascii_lowercase());
+    }
+    snake
 }

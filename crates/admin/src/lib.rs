@@ -4,6 +4,7 @@
 
 mod api_request;
 pub mod backups;
+mod dispatch;
 mod fields;
 pub mod host;
 pub mod operations;
@@ -20,11 +21,12 @@ pub use session::{AdminService, Info};
 pub use workers::WorkerPool;
 
 use insula_apiserver::{ApiServer, call::Access};
-use insula_proto::{FILE_DESCRIPTOR_SET, admin::v1};
+use insula_proto::FILE_DESCRIPTOR_SET;
 use prost::Message;
 use prost_types::{DescriptorProto, FileDescriptorSet};
 use std::{collections::BTreeMap, sync::Arc};
 use tonic::{Request, Status, service::Routes};
+use tonic_health::ServingStatus;
 
 /// Bytes of a message without objects.
 const NAMES_BYTES_MAX: usize = 64 << 10;
@@ -90,29 +92,14 @@ pub async fn services(session: AdminService, object_bytes: usize) -> Result<Serv
         .add_service(tower::Layer::layer(&guard, v1))
         .add_service(tower::Layer::layer(&guard, v1alpha));
     // Of methods without objects the edge takes smaller messages.
-    macro_rules! serve {
-        ($($module:ident::$server:ident,)*) => {{
-            $(reporter.set_serving::<v1::$module::$server<AdminService>>().await;)*
-            routes$(.add_service(
-                v1::$module::$server::new(session.clone()).max_decoding_message_size(object_bytes),
-            ))*
-        }};
+    let dispatch = dispatch::Dispatch::new(session, object_bytes);
+    let mut routes = routes.into_axum_router();
+    for name in dispatch::SERVICES {
+        reporter.set_service_status(*name, ServingStatus::Serving).await;
+        routes = routes.route_service(&format!("/{name}/{{method}}"), dispatch.clone());
     }
-    let routes = serve![
-        access_service_server::AccessServiceServer,
-        api_service_server::ApiServiceServer,
-        backup_service_server::BackupServiceServer,
-        cluster_service_server::ClusterServiceServer,
-        conversion_service_server::ConversionServiceServer,
-        maintenance_service_server::MaintenanceServiceServer,
-        migration_service_server::MigrationServiceServer,
-        object_service_server::ObjectServiceServer,
-        operation_service_server::OperationServiceServer,
-        quota_service_server::QuotaServiceServer,
-        workspace_service_server::WorkspaceServiceServer,
-    ];
     Ok(Services {
-        routes,
+        routes: routes.into(),
         methods: methods(object_bytes)?,
     })
 }

@@ -19,9 +19,14 @@ pub mod admin {
     }
 }
 
-/// Every file of `/proto` with its imports and comments, as an encoded `FileDescriptorSet` for
-/// reflection.
+// One line for each method, by its kind: path and function of the service's trait.
+include!(concat!(env!("OUT_DIR"), "/methods.rs"));
+
+/// Every file of `/proto` with its imports, as an encoded `FileDescriptorSet` for reflection.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/insula.binpb"));
+
+/// The same files with their comments, from which the reference is written.
+pub const COMMENTED_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/commented.binpb"));
 
 /// Appends an encoded `ResponseHeader` to an encoded response. Readers merge it over the one that
 /// the response has: a field that comes again overrides the earlier one.

@@ -26,7 +26,7 @@ struct Method {
 }
 
 fn methods() -> Vec<Method> {
-    let set = FileDescriptorSet::decode(insula_proto::FILE_DESCRIPTOR_SET).unwrap();
+    let set = FileDescriptorSet::decode(insula_proto::COMMENTED_DESCRIPTOR_SET).unwrap();
     let ours = || set.file.iter().filter(|file| file.package() == "insula.admin.v1");
     let message = |name: &str| -> &DescriptorProto {
         let short = name.rsplit('.').next().unwrap();
@@ -241,7 +241,7 @@ fn methods_have_the_fields_of_their_kind() {
         missing.extend(lacking.map(|field| format!("{name}Request.{field}")));
     }
     assert!(missing.is_empty(), "{missing:?}");
-    let types = FileDescriptorSet::decode(insula_proto::FILE_DESCRIPTOR_SET).unwrap();
+    let types = FileDescriptorSet::decode(insula_proto::COMMENTED_DESCRIPTOR_SET).unwrap();
     for message in types.file.iter().flat_map(|file| &file.message_type) {
         for field in &message.field {
             let want = match field.name() {
