@@ -69,11 +69,11 @@ impl Controllers {
             ($name:literal, $reconciler:expr) => {
                 (
                     $name,
-                    Box::pin(run(
+                    run(
                         registry.clone(),
                         Arc::new($reconciler(registry.clone())),
                         sleep.clone(),
-                    )),
+                    ),
                 )
             };
         }

@@ -18,7 +18,8 @@ use futures_util::future::BoxFuture;
 use insula_api::{ResourceId, Scope};
 use insula_registry::Plan;
 use insula_store::{Change, Snapshot};
-use std::{fmt::Debug, hash::Hash, sync::Arc};
+use runner::Key;
+use std::sync::Arc;
 
 pub(crate) use runner::run;
 
@@ -28,7 +29,7 @@ pub type Sleep = Arc<dyn Fn(u64) -> BoxFuture<'static, ()> + Send + Sync>;
 /// Decisions that bring the observed state to the desired state, one key at a time.
 pub(crate) trait Reconciler: Send + Sync + 'static {
     /// Unit of reconciliation, usually the key of one object.
-    type Key: Clone + Eq + Hash + Debug + Send + Sync + 'static;
+    type Key: Key;
     /// Everything that a decision looks at, read at one revision, with time and randomness.
     type World: Send;
 

@@ -11,6 +11,8 @@ use insula_catalog::Error;
 use insula_registry::{Deps, Plan};
 use insula_store::{Change, Cursor, Gone, Snapshot};
 use std::{
+    fmt::Debug,
+    hash::Hash,
     ops::ControlFlow,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
@@ -30,8 +32,54 @@ type Work<K> = BoxFuture<'static, (K, Outcome)>;
 type Timer<K> = BoxFuture<'static, (K, u64)>;
 type Watched = BoxFuture<'static, (Cursor, Result<Vec<Arc<Change>>, Gone>)>;
 
+/// A reconciler without the type of its world, so that the loop is compiled once for each type of
+/// key and not for each reconciler.
+trait Decisions<K>: Send + Sync {
+    fn name(&self) -> &'static str;
+    fn scopes(&self) -> Vec<Scope>;
+    fn restart(&self);
+    fn keys(&self, change: &Change, snapshot: &Snapshot) -> Vec<K>;
+    fn settle(&self) -> u64;
+    /// Returns what to write for a key, as of a snapshot.
+    fn plan(&self, key: &K, snapshot: &Snapshot) -> Plan;
+}
+
+impl<R: Reconciler> Decisions<R::Key> for R {
+    fn name(&self) -> &'static str {
+        Reconciler::name(self)
+    }
+
+    fn scopes(&self) -> Vec<Scope> {
+        Reconciler::scopes(self)
+    }
+
+    fn restart(&self) {
+        Reconciler::restart(self);
+    }
+
+    fn keys(&self, change: &Change, snapshot: &Snapshot) -> Vec<R::Key> {
+        Reconciler::keys(self, change, snapshot)
+    }
+
+    fn settle(&self) -> u64 {
+        Reconciler::settle(self)
+    }
+
+    fn plan(&self, key: &R::Key, snapshot: &Snapshot) -> Plan {
+        self.decide(&self.observe(key, snapshot))
+    }
+}
+
+/// Bounds of a key.
+pub(crate) trait Key: Clone + Eq + Hash + Debug + Send + Sync + 'static {}
+impl<K: Clone + Eq + Hash + Debug + Send + Sync + 'static> Key for K {}
+
 /// Runs a reconciler for ever.
-pub(crate) async fn run<R: Reconciler>(registry: Arc<Deps>, reconciler: Arc<R>, sleep: Sleep) {
+pub(crate) fn run<R: Reconciler>(registry: Arc<Deps>, reconciler: Arc<R>, sleep: Sleep) -> BoxFuture<'static, ()> {
+    Box::pin(repeat::<R::Key>(registry, reconciler, sleep))
+}
+
+async fn repeat<K: Key>(registry: Arc<Deps>, reconciler: Arc<dyn Decisions<K>>, sleep: Sleep) {
     let mut runner = Runner {
         registry,
         reconciler,
@@ -50,16 +98,16 @@ pub(crate) async fn run<R: Reconciler>(registry: Arc<Deps>, reconciler: Arc<R>, 
     }
 }
 
-struct Runner<R: Reconciler> {
+struct Runner<K> {
     registry: Arc<Deps>,
-    reconciler: Arc<R>,
+    reconciler: Arc<dyn Decisions<K>>,
     sleep: Sleep,
-    queue: Queue<R::Key>,
-    work: FuturesUnordered<Work<R::Key>>,
-    timers: FuturesUnordered<Timer<R::Key>>,
+    queue: Queue<K>,
+    work: FuturesUnordered<Work<K>>,
+    timers: FuturesUnordered<Timer<K>>,
 }
 
-impl<R: Reconciler> Runner<R> {
+impl<K: Key> Runner<K> {
     /// Queues everything that exists, and watches from there on.
     fn begin(&mut self) -> Result<Vec<Cursor>, Gone> {
         let snapshot = self.registry.store.latest();
@@ -105,7 +153,7 @@ impl<R: Reconciler> Runner<R> {
 
     /// Queues a key after some seconds. `settles` is for a change, which no later decision about
     /// the key may cancel.
-    fn wait(&mut self, key: R::Key, seconds: u64, settles: bool) {
+    fn wait(&mut self, key: K, seconds: u64, settles: bool) {
         let Some(timer) = self.queue.arm(&key, settles) else {
             return;
         };
@@ -144,7 +192,7 @@ impl<R: Reconciler> Runner<R> {
         }
     }
 
-    fn finish(&mut self, key: R::Key, outcome: Outcome) {
+    fn finish(&mut self, key: K, outcome: Outcome) {
         self.queue.done(&key);
         match outcome {
             Outcome::Done { again_after } => {
@@ -177,11 +225,11 @@ fn next(mut cursor: Cursor) -> Watched {
     })
 }
 
-async fn attempt<R: Reconciler>(registry: Arc<Deps>, reconciler: Arc<R>, key: R::Key) -> (R::Key, Outcome) {
+async fn attempt<K: Key>(registry: Arc<Deps>, reconciler: Arc<dyn Decisions<K>>, key: K) -> (K, Outcome) {
     for _ in 0..CONFLICTS_MAX {
         let decided = catch_unwind(AssertUnwindSafe(|| {
             let snapshot = registry.store.latest();
-            reconciler.decide(&reconciler.observe(&key, &snapshot))
+            reconciler.plan(&key, &snapshot)
         }));
         let Ok(plan) = decided else {
             return (key, Outcome::Failed("the reconciler panicked".to_owned()));
