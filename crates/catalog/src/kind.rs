@@ -21,9 +21,9 @@ use std::fmt;
 /// Builtin { strategy: &Shards, ..Builtin::new(crd!("core.kcp.io_shards")) }
 /// ```
 pub struct Builtin {
-    /// A CustomResourceDefinition as YAML.
+    /// File of its CustomResourceDefinition.
     pub(crate) definition: &'static str,
-    /// An APIConversion as YAML, if the versions differ in more than their names.
+    /// File of its APIConversion, if the versions differ in more than their names.
     pub(crate) conversions: Option<&'static str>,
     /// Other names under which clients see the objects.
     pub(crate) other_names: &'static [OtherName],
@@ -155,27 +155,17 @@ impl fmt::Debug for Builtin {
     }
 }
 
-/// Includes a definition of `config/crds`.
+/// Names a definition of `config/crds`.
 macro_rules! crd {
     ($name:literal) => {
-        include_str!(concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../../config/crds/",
-            $name,
-            ".yaml"
-        ))
+        concat!("crds/", $name)
     };
 }
 
-/// Includes the rules between the versions of a kind, from `config/conversions`.
+/// Names the rules between the versions of a kind, in `config/conversions`.
 macro_rules! conversions {
     ($name:literal) => {
-        include_str!(concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../../config/conversions/",
-            $name,
-            ".yaml"
-        ))
+        concat!("conversions/", $name)
     };
 }
 

@@ -10,6 +10,7 @@ pub mod bundle;
 mod catalog;
 pub mod compile;
 mod convert;
+mod definitions;
 pub mod digest;
 mod error;
 pub mod exports;

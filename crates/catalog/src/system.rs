@@ -3,6 +3,7 @@
 use crate::{
     Alias, Api, Builtin, CompiledKind, Gates, Names, Respelled, Served, builtin,
     compile::{Definition, compile},
+    definitions,
     kind::OtherName,
 };
 use insula_api::{FieldError, FieldPath, Json};
@@ -114,6 +115,7 @@ fn alias_of(own: &Served, name: &OtherName, builtin: &'static Builtin) -> Alias 
 }
 
 fn compile_builtin(definition: &str, rules: Option<&str>, kind: &'static Builtin, gates: &Gates) -> Api {
+    let yaml = |file: &str| yaml(definitions::text(file));
     let mut definition = yaml(definition);
     if let Some(gate) = kind.gate {
         gate(&mut definition, gates);

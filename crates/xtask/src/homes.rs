@@ -17,7 +17,7 @@ pub const HOMES: [(&str, &[&str]); 28] = [
     ("twox-hash", &["store"]),
     ("etcd-client", &["store-etcd"]),
     ("axum", &["apiserver", "server"]),
-    ("flate2", &["apiserver"]),
+    ("flate2", &["apiserver", "catalog"]),
     ("tokio-tungstenite", &["apiserver"]),
     ("tonic-health", &["admin"]),
     ("tonic-reflection", &["admin"]),
