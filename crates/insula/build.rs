@@ -1,10 +1,11 @@
 //! Commit and target of the build, and link options of the release build.
 
-use std::{env, path::Path, process::Command};
+use std::{env, fs, path::Path, process::Command};
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     identify();
+    write_locked();
     // Generic code makes thousands of equal functions; LLD keeps one of each, and the program gets
     // a tenth smaller.
     if env::var("PROFILE").is_ok_and(|profile| profile == "release") && links_with_lld() {
@@ -43,6 +44,26 @@ fn identify() {
         "cargo::rustc-env=INSULA_BUILD_TARGET={}",
         env::var("TARGET").unwrap_or_else(|_| unknown())
     );
+}
+
+/// Writes the lock file for `insula version`, without checksums, and of sources only that there is
+/// one.
+fn write_locked() {
+    let locked = Path::new("../../Cargo.lock");
+    println!("cargo::rerun-if-changed={}", locked.display());
+    let text = fs::read_to_string(locked).expect("the workspace has a lock file");
+    let kept = text.lines().filter(|line| !line.starts_with("checksum = "));
+    let short: Vec<&str> = kept
+        .map(|line| {
+            if line.starts_with("source = ") {
+                "source = \"\""
+            } else {
+                line
+            }
+        })
+        .collect();
+    let out = env::var("OUT_DIR").expect("cargo sets it");
+    fs::write(Path::new(&out).join("locked.txt"), short.join("\n")).expect("the folder is writable");
 }
 
 /// Returns the first line that git prints; `None` without git, or outside of its repositories.

@@ -38,7 +38,13 @@ pub fn read<T: DeserializeOwned + Default>(value: &Json) -> T {
 
 /// Deserializes a field; anything that does not fit becomes the default.
 fn or_default<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(input: D) -> Result<T, D::Error> {
-    Ok(T::deserialize(Json::deserialize(input)?).unwrap_or_default())
+    // By reference, as whole views are read: one more way would double their code.
+    Ok(T::deserialize(&json(input)?).unwrap_or_default())
+}
+
+#[inline(never)]
+fn json<'de, D: Deserializer<'de>>(input: D) -> Result<Json, D::Error> {
+    Json::deserialize(input)
 }
 
 /// Declares views: structs whose fields have the camel-case names of JSON and are all optional.

@@ -10,8 +10,8 @@ use serde_json::json;
 
 use crate::{Output, failed};
 
-/// Lock file with the exact versions of all dependencies.
-const LOCKED: &str = include_str!("../../../Cargo.lock");
+/// Lock file with the exact versions of all dependencies, without their sources and checksums.
+const LOCKED: &str = include_str!(concat!(env!("OUT_DIR"), "/locked.txt"));
 /// Commit of the build, its date, and the machine that it is for. A build without git knows no
 /// commit.
 const COMMIT: &str = env!("INSULA_BUILD_COMMIT");
