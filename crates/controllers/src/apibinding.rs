@@ -10,7 +10,6 @@ mod conflicts;
 mod decide;
 mod delete;
 mod extras;
-pub(crate) mod index;
 mod served;
 pub(crate) mod world;
 
@@ -18,13 +17,12 @@ pub(crate) mod world;
 mod tests;
 
 use crate::{rollout::Gate, runtime::Reconciler};
-use index::Index;
 use insula_api::{
     ClusterName, Object, ObjectKey, ResourceId, Scope,
     kinds::{self, ApiBindingPhase, ApiExport},
 };
 use insula_catalog::{ResourceRoute, digest, ids, parts};
-use insula_registry::{Deps, Plan};
+use insula_registry::{Deps, Plan, bindings::Index};
 use insula_store::{Change, Snapshot};
 use std::{
     ops::ControlFlow,

@@ -5,7 +5,7 @@
 //! status.
 
 use crate::{
-    apibinding::{index::Index, world::find_export},
+    apibinding::world::find_export,
     loaded::Loaded,
     rollout, rollout_steps,
     runtime::Reconciler,
@@ -19,10 +19,7 @@ use insula_catalog::{ResourceRoute, digest, ids, locate};
 use insula_registry::{Deps, Plan};
 use insula_store::{Change, Entry, Snapshot};
 use serde_json::json;
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
 
 /// Bindings that the status names.
 const HELD_MAX: usize = 10;
@@ -35,7 +32,6 @@ const SETTLE_SECONDS: u64 = 1;
 /// Reconciles the rollout status of exports.
 pub(crate) struct RolloutStatus {
     registry: Arc<Deps>,
-    index: Mutex<Index>,
 }
 
 /// World of an export's rollout.
@@ -140,14 +136,7 @@ fn cut(message: &str) -> String {
 
 impl RolloutStatus {
     pub(crate) fn new(registry: Arc<Deps>) -> Self {
-        RolloutStatus {
-            registry,
-            index: Mutex::default(),
-        }
-    }
-
-    fn index(&self) -> MutexGuard<'_, Index> {
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+        RolloutStatus { registry }
     }
 }
 
@@ -175,17 +164,12 @@ impl Reconciler for RolloutStatus {
                 .filter_map(|route| Some(route.export.as_ref()?.key()))
                 .collect();
         }
-        self.index().note(change);
         let object = change.new.as_deref().or(change.old.as_ref().map(|old| &*old.object));
         let export = object.and_then(|object| {
             let binding: ApiBinding = kinds::read(&object.body_value());
             find_export(snapshot, &change.key.cluster, &binding).found
         });
         export.into_iter().map(|export| export.entry.key).collect()
-    }
-
-    fn restart(&self) {
-        *self.index() = Index::default();
     }
 
     fn settle(&self) -> u64 {
@@ -200,7 +184,8 @@ impl Reconciler for RolloutStatus {
         };
         let Some(export) = &world.export else { return world };
         let label = digest::export_label(&key.cluster, &key.name);
-        let bindings: Vec<ObjectKey> = self.index().bindings(&label).cloned().collect();
+        let registry = &self.registry;
+        let bindings = registry.bindings.of_export(&*registry.store, snapshot, &label);
         let bindings = bindings.iter().filter_map(|key| snapshot.get(key));
         let bindings: Vec<Entry> = bindings.filter(|entry| !entry.object.meta.is_deleting()).collect();
         let stays = |entry: &Entry| entry.object.parsed(reason_to_stay);

@@ -1,6 +1,6 @@
 //! The state that all verbs share: the store, the catalog, the clock, randomness and limits.
 
-use crate::representation::cache::Cache;
+use crate::{bindings::BindingIndex, representation::cache::Cache};
 use insula_access::accounts::Sign;
 use insula_admission::quota;
 use insula_api::{Clock, Rng};
@@ -37,6 +37,8 @@ pub struct Deps {
     pub outbound: Arc<dyn Outbound>,
     /// Uses of API versions by tenants that are not stored yet.
     pub uses: VersionUses,
+    /// Bindings by export.
+    pub bindings: BindingIndex,
     pub(crate) policies: insula_admission::policy::Policies,
     pub(crate) create_locks: quota::CreateLocks,
     pub(crate) responses: Arc<insula_catalog::webhook::ResponseCache>,
@@ -60,6 +62,7 @@ impl Deps {
             event_ttl_seconds: 3600,
             outbound: Arc::new(insula_catalog::Nobody),
             uses: VersionUses::default(),
+            bindings: BindingIndex::default(),
             policies: insula_admission::policy::Policies::default(),
             create_locks: quota::CreateLocks::default(),
             responses: Arc::default(),

@@ -4,6 +4,7 @@
 //! version, `insula_admission` checks it, and the store commits it under guards for everything that
 //! the decision read. Every edge (HTTP, virtual workspaces, gRPC, controllers) calls this crate.
 
+pub mod bindings;
 pub mod calls;
 mod client;
 mod context;

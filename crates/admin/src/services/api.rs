@@ -93,7 +93,7 @@ impl ApiService for AdminService {
             let mut export = export_message(&located.path, &value);
             // The server counts in the status once an export has held a binding back.
             if let (None, Some(rollout)) = (value.pointer("/status/rollout"), &mut export.rollout) {
-                rollout::count(&session.snapshot, &name, rollout);
+                rollout::count(self.registry(), &session.snapshot, &name, rollout);
             }
             export
         };
@@ -326,7 +326,8 @@ impl ApiService for AdminService {
         let page = Page::read(&session, &filter, request.page_size, &request.page_token)?;
         let snapshot = page.snapshot(&session).await?;
         let revision = snapshot.revision();
-        let listed = move || Ok(consumers::page(&snapshot, &export, &page));
+        let registry = Arc::clone(&self.api.registry);
+        let listed = move || Ok(consumers::page(&registry, &snapshot, &export, &page));
         let (consumers, next_page_token) = self.run_blocking(&session, &located, listed).await?;
         Ok(Response::new(ListConsumersResponse {
             header: session.header_at(revision),

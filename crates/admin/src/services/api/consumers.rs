@@ -16,16 +16,16 @@ use insula_catalog::{
     version_uses::{UseRecord, record_of},
 };
 use insula_proto::admin::v1::{Consumer, OfferedResource, RemovedObjects, UsedVersion, VersionUsage};
-use insula_registry::recompute;
+use insula_registry::{Deps, recompute};
 use insula_store::Snapshot;
 use std::ops::ControlFlow;
 
 /// Returns a page of the bindings of an export, and the token of the next one.
-pub(super) fn page(snapshot: &Snapshot, export: &ExportName, page: &Page) -> (Vec<Consumer>, String) {
+pub(super) fn page(registry: &Deps, snapshot: &Snapshot, export: &ExportName, page: &Page) -> (Vec<Consumer>, String) {
     let after = page.after.as_ref();
     let after = after.and_then(|(_, at)| recompute::key_at(ids::apibindings(), at));
     let (mut found, mut last, mut next) = (Vec::new(), None, String::new());
-    for_each_binding(snapshot, export, after.as_ref(), |key, binding| {
+    for_each_binding(registry, snapshot, export, after.as_ref(), |key, binding| {
         if found.len() == page.size {
             let last = last.as_ref().map(recompute::position).unwrap_or_default();
             next = page.next(snapshot.revision(), &last);

@@ -12,6 +12,7 @@ use insula_proto::admin::v1::{
     AbortRolloutRequest, AbortRolloutResponse, ImportDefinitionsRequest, ImportDefinitionsResponse, OfferedResource,
     PublishApiRequest, PublishApiResponse, PublishedExport, RetireVersionRequest, RetireVersionResponse,
 };
+use std::sync::Arc;
 use tonic::Status;
 
 impl Session {
@@ -150,7 +151,8 @@ impl AdminService {
             ..Options::default()
         };
         let snapshot = session.snapshot.clone();
-        let aborted = move || rollout::aborted(&snapshot, &name, &value, &options);
+        let registry = Arc::clone(&self.api.registry);
+        let aborted = move || rollout::aborted(&registry, &snapshot, &name, &value, &options);
         let (new, restored): (Json, Vec<OfferedResource>) = self.run_blocking(session, located, aborted).await?;
         let written = session.write(located, &new, dry_run).await?;
         Ok(AbortRolloutResponse {

@@ -6,12 +6,14 @@ use super::{
     publication::{Options, confirm},
 };
 use insula_admission::publication::{Published, removals};
-use insula_api::{Json, ObjectKey, Scope};
+use insula_api::{Json, ObjectKey};
 use insula_catalog::{
+    digest,
     exports::{ExportName, offer::Binding},
     ids,
 };
 use insula_proto::admin::v1::{OfferedResource, Rollout};
+use insula_registry::Deps;
 use insula_store::Snapshot;
 use serde_json::json;
 use std::ops::ControlFlow;
@@ -32,13 +34,14 @@ pub(super) fn with_pause(export: &Json, paused: bool) -> Option<Json> {
 
 /// Returns the export with the schemas of before its release, and these schemas.
 pub(super) fn aborted(
+    registry: &Deps,
     snapshot: &Snapshot,
     export: &ExportName,
     value: &Json,
     options: &Options,
 ) -> Result<(Json, Vec<OfferedResource>), Status> {
     let mut new = value.clone();
-    let bound = schemas_before(snapshot, export, value);
+    let bound = schemas_before(registry, snapshot, export, value);
     let mut restored = Vec::new();
     let mut replaced: Vec<Published> = Vec::new();
     for offered in new["spec"]["resources"].as_array_mut().into_iter().flatten() {
@@ -76,14 +79,14 @@ pub(super) fn aborted(
 }
 
 /// Returns, for each offered resource, the latest other schema to which a binding is bound.
-fn schemas_before(snapshot: &Snapshot, export: &ExportName, value: &Json) -> Vec<OfferedResource> {
+fn schemas_before(registry: &Deps, snapshot: &Snapshot, export: &ExportName, value: &Json) -> Vec<OfferedResource> {
     let offered = objects::offered(value);
     let created = |name: &str| {
         let key = ObjectKey::cluster_scoped(ids::apiresourceschemas(), export.cluster.clone(), name);
         Some(snapshot.get(&key)?.created)
     };
     let mut found: Vec<OfferedResource> = Vec::new();
-    for_each_binding(snapshot, export, None, |_, binding| {
+    for_each_binding(registry, snapshot, export, None, |_, binding| {
         for bound in objects::bound(binding) {
             let is_same = |it: &&OfferedResource| it.group == bound.group && it.resource == bound.resource;
             let differs = offered
@@ -104,25 +107,28 @@ fn schemas_before(snapshot: &Snapshot, export: &ExportName, value: &Json) -> Vec
     found
 }
 
-/// Calls a function with each binding of an export after a key.
+/// Calls a function with each binding of an export after a key. Other bindings cost nothing.
 pub(super) fn for_each_binding(
+    registry: &Deps,
     snapshot: &Snapshot,
     export: &ExportName,
     after: Option<&ObjectKey>,
     mut each: impl FnMut(&ObjectKey, &Json) -> ControlFlow<()>,
 ) {
-    let scope = Scope::everywhere(ids::apibindings());
-    snapshot.for_each_after(&scope, after, |entry| {
-        if entry.object.meta.is_deleting() || !export.is_bound_by(&entry.object.parsed(Binding::read)) {
-            return ControlFlow::Continue(());
+    let label = digest::export_label(&export.cluster, &export.name);
+    let mut keys = registry.bindings.of_export(&*registry.store, snapshot, &label);
+    keys.retain(|key| after.is_none_or(|after| key > after));
+    for entry in keys.iter().filter_map(|key| snapshot.get(key)) {
+        let is_meant = !entry.object.meta.is_deleting() && export.is_bound_by(&entry.object.parsed(Binding::read));
+        if is_meant && each(&entry.key, &entry.object.body_value()).is_break() {
+            return;
         }
-        each(&entry.key, &entry.object.body_value())
-    });
+    }
 }
 
 /// Counts the bindings of an export whose status has no counts.
-pub(super) fn count(snapshot: &Snapshot, export: &ExportName, rollout: &mut Rollout) {
-    for_each_binding(snapshot, export, None, |_, binding| {
+pub(super) fn count(registry: &Deps, snapshot: &Snapshot, export: &ExportName, rollout: &mut Rollout) {
+    for_each_binding(registry, snapshot, export, None, |_, binding| {
         rollout.bindings += 1;
         rollout.current += i64::from(up_to_date(binding).0);
         ControlFlow::Continue(())
