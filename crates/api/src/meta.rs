@@ -119,6 +119,9 @@ pub struct Meta {
     /// Time of the request to delete it.
     #[serde(default, deserialize_with = "time")]
     pub deletion_timestamp: Option<Timestamp>,
+    /// True if its deletion may be taken back: `deletionGracePeriodSeconds` is above 0.
+    #[serde(default, rename = "deletionGracePeriodSeconds", deserialize_with = "is_positive")]
+    pub deletion_grace: bool,
     /// Labels.
     #[serde(default, deserialize_with = "or_default")]
     pub labels: Labels,
@@ -136,6 +139,11 @@ impl Meta {
         self.deletion_timestamp.is_some()
     }
 
+    /// Returns true from the request to delete it until its grace period has passed.
+    pub fn awaits_deletion(&self) -> bool {
+        self.is_deleting() && self.deletion_grace
+    }
+
     /// Returns a label's value.
     pub fn label(&self, key: &str) -> Option<&str> {
         self.labels.get(key)
@@ -144,6 +152,11 @@ impl Meta {
 
 fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(input: D) -> Result<T, D::Error> {
     Ok(Option::<T>::deserialize(input)?.unwrap_or_default())
+}
+
+fn is_positive<'de, D: Deserializer<'de>>(input: D) -> Result<bool, D::Error> {
+    let seconds = serde_json::Value::deserialize(input)?;
+    Ok(seconds.as_i64().is_some_and(|seconds| seconds > 0))
 }
 
 fn time<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Timestamp>, D::Error> {

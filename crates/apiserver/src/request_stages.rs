@@ -94,7 +94,7 @@ impl Parsed {
         };
         let workspace = || {
             let (snapshot, path) = (registry.store.latest(), path?);
-            let cluster = locate::locate(&snapshot, &path).ok()?;
+            let (cluster, _) = locate::locate_view(&snapshot, &path).ok()?;
             Some((snapshot, cluster))
         };
         let headers = self.headers.get_all(http::header::AUTHORIZATION).iter();
@@ -271,6 +271,13 @@ fn find_cluster(parsed: &Parsed, snapshot: &Snapshot, sender: Sender<'_>) -> Res
     let path = match &parsed.route {
         Route::Cluster { path: Some(path), .. } => path,
         Route::Virtual { cluster, .. } => {
+            if let Some(cluster) = cluster
+                .as_ref()
+                .filter(|cluster| locate::awaits_deletion(snapshot, cluster))
+            {
+                let why = NotLocated::UnknownCluster(cluster.clone());
+                return Err(unlocated::refusal(parsed, snapshot, sender, &why));
+            }
             let view = cluster
                 .as_ref()
                 .and_then(|cluster| locate::logical_cluster(snapshot, cluster));

@@ -42,6 +42,9 @@ impl fmt::Display for NotLocated {
     }
 }
 
+/// Levels of workspaces that [`awaits_deletion`] looks at: more than a path has.
+const LEVELS_MAX: usize = 64;
+
 /// The first segment of paths to home workspaces: `user:alice`.
 pub const HOMES: &str = "user";
 
@@ -64,17 +67,38 @@ pub fn is_inactive(snapshot: &Snapshot, cluster: &ClusterName) -> bool {
     logical_cluster(snapshot, cluster).is_some_and(|view| view.inactive)
 }
 
+/// Returns true for the cluster of a workspace whose deletion may still be taken back, and for
+/// those below it. To their tenants such workspaces are gone.
+pub fn awaits_deletion(snapshot: &Snapshot, cluster: &ClusterName) -> bool {
+    let mut view = logical_cluster(snapshot, cluster);
+    for _ in 0..LEVELS_MAX {
+        let Some((parent, name)) = view.as_ref().and_then(|view| view.workspace.as_ref()) else {
+            return false;
+        };
+        let workspace = ObjectKey::cluster_scoped(ids::workspaces(), parent.clone(), name);
+        if snapshot
+            .get(&workspace)
+            .is_some_and(|entry| entry.object.meta.awaits_deletion())
+        {
+            return true;
+        }
+        view = logical_cluster(snapshot, parent);
+    }
+    false
+}
+
 /// Resolves a path: the first segment names a cluster, each further segment a Workspace in the
-/// cluster resolved so far.
+/// cluster resolved so far. Workspaces that await their deletion resolve like others, so that
+/// nothing that refers to them changes until they go.
 ///
 /// # Errors
 /// Returns the reason that the path does not resolve.
 pub fn locate(snapshot: &Snapshot, path: &ClusterPath) -> Result<ClusterName, NotLocated> {
-    locate_view(snapshot, path).map(|(cluster, _)| cluster)
+    walk(snapshot, path, true)
 }
 
-/// Resolves a path as [`locate`] does, and returns the LogicalCluster as well. System clusters have
-/// none.
+/// Resolves the path of a request, and returns the LogicalCluster as well. System clusters have
+/// none. Workspaces that await their deletion do not resolve, nor do those below them.
 ///
 /// # Errors
 /// Returns the reason that the path does not resolve.
@@ -82,18 +106,22 @@ pub fn locate_view(
     snapshot: &Snapshot,
     path: &ClusterPath,
 ) -> Result<(ClusterName, Option<Arc<LogicalClusterView>>), NotLocated> {
-    let (mut cluster, rest) = home_of(snapshot, path).unwrap_or_else(|| path.split_first());
+    let cluster = walk(snapshot, path, false)?;
     let view = logical_cluster(snapshot, &cluster);
-    if view.is_none() && !cluster.is_system() {
+    Ok((cluster, view))
+}
+
+/// Resolves a path. `awaiting` is true if workspaces that await their deletion resolve.
+fn walk(snapshot: &Snapshot, path: &ClusterPath, awaiting: bool) -> Result<ClusterName, NotLocated> {
+    let (mut cluster, rest) = home_of(snapshot, path).unwrap_or_else(|| path.split_first());
+    if !exists(snapshot, &cluster) || !awaiting && awaits_deletion(snapshot, &cluster) {
         return Err(NotLocated::UnknownCluster(cluster));
     }
-    if rest.is_empty() {
-        return Ok((cluster, view));
-    }
-    let last = rest.len() - 1;
+    let last = rest.len().saturating_sub(1);
     for (at, name) in rest.into_iter().enumerate() {
         let key = ObjectKey::cluster_scoped(ids::workspaces(), cluster.clone(), name);
-        let Some(entry) = snapshot.get(&key) else {
+        let entry = snapshot.get(&key);
+        let Some(entry) = entry.filter(|entry| awaiting || !entry.object.meta.awaits_deletion()) else {
             return Err(NotLocated::UnknownWorkspace {
                 parent: cluster,
                 name: name.to_owned(),
@@ -117,8 +145,7 @@ pub fn locate_view(
             }
         };
     }
-    let view = logical_cluster(snapshot, &cluster);
-    Ok((cluster, view))
+    Ok(cluster)
 }
 
 /// Returns the home cluster of a path that begins with `user:<name>`, and the remaining segments.
@@ -162,6 +189,8 @@ pub fn path_of(snapshot: &Snapshot, cluster: &ClusterName) -> ClusterPath {
 pub struct LogicalClusterView {
     /// Canonical path.
     pub path: Option<ClusterPath>,
+    /// Cluster and name of the Workspace that it belongs to.
+    pub workspace: Option<(ClusterName, Box<str>)>,
     /// `status.phase`.
     pub phase: WorkspacePhase,
     /// True if the cluster is being deleted.
@@ -200,7 +229,13 @@ impl LogicalClusterView {
         let owner = annotation("experimental.tenancy.kcp.io/owner")
             .and_then(|text| serde_json::from_str::<Json>(text).ok())
             .and_then(|user| user["username"].as_str().map(Arc::from));
+        let workspace = &object["spec"]["owner"];
+        let workspace = Some(workspace).filter(|owner| owner["resource"] == "workspaces");
         LogicalClusterView {
+            workspace: workspace.and_then(|owner| {
+                let cluster = ClusterName::parse(owner["cluster"].as_str()?).ok()?;
+                Some((cluster, owner["name"].as_str()?.into()))
+            }),
             path: annotation("kcp.io/path").and_then(|path| ClusterPath::parse(path).ok()),
             phase: WorkspacePhase::parse(object["status"]["phase"].as_str().unwrap_or_default()),
             deleting: object["metadata"]["deletionTimestamp"].is_string(),

@@ -99,9 +99,10 @@ impl Reconciler for Garbage {
     }
 }
 
-/// Returns true for an object that is being deleted and waits for its dependents.
+/// Returns true for an object that is being deleted and waits for its dependents. While its
+/// deletion may be taken back, nothing happens to them.
 fn waits(meta: &Meta) -> bool {
-    meta.is_deleting() && (has(meta, FOREGROUND) || has(meta, ORPHAN))
+    meta.is_deleting() && !meta.deletion_grace && (has(meta, FOREGROUND) || has(meta, ORPHAN))
 }
 
 fn has(meta: &Meta, finalizer: &str) -> bool {

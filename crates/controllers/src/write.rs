@@ -2,7 +2,7 @@
 
 use insula_api::{ClusterName, Json, ObjectKey, Timestamp};
 use insula_catalog::{Custom, Strategy, ids, locate};
-use insula_registry::{Intent, Propagation, mark_deleted};
+use insula_registry::{Intent, Propagation, grace, mark_deleted};
 use insula_store::{Entry, Snapshot};
 use serde_json::json;
 
@@ -55,10 +55,14 @@ pub(crate) fn drop_condition(object: &mut Json, kind: &str) {
 }
 
 /// Returns the intent of a background DELETE: mark the object if finalizers hold it, else delete
-/// it. Returns `None` if it is marked already.
+/// it. Returns `None` if it is marked already. A grace period ends.
 pub(crate) fn removal(entry: &Entry, strategy: Option<&dyn Strategy>, now: Timestamp) -> Option<Intent> {
     if entry.object.meta.is_deleting() {
-        return None;
+        return entry.object.meta.deletion_grace.then(|| {
+            let mut value = entry.object.body_value();
+            grace::end(&mut value, now);
+            Intent::Update(entry.clone(), value)
+        });
     }
     if entry.object.meta.finalizers.is_empty() && strategy.is_none() {
         return Some(Intent::Delete(entry.clone()));

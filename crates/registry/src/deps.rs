@@ -31,6 +31,8 @@ pub struct Deps {
     pub homes: bool,
     /// The object limit of workspaces whose LogicalCluster names none; 0 is unlimited.
     pub objects_per_workspace: u64,
+    /// Seconds for which the deletion of a workspace may be taken back; 0 for none.
+    pub workspace_grace_seconds: u64,
     /// Seconds that an event is kept after it was written last; 0 for ever.
     pub event_ttl_seconds: u64,
     /// The client for webhooks. The default refuses every call.
@@ -59,6 +61,7 @@ impl Deps {
             sign_account: None,
             homes: true,
             objects_per_workspace: 0,
+            workspace_grace_seconds: 0,
             event_ttl_seconds: 3600,
             outbound: Arc::new(insula_catalog::Nobody),
             uses: VersionUses::default(),

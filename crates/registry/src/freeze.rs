@@ -10,7 +10,7 @@ use crate::{
     deps::Deps,
 };
 use insula_api::{ClusterName, Freeze, Json, ObjectKey, Revision, Scope, names::annotations};
-use insula_catalog::{Error, Result, freeze, ids, locate};
+use insula_catalog::{Error, Named, Result, freeze, ids, locate};
 use insula_store::{Entry, Snapshot};
 use std::ops::ControlFlow;
 
@@ -27,12 +27,16 @@ pub struct Frozen<'a> {
     pub workspace: &'a ObjectKey,
     /// Its logical cluster.
     pub cluster: &'a ClusterName,
+    /// The freeze of its own that it must still have (`Some(None)`: none); `None` if that does not
+    /// matter.
+    pub seen: Option<Option<&'a Freeze>>,
 }
 
 /// Freezes a workspace, or thaws it (`None`). Returns the number of workspaces that changed.
 ///
 /// # Errors
-/// The workspace is gone, others write at every attempt, or the store refuses.
+/// The workspace is gone, its freeze is not the one that was seen ([`Error::Conflict`]), others
+/// write at every attempt, or the store refuses.
 pub async fn set(deps: &Deps, of: &Frozen<'_>, wanted: Option<&Freeze>) -> Result<usize> {
     let mut changed = 0;
     for attempt in 0.. {
@@ -43,6 +47,11 @@ pub async fn set(deps: &Deps, of: &Frozen<'_>, wanted: Option<&Freeze>) -> Resul
         else {
             return Err(gone(of.workspace));
         };
+        let view = locate::logical_cluster(&snapshot, of.cluster);
+        let present = view.as_ref().and_then(|view| view.frozen.as_deref());
+        if of.seen.is_some_and(|seen| seen != present) {
+            return Err(changed_meanwhile(of.workspace));
+        }
         let mut intents = vec![Intent::Expect(workspace.key, Some(workspace.revision))];
         let update = rewritten(&logical, annotations::FROZEN, wanted);
         let is_new = update.is_some();
@@ -142,10 +151,22 @@ async fn latest(deps: &Deps) -> Result<Snapshot> {
 
 fn gone(workspace: &ObjectKey) -> Error {
     Error::NotFound {
-        resource: insula_catalog::Named {
-            group: workspace.resource.group.clone(),
-            resource: workspace.resource.resource.clone(),
-        },
+        resource: named(workspace),
         name: workspace.name.to_string(),
+    }
+}
+
+fn changed_meanwhile(workspace: &ObjectKey) -> Error {
+    Error::Conflict {
+        resource: named(workspace),
+        name: workspace.name.to_string(),
+        detail: "its freeze changed: read it again".to_owned(),
+    }
+}
+
+fn named(workspace: &ObjectKey) -> Named {
+    Named {
+        group: workspace.resource.group.clone(),
+        resource: workspace.resource.resource.clone(),
     }
 }

@@ -11,6 +11,7 @@ mod context;
 mod deps;
 mod draft;
 pub mod freeze;
+pub mod grace;
 pub mod home;
 mod metadata;
 mod metadata_only;
@@ -22,6 +23,7 @@ mod prepare;
 pub mod recompute;
 pub mod registration_migration;
 pub mod representation;
+pub mod undelete;
 pub mod verbs;
 
 pub use client::{Intent, Plan, commit};

@@ -19,6 +19,7 @@ use insula_store::Store;
 
 use crate::{
     Env, StartError, VERSION, backup,
+    backup_files::Directory,
     certificates::Alarm,
     config::{self, Config, StoreChoice},
     edge::Edge,
@@ -135,6 +136,9 @@ pub async fn build(mut parts: Parts) -> Result<App, StartError> {
         backups: backup::permits(),
         certificates,
     };
+    if let Err(cause) = Directory::new(&config).remove_uploads() {
+        tracing::warn!(%cause, "what clients sent of backups before a crash is not removed");
+    }
     let host = ServerHost::new(&config, &health, log);
     let (admin, admin_tasks) = admin(&config, &server, &runtimes, host);
     let calls = calls(&config, admin, &metrics).await?;
@@ -199,6 +203,7 @@ fn registry(parts: &Parts, outbound: Arc<Webhook>) -> Deps {
     registry.homes = workspaces.homes;
     registry.objects_per_workspace = workspaces.objects;
     registry.event_ttl_seconds = workspaces.event_ttl_seconds;
+    registry.workspace_grace_seconds = workspaces.deletion_grace_seconds;
     if !workspaces.version_uses {
         registry.uses = insula_catalog::version_uses::VersionUses::disabled();
     }
@@ -275,7 +280,8 @@ fn admin(
             store: config.store.to_string(),
             started: registry.clock.now(),
         }),
-        requests: Arc::new(insula_admin::Requests::new(&*registry.rng)),
+        uploads: Arc::new(insula_admin::Uploads::new(1)),
+        requests: Arc::new(insula_admin::Requests::new(&*registry.rng, is_alone)),
     };
     let mut tasks: Vec<Background> = vec![
         Box::pin(operations.run()),

@@ -8,12 +8,14 @@ mod backup;
 mod load;
 mod serving;
 mod store;
+mod workspaces;
 
 pub use backup::BackupConfig;
 pub use load::{ConfigError, Source, Sources, load, load_over};
 pub(crate) use serving::{ExternalUrl, is_dns_name};
 pub use serving::{FrontProxyConfig, NamedCertificate, Names, Sni, TlsConfig};
 pub use store::{Endpoints, StoreChoice};
+pub use workspaces::Workspaces;
 
 use std::path::PathBuf;
 
@@ -211,30 +213,6 @@ impl Default for Webhooks {
     }
 }
 
-/// Workspaces.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Workspaces {
-    /// Gives every user a home workspace (`kubectl ws ~`).
-    pub homes: bool,
-    /// Seconds for which an event is kept after its last write; 0 for ever.
-    pub event_ttl_seconds: u64,
-    /// Objects of a workspace at most; 0 for no limit.
-    pub objects: u64,
-    /// Records which versions of bound APIs are used.
-    pub version_uses: bool,
-    /// Seconds between two writes of metered amounts; 0 meters nothing.
-    pub metering_seconds: u64,
-    /// Serves ThirdPartyResources of both generations and their objects.
-    pub third_party_resources: bool,
-    /// Serves CustomResourceDefinitions in `apiextensions.k8s.io/v1beta1`.
-    pub definitions_v1beta1: bool,
-    /// Reads the subresources of definitions in v1beta1; false drops them.
-    pub definition_subresources: bool,
-    /// Servers that workspaces may be mounted from, written as `webhooks.allow`; empty for none.
-    pub mounts: Targets,
-}
-
 /// Watches, and the history that they read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -328,17 +306,7 @@ impl Default for Config {
             },
             telemetry: TelemetryConfig { otlp_endpoint: None },
             webhooks: Webhooks::default(),
-            workspaces: Workspaces {
-                homes: true,
-                event_ttl_seconds: 3600,
-                objects: 0,
-                version_uses: true,
-                metering_seconds: 60,
-                third_party_resources: true,
-                definitions_v1beta1: true,
-                definition_subresources: true,
-                mounts: Targets::nobody(),
-            },
+            workspaces: Workspaces::default(),
             watches: Watches::default(),
             audit: AuditConfig::default(),
             backup: BackupConfig::default(),

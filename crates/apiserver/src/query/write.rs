@@ -66,7 +66,11 @@ impl Query {
         let none = Json::Null;
         let body = body.unwrap_or(&none);
         check_delete_options(body)?;
-        self.number("gracePeriodSeconds")?;
+        let grace = self.number("gracePeriodSeconds")?;
+        let grace = match body.is_null() {
+            true => self.get("gracePeriodSeconds").map(|_| grace),
+            false => body["gracePeriodSeconds"].as_i64(),
+        };
         let of_query = |name: &str| self.get(name).map(str::to_owned);
         let of_body = |name: &str| body[name].as_str().map(str::to_owned);
         let mut errors = Vec::new();
@@ -117,6 +121,7 @@ impl Query {
             DeleteOptions {
                 preconditions,
                 propagation,
+                grace_seconds: grace.and_then(|seconds| u64::try_from(seconds).ok()),
             },
             !dry.is_empty(),
         ))

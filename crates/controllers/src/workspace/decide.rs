@@ -17,11 +17,16 @@ use insula_api::{
     set_condition,
 };
 use insula_catalog::{digest, ids};
-use insula_registry::{Intent, Plan};
+use insula_registry::{Intent, Plan, grace};
 use serde_json::json;
 
 /// Seconds until a workspace that cannot be scheduled is tried again.
 const UNSCHEDULABLE_SECONDS: u64 = 30;
+
+/// Seconds between two looks at a workspace whose deletion may be taken back, at most.
+const GRACE_LOOK_SECONDS: u64 = 60;
+/// The condition that tells what the deletion waits for.
+const CONTENT_DELETED: &str = "WorkspaceContentDeleted";
 
 pub(super) fn decide(world: &World) -> Plan {
     let Some(workspace) = &world.workspace else {
@@ -29,7 +34,10 @@ pub(super) fn decide(world: &World) -> Plan {
     };
     let spec = &workspace.view.spec;
     match (workspace.is_deleting(), !spec.cluster.is_empty()) {
-        (true, _) => delete(world, workspace),
+        (true, _) => match grace_left(world, workspace) {
+            Some(seconds) => await_deletion(world, workspace, seconds),
+            None => delete(world, workspace),
+        },
         (false, true) => mirror(world, workspace),
         // The content of a mount is on another server.
         (false, false) if spec.mount.is_some() => Plan::rest(),
@@ -150,6 +158,8 @@ fn mirror(world: &World, workspace: &Loaded<Workspace>) -> Plan {
             let phase = status.phase.unwrap_or(WorkspacePhase::Initializing);
             move_url(&mut value, "/spec/URL", world.shard_url.as_deref());
             set_condition(&mut value, &Condition::holds("WorkspaceScheduled"), world.now);
+            // Of a deletion that was taken back.
+            drop_condition(&mut value, CONTENT_DELETED);
             show(&mut value, phase.as_str(), &status.initializers, world);
             show_list(&mut value, "terminators", &status.terminators);
         }
@@ -187,18 +197,47 @@ fn is_broken(workspace: &Json) -> bool {
         .any(|condition| condition["status"] == "False" && text(condition, "/type").starts_with("Workspace"))
 }
 
+/// Returns the seconds for which the deletion of a workspace may still be taken back: none once its
+/// logical cluster is being deleted.
+fn grace_left(world: &World, workspace: &Loaded<Workspace>) -> Option<u64> {
+    let meta = &workspace.entry.object.meta;
+    let end = meta.deletion_timestamp.filter(|_| meta.deletion_grace)?;
+    world.child.as_ref().filter(|child| !child.is_deleting())?;
+    let left = u64::try_from(end.since(world.now)).ok();
+    left.filter(|left| *left > 0)
+}
+
+/// Shows that the content of a deleted workspace is still there.
+fn await_deletion(world: &World, workspace: &Loaded<Workspace>, seconds: u64) -> Plan {
+    let mut value = workspace.value.clone();
+    show_phase(&mut value, WorkspacePhase::Deleting.as_str());
+    let end = workspace.entry.object.meta.deletion_timestamp.unwrap_or(world.now);
+    let message = format!("the content is kept until {end}, and the deletion can be taken back until then");
+    let kept = Condition::fails(CONTENT_DELETED, "GracePeriod", message).severity("Info");
+    set_condition(&mut value, &kept, world.now);
+    sort_conditions(&mut value);
+    Plan {
+        intents: vec![workspace.update(value)],
+        // The wall clock may be set meanwhile.
+        again_after: Some(seconds.min(GRACE_LOOK_SECONDS)),
+    }
+}
+
 /// Passes the deletion on to the LogicalCluster, and ends it when that is gone.
 fn delete(world: &World, workspace: &Loaded<Workspace>) -> Plan {
     let mut value = workspace.value.clone();
     let mut intents = Vec::new();
+    if workspace.entry.object.meta.deletion_grace {
+        grace::end(&mut value, world.now);
+    }
     match &world.child {
         None => drop_finalizer(&mut value, finalizers::WORKSPACE),
         Some(child) => {
             show_phase(&mut value, deletion_phase(&child.view).as_str());
             show_list(&mut value, "terminators", &child.view.status.terminators);
-            match condition(&child.value, "WorkspaceContentDeleted") {
+            match condition(&child.value, CONTENT_DELETED) {
                 Some(problem) => copy_condition(&mut value, problem),
-                None => drop_condition(&mut value, "WorkspaceContentDeleted"),
+                None => drop_condition(&mut value, CONTENT_DELETED),
             }
             if !child.is_deleting() {
                 intents.push(child.update(marked_deleted(child, world)));
@@ -232,7 +271,7 @@ fn marked_deleted(child: &Loaded<LogicalCluster>, world: &World) -> Json {
 }
 
 fn copy_condition(value: &mut Json, condition: &Json) {
-    drop_condition(value, "WorkspaceContentDeleted");
+    drop_condition(value, CONTENT_DELETED);
     if !value["status"]["conditions"].is_array() {
         value["status"]["conditions"] = json!([]);
     }

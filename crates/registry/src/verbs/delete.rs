@@ -11,6 +11,7 @@ use super::{
 use crate::{
     calls,
     deps::Deps,
+    grace,
     metadata::{FOREGROUND, ORPHAN},
     representation::prefetch,
 };
@@ -19,7 +20,7 @@ use insula_access::Target;
 use insula_admission::kinds::Operation;
 use insula_api::{Json, Object, Timestamp};
 use insula_catalog::{
-    Error, OnDelete, Part, Result, Strategy,
+    Error, OnDelete, Part, Result, Strategy, ids,
     object::{metadata_of, rewrite},
     stored,
 };
@@ -58,6 +59,9 @@ pub struct DeleteOptions {
     /// The treatment of dependents. If it is unset, the object's finalizers decide, and without
     /// finalizers the dependents are deleted afterwards.
     pub propagation: Option<Propagation>,
+    /// Seconds for which the deletion may be taken back, at most those of the setting. `None` means
+    /// the setting. Workspaces alone have such a time.
+    pub grace_seconds: Option<u64>,
 }
 
 /// The outcome of a deletion.
@@ -222,10 +226,20 @@ fn check_webhook(target: &Target, old: &Entry) -> Result<()> {
 }
 
 fn mark(deps: &Deps, target: &Target, old: &Entry, how: &DeleteOptions) -> Result<Option<Object>> {
-    let strategy = target.served.api.strategy;
-    mark_deleted(&old.object, strategy, how.propagation, deps.clock.now())
-        .map(|value| rewrite(&old.object, &value))
-        .transpose()
+    let (strategy, now) = (target.served.api.strategy, deps.clock.now());
+    let marked = mark_deleted(&old.object, strategy, how.propagation, now);
+    let with_grace = |mut value: Json| {
+        if target.served.resource_id() == ids::workspaces() {
+            grace::set(
+                &mut value,
+                &old.object.meta,
+                (deps.workspace_grace_seconds, how.grace_seconds),
+                now,
+            );
+        }
+        rewrite(&old.object, &value)
+    };
+    marked.map(with_grace).transpose()
 }
 
 /// Returns the object marked as deleting, or `None` if nothing holds it. Works on the stored JSON

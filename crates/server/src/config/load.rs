@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, fmt, path::PathBuf};
 
 use serde_json::{Map, Value};
 
-use super::{Config, StoreChoice, serving};
+use super::{Config, StoreChoice, serving, workspaces};
 
 /// Seconds of a webhook call at most, as in Kubernetes.
 const WEBHOOK_SECONDS_MAX: u32 = 30;
@@ -208,6 +208,9 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     }
     if let Some((key, cause)) = etcd_mistake(config) {
         return refuse(key, cause.to_owned());
+    }
+    if let Some((key, cause)) = workspaces::mistake(&config.workspaces) {
+        return refuse(key, cause);
     }
     if let Some((key, cause)) = serving::mistake(config.external_url.as_deref(), &config.tls, &config.front_proxy) {
         return refuse(key, cause);

@@ -81,3 +81,42 @@ async fn the_deletion_of_a_workspace_is_passed_on() {
     expect_file!["../plans/delete.yaml"].assert_eq(&plan);
     expect_file!["../plans/released.yaml"].assert_eq(&decide(&[ROOT, GOING]).await);
 }
+
+/// While a deletion may be taken back, the workspace says so, and the logical cluster is not
+/// touched. After that the deletion goes on as any other, and requests find the workspace again.
+#[tokio::test]
+async fn a_grace_period_passes_before_the_deletion() {
+    let ready = child("{phase: Ready}");
+    let at = |time: &str| {
+        let grace = format!("deletionGracePeriodSeconds: 60, deletionTimestamp: '{time}'");
+        GOING.replace("deletionTimestamp: '2026-01-01T00:00:00Z'", &grace)
+    };
+    let waiting = decide(&[ROOT, &at("2999-01-01T00:00:00Z"), &ready]).await;
+    for part in [
+        "phase: Deleting",
+        "reason: GracePeriod",
+        "kept until 2999-01-01T00:00:00Z",
+    ] {
+        assert!(waiting.contains(part), "{part} in {waiting}");
+    }
+    assert!(!waiting.contains("logicalclusters"), "{waiting}");
+    let over = decide(&[ROOT, &at("2026-01-01T00:00:00Z"), &ready]).await;
+    for part in [
+        "update: logicalclusters.core.kcp.io child/cluster",
+        "deletionGracePeriodSeconds: 0",
+    ] {
+        assert!(over.contains(part), "{part} in {over}");
+    }
+    assert!(!over.contains("GracePeriod\n"), "{over}");
+}
+
+/// A deletion that was taken back leaves no condition.
+#[tokio::test]
+async fn a_workspace_that_is_back_is_ready() {
+    let back = format!(
+        "{SCHEDULED}status: {{phase: Deleting, conditions: [{{type: WorkspaceContentDeleted, status: 'False'}}]}}\n"
+    );
+    let plan = decide(&[ROOT, &back, &child("{phase: Ready}")]).await;
+    assert!(plan.contains("phase: Ready"), "{plan}");
+    assert!(!plan.contains("type: WorkspaceContentDeleted"), "{plan}");
+}
