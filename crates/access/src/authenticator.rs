@@ -60,6 +60,11 @@ impl PeerCertificate {
         self.0.roles.proxy
     }
 
+    /// Returns the last second in which the certificate is valid, if it names a user.
+    pub fn end(&self) -> Option<Timestamp> {
+        self.0.user().as_ref().ok().map(|(_, end)| *end)
+    }
+
     /// The account of the user, if the certificate names one.
     pub fn account(&self) -> Option<Cow<'_, str>> {
         self.0.user().as_ref().ok().map(|(user, _)| user.account_name())

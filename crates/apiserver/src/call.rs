@@ -10,7 +10,7 @@ mod inner;
 pub use crate::status::RefusalReason;
 use crate::{
     fair_share::{ConnectionMeter, Tenant, ThrottleSlot},
-    impersonate,
+    impersonate::{self, GROUP_FRONT, SERVICE_ACCOUNT},
     limits::CountedPermit,
     reply::Reply,
     request::{Answer, Parsed},
@@ -22,8 +22,10 @@ use axum::body::{Body, Bytes};
 use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 pub use inner::{Lines, Served};
-use insula_api::{ClusterName, ClusterPath};
-use insula_auth::{Attributes, ClusterFacts, Forbidden, Permit, USER_ANONYMOUS, UserInfo, audit::Record, permit};
+use insula_api::{ClusterName, ClusterPath, Timestamp};
+use insula_auth::{
+    Attributes, ClusterFacts, EXTRA_CREDENTIAL, Forbidden, Permit, USER_ANONYMOUS, UserInfo, audit::Record, permit,
+};
 use insula_catalog::locate;
 use insula_store::Snapshot;
 use std::{
@@ -48,6 +50,8 @@ pub struct Call {
     pub access: Access,
     /// True when its answer is a stream, which counts as a watch.
     pub streams: bool,
+    /// Time of the call at most, unless it is that of a request.
+    pub longest: Option<Duration>,
 }
 
 /// Access that a method takes.
@@ -97,6 +101,15 @@ pub struct Caller {
     inner: inner::Sender,
 }
 
+/// The reason why a caller cannot have a certificate.
+#[derive(Debug)]
+pub enum NotCertifiable {
+    /// A right that is missing.
+    Forbidden(Forbidden),
+    /// A fact about the identity.
+    Because(&'static str),
+}
+
 /// A workspace that answers a call, with the permits of the call.
 pub struct Entered {
     _permit: CountedPermit,
@@ -113,7 +126,7 @@ impl ApiServer {
         F: Future<Output = Response<Body>>,
     {
         let record = call.request.extensions().get::<Record>().cloned().unwrap_or_default();
-        let most = self.limits.settings.request_time;
+        let most = call.longest.unwrap_or(self.limits.settings.request_time);
         let time = call.time.map_or(most, |time| time.min(most));
         let called = pin!(self.called(call, serve));
         self.guarded(time, &record, called).await.map_err(Refusal::from)
@@ -129,6 +142,7 @@ impl ApiServer {
             time,
             access,
             streams,
+            longest: _,
         } = call;
         // The client's deadline holds for a whole stream; the server's limit only until the stream
         // begins.
@@ -144,7 +158,7 @@ impl ApiServer {
             }
         };
         let held: Option<Box<dyn Any + Send>> = match streams {
-            true => Some(Box::new(self.limits.watch(&payer, None, None)?)),
+            true => Some(Box::new(self.limits.watch(Some(&payer), None, None)?)),
             false => permit.map(|permit| -> Box<dyn Any + Send> { Box::new(permit) }),
         };
         let response = serve(request).await;
@@ -261,6 +275,35 @@ impl Caller {
             impersonate::allowed(caller, &self.user, None, &ClusterFacts::default()).map_err(|refused| refused.1)?;
         }
         Ok(&self.user)
+    }
+
+    /// Returns the user as whom the caller acts, if their name and groups are all there is to them:
+    /// then a certificate can name them.
+    ///
+    /// # Errors
+    /// The caller may not act as that user outside of workspaces, or the reason why the identity is
+    /// more than that.
+    pub fn certifiable(&self) -> Result<&UserInfo, NotCertifiable> {
+        if self
+            .impersonator
+            .as_ref()
+            .is_some_and(|caller| caller.is_in(GROUP_FRONT))
+        {
+            return Err(NotCertifiable::Because("another server names the user"));
+        }
+        let user = self.user().map_err(NotCertifiable::Forbidden)?;
+        let is_bound = user.extra.keys().any(|key| key != EXTRA_CREDENTIAL);
+        match is_bound || user.name.starts_with(SERVICE_ACCOUNT) {
+            true => Err(NotCertifiable::Because(
+                "the identity is more than a name and groups, and counts in some workspaces alone",
+            )),
+            false => Ok(user),
+        }
+    }
+
+    /// Returns the last second of the certificate that the caller shows, if there is one.
+    pub fn certificate_end(&self) -> Option<Timestamp> {
+        self.inner.certificate_end()
     }
 
     /// Returns the message of a refusal that tells nothing of the cluster.

@@ -17,8 +17,8 @@ use insula_catalog::Error;
 
 const WITHOUT_USER: &str = "requested impersonation of groups, uid or extra without impersonating a user";
 /// Organization of the certificate `pki/front.crt`.
-const GROUP_FRONT: &str = "system:insula:front";
-const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
+pub(crate) const GROUP_FRONT: &str = "system:insula:front";
+pub(crate) const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
 /// Reads the user that the headers name.
 pub(crate) fn requested_user(headers: &HeaderMap) -> Result<Option<UserInfo>, Reply> {

@@ -128,7 +128,8 @@ impl Held {
 
 /// A permit for an open watch: of its user, and of its workspace where it is in one.
 pub struct WatchPermit {
-    _user: CountedPermit,
+    /// `None` where the stream that the watch belongs to counts already.
+    _user: Option<CountedPermit>,
     _workspace: Option<CountedPermit>,
 }
 
@@ -206,22 +207,24 @@ impl Limits {
         self.users.entries.iter().map(|usage| usage.watches).sum()
     }
 
-    /// Takes a permit for a watch.
+    /// Takes a permit for a watch. `None` for the user is for a watch within a stream that has a
+    /// permit of its own.
     ///
     /// # Errors
     /// 429: the limit of the user or of the workspace is reached.
     pub fn watch(
         &self,
-        user: &str,
+        user: Option<&str>,
         cluster: Option<&ClusterName>,
         own: Option<&WorkspaceLimits>,
     ) -> Result<WatchPermit, StatusReply> {
-        let user = UsageTable::acquire(&self.users, user.into(), PermitKind::Watches, self.users.share)?;
+        let user =
+            user.map(|user| UsageTable::acquire(&self.users, user.into(), PermitKind::Watches, self.users.share));
         let share = self.workspaces.share.with(own);
         let workspace = cluster
             .map(|cluster| UsageTable::acquire(&self.workspaces, cluster.as_str().into(), PermitKind::Watches, share));
         Ok(WatchPermit {
-            _user: user,
+            _user: user.transpose()?,
             _workspace: workspace.transpose()?,
         })
     }
@@ -351,24 +354,24 @@ mod tests {
         let (limits, _) = limits(1_000);
         let (a, b) = (cluster("a"), cluster("b"));
         let held: Vec<WatchPermit> = (0..2)
-            .map(|_| limits.watch("u", Some(&a), None).expect("a permit"))
+            .map(|_| limits.watch(Some("u"), Some(&a), None).expect("a permit"))
             .collect();
-        let full = message(limits.watch("u", None, None));
+        let full = message(limits.watch(Some("u"), None, None));
         assert!(
             full.ends_with("the user has 2 open watches, and may have no more"),
             "{full}"
         );
-        let full = message(limits.watch("v", Some(&a), None));
+        let full = message(limits.watch(Some("v"), Some(&a), None));
         assert!(
             full.ends_with("the workspace has 2 open watches, and may have no more"),
             "{full}"
         );
         assert!(
-            limits.watch("v", Some(&b), None).is_ok(),
+            limits.watch(Some("v"), Some(&b), None).is_ok(),
             "other workspaces are not affected"
         );
         drop(held);
-        assert!(limits.watch("u", Some(&a), None).is_ok());
+        assert!(limits.watch(Some("u"), Some(&a), None).is_ok());
     }
 
     #[test]
@@ -405,9 +408,9 @@ mod tests {
         let held = limits.in_workspace(&a, Some(&own)).expect("a permit");
         assert!(message(limits.in_workspace(&a, Some(&own))).contains("the workspace has 1 requests"));
         let _watches: Vec<WatchPermit> = ["u", "v", "w"]
-            .map(|user| limits.watch(user, Some(&a), Some(&own)).expect("a permit"))
+            .map(|user| limits.watch(Some(user), Some(&a), Some(&own)).expect("a permit"))
             .into();
-        assert!(message(limits.watch("x", Some(&a), Some(&own))).contains("3 open watches"));
+        assert!(message(limits.watch(Some("x"), Some(&a), Some(&own))).contains("3 open watches"));
         let budget = |user: &str| limits.budget(&user.into(), Some(&held));
         let first = budget("u");
         assert!(first.hold(90_000).is_ok());

@@ -63,7 +63,7 @@ pub(crate) async fn forward(limits: &Limits, servers: &dyn Forward, mounted: Mou
         path,
     } = mounted;
     // An answer may go on for long: it counts as a watch.
-    let permit = limits.watch(&parsed.payer, None, None).map_err(Reply::from)?;
+    let permit = limits.watch(parsed.watch_payer(), None, None).map_err(Reply::from)?;
     let below = parsed.uri.path().splitn(4, '/').nth(3).unwrap_or_default();
     let query = parsed.uri.query().map_or_else(String::new, |query| format!("?{query}"));
     let uri: Result<Uri, _> = format!("{}/{below}{query}", url.trim_end_matches('/')).parse();

@@ -81,6 +81,8 @@ pub struct Parsed {
     /// The account whose limits the request counts against: that of the credential, whomever its
     /// owner acts as. Empty until the request is authenticated.
     pub(crate) payer: Arc<str>,
+    /// True for a request within a stream that counts as a watch of the payer already.
+    pub(crate) within_watch: bool,
     /// Bytes in flight of the request.
     pub(crate) budget: Budget,
 }
@@ -130,10 +132,16 @@ impl Parsed {
             upgrade,
             record,
             payer: Arc::default(),
+            within_watch: false,
             budget: Budget::default(),
         };
         parsed.set_route(route);
         parsed
+    }
+
+    /// Returns the account whose watches a watch counts against, unless it is part of one.
+    pub(crate) fn watch_payer(&self) -> Option<&str> {
+        (!self.within_watch).then_some(&*self.payer)
     }
 
     /// Sets the route, and derives the verb and the attributes from it.

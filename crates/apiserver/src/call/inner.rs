@@ -19,7 +19,7 @@ use axum::body::{Body, Bytes, to_bytes};
 use futures_util::{Stream, StreamExt, stream::unfold};
 use http::{HeaderMap, Request, Response, StatusCode, header};
 use insula_access::PeerCertificate;
-use insula_api::Uid;
+use insula_api::{Timestamp, Uid};
 use insula_auth::audit::{Origin, Record};
 use std::pin::{Pin, pin};
 
@@ -61,6 +61,13 @@ impl Sender {
     }
 }
 
+impl Sender {
+    /// Returns the last second of the certificate of the connection.
+    pub(super) fn certificate_end(&self) -> Option<Timestamp> {
+        self.peer.as_ref()?.end()
+    }
+}
+
 /// The audit record of a request. A request that ends without an answer is recorded, too.
 struct Recorded(Record);
 
@@ -79,24 +86,25 @@ impl ApiServer {
     /// [`ApiServer::enter`] of the same workspace: the request enters it by itself. The path names
     /// a cluster or a virtual workspace.
     pub async fn serve_for(&self, caller: &Caller, request: Request<Vec<u8>>) -> Served {
-        let response = Box::pin(self.respond_for(caller, request)).await;
+        let response = Box::pin(self.respond_for(caller, request, false)).await;
         served(response).await
     }
 
-    /// Serves a watch for the sender of an admitted call. Returns the lines of its events, which
+    /// Serves a watch for the sender of an admitted call that is answered with a stream, and counts
+    /// against the watches of its sender as such. Returns the lines of its events, which
     /// end as those of a watch over HTTP do.
     ///
     /// # Errors
     /// The answer of a watch that does not begin.
     pub async fn watch_for(&self, caller: &Caller, request: Request<Vec<u8>>) -> Result<Lines, Served> {
-        let response = Box::pin(self.respond_for(caller, request)).await;
+        let response = Box::pin(self.respond_for(caller, request, true)).await;
         match response.status() {
             StatusCode::OK => Ok(lines(response.into_body())),
             _ => Err(served(response).await),
         }
     }
 
-    async fn respond_for(&self, caller: &Caller, request: Request<Vec<u8>>) -> Response<Body> {
+    async fn respond_for(&self, caller: &Caller, request: Request<Vec<u8>>, in_stream: bool) -> Response<Body> {
         let id = Uid::random(&*self.registry.rng).to_string();
         let uri = request.uri().to_string();
         let record = Recorded(caller.inner.origin.record(id, uri, CALL_ID));
@@ -109,7 +117,7 @@ impl ApiServer {
         request.extensions_mut().insert(record.0.clone());
         let mut kind = RequestKind::default();
         let answer = {
-            let served = pin!(self.answer_for(caller, request, &mut kind));
+            let served = pin!(self.answer_for(caller, request, in_stream, &mut kind));
             served.await
         };
         let response = answer.unwrap_or_else(|refusal| {
@@ -121,9 +129,16 @@ impl ApiServer {
         response
     }
 
-    async fn answer_for(&self, caller: &Caller, request: Request<Body>, kind: &mut RequestKind) -> Answer {
+    async fn answer_for(
+        &self,
+        caller: &Caller,
+        request: Request<Body>,
+        in_stream: bool,
+        kind: &mut RequestKind,
+    ) -> Answer {
         let mut parsed = Parsed::new(request)?;
         parsed.payer = caller.payer.clone();
+        parsed.within_watch = in_stream;
         let authenticated = Authenticated::known(parsed, caller.user.clone(), caller.impersonator.clone());
         serve_authenticated(self, authenticated, (None, caller.meter.clone()), kind).await
     }

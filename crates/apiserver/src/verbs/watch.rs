@@ -97,7 +97,7 @@ pub(crate) async fn watch(request: &mut ResourceRequest<'_>) -> Answer {
     let bookmarks = parsed.query.flag("allowWatchBookmarks");
     let permit = server
         .limits
-        .watch(&parsed.payer, scope.cluster.as_ref(), scope.own_limits())?;
+        .watch(parsed.watch_payer(), scope.cluster.as_ref(), scope.own_limits())?;
     let encoder = Encoder::new(request.renderer(negotiated)?, negotiated);
     let format = encoder.format();
     let registry = server.registry.clone();
