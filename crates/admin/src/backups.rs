@@ -97,7 +97,15 @@ fn read_failure(error: BackupError) -> Failure {
 
 /// Reads a whole backup and returns the hash of its content.
 fn verify(host: &dyn Host, name: &str) -> Result<(backup::Summary, Hash), Failure> {
-    let file = host.backups().open(name).map_err(|error| io_failure(&error))?;
+    read(host.backups().open(name).map_err(|error| io_failure(&error))?)
+}
+
+/// Reads a whole file and compares every checksum in it.
+pub(crate) fn check(file: impl io::Read) -> Result<backup::Summary, Failure> {
+    read(file).map(|(summary, _)| summary)
+}
+
+fn read(file: impl io::Read) -> Result<(backup::Summary, Hash), Failure> {
     let mut content = ContentHash::default();
     let read = backup::read(io::BufReader::with_capacity(1 << 20, file), |header, entry| {
         if counts(header, &entry.key.cluster) {

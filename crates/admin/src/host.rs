@@ -2,7 +2,7 @@
 //! it, because only there code reads files and starts threads.
 
 use futures_util::future::BoxFuture;
-use insula_api::Json;
+use insula_api::{Json, Timestamp};
 use insula_store::backup::Summary;
 use std::{
     io::{self, Read, Write},
@@ -18,6 +18,13 @@ pub trait Host: Send + Sync {
 
     /// Returns the directory of backups.
     fn backups(&self) -> Arc<dyn BackupFiles>;
+
+    /// Signs a certificate of a user and their groups with the server's own CA. It ends at a time,
+    /// or with the CA. Blocks.
+    ///
+    /// # Errors
+    /// The reason why this server cannot sign.
+    fn sign_client(&self, user: &str, groups: &[String], end: Timestamp) -> Result<ClientCertificate, String>;
 
     /// Runs the checks of `/readyz`: name and outcome.
     fn checks(&self) -> BoxFuture<'_, Vec<(&'static str, Result<(), String>)>>;
@@ -44,6 +51,17 @@ pub trait Host: Send + Sync {
     fn revision_before(&self, seconds: u64) -> Option<insula_api::Revision>;
 }
 
+/// A client certificate with its key, both in PEM.
+#[derive(Debug)]
+pub struct ClientCertificate {
+    /// The certificate.
+    pub certificate: String,
+    /// Its private key.
+    pub key: String,
+    /// Last second in which it is valid.
+    pub not_after: Timestamp,
+}
+
 /// The directory of backups. All calls block.
 pub trait BackupFiles: Send + Sync {
     /// Returns the backups that are complete.
@@ -58,6 +76,12 @@ pub trait BackupFiles: Send + Sync {
     /// The file cannot be created, or the directory holds as much as it may
     /// ([`io::ErrorKind::QuotaExceeded`]).
     fn create(&self, name: &str) -> io::Result<Box<dyn NewBackup>>;
+
+    /// Creates a backup that a client sends, of this many bytes. It exists once it is finished.
+    ///
+    /// # Errors
+    /// As for [`BackupFiles::create`].
+    fn receive(&self, name: &str, bytes: u64) -> io::Result<Box<dyn NewBackup>>;
 
     /// Opens a backup.
     ///
@@ -88,6 +112,12 @@ pub struct BackupFile {
 
 /// A backup that is being written. Dropping this abandons it.
 pub trait NewBackup: Write + Send {
+    /// Opens what was written, from its beginning.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    fn read_back(&self) -> io::Result<Box<dyn Read + Send>>;
+
     /// Flushes the file to the disk and gives it its name.
     ///
     /// # Errors

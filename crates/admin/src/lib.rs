@@ -17,7 +17,7 @@ pub mod status;
 mod workers;
 
 pub use requests::{Requests, expire_requests};
-pub use session::{AdminService, Info};
+pub use session::{AdminService, Info, Uploads};
 pub use workers::WorkerPool;
 
 use insula_apiserver::{ApiServer, call::Access};
@@ -30,6 +30,8 @@ use tonic_health::ServingStatus;
 
 /// Bytes of a message without objects.
 const NAMES_BYTES_MAX: usize = 64 << 10;
+/// Bytes of a message of an upload: a chunk, and the fields beside it.
+const UPLOAD_MESSAGE_BYTES_MAX: usize = (1 << 20) + (64 << 10);
 /// Bytes of a message that takes no credential: the name of a service.
 const OPEN_BYTES_MAX: usize = 1 << 10;
 
@@ -62,6 +64,8 @@ pub struct Method {
     pub mutates: bool,
     /// True for a method that answers with a stream.
     pub streams: bool,
+    /// True for a method that receives a stream and answers once.
+    pub uploads: bool,
     /// Bytes of a call's messages.
     pub bytes: usize,
 }
@@ -126,8 +130,10 @@ fn methods(object_bytes: usize) -> Result<BTreeMap<String, Method>, prost::Decod
                         verb: verb(method.name(), streams),
                         mutates: !is_read_only(method.name()),
                         streams,
+                        uploads: method.client_streaming() && !streams,
                         bytes: match access(&name) {
                             Access::Open => OPEN_BYTES_MAX,
+                            Access::Authenticated if method.client_streaming() && !streams => UPLOAD_MESSAGE_BYTES_MAX,
                             Access::Authenticated if has_object(&messages, method.input_type(), 0) => object_bytes,
                             Access::Authenticated => NAMES_BYTES_MAX,
                         },

@@ -7,10 +7,10 @@
 //! ```
 //! A record is an internal object named `<payer>/<request_id>`. Its creation is guarded, so that
 //! of two requests at the same time one runs. A repetition that finds a record that is begun is
-//! ABORTED as long as the request may still run: while this server runs it, or for
-//! [`LEASE_SECONDS`] after another server began it. After that its server is taken for dead, and
-//! the repetition runs the request again: its writes are guarded themselves (a create finds the
-//! object, names that the server makes up follow from the id).
+//! ABORTED as long as the request may still run: while this server runs it, or, on a store that
+//! servers share, for [`LEASE_SECONDS`] after another server began it. After that its server is
+//! taken for dead, and the repetition runs the request again: its writes are guarded themselves (a
+//! create finds the object, names that the server makes up follow from the id).
 
 use crate::{
     pages::{hash_bytes, hex, unhex},
@@ -53,6 +53,8 @@ const RETRY_SECONDS: u32 = 1;
 pub struct Requests {
     /// Tells this process from others on the same store.
     instance: u64,
+    /// True if no other server uses the store: a request that this one does not run is lost.
+    is_alone: bool,
     running: Mutex<HashSet<ObjectKey>>,
 }
 
@@ -63,10 +65,11 @@ struct Running<'a> {
 }
 
 impl Requests {
-    /// Returns the requests of a process that runs none.
-    pub fn new(rng: &dyn Rng) -> Self {
+    /// Returns the requests of a process that runs none. `is_alone` is true on a store of its own.
+    pub fn new(rng: &dyn Rng, is_alone: bool) -> Self {
         Requests {
             instance: rng.next_u64(),
+            is_alone,
             running: Mutex::default(),
         }
     }
@@ -150,7 +153,8 @@ impl AdminService {
                         return Ok(Begun::Before(answer));
                     }
                     let is_own = known["spec"]["instance"] == json!(self.requests.instance.to_string());
-                    if !is_own && began(&known).0 + LEASE_SECONDS > now.0 {
+                    let is_lost = is_own || self.requests.is_alone;
+                    if !is_lost && began(&known).0 + LEASE_SECONDS > now.0 {
                         return Err(in_progress());
                     }
                 }

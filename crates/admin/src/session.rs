@@ -26,6 +26,9 @@ const NO_CLUSTER: &str = "nowhere";
 /// The metadata with the id of a request, which the edge has checked or made up.
 const REQUEST_ID: &str = "x-request-id";
 
+/// Permits of uploads.
+pub type Uploads = tokio::sync::Semaphore;
+
 /// The admin services' shared state.
 #[derive(Clone)]
 pub struct AdminService {
@@ -39,6 +42,8 @@ pub struct AdminService {
     pub host: Arc<dyn Host>,
     /// Facts of `ClusterService.GetInfo`.
     pub info: Arc<Info>,
+    /// Permit of the one upload of a backup that runs at a time.
+    pub uploads: Arc<Uploads>,
     /// Requests with a `request_id` that this server runs.
     pub requests: Arc<Requests>,
 }
@@ -205,8 +210,8 @@ impl Session {
     pub fn locate(&self, path: &str, right: &Attributes) -> Result<Located, Status> {
         let path = ClusterPath::parse(path)
             .map_err(|error| status::invalid("workspace", format!("{error}; write a path such as root:org:team")))?;
-        match locate::locate(&self.snapshot, &path) {
-            Ok(cluster) => {
+        match locate::locate_view(&self.snapshot, &path) {
+            Ok((cluster, _)) => {
                 self.caller.record().located(Some(&cluster), Some(&path));
                 self.permit(&cluster, right.clone())?;
                 Ok(Located { cluster, path })

@@ -18,6 +18,8 @@ use crate::config::{BackupConfig, Config};
 /// Ending of complete backups, and of those that are being written.
 const ENDING: &str = ".backup";
 const PARTIAL: &str = ".partial";
+/// Ending of backups that a client is sending.
+const UPLOAD: &str = ".upload";
 
 /// A directory of backups, with its limits.
 pub(crate) struct Directory {
@@ -51,6 +53,64 @@ impl Directory {
         }
     }
 
+    /// Removes what clients have sent to a process that was killed.
+    ///
+    /// # Errors
+    /// The directory cannot be read, or a file cannot be deleted.
+    pub(crate) fn remove_uploads(&self) -> io::Result<()> {
+        self.remove(UPLOAD)
+    }
+
+    fn remove(&self, ending: &str) -> io::Result<()> {
+        for (name, _) in self.names(ending)? {
+            fs::remove_file(self.path.join(format!("{name}{ending}")))?;
+        }
+        Ok(())
+    }
+
+    /// Creates a file for a backup that is being written or received, of at least some bytes.
+    fn begin(&self, name: &str, ending: &str, wanted: u64) -> io::Result<Box<dyn NewBackup>> {
+        let file = self.file(name)?;
+        let mut directory = fs::DirBuilder::new();
+        directory.recursive(true).mode(0o700).create(&self.path)?;
+        // One backup is written and one received at a time: others of the kind are of runs that
+        // ended.
+        self.remove(ending)?;
+        let known = self.names(ENDING)?;
+        let begun = self.names(if ending == UPLOAD { PARTIAL } else { UPLOAD })?;
+        let bytes: u64 = known.iter().chain(&begun).map(|(_, bytes)| bytes).sum();
+        let is_full = bytes >= self.bytes_max || wanted > self.bytes_max - bytes;
+        if known.len() + begun.len() >= self.count_max || is_full {
+            let text = format!(
+                "it holds {} backups of {} MiB, and at most {} of {} MiB (backup.maxBackups, backup.maxMegabytes): \
+                 delete one",
+                known.len(),
+                bytes >> 20,
+                self.count_max,
+                self.bytes_max >> 20
+            );
+            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, text));
+        }
+        let partial = self.path.join(format!("{name}{ending}"));
+        let mut options = OpenOptions::new();
+        let opened = options
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&partial)?;
+        Ok(Box::new(Partial {
+            opened,
+            partial,
+            file,
+            left: match ending {
+                UPLOAD => wanted,
+                _ => self.bytes_max - bytes,
+            },
+            is_finished: false,
+        }))
+    }
+
     /// Returns the names and sizes of the files with an ending.
     fn names(&self, ending: &str) -> io::Result<Vec<(String, u64)>> {
         let entries = match fs::read_dir(&self.path) {
@@ -81,41 +141,11 @@ impl BackupFiles for Directory {
     }
 
     fn create(&self, name: &str) -> io::Result<Box<dyn NewBackup>> {
-        let file = self.file(name)?;
-        let mut directory = fs::DirBuilder::new();
-        directory.recursive(true).mode(0o700).create(&self.path)?;
-        // One backup is written at a time: other partial files are of runs that ended.
-        for (partial, _) in self.names(PARTIAL)? {
-            fs::remove_file(self.path.join(format!("{partial}{PARTIAL}")))?;
-        }
-        let known = self.names(ENDING)?;
-        let bytes: u64 = known.iter().map(|(_, bytes)| bytes).sum();
-        if known.len() >= self.count_max || bytes >= self.bytes_max {
-            let text = format!(
-                "it holds {} backups of {} MiB, and at most {} of {} MiB (backup.maxBackups, backup.maxMegabytes): \
-                 delete one",
-                known.len(),
-                bytes >> 20,
-                self.count_max,
-                self.bytes_max >> 20
-            );
-            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, text));
-        }
-        let partial = self.path.join(format!("{name}{PARTIAL}"));
-        let mut options = OpenOptions::new();
-        let opened = options
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&partial)?;
-        Ok(Box::new(Partial {
-            opened,
-            partial,
-            file,
-            left: self.bytes_max - bytes,
-            is_finished: false,
-        }))
+        self.begin(name, PARTIAL, 0)
+    }
+
+    fn receive(&self, name: &str, bytes: u64) -> io::Result<Box<dyn NewBackup>> {
+        self.begin(name, UPLOAD, bytes)
     }
 
     fn open(&self, name: &str) -> io::Result<Box<dyn Read + Send>> {
@@ -162,6 +192,10 @@ impl Write for Partial {
 }
 
 impl NewBackup for Partial {
+    fn read_back(&self) -> io::Result<Box<dyn Read + Send>> {
+        Ok(Box::new(File::open(&self.partial)?))
+    }
+
     fn finish(mut self: Box<Self>) -> io::Result<()> {
         self.opened.sync_all()?;
         fs::rename(&self.partial, &self.file)?;

@@ -19,7 +19,6 @@ use insula_store::Store;
 
 use crate::{
     Env, StartError, VERSION, backup,
-    backup_files::Directory,
     certificates::Alarm,
     config::{self, Config, StoreChoice},
     edge::Edge,
@@ -136,9 +135,6 @@ pub async fn build(mut parts: Parts) -> Result<App, StartError> {
         backups: backup::permits(),
         certificates,
     };
-    if let Err(cause) = Directory::new(&config).remove_uploads() {
-        tracing::warn!(%cause, "what clients sent of backups before a crash is not removed");
-    }
     let host = ServerHost::new(&config, &health, log);
     let (admin, admin_tasks) = admin(&config, &server, &runtimes, host);
     let calls = calls(&config, admin, &metrics).await?;

@@ -445,7 +445,8 @@ fn alternative_names(chain: &[CertificateDer<'static>]) -> Vec<String> {
     shown.collect()
 }
 
-fn pem(certificate: &CertificateDer<'_>) -> String {
+/// Returns a certificate as PEM text.
+pub(crate) fn pem(certificate: &CertificateDer<'_>) -> String {
     use base64::{Engine, engine::general_purpose::STANDARD};
     let text = STANDARD.encode(certificate);
     let mut pem = "-----BEGIN CERTIFICATE-----\n".to_owned();

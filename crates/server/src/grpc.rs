@@ -39,12 +39,16 @@ const REQUEST_ID_NOTE: &str = "insula.io/request-id";
 /// Digits of a time (gRPC over HTTP/2: `TimeoutValue`).
 const TIMEOUT_DIGITS_MAX: usize = 8;
 
+/// Longest time of a call that receives a stream.
+const UPLOAD_TIME_MAX: Duration = Duration::from_secs(3600);
+
 /// A method that no service has.
 const UNKNOWN: Method = Method {
     access: Access::Authenticated,
     verb: "",
     mutates: true,
     streams: false,
+    uploads: false,
     bytes: 0,
 };
 
@@ -100,6 +104,7 @@ impl Calls {
             time,
             access: method.access,
             streams: method.streams,
+            longest: method.uploads.then_some(UPLOAD_TIME_MAX),
         };
         let serve = |request: Request| async move {
             if known.is_none() {
@@ -113,8 +118,14 @@ impl Calls {
             // Counted for as long as the service works: its objects are larger than the message.
             let counted = request.extensions().get::<Arc<Caller>>();
             let counted = counted.map(|caller| self.bytes.for_caller(caller.payer()));
-            let message = |body| Body::new(Message::new(body, method.bytes, stall, counted.clone()));
-            call_router(&self.services, request.map(message)).await
+            let message = match method.uploads {
+                true => Message::of_upload(request, method.bytes, stall, counted.clone()),
+                false => Ok(request.map(|body| Body::new(Message::new(body, method.bytes, stall, counted.clone())))),
+            };
+            match message {
+                Ok(request) => call_router(&self.services, request).await,
+                Err(refusal) => refusal.into_http(),
+            }
         };
         let answered = api.call(call, serve).await;
         answered.map_err(|refusal| status::refused(&refusal))

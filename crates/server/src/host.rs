@@ -5,11 +5,11 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use insula_admin::host::{BackupFiles, Host};
-use insula_api::{Json, Revision};
+use insula_admin::host::{BackupFiles, ClientCertificate, Host};
+use insula_api::{Json, Revision, Timestamp};
 use serde_json::json;
 
-use crate::{backup_files::Directory, config::Config, health::Health, telemetry::LogLevel};
+use crate::{backup_files::Directory, client_certificates, config::Config, health::Health, telemetry::LogLevel};
 
 /// Labels whose values tenants choose.
 const TENANT_LABELS: [&str; 7] = [
@@ -59,8 +59,12 @@ pub(crate) struct ServerHost {
 }
 
 impl ServerHost {
-    /// Returns the parts of a server, with an empty history.
+    /// Returns the parts of a server that starts: with an empty history, and without uploads of
+    /// backups that a crash broke off.
     pub(crate) fn new(config: &Arc<Config>, health: &Health, log: LogLevel) -> Self {
+        if let Err(cause) = Directory::new(config).remove_uploads() {
+            tracing::warn!(%cause, "uploads of backups from before a crash are not removed");
+        }
         ServerHost {
             config: Arc::clone(config),
             health: health.clone(),
@@ -77,6 +81,11 @@ impl Host for ServerHost {
 
     fn backups(&self) -> Arc<dyn BackupFiles> {
         Arc::new(Directory::new(&self.config))
+    }
+
+    fn sign_client(&self, user: &str, groups: &[String], end: Timestamp) -> Result<ClientCertificate, String> {
+        let now = self.health.clock.now();
+        client_certificates::sign(&self.config.data_dir, (user, groups), end, now)
     }
 
     fn checks(&self) -> insula_store::BoxFuture<'_, Vec<(&'static str, Result<(), String>)>> {

@@ -70,10 +70,12 @@ enum Subject {
     Client { name: &'static str, group: &'static str },
 }
 
-struct Authority {
-    issuer: Issuer<'static, KeyPair>,
+/// A CA that signs.
+pub(crate) struct Authority {
+    pub(crate) issuer: Issuer<'static, KeyPair>,
     key_identifier: Vec<u8>,
-    not_after: i64,
+    /// Last second in which it is valid.
+    pub(crate) not_after: i64,
 }
 
 /// Reads the certificates in the data directory, and creates those that are missing or out of date.
@@ -121,7 +123,8 @@ fn server_subject(extra: &[String]) -> Subject {
 }
 
 impl Pair {
-    fn in_dir(dir: &Path, name: &str) -> Self {
+    /// Returns the files of a name in a directory.
+    pub(crate) fn in_dir(dir: &Path, name: &str) -> Self {
         Self {
             certificate: dir.join(format!("{name}.crt")),
             key: dir.join(format!("{name}.key")),
@@ -136,11 +139,7 @@ impl Pair {
 }
 
 fn authority(pair: &Pair, now: Timestamp) -> Result<Authority, StartError> {
-    let wrong = |path: &Path, cause: String| StartError::Identity {
-        path: path.to_owned(),
-        cause,
-    };
-    let certificate = match (read(&pair.certificate)?, read_secret(&pair.key)?) {
+    let (certificate, key) = match (read(&pair.certificate)?, read_secret(&pair.key)?) {
         (Some(certificate), Some(key)) => (certificate, key),
         (Some(_), None) => {
             let cause = "missing, but the certificate next to it exists; restore it, or remove both to start with \
@@ -150,41 +149,57 @@ fn authority(pair: &Pair, now: Timestamp) -> Result<Authority, StartError> {
         // A crash during the first start leaves a key alone. It has signed nothing.
         (None, _) => new_authority(pair, now)?,
     };
-    let (certificate, key) = certificate;
-    let der = der(&certificate).map_err(|cause| wrong(&pair.certificate, cause))?;
-    let key = KeyPair::from_pem(&key).map_err(|error| wrong(&pair.key, format!("is not a private key: {error}")))?;
-    let (_, parsed) = X509Certificate::from_der(&der)
-        .map_err(|error| wrong(&pair.certificate, format!("is not a certificate: {error}")))?;
-    if parsed.public_key().raw != key.subject_public_key_info() {
-        return Err(wrong(
-            &pair.key,
-            format!(
-                "does not belong to {}; restore the right one",
-                pair.certificate.display()
-            ),
-        ));
+    Authority::read(pair, &certificate, &key, now)
+}
+
+fn wrong(path: &Path, cause: String) -> StartError {
+    StartError::Identity {
+        path: path.to_owned(),
+        cause,
     }
-    let not_after = parsed.validity().not_after.timestamp();
-    if not_after <= now.0 {
-        let cause = format!(
-            "ran out at {}; move it and its key away to start with a new CA",
-            Timestamp(not_after)
-        );
-        return Err(wrong(&pair.certificate, cause));
+}
+
+impl Authority {
+    /// Reads a CA from the PEM text of its certificate and its key.
+    ///
+    /// # Errors
+    /// They do not belong together, or the CA cannot sign now.
+    pub(crate) fn read(pair: &Pair, certificate: &str, key: &str, now: Timestamp) -> Result<Self, StartError> {
+        let der = der(certificate).map_err(|cause| wrong(&pair.certificate, cause))?;
+        let key = KeyPair::from_pem(key).map_err(|error| wrong(&pair.key, format!("is not a private key: {error}")))?;
+        let (_, parsed) = X509Certificate::from_der(&der)
+            .map_err(|error| wrong(&pair.certificate, format!("is not a certificate: {error}")))?;
+        if parsed.public_key().raw != key.subject_public_key_info() {
+            return Err(wrong(
+                &pair.key,
+                format!(
+                    "does not belong to {}; restore the right one",
+                    pair.certificate.display()
+                ),
+            ));
+        }
+        let not_after = parsed.validity().not_after.timestamp();
+        if not_after <= now.0 {
+            let cause = format!(
+                "ran out at {}; move it and its key away to start with a new CA",
+                Timestamp(not_after)
+            );
+            return Err(wrong(&pair.certificate, cause));
+        }
+        let key_identifier = subject_key_identifier(&parsed).ok_or_else(|| {
+            wrong(
+                &pair.certificate,
+                "has no subject key identifier, so it was not made here".to_owned(),
+            )
+        })?;
+        let issuer = Issuer::from_ca_cert_der(&der, key)
+            .map_err(|error| wrong(&pair.certificate, format!("cannot sign with it: {error}")))?;
+        Ok(Authority {
+            issuer,
+            key_identifier,
+            not_after,
+        })
     }
-    let key_identifier = subject_key_identifier(&parsed).ok_or_else(|| {
-        wrong(
-            &pair.certificate,
-            "has no subject key identifier, so it was not made here".to_owned(),
-        )
-    })?;
-    let issuer = Issuer::from_ca_cert_der(&der, key)
-        .map_err(|error| wrong(&pair.certificate, format!("cannot sign with it: {error}")))?;
-    Ok(Authority {
-        issuer,
-        key_identifier,
-        not_after,
-    })
 }
 
 fn new_authority(pair: &Pair, now: Timestamp) -> Result<(String, String), StartError> {
@@ -216,13 +231,11 @@ fn leaf(pair: &Pair, subject: &Subject, authority: &Authority, now: Timestamp) -
     tracing::debug!(certificate = %pair.certificate.display(), reason, "issuing a certificate");
     let failed = |error: rcgen::Error| identity_error(pair, &error);
     let key = KeyPair::generate().map_err(failed)?;
-    let mut params = CertificateParams::default();
-    params.use_authority_key_identifier_extension = true;
-    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    match subject {
+    let not_after = authority.not_after.min(now.0 + LEAF_DAYS * DAY_SECONDS);
+    let params = match subject {
         Subject::Server { names, addresses } => {
-            params.distinguished_name = distinguished_name("insula", None);
-            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+            let name = distinguished_name("insula", None);
+            let mut params = leaf_params(name, ExtendedKeyUsagePurpose::ServerAuth, now, not_after);
             for name in names {
                 params
                     .subject_alt_names
@@ -231,19 +244,32 @@ fn leaf(pair: &Pair, subject: &Subject, authority: &Authority, now: Timestamp) -
             params
                 .subject_alt_names
                 .extend(addresses.iter().copied().map(SanType::IpAddress));
+            params
         }
-        Subject::Client { name, group } => {
-            params.distinguished_name = distinguished_name(name, Some(group));
-            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        }
-    }
-    validity(
-        &mut params,
-        now,
-        authority.not_after.min(now.0 + LEAF_DAYS * DAY_SECONDS),
-    );
+        Subject::Client { name, group } => client_params(distinguished_name(name, Some(group)), now, not_after),
+    };
     let certificate = params.signed_by(&key, &authority.issuer).map_err(failed)?;
     pair.write(&certificate.pem(), &key.serialize_pem())
+}
+
+/// Returns the parameters of a client certificate.
+pub(crate) fn client_params(name: DistinguishedName, now: Timestamp, not_after: i64) -> CertificateParams {
+    leaf_params(name, ExtendedKeyUsagePurpose::ClientAuth, now, not_after)
+}
+
+fn leaf_params(
+    name: DistinguishedName,
+    usage: ExtendedKeyUsagePurpose,
+    now: Timestamp,
+    not_after: i64,
+) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = name;
+    params.use_authority_key_identifier_extension = true;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![usage];
+    validity(&mut params, now, not_after);
+    params
 }
 
 /// Returns the reason to renew a certificate, if there is one.

@@ -15,6 +15,7 @@ mod backup;
 mod backup_files;
 mod build;
 mod certificates;
+mod client_certificates;
 pub mod config;
 mod connections;
 mod descriptors;

@@ -64,7 +64,7 @@ fn a_request_runs_once_at_a_time() {
             buffer.fill(0);
         }
     }
-    let requests = Requests::new(&Zero);
+    let requests = Requests::new(&Zero, true);
     let running = requests.run(&key("alice", 1)).expect("it runs");
     assert!(requests.run(&key("alice", 1)).is_none());
     assert!(requests.run(&key("bob", 1)).is_some());

@@ -11,7 +11,7 @@ use crate::{
     status,
 };
 use insula_access::roles::holders::{Holder, Origin};
-use insula_api::ClusterName;
+use insula_api::{ClusterName, ObjectKey};
 use insula_auth::{Attributes, Subject, SubjectKind};
 use insula_catalog::{ids, locate};
 use insula_proto::admin::v1::{
@@ -241,6 +241,20 @@ fn answer(snapshot: &Snapshot, cluster: &ClusterName, holder: &Holder) -> Access
     } else {
         "ClusterRole"
     };
+    let home = match holder.origin {
+        Origin::Platform => ClusterName::system_admin(),
+        Origin::Owner | Origin::Bootstrap | Origin::Workspace => cluster.clone(),
+    };
+    let resource = match holder.namespace.is_empty() {
+        true => ids::clusterrolebindings(),
+        false => ids::rolebindings(),
+    };
+    let key = ObjectKey {
+        namespace: holder.namespace.as_str().into(),
+        ..ObjectKey::cluster_scoped(resource, home, &holder.binding)
+    };
+    let is_stored = matches!(holder.origin, Origin::Workspace | Origin::Platform);
+    let stored = is_stored.then(|| snapshot.get(&key)).flatten();
     let binding_kind = match (holder.origin, holder.namespace.is_empty()) {
         (Origin::Owner, _) => "",
         (_, true) => "ClusterRoleBinding",
@@ -267,5 +281,6 @@ fn answer(snapshot: &Snapshot, cluster: &ClusterName, holder: &Holder) -> Access
             .as_deref()
             .map_or(AccessLevel::Unspecified, level_of)
             .into(),
+        etag: stored.map(|entry| entry.revision.to_string()).unwrap_or_default(),
     }
 }

@@ -1,10 +1,12 @@
 //! `BackupService`: backups in the directory of the server, and the restore of workspaces.
 
+mod upload;
+
 use crate::{
     backups::{self, CREATE, RESTORE, VERIFY, Wanted, installation, io_failure},
     host::{BackupFile, blocking},
     operations::{Failure, Start},
-    pages::Page,
+    pages::{Page, hex},
     requests::Once,
     session::{AdminService, Located, Session},
     status,
@@ -15,7 +17,8 @@ use insula_proto::admin::v1::{
     Backup, CreateBackupRequest, CreateBackupResponse, DeleteBackupRequest, DeleteBackupResponse,
     DownloadBackupRequest, DownloadBackupResponse, GetBackupRequest, GetBackupResponse, ListBackupsRequest,
     ListBackupsResponse, Operation, ResponseHeader, RestoreBackupRequest, RestoreBackupResponse, RestoreChanges,
-    VerifyBackupRequest, VerifyBackupResponse, backup_service_server::BackupService,
+    UploadBackupRequest, UploadBackupResponse, VerifyBackupRequest, VerifyBackupResponse,
+    backup_service_server::BackupService,
 };
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
@@ -25,7 +28,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 use tokio_stream::Stream;
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response, Status, Streaming};
 
 /// The path whose right is that to backups: the endpoint over HTTP.
 const PATH: &str = "/backup";
@@ -211,6 +214,15 @@ impl BackupService for AdminService {
         });
         Ok(Response::new(Box::pin(stream)))
     }
+
+    async fn upload_backup(
+        &self,
+        request: Request<Streaming<UploadBackupRequest>>,
+    ) -> Result<Response<UploadBackupResponse>, Status> {
+        let session = self.begin(&request).await?;
+        session.administer("post", PATH)?;
+        self.upload(&session, request.into_inner()).await.map(Response::new)
+    }
 }
 
 /// A file that is being read, and the hash of the bytes so far.
@@ -234,12 +246,7 @@ impl Sending {
             file.take(CHUNK_BYTES as u64).read_to_end(&mut data)?;
             hash.update(&data);
             let sha256 = match data.is_empty() {
-                true => hash
-                    .clone()
-                    .finalize()
-                    .iter()
-                    .map(|byte| format!("{byte:02x}"))
-                    .collect(),
+                true => hex(&hash.clone().finalize()),
                 false => String::new(),
             };
             Ok::<_, std::io::Error>((data, sha256))

@@ -82,7 +82,7 @@ impl ConversionService for AdminService {
 
     async fn recompute(&self, request: Request<RecomputeRequest>) -> Result<Response<RecomputeResponse>, Status> {
         let session = self.begin(&request).await?;
-        let answer = self.recomputed(&session, request.into_inner()).await?;
+        let answer = self.recomputed_once(&session, request.into_inner()).await?;
         Ok(Response::new(answer))
     }
 

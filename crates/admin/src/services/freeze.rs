@@ -4,17 +4,24 @@
 //! workspace itself do not have by that.
 
 use crate::{
+    fields,
+    pages::hash,
     requests::Once,
     session::{AdminService, Session, right},
-    status,
+    status::{self, Fault},
 };
 use insula_api::{ClusterName, ClusterPath, Freeze, ObjectKey, names::groups};
-use insula_catalog::{ids, locate};
+use insula_catalog::{
+    ids,
+    locate::{self, LogicalClusterView},
+};
 use insula_proto::admin::v1::{
-    self as proto, FreezeWorkspaceRequest, FreezeWorkspaceResponse, ThawWorkspaceRequest, ThawWorkspaceResponse,
+    self as proto, ErrorReason, FreezeWorkspaceRequest, FreezeWorkspaceResponse, ThawWorkspaceRequest,
+    ThawWorkspaceResponse,
 };
 use insula_registry::freeze::{self as freezes, Frozen, SUBTREE_MAX};
-use tonic::{Request, Response, Status};
+use insula_store::Snapshot;
+use tonic::{Code, Request, Response, Status};
 
 /// Bytes of a reason.
 const REASON_BYTES_MAX: usize = 1024;
@@ -53,10 +60,23 @@ impl Child {
         })
     }
 
-    fn as_frozen(&self) -> Frozen<'_> {
+    /// Returns the workspace for a change of its freeze. With an etag it must not change meanwhile.
+    fn as_frozen<'a>(&'a self, view: Option<&'a LogicalClusterView>, etag: &str) -> Frozen<'a> {
         Frozen {
             workspace: &self.workspace,
             cluster: &self.cluster,
+            seen: (!etag.is_empty()).then(|| view.and_then(|view| view.frozen.as_deref())),
+        }
+    }
+
+    /// Compares the state of the freeze with the one that the caller has seen.
+    fn check_etag(&self, snapshot: &Snapshot, etag: &str) -> Result<(), Status> {
+        match fields::etag(etag)?.is_none_or(|etag| etag == state(snapshot, &self.cluster)) {
+            true => Ok(()),
+            false => {
+                let text = format!("etag: the freeze of workspace {} changed: read it again", self.path);
+                Err(Fault::new(Code::Aborted, ErrorReason::StaleEtag, text).status())
+            }
         }
     }
 }
@@ -90,6 +110,7 @@ impl AdminService {
         found: &Child,
         request: &FreezeWorkspaceRequest,
     ) -> Result<FreezeWorkspaceResponse, Status> {
+        found.check_etag(&session.snapshot, &request.etag)?;
         let below = match request.subtree {
             true => freezes::count_below(&session.snapshot, &found.cluster),
             false => 0,
@@ -116,14 +137,18 @@ impl AdminService {
         });
         let changed = match request.validate_only {
             true => 1 + below,
-            false => freezes::set(self.registry(), &found.as_frozen(), Some(&wanted))
-                .await
-                .map_err(failed)?,
+            false => {
+                let of = found.as_frozen(view.as_deref(), &request.etag);
+                let set = freezes::set(self.registry(), &of, Some(&wanted)).await;
+                set.map_err(failed)?
+            }
         };
+        let snapshot = self.registry().store.latest();
         Ok(FreezeWorkspaceResponse {
-            header: session.header_at(self.registry().store.latest().revision()),
+            header: session.header_at(snapshot.revision()),
             freeze: Some(answer(&wanted)),
             changed: changed as i64,
+            freeze_etag: state(&snapshot, &found.cluster),
         })
     }
 
@@ -139,7 +164,7 @@ impl AdminService {
             validate_only: request.validate_only,
         };
         let entered = self.enter(&session, &found.workspace.cluster).await?;
-        let work = entered.run(self.thawed(&session, &found, request.validate_only));
+        let work = entered.run(self.thawed(&session, &found, &request));
         self.once(&session, once, &request, work).await.map(Response::new)
     }
 
@@ -147,8 +172,9 @@ impl AdminService {
         &self,
         session: &Session,
         found: &Child,
-        validate_only: bool,
+        request: &ThawWorkspaceRequest,
     ) -> Result<ThawWorkspaceResponse, Status> {
+        found.check_etag(&session.snapshot, &request.etag)?;
         let view = locate::logical_cluster(&session.snapshot, &found.cluster);
         let (own, above) = match &view {
             Some(view) => (view.frozen.as_deref(), view.frozen_above.as_deref()),
@@ -160,11 +186,13 @@ impl AdminService {
                 found.path, above.workspace
             )));
         }
-        let changed = match validate_only {
+        let changed = match request.validate_only {
             true => usize::from(own.is_some()),
-            false => freezes::set(self.registry(), &found.as_frozen(), None)
-                .await
-                .map_err(failed)?,
+            false => {
+                let of = found.as_frozen(view.as_deref(), &request.etag);
+                let set = freezes::set(self.registry(), &of, None).await;
+                set.map_err(failed)?
+            }
         };
         let snapshot = self.registry().store.latest();
         let view = locate::logical_cluster(&snapshot, &found.cluster);
@@ -172,8 +200,20 @@ impl AdminService {
             header: session.header_at(snapshot.revision()),
             freeze: view.and_then(|view| view.freeze().map(answer)),
             changed: changed as i64,
+            freeze_etag: state(&snapshot, &found.cluster),
         })
     }
+}
+
+/// Returns the name of the state of a workspace's freeze: the same for the same state.
+pub(super) fn state(snapshot: &Snapshot, cluster: &ClusterName) -> String {
+    let view = locate::logical_cluster(snapshot, cluster);
+    let freezes = view.iter().map(|view| {
+        let freezes = [view.frozen.as_deref(), view.frozen_above.as_deref()];
+        format!("{freezes:?}")
+    });
+    let texts: Vec<String> = freezes.chain([cluster.to_string()]).collect();
+    hash(texts.iter().map(String::as_str)).to_string()
 }
 
 /// Returns a freeze as an answer.

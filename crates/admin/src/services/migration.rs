@@ -3,6 +3,7 @@
 use super::{conversion::object, or_root};
 use crate::{
     pages::Page,
+    requests::Once,
     session::{AdminService, Located, Session, right},
 };
 use insula_api::{ClusterPath, Json, names::groups};
@@ -56,24 +57,30 @@ impl MigrationService for AdminService {
         request: Request<BeginMigrationRequest>,
     ) -> Result<Response<BeginMigrationResponse>, Status> {
         let session = self.begin(&request).await?;
-        let source = Source::read(&session, request.into_inner().source)?;
+        let request = request.into_inner();
+        let source = Source::read(&session, request.source.clone())?;
         let cluster = source.located.cluster.clone();
         let entered = self.enter(&session, &cluster).await?;
         let begun = entered.run(async {
             let under_way = migrations::list(&session.snapshot, &cluster);
-            if let Some(known) = under_way.into_iter().find(|known| known.concerns(&source.registration)) {
-                return Ok(known);
-            }
-            let planned = self.planned(&session, &source).await?;
-            let migration = planned.migration.clone();
-            let begun = migrations::begin(self.registry(), &cluster, planned, &options(&session)?).await;
-            begun.map_err(failed).map(|()| migration)
+            let under_way = under_way.into_iter().find(|known| known.concerns(&source.registration));
+            let migration = match under_way {
+                Some(known) => known,
+                None => {
+                    let planned = self.planned(&session, &source).await?;
+                    let migration = planned.migration.clone();
+                    let begun = migrations::begin(self.registry(), &cluster, planned, &options(&session)?).await;
+                    begun.map_err(failed)?;
+                    migration
+                }
+            };
+            Ok(BeginMigrationResponse {
+                header: session.header(),
+                migration: Some(answer(&migration)),
+            })
         });
-        let migration = begun.await?;
-        Ok(Response::new(BeginMigrationResponse {
-            header: session.header(),
-            migration: Some(answer(&migration)),
-        }))
+        let begun = self.once(&session, once(&request.request_id), &request, begun).await?;
+        Ok(Response::new(begun))
     }
 
     async fn advance_migration(
@@ -81,15 +88,18 @@ impl MigrationService for AdminService {
         request: Request<AdvanceMigrationRequest>,
     ) -> Result<Response<AdvanceMigrationResponse>, Status> {
         let session = self.begin(&request).await?;
-        let AdvanceMigrationRequest { workspace, resource } = request.into_inner();
-        let (located, plural, group) = locate_objects(&session, &workspace, &resource)?;
+        let request = request.into_inner();
+        let (located, plural, group) = locate_objects(&session, &request.workspace, &request.resource)?;
         let entered = self.enter(&session, &located.cluster).await?;
-        let advanced = migrations::advance(self.registry(), &located.cluster, group, plural);
-        let migration = entered.run(advanced).await.map_err(failed)?;
-        Ok(Response::new(AdvanceMigrationResponse {
-            header: session.header(),
-            migration: migration.as_ref().map(answer),
-        }))
+        let advanced = entered.run(async {
+            let advanced = migrations::advance(self.registry(), &located.cluster, group, plural).await;
+            Ok(AdvanceMigrationResponse {
+                header: session.header(),
+                migration: advanced.map_err(failed)?.as_ref().map(answer),
+            })
+        });
+        let advanced = self.once(&session, once(&request.request_id), &request, advanced);
+        advanced.await.map(Response::new)
     }
 
     async fn undo_migration(
@@ -97,14 +107,17 @@ impl MigrationService for AdminService {
         request: Request<UndoMigrationRequest>,
     ) -> Result<Response<UndoMigrationResponse>, Status> {
         let session = self.begin(&request).await?;
-        let UndoMigrationRequest { workspace, resource } = request.into_inner();
-        let (located, plural, group) = locate_objects(&session, &workspace, &resource)?;
+        let request = request.into_inner();
+        let (located, plural, group) = locate_objects(&session, &request.workspace, &request.resource)?;
         let entered = self.enter(&session, &located.cluster).await?;
-        let undone = migrations::undo(self.registry(), &located.cluster, group, plural);
-        entered.run(undone).await.map_err(failed)?;
-        Ok(Response::new(UndoMigrationResponse {
-            header: session.header(),
-        }))
+        let undone = entered.run(async {
+            let undone = migrations::undo(self.registry(), &located.cluster, group, plural).await;
+            undone.map_err(failed).map(|()| UndoMigrationResponse {
+                header: session.header(),
+            })
+        });
+        let undone = self.once(&session, once(&request.request_id), &request, undone);
+        undone.await.map(Response::new)
     }
 
     async fn list_migrations(
@@ -134,6 +147,14 @@ impl MigrationService for AdminService {
             next_page_token: next.unwrap_or_default(),
             migrations: found,
         }))
+    }
+}
+
+/// Returns the parameters of a write. PlanMigration tries one.
+fn once(request_id: &str) -> Once<'_> {
+    Once {
+        request_id,
+        validate_only: false,
     }
 }
 

@@ -2,7 +2,10 @@
 //! export.
 
 use super::conversion::object;
-use crate::session::{AdminService, Located, Session, right};
+use crate::{
+    requests::Once,
+    session::{AdminService, Located, Session, right},
+};
 use insula_api::{ClusterName, Json, ObjectKey, Revision, names::groups};
 use insula_auth::Attributes;
 use insula_catalog::{Served, exports::ExportName, ids};
@@ -25,13 +28,28 @@ const PAGE_MAX: usize = 500;
 const PAGE_BYTES_MAX: usize = 4 << 20;
 
 impl AdminService {
-    /// Examines one page of objects, and stores what is to be recomputed if the request says so.
-    pub(super) async fn recomputed(
+    /// Examines one page of objects, and stores what is to be recomputed if the request says so:
+    /// once for each `request_id`.
+    pub(super) async fn recomputed_once(
         &self,
         session: &Session,
         request: RecomputeRequest,
     ) -> Result<RecomputeResponse, Status> {
-        let (located, export) = session.locate_export(&request)?;
+        let found = session.locate_export(&request)?;
+        let once = Once {
+            request_id: &request.request_id,
+            validate_only: !request.apply,
+        };
+        let work = self.recomputed(session, found, request.clone());
+        self.once(session, once, &request, work).await
+    }
+
+    async fn recomputed(
+        &self,
+        session: &Session,
+        (located, export): (Located, ExportName),
+        request: RecomputeRequest,
+    ) -> Result<RecomputeResponse, Status> {
         let max = match usize::try_from(request.page_size) {
             Ok(0) => PAGE,
             Ok(size) => size.min(PAGE_MAX),

@@ -2,6 +2,7 @@
 
 mod content;
 mod explain;
+mod undelete;
 mod writes;
 
 use super::{
@@ -26,9 +27,9 @@ use insula_proto::admin::v1::{
     ChangeType, Condition, CreateWorkspaceRequest, CreateWorkspaceResponse, DeleteWorkspaceRequest,
     DeleteWorkspaceResponse, ExplainWorkspaceRequest, ExplainWorkspaceResponse, FreezeWorkspaceRequest,
     FreezeWorkspaceResponse, GetWorkspaceRequest, GetWorkspaceResponse, ListWorkspacesRequest, ListWorkspacesResponse,
-    ThawWorkspaceRequest, ThawWorkspaceResponse, TreeWorkspacesRequest, TreeWorkspacesResponse, UpdateWorkspaceRequest,
-    UpdateWorkspaceResponse, WatchWorkspacesRequest, WatchWorkspacesResponse, Workspace,
-    workspace_service_server::WorkspaceService,
+    ThawWorkspaceRequest, ThawWorkspaceResponse, TreeWorkspacesRequest, TreeWorkspacesResponse,
+    UndeleteWorkspaceRequest, UndeleteWorkspaceResponse, UpdateWorkspaceRequest, UpdateWorkspaceResponse,
+    WatchWorkspacesRequest, WatchWorkspacesResponse, Workspace, workspace_service_server::WorkspaceService,
 };
 use insula_store::{Entry, Snapshot};
 use std::{collections::HashMap, pin::Pin};
@@ -57,9 +58,19 @@ impl WorkspaceService for AdminService {
     ) -> Result<Response<GetWorkspaceResponse>, Status> {
         let session = self.begin(&request).await?;
         let workspace = self.readable(&session, &request.into_inner().workspace).await?;
+        let cluster = ClusterName::parse(&workspace.cluster).ok();
+        let view = cluster
+            .as_ref()
+            .and_then(|cluster| locate::logical_cluster(&session.snapshot, cluster));
+        let freeze = view.as_ref().and_then(|view| view.freeze());
         Ok(Response::new(GetWorkspaceResponse {
             header: session.header(),
             workspace: Some(workspace),
+            freeze: freeze.map(super::freeze::answer),
+            freeze_etag: match &cluster {
+                Some(cluster) => super::freeze::state(&session.snapshot, cluster),
+                None => String::new(),
+            },
         }))
     }
 
@@ -124,6 +135,15 @@ impl WorkspaceService for AdminService {
     ) -> Result<Response<DeleteWorkspaceResponse>, Status> {
         let session = self.begin(&request).await?;
         let answer = self.deleted(&session, request.into_inner()).await?;
+        Ok(Response::new(answer))
+    }
+
+    async fn undelete_workspace(
+        &self,
+        request: Request<UndeleteWorkspaceRequest>,
+    ) -> Result<Response<UndeleteWorkspaceResponse>, Status> {
+        let session = self.begin(&request).await?;
+        let answer = self.undeleted(&session, request.into_inner()).await?;
         Ok(Response::new(answer))
     }
 
@@ -281,7 +301,7 @@ impl Walk {
             return;
         };
         let Session { caller, snapshot, .. } = &self.session;
-        let within = self.max_depth == 0 || depth < self.max_depth;
+        let within = (self.max_depth == 0 || depth < self.max_depth) && !locate::awaits_deletion(snapshot, &cluster);
         if within && caller.permit(snapshot, &cluster, listing()).is_ok() {
             self.open.push(Level {
                 cluster,
@@ -344,6 +364,15 @@ fn time(value: &Json) -> Option<prost_types::Timestamp> {
     })
 }
 
+/// Returns the end of the grace period of a deleted Workspace.
+fn delete_time(workspace: &Json) -> Option<prost_types::Timestamp> {
+    let metadata = &workspace["metadata"];
+    let has_grace = metadata["deletionGracePeriodSeconds"]
+        .as_i64()
+        .is_some_and(|seconds| seconds > 0);
+    has_grace.then(|| time(&metadata["deletionTimestamp"])).flatten()
+}
+
 fn text(value: &Json) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
@@ -393,6 +422,7 @@ fn describe_object(object: &Json, parent: &ClusterPath) -> Workspace {
         labels: texts(object, "labels"),
         annotations: texts(object, "annotations"),
         etag: fields::etag_of(object),
+        delete_time: delete_time(object),
         name,
     }
 }
@@ -418,5 +448,6 @@ fn describe_cluster(session: &Session, cluster: &ClusterName, path: &ClusterPath
         labels: texts(&object, "labels"),
         annotations: texts(&object, "annotations"),
         etag: String::new(),
+        delete_time: None,
     })
 }

@@ -92,6 +92,7 @@ async fn in_workspace(client: &Client, arguments: &Arguments, work: Work) -> any
                 let request = UndoMigrationRequest {
                     workspace: workspace.clone(),
                     resource: migration.resource.clone(),
+                    ..UndoMigrationRequest::default()
                 };
                 let method = "/insula.admin.v1.MigrationService/UndoMigration";
                 let _: UndoMigrationResponse = client.call(method, &request).await?;
@@ -130,7 +131,10 @@ async fn migrate(client: &Client, arguments: &Arguments, source: MigrationSource
         report.manifest = Some(manifest(planned.manifest)?);
         return Ok(report);
     }
-    let request = BeginMigrationRequest { source: Some(source) };
+    let request = BeginMigrationRequest {
+        source: Some(source),
+        ..BeginMigrationRequest::default()
+    };
     let method = "/insula.admin.v1.MigrationService/BeginMigration";
     let begun: BeginMigrationResponse = client.call(method, &request).await?;
     follow(client, arguments, &mut report, begun.migration.unwrap_or_default()).await?;
@@ -180,6 +184,7 @@ async fn follow(
         let request = AdvanceMigrationRequest {
             workspace: report.workspace.clone(),
             resource: migration.resource.clone(),
+            ..AdvanceMigrationRequest::default()
         };
         let method = "/insula.admin.v1.MigrationService/AdvanceMigration";
         let advanced: AdvanceMigrationResponse = client.call(method, &request).await?;

@@ -15,6 +15,7 @@ use std::{
 };
 
 use axum::body::{Body, Bytes};
+use http::Request;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::{Instant, Sleep, sleep};
@@ -148,6 +149,33 @@ impl Message {
         }
     }
 
+    /// Limits the pauses of a request with a stream of messages of at most `most` bytes each. One
+    /// of them is in memory at a time, and is counted until the call ends; the service limits them
+    /// together.
+    pub(super) fn of_upload(
+        request: Request<Body>,
+        most: usize,
+        stall: Duration,
+        counted: Option<Arc<CallBytes>>,
+    ) -> Result<Request<Body>, Status> {
+        if let Some(counted) = &counted {
+            counted.add(most + PREFIX_BYTES)?;
+        }
+        Ok(request.map(|body| {
+            let message = Message {
+                body,
+                left: usize::MAX,
+                stall,
+                late: Box::pin(sleep(stall)),
+                counted: None,
+            };
+            Body::new(Reserved {
+                message,
+                _counted: counted,
+            })
+        }))
+    }
+
     /// Counts a piece of a message.
     fn take(&mut self, bytes: usize) -> Result<(), Status> {
         let left = self.left.checked_sub(bytes);
@@ -159,6 +187,28 @@ impl Message {
         let end = Instant::now() + self.stall;
         self.late.as_mut().reset(end);
         Ok(())
+    }
+}
+
+/// A stream of messages, with the bytes that are counted for it.
+struct Reserved {
+    message: Message,
+    _counted: Option<Arc<CallBytes>>,
+}
+
+impl HttpBody for Reserved {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        Pin::new(&mut self.message).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.message.is_end_stream()
     }
 }
 

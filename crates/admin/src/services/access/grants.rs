@@ -10,6 +10,7 @@
 use super::{answer, level_of, subject};
 use crate::{
     api_request::{ApiRequest, ObjectPath},
+    fields,
     requests::Once,
     session::{AdminService, Located, Session, right},
     status,
@@ -170,6 +171,13 @@ impl AdminService {
                 Some(known.0)
             }
         };
+        let etag = fields::etag(&request.etag)?;
+        if etag.is_some() && wanted.is_none() {
+            return Err(status::invalid(
+                "level",
+                "is required with etag, which is that of one binding",
+            ));
+        }
         let granted = grants(&session.snapshot, cluster, subject);
         let revoked = to_revoke(&granted, wanted);
         if revoked.is_empty() {
@@ -185,9 +193,15 @@ impl AdminService {
             check_alone(&session.snapshot, cluster, &holder.binding)?;
         }
         for holder in &revoked {
-            let request =
-                ApiRequest::delete(path(cluster, &holder.binding), &json!({})).validate_only(request.validate_only);
-            match session.http(request).await {
+            // The binding by which the subject enters goes with the level, in whatever state.
+            let etag = etag.filter(|_| holder.level.as_deref() == wanted);
+            let options = match etag {
+                Some(etag) => json!({"preconditions": {"resourceVersion": etag}}),
+                None => json!({}),
+            };
+            let delete = ApiRequest::delete(path(cluster, &holder.binding), &options);
+            match session.http(delete.validate_only(request.validate_only)).await {
+                Err(refused) if refused.code() == Code::NotFound && etag.is_some() => return Err(refused),
                 Err(refused) if refused.code() != Code::NotFound => return Err(refused),
                 _ => {}
             }

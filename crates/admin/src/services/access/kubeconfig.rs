@@ -3,20 +3,36 @@
 use super::entering;
 use crate::{
     api_request::{ApiRequest, ObjectPath},
-    session::{AdminService, Located},
-    status,
+    host::blocking,
+    session::{AdminService, Located, Session},
+    status::{self, Fault},
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
-use insula_api::Timestamp;
+use insula_api::{ClusterName, Timestamp};
+use insula_apiserver::call::NotCertifiable;
+use insula_auth::GROUP_AUTHENTICATED;
 use insula_catalog::locate;
-use insula_proto::admin::v1::{GetKubeconfigRequest, GetKubeconfigResponse};
+use insula_proto::admin::v1::{ErrorReason, GetKubeconfigRequest, GetKubeconfigResponse};
 use serde_json::{Value, json};
-use tonic::{Request, Response, Status};
+use std::sync::Arc;
+use tonic::{Code, Request, Response, Status};
 
-/// Lifetimes of tokens, in seconds.
+/// Lifetimes of tokens and certificates, in seconds.
 const SECONDS_DEFAULT: i64 = 3_600;
 const SECONDS_MIN: i64 = 600;
 const SECONDS_MAX: i64 = 86_400;
+
+/// Bytes of a name, and groups, of a certificate.
+const NAME_BYTES_MAX: usize = 256;
+const GROUPS_MAX: usize = 64;
+
+/// A credential with the name that the kubeconfig gives it.
+struct Credential {
+    name: String,
+    /// Lines of the user's entry: field and value.
+    fields: Vec<(&'static str, String)>,
+    end: Option<Timestamp>,
+}
 
 impl AdminService {
     pub(super) async fn kubeconfig(
@@ -25,60 +41,126 @@ impl AdminService {
     ) -> Result<Response<GetKubeconfigResponse>, Status> {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
-        let GetKubeconfigRequest {
-            workspace,
-            token_for_service_account: account,
-            token_seconds,
-        } = request;
-        let Located { cluster, .. } = session.locate(&workspace, &entering())?;
-        let seconds = match (token_seconds, account.is_empty()) {
-            (0, _) => SECONDS_DEFAULT,
-            (_, true) => return Err(status::invalid("token_seconds", "needs token_for_service_account")),
-            (SECONDS_MIN..=SECONDS_MAX, _) => token_seconds,
-            _ => {
-                let why = format!("must be between {SECONDS_MIN} and {SECONDS_MAX}");
-                return Err(status::invalid("token_seconds", why));
+        let Located { cluster, .. } = session.locate(&request.workspace, &entering())?;
+        let account = &*request.token_for_service_account;
+        let wants_token = !account.is_empty();
+        let token_seconds = lifetime(
+            request.token_seconds,
+            "token_seconds",
+            wants_token,
+            "token_for_service_account",
+        )?;
+        let certificate = (request.certificate_seconds, request.client_certificate);
+        let certificate_seconds = lifetime(
+            certificate.0,
+            "certificate_seconds",
+            certificate.1,
+            "client_certificate",
+        )?;
+        let credential = match (account, request.client_certificate) {
+            ("", false) => None,
+            ("", true) => Some(self.certificate(&session, certificate_seconds).await?),
+            (_, true) => {
+                return Err(status::invalid(
+                    "client_certificate",
+                    "excludes token_for_service_account",
+                ));
             }
+            (account, false) => Some(token(&session, &cluster, account, token_seconds).await?),
         };
         let registry = self.registry();
         let path = locate::path_of(&session.snapshot, &cluster);
-        let (mut user, mut expire_time) = (None, None);
-        if !account.is_empty() {
-            let (namespace, name) = account
-                .split_once('/')
-                .filter(|(namespace, name)| is_name(namespace) && is_name(name))
-                .ok_or_else(|| status::invalid("token_for_service_account", "write <namespace>/<name>"))?;
-            let path = ObjectPath {
-                version: "v1",
-                resource: "serviceaccounts",
-                namespace,
-                name,
-                subresource: "token",
-                ..ObjectPath::default()
-            };
-            let asked = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
-                "spec": {"expirationSeconds": seconds}});
-            let answer = session
-                .http(ApiRequest::create(path.in_cluster(&cluster), &asked))
-                .await?;
-            let token = answer["status"]["token"].as_str();
-            let token = token.ok_or_else(|| Status::internal("the server issued no token"))?;
-            let expires = answer["status"]["expirationTimestamp"]
-                .as_str()
-                .and_then(Timestamp::parse);
-            expire_time = expires.map(|at| prost_types::Timestamp {
-                seconds: at.0,
-                nanos: 0,
-            });
-            user = Some((account.replace('/', ":"), token.to_owned()));
-        }
         let server = format!("{}/clusters/{path}", registry.external_url);
+        let end = credential.as_ref().and_then(|credential| credential.end);
         Ok(Response::new(GetKubeconfigResponse {
             header: session.header(),
-            kubeconfig: render(path.as_str(), &server, &registry.trust, user.as_ref()),
-            expire_time,
+            kubeconfig: render(path.as_str(), &server, &registry.trust, credential.as_ref()),
+            expire_time: end.map(|at| prost_types::Timestamp {
+                seconds: at.0,
+                nanos: 0,
+            }),
         }))
     }
+
+    /// Makes a certificate of the user as whom the caller acts.
+    async fn certificate(&self, session: &Session, seconds: i64) -> Result<Credential, Status> {
+        let cannot = |why: &str| {
+            let text = format!("client_certificate: {why}");
+            Fault::new(Code::FailedPrecondition, ErrorReason::WrongState, text).status()
+        };
+        let user = session.caller.certifiable().map_err(|refused| match refused {
+            NotCertifiable::Forbidden(refused) => {
+                session.caller.record().refused(&refused.message);
+                status::forbidden(refused)
+            }
+            NotCertifiable::Because(why) => cannot(why),
+        })?;
+        let name = user.name.clone();
+        let groups = user.groups.iter().filter(|group| *group != GROUP_AUTHENTICATED);
+        let groups: Vec<String> = groups.cloned().collect();
+        let fits = |text: &String| (1..=NAME_BYTES_MAX).contains(&text.len());
+        if groups.len() > GROUPS_MAX || !fits(&name) || !groups.iter().all(fits) {
+            return Err(cannot(&format!(
+                "a certificate has at most {GROUPS_MAX} groups, and names of {NAME_BYTES_MAX} bytes"
+            )));
+        }
+        // A certificate cannot prolong itself: what it gets ends with it.
+        let end = Timestamp(self.registry().clock.now().0 + seconds);
+        let end = session.caller.certificate_end().map_or(end, |own| own.min(end));
+        let (host, of) = (Arc::clone(&self.host), name.clone());
+        let signed = blocking(&*self.host, move || host.sign_client(&of, &groups, end)).await?;
+        let signed = signed.map_err(|why| cannot(&why))?;
+        Ok(Credential {
+            name,
+            fields: vec![
+                ("client-certificate-data", STANDARD.encode(signed.certificate)),
+                ("client-key-data", STANDARD.encode(signed.key)),
+            ],
+            end: Some(signed.not_after),
+        })
+    }
+}
+
+/// Reads a lifetime in seconds. `wanted` is true if the request asks for the credential.
+fn lifetime(given: i64, field: &str, wanted: bool, needs: &str) -> Result<i64, Status> {
+    match (given, wanted) {
+        (0, _) => Ok(SECONDS_DEFAULT),
+        (_, false) => Err(status::invalid(field, format!("needs {needs}"))),
+        (SECONDS_MIN..=SECONDS_MAX, true) => Ok(given),
+        _ => {
+            let why = format!("must be between {SECONDS_MIN} and {SECONDS_MAX}");
+            Err(status::invalid(field, why))
+        }
+    }
+}
+
+/// Makes a token of a service account of a workspace.
+async fn token(session: &Session, cluster: &ClusterName, account: &str, seconds: i64) -> Result<Credential, Status> {
+    let (namespace, name) = account
+        .split_once('/')
+        .filter(|(namespace, name)| is_name(namespace) && is_name(name))
+        .ok_or_else(|| status::invalid("token_for_service_account", "write <namespace>/<name>"))?;
+    let path = ObjectPath {
+        version: "v1",
+        resource: "serviceaccounts",
+        namespace,
+        name,
+        subresource: "token",
+        ..ObjectPath::default()
+    };
+    let asked = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+        "spec": {"expirationSeconds": seconds}});
+    let answer = session
+        .http(ApiRequest::create(path.in_cluster(cluster), &asked))
+        .await?;
+    let token = answer["status"]["token"].as_str();
+    let token = token.ok_or_else(|| Status::internal("the server issued no token"))?;
+    let end = answer["status"]["expirationTimestamp"].as_str();
+    Ok(Credential {
+        name: account.replace('/', ":"),
+        fields: vec![("token", token.to_owned())],
+        end: end.and_then(Timestamp::parse),
+    })
 }
 
 /// Returns true for a text that can be the name of a namespace or an account.
@@ -87,8 +169,8 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.len() <= 253 && text.chars().all(fits)
 }
 
-/// Renders the kubeconfig. `user` is the name of an account and its token.
-fn render(name: &str, server: &str, ca: &str, user: Option<&(String, String)>) -> String {
+/// Renders the kubeconfig.
+fn render(name: &str, server: &str, ca: &str, credential: Option<&Credential>) -> String {
     let quoted = |text: &str| Value::from(text).to_string();
     let context = quoted(name);
     let mut text = format!(
@@ -99,12 +181,17 @@ fn render(name: &str, server: &str, ca: &str, user: Option<&(String, String)>) -
     if !ca.is_empty() {
         text += &format!("    certificate-authority-data: {}\n", quoted(&STANDARD.encode(ca)));
     }
-    let own = quoted(user.map_or("you", |(name, _)| name));
+    let own = quoted(credential.map_or("you", |credential| &credential.name));
     text += &format!("contexts:\n- name: {context}\n  context:\n    cluster: {context}\n    user: {own}\nusers:\n");
     text += &format!("- name: {own}\n");
-    text += &match user {
-        Some((_, token)) => format!("  user:\n    token: {}\n", quoted(token)),
-        None => "  user: {}\n".to_owned(),
-    };
+    match credential {
+        Some(credential) => {
+            text += "  user:\n";
+            for (field, value) in &credential.fields {
+                text += &format!("    {field}: {}\n", quoted(value));
+            }
+        }
+        None => text += "  user: {}\n",
+    }
     text
 }

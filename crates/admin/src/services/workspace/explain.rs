@@ -134,7 +134,16 @@ fn findings(world: &World) -> Vec<Finding> {
         );
         found.push(finding("logical cluster", cause, &fix));
     }
-    if objects.iter().any(|object| deletes(object)) {
+    let metadata = &workspace["metadata"];
+    if metadata["deletionGracePeriodSeconds"]
+        .as_i64()
+        .is_some_and(|seconds| seconds > 0)
+    {
+        let end = text(&metadata["deletionTimestamp"]);
+        let cause = format!("is deleted, and its content is kept until {end}");
+        let fix = "take the deletion back with UndeleteWorkspace, or end the time with DeleteWorkspace and immediately";
+        found.push(finding("deletion", &cause, fix));
+    } else if objects.iter().any(|object| deletes(object)) {
         deletion(&objects, &mut found);
     } else {
         preparation(&objects, bindings, &mut found);

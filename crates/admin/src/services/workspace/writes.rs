@@ -1,6 +1,6 @@
 //! Writes of workspaces: requests of the HTTP API in the parent.
 
-use super::{canonical, content::Content, describe, describe_object, or_root, reading, workspaces};
+use super::{canonical, content::Content, delete_time, describe, describe_object, or_root, reading, workspaces};
 use crate::{
     api_request::ApiRequest,
     fields::{self, Mask},
@@ -137,6 +137,9 @@ impl AdminService {
     ) -> Result<DeleteWorkspaceResponse, Status> {
         let named = Named::find(session, &request.workspace, "delete")?;
         let mut options = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
+        if request.immediately {
+            options["gracePeriodSeconds"] = json!(0);
+        }
         if let Some(etag) = fields::etag(&request.etag)? {
             options["preconditions"]["resourceVersion"] = json!(etag);
         }
@@ -158,6 +161,7 @@ impl AdminService {
                 paths: content.paths,
                 hidden_workspaces: content.hidden,
                 truncated: content.truncated,
+                delete_time: delete_time(&deleted),
             })
         };
         self.once(session, once, &request, work).await
@@ -165,16 +169,16 @@ impl AdminService {
 }
 
 /// A Workspace in its parent.
-struct Named {
-    parent: ClusterName,
-    parent_path: ClusterPath,
-    name: String,
+pub(super) struct Named {
+    pub(super) parent: ClusterName,
+    pub(super) parent_path: ClusterPath,
+    pub(super) name: String,
 }
 
 impl Named {
     /// Finds a workspace by its path or its cluster, for a caller with a right in its parent. A
     /// caller who names the cluster has to read it from within.
-    fn find(session: &Session, workspace: &str, verb: &str) -> Result<Named, Status> {
+    pub(super) fn find(session: &Session, workspace: &str, verb: &str) -> Result<Named, Status> {
         let given = ClusterPath::parse(workspace).map_err(|error| status::invalid("workspace", error))?;
         let given = match given.parent() {
             Some(_) => given,

@@ -1,0 +1,58 @@
+//! `UndeleteWorkspace`: deletions that are taken back within their grace period.
+
+use super::{describe, writes::Named};
+use crate::{
+    fields,
+    requests::Once,
+    session::{AdminService, Session},
+    status::{self, Fault},
+};
+use insula_api::ObjectKey;
+use insula_catalog::{Error, ids};
+use insula_proto::admin::v1::{ErrorReason, UndeleteWorkspaceRequest, UndeleteWorkspaceResponse};
+use insula_registry::undelete::undelete;
+use tonic::{Code, Status};
+
+impl AdminService {
+    /// Takes the deletion of a workspace back. Who may delete it may do that.
+    pub(super) async fn undeleted(
+        &self,
+        session: &Session,
+        request: UndeleteWorkspaceRequest,
+    ) -> Result<UndeleteWorkspaceResponse, Status> {
+        let named = Named::find(session, &request.workspace, "delete")?;
+        let etag = fields::etag(&request.etag)?;
+        let once = Once {
+            request_id: &request.request_id,
+            validate_only: request.validate_only,
+        };
+        let entered = self.enter(session, &named.parent).await?;
+        let work = entered.run(async {
+            let key = ObjectKey::cluster_scoped(ids::workspaces(), named.parent.clone(), &named.name);
+            let undeleted = undelete(self.registry(), &key, etag, request.validate_only).await;
+            let undeleted = undeleted.map_err(|error| failed(error, &named.name))?;
+            let workspace = describe(&undeleted.workspace, &named.parent_path);
+            let revision = session.snapshot.revision().max(undeleted.workspace.revision);
+            Ok(UndeleteWorkspaceResponse {
+                header: session.header_at(revision),
+                workspace: Some(workspace),
+                delete_time: Some(prost_types::Timestamp {
+                    seconds: undeleted.deadline.0,
+                    nanos: 0,
+                }),
+            })
+        });
+        self.once(session, once, &request, work).await
+    }
+}
+
+/// Returns the status of an error of the registry.
+fn failed(error: Error, name: &str) -> Status {
+    let text = error.to_string();
+    match error {
+        Error::NotFound { .. } => status::no_workspace(name),
+        Error::Conflict { .. } => Fault::new(Code::Aborted, ErrorReason::StaleEtag, format!("etag: {text}")).status(),
+        Error::BadRequest(why) => Fault::new(Code::FailedPrecondition, ErrorReason::WrongState, why).status(),
+        _ => Status::unavailable(text),
+    }
+}
