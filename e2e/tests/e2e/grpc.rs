@@ -4,17 +4,22 @@
 mod access;
 mod apis;
 mod backup;
+mod certificates;
 mod claims;
 mod conventions;
 mod conversions;
+mod etags;
 mod freeze;
 mod maintenance;
 mod objects;
 mod onboarding;
 mod operations;
 mod quota;
+mod requests;
 mod rollouts;
 mod rules;
+mod undelete;
+mod uploads;
 mod workspaces;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -338,6 +338,7 @@ fn a_kubeconfig_is_self_contained() {
         workspace: path.clone(),
         token_for_service_account: account.to_owned(),
         token_seconds: seconds,
+        ..GetKubeconfigRequest::default()
     };
     let plain = answered(client.get_kubeconfig(as_user(ALICE, ask("", 0)))).unwrap();
     let config: Value = serde_saphyr::from_str(&plain.kubeconfig).unwrap();

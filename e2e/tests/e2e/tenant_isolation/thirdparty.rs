@@ -163,14 +163,19 @@ fn migrations_take_the_rights_of_what_they_do() {
                 let workspace = workspace.to_owned();
                 let from = || Some(source(&workspace));
                 let plan = PlanMigrationRequest { source: from() };
-                let begin = BeginMigrationRequest { source: from() };
+                let begin = BeginMigrationRequest {
+                    source: from(),
+                    ..BeginMigrationRequest::default()
+                };
                 let advance = AdvanceMigrationRequest {
                     workspace: workspace.clone(),
                     resource: resource.clone(),
+                    ..AdvanceMigrationRequest::default()
                 };
                 let undo = UndoMigrationRequest {
                     workspace: workspace.clone(),
                     resource: resource.clone(),
+                    ..UndoMigrationRequest::default()
                 };
                 let list = ListMigrationsRequest {
                     workspace: workspace.clone(),

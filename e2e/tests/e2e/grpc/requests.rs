@@ -1,0 +1,148 @@
+//! Idempotency of writes where servers die, and where two of them share a store.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use insula_e2e::{Client, Etcd, Hook, Reply, Server, Setup, Who, runtime, until, workspace};
+use insula_proto::admin::v1::{
+    AccessLevel, CreateWorkspaceRequest, CreateWorkspaceResponse, GrantAccessRequest, GrantAccessResponse, Subject,
+    SubjectKind, access_service_client::AccessServiceClient, workspace_service_client::WorkspaceServiceClient,
+};
+use serde_json::{Value, json};
+use tonic::{Code, Status};
+
+use super::{client, reason};
+
+const WORKSPACES: &str = "/apis/tenancy.kcp.io/v1alpha1/workspaces";
+const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+const HOOKS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+
+/// Creates a workspace whose name the server makes up, as often as it takes until the first request
+/// with the id has ended.
+async fn create(server: &Server, parent: &str, id: &str) -> CreateWorkspaceResponse {
+    let mut client = client!(WorkspaceServiceClient<_>, *server, Who::KcpAdmin);
+    let request = CreateWorkspaceRequest {
+        parent: parent.to_owned(),
+        name_prefix: "made-".to_owned(),
+        request_id: id.to_owned(),
+        ..CreateWorkspaceRequest::default()
+    };
+    for _ in 0..1000 {
+        match client.create_workspace(request.clone()).await {
+            Ok(answer) => return answer.into_inner(),
+            Err(refusal) => assert_eq!(reason(&refusal), "REQUEST_IN_PROGRESS", "{refusal:?}"),
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    panic!("the request never ends");
+}
+
+/// Two servers on one store run a request once, whichever gets it, and when both do.
+#[test]
+fn a_request_to_two_servers_runs_once() {
+    let Some(etcd) = Etcd::start() else { return };
+    let store = etcd.store();
+    let servers = [(); 2].map(|()| Server::with_flags(&["--store", &store]));
+    let [first, second] = &servers;
+    let (parent, _) = workspace(&first.admin(), "twice");
+    let uid = |answer: CreateWorkspaceResponse| answer.workspace.unwrap().uid;
+    runtime().block_on(async {
+        let id = "6f1b3ad0-94a5-4f4e-9d3a-0a7d3c5f2b31";
+        let one = uid(create(first, &parent, id).await);
+        assert_eq!(uid(create(second, &parent, id).await), one, "one after the other");
+        for round in 0..5 {
+            let id = format!("6f1b3ad0-94a5-4f4e-9d3a-0a7d3c5f2c{round:02}");
+            let (one, other) = tokio::join!(create(first, &parent, &id), create(second, &parent, &id));
+            assert_eq!(uid(one), uid(other), "at once");
+        }
+    });
+    let made = first.admin().in_workspace(&parent).get(WORKSPACES).expect(200);
+    assert_eq!(made["items"].as_array().unwrap().len(), 6);
+}
+
+async fn grant(server: &Server, request: GrantAccessRequest) -> Result<GrantAccessResponse, Status> {
+    let mut client = client!(AccessServiceClient<_>, *server, Who::KcpAdmin);
+    Ok(client.grant_access(request).await?.into_inner())
+}
+
+/// Calls a webhook about the second binding of a grant.
+fn configure(at: &Client, hook: &Hook) {
+    let configuration = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "slow"},
+        "webhooks": [{
+            "name": "slow.hooks.example.io", "clientConfig": hook.client_config("/slow"), "sideEffects": "None",
+            "timeoutSeconds": 30, "admissionReviewVersions": ["v1"],
+            "rules": [{"apiGroups": ["rbac.authorization.k8s.io"], "apiVersions": ["v1"], "operations": ["CREATE"],
+                "resources": ["clusterrolebindings"]}],
+            "objectSelector": {"matchLabels": {"insula.io/access": "access"}},
+        }],
+    });
+    at.post(HOOKS, &configuration).expect(201);
+}
+
+/// A server is killed after a part of the effect of a request, and before its record. The
+/// repetition completes the request; the one after it gets the same answer.
+#[test]
+fn a_request_survives_kill_9_between_its_effect_and_its_record() {
+    let mut server = Server::with(Setup {
+        flags: vec!["--webhook-allow".into(), "127.0.0.1".into()],
+        ..Setup::default()
+    });
+    let (path, _) = workspace(&server.admin(), "cut");
+    let answers = Arc::new(AtomicBool::new(false));
+    let lets_pass = Arc::clone(&answers);
+    let hook = Hook::start(&server, move |_, review: &Value| {
+        if !lets_pass.load(Ordering::Relaxed) {
+            return Reply::Hang;
+        }
+        let response = json!({"uid": review["request"]["uid"], "allowed": true});
+        Reply::Json(json!({"apiVersion": review["apiVersion"], "kind": "AdmissionReview", "response": response}))
+    });
+    configure(&server.admin().in_workspace(&path), &hook);
+    let request = GrantAccessRequest {
+        workspace: path.clone(),
+        subject: Some(Subject {
+            kind: SubjectKind::User.into(),
+            name: "bob".to_owned(),
+            namespace: String::new(),
+        }),
+        level: AccessLevel::View.into(),
+        request_id: "6f1b3ad0-94a5-4f4e-9d3a-0a7d3c5f2b41".to_owned(),
+        ..GrantAccessRequest::default()
+    };
+    let mut client = client!(AccessServiceClient<_>, server, Who::KcpAdmin);
+    let cut = request.clone();
+    let call = runtime().spawn(async move { client.grant_access(cut).await.map(drop) });
+    until("the second binding waits", || {
+        (!hook.take("/slow").is_empty()).then_some(())
+    });
+    let granted = |server: &Server| {
+        let bindings = format!("{BINDINGS}?labelSelector=insula.io/access");
+        let found = server.admin().in_workspace(&path).get(&bindings).expect(200);
+        found["items"].as_array().unwrap().len()
+    };
+    assert_eq!(granted(&server), 1, "the first one is there");
+    let other = runtime().block_on(grant(&server, request.clone()));
+    assert_eq!(reason(&other.unwrap_err()), "REQUEST_IN_PROGRESS");
+    server.kill9();
+    assert!(runtime().block_on(call).unwrap().is_err());
+    let server = server.restart();
+    answers.store(true, Ordering::Relaxed);
+    assert_eq!(granted(&server), 1, "the effect is kept");
+    let completed = runtime().block_on(grant(&server, request.clone())).unwrap();
+    assert_eq!((completed.bindings.len(), granted(&server)), (2, 2));
+    let again = runtime().block_on(grant(&server, request.clone())).unwrap();
+    assert_eq!((again.bindings, again.created), (completed.bindings, completed.created));
+    let reused = GrantAccessRequest {
+        level: AccessLevel::Edit.into(),
+        ..request
+    };
+    let reused = runtime().block_on(grant(&server, reused)).unwrap_err();
+    assert_eq!(
+        (reused.code(), &*reason(&reused)),
+        (Code::InvalidArgument, "REQUEST_ID_REUSED")
+    );
+}
