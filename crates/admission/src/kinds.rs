@@ -8,6 +8,7 @@ mod apibinding;
 mod apiconversion;
 mod apiexport;
 mod apiresourceschema;
+mod apiservice;
 mod certificate;
 mod definition;
 mod endpointslice;
@@ -44,6 +45,7 @@ static RULES: &[Rules] = &[
     apiconversion::RULES,
     apiexport::RULES,
     apiresourceschema::RULES,
+    apiservice::RULES,
     certificate::RULES,
     definition::RULES,
     endpointslice::RULES,

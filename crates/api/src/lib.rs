@@ -23,6 +23,7 @@ pub use condition::{Condition, ConditionStatus, condition, set_condition};
 pub use error::{FieldError, FieldErrorKind, aggregate, go_quoted, is_printable};
 pub use freeze::Freeze;
 pub use meta::{Labels, Meta, OwnerReference, Uid};
+pub use names::front_proxy_name;
 pub use object::{Object, ObjectError};
 pub use path::FieldPath;
 pub use resource::{GroupVersionResource, ObjectKey, ResourceId, Revision, Scope};

@@ -19,6 +19,8 @@ pub mod groups {
     pub const TOPOLOGY: &str = "topology.kcp.io";
     /// CustomResourceDefinitions (Kubernetes).
     pub const APIEXTENSIONS: &str = "apiextensions.k8s.io";
+    /// APIServices (Kubernetes).
+    pub const APIREGISTRATION: &str = "apiregistration.k8s.io";
     /// ThirdPartyResources of the first generation (Kubernetes 1.2 to 1.7).
     pub const EXTENSIONS: &str = "extensions";
     /// ThirdPartyResources of the second generation, as the proposal for their beta spells it.
@@ -126,6 +128,10 @@ pub mod annotations {
     pub const FROZEN: &str = "insula.io/frozen";
     /// On a LogicalCluster: a workspace above it is frozen with its subtree. JSON as above.
     pub const FROZEN_ABOVE: &str = "insula.io/frozen-above";
+    /// On an APIService: URL of its extension server, in the place of its service.
+    pub const SERVICE_URL: &str = "insula.io/url";
+    /// On an APIExport: names of APIServices of its workspace that it offers, separated by commas.
+    pub const AGGREGATED_APIS: &str = "insula.io/aggregated-apis";
     /// Human-readable description (Kubernetes).
     pub const DESCRIPTION: &str = "kubernetes.io/description";
 }
@@ -176,4 +182,21 @@ pub mod well_known {
     pub const DEFAULT_ACCOUNT: &str = "default";
     /// ConfigMap with the CA of the server, in each namespace.
     pub const ROOT_CA: &str = "kube-root-ca.crt";
+    /// Namespace of [`AUTHENTICATION_CONFIG`].
+    pub const KUBE_SYSTEM: &str = "kube-system";
+    /// ConfigMap by which extension servers recognise proxied requests, in [`KUBE_SYSTEM`].
+    pub const AUTHENTICATION_CONFIG: &str = "extension-apiserver-authentication";
+    /// Role that reads [`AUTHENTICATION_CONFIG`].
+    pub const AUTHENTICATION_CONFIG_READER: &str = "extension-apiserver-authentication-reader";
+    /// User of the requests by which the server checks extension servers.
+    pub const AGGREGATOR: &str = "system:kube-aggregator";
+    /// Key of the extra field by which extension servers learn the workspace of a request.
+    pub const EXTRA_WORKSPACE: &str = "insula.io/cluster";
+}
+
+/// Returns the common name of the certificate under which requests for extension servers of a
+/// cluster are proxied. Each cluster has its own, so that an extension server that accepts the name
+/// of its cluster alone gets no requests from others.
+pub fn front_proxy_name(cluster: &str) -> String {
+    format!("front-proxy-client:{cluster}")
 }

@@ -5,6 +5,7 @@
 //! work that takes more than one write belongs to a controller.
 
 mod apis;
+mod apiservice;
 mod certificatesigningrequest;
 mod config_data;
 mod configmap;
@@ -39,6 +40,7 @@ use crate::{
 /// All built-in kinds.
 static KINDS: &[&[Builtin]] = &[
     apis::KINDS,
+    apiservice::KINDS,
     certificatesigningrequest::KINDS,
     configmap::KINDS,
     customresourcedefinition::KINDS,

@@ -13,10 +13,13 @@ pub use root::is_identity_of;
 pub use schemas::{schemas_behind, schemas_of};
 
 use crate::{Origin, Served, ids, routes::ResourceRoute};
-use insula_api::{ClusterName, Object};
+use insula_api::{ClusterName, Json, Object, names::annotations};
 use insula_store::Snapshot;
 use offer::{Binding, ExportOffer};
 use std::sync::Arc;
+
+/// APIServices that one export offers.
+const AGGREGATED_MAX: usize = 16;
 
 /// The parsed form of an APIExport, cached with the stored object.
 #[derive(Debug)]
@@ -25,6 +28,8 @@ pub struct ExportView {
     pub has_local_policy: bool,
     /// Identity, offered resources and permission claims.
     pub offer: ExportOffer,
+    /// Names of the APIServices of its workspace that it offers.
+    pub aggregated: Vec<String>,
 }
 
 impl ExportName {
@@ -61,8 +66,17 @@ impl ExportView {
         ExportView {
             has_local_policy: value["spec"]["maximalPermissionPolicy"]["local"].is_object(),
             offer: ExportOffer::read(&value),
+            aggregated: aggregated(&value),
         }
     }
+}
+
+/// Reads the APIServices that an APIExport offers; those beyond the limit are left out.
+fn aggregated(export: &Json) -> Vec<String> {
+    let names = export["metadata"]["annotations"][annotations::AGGREGATED_APIS].as_str();
+    let names = names.unwrap_or_default().split(',').map(str::trim);
+    let named = names.filter(|name| !name.is_empty());
+    named.take(AGGREGATED_MAX).map(str::to_owned).collect()
 }
 
 /// Returns the cluster whose roles limit the permissions of consumers on a resource. Returns None

@@ -82,6 +82,8 @@ resource! {
     apiexportendpointslices = "apis.kcp.io", "apiexportendpointslices";
     /// CustomResourceDefinitions.
     customresourcedefinitions = "apiextensions.k8s.io", "customresourcedefinitions";
+    /// APIServices.
+    apiservices = "apiregistration.k8s.io", "apiservices";
     /// ThirdPartyResources of the first generation.
     first_registrations = "extensions", "thirdpartyresources";
     /// ThirdPartyResources of the second generation.

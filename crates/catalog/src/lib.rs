@@ -5,6 +5,7 @@
 //! makes an authorization decision. The crate also converts objects, including the webhook calls
 //! that a conversion needs ([`webhook`]).
 
+pub mod aggregation;
 pub mod builtin;
 pub mod bundle;
 mod catalog;
