@@ -1,6 +1,6 @@
 //! Answers in the audit log, where its policy records them.
 
-use crate::reply::{self, InChunks};
+use crate::reply::{self, InChunks, Proxied};
 use axum::body::{Body, to_bytes};
 use http::{HeaderMap, Response, header};
 use insula_api::Json;
@@ -14,7 +14,8 @@ pub(crate) async fn record_response(record: &Record, response: Response<Body>) -
     if record.level() < Level::RequestResponse || record.is_open() {
         return response;
     }
-    if response.extensions().get::<InChunks>().is_some() {
+    let marks = response.extensions();
+    if marks.get::<InChunks>().is_some() || marks.get::<Proxied>().is_some() {
         record.truncated();
         return response;
     }

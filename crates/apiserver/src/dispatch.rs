@@ -1,7 +1,7 @@
 //! Dispatch of requests: from the HTTP request through all stages to the handler that answers it.
 
 use crate::{
-    audit, discovery, documents,
+    aggregation, audit, discovery, documents,
     fair_share::{ConnectionMeter, Tenant, ThrottleSlot},
     gzip,
     limits::{Held, InFlightPermit},
@@ -106,13 +106,25 @@ async fn answer(server: &ApiServer, authorized: Authorized, kind: &mut RequestKi
         Rest::CoreVersions => documents::core_versions(server, &authorized),
         Rest::Groups => documents::groups(server, &authorized),
         Rest::Group(group) => documents::group(server, &authorized, &group),
-        Rest::GroupVersion { group, version } => documents::group_version(server, &authorized, &group, &version),
+        Rest::GroupVersion { group, version } => match aggregation::find(server, &authorized, &group, &version) {
+            Some(to) => {
+                kind.class = ResourceClass::Aggregated;
+                aggregation::proxy(server, authorized, to, &format!("/apis/{group}/{version}")).await
+            }
+            None => documents::group_version(server, &authorized, &group, &version),
+        },
         Rest::ThirdParty { group, version } => {
             documents::third_party(server, &authorized, group.as_deref(), version.as_deref())
         }
         Rest::OpenApiV2 => documents::openapi_v2(server, &authorized),
         Rest::OpenApiV3(None) => documents::openapi_v3_index(server, &authorized),
-        Rest::OpenApiV3(Some(path)) => documents::openapi_v3(server, &authorized, &path),
+        Rest::OpenApiV3(Some(path)) => match aggregation::document(server, &authorized, &path) {
+            Some(to) => {
+                let path = format!("/openapi/v3/apis/{}", to.service.api_version());
+                aggregation::proxy(server, authorized, to, &path).await
+            }
+            None => documents::openapi_v3(server, &authorized, &path),
+        },
         Rest::Other(path) => other(&authorized, &path),
     }
 }
@@ -151,24 +163,28 @@ fn other(request: &Authorized, path: &str) -> Answer {
 
 /// Answers a request for objects.
 async fn resource(server: &ApiServer, request: Authorized, path: ResourcePath, kind: &mut RequestKind) -> Answer {
+    let verb = request.parsed.verb;
+    let (resolved, version) = match served_at(server, &request, &path) {
+        Ok(found) => found,
+        // Extension servers are asked for what the cluster does not serve by itself.
+        Err(refusal) => {
+            let to = (!path.third_party).then(|| aggregation::find(server, &request, &path.group, &path.version));
+            let to = to.flatten().ok_or(refusal)?;
+            (kind.verb, kind.class) = (verb, ResourceClass::Aggregated);
+            return aggregation::proxy(server, request, to, &aggregation::path_of(&path)).await;
+        }
+    };
     let ResolvedResource {
         cluster,
         served,
         view_scope,
-    } = resolve(&server.registry, &request, &path)?;
-    third_party::check(server.third_party_resources, &path, &served)?;
-    let verb = request.parsed.verb;
+    } = resolved;
     kind.verb = verb;
     kind.class = match served.origin {
         Origin::System => ResourceClass::System,
         Origin::Bound { .. } => ResourceClass::Bound,
         Origin::Local { .. } => ResourceClass::Local,
     };
-    let version = served
-        .served_versions()
-        .find(|v| *v.name == *path.version)
-        .map(|v| v.name.clone())
-        .ok_or_else(|| unknown(&path))?;
     let namespace = namespace_of(&served, &path).ok_or_else(|| unknown(&path))?;
     if served.api.scope == ScopeKind::Namespaced
         && namespace.is_none()
@@ -199,6 +215,19 @@ async fn resource(server: &ApiServer, request: Authorized, path: ResourcePath, k
     request.names_creation = path.third_party;
     let answer = subresource(&mut request, path.subresource.as_deref().unwrap_or_default(), verb).await;
     answer.map_err(|refusal| refusal.warn(warnings))
+}
+
+/// Resolves a path to a resource and the name of its version.
+fn served_at(
+    server: &ApiServer,
+    request: &Authorized,
+    path: &ResourcePath,
+) -> Result<(ResolvedResource, Arc<str>), Reply> {
+    let found = resolve(&server.registry, request, path)?;
+    third_party::check(server.third_party_resources, path, &found.served)?;
+    let version = found.served.served_versions().find(|v| *v.name == *path.version);
+    let version = version.map(|v| v.name.clone()).ok_or_else(|| unknown(path))?;
+    Ok((found, version))
 }
 
 /// Resolves a path: in the request's cluster, through its virtual workspace, or in all clusters.

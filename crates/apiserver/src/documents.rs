@@ -2,7 +2,7 @@
 //! at the request's snapshot.
 
 use crate::{
-    VERSION, discovery,
+    VERSION, aggregation, discovery,
     negotiate::{self, Negotiated, Representation, Supported},
     openapi,
     reply::{self, Reply, header_text},
@@ -101,17 +101,23 @@ pub(crate) fn core_versions(server: &ApiServer, request: &Authorized) -> Answer 
 pub(crate) fn groups(server: &ApiServer, request: &Authorized) -> Answer {
     let form = accept(request, discovery_forms(request))?;
     let served = served(server, request)?;
+    let extensions = aggregation::services(server, request);
     if form.representation == Representation::AggregatedDiscovery {
-        let body = viewed(request, &served, discovery::aggregated_groups(&served));
+        let mut body = viewed(request, &served, discovery::aggregated_groups(&served));
+        aggregation::add_to_aggregated(server, &mut body, &extensions);
         return Ok(tagged(request, body.to_string().into_bytes(), form.content_type()));
     }
-    Ok(show(request, form, &discovery::groups(&served, address(server))))
+    let mut body = discovery::groups(&served, address(server));
+    aggregation::add_to_groups(&mut body, &extensions);
+    Ok(show(request, form, &body))
 }
 
 /// Answers `/apis/<group>`
 pub(crate) fn group(server: &ApiServer, request: &Authorized, group: &str) -> Answer {
     let form = accept(request, Supported::Document)?;
-    let body = discovery::group(&served_in(server, request, group)?, group).ok_or(Reply::NotFoundPage)?;
+    let own = discovery::group(&served_in(server, request, group)?, group);
+    let body = aggregation::with_group(own, group, &aggregation::services(server, request));
+    let body = body.ok_or(Reply::NotFoundPage)?;
     Ok(show(request, form, &body))
 }
 
@@ -149,7 +155,9 @@ pub(crate) fn version(request: &Authorized) -> Answer {
 /// Answers `/openapi/v3`
 pub(crate) fn openapi_v3_index(server: &ApiServer, request: &Authorized) -> Answer {
     let served = served(server, request)?;
-    Ok(openapi::serve::index(&served, request.scope.view.is_some(), &request.parsed.headers).map(Body::from))
+    let mut index = openapi::index(&served, request.scope.view.is_some());
+    aggregation::add_to_index(server, &mut index, &aggregation::services(server, request));
+    Ok(openapi::serve::index(&index, &request.parsed.headers).map(Body::from))
 }
 
 /// Answers `/openapi/v3/<path>`
@@ -171,5 +179,7 @@ pub(crate) fn openapi_v3(server: &ApiServer, request: &Authorized, path: &str) -
 /// Answers `/openapi/v2`
 pub(crate) fn openapi_v2(server: &ApiServer, request: &Authorized) -> Answer {
     let served = served(server, request)?;
-    Ok(openapi::serve::v2(&server.openapi, &served, &request.parsed.headers)?.map(Body::from))
+    let extensions = aggregation::openapi_v2(server, &aggregation::services(server, request));
+    let found = openapi::serve::v2(&server.openapi, &served, &extensions, &request.parsed.headers)?;
+    Ok(found.map(Body::from))
 }

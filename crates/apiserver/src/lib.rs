@@ -4,6 +4,7 @@
 //! A request walks `Parsed → Authenticated → Located → Authorized` ([`stage`]) and then
 //! [`dispatch`] calls one verb of the registry. Nothing here decides about objects.
 
+pub mod aggregation;
 mod apply;
 mod audit;
 pub mod body;
@@ -12,6 +13,7 @@ pub mod discovery;
 pub mod dispatch;
 mod documents;
 mod edge;
+mod extensions;
 pub mod fair_share;
 #[cfg(test)]
 mod fixtures;
@@ -40,6 +42,7 @@ mod virtual_workspace;
 mod watch_encoder;
 pub mod websocket;
 
+pub use extensions::{ExtensionServers, Extensions, Unreachable};
 pub use impersonate::{NotActing, acting, proxied_user};
 pub use mounts::{Forward, Nowhere};
 pub use request::{RequestKind, ResourceClass};

@@ -93,10 +93,10 @@ fn allowed(headers: &HeaderMap, list: &[HeaderName]) -> HeaderMap {
 }
 
 /// Adds the headers by which front proxies name the user.
-fn add_user(user: &UserInfo, headers: &mut HeaderMap) {
+pub(crate) fn add_user(user: &UserInfo, headers: &mut HeaderMap) {
     let mut add = |name: &str, text: &str| {
         let name = HeaderName::try_from(name);
-        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(text)) {
+        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(text.as_bytes())) {
             headers.append(name, value);
         }
     };

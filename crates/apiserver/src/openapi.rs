@@ -7,11 +7,14 @@
 //! so that a change of an API costs its own part and no other.
 
 mod discovery;
+mod extension;
 mod gnostic;
 mod packed;
 mod paths;
 pub mod serve;
 mod v2;
+
+pub(crate) use extension::{Extension, hash_of as extension_hash};
 
 use crate::discovery::hex_upper;
 use bytes::Bytes;
@@ -23,7 +26,7 @@ use sha2::{Digest, Sha512};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     fmt,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 /// Compressed bytes of cached documents, of all tenants.
@@ -64,6 +67,8 @@ pub struct Wanted<'a> {
     /// Format of a version 2 document; `None` for version 3.
     form: Option<V2>,
     parts: Vec<Part<'a>>,
+    /// Parts of extension servers.
+    extensions: Vec<Made>,
 }
 
 /// The part of a document for one group version.
@@ -122,11 +127,12 @@ pub fn v3<'a>(served: &'a [Served], path: &str, all_groups: bool) -> Option<Want
         hash,
         form: None,
         parts: vec![part],
+        extensions: Vec::new(),
     })
 }
 
-/// Returns `/openapi/v2`.
-pub fn v2(served: &[Served], form: V2) -> Wanted<'_> {
+/// Returns `/openapi/v2`, with the parts of extension servers.
+pub(crate) fn v2<'a>(served: &'a [Served], extensions: &[Arc<Extension>], form: V2) -> Wanted<'a> {
     let part = |(path, apis): (String, Vec<_>)| Part {
         hash: format!("{form:?} {}", hash_of(&path, &apis)),
         discovery: None,
@@ -135,7 +141,9 @@ pub fn v2(served: &[Served], form: V2) -> Wanted<'_> {
     let parts: Vec<Part<'_>> = group_versions(served).into_iter().map(part).collect();
     let mut all = Sha512::new();
     parts.iter().for_each(|part| all.update(&part.hash));
+    extensions.iter().for_each(|part| all.update(&part.hash));
     Wanted {
+        extensions: extensions.iter().map(|part| part.made(form)).collect(),
         hash: hex_upper(&all.finalize()),
         form: Some(form),
         parts,
@@ -188,6 +196,13 @@ impl Cache {
         }
     }
 
+    /// Reads the version 2 document of an extension server.
+    pub(crate) fn extension(&self, source: &[u8], of: (&str, &str)) -> Extension {
+        let mut made = None;
+        (self.aside)(&mut || made = Some(Extension::read(source, of)));
+        made.unwrap_or_else(|| Extension::read(b"", of))
+    }
+
     /// Returns a document as a gzip stream, which nearly every client accepts.
     pub(crate) fn gzip(&self, wanted: &Wanted<'_>) -> Bytes {
         let parts = self.parts(wanted);
@@ -233,7 +248,11 @@ impl Cache {
                 }
             });
         }
-        found.into_iter().flatten().collect()
+        found
+            .into_iter()
+            .flatten()
+            .chain(wanted.extensions.iter().cloned())
+            .collect()
     }
 
     fn keep(&self, hash: &str, made: Made) -> Made {
@@ -384,14 +403,19 @@ fn add_referenced(paths: &Map<String, Json>, schemas: &mut Map<String, Json>) {
 }
 
 fn references(value: &Json, found: &mut BTreeSet<String>) {
+    references_below(COMPONENTS, value, found);
+}
+
+/// Collects the names of references with a prefix.
+fn references_below(prefix: &str, value: &Json, found: &mut BTreeSet<String>) {
     match value {
         Json::Object(map) => map.iter().for_each(|(key, value)| match value.as_str() {
             Some(target) if key == "$ref" => {
-                found.extend(target.strip_prefix(COMPONENTS).map(str::to_owned));
+                found.extend(target.strip_prefix(prefix).map(str::to_owned));
             }
-            _ => references(value, found),
+            _ => references_below(prefix, value, found),
         }),
-        Json::Array(list) => list.iter().for_each(|value| references(value, found)),
+        Json::Array(list) => list.iter().for_each(|value| references_below(prefix, value, found)),
         _ => {}
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     websocket,
 };
 use axum::body::Body;
-use http::{HeaderMap, HeaderValue, Request, Uri, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Uri, header};
 use insula_access::{Authenticator, PeerCertificate};
 use insula_catalog::Error;
 use insula_registry::Deps;
@@ -22,6 +22,7 @@ const TIME_MAX: Duration = Duration::from_secs(5);
 
 /// The parts of a request that authentication and authorisation need.
 pub(crate) struct Credentials {
+    method: Method,
     uri: Uri,
     /// Credentials, and headers that name a user.
     headers: HeaderMap,
@@ -51,6 +52,7 @@ impl Credentials {
             headers.append(header::AUTHORIZATION, value);
         }
         Credentials {
+            method: parsed.method.clone(),
             uri: parsed.uri.clone(),
             headers,
             peer: parsed.peer.clone(),
@@ -72,6 +74,7 @@ impl Credentials {
 
     async fn check(&self, authenticator: &Authenticator, registry: &Deps) -> Result<(), Reply> {
         let mut request = Request::new(Body::empty());
+        *request.method_mut() = self.method.clone();
         *request.uri_mut() = self.uri.clone();
         *request.headers_mut() = self.headers.clone();
         if let Some(peer) = &self.peer {

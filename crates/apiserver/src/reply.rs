@@ -114,6 +114,10 @@ impl Reply {
 #[derive(Clone, Copy)]
 pub(crate) struct InChunks;
 
+/// A mark of answers that another server makes while they are sent.
+#[derive(Clone, Copy)]
+pub(crate) struct Proxied;
+
 /// Bytes from which answers are rendered while they are sent, where they can be.
 pub(crate) const IN_CHUNKS_BYTES_MIN: usize = 256 << 10;
 

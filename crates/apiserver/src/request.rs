@@ -49,6 +49,8 @@ pub enum ResourceClass {
     Bound,
     /// Defined in the cluster by a CustomResourceDefinition.
     Local,
+    /// Served by an extension server.
+    Aggregated,
     /// A gRPC call, which has no resource.
     Call,
 }

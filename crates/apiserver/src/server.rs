@@ -1,6 +1,6 @@
 //! The API server: the parts that every request shares.
 
-use crate::{fair_share, limits, mounts::Forward, openapi};
+use crate::{extensions::Extensions, fair_share, limits, mounts::Forward, openapi};
 use insula_access::Authenticator;
 use insula_registry::Deps;
 use std::{sync::Arc, time::Duration};
@@ -12,6 +12,8 @@ pub struct ApiServer {
     pub registry: Arc<Deps>,
     /// Forwards requests to the servers that workspaces are mounted from.
     pub mounts: Arc<dyn Forward>,
+    /// Extension servers of APIServices.
+    pub extensions: Extensions,
     /// Authenticates the senders of requests.
     pub authenticator: Arc<Authenticator>,
     /// Limits of each user and each workspace.

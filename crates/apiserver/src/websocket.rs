@@ -11,13 +11,19 @@ use base64::{
     engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
 };
 use bytes::Bytes;
-use futures_util::{SinkExt, Stream, StreamExt, future::BoxFuture};
+use futures_util::{
+    SinkExt, Stream, StreamExt,
+    future::{BoxFuture, try_join},
+};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header, request};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use sha1::{Digest, Sha1};
 use std::{pin::pin, sync::Arc, time::Duration};
-use tokio::time::{interval, timeout};
+use tokio::{
+    io::copy_bidirectional,
+    time::{interval, timeout},
+};
 use tokio_tungstenite::{
     WebSocketStream,
     tungstenite::{
@@ -51,17 +57,21 @@ impl Afterwards {
     }
 }
 
-/// A request that asks for a WebSocket.
+/// A request that asks for another protocol: a WebSocket, or SPDY, which only extension servers
+/// speak.
 pub(crate) struct Upgrade {
     connection: OnUpgrade,
     afterwards: Afterwards,
 }
 
+/// Protocol of kubectl's streams before WebSockets.
+const SPDY: &str = "SPDY/3.1";
+
 impl Upgrade {
-    /// Reads a request; `None` for one that asks for no WebSocket, or over a connection that cannot
-    /// be upgraded (HTTP/2): it is served as an ordinary request.
+    /// Reads a request; `None` for one that asks for no other protocol, or over a connection that
+    /// cannot be upgraded (HTTP/2): it is served as an ordinary request.
     pub(crate) fn from_request(request: &mut request::Parts) -> Option<Upgrade> {
-        if !is_websocket(&request.headers) {
+        if !is_websocket(&request.headers) && !asks_for(&request.headers, SPDY) {
             return None;
         }
         Some(Upgrade {
@@ -97,10 +107,43 @@ impl Upgrade {
     }
 }
 
+impl Upgrade {
+    /// Answers with another server's end of the handshake, after which both connections are one
+    /// until either side closes, or `end` is ready. `held` lasts as long.
+    pub(crate) fn join(
+        self,
+        other: OnUpgrade,
+        headers: HeaderMap,
+        end: BoxFuture<'static, ()>,
+        held: impl Send + 'static,
+    ) -> Response<axum::body::Body> {
+        let Upgrade { connection, afterwards } = self;
+        (afterwards.0)(Box::pin(async move {
+            let _held = held;
+            let both = async move {
+                let (client, server) = try_join(connection, other).await.map_err(std::io::Error::other)?;
+                copy_bidirectional(&mut TokioIo::new(client), &mut TokioIo::new(server)).await
+            };
+            tokio::select! {
+                copied = both => drop(copied.inspect_err(|error| tracing::debug!(%error, "a joined connection broke"))),
+                () = end => {}
+            }
+        }));
+        let mut response = Response::new(axum::body::Body::empty());
+        *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+        *response.headers_mut() = headers;
+        response
+    }
+}
+
 /// Returns true for requests that ask for a WebSocket.
 pub(crate) fn is_websocket(request: &HeaderMap) -> bool {
+    asks_for(request, "websocket")
+}
+
+fn asks_for(request: &HeaderMap, protocol: &str) -> bool {
     let named = |name: HeaderName, wanted: &str| values(request, &name).any(|value| value.eq_ignore_ascii_case(wanted));
-    named(header::UPGRADE, "websocket") && named(header::CONNECTION, "upgrade")
+    named(header::UPGRADE, protocol) && named(header::CONNECTION, "upgrade")
 }
 
 /// Returns the credential that a page put among the subprotocols, in the form of an `Authorization`

@@ -16,6 +16,7 @@ mod bundle;
 mod content;
 mod crd;
 mod event;
+mod extension;
 mod garbage;
 mod loaded;
 mod logicalcluster;
@@ -101,6 +102,7 @@ impl Controllers {
             task!("policy", policy::Policies::new),
             task!("quota", quota::Quotas::new),
             task!("event", event::Events::new),
+            task!("extension", extension::ExtensionTrusts::new),
             task!("usage", usage::Usages::new),
             task!("garbage", garbage::Garbage::new),
         ]

@@ -11,6 +11,7 @@ use crate::{
     bootstrap,
     bundle::Bundles,
     crd::Definitions,
+    extension::ExtensionTrusts,
     garbage::Garbage,
     logicalcluster::LogicalClusters,
     maintain::Maintenance,
@@ -250,6 +251,7 @@ impl TestControlPlane {
             commits += pass(registry, &Migrations::new(registry.clone())).await;
             commits += pass(registry, &Namespaces::new(registry.clone())).await;
             commits += pass(registry, &Accounts::new(registry.clone())).await;
+            commits += pass(registry, &ExtensionTrusts::new(registry.clone())).await;
             commits += pass(registry, &AccountTokens::new(registry.clone())).await;
             commits += pass(registry, &PartitionSets::new(registry.clone())).await;
             commits += pass(registry, &Policies::new(registry.clone())).await;

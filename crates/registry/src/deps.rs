@@ -25,6 +25,8 @@ pub struct Deps {
     /// The CA certificate that signed the server's certificate, in PEM. Clients within a workspace
     /// trust it. Empty if there is none.
     pub trust: Arc<str>,
+    /// The CAs that extension servers trust; `None` publishes none.
+    pub extension_trust: Option<Arc<ExtensionTrust>>,
     /// Signs tokens of service accounts for Secrets; `None` leaves such Secrets unfilled.
     pub sign_account: Option<Sign>,
     /// True if users have home workspaces.
@@ -46,6 +48,15 @@ pub struct Deps {
     pub(crate) responses: Arc<insula_catalog::webhook::ResponseCache>,
 }
 
+/// The CAs by which extension servers recognise requests, as PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExtensionTrust {
+    /// CA of the front proxies' certificates.
+    pub front_proxy: String,
+    /// CA of users' certificates.
+    pub clients: String,
+}
+
 impl Deps {
     /// Returns the state over a store, with an empty cache and the default limits. Webhooks are
     /// refused until the caller sets `outbound`.
@@ -58,6 +69,7 @@ impl Deps {
             rng,
             external_url,
             trust: "".into(),
+            extension_trust: None,
             sign_account: None,
             homes: true,
             objects_per_workspace: 0,

@@ -5,7 +5,7 @@ use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 use insula_access::{Authenticator, issuers::Issuers};
 use insula_admin::{AdminService, host::Host, operations::Operations};
 use insula_apiserver::{
-    ApiServer,
+    ApiServer, Extensions, aggregation,
     limits::{Limits, Settings, Share},
 };
 use insula_auth::{audit::Log, jwt::Issuer};
@@ -25,12 +25,14 @@ use crate::{
     grpc::Calls,
     health::{self, Health, StoreCheck},
     host::ServerHost,
-    housekeeping, issuers,
+    housekeeping,
+    identity::FrontProxies,
+    issuers,
     lifecycle::Lifecycle,
     listen::Answer,
     measured_store::MeasuredStore,
     metrics::Metrics,
-    outbound::{IssuerKeys, Webhook},
+    outbound::{self, IssuerKeys, Webhook},
     priority::PriorityRuntimes,
     space,
     telemetry::LogLevel,
@@ -61,6 +63,8 @@ pub struct Parts {
     pub trust: Arc<str>,
     /// Forwards requests to servers that workspaces are mounted from.
     pub mounts: Arc<dyn insula_apiserver::Forward>,
+    /// The CA of the front proxies, under which extension servers are called.
+    pub(crate) front_proxies: Arc<FrontProxies>,
     /// The last failed reload of certificates.
     pub(crate) certificates: Arc<Alarm>,
     /// Audit log.
@@ -108,6 +112,7 @@ pub async fn build(mut parts: Parts) -> Result<App, StartError> {
         url: _,
         trust: _,
         mounts,
+        front_proxies,
         certificates,
         audit,
         runtimes,
@@ -123,7 +128,7 @@ pub async fn build(mut parts: Parts) -> Result<App, StartError> {
 
     let (closing, closed) = tokio::sync::watch::channel(false);
     let served = (Arc::clone(&registry), Arc::clone(&authenticator));
-    let server = Arc::new(api_server(&config, served, mounts, &runtimes, closed));
+    let server = Arc::new(api_server(&config, served, (mounts, front_proxies), &runtimes, closed));
     let (watched, counted) = (Arc::clone(&store), Arc::clone(&metrics));
     let health = Health {
         store_check: Arc::new(StoreCheck::new(store, &config.store)),
@@ -138,17 +143,17 @@ pub async fn build(mut parts: Parts) -> Result<App, StartError> {
     let host = ServerHost::new(&config, &health, log);
     let (admin, admin_tasks) = admin(&config, &server, &runtimes, host);
     let calls = calls(&config, admin, &metrics).await?;
-    let health = health::routes(health);
     let edge = Edge {
         rng: env.rng,
         audit,
         metrics,
-        health,
+        health: health::routes(health),
         calls,
         api: server,
     };
 
     let mut background = background(&config, Arc::clone(&registry), watched, counted, authenticator);
+    background.push(Box::pin(aggregation::keep_checking(Arc::clone(&edge.api))));
     background.push(Box::pin(end_streams(lifecycle, closing)));
     background.extend(admin_tasks);
     let last_writes = Box::pin(housekeeping::store_last_uses(registry));
@@ -165,14 +170,20 @@ pub async fn build(mut parts: Parts) -> Result<App, StartError> {
 fn api_server(
     config: &Config,
     (registry, authenticator): (Arc<Deps>, Arc<Authenticator>),
-    mounts: Arc<dyn insula_apiserver::Forward>,
+    (mounts, front_proxies): (Arc<dyn insula_apiserver::Forward>, Arc<FrontProxies>),
     runtimes: &PriorityRuntimes,
     closing: tokio::sync::watch::Receiver<bool>,
 ) -> ApiServer {
+    let extensions = outbound::Extensions::new(&config.webhooks.allow, front_proxies, registry.clock.clone());
     ApiServer {
         limits: Limits::new(limits(&config.limits), &registry.clock),
         registry,
         mounts,
+        extensions: Extensions::new(
+            Arc::new(extensions),
+            config.webhooks.proxied_requests_per_workspace,
+            (config.limits.requests_in_flight / 2).max(1),
+        ),
         third_party_resources: config.workspaces.third_party_resources,
         authenticator,
         fair_share: runtimes.fair_share.clone(),
@@ -191,6 +202,7 @@ fn registry(parts: &Parts, outbound: Arc<Webhook>) -> Deps {
     let (env, workspaces) = (&parts.env, &parts.config.workspaces);
     let mut registry = Deps::new(measured, env.clock.clone(), env.rng.clone(), parts.url.clone());
     registry.trust = Arc::clone(&parts.trust);
+    registry.extension_trust = Some(Arc::clone(&parts.front_proxies.trust));
     registry.sign_account = parts
         .authenticator
         .accounts

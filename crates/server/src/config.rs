@@ -201,6 +201,8 @@ pub struct Webhooks {
     pub timeout_seconds: u32,
     /// Concurrent calls of one workspace; further calls wait.
     pub calls_per_workspace: usize,
+    /// Requests of one workspace that wait for its extension servers (APIServices).
+    pub proxied_requests_per_workspace: usize,
 }
 
 impl Default for Webhooks {
@@ -209,6 +211,7 @@ impl Default for Webhooks {
             allow: Targets::default(),
             timeout_seconds: 10,
             calls_per_workspace: 16,
+            proxied_requests_per_workspace: 64,
         }
     }
 }

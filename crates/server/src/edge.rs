@@ -186,6 +186,7 @@ fn class(kind: RequestKind) -> Class {
         ResourceClass::System => Class::System,
         ResourceClass::Bound => Class::Bound,
         ResourceClass::Local => Class::Local,
+        ResourceClass::Aggregated => Class::Aggregated,
         ResourceClass::Call => Class::Call,
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     Background, StartError, addresses,
     certificates::{Alarm, Certificates, Contents, Files},
     config::{Config, ExternalUrl, is_dns_name},
-    identity::{self, Identity},
+    identity::{self, FrontProxies, Identity},
     kubeconfig,
     metrics::Metrics,
     shared_keys,
@@ -28,6 +28,8 @@ const RENEWAL_PERIOD: Duration = Duration::from_secs(6 * 3600);
 /// Certificates that were read and checked, before the port is bound.
 pub(crate) struct Endpoint {
     pub(crate) identity: Identity,
+    /// The CA under which extension servers are called.
+    pub(crate) front_proxies: Arc<FrontProxies>,
     /// PEM text of the CA that clients trust; empty where their machines trust it.
     pub(crate) trust: Arc<str>,
     /// The last failed reload of the files.
@@ -53,8 +55,11 @@ impl Endpoint {
         let files = Files::new(config, &identity, &url(config, listen).host);
         let (certificates, contents) = files.read(now)?;
         let given = config.kubeconfig.clone();
+        let users = std::iter::once(&identity.ca).chain(&config.tls.client_ca_file);
+        let front_proxies = FrontProxies::open(&config.data_dir, users, now)?;
         Ok(Endpoint {
             identity,
+            front_proxies: Arc::new(front_proxies),
             trust: certificates.trust.clone().unwrap_or_default().into(),
             alarm: Arc::default(),
             kubeconfig: given.unwrap_or_else(|| kubeconfig::default_path(&config.data_dir)),

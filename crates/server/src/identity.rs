@@ -6,6 +6,10 @@
 //! fit its key or its CA (after a crash between two files). A key is written before its
 //! certificate, so that a certificate on disk always had its key.
 
+mod front_proxy;
+
+pub(crate) use front_proxy::FrontProxies;
+
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     path::{Path, PathBuf},
@@ -207,7 +211,9 @@ fn new_authority(pair: &Pair, now: Timestamp) -> Result<(String, String), StartE
     // P-256: the fastest handshakes, and every client supports it.
     let key = KeyPair::generate().map_err(failed)?;
     let mut params = CertificateParams::default();
-    params.distinguished_name = distinguished_name(&format!("insula-ca-{}", now.0), None);
+    // Names differ between CAs, so that no chain is looked for under the wrong one.
+    let stem = pair.certificate.file_stem().unwrap_or_default().to_string_lossy();
+    params.distinguished_name = distinguished_name(&format!("insula-{stem}-{}", now.0), None);
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![
         KeyUsagePurpose::KeyCertSign,

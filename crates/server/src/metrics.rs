@@ -48,6 +48,8 @@ pub enum Class {
     Bound,
     /// From a definition in the same workspace.
     Local,
+    /// Served by an extension server.
+    Aggregated,
     /// None: health, discovery, OpenAPI, metrics.
     NonResource,
     /// None: a call of a gRPC service.

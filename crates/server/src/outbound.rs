@@ -6,12 +6,14 @@
 //! errors do not show the response.
 
 mod connect;
+mod extensions;
 mod keys;
 mod mounts;
 mod targets;
 mod trust;
 
 pub(crate) use connect::Shown;
+pub(crate) use extensions::Extensions;
 pub(crate) use keys::IssuerKeys;
 pub(crate) use mounts::Mounts;
 pub use targets::Targets;
@@ -189,12 +191,17 @@ fn check_status(status: StatusCode) -> Result<(), String> {
 
 /// Returns the reason why there was no response.
 fn cause(error: &ClientError) -> String {
+    find_cause(error).map_or_else(|| "EOF".to_owned(), NoConnection::to_string)
+}
+
+/// Returns the reason why there was no connection, if there was none.
+fn find_cause(error: &ClientError) -> Option<&NoConnection> {
     let mut at = error.source();
     while let Some(cause) = at {
         if let Some(no_connection) = cause.downcast_ref::<NoConnection>() {
-            return no_connection.to_string();
+            return Some(no_connection);
         }
         at = cause.source();
     }
-    "EOF".to_owned()
+    None
 }

@@ -208,6 +208,7 @@ impl Starting {
             url: url.clone(),
             trust: Arc::clone(&endpoint.trust),
             mounts: mounts(&config, &endpoint.identity)?,
+            front_proxies: Arc::clone(&endpoint.front_proxies),
             certificates: Arc::clone(&endpoint.alarm),
             audit,
             runtimes: Arc::clone(&runtimes),

@@ -10,8 +10,16 @@ use crate::{
 
 /// Files that the directory must have: without one of them each server would create its own.
 const REQUIRED: [&str; 3] = ["ca.crt", "ca.key", "service-accounts.key"];
-/// File that the directory has while tokens of the previous key are still valid.
-const PREVIOUS: &str = "service-accounts-previous.key";
+/// Files that the directory may have. The first is there while tokens of the previous key are still
+/// valid. Without the others each server makes a CA of front proxies of its own, and extension
+/// servers trust all of them.
+const OPTIONAL: [&str; 3] = [
+    "service-accounts-previous.key",
+    "front-proxy-ca.crt",
+    "front-proxy-ca.key",
+];
+/// The one of them that is removed when it is gone from the directory.
+const PREVIOUS: &str = OPTIONAL[0];
 
 /// Copies the keys to `pki` in the data directory, where they differ. A previous key that is gone
 /// from the directory is removed.
@@ -21,15 +29,17 @@ const PREVIOUS: &str = "service-accounts-previous.key";
 pub(crate) fn copy(from: &Path, data_dir: &Path) -> Result<(), StartError> {
     let into = data_dir.join(IDENTITY_DIR);
     private_dir(&into)?;
-    for name in REQUIRED.into_iter().chain([PREVIOUS]) {
+    for name in REQUIRED.into_iter().chain(OPTIONAL) {
         let (source, target) = (from.join(name), into.join(name));
         let found = match name.ends_with(".key") {
             true => read_secret(&source)?,
             false => read(&source)?,
         };
         let Some(text) = found else {
-            if name == PREVIOUS {
-                remove(&target)?;
+            if OPTIONAL.contains(&name) {
+                if name == PREVIOUS {
+                    remove(&target)?;
+                }
                 continue;
             }
             let all = REQUIRED.join(", ");

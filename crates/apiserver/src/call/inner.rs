@@ -10,6 +10,7 @@ use crate::{
     audit,
     dispatch::serve_authenticated,
     reauthorize,
+    reply::Proxied,
     request::{Answer, Parsed, RequestKind},
     request_stages::Authenticated,
     server::ApiServer,
@@ -28,6 +29,9 @@ pub type Lines = Pin<Box<dyn Stream<Item = Bytes> + Send>>;
 
 /// Annotation of an audit event with the id of the call that made the request.
 const CALL_ID: &str = "insula.io/call-id";
+
+/// Bytes of an answer, or of a line of a stream, of an extension server.
+const PROXIED_BYTES_MAX: usize = 32 << 20;
 
 /// An answer of the HTTP API to a call.
 pub struct Served {
@@ -148,7 +152,11 @@ async fn served(response: Response<Body>) -> Served {
     let (head, body) = response.into_parts();
     let retry_after = head.headers.get(header::RETRY_AFTER);
     let retry_after = retry_after.and_then(|value| value.to_str().ok()?.parse().ok());
-    match to_bytes(body, usize::MAX).await {
+    let most = match head.extensions.get::<Proxied>() {
+        Some(Proxied) => PROXIED_BYTES_MAX,
+        None => usize::MAX,
+    };
+    match to_bytes(body, most).await {
         Ok(body) => Served {
             status: head.status,
             body,
@@ -176,6 +184,9 @@ fn lines(body: Body) -> Lines {
                     return Some((Bytes::from(rest), (chunks, after)));
                 }
                 let chunk = chunks.next().await?.ok()?;
+                if rest.len() + chunk.len() > PROXIED_BYTES_MAX {
+                    return None;
+                }
                 rest.extend_from_slice(&chunk);
             }
         },

@@ -1,11 +1,12 @@
 //! OpenAPI over HTTP: tags, redirects to the right hash, and caching.
 
-use super::{Cache, V2, Wanted, location};
+use super::{Cache, Extension, V2, Wanted, location};
 use crate::{discovery, gzip, negotiate};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
-use insula_api::Timestamp;
+use insula_api::{Json, Timestamp};
 use insula_catalog::{Result, Served};
+use std::sync::Arc;
 
 /// A document under its own hash never changes.
 const FOR_EVER: &str = "public, immutable";
@@ -28,9 +29,9 @@ pub struct Conditions<'a> {
     pub now: Timestamp,
 }
 
-/// Answers `/openapi/v3`: in JSON, whatever is accepted, as in Kubernetes.
-pub fn index(served: &[Served], all_groups: bool, headers: &HeaderMap) -> Response<Bytes> {
-    let bytes = Bytes::from(super::index(served, all_groups).to_string());
+/// Answers `/openapi/v3` with an index: in JSON, whatever is accepted, as in Kubernetes.
+pub fn index(index: &Json, headers: &HeaderMap) -> Response<Bytes> {
+    let bytes = Bytes::from(index.to_string());
     let hash = discovery::etag(&bytes);
     let response = match is_known(headers, &hash) {
         true => empty(StatusCode::NOT_MODIFIED),
@@ -79,10 +80,15 @@ pub fn v3(cache: &Cache, served: &[Served], path: &str, conditions: Conditions<'
 ///
 /// # Errors
 /// The document is broken.
-pub fn v2(cache: &Cache, served: &[Served], headers: &HeaderMap) -> Result<Response<Bytes>> {
+pub(crate) fn v2(
+    cache: &Cache,
+    served: &[Served],
+    extensions: &[Arc<Extension>],
+    headers: &HeaderMap,
+) -> Result<Response<Bytes>> {
     let accepts = all(headers, header::ACCEPT);
     match negotiate::first_supported(accepts.as_deref(), &V2_MEDIA_TYPES) {
-        Some(form) => document(cache, &super::v2(served, form), headers),
+        Some(form) => document(cache, &super::v2(served, extensions, form), headers),
         None => Ok(empty(StatusCode::NOT_ACCEPTABLE)),
     }
 }

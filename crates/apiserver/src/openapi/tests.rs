@@ -101,7 +101,7 @@ fn references_resolve() {
     }
     let served = golden();
     let v3 = v3(&served, "apis/golden.example.com/v1", false).expect("is served");
-    for document in [parsed(&v3), parsed(&v2(&served, V2::Json))] {
+    for document in [parsed(&v3), parsed(&v2(&served, &[], V2::Json))] {
         let mut found = Vec::new();
         targets(&document, &mut found);
         assert!(found.len() > 20);
@@ -113,7 +113,7 @@ fn references_resolve() {
 
 #[test]
 fn version_2_says_the_same_in_older_words() {
-    let document = parsed(&v2(&golden(), V2::Json));
+    let document = parsed(&v2(&golden(), &[], V2::Json));
     let patch = &document["paths"]["/apis/golden.example.com/v1/namespaces/{namespace}/widgets/{name}"]["patch"];
     assert_eq!(patch["operationId"], "patchGoldenExampleComV1NamespacedWidget");
     assert_eq!(
@@ -158,13 +158,13 @@ fn the_cache_is_bounded() {
 fn a_change_makes_its_own_part_of_version_2() {
     let (cache, mut served) = (Cache::default(), golden());
     for form in [V2::Json, V2::Protobuf] {
-        cache.gzip(&v2(&served, form));
+        cache.gzip(&v2(&served, &[], form));
     }
     assert_eq!(cache.kept().order.len(), 2);
     served.push(fixtures::served(&fixtures::widgets(
         json!([{"name": "v1", "served": true, "storage": true}]),
     )));
-    let both = v2(&served, V2::Json);
+    let both = v2(&served, &[], V2::Json);
     let document: Json = serde_json::from_slice(&cache.plain(&both).expect("is whole")).expect("JSON");
     assert_eq!(cache.kept().order.len(), 3);
     let widgets = document["definitions"].as_object().expect("a map").keys();
@@ -225,12 +225,12 @@ fn documents_are_kept_by_their_hash() {
         .parse()
         .expect("a value");
     let protobuf = HeaderMap::from_iter([(header::ACCEPT, protobuf)]);
-    let answer = serve::v2(&cache, &served, &protobuf).expect("is whole");
+    let answer = serve::v2(&cache, &served, &[], &protobuf).expect("is whole");
     assert_eq!(answer.headers()[header::CONTENT_TYPE], V2::Protobuf.content_type());
     assert!(answer.body().starts_with(b"\x0a\x032.0"), "a gnostic document");
     assert_ne!(answer.headers()[header::ETAG], plain.headers()[header::ETAG]);
     assert_eq!(
-        serve::index(&served, false, &protobuf).headers()[header::CONTENT_TYPE],
+        serve::index(&index(&served, false), &protobuf).headers()[header::CONTENT_TYPE],
         "application/json"
     );
     let nowhere = serve::v3(&cache, &served, "apis/none/v1", conditions(&none, None));
@@ -266,7 +266,7 @@ fn documents_are_written_as_their_reader_wishes() {
     ];
     for (accept, version_2, version_3) in rows {
         let headers = HeaderMap::from_iter([(header::ACCEPT, accept.parse().expect("a header"))]);
-        let answer = serve::v2(&cache, &served, &headers).expect("is whole");
+        let answer = serve::v2(&cache, &served, &[], &headers).expect("is whole");
         let got = answer
             .headers()
             .get(header::CONTENT_TYPE)

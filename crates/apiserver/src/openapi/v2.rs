@@ -62,6 +62,11 @@ pub(super) fn part(apis: &[ApiOf<'_>], form: V2) -> Made {
         definitions.extend(schemas.map(|(name, schema)| (name, relocated(schema))));
     }
     let paths: Map<String, Json> = paths.into_iter().map(|(path, item)| (path, path_item(item))).collect();
+    pieces(&definitions, &paths, form)
+}
+
+/// Returns definitions and paths as parts of a document.
+pub(super) fn pieces(definitions: &Map<String, Json>, paths: &Map<String, Json>, form: V2) -> Made {
     match form {
         V2::Json => [definitions, paths].map(|map| {
             let members: String = map

@@ -10,6 +10,7 @@ use crate::{
     request::Answer,
     request_stages::{self, Authorized},
     watch_encoder::{EncodedEvents, Encoder},
+    websocket,
 };
 use axum::body::Body;
 use bytes::Bytes;
@@ -133,7 +134,8 @@ pub(crate) async fn watch(request: &mut ResourceRequest<'_>) -> Answer {
         Err(Begin::Refused(reply)) => return Err(reply),
     };
     let parsed = &mut request.request.parsed;
-    let mut response = match parsed.upgrade.take() {
+    let upgrade = parsed.upgrade.take();
+    let mut response = match upgrade.filter(|_| websocket::is_websocket(&parsed.headers)) {
         Some(upgrade) => upgrade.send(&parsed.headers, events.stream().map(EncodedEvents::split), format)?,
         None => streamed(events, format),
     };

@@ -187,8 +187,16 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         let cause = format!("must be between 1 and {WEBHOOK_SECONDS_MAX}");
         return refuse("webhooks.timeoutSeconds", cause);
     }
-    if config.webhooks.calls_per_workspace == 0 {
-        return refuse("webhooks.callsPerWorkspace", "a limit must be at least 1".to_owned());
+    for (key, limit) in [
+        ("callsPerWorkspace", config.webhooks.calls_per_workspace),
+        (
+            "proxiedRequestsPerWorkspace",
+            config.webhooks.proxied_requests_per_workspace,
+        ),
+    ] {
+        if limit == 0 {
+            return refuse(&format!("webhooks.{key}"), "a limit must be at least 1".to_owned());
+        }
     }
     if config.watches.history_seconds == 0 || config.watches.bookmark_seconds == 0 {
         let key = if config.watches.history_seconds == 0 {

@@ -36,8 +36,14 @@ pub(super) struct Connector {
 
 /// Reason why there is no connection. The text does not reveal the addresses of a name.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(super) struct NoConnection(String);
+pub(super) enum NoConnection {
+    /// The host has no address that may be called.
+    #[error("{0}")]
+    NoTarget(String),
+    /// Its addresses do not answer, or not with a trusted certificate.
+    #[error("{0}")]
+    Failed(String),
+}
 
 impl Connector {
     /// Creates a connector with a client certificate, which trusts a CA and the certificates that
@@ -55,7 +61,7 @@ impl Connector {
         Ok(Self::with(targets, config))
     }
 
-    fn with(targets: Arc<Targets>, mut config: ClientConfig) -> Self {
+    pub(super) fn with(targets: Arc<Targets>, mut config: ClientConfig) -> Self {
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Connector {
             targets,
@@ -85,7 +91,7 @@ impl Connector {
         let port = uri.port_u16().unwrap_or(HTTPS);
         let tcp = self.reach(&host, port).await?;
         let name = ServerName::try_from(host.clone())
-            .map_err(|_| NoConnection(format!("{host:?} is not the name of a host")))?;
+            .map_err(|_| NoConnection::Failed(format!("{host:?} is not the name of a host")))?;
         // Small requests and answers gain nothing from Nagle's algorithm.
         drop(tcp.set_nodelay(true));
         let tls = self.tls.connect(name, tcp).await.map_err(|error| tls_error(&error))?;
@@ -99,7 +105,7 @@ impl Connector {
             false => format!("{host}:{port}"),
         };
         if addresses.is_empty() {
-            return Err(NoConnection(not_allowed(host, &place)));
+            return Err(NoConnection::NoTarget(not_allowed(host, &place)));
         }
         let mut last = "";
         for address in addresses {
@@ -108,7 +114,7 @@ impl Connector {
                 Err(error) => last = reason(&error),
             }
         }
-        Err(NoConnection(format!("dial tcp {place}: connect: {last}")))
+        Err(NoConnection::Failed(format!("dial tcp {place}: connect: {last}")))
     }
 
     /// Returns the allowed addresses of a host. The reason for an empty result goes to the log of
@@ -141,11 +147,11 @@ pub(crate) struct Shown {
     pub(crate) key: Vec<u8>,
 }
 
-fn provider() -> Arc<CryptoProvider> {
+pub(super) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::aws_lc_rs::default_provider())
 }
 
-fn config() -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, String> {
+pub(super) fn config() -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, String> {
     ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
         .map_err(|error| error.to_string())
@@ -176,7 +182,7 @@ fn reason(error: &io::Error) -> &'static str {
 fn tls_error(error: &io::Error) -> NoConnection {
     use rustls::{CertificateError, Error};
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
-    NoConnection(match inner {
+    NoConnection::Failed(match inner {
         Some(Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
             "tls: failed to verify certificate: x509: certificate signed by unknown authority".to_owned()
         }
@@ -187,7 +193,7 @@ fn tls_error(error: &io::Error) -> NoConnection {
 }
 
 /// Returns the certificates that the machine trusts.
-fn machine_roots() -> RootCertStore {
+pub(super) fn machine_roots() -> RootCertStore {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     roots

@@ -1,0 +1,142 @@
+//! Headers of proxied requests and their answers. No credential leaves this server, and no name of
+//! a user comes from elsewhere.
+
+use crate::mounts;
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use insula_api::{ClusterName, names::well_known};
+use insula_auth::UserInfo;
+
+/// Prefix of a credential among the subprotocols of a WebSocket.
+const BEARER: &str = "base64url.bearer.authorization.k8s.io.";
+
+/// Headers of one connection, in both directions.
+const OF_CONNECTION: [&str; 10] = [
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "http2-settings",
+];
+/// Headers of requests that stay here: credentials, and what this server answers by itself.
+const OF_CALLER: [&str; 5] = ["authorization", "cookie", "host", "expect", "forwarded"];
+/// Prefixes of headers that name a user, or the place of a request.
+const NAMES_USER: [&str; 4] = ["x-remote-", "impersonate-", "x-forwarded-", "x-insula-"];
+/// Headers of answers by which an extension server would speak for this server.
+const OF_ORIGIN: [&str; 4] = ["set-cookie", "strict-transport-security", "alt-svc", "clear-site-data"];
+
+/// Returns the headers that are passed on of a request.
+pub(super) fn of_request(headers: &HeaderMap) -> HeaderMap {
+    let mut passed = without(headers, &OF_CALLER);
+    let offered = passed.remove(header::SEC_WEBSOCKET_PROTOCOL);
+    if let Some(protocols) = offered.and_then(|offered| without_credential(&offered)) {
+        passed.insert(header::SEC_WEBSOCKET_PROTOCOL, protocols);
+    }
+    passed
+}
+
+/// Returns the headers that are passed on of an answer.
+pub(super) fn of_answer(headers: &HeaderMap) -> HeaderMap {
+    without(headers, &OF_ORIGIN)
+}
+
+/// Adds the headers of an upgrade.
+pub(super) fn add_upgrade(from: &HeaderMap, to: &mut HeaderMap) {
+    if let Some(protocol) = from.get(header::UPGRADE) {
+        to.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+        to.insert(header::UPGRADE, protocol.clone());
+    }
+}
+
+/// Adds the headers that name the user and the cluster of the request.
+pub(super) fn add_identity(user: &UserInfo, cluster: &ClusterName, to: &mut HeaderMap) {
+    let mut user = user.clone();
+    let is_ours = |key: &String| key.eq_ignore_ascii_case(well_known::EXTRA_WORKSPACE);
+    user.extra.retain(|key, _| !is_ours(key));
+    user.extra
+        .insert(well_known::EXTRA_WORKSPACE.to_owned(), vec![cluster.to_string()]);
+    mounts::add_user(&user, to);
+}
+
+/// Copies headers, except for some, those of the connection, those that the connection names, and
+/// those that name a user. Programs behind CGI take `_` for `-`.
+fn without(headers: &HeaderMap, some: &[&str]) -> HeaderMap {
+    let named: Vec<String> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(|name| name.trim().to_ascii_lowercase())
+        .collect();
+    let stays = |name: &HeaderName| {
+        let spelled = name.as_str().replace('_', "-");
+        let is = |list: &[&str]| list.contains(&spelled.as_str());
+        let names_user = NAMES_USER.iter().any(|prefix| spelled.starts_with(prefix));
+        is(some) || is(&OF_CONNECTION) || names_user || named.contains(&spelled)
+    };
+    let mut copied = HeaderMap::new();
+    for (name, value) in headers.iter().filter(|(name, _)| !stays(name)) {
+        copied.append(name.clone(), value.clone());
+    }
+    copied
+}
+
+fn without_credential(offered: &HeaderValue) -> Option<HeaderValue> {
+    let offered = offered.to_str().ok()?.split(',').map(str::trim);
+    let kept: Vec<&str> = offered.filter(|protocol| !protocol.starts_with(BEARER)).collect();
+    (!kept.is_empty()).then(|| HeaderValue::from_str(&kept.join(", ")).ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(fields: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut map = HeaderMap::new();
+        for (name, value) in fields {
+            map.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        map
+    }
+
+    #[test]
+    fn no_credential_and_no_name_is_passed_on() {
+        let sent = map(&[
+            ("authorization", "Bearer x"),
+            ("cookie", "a=b"),
+            ("x-remote-user", "root"),
+            ("x-remote-group", "system:masters"),
+            ("x_remote_user", "root"),
+            ("x-remote-extra-insula.io%2fcluster", "root"),
+            ("impersonate-user", "root"),
+            ("x-forwarded-for", "1.1.1.1"),
+            ("connection", "x-secret, keep-alive"),
+            ("x-secret", "1"),
+            ("accept", "application/json"),
+            (
+                "sec-websocket-protocol",
+                "base64url.bearer.authorization.k8s.io.dG9r, v5.channel.k8s.io",
+            ),
+        ]);
+        let passed = of_request(&sent);
+        let names: Vec<&str> = passed.keys().map(HeaderName::as_str).collect();
+        assert_eq!(names, ["accept", "sec-websocket-protocol"]);
+        assert_eq!(passed["sec-websocket-protocol"], "v5.channel.k8s.io");
+    }
+
+    #[test]
+    fn the_cluster_is_that_of_the_request_whatever_the_user_brings() {
+        let mut user = UserInfo::authenticated("jürgen", "1", vec!["team".to_owned()]);
+        user.extra
+            .insert("Insula.io/Cluster".to_owned(), vec!["root".to_owned()]);
+        let mut headers = HeaderMap::new();
+        add_identity(&user, &ClusterName::parse("tenant").unwrap(), &mut headers);
+        assert_eq!(headers["x-remote-user"].as_bytes(), "jürgen".as_bytes());
+        let clusters: Vec<_> = headers.get_all("x-remote-extra-insula.io%2fcluster").iter().collect();
+        assert_eq!(clusters, ["tenant"]);
+    }
+}

@@ -1,0 +1,367 @@
+//! One proxied request: from the authorized request to the streamed answer.
+
+use super::{
+    body::{AtEnd, ProxiedBody},
+    headers,
+};
+use crate::{
+    extensions::{Kind, Permit},
+    limits::WatchPermit,
+    path::ResourcePath,
+    reauthorize::Credentials,
+    reply::{self, Proxied, Reply},
+    request::{Answer, Parsed, RequestScope},
+    request_stages::Authorized,
+    server::ApiServer,
+    status,
+};
+use axum::body::Body;
+use futures_util::{FutureExt, future::BoxFuture};
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
+use insula_access::Authenticator;
+use insula_api::ClusterName;
+use insula_auth::{Attributes, audit::OpenCall};
+use insula_catalog::{
+    Error, Named,
+    aggregation::{self, Aggregated},
+    freeze, locate,
+};
+use insula_registry::Deps;
+use std::{fmt::Write, sync::Arc, time::Duration};
+use tokio::{sync::watch, time::sleep};
+
+/// Subresources whose requests last long, as in kube-apiserver.
+const LONG: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
+
+/// Returns the extension server of a group version in the cluster of a request. Virtual workspaces
+/// have none.
+pub(crate) fn find(server: &ApiServer, request: &Authorized, group: &str, version: &str) -> Option<Aggregated> {
+    let cluster = request.scope.cluster.as_ref()?;
+    if request.scope.view.is_some() {
+        return None;
+    }
+    let catalog = &server.registry.catalog;
+    aggregation::find(catalog, &request.scope.snapshot, cluster, (group, version))
+}
+
+/// Returns the extension server of a path below `/openapi/v3`.
+pub(crate) fn document(server: &ApiServer, request: &Authorized, path: &str) -> Option<Aggregated> {
+    let (group, version) = path.trim_matches('/').strip_prefix("apis/")?.split_once('/')?;
+    find(server, request, group, version)
+}
+
+/// Returns the path of objects behind the cluster. It is made of the parts that were authorized.
+pub(crate) fn path_of(path: &ResourcePath) -> String {
+    let mut parts = vec!["apis", &path.group, &path.version];
+    parts.extend(path.watch_prefix.then_some("watch"));
+    if let Some(namespace) = &path.namespace {
+        parts.extend(["namespaces", namespace]);
+    }
+    parts.push(&path.resource);
+    parts.extend(path.name.as_deref());
+    parts.extend(path.subresource.iter().flat_map(|rest| rest.split('/')));
+    let mut text = String::new();
+    for part in parts {
+        text.push('/');
+        encode(part, &mut text);
+    }
+    text
+}
+
+/// Percent-encodes the bytes of a segment that a path cannot hold.
+fn encode(part: &str, into: &mut String) {
+    for byte in part.bytes() {
+        match byte {
+            b'a'..=b'z'
+            | b'A'..=b'Z'
+            | b'0'..=b'9'
+            | b'-'
+            | b'.'
+            | b'_'
+            | b'~'
+            | b':'
+            | b'@'
+            | b'!'
+            | b'$'
+            | b'&'
+            | b'\''
+            | b'('
+            | b')'
+            | b'*'
+            | b'+'
+            | b','
+            | b'=' => into.push(char::from(byte)),
+            // A String takes every text.
+            byte => drop(write!(into, "%{byte:02X}")),
+        }
+    }
+}
+
+/// Proxies a request to its extension server, at a path of that server.
+pub(crate) async fn proxy(server: &ApiServer, request: Authorized, to: Aggregated, path: &str) -> Answer {
+    let Authorized {
+        mut parsed,
+        user,
+        scope,
+        attributes,
+        ..
+    } = request;
+    let Some(cluster) = scope.cluster.clone() else {
+        return Err(Reply::NotFoundPage);
+    };
+    check_thawed(&scope, &cluster, &attributes, &parsed.method)?;
+    if !to.service.available {
+        return Err(unavailable(&to));
+    }
+    let upgrade = parsed.upgrade.take();
+    let kind = kind_of(&parsed, &attributes, upgrade.is_some());
+    let permit = server.extensions.permits.take(&cluster, kind)?;
+    let stream = match kind {
+        Kind::Stream => Some(Stream::open(server, &parsed, &scope, &cluster, &to)?),
+        Kind::Request => None,
+    };
+    let mut fields = headers::of_request(&parsed.headers);
+    if upgrade.is_some() {
+        headers::add_upgrade(&parsed.headers, &mut fields);
+    }
+    headers::add_identity(&user, &cluster, &mut fields);
+    if !fields.contains_key("x-remote-user") {
+        let why = format!(
+            "the user name {:?} cannot be passed on to an extension server",
+            user.name
+        );
+        return Err(Reply::error(&Error::BadRequest(why)));
+    }
+    let outgoing = outgoing(&mut parsed, &to, path, fields)?;
+    let answered = server.extensions.servers.send(to.home(), &to.backend, outgoing).await;
+    let mut response = answered.map_err(|why| {
+        let (service, home) = (&*to.key.name, to.home());
+        tracing::info!(service, %home, why = why.message, "an extension server gave no answer");
+        unreachable(&to, &cluster, &why.message)
+    })?;
+    let status = response.status();
+    if status == StatusCode::SWITCHING_PROTOCOLS {
+        let (Some(upgrade), Some(stream)) = (upgrade, stream) else {
+            return Ok(bad_gateway("the backend changed the protocol, which nobody asked for"));
+        };
+        let other = hyper::upgrade::on(&mut response);
+        let mut fields = headers::of_answer(response.headers());
+        headers::add_upgrade(response.headers(), &mut fields);
+        let (end, held) = stream.into_parts();
+        return Ok(upgrade.join(other, fields, end, (permit, held)));
+    }
+    if status.is_redirection() && response.headers().contains_key(header::LOCATION) {
+        return Ok(bad_gateway(REDIRECTED));
+    }
+    Ok(streamed(server, response, permit, stream))
+}
+
+/// Kubernetes' words.
+const REDIRECTED: &str = "the backend attempted to redirect this request, which is not permitted";
+
+fn kind_of(parsed: &Parsed, attributes: &Attributes, upgrades: bool) -> Kind {
+    let is_long = LONG.contains(&attributes.subresource.split('/').next().unwrap_or_default());
+    match upgrades || is_long || parsed.verb == "watch" {
+        true => Kind::Stream,
+        false => Kind::Request,
+    }
+}
+
+fn outgoing(parsed: &mut Parsed, to: &Aggregated, path: &str, fields: HeaderMap) -> Result<Request<Body>, Reply> {
+    let query = parsed.uri.query();
+    // The hash of a document is that of the index, which is not the extension server's.
+    let query = query.filter(|_| parsed.resource_path().is_some());
+    let query = query.map_or_else(String::new, |query| format!("?{query}"));
+    let Ok(uri) = format!("{}{path}{query}", to.backend.url).parse() else {
+        let why = format!("the address of {} cannot be understood", to.key.name);
+        return Err(Reply::error(&Error::Unavailable(why)));
+    };
+    let mut request = Request::new(std::mem::take(&mut parsed.body));
+    *request.method_mut() = parsed.method.clone();
+    *request.uri_mut() = uri;
+    *request.headers_mut() = fields;
+    Ok(request)
+}
+
+/// Returns the answer as it comes, with an end.
+fn streamed(server: &ApiServer, response: Response<Body>, permit: Permit, stream: Option<Stream>) -> Response<Body> {
+    let (parts, body) = response.into_parts();
+    let (at_end, end, held): (_, _, Box<dyn std::any::Any + Send>) = match stream {
+        Some(stream) => {
+            let (end, held) = stream.into_parts();
+            (AtEnd::Completes, end, Box::new((permit, held)))
+        }
+        None => {
+            let time = sleep(server.limits.settings.request_time);
+            (AtEnd::Breaks, time.boxed(), Box::new(permit))
+        }
+    };
+    let mut answer = Response::new(Body::new(ProxiedBody {
+        body: Some(body),
+        end,
+        at_end,
+        _held: held,
+    }));
+    *answer.status_mut() = parts.status;
+    *answer.headers_mut() = headers::of_answer(&parts.headers);
+    answer.extensions_mut().insert(Proxied);
+    answer
+}
+
+/// Refuses writes in a frozen workspace.
+fn check_thawed(
+    scope: &RequestScope,
+    cluster: &ClusterName,
+    attributes: &Attributes,
+    method: &Method,
+) -> Result<(), Reply> {
+    if matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
+        return Ok(());
+    }
+    let Err(freeze) = freeze::open(&scope.snapshot, cluster) else {
+        return Ok(());
+    };
+    let known = locate::path_of(&scope.snapshot, cluster).to_string();
+    let named = Named {
+        group: attributes.group.as_str().into(),
+        resource: attributes.resource.as_str().into(),
+    };
+    Err(status::forbidden(&named, &attributes.name, &freeze.refusal(&known)).into())
+}
+
+fn unavailable(to: &Aggregated) -> Reply {
+    let reason = match to.service.reason.as_str() {
+        "" => "it has not been checked yet",
+        reason => reason,
+    };
+    let why = format!(
+        "service unavailable: the APIService {} is not available: {reason}",
+        to.key.name
+    );
+    Reply::error(&Error::Unavailable(why))
+}
+
+/// Returns the refusal of a request without an answer. Tenants of an export learn nothing about the
+/// provider's server.
+fn unreachable(to: &Aggregated, cluster: &ClusterName, why: &str) -> Reply {
+    let why = match to.home() == cluster {
+        true => format!("error trying to reach service: {why}"),
+        false => "error trying to reach service".to_owned(),
+    };
+    Reply::error(&Error::Unavailable(why))
+}
+
+fn bad_gateway(text: &str) -> Response<Body> {
+    reply::bytes(502, text.as_bytes().to_vec(), "text/plain; charset=utf-8")
+}
+
+/// A watch or an upgraded connection.
+struct Stream {
+    review: Review,
+    permit: WatchPermit,
+    record: OpenCall,
+}
+
+/// The facts by which a stream is reviewed while it lasts.
+struct Review {
+    authenticator: Arc<Authenticator>,
+    registry: Arc<Deps>,
+    credentials: Credentials,
+    period: Duration,
+    closing: watch::Receiver<bool>,
+    cluster: ClusterName,
+    to: Aggregated,
+}
+
+impl Stream {
+    /// Takes the permit of a stream.
+    ///
+    /// # Errors
+    /// 429.
+    fn open(
+        server: &ApiServer,
+        parsed: &Parsed,
+        scope: &RequestScope,
+        cluster: &ClusterName,
+        to: &Aggregated,
+    ) -> Result<Self, Reply> {
+        let permit = server.limits.watch(&parsed.payer, Some(cluster), scope.own_limits())?;
+        Ok(Stream {
+            review: Review {
+                authenticator: server.authenticator.clone(),
+                registry: server.registry.clone(),
+                credentials: Credentials::from_request(parsed),
+                period: server.bookmark_period,
+                closing: server.closing.clone(),
+                cluster: cluster.clone(),
+                to: to.clone(),
+            },
+            permit,
+            record: parsed.record.open(),
+        })
+    }
+
+    /// Returns the end of the stream, and the permit that it holds until then.
+    fn into_parts(self) -> (BoxFuture<'static, ()>, (WatchPermit, OpenCall)) {
+        (self.review.until_ended().boxed(), (self.permit, self.record))
+    }
+}
+
+impl Review {
+    /// Waits until the server closes, the user's right is gone, or the cluster has no such
+    /// extension server any more.
+    async fn until_ended(mut self) {
+        loop {
+            tokio::select! {
+                // An error is the end of the server.
+                _ = self.closing.wait_for(|closing| *closing) => return,
+                () = sleep(self.period) => {}
+            }
+            let refused = self.credentials.refusal(&self.authenticator, &self.registry).await;
+            if refused.is_some() || !self.is_served() {
+                return;
+            }
+        }
+    }
+
+    fn is_served(&self) -> bool {
+        let service = &self.to.service;
+        let (catalog, snapshot) = (&self.registry.catalog, self.registry.store.latest());
+        let found = aggregation::find(catalog, &snapshot, &self.cluster, (&service.group, &service.version));
+        found.is_some_and(|found| found.key == self.to.key && found.backend == self.to.backend)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::path::{Rest, Route, parse};
+
+    #[test]
+    fn the_proxied_path_is_the_authorized_one() {
+        for (raw, want) in [
+            (
+                "/clusters/root/apis/a.b/v1/namespaces/x/flunders/y/log",
+                "/apis/a.b/v1/namespaces/x/flunders/y/log",
+            ),
+            (
+                "/%63lusters/root/apis/a.b/v1/watch/flunders",
+                "/apis/a.b/v1/watch/flunders",
+            ),
+            (
+                "/clusters/root/apis/a.b/v1/flunders/a%20b%3Fc",
+                "/apis/a.b/v1/flunders/a%20b%3Fc",
+            ),
+            ("/clusters/root/apis/a.b/v1/namespaces/x", "/apis/a.b/v1/namespaces/x"),
+        ] {
+            let Ok(Route::Cluster {
+                rest: Rest::Resource(path),
+                ..
+            }) = parse(raw)
+            else {
+                panic!("{raw}");
+            };
+            assert_eq!(path_of(&path), want, "{raw}");
+        }
+    }
+}
