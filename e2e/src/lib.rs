@@ -16,6 +16,7 @@
 mod apiextensions;
 mod clients;
 mod etcd;
+mod extension;
 mod generate;
 mod hook;
 mod http;
@@ -35,6 +36,7 @@ mod world;
 pub use apiextensions::Apiextensions;
 pub use clients::Runtime;
 pub use etcd::{Etcd, etcd_programs};
+pub use extension::Extension;
 pub use generate::{Breakage, Generator};
 pub use hook::{Hook, Reply, base64};
 pub use http::{Answer, Client, Who, tls};

@@ -5,6 +5,7 @@ use futures_util::{SinkExt, StreamExt};
 use http::header;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_tungstenite::{
     WebSocketStream,
     tungstenite::{Message, protocol::Role},
@@ -40,6 +41,31 @@ impl Client {
             let upgraded = TokioIo::new(hyper::upgrade::on(response).await.unwrap());
             let stream = WebSocketStream::from_raw_socket(upgraded, Role::Client, None).await;
             Ok(WebSocket { stream, protocol })
+        })
+    }
+}
+
+impl Client {
+    /// Changes to another protocol, sends bytes, and returns as many as come back. Returns the
+    /// status code of an answer without a change.
+    pub fn echo(&self, path: &str, protocol: &str, bytes: &[u8]) -> Result<Vec<u8>, u16> {
+        let headers = [("upgrade", protocol), ("connection", "Upgrade")];
+        let request = self.request("GET", path, &headers, Bytes::new()).unwrap();
+        let echo = async {
+            let response = self.http1.request(request).await.unwrap();
+            if response.status() != 101 {
+                return Err(response.status().as_u16());
+            }
+            let mut upgraded = TokioIo::new(hyper::upgrade::on(response).await.unwrap());
+            upgraded.write_all(bytes).await.unwrap();
+            let mut back = vec![0; bytes.len()];
+            upgraded.read_exact(&mut back).await.unwrap();
+            Ok(back)
+        };
+        runtime().block_on(async {
+            tokio::time::timeout(PATIENCE, echo)
+                .await
+                .expect("nothing came in time")
         })
     }
 }

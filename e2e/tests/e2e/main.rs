@@ -14,6 +14,7 @@ macro_rules! scripts {
 }
 
 mod access;
+mod aggregation;
 mod audit;
 mod binding;
 mod builtin;
