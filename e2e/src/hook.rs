@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, Response, header};
+use http::{HeaderMap, Request, Response, header};
 use http_body_util::{BodyExt, Full};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::TokioIo;
@@ -35,7 +35,11 @@ pub struct Hook {
     url: String,
     ca_bundle: String,
     seen: Arc<Mutex<Vec<(String, Value)>>>,
+    heads: Heads,
 }
+
+/// Headers of requests by path.
+type Heads = Arc<Mutex<Vec<(String, HeaderMap)>>>;
 
 impl Hook {
     /// Starts a webhook that answers requests by their path and body.
@@ -75,13 +79,23 @@ impl Hook {
         let listener = runtime().block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let url = format!("https://{}", listener.local_addr().unwrap());
         let seen = Arc::new(Mutex::new(Vec::new()));
+        let heads = Heads::default();
         let acceptor = TlsAcceptor::from(Arc::new(tls));
-        runtime().spawn(accept(listener, acceptor, Arc::new(answer), Arc::clone(&seen)));
+        let records = (Arc::clone(&seen), Arc::clone(&heads));
+        runtime().spawn(accept(listener, acceptor, Arc::new(answer), records));
         Self {
             url,
             ca_bundle: base64(ca),
             seen,
+            heads,
         }
+    }
+
+    /// Returns the headers of all requests that a path received.
+    pub fn headers(&self, path: &str) -> Vec<HeaderMap> {
+        let heads = self.heads.lock().unwrap();
+        let here = heads.iter().filter(|(at, _)| at == path);
+        here.map(|(_, headers)| headers.clone()).collect()
     }
 
     /// Returns the URL of the webhook.
@@ -104,19 +118,16 @@ impl Hook {
     }
 }
 
+type Records = (Arc<Mutex<Vec<(String, Value)>>>, Heads);
+
 type Answer = dyn Fn(&str, &Value) -> Reply + Send + Sync;
 
-async fn accept(
-    listener: TcpListener,
-    acceptor: TlsAcceptor,
-    answer: Arc<Answer>,
-    seen: Arc<Mutex<Vec<(String, Value)>>>,
-) {
+async fn accept(listener: TcpListener, acceptor: TlsAcceptor, answer: Arc<Answer>, records: Records) {
     while let Ok((tcp, _)) = listener.accept().await {
-        let (acceptor, answer, seen) = (acceptor.clone(), Arc::clone(&answer), Arc::clone(&seen));
+        let (acceptor, answer, records) = (acceptor.clone(), Arc::clone(&answer), records.clone());
         tokio::spawn(async move {
             let Ok(tls) = acceptor.accept(tcp).await else { return };
-            let service = service_fn(move |request| respond(request, Arc::clone(&answer), Arc::clone(&seen)));
+            let service = service_fn(move |request| respond(request, Arc::clone(&answer), records.clone()));
             // Tests also cover callers that time out and disconnect.
             drop(
                 hyper::server::conn::http1::Builder::new()
@@ -130,9 +141,10 @@ async fn accept(
 async fn respond(
     request: Request<Incoming>,
     answer: Arc<Answer>,
-    seen: Arc<Mutex<Vec<(String, Value)>>>,
+    (seen, heads): Records,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let path = request.uri().path().to_owned();
+    heads.lock().unwrap().push((path.clone(), request.headers().clone()));
     let body = request.into_body().collect().await.map(|body| body.to_bytes());
     let body: Value = serde_json::from_slice(&body.unwrap_or_default()).unwrap_or_default();
     let reply = answer(&path, &body);

@@ -15,6 +15,7 @@
 
 mod apiextensions;
 mod clients;
+mod collector;
 mod etcd;
 mod extension;
 mod generate;
@@ -35,6 +36,7 @@ mod world;
 
 pub use apiextensions::Apiextensions;
 pub use clients::Runtime;
+pub use collector::{Collector, Metric, Point, Span};
 pub use etcd::{Etcd, etcd_programs};
 pub use extension::Extension;
 pub use generate::{Breakage, Generator};

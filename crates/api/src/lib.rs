@@ -10,6 +10,7 @@ mod error;
 mod freeze;
 mod heads;
 pub mod kinds;
+pub mod measure;
 mod meta;
 pub mod names;
 mod object;

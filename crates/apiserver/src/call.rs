@@ -22,7 +22,7 @@ use axum::body::{Body, Bytes};
 use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 pub use inner::{Lines, Served};
-use insula_api::{ClusterName, ClusterPath, Timestamp};
+use insula_api::{ClusterName, ClusterPath, Timestamp, measure::TRACE};
 use insula_auth::{
     Attributes, ClusterFacts, EXTRA_CREDENTIAL, Forbidden, Permit, USER_ANONYMOUS, UserInfo, audit::Record, permit,
 };
@@ -37,6 +37,7 @@ use std::{
     time::Duration,
 };
 use tokio::time::{Sleep, sleep};
+use tracing::Instrument;
 
 /// A gRPC call with the parameters of its headers.
 pub struct Call {
@@ -180,7 +181,7 @@ impl ApiServer {
             .throttle_slot(meter, &Tenant::User(caller.payer.clone()))
             .await;
         slot.map(drop)
-            .map_err(|refusal| status::too_many_requests(&refusal.to_string()).into())
+            .map_err(|refusal| self.limits.over_compute(&refusal.to_string()).into())
     }
 
     /// Enters a workspace with an authorised call, which counts against the workspace's limits from
@@ -201,7 +202,7 @@ impl ApiServer {
             }
             None => Ok(ThrottleSlot::default()),
         };
-        let slot = slot.map_err(|refusal| refused(status::too_many_requests(&refusal.to_string())))?;
+        let slot = slot.map_err(|refusal| refused(self.limits.over_compute(&refusal.to_string())))?;
         Ok(Entered { _permit: permit, slot })
     }
 }
@@ -209,7 +210,8 @@ impl ApiServer {
 impl Entered {
     /// Does the work of the call within the workspace's throttle slot.
     pub async fn run<T>(self, work: impl Future<Output = T>) -> T {
-        self.slot.run(pin!(work)).await
+        let span = tracing::info_span!(target: TRACE, "registry");
+        self.slot.run(pin!(work.instrument(span))).await
     }
 }
 
@@ -321,6 +323,7 @@ impl Caller {
             cluster: Some(cluster.clone()),
             ..right
         };
+        let _span = tracing::info_span!(target: TRACE, "authorize").entered();
         let facts = insula_access::facts(snapshot, cluster);
         let Some(caller) = &self.impersonator else {
             return permit(&self.user, right, &facts);

@@ -22,11 +22,12 @@ use insula_access::{
     Target,
     view::{AllClusters, ViewScope},
 };
-use insula_api::{ClusterName, LabelSelector};
+use insula_api::{ClusterName, LabelSelector, measure::TRACE};
 use insula_auth::audit::Record;
 use insula_catalog::{Error, Named, Origin, Part, ScopeKind, Served, exports};
 use insula_registry::Deps;
 use std::{pin::pin, sync::Arc};
+use tracing::Instrument;
 
 impl ApiServer {
     /// Serves one request over HTTP.
@@ -65,7 +66,9 @@ pub(crate) async fn serve_authenticated(
     kind: &mut RequestKind,
 ) -> Answer {
     let mut authorized = match authenticated.locate(&server.registry).await? {
-        Destination::Here(located) => located.authorize()?,
+        Destination::Here(located) => {
+            tracing::info_span!(target: TRACE, "authorize").in_scope(|| located.authorize())?
+        }
         Destination::Mounted(mounted) => return mounts::forward(&server.limits, &*server.mounts, *mounted).await,
     };
     refuse_inactive(&authorized)?;
@@ -81,7 +84,7 @@ pub(crate) async fn serve_authenticated(
         Some(meter) => server.fair_share.throttle_slot(&meter, &tenant).await,
         None => Ok(ThrottleSlot::default()),
     };
-    let slot = slot.map_err(|refusal| status::too_many_requests(&refusal.to_string()))?;
+    let slot = slot.map_err(|refusal| server.limits.over_compute(&refusal.to_string()))?;
     let parsed = &mut authorized.parsed;
     parsed.budget = server.limits.budget(&parsed.payer, in_workspace.as_ref());
     // A watch takes a permit of its own instead.
@@ -213,7 +216,9 @@ async fn resource(server: &ApiServer, request: Authorized, path: ResourcePath, k
         warnings: warnings.clone(),
     };
     request.names_creation = path.third_party;
-    let answer = subresource(&mut request, path.subresource.as_deref().unwrap_or_default(), verb).await;
+    let span = tracing::info_span!(target: TRACE, "registry", insula.verb = verb, insula.class = kind.class.name());
+    let answer = subresource(&mut request, path.subresource.as_deref().unwrap_or_default(), verb);
+    let answer = answer.instrument(span).await;
     answer.map_err(|refusal| refusal.warn(warnings))
 }
 

@@ -16,8 +16,10 @@ use crate::{
     status,
 };
 use futures_util::FutureExt;
+use insula_api::measure::TRACE;
 use insula_auth::audit::Record;
 use std::{panic::AssertUnwindSafe, time::Duration};
+use tracing::Instrument;
 
 impl ApiServer {
     /// Runs the work of a request within its time. A panic becomes a 500 of its request. Refusals
@@ -47,7 +49,9 @@ impl ApiServer {
     /// Authenticates a request and takes a permit for it: from here on it costs resources, at
     /// least while it waits for a revision.
     pub(crate) async fn admit(&self, parsed: Parsed) -> Result<(Authenticated, InFlightPermit), Reply> {
-        let authenticated = parsed.authenticate(&self.authenticator, &self.registry).await?;
+        let authenticating = parsed.authenticate(&self.authenticator, &self.registry);
+        let span = tracing::info_span!(target: TRACE, "authenticate");
+        let authenticated = authenticating.instrument(span).await?;
         let permit = self.limits.request(authenticated.payer())?;
         Ok((authenticated, permit))
     }

@@ -5,7 +5,9 @@
 //! workspaces are not affected.
 
 mod bytes;
+mod rejections;
 mod share;
+mod watches;
 
 use crate::status::{self, StatusReply};
 use dashmap::DashMap;
@@ -22,7 +24,10 @@ use std::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(crate) use bytes::Budget;
+pub use rejections::{Rejection, Rejections};
 pub use share::{Share, UsedNow};
+pub use watches::WatchMeasures;
+pub(crate) use watches::{MeasuredWatch, WatchEnd};
 
 /// Burst of the rate limit: a second's requests at once.
 const BURST_MICROS: i64 = 1_000_000;
@@ -83,6 +88,7 @@ struct UsageTable {
     /// Noun of refusals: `the user`.
     subject: &'static str,
     share: Share,
+    rejections: Arc<Rejections>,
     entries: DashMap<Arc<str>, Usage>,
     sweep_at: AtomicUsize,
     clock: Arc<dyn Clock>,
@@ -96,6 +102,10 @@ pub struct Limits {
     workspaces: Arc<UsageTable>,
     all: Arc<Semaphore>,
     bytes: Arc<bytes::Total>,
+    /// Requests that a limit refused.
+    pub rejections: Arc<Rejections>,
+    /// Measures of watches.
+    pub watches: Arc<WatchMeasures>,
 }
 
 /// A permit of one user or one workspace, released when it is dropped.
@@ -137,11 +147,13 @@ impl Limits {
     /// Returns limits without usage.
     pub fn new(settings: Settings, clock: &Arc<dyn Clock>) -> Self {
         let all = Arc::new(Semaphore::new(settings.requests));
-        let bytes = bytes::Total::new(settings.bytes);
+        let rejections = Arc::new(Rejections::default());
+        let bytes = bytes::Total::new(settings.bytes, rejections.clone());
         let table = |subject, share| {
             Arc::new(UsageTable {
                 subject,
                 share,
+                rejections: rejections.clone(),
                 entries: DashMap::new(),
                 sweep_at: AtomicUsize::new(SWEEP_MIN),
                 clock: clock.clone(),
@@ -153,6 +165,8 @@ impl Limits {
             settings,
             all,
             bytes,
+            rejections,
+            watches: Arc::default(),
         }
     }
 
@@ -162,8 +176,8 @@ impl Limits {
     /// 429: the limit of the user or of the server is reached.
     pub fn request(&self, user: &str) -> Result<InFlightPermit, StatusReply> {
         let own = UsageTable::acquire(&self.users, user.into(), PermitKind::Requests, self.users.share)?;
-        let all = self.all.clone().try_acquire_owned();
-        let all = all.map_err(|_| {
+        let all = self.all.clone().try_acquire_owned().map_err(|_| {
+            self.rejections.count(Rejection::Requests);
             let most = self.settings.requests;
             status::too_many_requests(&format!("the server answers {most} requests at once, and no more"))
         })?;
@@ -252,6 +266,10 @@ impl UsageTable {
             PermitKind::Watches => (watches, "open watches"),
         };
         if *usage.count(kind) >= most {
+            table.rejections.count(match kind {
+                PermitKind::Requests => Rejection::Requests,
+                PermitKind::Watches => Rejection::Watches,
+            });
             let why = format!("{subject} has {most} {things}, and may have no more");
             return Err(status::too_many_requests(&why));
         }
@@ -259,6 +277,7 @@ impl UsageTable {
             let now = table.clock.monotonic_micros();
             let busy_until = usage.busy_until.max(now);
             if busy_until - now > BURST_MICROS {
+                table.rejections.count(Rejection::Rate);
                 let why = format!("{subject} sent {rate} requests in a second, and may send no more");
                 return Err(status::too_many_requests(&why));
             }

@@ -55,6 +55,20 @@ pub enum ResourceClass {
     Call,
 }
 
+impl ResourceClass {
+    /// Returns the name in traces.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            ResourceClass::NonResource => "nonresource",
+            ResourceClass::System => "system",
+            ResourceClass::Bound => "bound",
+            ResourceClass::Local => "local",
+            ResourceClass::Aggregated => "aggregated",
+            ResourceClass::Call => "grpc",
+        }
+    }
+}
+
 /// A request whose path makes sense.
 pub struct Parsed {
     /// HTTP method.

@@ -43,12 +43,21 @@ mod write;
 mod testing;
 
 pub use bootstrap::{BootstrapError, bootstrap};
-pub use runtime::Sleep;
+pub use runtime::{QueueMeasures, Sleep};
 pub use usage::store_uses;
 
 use futures_util::future::{BoxFuture, join_all};
 use insula_registry::Deps;
 use std::sync::Arc;
+
+/// The endless loop of one reconciler, for the server to spawn. Dropping it loses nothing: the next
+/// run begins with every existing object.
+pub struct Task {
+    /// Its queue, with the name of the reconciler.
+    pub queue: Arc<QueueMeasures>,
+    /// The loop.
+    pub run: BoxFuture<'static, ()>,
+}
 
 /// All reconcilers of one registry.
 pub struct Controllers {
@@ -61,22 +70,19 @@ impl Controllers {
         Controllers { registry }
     }
 
-    /// Returns an endless future for each reconciler, by name, for the server to spawn. Dropping
-    /// one loses nothing: the next run begins with every existing object.
-    pub fn tasks(self, sleep: Sleep) -> Vec<(&'static str, BoxFuture<'static, ()>)> {
+    /// Returns the loop of each reconciler.
+    pub fn tasks(self, sleep: Sleep) -> Vec<Task> {
         use runtime::run;
         let Controllers { registry } = self;
         macro_rules! task {
-            ($name:literal, $reconciler:expr) => {
-                (
-                    $name,
-                    run(
-                        registry.clone(),
-                        Arc::new($reconciler(registry.clone())),
-                        sleep.clone(),
-                    ),
-                )
-            };
+            ($name:literal, $reconciler:expr) => {{
+                let queue = Arc::new(QueueMeasures::new($name));
+                let reconciler = Arc::new($reconciler(registry.clone()));
+                Task {
+                    queue: queue.clone(),
+                    run: run(registry.clone(), reconciler, queue, sleep.clone()),
+                }
+            }};
         }
         vec![
             task!("workspace", workspace::Workspaces::new),
@@ -111,6 +117,6 @@ impl Controllers {
     /// Runs all of them as one future.
     pub async fn run(self, sleep: impl Fn(u64) -> BoxFuture<'static, ()> + Send + Sync + 'static) {
         let tasks = self.tasks(Arc::new(sleep));
-        join_all(tasks.into_iter().map(|(_, task)| task)).await;
+        join_all(tasks.into_iter().map(|task| task.run)).await;
     }
 }

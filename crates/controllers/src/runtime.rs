@@ -8,6 +8,7 @@
 //! second commit conflicts, and its server observes again and finds nothing to do. Electing a
 //! leader would save cost; correctness does not need it.
 
+mod measures;
 mod queue;
 mod runner;
 
@@ -21,6 +22,7 @@ use insula_store::{Change, Snapshot};
 use runner::Key;
 use std::sync::Arc;
 
+pub use measures::QueueMeasures;
 pub(crate) use runner::run;
 
 /// Timer in seconds. The server passes it in, because only the server has a clock.

@@ -11,7 +11,7 @@ mod show;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use cache::{CACHE_BYTES_MAX, Cache};
+pub use cache::{CACHE_BYTES_MAX, Cache, ConversionMeasures};
 pub use scheduler::{Pay, Work, Workers};
 pub(crate) use show::prefetch;
 pub use show::{Show, is_stored};

@@ -73,7 +73,7 @@ pub async fn answer(settings: Answering, answer: Arc<Answer>, tell: impl Fn(Serv
         limits: Limits::default(),
         runtimes: PriorityRuntimes::new(cores(), FairShare::new(cores(), 100)),
         lifecycle: lifecycle.clone(),
-        metrics: Arc::new(Metrics::new(VERSION, None)),
+        metrics: Arc::new(Metrics::new(VERSION)),
         drain: DRAIN,
     };
     let serving = listen::serve(server);

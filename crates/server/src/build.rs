@@ -31,7 +31,7 @@ use crate::{
     lifecycle::Lifecycle,
     listen::Answer,
     measured_store::MeasuredStore,
-    metrics::Metrics,
+    metrics::{Metrics, Sources},
     outbound::{self, IssuerKeys, Webhook},
     priority::PriorityRuntimes,
     space,
@@ -96,7 +96,7 @@ pub struct Tasks {
 /// Builds the application. Writes the objects that every installation has: `root` and its workspace
 /// types. Starts no task.
 pub async fn build(mut parts: Parts) -> Result<App, StartError> {
-    let outbound = Arc::new(Webhook::new(&parts.config.webhooks));
+    let outbound = Arc::new(Webhook::new(&parts.config.webhooks, Arc::clone(&parts.metrics)));
     let kinds = std::mem::take(&mut parts.kinds);
     let mut registry = registry(&parts, outbound.clone());
     add(&mut registry, kinds)?;
@@ -129,7 +129,7 @@ pub async fn build(mut parts: Parts) -> Result<App, StartError> {
     let (closing, closed) = tokio::sync::watch::channel(false);
     let served = (Arc::clone(&registry), Arc::clone(&authenticator));
     let server = Arc::new(api_server(&config, served, (mounts, front_proxies), &runtimes, closed));
-    let (watched, counted) = (Arc::clone(&store), Arc::clone(&metrics));
+    let (watched, counted, controllers) = (Arc::clone(&store), Arc::clone(&metrics), reconcilers(&server, &metrics));
     let health = Health {
         store_check: Arc::new(StoreCheck::new(store, &config.store)),
         lifecycle: lifecycle.clone(),
@@ -156,6 +156,7 @@ pub async fn build(mut parts: Parts) -> Result<App, StartError> {
     background.push(Box::pin(aggregation::keep_checking(Arc::clone(&edge.api))));
     background.push(Box::pin(end_streams(lifecycle, closing)));
     background.extend(admin_tasks);
+    background.extend(controllers);
     let last_writes = Box::pin(housekeeping::store_last_uses(registry));
     Ok(App {
         answer: edge.into_answer(),
@@ -312,15 +313,19 @@ async fn calls(config: &Config, session: AdminService, metrics: &Metrics) -> Res
     Ok(Calls::new(services, config.limits.body_bytes, metrics))
 }
 
-/// Returns the tasks of all controllers.
-fn reconcilers(registry: Arc<Deps>) -> impl Iterator<Item = Background> {
+/// Returns the tasks of all controllers, whose queues and whose API server the metrics show.
+fn reconcilers(server: &Arc<ApiServer>, metrics: &Metrics) -> Vec<Background> {
     let sleep: insula_controllers::Sleep = Arc::new(|count| Box::pin(tokio::time::sleep(Duration::from_secs(count))));
-    let tasks = Controllers::new(registry).tasks(sleep);
-    tasks.into_iter().map(|(_, task)| -> Background { task })
+    let tasks = Controllers::new(Arc::clone(&server.registry)).tasks(sleep);
+    metrics.add_sources(Sources {
+        api: Arc::downgrade(server),
+        queues: tasks.iter().map(|task| Arc::clone(&task.queue)).collect(),
+    });
+    tasks.into_iter().map(|task| -> Background { task.run }).collect()
 }
 
 /// Returns the tasks beside requests: housekeeping, uses of API versions, the alarm of the disk,
-/// the issuers of the operator and all controllers.
+/// and the issuers of the operator.
 fn background(
     config: &Config,
     registry: Arc<Deps>,
@@ -342,7 +347,6 @@ fn background(
     if let Some(path) = config.authentication_config.clone() {
         background.push(Box::pin(issuers::follow(path, authenticator)));
     }
-    background.extend(reconcilers(registry));
     background
 }
 

@@ -8,6 +8,7 @@ mod backup;
 mod load;
 mod serving;
 mod store;
+mod telemetry;
 mod workspaces;
 
 pub use backup::BackupConfig;
@@ -15,6 +16,7 @@ pub use load::{ConfigError, Source, Sources, load, load_over};
 pub(crate) use serving::{ExternalUrl, is_dns_name};
 pub use serving::{FrontProxyConfig, NamedCertificate, Names, Sni, TlsConfig};
 pub use store::{Endpoints, StoreChoice};
+pub use telemetry::TelemetryConfig;
 pub use workspaces::Workspaces;
 
 use std::path::PathBuf;
@@ -133,15 +135,6 @@ pub enum LogFormat {
     Human,
     /// One JSON object a line.
     Json,
-}
-
-/// Telemetry that leaves the process. `/metrics` is always served and needs no setting.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct TelemetryConfig {
-    /// URL of an OpenTelemetry collector (OTLP over gRPC), as `http://host:4317`. `None` for no
-    /// exporter.
-    pub otlp_endpoint: Option<String>,
 }
 
 /// The audit log.
@@ -307,7 +300,7 @@ impl Default for Config {
                 format: LogFormat::Human,
                 level: "info".to_owned(),
             },
-            telemetry: TelemetryConfig { otlp_endpoint: None },
+            telemetry: TelemetryConfig::default(),
             webhooks: Webhooks::default(),
             workspaces: Workspaces::default(),
             watches: Watches::default(),

@@ -422,7 +422,7 @@ mod tests {
             connections_per_address: 3,
             ..Limits::default()
         };
-        Connections::new(&limits, Arc::new(Metrics::new("1", None)))
+        Connections::new(&limits, Arc::new(Metrics::new("1")))
     }
 
     fn address(text: &str) -> Address {

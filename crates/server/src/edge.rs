@@ -65,7 +65,8 @@ impl Edge {
 
     async fn answer(&self, mut request: Request) -> Response {
         let trace = Trace::begin(&*self.rng, &mut request);
-        let mut response = self.audited(request).instrument(trace.span.clone()).await;
+        let answered = self.audited(request).instrument(trace.traced.clone());
+        let mut response = answered.instrument(trace.span.clone()).await;
         trace.end(&mut response);
         response
     }

@@ -52,6 +52,10 @@ const UNKNOWN: Method = Method {
     bytes: 0,
 };
 
+/// Mark of an answer to a call of a method that exists. A response extension.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KnownMethod;
+
 /// The services behind the edge.
 pub(crate) struct Calls {
     services: Router,
@@ -91,6 +95,9 @@ impl Calls {
             verb: known.unwrap_or(&UNKNOWN).verb,
             class: ResourceClass::Call,
         });
+        if known.is_some() {
+            response.extensions_mut().insert(KnownMethod);
+        }
         response
     }
 

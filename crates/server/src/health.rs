@@ -29,9 +29,7 @@ use insula_store::Store;
 use serde_json::json;
 use tokio::sync::{Mutex, Semaphore};
 
-use crate::{
-    VERSION, api_usage, backup, certificates::Alarm, config::StoreChoice, lifecycle::Lifecycle, metrics::Metrics,
-};
+use crate::{VERSION, backup, certificates::Alarm, config::StoreChoice, lifecycle::Lifecycle, metrics::Metrics};
 
 const METRICS: &str = "/metrics";
 
@@ -192,17 +190,8 @@ async fn version(State(health): State<Health>, request: Parts) -> Response {
 async fn text(State(health): State<Health>, request: Parts) -> Response {
     match permit(&health, &request, request.uri.path()).await {
         Ok(_) => {
-            health.metrics.set_watches(health.api.limits.open_watches());
-            let uses = api_usage::read(&health.store_check.store.latest());
-            let body = Body::from(health.metrics.text_with(&uses));
-            (
-                [(
-                    CONTENT_TYPE,
-                    "application/openmetrics-text; version=1.0.0; charset=utf-8",
-                )],
-                body,
-            )
-                .into_response()
+            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+            ([(CONTENT_TYPE, kind)], Body::from(health.metrics.text())).into_response()
         }
         Err(refusal) => refusal.into_response(),
     }

@@ -2,8 +2,9 @@
 
 use std::{sync::Arc, time::Instant};
 
-use insula_api::{Revision, Scope};
-use insula_store::{BoxFuture, CommitError, Cursor, Gone, Member, Snapshot, SnapshotError, Store, Txn};
+use insula_api::{Revision, Scope, measure::TRACE};
+use insula_store::{BoxFuture, CommitError, Cursor, Gone, Measures, Member, Snapshot, SnapshotError, Store, Txn};
+use tracing::{Instrument, field::Empty};
 
 use crate::metrics::{CommitOutcome, Metrics};
 
@@ -17,12 +18,25 @@ impl Store for MeasuredStore {
     fn commit(&self, txn: Txn) -> BoxFuture<'_, Result<Revision, CommitError>> {
         Box::pin(async move {
             let started = Instant::now();
-            let done = self.inner.commit(txn).await;
+            let span = tracing::info_span!(
+                target: TRACE,
+                "store commit",
+                insula.outcome = Empty,
+                otel.status_description = Empty,
+            );
+            let done = self.inner.commit(txn).instrument(span.clone()).await;
             let outcome = match &done {
                 Ok(_) => CommitOutcome::Committed,
                 Err(CommitError::Conflict { .. }) => CommitOutcome::Conflict,
                 Err(_) => CommitOutcome::Failed,
             };
+            span.record("insula.outcome", outcome.name());
+            if outcome == CommitOutcome::Failed {
+                span.record(
+                    "otel.status_description",
+                    "the commit failed, or its outcome is unknown",
+                );
+            }
             self.metrics.commit(outcome, started.elapsed());
             done
         })
@@ -62,6 +76,10 @@ impl Store for MeasuredStore {
 
     fn members(&self) -> BoxFuture<'_, Result<Vec<Member>, String>> {
         self.inner.members()
+    }
+
+    fn measures(&self) -> Measures {
+        self.inner.measures()
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

@@ -1,165 +1,32 @@
-//! Metrics of the server, as Prometheus text on `/metrics`, and over OTLP when a collector is
-//! configured.
+//! Metrics of the server: one registry of Prometheus, read by two exporters, `/metrics` and OTLP
+//! when a collector is configured.
 //!
 //! Label sets are closed: every label is an enum, so that no tenant, name or path can create a new
-//! series. A server with a hundred thousand workspaces has as many series as one with three. Only
-//! the use of exported versions has labels of providers; the number of its series has a limit.
+//! series. A server with a hundred thousand workspaces has as many series as one with three. Labels
+//! of providers (use of exported versions, rollouts, conversions) have a limit on their series.
+
+mod labels;
+pub(crate) mod otlp;
+mod process;
+mod sources;
 
 use std::{
-    sync::{Mutex, PoisonError, atomic::AtomicI64},
-    time::Duration,
+    sync::{Arc, OnceLock, atomic::AtomicI64},
+    time::{Duration, SystemTime},
 };
 
-use opentelemetry::{
-    KeyValue,
-    metrics::{Counter as OtlpCounter, Histogram as OtlpHistogram, Meter},
-};
+use insula_api::Timestamp;
 use prometheus_client::{
-    encoding::{EncodeLabelSet, EncodeLabelValue},
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
     registry::{Registry, Unit},
 };
 
-use insula_api::Timestamp;
+pub(crate) use labels::{AuditOutcome, CallOutcome, ClosedFor, ExportOutcome, Purpose, Signal};
+pub use labels::{Class, CodeClass, CommitOutcome, Effect, Verb};
+pub(crate) use sources::Sources;
 
-use crate::api_usage::VersionUse;
-
-/// Verb of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
-pub enum Verb {
-    Get,
-    List,
-    Watch,
-    Create,
-    Update,
-    Patch,
-    Delete,
-    DeleteCollection,
-    /// A request for no resource.
-    Other,
-}
-
-/// Origin of the requested kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
-pub enum Class {
-    /// Insula's and Kubernetes' own.
-    System,
-    /// Bound from an export.
-    Bound,
-    /// From a definition in the same workspace.
-    Local,
-    /// Served by an extension server.
-    Aggregated,
-    /// None: health, discovery, OpenAPI, metrics.
-    NonResource,
-    /// None: a call of a gRPC service.
-    Call,
-}
-
-/// Class of the status of a response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
-pub enum CodeClass {
-    /// 1xx and 2xx.
-    Success,
-    /// 3xx.
-    Redirect,
-    /// 4xx.
-    ClientError,
-    /// 5xx.
-    ServerError,
-}
-
-impl From<http::StatusCode> for CodeClass {
-    fn from(code: http::StatusCode) -> Self {
-        match code.as_u16() {
-            ..300 => Self::Success,
-            300..400 => Self::Redirect,
-            400..500 => Self::ClientError,
-            _ => Self::ServerError,
-        }
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RequestLabels {
-    verb: Verb,
-    class: Class,
-    code: CodeClass,
-}
-
-/// Effect of a request: read or write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
-pub enum Effect {
-    /// Changes nothing.
-    ReadOnly,
-    /// May change something.
-    Mutating,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct EffectLabels {
-    effect: Effect,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct CommitLabels {
-    outcome: CommitOutcome,
-}
-
-/// Outcome of a commit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
-pub enum CommitOutcome {
-    /// The commit is durable.
-    Committed,
-    /// A guard did not hold.
-    Conflict,
-    /// The commit failed, or its outcome is unknown.
-    Failed,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct AuditLabels {
-    outcome: AuditOutcome,
-}
-
-/// Outcome of an audit event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
-pub(crate) enum AuditOutcome {
-    /// The event is in the log.
-    Written,
-    /// There was no room in the queue, or on the disk.
-    Lost,
-}
-
-/// Series of exported versions. Those with the fewest tenants are left out, and counted.
-const VERSIONS_MAX: usize = 1_000;
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct VersionLabels {
-    export: String,
-    resource: String,
-    version: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ClosedLabels {
-    reason: ClosedFor,
-}
-
-/// Reason why the server closed a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
-pub(crate) enum ClosedFor {
-    /// No request for too long.
-    Idle,
-    /// The headers of a request took too long.
-    Headers,
-    /// The client did not take its answer.
-    Stalled,
-    /// Its address had too many connections without a credential.
-    Address,
-    /// Another connection needed the slot.
-    Full,
-}
+use labels::{AuditLabels, CallLabels, ClosedLabels, CommitLabels, EffectLabels, ExportLabels, RequestLabels};
+use sources::{Parts, Queues};
 
 /// All metrics. Counting is a few atomic operations.
 pub struct Metrics {
@@ -167,7 +34,6 @@ pub struct Metrics {
     requests: Family<RequestLabels, Counter>,
     request_seconds: Family<RequestLabels, Histogram, fn() -> Histogram>,
     in_flight: Family<EffectLabels, Gauge>,
-    watches: Gauge<i64, AtomicI64>,
     connections: Gauge<i64, AtomicI64>,
     connections_closed: Family<ClosedLabels, Counter>,
     streams_reset: Counter,
@@ -178,18 +44,23 @@ pub struct Metrics {
     disk_full: Gauge<i64, AtomicI64>,
     certificate_expiry: Gauge<i64, AtomicI64>,
     certificates_refused: Gauge<i64, AtomicI64>,
-    version_last_use: Family<VersionLabels, Gauge>,
-    version_tenants: Family<VersionLabels, Gauge>,
-    versions_left_out: Gauge<i64, AtomicI64>,
-    /// Locked while the use of versions is set and written.
-    versions: Mutex<()>,
-    otlp: Option<Otlp>,
+    audit_queue: Gauge<i64, AtomicI64>,
+    call_seconds: Family<CallLabels, Histogram, fn() -> Histogram>,
+    exported: Exports,
+    started: SystemTime,
+    /// Parts of the server that own metrics, once they are built.
+    sources: Arc<OnceLock<Sources>>,
 }
 
-struct Otlp {
-    request_seconds: OtlpHistogram<f64>,
-    commit_seconds: OtlpHistogram<f64>,
-    handshake_failures: OtlpCounter<u64>,
+/// Counts of the telemetry for the collector, by signal and outcome.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Exports(Family<ExportLabels, Counter>);
+
+impl Exports {
+    /// Counts spans, or points of metrics.
+    pub(crate) fn count(&self, signal: Signal, outcome: ExportOutcome, count: u64) {
+        self.0.get_or_create(&ExportLabels { signal, outcome }).inc_by(count);
+    }
 }
 
 /// Guard of a gauge: counts one until it is dropped.
@@ -203,15 +74,19 @@ impl Drop for GaugeGuard {
 }
 
 impl Metrics {
-    /// Creates all metrics at zero. `meter` exports them to a configured collector as well.
-    pub fn new(version: &str, meter: Option<&Meter>) -> Self {
+    /// Creates all metrics at zero.
+    pub fn new(version: &str) -> Self {
+        Self::with_exports(version, Exports::default())
+    }
+
+    /// Creates all metrics at zero, with the counts of an export that exists.
+    pub(crate) fn with_exports(version: &str, exported: Exports) -> Self {
         let mut metrics = Self {
-            registry: Registry::with_prefix("insula"),
+            registry: Registry::default(),
             requests: Family::default(),
             // From a read in memory to the slowest allowed answer: 0.1 ms to 52 s.
             request_seconds: Family::new_with_constructor(|| Histogram::new(buckets(0.000_1, 20))),
             in_flight: Family::default(),
-            watches: Gauge::default(),
             connections: Gauge::default(),
             connections_closed: Family::default(),
             streams_reset: Counter::default(),
@@ -223,18 +98,45 @@ impl Metrics {
             disk_full: Gauge::default(),
             certificate_expiry: Gauge::default(),
             certificates_refused: Gauge::default(),
-            version_last_use: Family::default(),
-            version_tenants: Family::default(),
-            versions_left_out: Gauge::default(),
-            versions: Mutex::default(),
-            otlp: meter.map(Otlp::new),
+            audit_queue: Gauge::default(),
+            // To the longest time-out of a webhook: 0.5 ms to 33 s.
+            call_seconds: Family::new_with_constructor(|| Histogram::new(buckets(0.000_5, 17))),
+            exported,
+            started: SystemTime::now(),
+            sources: Arc::default(),
         };
+        metrics.begin_series();
         metrics.register(version);
         metrics
     }
 
+    /// Creates the series of small label sets, so that the first event is an increase too.
+    fn begin_series(&self) {
+        for outcome in CommitOutcome::ALL {
+            drop(self.commit_seconds.get_or_create(&CommitLabels { outcome }));
+        }
+        for outcome in [AuditOutcome::Written, AuditOutcome::Lost] {
+            drop(self.audit_events.get_or_create(&AuditLabels { outcome }));
+        }
+        for reason in ClosedFor::ALL {
+            drop(self.connections_closed.get_or_create(&ClosedLabels { reason }));
+        }
+        for purpose in Purpose::ALL {
+            for outcome in [CallOutcome::Answered, CallOutcome::Failed] {
+                drop(self.call_seconds.get_or_create(&CallLabels { purpose, outcome }));
+            }
+        }
+        for labels in ExportLabels::all() {
+            drop(self.exported.0.get_or_create(&labels));
+        }
+    }
+
     fn register(&mut self, version: &str) {
-        let registry = &mut self.registry;
+        let process = process::Process(self.started);
+        self.registry.register_collector(Box::new(process));
+        self.registry
+            .register_collector(Box::new(Queues(Arc::clone(&self.sources))));
+        let registry = self.registry.sub_registry_with_prefix("insula");
         registry.register(
             "build",
             "The running version",
@@ -248,7 +150,6 @@ impl Metrics {
             self.request_seconds.clone(),
         );
         registry.register("requests_in_flight", "Requests being answered", self.in_flight.clone());
-        registry.register("watches", "Open watches", self.watches.clone());
         registry.register("connections", "Open connections", self.connections.clone());
         let help = "Connections that the server closed, by reason";
         registry.register("connections_closed", help, self.connections_closed.clone());
@@ -268,18 +169,24 @@ impl Metrics {
         registry.register_with_unit("tls_certificate_expiry_timestamp", help, Unit::Seconds, expiry);
         let help = "1 while the newest files of certificates cannot be used, and older ones are in use";
         registry.register("tls_certificates_refused", help, self.certificates_refused.clone());
-        self.register_versions();
+        let help = "Events that wait to be written to the audit log";
+        registry.register("audit_queue_events", help, self.audit_queue.clone());
+        let help = "Time of requests to webhooks, token issuers and mounted servers";
+        let calls = self.call_seconds.clone();
+        registry.register_with_unit("outbound_request_duration", help, Unit::Seconds, calls);
+        let help = "Spans and points of metrics for the collector, by outcome";
+        registry.register("otlp_exported", help, self.exported.0.clone());
+        registry.register_collector(Box::new(Parts(Arc::clone(&self.sources))));
     }
 
-    fn register_versions(&mut self) {
-        let registry = &mut self.registry;
-        let help = "Last use of an exported API version by a tenant, to the hour";
-        let last_use = self.version_last_use.clone();
-        registry.register_with_unit("api_version_last_use_timestamp", help, Unit::Seconds, last_use);
-        let help = "Workspaces that used an exported API version within the days of its retirement";
-        registry.register("api_version_tenants", help, self.version_tenants.clone());
-        let help = "Exported API versions without series, because there are too many";
-        registry.register("api_versions_left_out", help, self.versions_left_out.clone());
+    /// Adds the parts of a built server. A second server of the process adds none.
+    pub(crate) fn add_sources(&self, sources: Sources) {
+        drop(self.sources.set(sources));
+    }
+
+    /// Returns the start of the process.
+    pub(crate) fn started(&self) -> SystemTime {
+        self.started
     }
 
     /// Counts an answered request.
@@ -291,14 +198,6 @@ impl Metrics {
         };
         self.requests.get_or_create(&labels).inc();
         self.request_seconds.get_or_create(&labels).observe(took.as_secs_f64());
-        if let Some(otlp) = &self.otlp {
-            let labels = [
-                KeyValue::new("verb", format!("{verb:?}")),
-                KeyValue::new("class", format!("{class:?}")),
-                KeyValue::new("code", i64::from(code.as_u16() / 100)),
-            ];
-            otlp.request_seconds.record(took.as_secs_f64(), &labels);
-        }
     }
 
     /// Counts audit events that were written or lost.
@@ -306,6 +205,11 @@ impl Metrics {
         if count > 0 {
             self.audit_events.get_or_create(&AuditLabels { outcome }).inc_by(count);
         }
+    }
+
+    /// Returns the gauge of audit events that wait to be written.
+    pub(crate) fn audit_queue(&self) -> &Gauge<i64, AtomicI64> {
+        &self.audit_queue
     }
 
     /// Sets the gauge of a full disk.
@@ -326,11 +230,6 @@ impl Metrics {
     /// Counts a request in flight until the result is dropped.
     pub fn in_flight(&self, effect: Effect) -> GaugeGuard {
         gauge_guard(&self.in_flight.get_or_create_owned(&EffectLabels { effect }))
-    }
-
-    /// Sets the gauge of open watches.
-    pub fn set_watches(&self, open: usize) {
-        self.watches.set(i64::try_from(open).unwrap_or(i64::MAX));
     }
 
     /// Counts an open connection until the result is dropped.
@@ -355,9 +254,6 @@ impl Metrics {
 
     pub(crate) fn handshake_failed(&self) {
         self.handshake_failures.inc();
-        if let Some(otlp) = &self.otlp {
-            otlp.handshake_failures.add(1, &[]);
-        }
     }
 
     /// Counts a commit that the store answered.
@@ -365,33 +261,12 @@ impl Metrics {
         self.commit_seconds
             .get_or_create(&CommitLabels { outcome })
             .observe(took.as_secs_f64());
-        if let Some(otlp) = &self.otlp {
-            otlp.commit_seconds
-                .record(took.as_secs_f64(), &[KeyValue::new("outcome", format!("{outcome:?}"))]);
-        }
     }
 
-    /// Returns all metrics as OpenMetrics text, with the use of exported versions, the most used
-    /// first.
-    pub(crate) fn text_with(&self, uses: &[VersionUse]) -> String {
-        let _alone = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
-        self.version_last_use.clear();
-        self.version_tenants.clear();
-        let shown = &uses[..uses.len().min(VERSIONS_MAX)];
-        let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        self.versions_left_out.set(count(uses.len() - shown.len()));
-        for usage in shown {
-            let labels = VersionLabels {
-                export: usage.export.clone(),
-                resource: usage.resource.clone(),
-                version: usage.version.clone(),
-            };
-            if let Some(last) = usage.last_used {
-                self.version_last_use.get_or_create(&labels).set(last.0);
-            }
-            self.version_tenants.get_or_create(&labels).set(count(usage.tenants));
-        }
-        self.text()
+    /// Counts a request to another server.
+    pub(crate) fn called(&self, purpose: Purpose, outcome: CallOutcome, took: Duration) {
+        let labels = CallLabels { purpose, outcome };
+        self.call_seconds.get_or_create(&labels).observe(took.as_secs_f64());
     }
 
     /// Returns all metrics as OpenMetrics text.
@@ -399,17 +274,6 @@ impl Metrics {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.registry).expect("a String takes everything");
         text
-    }
-}
-
-impl Otlp {
-    fn new(meter: &Meter) -> Self {
-        let seconds = |name: &'static str| meter.f64_histogram(name).with_unit("s").build();
-        Self {
-            request_seconds: seconds("insula.request.duration"),
-            commit_seconds: seconds("insula.commit.duration"),
-            handshake_failures: meter.u64_counter("insula.tls.handshake.failures").build(),
-        }
     }
 }
 
@@ -428,14 +292,14 @@ mod tests {
 
     #[test]
     fn text_has_closed_labels_and_gauges_that_come_back() {
-        let metrics = Metrics::new("1.2.3", None);
+        let metrics = Metrics::new("1.2.3");
         let took = Duration::from_millis(3);
         metrics.request(Verb::List, Class::Bound, http::StatusCode::OK, took);
         metrics.request(Verb::List, Class::Bound, http::StatusCode::CREATED, took);
         metrics.request(Verb::Get, Class::System, http::StatusCode::GONE, took);
         metrics.commit(CommitOutcome::Committed, took);
-        metrics.set_watches(2);
-        metrics.set_watches(1);
+        metrics.called(Purpose::Issuer, CallOutcome::Failed, took);
+        metrics.exported.count(Signal::Spans, ExportOutcome::Dropped, 7);
         drop(metrics.in_flight(Effect::Mutating));
         let text = metrics.text();
         for line in [
@@ -444,46 +308,11 @@ mod tests {
             "insula_requests_total{verb=\"Get\",class=\"System\",code=\"ClientError\"} 1",
             "insula_request_duration_seconds_count{verb=\"List\",class=\"Bound\",code=\"Success\"} 2",
             "insula_commit_duration_seconds_count{outcome=\"Committed\"} 1",
-            "insula_watches 1",
+            "insula_outbound_request_duration_seconds_count{purpose=\"Issuer\",outcome=\"Failed\"} 1",
+            "insula_otlp_exported_total{signal=\"Spans\",outcome=\"Dropped\"} 7",
             "insula_requests_in_flight{effect=\"Mutating\"} 0",
         ] {
             assert!(text.lines().any(|got| got == line), "{line} in\n{text}");
         }
-    }
-
-    #[test]
-    fn the_series_of_versions_have_a_limit() {
-        let metrics = Metrics::new("1.2.3", None);
-        let usage = |index: usize| VersionUse {
-            export: "root:provider:widgets".to_owned(),
-            resource: "widgets.example.io".to_owned(),
-            version: format!("v{index}"),
-            tenants: index % 2,
-            last_used: (index % 2 == 1).then_some(insula_api::Timestamp(1_795_255_200)),
-        };
-        let uses: Vec<VersionUse> = (1..=VERSIONS_MAX + 3).map(usage).collect();
-        metrics.text_with(&uses);
-        // A scrape has only the versions of its own time.
-        let text = metrics.text_with(&uses[..VERSIONS_MAX + 1]);
-        let labels = |version| {
-            format!("{{export=\"root:provider:widgets\",resource=\"widgets.example.io\",version=\"{version}\"}}")
-        };
-        for line in [
-            format!(
-                "insula_api_version_last_use_timestamp_seconds{} 1795255200",
-                labels("v1")
-            ),
-            format!("insula_api_version_tenants{} 1", labels("v1")),
-            format!("insula_api_version_tenants{} 0", labels("v2")),
-            "insula_api_versions_left_out 1".to_owned(),
-        ] {
-            assert!(text.lines().any(|got| got == line), "{line} in\n{text}");
-        }
-        let series = |name: &str| text.lines().filter(|line| line.starts_with(name)).count();
-        assert_eq!(series("insula_api_version_tenants{"), VERSIONS_MAX);
-        assert_eq!(
-            series("insula_api_version_last_use_timestamp_seconds{"),
-            VERSIONS_MAX / 2
-        );
     }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use insula_access::Authenticator;
-use insula_api::{Rng, Timestamp};
+use insula_api::Clock;
 use insula_auth::TokenFile;
 use insula_store::{
     MemoryStore, Store,
@@ -18,7 +18,7 @@ use insula_store_etcd::{Credentials, EtcdStore, MemberStatus, Options as EtcdOpt
 use tokio::sync::oneshot;
 
 use crate::{
-    StartError,
+    Env, StartError,
     build::Background,
     config::{Config, Endpoints, EtcdConfig, StoreChoice},
     files::{read, read_secret},
@@ -40,7 +40,7 @@ pub(crate) struct Opened {
     pub(crate) what: String,
 }
 
-pub(crate) async fn open(config: &Config, now: Timestamp, rng: &dyn Rng) -> Result<Opened, StartError> {
+pub(crate) async fn open(config: &Config, env: &Env) -> Result<Opened, StartError> {
     match &config.store {
         StoreChoice::Memory => Ok(Opened {
             store: Arc::new(MemoryStore::new()),
@@ -48,8 +48,8 @@ pub(crate) async fn open(config: &Config, now: Timestamp, rng: &dyn Rng) -> Resu
             failed: None,
             what: "in memory: everything is gone at exit".to_owned(),
         }),
-        StoreChoice::Embedded => embedded(config, now).await,
-        StoreChoice::Etcd(endpoints) => etcd(config, endpoints, rng.next_u64()).await,
+        StoreChoice::Embedded => embedded(config, &env.clock).await,
+        StoreChoice::Etcd(endpoints) => etcd(config, endpoints, env.rng.next_u64()).await,
     }
 }
 
@@ -154,12 +154,13 @@ pub(crate) fn authenticator(config: &Config) -> Result<Authenticator, StartError
     })
 }
 
-async fn embedded(config: &Config, now: Timestamp) -> Result<Opened, StartError> {
+async fn embedded(config: &Config, clock: &Arc<dyn Clock>) -> Result<Opened, StartError> {
     let dir = config.data_dir.join("store");
-    let holder = format!("insula start --listen {}, since {now}", config.listen);
+    let holder = format!("insula start --listen {}, since {}", config.listen, clock.now());
     let options = Options {
         holder,
         reserve_bytes: config.store_reserve_megabytes.saturating_mul(1 << 20),
+        clock: Some(Arc::clone(clock)),
         ..Options::default()
     };
     let opening = dir.clone();

@@ -8,6 +8,7 @@
 mod connect;
 mod extensions;
 mod keys;
+mod measured;
 mod mounts;
 mod targets;
 mod trust;
@@ -38,7 +39,11 @@ use insula_api::ClusterName;
 use insula_catalog::{Call, Outbound};
 use tokio::{sync::Semaphore, time::timeout};
 
-use crate::config::Webhooks;
+use crate::{
+    config::Webhooks,
+    metrics::{Metrics, Purpose},
+};
+use measured::measured;
 
 /// CA bundles whose connections are pooled. More are rare, and only have to connect again.
 const CLIENTS_MAX: usize = 256;
@@ -56,15 +61,17 @@ pub(crate) struct Webhook {
     clients: Mutex<HashMap<Option<Arc<[u8]>>, Pooled>>,
     /// Permits of concurrent calls, for each workspace with calls in flight.
     permits: Mutex<HashMap<ClusterName, Weak<Semaphore>>>,
+    metrics: Arc<Metrics>,
 }
 
 impl Webhook {
-    pub(crate) fn new(settings: &Webhooks) -> Self {
+    pub(crate) fn new(settings: &Webhooks, metrics: Arc<Metrics>) -> Self {
         Webhook {
             targets: Arc::new(settings.allow.clone()),
             settings: settings.clone(),
             clients: Mutex::default(),
             permits: Mutex::default(),
+            metrics,
         }
     }
 
@@ -105,8 +112,8 @@ impl Webhook {
             .body(Full::new(Bytes::from(call.body)))
             .map_err(|error| error.to_string())?;
         let ca_bundle = call.endpoint.ca_bundle.as_ref();
-        self.send(&call.cluster, ca_bundle, request, call.answer_bytes_max)
-            .await
+        let sent = self.send(&call.cluster, ca_bundle, request, call.answer_bytes_max);
+        sent.await
     }
 
     /// Sends a request on behalf of a workspace, once it gets a permit.
@@ -126,7 +133,9 @@ impl Webhook {
         let headers = request.headers_mut();
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, */*"));
         headers.insert(header::USER_AGENT, HeaderValue::from_static(AGENT));
+        measured::continue_trace(headers);
         let response = client.request(request).await.map_err(|error| cause(&error))?;
+        measured::answered(response.status());
         check_status(response.status())?;
         match Limited::new(response.into_body(), answer_bytes_max).collect().await {
             Ok(body) => Ok(body.to_bytes().to_vec()),
@@ -152,10 +161,14 @@ impl Outbound for Webhook {
                 return Err(failed("https is the only scheme that is spoken"));
             }
             let time = Duration::from_secs(seconds.into());
-            match timeout(time, self.call(call, &uri)).await {
-                Ok(answered) => answered.map_err(|why| failed(&why)),
-                Err(_) => Err(failed("context deadline exceeded")),
-            }
+            let called = async {
+                match timeout(time, self.call(call, &uri)).await {
+                    Ok(answered) => answered,
+                    Err(_) => Err("context deadline exceeded".to_owned()),
+                }
+            };
+            let called = measured(&self.metrics, Purpose::Webhook, &http::Method::POST, &uri, called).await;
+            called.map_err(|why| failed(&why))
         })
     }
 }

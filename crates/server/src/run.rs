@@ -23,7 +23,7 @@ use tokio::{
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    Additions, Env, StartError, Started, VERSION, accounts,
+    Additions, Env, StartError, Started, accounts,
     audit::{self, Writer},
     build::{Parts, Tasks, build, cores},
     config::{Config, Limits, LogFormat},
@@ -131,7 +131,7 @@ async fn start_measured(
         driver,
         failed,
         what,
-    } = open::open(&config, env.clock.now(), &*env.rng).await?;
+    } = open::open(&config, &env).await?;
     // A store on etcd answers only while its driver runs, and the wiring already uses it.
     let mut drivers = JoinSet::new();
     if let Some(driver) = driver {
@@ -193,7 +193,7 @@ impl Starting {
         let (listener, address) = bind(listen).await?;
         let url = endpoint::url(&config, address).url;
         let lifecycle = Lifecycle::default();
-        let metrics = Arc::new(Metrics::new(VERSION, telemetry.meter().as_ref()));
+        let metrics = telemetry.metrics();
         let config = Arc::new(config);
         let (audit, writer) = audit::open(&config, Arc::clone(&env.clock), &metrics)?;
         let (runtimes, clock) = (runtimes(&config.limits), Arc::clone(&env.clock));
@@ -207,7 +207,7 @@ impl Starting {
             lifecycle: lifecycle.clone(),
             url: url.clone(),
             trust: Arc::clone(&endpoint.trust),
-            mounts: mounts(&config, &endpoint.identity)?,
+            mounts: mounts(&config, &endpoint.identity, Arc::clone(&metrics))?,
             front_proxies: Arc::clone(&endpoint.front_proxies),
             certificates: Arc::clone(&endpoint.alarm),
             audit,
@@ -311,7 +311,7 @@ pub async fn run(config: Config, env: Env) -> Result<(), StartError> {
 
 /// Runs a server program as [`run`] does, with the parts that the program adds.
 pub async fn run_with(config: Config, env: Env, additions: Additions) -> Result<(), StartError> {
-    let telemetry = telemetry::install(&config)?;
+    let telemetry = telemetry::install(&config, &*env.rng)?;
     let format = config.log.format;
     housekeeping::take_small_pages();
     // Signals during the start take effect at its end.
@@ -342,8 +342,7 @@ pub async fn run_with(config: Config, env: Env, additions: Additions) -> Result<
         () = stop.next() => std::process::exit(IMPATIENT_EXIT_CODE),
     }
     tracing::info!("stopped");
-    // Blocks for seconds when the collector is unreachable; nothing else runs any more.
-    drop(tokio::task::spawn_blocking(|| telemetry.flush()).await);
+    telemetry.flush().await;
     failure.map_or(Ok(()), |reason| Err(StartError::StoreEnded(reason)))
 }
 
@@ -383,7 +382,11 @@ pub(crate) async fn resolve(listen: &str) -> Result<SocketAddr, StartError> {
 }
 
 /// Creates the client of servers that workspaces are mounted from.
-fn mounts(config: &Config, identity: &identity::Identity) -> Result<Arc<dyn insula_apiserver::Forward>, StartError> {
+fn mounts(
+    config: &Config,
+    identity: &identity::Identity,
+    metrics: Arc<Metrics>,
+) -> Result<Arc<dyn insula_apiserver::Forward>, StartError> {
     let unusable = |cause: String| StartError::Identity {
         path: identity.front.key.clone(),
         cause,
@@ -397,6 +400,6 @@ fn mounts(config: &Config, identity: &identity::Identity) -> Result<Arc<dyn insu
             .unwrap_or_default()
             .into_bytes(),
     };
-    let mounts = crate::outbound::Mounts::new(&config.workspaces.mounts, &shown).map_err(unusable)?;
+    let mounts = crate::outbound::Mounts::new(&config.workspaces.mounts, &shown, metrics).map_err(unusable)?;
     Ok(Arc::new(mounts))
 }

@@ -3,12 +3,32 @@
 //! The header `Audit-Id` carries the id, on the request for its handlers and on the answer for the
 //! client.
 
-use std::time::Instant;
+mod route;
 
-use axum::{extract::Request, response::Response};
-use http::{HeaderName, HeaderValue};
-use insula_api::Rng;
-use tracing::Span;
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+    time::Instant,
+};
+
+use axum::{
+    body::{Body, Bytes},
+    extract::Request,
+    response::Response,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use insula_api::{Rng, measure::TRACE};
+use insula_apiserver::RequestKind;
+use opentelemetry::{Context as Position, trace::TraceContextExt};
+use tonic::Code;
+use tracing::{Span, field::Empty};
+use tracing_opentelemetry::OpenTelemetrySpanExt;
+
+use crate::{
+    grpc::{self, KnownMethod},
+    telemetry::{context, spans::Recorded},
+};
 
 /// Kubernetes' header for the id of a request.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("audit-id");
@@ -21,12 +41,18 @@ pub(crate) struct Trace {
     header: HeaderValue,
     /// Span of the log lines of the request.
     pub(crate) span: Span,
+    /// Span of the request in its trace, inside the other one. Disabled without a collector.
+    pub(crate) traced: Span,
     path: String,
     started: Instant,
+    /// True if the trace goes to a collector.
+    is_recorded: bool,
+    method: Method,
+    is_call: bool,
 }
 
 impl Trace {
-    /// Assigns the id of a request.
+    /// Assigns the id of a request, and continues its caller's trace.
     pub(crate) fn begin(rng: &dyn Rng, request: &mut Request) -> Self {
         // Never that of the client: a chosen id could point an investigation at a request of
         // somebody else.
@@ -38,24 +64,167 @@ impl Trace {
             id = %id,
             workspace = workspace(request.uri().path()),
             method = %request.method(),
+            trace_id = Empty,
         );
+        let (traced, is_recorded) = continue_trace(&span, request.headers());
+        if is_recorded {
+            Recorded(&traced).text("insula.request.id", &id);
+        }
         Trace {
             header,
             span,
+            traced,
             path: request.uri().path().to_owned(),
             started: Instant::now(),
+            is_recorded,
+            method: request.method().clone(),
+            is_call: grpc::is_call(request.headers()),
         }
     }
 
     /// Records the status of the response, and sets its id header.
     pub(crate) fn end(self, response: &mut Response) {
         let (code, milliseconds) = (response.status().as_u16(), self.started.elapsed().as_secs_f64() * 1e3);
-        let path = self.path;
+        let path = &self.path;
         self.span.in_scope(|| match code {
             500.. => tracing::warn!(code, milliseconds, path, "answered"),
             _ => tracing::debug!(code, milliseconds, path, "answered"),
         });
+        match (self.is_recorded, self.is_call) {
+            (false, _) => {}
+            (true, false) => self.record_http(response),
+            (true, true) => self.record_call(response),
+        }
         response.headers_mut().insert(REQUEST_ID, self.header);
+    }
+
+    /// Names the span by OpenTelemetry's conventions for servers of HTTP.
+    fn record_http(&self, response: &Response) {
+        let span = Recorded(&self.traced);
+        let method = match self.method.as_str() {
+            known @ ("GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS" | "CONNECT" | "TRACE") => known,
+            _ => "_OTHER",
+        };
+        let route = route::template(&self.path);
+        span.name(format!("{method} {route}"));
+        span.text("http.request.method", method);
+        span.text("http.route", &route);
+        if let Some(kind) = response
+            .extensions()
+            .get::<RequestKind>()
+            .filter(|kind| !kind.verb.is_empty())
+        {
+            span.text("insula.verb", kind.verb);
+        }
+        let code = response.status();
+        span.number("http.response.status_code", code.as_u16().into());
+        if code.is_server_error() {
+            span.fail(code.canonical_reason().unwrap_or_default());
+        }
+    }
+
+    /// Names the span by OpenTelemetry's conventions for servers of gRPC. Its status comes with the
+    /// end of the answer.
+    fn record_call(&self, response: &mut Response) {
+        let span = Recorded(&self.traced);
+        let is_known = response.extensions().get::<KnownMethod>().is_some();
+        let named = self.path.trim_start_matches('/').rsplit_once('/').filter(|_| is_known);
+        // A client can call any name.
+        let (service, method) = named.unwrap_or(("_OTHER", "_OTHER"));
+        span.name(format!("{service}/{method}"));
+        span.text("rpc.system", "grpc");
+        span.text("rpc.service", service);
+        span.text("rpc.method", method);
+        if record_status(&self.traced, response.headers()) {
+            return;
+        }
+        let body = std::mem::take(response.body_mut());
+        *response.body_mut() = Body::new(RecordedBody {
+            body,
+            span: Some(self.traced.clone()),
+        });
+    }
+}
+
+/// Begins the span of a request in its caller's trace, or in a new one. Returns true beside it if
+/// it is recorded. Without a collector the span is disabled, and the caller's trace is passed on.
+fn continue_trace(log: &Span, headers: &HeaderMap) -> (Span, bool) {
+    let caller = context::of_caller(headers);
+    let traced = tracing::info_span!(target: TRACE, parent: log, "request", otel.kind = "server");
+    if traced.is_disabled() {
+        if let Some(caller) = caller {
+            log.record("trace_id", tracing::field::display(caller.trace_id()));
+            context::keep(log, caller);
+        }
+        return (traced, false);
+    }
+    if let Some(caller) = caller {
+        // The span has just begun, so it takes a parent.
+        drop(traced.set_parent(Position::new().with_remote_span_context(caller)));
+    }
+    let position = traced.context();
+    let position = position.span().span_context().clone();
+    log.record("trace_id", tracing::field::display(position.trace_id()));
+    (traced, position.is_sampled())
+}
+
+/// Records the status of a gRPC call, if the headers or trailers have it.
+fn record_status(span: &Span, headers: &HeaderMap) -> bool {
+    let Some(status) = grpc::ended(headers) else {
+        return false;
+    };
+    let code = status.code();
+    Recorded(span).number("rpc.grpc.status_code", i64::from(i32::from(code)));
+    // Those that OpenTelemetry counts as errors of the server.
+    let is_error = matches!(
+        code,
+        Code::Unknown
+            | Code::DeadlineExceeded
+            | Code::Unimplemented
+            | Code::Internal
+            | Code::Unavailable
+            | Code::DataLoss
+    );
+    if is_error {
+        Recorded(span).fail(code.description());
+    }
+    true
+}
+
+/// Body of a recorded gRPC answer. Its trailers have the status, so the span ends with them.
+struct RecordedBody {
+    body: Body,
+    span: Option<Span>,
+}
+
+impl HttpBody for RecordedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        match &polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                if let (Some(trailers), Some(span)) = (frame.trailers_ref(), &self.span) {
+                    record_status(span, trailers);
+                    self.span = None;
+                }
+            }
+            Poll::Ready(_) => self.span = None,
+            Poll::Pending => {}
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

@@ -34,7 +34,7 @@ pub use survey::{MemberStatus, survey};
 
 use etcd_client::{GetOptions, KvClient};
 use insula_api::{Revision, Scope};
-use insula_store::{BoxFuture, CommitError, Cursor, Gone, Mvcc, Snapshot, SnapshotError, Store, Txn};
+use insula_store::{BoxFuture, CommitError, Cursor, Gone, Measures, Mvcc, Snapshot, SnapshotError, Store, Txn};
 use keys::Keys;
 use members::Members;
 use mirror::{Loaded, Mirror, MirrorError};
@@ -359,6 +359,10 @@ impl Store for EtcdStore {
             let follows = tokio::time::timeout(PROBE_ATTEMPT_TIMEOUT, self.origin.status.follows());
             follows.await.map_err(|_| "the watch of etcd is broken".to_owned())
         })
+    }
+
+    fn measures(&self) -> Measures {
+        self.origin.mvcc.measures()
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

@@ -22,8 +22,9 @@ mod reserve;
 mod restore;
 
 use crate::{
-    BoxFuture, CommitError, Cursor, Gone, Mvcc, Snapshot, SnapshotError, Store, Txn,
+    BoxFuture, CommitError, Cursor, Gone, Measures, Mvcc, Snapshot, SnapshotError, Store, Txn,
     embedded::{
+        backend::Shared,
         committer::{Job, Status},
         disk::{AllocatedFile, FileDisk},
         file::{Disks, Loaded, ObjectFile},
@@ -31,7 +32,7 @@ use crate::{
         reserve::Reserve,
     },
 };
-use insula_api::{Revision, Scope};
+use insula_api::{Clock, Revision, Scope};
 use parking_lot::Mutex;
 use std::{
     io,
@@ -45,7 +46,7 @@ pub use disk::Disk;
 pub use restore::{Restore, RestoreError};
 
 /// Options of the embedded store.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Options {
     /// Description of this process in the lock file, besides its pid, e.g.
     /// `insula start, 127.0.0.1:6443, since 09:40`.
@@ -58,6 +59,8 @@ pub struct Options {
     /// Bytes of disk space that are reserved for a full disk, so that deletions are still taken. 0
     /// for none.
     pub reserve_bytes: u64,
+    /// Clock that times flushes, for metrics. Without one they are not timed.
+    pub clock: Option<Arc<dyn Clock>>,
 }
 
 impl Default for Options {
@@ -67,6 +70,7 @@ impl Default for Options {
             cache_bytes: 16 << 20,
             queue: 4096,
             reserve_bytes: 0,
+            clock: None,
         }
     }
 }
@@ -147,6 +151,7 @@ pub struct EmbeddedStore {
     committer: Mutex<Option<JoinHandle<()>>>,
     upgraded_from: Option<u64>,
     reserve: Arc<Reserve>,
+    file: Arc<Shared>,
 }
 
 /// Opens the record and the objects of a directory. The record is made first, so that objects
@@ -240,7 +245,10 @@ impl EmbeddedStore {
             upgraded_from,
         } = loaded;
         let mvcc = Mvcc::load(revision, entries);
-        let reserve = file.reserve().clone();
+        let (reserve, shared) = (file.reserve().clone(), file.shared().clone());
+        if let Some(clock) = &options.clock {
+            shared.time_syncs(clock.clone());
+        }
         let status = Arc::new(Status::default());
         let (jobs, queue) = mpsc::channel(options.queue.max(1));
         let spawned = {
@@ -264,6 +272,7 @@ impl EmbeddedStore {
             committer: Mutex::new(Some(committer)),
             upgraded_from,
             reserve,
+            file: shared,
         })
     }
 
@@ -334,6 +343,13 @@ impl Store for EmbeddedStore {
 
     fn alarm(&self) -> Option<String> {
         self.reserve.alarm()
+    }
+
+    fn measures(&self) -> Measures {
+        Measures {
+            file: Some(self.file.measures()),
+            ..self.mvcc.measures()
+        }
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

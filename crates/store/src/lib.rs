@@ -17,6 +17,7 @@ pub mod conformance;
 mod counts;
 pub mod embedded;
 mod log;
+mod measures;
 mod memory;
 pub mod model;
 mod mvcc;
@@ -30,6 +31,7 @@ use insula_api::{Revision, Scope};
 use std::pin::Pin;
 
 pub use log::{Change, Prior};
+pub use measures::{FileMeasures, Measures};
 pub use memory::MemoryStore;
 pub use mvcc::{Commit, Mvcc};
 pub use snapshot::Snapshot;
@@ -135,6 +137,9 @@ pub trait Store: Send + Sync {
     fn members(&self) -> BoxFuture<'_, Result<Vec<Member>, String>> {
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
+
+    /// Returns measures of the store, for metrics. Takes constant time.
+    fn measures(&self) -> Measures;
 
     /// Finishes the queued commits, flushes and stops. Later commits fail with
     /// [`CommitError::Unavailable`]; reads go on.

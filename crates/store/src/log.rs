@@ -133,6 +133,13 @@ impl Ring {
     }
 }
 
+impl Log {
+    /// Returns the number of changes.
+    pub(crate) fn len(&self) -> usize {
+        self.everything.changes.len()
+    }
+}
+
 impl ResourceLog {
     fn rings(&mut self, cluster: &ClusterName) -> [Option<&mut Ring>; 2] {
         [Some(&mut self.all), self.clusters.get_mut(cluster)]

@@ -7,10 +7,10 @@
 //! dropped.
 
 use crate::{
-    Gone,
+    Gone, Measures,
     state::{Entry, State},
 };
-use insula_api::{Object, ObjectKey, Revision, Scope};
+use insula_api::{Object, ObjectKey, Revision, Scope, measure::Counter};
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use std::{collections::BTreeMap, sync::Arc};
 use tokio::sync::Notify;
@@ -38,6 +38,7 @@ pub struct Mvcc {
     /// Publishes `State::applied` to tasks that wait for a revision.
     reached: tokio::sync::watch::Sender<Revision>,
     history_bytes_max: usize,
+    compactions: Counter,
 }
 
 impl Mvcc {
@@ -64,6 +65,7 @@ impl Mvcc {
             pins: Mutex::default(),
             reached: tokio::sync::watch::Sender::new(revision),
             history_bytes_max,
+            compactions: Counter::default(),
         }
     }
 
@@ -144,6 +146,20 @@ impl Mvcc {
         self.state.read().history_bytes
     }
 
+    /// Returns the measures of the state. Those of a file are the engine's to add.
+    pub fn measures(&self) -> Measures {
+        let state = self.state.read();
+        Measures {
+            revision: state.applied,
+            floor: state.floor,
+            keys: state.keys.len(),
+            history_changes: state.log.len(),
+            history_bytes: state.history_bytes,
+            compactions: self.compactions.get(),
+            file: None,
+        }
+    }
+
     /// Returns the revisions at which the object of an encoded key was last written and created.
     pub(crate) fn current(&self, encoded: &[u8]) -> Option<(Revision, Revision)> {
         self.state.read().current(encoded)
@@ -162,6 +178,7 @@ impl Mvcc {
             });
         }
         state.raise_floor(upto);
+        self.compactions.inc();
         loop {
             let limit = self.trim_limit(&state);
             if !state.trim(limit) {

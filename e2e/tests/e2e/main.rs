@@ -53,6 +53,7 @@ mod telemetry;
 mod tenant_isolation;
 mod thirdparty;
 mod tools;
+mod traces;
 mod unreadable;
 mod verdict;
 mod views;

@@ -285,7 +285,9 @@ impl Stream {
         cluster: &ClusterName,
         to: &Aggregated,
     ) -> Result<Self, Reply> {
-        let permit = server.limits.watch(&parsed.payer, Some(cluster), scope.own_limits())?;
+        let permit = server
+            .limits
+            .watch(parsed.watch_payer(), Some(cluster), scope.own_limits())?;
         Ok(Stream {
             review: Review {
                 authenticator: server.authenticator.clone(),

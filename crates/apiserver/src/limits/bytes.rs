@@ -5,7 +5,7 @@
 //! may exceed a limit if no other request counts against it: a list that is larger than the limit
 //! is answered, one at a time.
 
-use super::{Usage, UsageTable};
+use super::{Rejection, Rejections, Usage, UsageTable};
 use crate::status::{self, StatusReply};
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -34,20 +34,24 @@ struct Request {
 pub(super) struct Total {
     most: usize,
     held: AtomicUsize,
+    rejections: Arc<Rejections>,
 }
 
 impl Total {
-    pub(super) fn new(most: usize) -> Arc<Self> {
+    pub(super) fn new(most: usize, rejections: Arc<Rejections>) -> Arc<Self> {
         Arc::new(Total {
             most,
             held: AtomicUsize::new(0),
+            rejections,
         })
     }
 
     fn take(&self, own: usize, bytes: usize) -> Result<(), StatusReply> {
         let fits = |held: usize| (held <= own || held + bytes <= self.most).then_some(held + bytes);
         let taken = self.held.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits);
-        taken.map(drop).map_err(|_| refused("the server", self.most))
+        taken
+            .map(drop)
+            .map_err(|_| refused(&self.rejections, "the server", self.most))
     }
 }
 
@@ -56,7 +60,7 @@ impl UsageTable {
         let mut usage = self.entries.entry(name.clone()).or_default();
         let Usage { bytes: held, .. } = &mut *usage;
         if *held > own && *held + bytes > most {
-            return Err(refused(self.subject, most));
+            return Err(refused(&self.rejections, self.subject, most));
         }
         *held += bytes;
         Ok(())
@@ -69,7 +73,8 @@ impl UsageTable {
     }
 }
 
-fn refused(subject: &str, most: usize) -> StatusReply {
+fn refused(rejections: &Rejections, subject: &str, most: usize) -> StatusReply {
+    rejections.count(Rejection::Bytes);
     status::too_many_requests(&format!(
         "requests and answers of {subject} hold {most} bytes, and may hold no more at once"
     ))

@@ -2,7 +2,7 @@
 
 use super::ResourceRequest;
 use crate::{
-    limits::WatchPermit,
+    limits::{MeasuredWatch, WatchEnd, WatchPermit},
     negotiate::{Format, Supported},
     query::{ReadAt, WatchStart},
     reauthorize::Credentials,
@@ -55,6 +55,7 @@ pub(crate) struct Running {
     /// Revision at which the watch ends, once that is known.
     last: Option<Revision>,
     ended: bool,
+    measured: MeasuredWatch,
     _permit: WatchPermit,
     _record: OpenCall,
 }
@@ -122,6 +123,10 @@ pub(crate) async fn watch(request: &mut ResourceRequest<'_>) -> Answer {
             closing: server.closing.clone(),
             last: None,
             ended: false,
+            measured: MeasuredWatch {
+                measures: server.limits.watches.clone(),
+                end: WatchEnd::Client,
+            },
             _permit: permit,
             _record: request.request.parsed.record.open(),
         })),
@@ -243,8 +248,12 @@ impl Running {
                     Wake::Events(Err(error)) => self.end_on_error(Err(error), &mut out),
                     Wake::Changed => self.last = self.ends_at(),
                     Wake::Time(Tick::Bookmark) => self.is_review_due = true,
-                    Wake::Last | Wake::Closing | Wake::Time(Tick::End) => {
-                        self.ended = true;
+                    ended @ (Wake::Last | Wake::Closing | Wake::Time(Tick::End)) => {
+                        self.end(match ended {
+                            Wake::Last => WatchEnd::Redefined,
+                            Wake::Closing => WatchEnd::Shutdown,
+                            _ => WatchEnd::Timeout,
+                        });
                         // The last event tells the client at which revision to go on.
                         self.bookmark(&mut out);
                     }
@@ -302,9 +311,12 @@ impl Running {
     async fn review(&mut self, out: &mut EncodedEvents) {
         let refusal = self.credentials.refusal(&self.authenticator, &self.registry).await;
         self.is_review_due = false;
+        let latest = self.registry.store.measures().revision;
+        let lag = latest.0.saturating_sub(self.watch.position().0);
+        self.measured.measures.lag.observe_count(lag);
         match refusal {
             Some(status) => {
-                self.ended = true;
+                self.end(WatchEnd::Forbidden);
                 self.encoder.refusal(&status, out);
             }
             None => self.bookmark(out),
@@ -328,10 +340,18 @@ impl Running {
         self.end_on_error(shown, out);
     }
 
+    fn end(&mut self, why: WatchEnd) {
+        self.ended = true;
+        self.measured.end = why;
+    }
+
     /// Ends the watch with an ERROR event if its last step failed.
     fn end_on_error(&mut self, step: Result<(), Error>, out: &mut EncodedEvents) {
         if let Err(error) = step {
-            self.ended = true;
+            self.end(match &error {
+                Error::Expired { .. } => WatchEnd::Expired,
+                _ => WatchEnd::Error,
+            });
             self.encoder.error(&error, out);
         }
     }

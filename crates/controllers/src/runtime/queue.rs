@@ -1,8 +1,11 @@
 //! Queue of keys: waiting, in work, and scheduled for later.
 
+use super::QueueMeasures;
+use insula_api::Clock;
 use std::{
     collections::{HashMap, VecDeque},
     hash::Hash,
+    sync::Arc,
 };
 
 /// Capacity, in keys, that an empty queue keeps: memory of a burst is freed.
@@ -30,24 +33,28 @@ struct Timer {
 /// comes after.
 ///
 /// add(a) add(b) add(a) pop → a; add(a); pop → b; done(a) → a waits again.
-#[derive(Debug)]
 pub(super) struct Queue<K> {
-    order: VecDeque<K>,
+    /// Keys, each with the monotonic time in microseconds at which it came.
+    order: VecDeque<(K, i64)>,
     states: HashMap<K, State>,
     failures: HashMap<K, u32>,
     /// Latest timer of a key; earlier ones are ignored.
     timers: HashMap<K, Timer>,
     last_timer: u64,
+    measures: Arc<QueueMeasures>,
+    clock: Arc<dyn Clock>,
 }
 
 impl<K: Clone + Eq + Hash> Queue<K> {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(measures: Arc<QueueMeasures>, clock: Arc<dyn Clock>) -> Self {
         Queue {
             order: VecDeque::new(),
             states: HashMap::new(),
             failures: HashMap::new(),
             timers: HashMap::new(),
             last_timer: 0,
+            measures,
+            clock,
         }
     }
 
@@ -57,13 +64,19 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             Some(state) => *state = State::Again,
             None => {
                 self.states.insert(key.clone(), State::Waiting);
-                self.order.push_back(key);
+                self.order.push_back((key, self.clock.monotonic_micros()));
+                self.measures.adds.inc();
+                self.measures.depth.add(1);
             }
         }
     }
 
     pub(super) fn pop(&mut self) -> Option<K> {
-        let key = self.order.pop_front()?;
+        let (key, since) = self.order.pop_front()?;
+        self.measures.depth.add(-1);
+        self.measures
+            .queue_seconds
+            .observe_micros(since, self.clock.monotonic_micros());
         self.states.insert(key.clone(), State::Running);
         Some(key)
     }
@@ -87,6 +100,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
 
     /// Counts a failure. Returns the seconds until the next attempt at the key: 1, 2, 4, …
     pub(super) fn failed(&mut self, key: &K) -> u64 {
+        self.measures.retries.inc();
         let failures = self.failures.entry(key.clone()).or_default();
         let seconds = 1u64
             .checked_shl(*failures)
@@ -133,9 +147,21 @@ impl<K: Clone + Eq + Hash> Queue<K> {
 mod tests {
     use super::*;
 
+    fn queue<K: Clone + Eq + Hash>() -> Queue<K> {
+        Queue::new(Arc::new(QueueMeasures::new("test")), Arc::new(Still))
+    }
+
+    struct Still;
+
+    impl Clock for Still {
+        fn now(&self) -> insula_api::Timestamp {
+            insula_api::Timestamp(7)
+        }
+    }
+
     #[test]
     fn a_key_is_never_worked_on_twice_at_once() {
-        let mut queue = Queue::new();
+        let mut queue = queue();
         for key in ["a", "b", "a"] {
             queue.add(key);
         }
@@ -150,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_storm_leaves_no_room_behind() {
-        let mut queue = Queue::new();
+        let mut queue = queue();
         (0..10 * ROOM).for_each(|key| queue.add(key));
         while let Some(key) = queue.pop() {
             queue.done(&key);
@@ -160,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_failing_key_waits_longer_and_longer() {
-        let mut queue = Queue::new();
+        let mut queue = queue();
         let waits: Vec<u64> = (0..10).map(|_| queue.failed(&"a")).collect();
         assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300]);
         assert_eq!(queue.failed(&"b"), 1);
@@ -170,7 +196,7 @@ mod tests {
 
     #[test]
     fn only_the_latest_timer_counts() {
-        let mut queue = Queue::new();
+        let mut queue = queue();
         let [old, new] = [queue.arm(&"a", false), queue.arm(&"a", false)].map(|timer| timer.expect("a timer"));
         queue.fire("a", old);
         assert_eq!(queue.pop(), None);
@@ -180,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_change_that_settles_is_not_lost() {
-        let mut queue = Queue::new();
+        let mut queue = queue();
         queue.arm(&"a", false);
         let settling = queue.arm(&"a", true).expect("it is earlier than the other");
         assert_eq!(queue.arm(&"a", true), None, "one timer serves all changes");

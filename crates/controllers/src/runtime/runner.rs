@@ -1,6 +1,6 @@
 //! Loop of one reconciler.
 
-use super::{Reconciler, Sleep, queue::Queue};
+use super::{QueueMeasures, Reconciler, Sleep, queue::Queue};
 use crate::plan_yaml::PlanYaml;
 use futures_util::{
     future::BoxFuture,
@@ -75,16 +75,28 @@ pub(crate) trait Key: Clone + Eq + Hash + Debug + Send + Sync + 'static {}
 impl<K: Clone + Eq + Hash + Debug + Send + Sync + 'static> Key for K {}
 
 /// Runs a reconciler for ever.
-pub(crate) fn run<R: Reconciler>(registry: Arc<Deps>, reconciler: Arc<R>, sleep: Sleep) -> BoxFuture<'static, ()> {
-    Box::pin(repeat::<R::Key>(registry, reconciler, sleep))
+pub(crate) fn run<R: Reconciler>(
+    registry: Arc<Deps>,
+    reconciler: Arc<R>,
+    measures: Arc<QueueMeasures>,
+    sleep: Sleep,
+) -> BoxFuture<'static, ()> {
+    Box::pin(repeat::<R::Key>(registry, reconciler, measures, sleep))
 }
 
-async fn repeat<K: Key>(registry: Arc<Deps>, reconciler: Arc<dyn Decisions<K>>, sleep: Sleep) {
+async fn repeat<K: Key>(
+    registry: Arc<Deps>,
+    reconciler: Arc<dyn Decisions<K>>,
+    measures: Arc<QueueMeasures>,
+    sleep: Sleep,
+) {
+    let queue = Queue::new(measures.clone(), registry.clock.clone());
     let mut runner = Runner {
         registry,
         reconciler,
         sleep,
-        queue: Queue::new(),
+        measures,
+        queue,
         work: FuturesUnordered::new(),
         timers: FuturesUnordered::new(),
     };
@@ -102,6 +114,7 @@ struct Runner<K> {
     registry: Arc<Deps>,
     reconciler: Arc<dyn Decisions<K>>,
     sleep: Sleep,
+    measures: Arc<QueueMeasures>,
     queue: Queue<K>,
     work: FuturesUnordered<Work<K>>,
     timers: FuturesUnordered<Timer<K>>,
@@ -171,8 +184,15 @@ impl<K: Key> Runner<K> {
             while self.work.len() < IN_FLIGHT_MAX
                 && let Some(key) = self.queue.pop()
             {
-                self.work
-                    .push(Box::pin(attempt(self.registry.clone(), self.reconciler.clone(), key)));
+                let (registry, measures) = (self.registry.clone(), self.measures.clone());
+                let attempt = attempt(registry.clone(), self.reconciler.clone(), key);
+                self.work.push(Box::pin(async move {
+                    let begun = registry.clock.monotonic_micros();
+                    let outcome = attempt.await;
+                    let ended = registry.clock.monotonic_micros();
+                    measures.work_seconds.observe_micros(begun, ended);
+                    outcome
+                }));
             }
             tokio::select! {
                 Some((cursor, changes)) = watched.next() => match changes {

@@ -1,6 +1,6 @@
 //! The loops as the server runs them.
 
-use super::{Reconciler, Sleep, run};
+use super::{QueueMeasures, Reconciler, Sleep, run};
 use crate::{Controllers, testing::TestControlPlane};
 use insula_api::{ObjectKey, ResourceId};
 use insula_catalog::ids;
@@ -104,11 +104,14 @@ impl Reconciler for Clumsy {
 async fn a_panic_is_an_error_like_any_other() {
     let rig = TestControlPlane::new().await;
     let org = rig.workspace("root", "org").await;
+    let clumsy = Arc::new(Clumsy(AtomicUsize::new(0)));
+    let measures = Arc::new(QueueMeasures::new("clumsy"));
     tokio::select! {
-        () = run(rig.registry.clone(), Arc::new(Clumsy(AtomicUsize::new(0))), sleep()) => unreachable!("loops never \
-            end"),
+        () = run(rig.registry.clone(), clumsy, measures.clone(), sleep()) => unreachable!("loops never end"),
         () = label_all(&rig, &org) => {}
     }
+    assert!(measures.retries.get() > 0 && measures.adds.get() >= 9, "{measures:?}");
+    assert!(measures.queue_seconds.read().count() > 0 && measures.work_seconds.read().count() > 0);
 }
 
 async fn label_all(rig: &TestControlPlane, org: &str) {

@@ -3,7 +3,10 @@
 use super::scheduler::{ConversionScheduler, Job, Piece, Workers};
 use bytes::Bytes;
 use insula_access::Target;
-use insula_api::{Json, Object};
+use insula_api::{
+    Json, Object,
+    measure::{Counter, TopCounts},
+};
 use insula_catalog::{Error, Result, Served, metering::Metering, stored::value};
 use insula_store::Entry;
 use parking_lot::Mutex;
@@ -20,8 +23,36 @@ use std::{
 pub const CACHE_BYTES_MAX: usize = 256 << 20;
 const SHARDS: usize = 16;
 
+/// Resources whose conversions are counted, and those among them that metrics show. Others are one
+/// sum: tenants choose the names.
+const COUNTED_MAX: usize = 1024;
+const SHOWN_MAX: usize = 50;
+
+/// Measures of conversions, for metrics.
+#[derive(Debug)]
+pub struct ConversionMeasures {
+    /// Conversions by resource, as `<plural>.<group>`.
+    pub by_resource: TopCounts,
+    /// Objects that could not be converted.
+    pub failures: Counter,
+    /// Objects that were found in the cache.
+    pub hits: Counter,
+}
+
+impl Default for ConversionMeasures {
+    fn default() -> Self {
+        ConversionMeasures {
+            by_resource: TopCounts::new(COUNTED_MAX, SHOWN_MAX),
+            failures: Counter::default(),
+            hits: Counter::default(),
+        }
+    }
+}
+
 /// A cache of converted objects that evicts the oldest first.
 pub struct Cache {
+    /// Measures of conversions.
+    pub measures: ConversionMeasures,
     pub(super) converted: Conversions,
     scheduler: Mutex<ConversionScheduler>,
     workers: Workers,
@@ -40,6 +71,7 @@ impl Cache {
     /// Creates a cache that gives large conversions to workers.
     pub fn new(workers: Workers) -> Self {
         Cache {
+            measures: ConversionMeasures::default(),
             converted: Conversions::default(),
             scheduler: Mutex::default(),
             workers,
@@ -110,12 +142,23 @@ impl Cache {
                 Assignment::Others => {}
             }
         }
+        if !mine.is_empty() {
+            let names = served.names();
+            let resource = match &**served.group() {
+                "" => names.plural.to_string(),
+                group => format!("{}.{group}", names.plural),
+            };
+            self.measures.by_resource.add(&resource, mine.len() as u64);
+        }
         for (at, key) in mine {
             let entry = &job.entries[at];
             // Other jobs wait for the claimed objects, and the worker serves other tenants. A panic
             // here must not break either.
             let made = catch_unwind(AssertUnwindSafe(|| encode(&value(served, entry, version)?)));
             let made = made.unwrap_or_else(|_| Err(Error::Internal("a conversion broke off".into())));
+            if made.is_err() {
+                self.measures.failures.inc();
+            }
             self.converted.settle(key, &entry.object, &made);
             job.fill(at, made);
         }

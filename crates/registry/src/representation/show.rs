@@ -7,13 +7,14 @@ use super::{
 };
 use bytes::Bytes;
 use insula_access::Target;
-use insula_api::Json;
+use insula_api::{Json, measure::TRACE};
 use insula_catalog::{
     Error, Result,
     stored::{passes_through, stored_value, value},
 };
 use insula_store::Entry;
 use std::{collections::VecDeque, sync::Arc};
+use tracing::Instrument;
 
 /// Returns true if a target shows an object as it is stored.
 pub fn is_stored(target: &Target, entry: &Entry) -> bool {
@@ -73,7 +74,7 @@ where
         let ahead = self.ahead.pop_front_if(|(made, _)| *made == key);
         match ahead {
             Some((_, made)) => out.extend_from_slice(&made?),
-            None if self.cache.converted.copy(key, out) => {}
+            None if self.cache.converted.copy(key, out) => self.cache.measures.hits.inc(),
             None => out.extend_from_slice(&self.make(key, entry).await?),
         }
         Ok(())
@@ -116,9 +117,11 @@ where
         if let Some(counters) = self.cache.metering.counters(&target.cluster) {
             counters.converted(missing.len() as u64);
         }
+        let span = tracing::info_span!(target: TRACE, "convert", insula.objects = missing.len());
         let job = Job::new(target, missing);
-        self.cache.begin(target, &job);
-        self.ahead = keys.into_iter().zip(job.done().await).collect();
+        span.in_scope(|| self.cache.begin(target, &job));
+        let converted = job.done().instrument(span).await;
+        self.ahead = keys.into_iter().zip(converted).collect();
         match self.ahead.pop_front() {
             Some((_, made)) => made,
             None => Err(Error::Internal("a conversion was left".into())),

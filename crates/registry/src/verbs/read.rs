@@ -6,10 +6,11 @@ use super::{
 };
 use crate::{calls, deps::Deps, representation::prefetch};
 use insula_access::{Target, view::ViewScope};
-use insula_api::{Json, Revision};
+use insula_api::{Json, Revision, measure::TRACE};
 use insula_catalog::{Result, ids, stored};
 use insula_store::{Entry, Snapshot};
 use std::ops::ControlFlow;
+use tracing::Instrument;
 
 /// Returns one object.
 ///
@@ -75,15 +76,17 @@ pub async fn list_at(
         // One more than the page shows that there is a next page.
         wanted: limit.saturating_add(1),
     };
-    for_each_selected(deps, states, target, selectors, extent, |entry| {
+    let ranged = for_each_selected(deps, states, target, selectors, extent, |entry| {
         if entries.len() == limit {
             more = true;
             return ControlFlow::Break(());
         }
         entries.push(entry.clone());
         ControlFlow::Continue(())
-    })
-    .await?;
+    });
+    ranged
+        .instrument(tracing::info_span!(target: TRACE, "store range"))
+        .await?;
     let last = if more { entries.last() } else { None };
     let is_counted = options.labels.is_empty()
         && options.fields.is_empty()

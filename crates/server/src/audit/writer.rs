@@ -88,7 +88,10 @@ impl Writer {
         block_in_place(&mut || {
             while begun.elapsed() < PATIENCE {
                 match self.queue.try_send(std::mem::replace(&mut message, Message::Close)) {
-                    Ok(()) => return,
+                    Ok(()) => {
+                        self.metrics.audit_queue().inc();
+                        return;
+                    }
                     Err(TrySendError::Full(back)) => message = back,
                     Err(TrySendError::Disconnected(_)) => break,
                 }
@@ -102,7 +105,9 @@ impl Writer {
 impl Sink for Writer {
     fn take(&self, event: Event) {
         match (self.queue.try_send(Message::Event(Box::new(event))), self.when_full) {
-            (Ok(()), _) => {}
+            (Ok(()), _) => {
+                self.metrics.audit_queue().inc();
+            }
             (Err(TrySendError::Full(message)), WhenFull::Wait) => self.wait(message),
             (Err(_), _) => self.metrics.audited(AuditOutcome::Lost, 1),
         }
@@ -127,6 +132,9 @@ impl Writing {
             }
             let mut count = 0;
             for message in std::iter::once(first).chain(events.try_iter()) {
+                if matches!(message, Message::Event(_)) {
+                    self.metrics.audit_queue().dec();
+                }
                 match message {
                     Message::Event(event) => match encode(&event, &mut batch) {
                         true => count += 1,
@@ -191,7 +199,7 @@ mod tests {
     fn what_is_in_the_queue_is_written_before_the_end_and_what_is_too_much_is_counted() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("logs/audit.log");
-        let metrics = Arc::new(Metrics::new("1", None));
+        let metrics = Arc::new(Metrics::new("1"));
         let config = AuditConfig {
             queue: 4,
             ..AuditConfig::default()
@@ -211,6 +219,7 @@ mod tests {
             line.map_or(0, |count| count.parse().unwrap())
         };
         assert_eq!(counted("Written"), lines);
+        assert_eq!(metrics.audit_queue().get(), 0);
         assert_eq!(counted("Written") + counted("Lost"), 1_001, "{text}");
         assert!(lines >= 4);
     }
@@ -224,7 +233,7 @@ mod tests {
             when_full: WhenFull::Wait,
             ..AuditConfig::default()
         };
-        let writer = Writer::start(&config, path.clone(), Arc::new(Metrics::new("1", None))).unwrap();
+        let writer = Writer::start(&config, path.clone(), Arc::new(Metrics::new("1"))).unwrap();
         for _ in 0..10 {
             writer.take(event());
         }

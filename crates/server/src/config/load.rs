@@ -223,12 +223,9 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     if let Some((key, cause)) = serving::mistake(config.external_url.as_deref(), &config.tls, &config.front_proxy) {
         return refuse(key, cause);
     }
-    match &config.telemetry.otlp_endpoint {
-        Some(url) if !url.starts_with("http://") => refuse(
-            "telemetry.otlpEndpoint",
-            format!("`{url}` must be an http:// URL; put a collector next to the server to send elsewhere over TLS"),
-        ),
-        _ => Ok(()),
+    match config.telemetry.mistake() {
+        Some((key, cause)) => refuse(key, cause),
+        None => Ok(()),
     }
 }
 

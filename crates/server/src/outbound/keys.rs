@@ -20,8 +20,8 @@ use insula_api::{ClusterName, Json};
 use insula_auth::jwt::{Giver, Issuer, Keys};
 use tokio::{sync::Mutex as AsyncMutex, time::timeout};
 
-use super::{Targets, Webhook};
-use crate::config::Webhooks;
+use super::{Targets, Webhook, measured::measured};
+use crate::{config::Webhooks, metrics::Purpose};
 
 /// Time of a fetch, which reads two small documents.
 const FETCH: Duration = Duration::from_secs(5);
@@ -87,7 +87,7 @@ impl IssuerKeys {
             ..workspaces.settings.clone()
         };
         IssuerKeys {
-            operators: Webhook::new(&settings),
+            operators: Webhook::new(&settings, Arc::clone(&workspaces.metrics)),
             workspaces,
             sources: Mutex::default(),
         }
@@ -137,10 +137,12 @@ impl IssuerKeys {
         if uri.scheme_str() != Some("https") {
             return Err(failed("https is the only scheme that is spoken".to_owned()));
         }
-        let request = Request::get(uri).body(Full::new(Bytes::new()));
+        let request = Request::get(&uri).body(Full::new(Bytes::new()));
         let request = request.map_err(|error| failed(error.to_string()))?;
         let ca = issuer.certificate_authority.as_ref();
-        by.send(cluster, ca, request, DOCUMENT_BYTES_MAX).await.map_err(failed)
+        let sent = by.send(cluster, ca, request, DOCUMENT_BYTES_MAX);
+        let sent = measured(&by.metrics, Purpose::Issuer, &http::Method::GET, &uri, sent).await;
+        sent.map_err(failed)
     }
 
     /// Fetches the keys, unless the issuer was called lately, and returns the keys that are known

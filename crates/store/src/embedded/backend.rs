@@ -4,10 +4,15 @@ use super::{
     disk::Disk,
     reserve::{Reserve, is_full},
 };
+use crate::FileMeasures;
+use insula_api::{
+    Clock,
+    measure::{Histogram, SECONDS},
+};
 use std::{
     fmt, io,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -20,6 +25,9 @@ pub(super) struct Shared {
     /// after a clean end the next start would trust pages that nobody has verified.
     sealed: AtomicBool,
     last_read: AtomicU64,
+    /// Clock that times flushes, if the owner of the store has given one.
+    clock: OnceLock<Arc<dyn Clock>>,
+    syncs: Histogram,
 }
 
 impl Shared {
@@ -29,7 +37,33 @@ impl Shared {
             reserve,
             sealed: AtomicBool::new(false),
             last_read: AtomicU64::new(0),
+            clock: OnceLock::new(),
+            syncs: Histogram::new(SECONDS),
         })
+    }
+
+    /// Times the flushes from now on.
+    pub(super) fn time_syncs(&self, clock: Arc<dyn Clock>) {
+        drop(self.clock.set(clock));
+    }
+
+    /// Returns the measures of the file.
+    pub(super) fn measures(&self) -> FileMeasures {
+        FileMeasures {
+            bytes: self.disk.len().unwrap_or_default(),
+            syncs: self.syncs.read(),
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let disk = self.writable()?;
+        let Some(clock) = self.clock.get() else {
+            return disk.sync();
+        };
+        let begun = clock.monotonic_micros();
+        let synced = disk.sync();
+        self.syncs.observe_micros(begun, clock.monotonic_micros());
+        synced
     }
 
     pub(super) fn is_empty(&self) -> io::Result<bool> {
@@ -95,7 +129,7 @@ impl redb::StorageBackend for Backend {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.0.writable()?.sync()
+        self.0.sync()
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {

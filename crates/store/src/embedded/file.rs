@@ -274,6 +274,11 @@ impl ObjectFile {
         Ok(())
     }
 
+    /// Returns the disk of the file.
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     /// Returns the space that is reserved for a full disk.
     pub(super) fn reserve(&self) -> &Arc<Reserve> {
         self.shared.reserve()
