@@ -1,6 +1,8 @@
 //! Telemetry for operators: metrics with closed labels, ids of requests, logs that name workspace
 //! and request.
 
+mod exported;
+
 use std::collections::BTreeSet;
 
 use insula_e2e::{Server, shared, until, workspace};
@@ -34,6 +36,15 @@ fn metrics_have_closed_labels() {
             .expect(200);
         client.delete(&format!("{maps}/{name}")).expect(200);
         client.get(maps).expect(200);
+        let call = [("content-type", "application/grpc")];
+        for (method, path) in [
+            ("POST", format!("/chosen-{n}.Service/Method")),
+            ("BREW", maps.to_owned()),
+        ] {
+            client
+                .try_send(method, &path, &call[..usize::from(method == "POST")], Vec::new().into())
+                .unwrap();
+        }
     };
     play(0);
     // The request for the metrics is counted as well, after its answer.
@@ -156,4 +167,10 @@ fn open_watches_are_counted() {
         .watch(path, |_| (elsewhere() == 1).then_some(()));
     assert!(counted.is_some(), "the watch is not counted while it is open");
     until("the watch is counted no more", || (open() == 0).then_some(()));
+    let ended = || {
+        let text = server.admin().get("/metrics").text;
+        let line = "insula_watch_ends_total{reason=\"Client\"} 1";
+        text.lines().any(|found| found == line).then_some(())
+    };
+    until("its end is counted", ended);
 }
