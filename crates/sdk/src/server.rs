@@ -10,7 +10,11 @@ use insula_server::{
     Additions, Arguments, Config, Env, Running, StartError, Started, Task,
     config::{StoreChoice, load_over},
 };
-use std::{ffi::OsString, path::PathBuf, process::ExitCode};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 /// A server of kinds of one's own. [`Server::builder`] makes one.
 #[derive(Debug)]
@@ -20,8 +24,8 @@ impl Server {
     /// Returns a server without kinds, with the default settings.
     pub fn builder() -> ServerBuilder {
         ServerBuilder {
-            name: env!("CARGO_PKG_NAME"),
-            version: env!("CARGO_PKG_VERSION"),
+            name: None,
+            version: insula_server::VERSION,
             config: Config::default(),
             kinds: Vec::new(),
             tasks: Vec::new(),
@@ -37,7 +41,7 @@ impl Server {
 /// metrics, health, and an orderly end.
 #[must_use = "a server does nothing before `run` or `start`"]
 pub struct ServerBuilder {
-    name: &'static str,
+    name: Option<&'static str>,
     version: &'static str,
     config: Config,
     kinds: Vec<CompiledKind>,
@@ -84,9 +88,10 @@ impl ServerBuilder {
         })
     }
 
-    /// Sets name and version of the program, for its `--help` and `--version`.
+    /// Sets name and version of the program, for its `--help` and `--version`. Without it they are
+    /// the file's name and the version of this library.
     pub fn program(mut self, name: &'static str, version: &'static str) -> Self {
-        (self.name, self.version) = (name, version);
+        (self.name, self.version) = (Some(name), version);
         self
     }
 
@@ -126,8 +131,13 @@ impl ServerBuilder {
     /// Runs the program as [`ServerBuilder::run`] does, with given arguments. The first one is the
     /// name of the program.
     pub fn run_from(self, arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
-        let command = Arguments::augment_args(Command::new(self.name).version(self.version));
-        let parsed = command.try_get_matches_from(arguments);
+        let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
+        let file = arguments.first().and_then(|path| Path::new(path).file_name());
+        let name = file.map(|file| file.to_string_lossy().into_owned()).unwrap_or_default();
+        // The program has one name to its end.
+        let name = self.name.unwrap_or_else(|| name.leak());
+        let command = Command::new(name).version(self.version);
+        let parsed = Arguments::augment_args(command).try_get_matches_from(arguments);
         let arguments = match parsed.and_then(|matches| Arguments::from_arg_matches(&matches)) {
             Ok(arguments) => arguments,
             Err(error) => error.exit(),
