@@ -38,6 +38,9 @@ use serde_json::json;
 use server_metadata::{count_generation, keep_generation, own_new_metadata};
 use storage::{errors_in_other_versions, mark, settle, shown, to_storage};
 
+/// An object in its storage version, and its residual.
+type StoredForm = (Json, Option<Vec<u8>>);
+
 /// Prunes and defaults the sent object before policies see it.
 pub(crate) fn complete(context: &Context<'_>, new: &mut Json) {
     let Context { served, version, .. } = context;
@@ -135,12 +138,7 @@ pub(crate) fn create(context: &Context<'_>, mut new: Json) -> Result<Draft> {
 
 /// Returns the draft of a valid write, from the object in the request's version and in the stored
 /// one.
-fn draft(
-    context: &Context<'_>,
-    new: Json,
-    (stored, residual): (Json, Option<Vec<u8>>),
-    warnings: Vec<String>,
-) -> Draft {
+fn draft(context: &Context<'_>, new: Json, (stored, residual): StoredForm, warnings: Vec<String>) -> Draft {
     Draft {
         written_under: mark(context, &stored),
         value: stored,
@@ -214,9 +212,9 @@ pub(crate) fn update(context: &Context<'_>, mut new: Json, old: &Entry) -> Resul
 fn by_strategy(
     context: &Context<'_>,
     new: &Json,
-    (mut stored, residual): (Json, Option<Vec<u8>>),
+    (mut stored, residual): StoredForm,
     (old, old_stored): (&Entry, &Json),
-) -> Result<((Json, Option<Vec<u8>>), Vec<String>)> {
+) -> Result<(StoredForm, Vec<String>)> {
     let Context { served, part, .. } = *context;
     let strategy = &served.api.strategy;
     let converted = residual.as_ref().map(|_| stored.clone());
