@@ -85,7 +85,7 @@ where
     })
 }
 
-fn keys_of(names: &dyn Fn(&ObjectMeta) -> Vec<(Option<String>, String)>, metadata: &ObjectMeta) -> Vec<Key> {
+fn keys_of(names: impl Fn(&ObjectMeta) -> Vec<(Option<String>, String)>, metadata: &ObjectMeta) -> Vec<Key> {
     let cluster = cluster_of(metadata);
     let key = |(namespace, name)| Key {
         cluster: cluster.clone(),
