@@ -26,7 +26,8 @@ const FILES: &[&str] = &[
 
 fn main() -> Result<(), Box<dyn Error>> {
     let root = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("../../proto");
-    println!("cargo:rerun-if-changed={}", root.display());
+    // A path from the package: the same sources at another place are no change.
+    println!("cargo:rerun-if-changed=../../proto");
 
     let mut compiler = protox::Compiler::new([&root])?;
     compiler
