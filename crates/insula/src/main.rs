@@ -5,6 +5,7 @@ mod apis;
 mod ask;
 mod backup;
 mod bind;
+mod boot;
 mod claims;
 mod client;
 mod complete;
@@ -88,6 +89,9 @@ enum Command {
     /// Compare and check schemas, without a server.
     #[command(subcommand)]
     Schema(schema::Command),
+    /// Scaffold API servers of your own, on the library insula-sdk.
+    #[command(subcommand)]
+    Boot(boot::Command),
     /// Explain the outcome of a request from the audit log.
     Explain(explain::Arguments),
     /// Show the server, its health, and the current workspace.
@@ -167,6 +171,7 @@ fn run(command: Command) -> ExitCode {
         Command::Backup(command) => backup::main(&command),
         Command::Conversion(command) => conversion::main(&command),
         Command::Schema(command) => schema::main(&command),
+        Command::Boot(command) => boot::main(command),
         Command::Explain(arguments) => explain::main(&arguments),
         Command::Status(arguments) => status::main(&arguments),
         Command::Doctor(arguments) => doctor::main(&arguments),
