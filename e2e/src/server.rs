@@ -28,7 +28,11 @@ const LAST_LINES: usize = 20;
 /// Returns a command for the binary, without `KUBECONFIG` and the `INSULA_` variables of this
 /// process.
 pub fn insula(arguments: &[&str]) -> Command {
-    let mut command = Command::new(binary());
+    program(&binary(), arguments)
+}
+
+fn program(path: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(path);
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         if text.starts_with("INSULA_") || text == "KUBECONFIG" {
@@ -86,6 +90,8 @@ pub struct Setup {
     pub environment: Vec<(String, String)>,
     /// Limit on the process's file descriptors. None inherits the limit of this process.
     pub descriptors: Option<u64>,
+    /// Program that serves in place of `insula start`, with the same flags.
+    pub program: Option<PathBuf>,
 }
 
 /// A running server, killed at the end.
@@ -145,13 +151,11 @@ impl Server {
     /// Starts a process, and waits until it is ready. Returns its output if it ends instead.
     fn launch(setup: Setup, dir: Arc<TempDir>) -> Result<Self, String> {
         let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
-        let mut command = insula(&[
-            "start",
-            "--data-dir",
-            &path("data"),
-            "--kubeconfig",
-            &path("kubeconfig"),
-        ]);
+        let mut command = match &setup.program {
+            Some(path) => program(path, &[]),
+            None => insula(&["start"]),
+        };
+        command.args(["--data-dir", &path("data"), "--kubeconfig", &path("kubeconfig")]);
         command.args(["--token-file", &path("tokens.csv"), "--log-format", "json"]);
         if !setup.flags.iter().any(|flag| flag == "--listen") {
             command.args(["--listen", "127.0.0.1:0"]);
