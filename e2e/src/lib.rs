@@ -14,6 +14,7 @@
 )]
 
 mod apiextensions;
+mod checkout;
 mod clients;
 mod collector;
 mod etcd;
@@ -35,6 +36,7 @@ mod websocket;
 mod world;
 
 pub use apiextensions::Apiextensions;
+pub use checkout::Checkout;
 pub use clients::Runtime;
 pub use collector::{Collector, Metric, Point, Span};
 pub use etcd::{Etcd, etcd_programs};

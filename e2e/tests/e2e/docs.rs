@@ -5,7 +5,8 @@
 //! a server starts it. In `console` blocks the lines after `$ ` are run. `cargo run --release -- X`
 //! is run as `insula X`; other `cargo`, `git` and `target/` commands are not run. Other blocks
 //! (`text`, `yaml`) are for reading. Files that mention `$PUBLISHED` need the definitions of other
-//! projects and are skipped without them.
+//! projects and are skipped without them. Files with `insula boot` run in the empty folder of a
+//! project, and take the library from this repository.
 
 use std::{
     fmt::Write,
@@ -15,7 +16,12 @@ use std::{
     time::Duration,
 };
 
-use insula_e2e::{run_bounded, unused_port};
+use insula_e2e::{Checkout, run_bounded, unused_port};
+
+/// Longest time that the commands of a file run.
+const PATIENCE: Duration = Duration::from_secs(180);
+/// Longest time for files that build a project, beside other builds.
+const BUILD_PATIENCE: Duration = Duration::from_secs(600);
 
 /// Returns the commands of a file. A line before each block names its position.
 fn script(name: &str, text: &str) -> Option<String> {
@@ -94,11 +100,17 @@ fn published() -> PathBuf {
 fn run(name: &str, script: &str) -> Result<(), String> {
     let dir = tempfile::tempdir().unwrap();
     let bin = dir.path().join("bin");
-    let work = dir.path().join("work");
+    let checkout = script.contains("insula boot ").then(Checkout::new);
     fs::create_dir(&bin).unwrap();
-    fs::create_dir(&work).unwrap();
     std::os::unix::fs::symlink(insula_e2e::binary(), bin.join("insula")).unwrap();
-    std::os::unix::fs::symlink(root().join("config"), work.join("config")).unwrap();
+    let work = match &checkout {
+        Some(checkout) => checkout.project(),
+        None => dir.path().join("work"),
+    };
+    if checkout.is_none() {
+        fs::create_dir(&work).unwrap();
+        std::os::unix::fs::symlink(root().join("config"), work.join("config")).unwrap();
+    }
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     let mut command = Command::new("bash");
     // Background processes of a file end with it.
@@ -111,7 +123,14 @@ fn run(name: &str, script: &str) -> Result<(), String> {
         .env_remove("KUBECONFIG");
     // Documents use the default port, which may be taken here.
     command.env("INSULA_LISTEN", format!("127.0.0.1:{}", unused_port()));
-    let output = run_bounded(&mut command, "", Duration::from_secs(180));
+    let patience = match &checkout {
+        Some(checkout) => {
+            checkout.environment(&mut command);
+            BUILD_PATIENCE
+        }
+        None => PATIENCE,
+    };
+    let output = run_bounded(&mut command, "", patience);
     if output.status.success() {
         return Ok(());
     }

@@ -17,6 +17,7 @@ mod access;
 mod aggregation;
 mod audit;
 mod binding;
+mod boot;
 mod builtin;
 mod cli;
 mod clients;
