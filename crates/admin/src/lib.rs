@@ -26,7 +26,7 @@ use prost::Message;
 use prost_types::{DescriptorProto, FileDescriptorSet};
 use std::{collections::BTreeMap, sync::Arc};
 use tonic::{Request, Status, service::Routes};
-use tonic_health::ServingStatus;
+use tonic_health::{ServingStatus, server::HealthReporter};
 
 /// Bytes of a message without objects.
 const NAMES_BYTES_MAX: usize = 64 << 10;
@@ -49,8 +49,22 @@ pub fn jobs(
 pub struct Services {
     /// The services.
     pub routes: Routes,
+    /// What they say of their health.
+    pub health: Health,
     /// Every method by its path.
     pub methods: BTreeMap<String, Method>,
+}
+
+/// What the services say of their health: `SERVING` from the start.
+pub struct Health(HealthReporter);
+
+impl Health {
+    /// Says `NOT_SERVING` of every service from now on, so that clients call another server.
+    pub async fn end(&self) {
+        for name in dispatch::SERVICES.iter().chain(&[""]) {
+            self.0.set_service_status(*name, ServingStatus::NotServing).await;
+        }
+    }
 }
 
 /// The parameters of a method for the edge.
@@ -104,6 +118,7 @@ pub async fn services(session: AdminService, object_bytes: usize) -> Result<Serv
     }
     Ok(Services {
         routes: routes.into(),
+        health: Health(reporter),
         methods: methods(object_bytes)?,
     })
 }

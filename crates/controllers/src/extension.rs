@@ -188,7 +188,7 @@ mod tests {
         let first = data(&rig);
         assert_eq!(first[FRONT_PROXY_CA], "the front proxies' CA");
         let names = first["requestheader-allowed-names"].as_str().expect("a list");
-        assert_eq!(names, format!("[\"front-proxy-client:{}\"]", org.as_str()));
+        assert_eq!(names, format!("[\"front-proxy-client:{}\"]", rig.cluster(&org)));
         let lie = json!({"data": {"requestheader-allowed-names": "[]"}});
         rig.patch(&org, "v1", "configmaps", &map, lie)
             .await

@@ -142,7 +142,7 @@ pub async fn build(mut parts: Parts) -> Result<App, StartError> {
     };
     let host = ServerHost::new(&config, &health, log);
     let (admin, admin_tasks) = admin(&config, &server, &runtimes, host);
-    let calls = calls(&config, admin, &metrics).await?;
+    let (calls, calls_health) = calls(&config, admin, &metrics).await?;
     let edge = Edge {
         rng: env.rng,
         audit,
@@ -154,6 +154,11 @@ pub async fn build(mut parts: Parts) -> Result<App, StartError> {
 
     let mut background = background(&config, Arc::clone(&registry), watched, counted, authenticator);
     background.push(Box::pin(aggregation::keep_checking(Arc::clone(&edge.api))));
+    let ends = lifecycle.clone();
+    background.push(Box::pin(async move {
+        ends.draining().await;
+        calls_health.end().await;
+    }));
     background.push(Box::pin(end_streams(lifecycle, closing)));
     background.extend(admin_tasks);
     background.extend(controllers);
@@ -305,12 +310,21 @@ fn admin(
     (admin, tasks)
 }
 
-/// Creates the gRPC services of administrators.
-async fn calls(config: &Config, session: AdminService, metrics: &Metrics) -> Result<Calls, StartError> {
+/// Creates the gRPC services of administrators, and what they say of their health.
+async fn calls(
+    config: &Config,
+    session: AdminService,
+    metrics: &Metrics,
+) -> Result<(Calls, insula_admin::Health), StartError> {
     let services = insula_admin::services(session, config.limits.body_bytes)
         .await
         .map_err(|cause| StartError::Bootstrap(cause.to_string()))?;
-    Ok(Calls::new(services, config.limits.body_bytes, metrics))
+    let insula_admin::Services {
+        routes,
+        methods,
+        health,
+    } = services;
+    Ok((Calls::new((routes, methods), config.limits.body_bytes, metrics), health))
 }
 
 /// Returns the tasks of all controllers, whose queues and whose API server the metrics show.

@@ -13,14 +13,14 @@ use http::{
     HeaderMap, HeaderValue,
     header::{CONTENT_TYPE, HeaderName},
 };
-use insula_admin::{Method, Services, status};
+use insula_admin::{Method, status};
 use insula_api::ClusterPath;
 use insula_apiserver::{
     ApiServer, RequestKind, ResourceClass,
     call::{Access, Call, Caller},
 };
 use insula_auth::audit::Record;
-use tonic::Status;
+use tonic::{Status, service::Routes};
 use tower::ServiceExt;
 
 use self::message::{Message, MessageBytes};
@@ -65,8 +65,11 @@ pub(crate) struct Calls {
 
 impl Calls {
     /// Creates the edge of the services. `largest` is the limit of one message in bytes.
-    pub(crate) fn new(services: Services, largest: usize, metrics: &Metrics) -> Self {
-        let Services { routes, methods } = services;
+    pub(crate) fn new(
+        (routes, methods): (Routes, BTreeMap<String, Method>),
+        largest: usize,
+        metrics: &Metrics,
+    ) -> Self {
         Calls {
             services: routes.prepare().into_axum_router(),
             methods,
