@@ -15,7 +15,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut packed = ZlibEncoder::new(fs::File::create(packed)?, Compression::best());
     for folder in FOLDERS {
         let path = config.join(folder);
-        println!("cargo::rerun-if-changed={}", path.display());
+        // Relative, so that the same sources at another path are not built again.
+        println!("cargo::rerun-if-changed=../../config/{folder}");
         let mut files: Vec<_> = fs::read_dir(path)?.collect::<Result<_, _>>()?;
         files.sort_by_key(fs::DirEntry::file_name);
         for file in files {

@@ -266,7 +266,7 @@ fn drive(project: &Project, program: &Path) {
     assert_eq!(boat("v2alpha1")["apiVersion"], "ships.example.com/v2alpha1");
     assert!(run(&["get", "configmap", "example-boat", "-o", "yaml"], "").contains("message: hello"));
     assert!(run(&["explain", "boat.spec.message"], "").contains("A text for people"));
-    let path = "/apis/ships.example.com/v1/namespaces/default/boats/example/dock";
+    let path = "/clusters/root/apis/ships.example.com/v1/namespaces/default/boats/example/dock";
     let answer = run(&["create", "--raw", path, "-f", "-"], "{\"reason\": \"repairs\"}");
     assert!(answer.contains("dock was asked for: repairs"), "{answer}");
     run(&["delete", "boat", "example"], "");

@@ -423,6 +423,7 @@ fn is_not_ours(name: &str) -> bool {
         "INSULA_TOKEN",
         "INSULA_CERTIFICATE_AUTHORITY",
         "INSULA_PLUGIN_DIR",
+        "INSULA_SOURCE",
     ];
     fixed.contains(&name)
         || name.starts_with("INSULA_SERVICE_PORT")
