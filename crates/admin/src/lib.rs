@@ -49,13 +49,13 @@ pub fn jobs(
 pub struct Services {
     /// The services.
     pub routes: Routes,
-    /// What they say of their health.
+    /// Their health.
     pub health: Health,
     /// Every method by its path.
     pub methods: BTreeMap<String, Method>,
 }
 
-/// What the services say of their health: `SERVING` from the start.
+/// Health of the services: `SERVING` from the start.
 pub struct Health(HealthReporter);
 
 impl Health {

@@ -109,15 +109,13 @@ pub async fn build(mut parts: Parts) -> Result<App, StartError> {
         issuers: configured,
         metrics,
         lifecycle,
-        url: _,
-        trust: _,
         mounts,
         front_proxies,
         certificates,
         audit,
         runtimes,
         log,
-        kinds: _,
+        ..
     } = parts;
     let keys = Arc::new(IssuerKeys::new(outbound));
     authenticator.issuers = Some(Issuers::new(configured, keys, env.clock.clone()));
@@ -154,12 +152,7 @@ pub async fn build(mut parts: Parts) -> Result<App, StartError> {
 
     let mut background = background(&config, Arc::clone(&registry), watched, counted, authenticator);
     background.push(Box::pin(aggregation::keep_checking(Arc::clone(&edge.api))));
-    let ends = lifecycle.clone();
-    background.push(Box::pin(async move {
-        ends.draining().await;
-        calls_health.end().await;
-    }));
-    background.push(Box::pin(end_streams(lifecycle, closing)));
+    background.push(Box::pin(end_streams(lifecycle, calls_health, closing)));
     background.extend(admin_tasks);
     background.extend(controllers);
     let last_writes = Box::pin(housekeeping::store_last_uses(registry));
@@ -364,8 +357,10 @@ fn background(
     background
 }
 
-/// Tells watches that the server closes.
-async fn end_streams(lifecycle: Lifecycle, closing: tokio::sync::watch::Sender<bool>) {
+/// Tells clients of gRPC that the server is not ready any more, and then watches that it closes.
+async fn end_streams(lifecycle: Lifecycle, calls: insula_admin::Health, closing: tokio::sync::watch::Sender<bool>) {
+    lifecycle.draining().await;
+    calls.end().await;
     lifecycle.closing().await;
     // All watches may have ended already; then nobody listens.
     let _ = closing.send(true);

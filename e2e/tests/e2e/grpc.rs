@@ -10,6 +10,7 @@ mod conventions;
 mod conversions;
 mod etags;
 mod freeze;
+mod health;
 mod maintenance;
 mod objects;
 mod onboarding;
@@ -22,12 +23,8 @@ mod undelete;
 mod uploads;
 mod workspaces;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
-use http::uri::PathAndQuery;
 use hyper_rustls::HttpsConnector;
 use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioExecutor};
 use insula_e2e::{Server, Who, runtime, shared, tls, workspace, workspace_owned_by};
@@ -222,58 +219,6 @@ fn calls_without_a_credential_are_refused() {
 
 /// Health needs no credential: `grpc.health.v1.Health/Check` of every service, with messages
 /// encoded by hand.
-#[derive(Clone, PartialEq, Message)]
-struct HealthCheckRequest {
-    #[prost(string, tag = "1")]
-    service: String,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct HealthCheckResponse {
-    #[prost(int32, tag = "1")]
-    status: i32,
-}
-
-/// Returns what a service says of its health, without a credential: 1 is SERVING, 2 NOT_SERVING.
-async fn health(server: &Server, service: &str) -> Result<i32, Status> {
-    let mut grpc = tonic::client::Grpc::with_origin(channel(server, &Who::Anonymous), origin(server));
-    let ready = grpc.ready().await;
-    ready.map_err(|error| Status::unavailable(error.to_string()))?;
-    let request = Request::new(HealthCheckRequest {
-        service: service.to_owned(),
-    });
-    let path = PathAndQuery::from_static("/grpc.health.v1.Health/Check");
-    let codec = tonic_prost::ProstCodec::<HealthCheckRequest, HealthCheckResponse>::default();
-    Ok(grpc.unary(request, path, codec).await?.into_inner().status)
-}
-
-#[test]
-fn health_needs_no_credential() {
-    let server = shared();
-    runtime().block_on(async {
-        for service in admin_services().into_iter().chain([String::new()]) {
-            assert_eq!(health(&server, &service).await.unwrap(), 1, "{service}");
-        }
-    });
-}
-
-#[test]
-fn a_server_that_ends_says_so_before_it_closes() {
-    let server = Server::start();
-    runtime().block_on(async {
-        server.signal("-TERM");
-        for service in ["", "insula.admin.v1.WorkspaceService"] {
-            loop {
-                match health(&server, service).await.expect("it has not closed yet") {
-                    1 => tokio::time::sleep(Duration::from_millis(10)).await,
-                    status => break assert_eq!(status, 2, "{service}"),
-                }
-            }
-        }
-    });
-    assert_eq!(server.wait().0, Some(0));
-}
-
 #[test]
 fn workspaces_are_listed_in_pages_and_streamed_as_a_tree() {
     let server = shared();

@@ -79,7 +79,7 @@ impl MigrationService for AdminService {
                 migration: Some(answer(&migration)),
             })
         });
-        let begun = self.once(&session, once(&request.request_id), &request, begun).await?;
+        let begun = Box::pin(self.once(&session, once(&request.request_id), &request, begun)).await?;
         Ok(Response::new(begun))
     }
 

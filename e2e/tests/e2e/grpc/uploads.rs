@@ -128,7 +128,7 @@ fn an_uploaded_backup_is_verified_and_restored() {
         );
         let again = send(&from, whole()).await.unwrap();
         assert_eq!(again, one, "the same request uploads nothing");
-        assert_eq!(listed(&from).await, [one.name.clone()]);
+        assert_eq!(listed(&from).await, std::slice::from_ref(&one.name));
         let verify = VerifyBackupRequest {
             name: one.name.clone(),
             ..VerifyBackupRequest::default()
