@@ -86,6 +86,7 @@ pub(crate) enum Build {
 }
 
 #[derive(Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "a program parses one command")]
 pub(crate) enum Run {
     /// Run the server on this machine.
     Local(run::Local),

@@ -125,12 +125,16 @@ mod tests {
     fn workspaces_have_permits_of_their_own_and_streams_beside_requests() {
         let permits = Permits::new(1, 2);
         let (a, b) = (ClusterName::parse("a").unwrap(), ClusterName::parse("b").unwrap());
-        let first = permits.take(&a, Kind::Request).ok().expect("is free");
+        let Ok(first) = permits.take(&a, Kind::Request) else {
+            panic!("is free")
+        };
         assert!(permits.take(&a, Kind::Request).is_err());
         let streams: Vec<_> = (0..4).filter_map(|_| permits.take(&a, Kind::Stream).ok()).collect();
         assert_eq!(streams.len(), 4);
         assert!(permits.take(&a, Kind::Stream).is_err());
-        let _second = permits.take(&b, Kind::Request).ok().expect("is free");
+        let Ok(_second) = permits.take(&b, Kind::Request) else {
+            panic!("is free")
+        };
         let c = ClusterName::parse("c").unwrap();
         assert!(permits.take(&c, Kind::Request).is_err(), "the server has two");
         drop(first);

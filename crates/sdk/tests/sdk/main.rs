@@ -1,4 +1,5 @@
 //! Kinds of a program, through real servers.
+#![allow(clippy::unwrap_used)]
 
 mod controllers;
 mod definition;

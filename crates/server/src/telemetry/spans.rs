@@ -247,8 +247,7 @@ mod tests {
         let subscriber = tracing_subscriber::registry().with(layer);
         tracing::subscriber::with_default(subscriber, work);
         provider.shutdown().unwrap();
-        let spans = kept.0.lock().unwrap().clone();
-        spans
+        kept.0.lock().unwrap().clone()
     }
 
     fn caller(is_sampled: bool) -> Context {
