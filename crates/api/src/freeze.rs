@@ -53,18 +53,12 @@ impl Freeze {
 
     /// Returns the refusal of a write in a workspace, by its path or name.
     pub fn refusal(&self, of: &str) -> String {
-        let Freeze {
-            workspace, reason, at, ..
-        } = self;
+        let Freeze { workspace, reason, .. } = self;
+        let since = self.since();
         let frozen = if workspace.is_empty() { of } else { workspace };
         let above = match frozen == of {
             true => String::new(),
             false => format!(" with {frozen} above it"),
-        };
-        let since = if at.is_empty() {
-            String::new()
-        } else {
-            format!(" since {at}")
         };
         let reason = if reason.is_empty() {
             "no reason is given"
@@ -83,13 +77,16 @@ impl Freeze {
     /// Returns the refusal of a write from outside, by the workspace's cluster. Providers know
     /// neither the paths nor the affairs of their tenants.
     pub fn refusal_from_outside(&self, cluster: &ClusterName) -> String {
-        let at = &self.at;
-        let since = if at.is_empty() {
-            String::new()
-        } else {
-            format!(" since {at}")
-        };
+        let since = self.since();
         format!("workspace {cluster} is frozen{since} and read-only: try again when its administrators have thawed it")
+    }
+
+    /// Returns the time as part of a refusal; empty if it is not known.
+    fn since(&self) -> String {
+        match self.at.as_str() {
+            "" => String::new(),
+            at => format!(" since {at}"),
+        }
     }
 }
 

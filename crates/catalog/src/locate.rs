@@ -70,7 +70,10 @@ pub fn is_inactive(snapshot: &Snapshot, cluster: &ClusterName) -> bool {
 /// Returns true for the cluster of a workspace whose deletion may still be taken back, and for
 /// those below it. To their tenants such workspaces are gone.
 pub fn awaits_deletion(snapshot: &Snapshot, cluster: &ClusterName) -> bool {
-    let mut view = logical_cluster(snapshot, cluster);
+    view_awaits_deletion(snapshot, logical_cluster(snapshot, cluster))
+}
+
+fn view_awaits_deletion(snapshot: &Snapshot, mut view: Option<Arc<LogicalClusterView>>) -> bool {
     for _ in 0..LEVELS_MAX {
         let Some((parent, name)) = view.as_ref().and_then(|view| view.workspace.as_ref()) else {
             return false;
@@ -94,7 +97,7 @@ pub fn awaits_deletion(snapshot: &Snapshot, cluster: &ClusterName) -> bool {
 /// # Errors
 /// Returns the reason that the path does not resolve.
 pub fn locate(snapshot: &Snapshot, path: &ClusterPath) -> Result<ClusterName, NotLocated> {
-    walk(snapshot, path, true)
+    walk(snapshot, path, true).map(|(cluster, _)| cluster)
 }
 
 /// Resolves the path of a request, and returns the LogicalCluster as well. System clusters have
@@ -106,18 +109,25 @@ pub fn locate_view(
     snapshot: &Snapshot,
     path: &ClusterPath,
 ) -> Result<(ClusterName, Option<Arc<LogicalClusterView>>), NotLocated> {
-    let cluster = walk(snapshot, path, false)?;
-    let view = logical_cluster(snapshot, &cluster);
-    Ok((cluster, view))
+    walk(snapshot, path, false)
 }
 
 /// Resolves a path. `awaiting` is true if workspaces that await their deletion resolve.
-fn walk(snapshot: &Snapshot, path: &ClusterPath, awaiting: bool) -> Result<ClusterName, NotLocated> {
+fn walk(
+    snapshot: &Snapshot,
+    path: &ClusterPath,
+    awaiting: bool,
+) -> Result<(ClusterName, Option<Arc<LogicalClusterView>>), NotLocated> {
     let (mut cluster, rest) = home_of(snapshot, path).unwrap_or_else(|| path.split_first());
-    if !exists(snapshot, &cluster) || !awaiting && awaits_deletion(snapshot, &cluster) {
+    let view = logical_cluster(snapshot, &cluster);
+    let is_there = view.is_some() || cluster.is_system();
+    if !is_there || !awaiting && view_awaits_deletion(snapshot, view.clone()) {
         return Err(NotLocated::UnknownCluster(cluster));
     }
-    let last = rest.len().saturating_sub(1);
+    if rest.is_empty() {
+        return Ok((cluster, view));
+    }
+    let last = rest.len() - 1;
     for (at, name) in rest.into_iter().enumerate() {
         let key = ObjectKey::cluster_scoped(ids::workspaces(), cluster.clone(), name);
         let entry = snapshot.get(&key);
@@ -145,7 +155,8 @@ fn walk(snapshot: &Snapshot, path: &ClusterPath, awaiting: bool) -> Result<Clust
             }
         };
     }
-    Ok(cluster)
+    let view = logical_cluster(snapshot, &cluster);
+    Ok((cluster, view))
 }
 
 /// Returns the home cluster of a path that begins with `user:<name>`, and the remaining segments.

@@ -64,6 +64,7 @@ pub use lifecycle::Lifecycle;
 pub use listen::PeerAddress;
 pub use metrics::{Class, CodeClass, CommitOutcome, Effect, GaugeGuard, Metrics, Verb};
 pub use open::survey_etcd;
+pub use outbound::AnyServer;
 pub use private::keep_private;
 pub use progress::{Progress, Step};
 pub use run::{Running, run, run_with, start, start_with};

@@ -18,6 +18,7 @@ pub(crate) use extensions::Extensions;
 pub(crate) use keys::IssuerKeys;
 pub(crate) use mounts::Mounts;
 pub use targets::Targets;
+pub use trust::AnyServer;
 
 use std::{
     collections::HashMap,

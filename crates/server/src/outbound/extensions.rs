@@ -25,7 +25,7 @@ use super::{
     IDLE, IDLE_PER_HOST_MAX, Targets,
     connect::{self, Connector, NoConnection},
     find_cause,
-    trust::{Anyone, BundleVerifier},
+    trust::{AnyServer, BundleVerifier},
 };
 use crate::identity::FrontProxies;
 
@@ -113,7 +113,7 @@ impl Extensions {
             }
             (None, true) => connect::config()?
                 .dangerous()
-                .with_custom_certificate_verifier(Arc::new(Anyone(connect::provider()))),
+                .with_custom_certificate_verifier(Arc::new(AnyServer(connect::provider()))),
         };
         let shown = self.proxies.certificate(home, now)?;
         config

@@ -82,11 +82,12 @@ impl ServerCertVerifier for BundleVerifier {
     }
 }
 
-/// No verification: any server with any certificate, as `insecureSkipTLSVerify` wants it.
+/// Verifier that takes any certificate, and checks signatures, as `insecureSkipTLSVerify` and
+/// `--insecure-skip-tls-verify` want it.
 #[derive(Debug)]
-pub(super) struct Anyone(pub(super) Arc<CryptoProvider>);
+pub struct AnyServer(pub Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anyone {
+impl ServerCertVerifier for AnyServer {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,
