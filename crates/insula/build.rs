@@ -6,15 +6,35 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     identify();
     write_locked();
-    // Generic code makes thousands of equal functions; LLD keeps one of each, and the program gets
-    // a tenth smaller.
-    if env::var("PROFILE").is_ok_and(|profile| profile == "release") && links_with_lld() {
-        println!("cargo::rustc-link-arg-bins=-Wl,--icf=all");
-        // Relocations take a sixteenth of the space when packed.
-        if loader_unpacks_relocations() {
-            println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
+    if env::var("PROFILE").is_ok_and(|profile| profile == "release") {
+        for option in link_options() {
+            println!("cargo::rustc-link-arg-bins={option}");
         }
     }
+}
+
+/// Returns the options with which LLD makes the program smaller; none for other linkers.
+///
+/// Generic code makes thousands of equal functions; LLD keeps one of each, and the program gets a
+/// tenth smaller. Relocations take a sixteenth of the space when packed.
+fn link_options() -> Vec<&'static str> {
+    let variable = |name: &str| env::var(name).unwrap_or_default();
+    if variable("RUSTC_LINKER").ends_with("rust-lld") {
+        // Without a compiler in between. The program unpacks relocations by itself where musl is
+        // linked in, as `cargo xtask dist` does.
+        let packs = variable("CARGO_CFG_TARGET_ENV") == "musl";
+        let packed = if packs {
+            ["-z", "pack-relative-relocs"].as_slice()
+        } else {
+            &[]
+        };
+        return [&["--icf=all"], packed].concat();
+    }
+    if !links_with_lld() {
+        return Vec::new();
+    }
+    let packed = loader_unpacks_relocations().then_some("-Wl,-z,pack-relative-relocs");
+    [Some("-Wl,--icf=all"), packed].into_iter().flatten().collect()
 }
 
 /// Tells the program its commit, the date of the commit, and its target. The same commit gives the

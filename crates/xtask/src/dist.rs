@@ -23,8 +23,8 @@ pub use sbom::bill_of_materials;
 /// Targets of a release. The one that runs on most machines comes first.
 const TARGETS: [&str; 2] = ["x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl"];
 
-/// Size of a stripped program at most, in bytes: 25 MiB.
-const PROGRAM_BYTES_MAX: u64 = 25 << 20;
+/// Size of a stripped program at most, in bytes.
+const PROGRAM_BYTES_MAX: u64 = 25_000_000;
 
 /// Files that go along with each program: source in the repository, place in the archive.
 const FILES: [(&str, &str); 6] = [
