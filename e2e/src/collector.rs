@@ -77,6 +77,8 @@ struct Received {
     metrics: BTreeMap<String, Metric>,
     /// Number of messages with metrics.
     exports: usize,
+    /// Credentials of the last messages with spans and with metrics.
+    credentials: [Option<String>; 2],
 }
 
 /// A running collector; it ends with the program.
@@ -134,6 +136,11 @@ impl Collector {
         self.received.lock().unwrap().resource.clone()
     }
 
+    /// Returns the credentials of the last messages with spans and with metrics.
+    pub fn credentials(&self) -> [Option<String>; 2] {
+        self.received.lock().unwrap().credentials.clone()
+    }
+
     /// Returns all spans of a trace so far.
     pub fn trace(&self, trace: &str) -> Vec<Span> {
         let received = self.received.lock().unwrap();
@@ -164,6 +171,11 @@ impl Collector {
     }
 }
 
+fn credential<T>(request: &Request<T>) -> Option<String> {
+    let header = request.metadata().get("authorization")?;
+    header.to_str().ok().map(str::to_owned)
+}
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -190,6 +202,7 @@ impl TraceService for Sink {
             std::future::pending::<()>().await;
         }
         let mut received = self.received.lock().unwrap();
+        received.credentials[0] = credential(&request);
         for resource in request.into_inner().resource_spans {
             received.resource = attributes(resource.resource.unwrap_or_default().attributes);
             let spans = resource.scope_spans.into_iter().flat_map(|scope| scope.spans);
@@ -218,6 +231,7 @@ impl MetricsService for Sink {
         if self.hangs {
             std::future::pending::<()>().await;
         }
+        let credential = credential(&request);
         let resources = request.into_inner().resource_metrics.into_iter();
         let scopes = resources.flat_map(|resource| resource.scope_metrics);
         let metrics = scopes.flat_map(|scope| scope.metrics).map(|metric| {
@@ -244,6 +258,7 @@ impl MetricsService for Sink {
         let metrics = metrics.collect();
         let mut received = self.received.lock().unwrap();
         received.metrics = metrics;
+        received.credentials[1] = credential;
         received.exports += 1;
         Ok(Response::new(ExportMetricsServiceResponse::default()))
     }

@@ -4,7 +4,7 @@ mod trouble;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::LazyLock,
+    sync::{Arc, Mutex, PoisonError, Weak},
 };
 
 use insula_e2e::{
@@ -47,18 +47,22 @@ fn with_collector(url: &str, more: &[(&str, &str)]) -> Server {
     })
 }
 
-/// A server that exports to a collector, for all tests here.
-fn traced() -> &'static (Collector, Server) {
-    static SHARED: LazyLock<(Collector, Server)> = LazyLock::new(|| {
-        let collector = Collector::start();
-        let more = [
-            ("INSULA_LOG_LEVEL", "debug"),
-            ("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test"),
-        ];
-        let server = with_collector(collector.url(), &more);
-        (collector, server)
-    });
-    &SHARED
+/// A server that exports to a collector, for all tests here. The last test that holds it ends it.
+fn traced() -> Arc<(Collector, Server)> {
+    static SHARED: Mutex<Weak<(Collector, Server)>> = Mutex::new(Weak::new());
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(both) = shared.upgrade() {
+        return both;
+    }
+    let collector = Collector::start();
+    let more = [
+        ("INSULA_LOG_LEVEL", "debug"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test"),
+    ];
+    let server = with_collector(collector.url(), &more);
+    let both = Arc::new((collector, server));
+    *shared = Arc::downgrade(&both);
+    both
 }
 
 /// Returns the id of a new trace.
@@ -130,7 +134,8 @@ fn allow(path: &str, review: &Value) -> Reply {
 
 #[test]
 fn a_request_continues_its_trace_to_the_webhooks() {
-    let (collector, server) = traced();
+    let both = traced();
+    let (collector, server) = &*both;
     let (path, _) = workspace(&server.admin(), "traced");
     let client = server.admin().in_workspace(&path);
     let hook = Hook::start(server, allow);
@@ -200,7 +205,8 @@ fn a_request_continues_its_trace_to_the_webhooks() {
 
 #[test]
 fn traces_that_the_client_does_not_record_are_only_passed_on() {
-    let (collector, server) = traced();
+    let both = traced();
+    let (collector, server) = &*both;
     let (path, _) = workspace(&server.admin(), "unsampled");
     let client = server.admin().in_workspace(&path);
     let hook = Hook::start(server, allow);
@@ -224,7 +230,8 @@ fn traces_that_the_client_does_not_record_are_only_passed_on() {
 
 #[test]
 fn failures_of_the_server_are_errors_and_those_of_clients_are_not() {
-    let (collector, server) = traced();
+    let both = traced();
+    let (collector, server) = &*both;
     let (path, _) = workspace(&server.admin(), "failing");
     let client = server.admin().in_workspace(&path);
     let hook = Hook::start(server, |_, _| Reply::Elsewhere(500, String::new()));
@@ -245,7 +252,8 @@ fn failures_of_the_server_are_errors_and_those_of_clients_are_not() {
 
 #[test]
 fn conversions_are_spans() {
-    let (collector, server) = traced();
+    let both = traced();
+    let (collector, server) = &*both;
     let client = server.admin().in_workspace(&with_widgets(server));
     let widget = json!({"apiVersion": "example.io/v1", "kind": "Widget", "metadata": {"name": "a"},
         "spec": {"firstName": "x"}});
@@ -283,7 +291,8 @@ fn call_with<T>(token: &str, trace: &str, message: T) -> Request<T> {
 
 #[test]
 fn grpc_calls_are_spans_with_their_status() {
-    let (collector, server) = traced();
+    let both = traced();
+    let (collector, server) = &*both;
     let (answered, refused, unknown) = (new_trace(), new_trace(), new_trace());
     runtime().block_on(async {
         let channel = || grpc::channel(server, &Who::Anonymous);
@@ -338,7 +347,8 @@ fn grpc_calls_are_spans_with_their_status() {
 /// One registry, two exporters: names, types, labels and units are the same.
 #[test]
 fn the_collector_gets_the_metrics_of_the_endpoint() {
-    let (collector, server) = traced();
+    let both = traced();
+    let (collector, server) = &*both;
     publish_widgets(&server.admin().in_workspace(&workspace(&server.admin(), "metered").0));
     let sent = collector.next_metrics();
     let text = server.admin().get("/metrics").text;
@@ -387,6 +397,22 @@ fn the_collector_gets_the_metrics_of_the_endpoint() {
     assert!(
         depths.iter().any(|point| point.labels["name"] == "apibinding"),
         "{depths:?}"
+    );
+}
+
+/// Collectors behind a gateway ask for a credential.
+#[test]
+fn spans_and_metrics_carry_the_headers_of_the_environment() {
+    let collector = Collector::start();
+    let headers = ("OTEL_EXPORTER_OTLP_HEADERS", "x-tenant=a,authorization=Bearer%20secret");
+    let server = with_collector(collector.url(), &[headers]);
+    let trace = new_trace();
+    send(&server.admin(), "GET", "/readyz", &trace, "01", &Value::Null);
+    collector.trace_until(&trace, |spans| root(spans).is_some());
+    collector.next_metrics();
+    assert_eq!(
+        collector.credentials(),
+        ["Bearer secret"; 2].map(|one| Some(one.to_owned()))
     );
 }
 

@@ -1,7 +1,8 @@
 //! Export of metrics to a collector by OTLP over gRPC, periodically. No request waits for it.
 
-use std::{sync::Arc, time::Duration};
+use std::{env, sync::Arc, time::Duration};
 
+use insula_apiserver::query::percent_decoded;
 use opentelemetry_proto::{
     tonic::{
         collector::metrics::v1::{ExportMetricsServiceRequest, metrics_service_client::MetricsServiceClient},
@@ -15,7 +16,11 @@ use tokio::{
     sync::watch,
     time::{MissedTickBehavior, interval, timeout},
 };
-use tonic::transport::Channel;
+use tonic::{
+    Request,
+    metadata::{MetadataKey, MetadataMap},
+    transport::Channel,
+};
 
 use super::{SEND, SERVICE};
 use crate::{
@@ -26,9 +31,14 @@ use crate::{
     },
 };
 
+/// OpenTelemetry's variables with headers for a collector that asks for a credential, the one that
+/// wins first. The exporter of spans reads its own.
+const HEADERS: [&str; 2] = ["OTEL_EXPORTER_OTLP_METRICS_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
+
 /// Periodic export of metrics.
 pub(super) struct MetricExport {
     client: MetricsServiceClient<Channel>,
+    headers: MetadataMap,
     resource: Resource,
     exports: Exports,
     period: Duration,
@@ -41,8 +51,10 @@ impl MetricExport {
         exports: Exports,
         period: Duration,
     ) -> Self {
+        let given = HEADERS.iter().find_map(|name| env::var(name).ok()).unwrap_or_default();
         MetricExport {
             client: MetricsServiceClient::new(channel),
+            headers: headers(&given),
             resource: Resource {
                 attributes: ResourceAttributesWithSchema::from(resource).attributes.0,
                 ..Resource::default()
@@ -78,7 +90,7 @@ impl MetricExport {
             version: VERSION.to_owned(),
             ..InstrumentationScope::default()
         };
-        let request = ExportMetricsServiceRequest {
+        let mut request = Request::new(ExportMetricsServiceRequest {
             resource_metrics: vec![ResourceMetrics {
                 resource: Some(self.resource.clone()),
                 scope_metrics: vec![ScopeMetrics {
@@ -88,7 +100,8 @@ impl MetricExport {
                 }],
                 ..ResourceMetrics::default()
             }],
-        };
+        });
+        *request.metadata_mut() = self.headers.clone();
         let mut client = self.client.clone();
         let cause = match timeout(SEND, client.export(request)).await {
             Ok(Ok(answer)) => {
@@ -105,5 +118,41 @@ impl MetricExport {
         };
         self.exports.count(Signal::Metrics, ExportOutcome::Failed, count);
         tracing::debug!(cause, count, "metrics did not reach the collector");
+    }
+}
+
+/// Parses `name=value,name=value` with percent-encoded values. What is no header is left out, as by
+/// the exporter of spans.
+fn headers(text: &str) -> MetadataMap {
+    let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
+    let header = |(name, value): (&str, &str)| {
+        let name = MetadataKey::from_bytes(name.trim().to_ascii_lowercase().as_bytes()).ok()?;
+        Some((name, percent_decoded(value.trim()).parse().ok()?))
+    };
+    let mut headers = MetadataMap::new();
+    pairs.filter_map(header).for_each(|(name, value)| {
+        headers.insert(name, value);
+    });
+    headers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_in_examples() {
+        for (text, want) in [
+            ("", &[][..]),
+            ("a=1", &[("a", "1")]),
+            (" A = 1 ,b=x%3Dy%20z,", &[("a", "1"), ("b", "x=y z")]),
+            ("no value,=1,a b=2,c=%0a,d=4", &[("d", "4")]),
+        ] {
+            let got = headers(text);
+            assert_eq!(got.len(), want.len(), "{text}");
+            for (name, value) in want {
+                assert_eq!(got.get(*name).and_then(|got| got.to_str().ok()), Some(*value), "{text}");
+            }
+        }
     }
 }
