@@ -227,18 +227,22 @@ impl Dist<'_> {
 fn build(root: &Path, target: &str, tools: &[(String, String)]) -> Result<PathBuf> {
     let mut command = cargo(root);
     command.args([
-        "build",
+        "rustc",
         "--release",
         "--locked",
         "--package",
         "insula-insula",
+        "--bin",
+        "insula",
         "--target",
         target,
+        "--",
+        // Cargo forgets `strip` of a profile for packages that the profile has a section for.
+        "-Cstrip=symbols",
     ]);
-    command.env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
     command.envs(tools.iter().cloned());
-    let status = command.status().context("cannot run cargo build")?;
-    ensure!(status.success(), "cargo build failed: the output above says why");
+    let status = command.status().context("cannot run cargo rustc")?;
+    ensure!(status.success(), "cargo rustc failed: the output above says why");
     Ok(root.join("target").join(target).join("release/insula"))
 }
 
