@@ -73,12 +73,12 @@ impl Reconciler for Accounts {
     fn observe(&self, key: &ObjectKey, snapshot: &Snapshot) -> Option<World> {
         alive(snapshot, &key.cluster)?;
         let namespace = snapshot.get(key).filter(|entry| !entry.object.meta.is_deleting())?;
-        let trust = &self.registry.trust;
+        let trust = self.registry.trust.present();
         Some(World {
             account: snapshot.get(&within(&namespace.key, ids::serviceaccounts(), DEFAULT_ACCOUNT)),
             trust: (!trust.is_empty()).then(|| {
                 let map = snapshot.get(&within(&namespace.key, ids::configmaps(), ROOT_CA));
-                (map, trust.clone())
+                (map, trust)
             }),
             namespace,
         })
@@ -190,7 +190,7 @@ mod tests {
     #[tokio::test]
     async fn every_namespace_publishes_the_ca() {
         let mut rig = TestControlPlane::new().await;
-        Arc::get_mut(&mut rig.registry).expect("one owner").trust = "the CA".into();
+        rig.registry.trust.set("the CA");
         let org = rig.workspace("root", "org").await;
         let map = "default/kube-root-ca.crt";
         let data = |rig: &TestControlPlane| rig.get(&org, "v1", "configmaps", map).expect("is there")["data"].clone();

@@ -102,7 +102,7 @@ impl Reconciler for AccountTokens {
         let lacks = account.as_ref().filter(|_| !has(&value, "token"));
         Some(World {
             token: lacks.and_then(|account| self.token(sign, &secret, account)),
-            trust: self.registry.trust.clone(),
+            trust: self.registry.trust.present(),
             secret,
             value,
             account,

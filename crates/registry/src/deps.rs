@@ -6,7 +6,7 @@ use insula_admission::quota;
 use insula_api::{Clock, Rng};
 use insula_catalog::{Catalog, Outbound, Prover, version_uses::VersionUses};
 use insula_store::Store;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// The state that all verbs share. A process has one instance, and passes it to every verb.
 pub struct Deps {
@@ -22,9 +22,8 @@ pub struct Deps {
     pub rng: Arc<dyn Rng>,
     /// Base URL of this server as clients reach it, e.g. `https://127.0.0.1:6443`.
     pub external_url: String,
-    /// The CA certificate that signed the server's certificate, in PEM. Clients within a workspace
-    /// trust it. Empty if there is none.
-    pub trust: Arc<str>,
+    /// The CA that clients within a workspace trust.
+    pub trust: Trust,
     /// The CAs that extension servers trust; `None` publishes none.
     pub extension_trust: Option<Arc<ExtensionTrust>>,
     /// Signs tokens of service accounts for Secrets; `None` leaves such Secrets unfilled.
@@ -48,6 +47,23 @@ pub struct Deps {
     pub(crate) responses: Arc<insula_catalog::webhook::ResponseCache>,
 }
 
+/// The CA certificate that signed the server's certificate, in PEM; empty if there is none. It is
+/// another one when the files of the server's certificate change; clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct Trust(Arc<RwLock<Arc<str>>>);
+
+impl Trust {
+    /// Returns the present CA.
+    pub fn present(&self) -> Arc<str> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Replaces the CA.
+    pub fn set(&self, pem: &str) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = pem.into();
+    }
+}
+
 /// The CAs by which extension servers recognise requests, as PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExtensionTrust {
@@ -68,7 +84,7 @@ impl Deps {
             clock,
             rng,
             external_url,
-            trust: "".into(),
+            trust: Trust::default(),
             extension_trust: None,
             sign_account: None,
             homes: true,

@@ -27,7 +27,7 @@ pub mod undelete;
 pub mod verbs;
 
 pub use client::{Intent, Plan, commit};
-pub use deps::{Deps, ExtensionTrust};
+pub use deps::{Deps, ExtensionTrust, Trust};
 pub use metadata::{FOREGROUND, ORPHAN};
 pub use platform_annotations::set_annotations;
 pub use verbs::{

@@ -59,8 +59,8 @@ pub struct Parts {
     pub lifecycle: Lifecycle,
     /// URL of the server without a path, for `status.URL` and discovery of addresses.
     pub url: String,
-    /// PEM text of the CA that programs in workspaces trust; empty where their machines trust it.
-    pub trust: Arc<str>,
+    /// The CA that programs in workspaces trust.
+    pub trust: insula_registry::Trust,
     /// Forwards requests to servers that workspaces are mounted from.
     pub mounts: Arc<dyn insula_apiserver::Forward>,
     /// The CA of the front proxies, under which extension servers are called.
@@ -200,7 +200,7 @@ fn registry(parts: &Parts, outbound: Arc<Webhook>) -> Deps {
     });
     let (env, workspaces) = (&parts.env, &parts.config.workspaces);
     let mut registry = Deps::new(measured, env.clock.clone(), env.rng.clone(), parts.url.clone());
-    registry.trust = Arc::clone(&parts.trust);
+    registry.trust = parts.trust.clone();
     registry.extension_trust = Some(Arc::clone(&parts.front_proxies.trust));
     registry.sign_account = parts
         .authenticator

@@ -9,6 +9,7 @@ use std::{
 };
 
 use insula_api::{Clock, Timestamp};
+use insula_registry::Trust;
 
 use crate::{
     Background, StartError, addresses,
@@ -30,8 +31,8 @@ pub(crate) struct Endpoint {
     pub(crate) identity: Identity,
     /// The CA under which extension servers are called.
     pub(crate) front_proxies: Arc<FrontProxies>,
-    /// PEM text of the CA that clients trust; empty where their machines trust it.
-    pub(crate) trust: Arc<str>,
+    /// The CA that clients trust; empty where their machines trust it.
+    pub(crate) trust: Trust,
     /// The last failed reload of the files.
     pub(crate) alarm: Arc<Alarm>,
     pub(crate) kubeconfig: PathBuf,
@@ -57,10 +58,12 @@ impl Endpoint {
         let given = config.kubeconfig.clone();
         let users = std::iter::once(&identity.ca).chain(&config.tls.client_ca_file);
         let front_proxies = FrontProxies::open(&config.data_dir, users, now)?;
+        let trust = Trust::default();
+        trust.set(certificates.trust.as_deref().unwrap_or_default());
         Ok(Endpoint {
             identity,
             front_proxies: Arc::new(front_proxies),
-            trust: certificates.trust.clone().unwrap_or_default().into(),
+            trust,
             alarm: Arc::default(),
             kubeconfig: given.unwrap_or_else(|| kubeconfig::default_path(&config.data_dir)),
             names,
@@ -98,7 +101,9 @@ impl Endpoint {
         let (metrics, clock) = (Arc::clone(metrics), Arc::clone(clock));
         let renewing = Arc::clone(&own).renew(Arc::clone(&clock));
         let identity = self.identity;
-        let trusted = move |trust| {
+        let shared = self.trust;
+        let trusted = move |trust: Option<String>| {
+            shared.set(trust.as_deref().unwrap_or_default());
             if let Err(error) = own.write(&identity, Some(trust)) {
                 tracing::warn!(%error, "the kubeconfig does not have the new CA");
             }

@@ -206,7 +206,7 @@ impl Starting {
             metrics: Arc::clone(&metrics),
             lifecycle: lifecycle.clone(),
             url: url.clone(),
-            trust: Arc::clone(&endpoint.trust),
+            trust: endpoint.trust.clone(),
             mounts: mounts(&config, &endpoint.identity, Arc::clone(&metrics))?,
             front_proxies: Arc::clone(&endpoint.front_proxies),
             certificates: Arc::clone(&endpoint.alarm),

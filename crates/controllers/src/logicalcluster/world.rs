@@ -77,7 +77,7 @@ pub(super) fn observe(registry: &Deps, cluster: &ClusterName, snapshot: &Snapsho
             world.newborn = workspace_types::of_cluster(snapshot, cluster).map(|own| Newborn {
                 types: workspace_types::closure(snapshot, own),
                 external_url: registry.external_url.clone(),
-                trust: registry.trust.clone(),
+                trust: registry.trust.present(),
             });
         }
         if status.initializers.iter().any(|name| name == BINDINGS_INITIALIZER) {

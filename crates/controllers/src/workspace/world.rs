@@ -75,7 +75,7 @@ pub(super) fn observe(registry: &Deps, key: &ObjectKey, snapshot: &Snapshot) -> 
         types,
         fresh_name: fresh_name(registry, snapshot),
         external_url: registry.external_url.clone(),
-        trust: registry.trust.clone(),
+        trust: registry.trust.present(),
         now: registry.clock.now(),
     }
 }

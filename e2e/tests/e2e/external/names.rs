@@ -79,7 +79,7 @@ fn clients_get_the_certificate_for_the_name_that_they_ask_for() {
 }
 
 #[test]
-fn a_new_ca_reaches_the_kubeconfig_of_a_running_server() {
+fn a_new_ca_reaches_the_kubeconfig_and_new_namespaces_of_a_running_server() {
     let files = Files::new();
     files.write(&files.ca.server(NAME));
     let port = insula_e2e::unused_port();
@@ -96,7 +96,17 @@ fn a_new_ca_reaches_the_kubeconfig_of_a_running_server() {
     let mode = fs::metadata(server.kubeconfig()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let local = format!("https://127.0.0.1:{port}");
-    assert_eq!(Peer::new(&local, NAME, &next).get("/readyz", &[]).code, 200);
+    let peer = Peer::new(&local, NAME, &next).with_files(&server.data_dir().join("pki/kcp-admin"));
+    let namespaces = "/clusters/root/api/v1/namespaces";
+    let namespace = json!({"metadata": {"name": "later"}}).to_string();
+    let json = ("content-type", "application/json");
+    assert_eq!(peer.post(namespaces, &[json], &namespace).code, 201);
+    let trusted = until("the namespace has its CA", || {
+        let map = peer.get(&format!("{namespaces}/later/configmaps/kube-root-ca.crt"), &[]);
+        (map.code == 200).then_some(map.body)
+    });
+    let trusted: Value = serde_json::from_str(&trusted).unwrap();
+    assert_eq!(trusted["data"]["ca.crt"], json!(next.pem()));
 }
 
 #[test]

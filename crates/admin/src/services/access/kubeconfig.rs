@@ -74,7 +74,7 @@ impl AdminService {
         let end = credential.as_ref().and_then(|credential| credential.end);
         Ok(Response::new(GetKubeconfigResponse {
             header: session.header(),
-            kubeconfig: render(path.as_str(), &server, &registry.trust, credential.as_ref()),
+            kubeconfig: render(path.as_str(), &server, &registry.trust.present(), credential.as_ref()),
             expire_time: end.map(|at| prost_types::Timestamp {
                 seconds: at.0,
                 nanos: 0,
