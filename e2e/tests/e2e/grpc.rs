@@ -10,6 +10,7 @@ mod conventions;
 mod conversions;
 mod etags;
 mod freeze;
+mod frozen_views;
 mod health;
 mod maintenance;
 mod objects;
