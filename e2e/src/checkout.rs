@@ -57,14 +57,16 @@ impl Checkout {
         self.dir.path().join(PROJECT)
     }
 
-    /// Sets the variables of a command that builds there: offline, with this repository's target
-    /// directory.
+    /// Sets the variables of a command that builds there: offline, with what this repository has
+    /// built already. Programs go to a directory of the checkout, and replace none of those that
+    /// are tested.
     pub fn environment(&self, command: &mut Command) {
         // …/target/debug/insula → …/target
         let target = crate::binary().parent().and_then(Path::parent).unwrap().to_owned();
         command
             .env("INSULA_SOURCE", self.dir.path())
-            .env("CARGO_TARGET_DIR", target)
+            .env("CARGO_TARGET_DIR", self.dir.path().join("target"))
+            .env("CARGO_BUILD_BUILD_DIR", target)
             .env("CARGO_NET_OFFLINE", "true");
         // They are found there also if the command gets another home folder.
         for (name, folder) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")] {
