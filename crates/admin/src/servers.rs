@@ -59,7 +59,7 @@ pub(crate) fn list(snapshot: &Snapshot, now: Timestamp, own: Server) -> Vec<(Ser
         .filter(|(server, seen)| now.since(*seen) <= GONE_SECONDS && server.name != own.name)
         .collect();
     servers.push((own, now));
-    servers.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
+    servers.sort_unstable_by(|(one, _), (other, _)| one.name.cmp(&other.name));
     servers
 }
 

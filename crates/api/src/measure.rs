@@ -217,7 +217,7 @@ impl TopCounts {
         let TopState { names, others } = &mut *state;
         let mut ranked: Vec<(&Arc<str>, &mut Count)> = names.iter_mut().collect();
         // The name breaks ties, so that equal counts do not take turns.
-        ranked.sort_by(|a, b| (b.1.all, a.0).cmp(&(a.1.all, b.0)));
+        ranked.sort_unstable_by(|a, b| (b.1.all, a.0).cmp(&(a.1.all, b.0)));
         let mut shown = Vec::new();
         for (place, (name, count)) in ranked.into_iter().enumerate() {
             if place < self.shown_max {
@@ -227,7 +227,7 @@ impl TopCounts {
                 *others += count.all - before;
             }
         }
-        shown.sort();
+        shown.sort_unstable();
         (shown, *others)
     }
 }

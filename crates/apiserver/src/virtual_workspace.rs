@@ -123,7 +123,7 @@ fn sort_verbs(document: &mut Json, read_only: &[&str]) {
                 .is_some_and(|name| read_only.contains(&without_identity(name.split('/').next().unwrap_or(name))));
             if let Some(Json::Array(verbs)) = fields.get_mut("verbs") {
                 verbs.retain(|verb| !reads || matches!(verb.as_str(), Some("get" | "list" | "watch")));
-                verbs.sort_by(|a, b| a.as_str().cmp(&b.as_str()));
+                verbs.sort_unstable_by(|a, b| a.as_str().cmp(&b.as_str()));
             }
             fields.values_mut().for_each(|value| sort_verbs(value, read_only));
         }

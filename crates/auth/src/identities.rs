@@ -172,7 +172,7 @@ fn outsider(user: &UserInfo) -> UserInfo {
     let all = |name: &&str| scopes.iter().all(|scope| clusters(scope).any(|one| one == *name));
     let vouching = scopes.first().into_iter().flat_map(|scope| clusters(scope)).filter(all);
     let mut groups: Vec<String> = vouching.map(|name| format!("{CLUSTER_GROUP}{name}")).collect();
-    groups.sort();
+    groups.sort_unstable();
     groups.dedup();
     UserInfo::authenticated(USER_ANONYMOUS, "", groups)
 }

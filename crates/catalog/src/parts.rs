@@ -44,7 +44,7 @@ pub fn for_schema(snapshot: &Snapshot, cluster: &ClusterName, schema: &str) -> V
         }
         ControlFlow::Continue(())
     });
-    parts.sort_by(|a, b| a.key.name.cmp(&b.key.name));
+    parts.sort_unstable_by(|a, b| a.key.name.cmp(&b.key.name));
     parts
 }
 

@@ -97,7 +97,7 @@ impl Decl {
 
     /// Declares an object with the type name `name`.
     pub fn object(name: &str, mut fields: Vec<Field>) -> Decl {
-        fields.sort_by(|a, b| a.name.cmp(&b.name));
+        fields.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         Decl::new(Shape::Object {
             name: name.into(),
             fields,

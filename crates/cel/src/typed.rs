@@ -180,7 +180,7 @@ pub(crate) fn entries<'v>(fields: &'v Map<String, Value>, decl: &'v Decl) -> Vec
         })
         .collect();
     // Escapes may change the order.
-    found.sort_by(|(a, _), (b, _)| a.as_str().cmp(&b.as_str()));
+    found.sort_unstable_by(|(a, _), (b, _)| a.as_str().cmp(&b.as_str()));
     found
 }
 

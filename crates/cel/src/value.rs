@@ -122,7 +122,7 @@ impl<'v> MapVal<'v> {
         if entries.iter().any(|(k, _)| !k.is_key()) {
             return Err(Repeated::NotAKey);
         }
-        entries.sort_by(|a, b| key_order(&a.0, &b.0));
+        entries.sort_unstable_by(|a, b| key_order(&a.0, &b.0));
         if let Some(pair) = entries.windows(2).find(|w| key_order(&w[0].0, &w[1].0).is_eq()) {
             return Err(Repeated::Key(key_text(&pair[0].0).unwrap_or_default()));
         }

@@ -172,7 +172,7 @@ impl Recomputations {
             .iter()
             .map(|offered| format!("{}.{}", text(offered, "/name"), text(offered, "/group")))
             .collect();
-        resources.sort();
+        resources.sort_unstable();
         let state = &value["status"]["recompute"];
         let is_same = state["request"] == value["spec"]["recompute"];
         let at = if is_same { text(state, "/resource") } else { "" };

@@ -25,7 +25,7 @@ pub(crate) fn release<'a>(offered: impl Iterator<Item = (&'a str, &'a str, u64)>
     let mut offered: Vec<String> = offered
         .map(|(group, resource, fingerprint)| format!("{resource}.{group}={fingerprint:016x}"))
         .collect();
-    offered.sort();
+    offered.sort_unstable();
     digest::base62(&offered.join(","))[..10].to_owned()
 }
 

@@ -94,7 +94,7 @@ fn merged<'a>(differences: impl Iterator<Item = (String, Difference<'a>)>) -> Ve
             breaks.push(Break { path, difference });
         }
     }
-    breaks.sort_by(|a, b| (&a.path, &a.difference).cmp(&(&b.path, &b.difference)));
+    breaks.sort_unstable_by(|a, b| (&a.path, &a.difference).cmp(&(&b.path, &b.difference)));
     breaks
 }
 

@@ -63,7 +63,7 @@ fn manifests(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
             files.push(path);
         }
     }
-    files.sort();
+    files.sort_unstable();
     Ok(files)
 }
 

@@ -119,9 +119,9 @@ fn server_subject(extra: &[String]) -> Subject {
             Err(_) => names.push(name.to_lowercase()),
         }
     }
-    names.sort();
+    names.sort_unstable();
     names.dedup();
-    addresses.sort();
+    addresses.sort_unstable();
     addresses.dedup();
     Subject::Server { names, addresses }
 }
@@ -317,8 +317,8 @@ fn says(certificate: &X509Certificate<'_>, subject: &Subject) -> bool {
                     _ => return false,
                 }
             }
-            got_names.sort();
-            got_addresses.sort();
+            got_names.sort_unstable();
+            got_addresses.sort_unstable();
             got_names == *names && got_addresses == *addresses
         }
         Subject::Client { name, group } => {

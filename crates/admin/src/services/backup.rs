@@ -91,7 +91,7 @@ impl BackupService for AdminService {
         let mut found = listed.map_err(|error| io_failure(&error))?;
         found.retain(|file| request.workspace.is_empty() || file.summary.header.workspace == request.workspace);
         // Names begin with the time.
-        found.sort_by(|one, other| other.name.cmp(&one.name));
+        found.sort_unstable_by(|one, other| other.name.cmp(&one.name));
         let mut rest = found
             .iter()
             .filter(|file| after.is_none_or(|after| *file.name < *after));
@@ -351,7 +351,7 @@ impl AdminService {
         let (wanted, changes) = compared.await??;
         let count = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         let mut workspaces: Vec<String> = wanted.tree.clusters.values().map(ToString::to_string).collect();
-        workspaces.sort();
+        workspaces.sort_unstable();
         workspaces.truncate(WORKSPACES_MAX);
         Ok(RestoreChanges {
             workspaces,

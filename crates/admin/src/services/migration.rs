@@ -137,7 +137,7 @@ impl MigrationService for AdminService {
         if let Some((_, last)) = &page.after {
             found.retain(|migration| migration.resource > *last);
         }
-        found.sort_by(|one, other| one.resource.cmp(&other.resource));
+        found.sort_unstable_by(|one, other| one.resource.cmp(&other.resource));
         let more = found.len() > page.size;
         found.truncate(page.size);
         let last = found.last().filter(|_| more);

@@ -156,7 +156,7 @@ impl AdminService {
             .iter()
             .filter_map(|entry| Some((entry, Record::read(&entry.object)?)));
         let mut found: Vec<(&Entry, Arc<Record>)> = read.filter(|(_, record)| wanted(record)).collect();
-        found.sort_by_key(|(entry, record)| (Reverse(record.created), Arc::clone(&entry.key.name)));
+        found.sort_unstable_by_key(|(entry, record)| (Reverse(record.created), Arc::clone(&entry.key.name)));
         let next = from.saturating_add(page.size);
         let shown = found.iter().skip(from).take(page.size);
         Ok(ListOperationsResponse {

@@ -282,7 +282,7 @@ impl AdminService {
             })
             .filter(|usage| usage.objects > 0)
             .collect();
-        found.sort_by(|a, b| (&a.group, &a.resource).cmp(&(&b.group, &b.resource)));
+        found.sort_unstable_by(|a, b| (&a.group, &a.resource).cmp(&(&b.group, &b.resource)));
         found
     }
 

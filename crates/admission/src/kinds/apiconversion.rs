@@ -92,7 +92,7 @@ fn joined(
     let others = stored.iter().filter(|part| *part.key.name != *name);
     let mut all: Vec<Json> = others.map(|part| part.object.body_value()).collect();
     all.extend(new.cloned());
-    all.sort_by(|a, b| a["metadata"]["name"].as_str().cmp(&b["metadata"]["name"].as_str()));
+    all.sort_unstable_by(|a, b| a["metadata"]["name"].as_str().cmp(&b["metadata"]["name"].as_str()));
     if all.len() > parts::PARTS_MAX {
         let why = format!(
             "the rules of {schema:?} are in {} APIConversions already: at most {} belong to one schema",

@@ -28,7 +28,7 @@ impl Element {
 
     /// Makes the element of an item of a keyed list.
     pub(crate) fn key(mut keys: Vec<(Box<str>, Json)>) -> Element {
-        keys.sort_by(|a, b| a.0.cmp(&b.0));
+        keys.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         Element::Key(keys)
     }
 

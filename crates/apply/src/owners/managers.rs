@@ -127,7 +127,7 @@ impl Managers {
                 .and_then(|entry| entry.time)
                 .map_or(0, |time| time.0)
         };
-        updaters.sort_by_key(|manager| (time(manager), manager.clone()));
+        updaters.sort_unstable_by_key(|manager| (time(manager), manager.clone()));
         let mut first: BTreeMap<Box<str>, Manager> = BTreeMap::new();
         for manager in updaters {
             if count <= UPDATE_MANAGERS_MAX {

@@ -165,7 +165,7 @@ impl Strategy for Quotas {
     fn validate_update(&self, new: &Json, old: &Json) -> Vec<FieldError> {
         let scopes = |quota: &Json| {
             let mut scopes: Vec<String> = texts(&quota["spec"]["scopes"]).map(str::to_owned).collect();
-            scopes.sort();
+            scopes.sort_unstable();
             scopes.dedup();
             scopes
         };

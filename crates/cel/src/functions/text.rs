@@ -313,7 +313,7 @@ fn show_within(value: &Val<'_>, out: &mut String, budget: &mut Budget, depth: us
             shown.push(entry);
         }
         // Sorted by text, which is not the order of numbers.
-        shown.sort();
+        shown.sort_unstable();
         out.push('{');
         out.push_str(&shown.join(", "));
         out.push('}');

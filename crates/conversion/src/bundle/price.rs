@@ -79,7 +79,7 @@ impl Bundle {
             costs.filter_map(|(rule, e)| Some((e.cost, place(rule)?))).collect()
         };
         let mut costs: Vec<(u64, String)> = self.converters.values().flat_map(of).collect();
-        costs.sort_by(|a, b| b.cmp(a));
+        costs.sort_unstable_by(|a, b| b.cmp(a));
         let costliest: Vec<&str> = costs.iter().take(COSTLIEST_SHOWN).map(|(_, place)| &**place).collect();
         vec![FieldError::forbidden(
             &path.child("conversions"),

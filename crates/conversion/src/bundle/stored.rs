@@ -291,7 +291,7 @@ impl Write<'_, '_> {
             .filter(|v| !self.views.contains_key(v))
             .collect();
         // Parents first: versions other than the root's children are read from the hub.
-        order.sort_by_key(|v| (bundle.parent(root, *v) != Some(root), *v));
+        order.sort_unstable_by_key(|v| (bundle.parent(root, *v) != Some(root), *v));
         for version in order {
             let needed = self.needed(version);
             let must_read = bundle.versions[version].served && version != from && self.chain_can_fail(version);

@@ -49,7 +49,7 @@ pub(crate) fn group(ops: &[Op]) -> (Vec<Batch>, Vec<usize>) {
     let others = (0..ops.len()).filter(|op| !together.contains(op)).collect();
     let batch = |((from, to), members): (Parents<'_>, Vec<Member<'_>>)| {
         let mut names: Vec<Box<str>> = members.iter().map(|(_, _, to, _)| (*to).into()).collect();
-        names.sort();
+        names.sort_unstable();
         let place = |name: &str| names.iter().position(|known| **known == *name).unwrap_or_default();
         let mut moves: Vec<Move> = members
             .iter()

@@ -169,7 +169,7 @@ fn edited(text: &str, edit: &Edit) -> anyhow::Result<String> {
             let own = |line: &&String| line.trim_start().starts_with(word);
             let from = at - lines[..at].iter().rev().take_while(own).count();
             lines.insert(at, indented(&edit.line));
-            lines[from..=at].sort();
+            lines[from..=at].sort_unstable();
         }
     }
     Ok(lines.join("\n") + "\n")

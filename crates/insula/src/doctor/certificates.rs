@@ -21,7 +21,7 @@ pub(super) fn check(data_dir: &Path) -> Vec<Finding> {
         .map(|entry| entry.path())
         .filter(|path| path.extension().is_some_and(|end| end == "crt"))
         .collect();
-    files.sort();
+    files.sort_unstable();
     if files.is_empty() {
         return vec![Finding::skipped(
             CHECK,

@@ -297,7 +297,7 @@ fn adopt(deps: &Deps, snapshot: &Snapshot, cluster: &ClusterName, migration: &mu
     }
     let served = deps.catalog.served(snapshot, cluster);
     let mut resources: Vec<ResourceId> = served.iter().map(Served::resource_id).collect();
-    resources.sort();
+    resources.sort_unstable();
     resources.dedup();
     let after = migration.position.as_ref().map(|position| position.key(cluster));
     let (mut intents, mut examined) = (Vec::new(), 0_usize);

@@ -127,6 +127,6 @@ fn resources(catalog: &Catalog, snapshot: &Snapshot, cluster: &ClusterName, user
             (!verbs.is_empty()).then_some(VisibleResource { group, resource, verbs })
         });
     let mut seen: Vec<VisibleResource> = seen.collect();
-    seen.sort_by(|a, b| (&a.group, &a.resource).cmp(&(&b.group, &b.resource)));
+    seen.sort_unstable_by(|a, b| (&a.group, &a.resource).cmp(&(&b.group, &b.resource)));
     seen
 }

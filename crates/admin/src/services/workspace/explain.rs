@@ -51,7 +51,7 @@ pub(super) fn explain(registry: &Deps, session: &Session, workspace: Workspace) 
             .flatten()
             .filter_map(|object| object.pointer(pointer)?.as_array());
         let mut names: Vec<String> = lists.flatten().map(text).collect();
-        names.sort();
+        names.sort_unstable();
         names.dedup();
         names
     };
