@@ -159,7 +159,6 @@ fn fresh(kind: &str, key: &ObjectKey) -> Json {
 mod tests {
     use crate::testing::{TestControlPlane, pass};
     use serde_json::json;
-    use std::sync::Arc;
 
     const NAMESPACE: &str = "{apiVersion: v1, kind: Namespace, metadata: {name: team}}";
 
@@ -189,7 +188,7 @@ mod tests {
 
     #[tokio::test]
     async fn every_namespace_publishes_the_ca() {
-        let mut rig = TestControlPlane::new().await;
+        let rig = TestControlPlane::new().await;
         rig.registry.trust.set("the CA");
         let org = rig.workspace("root", "org").await;
         let map = "default/kube-root-ca.crt";
