@@ -42,7 +42,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut bare = protox::Compiler::new([&root])?;
     bare.include_imports(true).open_files(FILES)?;
     fs::write(out.join("insula.binpb"), bare.encode_file_descriptor_set())?;
-    tonic_prost_build::configure().compile_fds(described)?;
+    // Ordered maps, so that a message has one encoding: it stands for a request with an id.
+    tonic_prost_build::configure().btree_map(".").compile_fds(described)?;
     Ok(())
 }
 

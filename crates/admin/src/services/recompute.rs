@@ -3,6 +3,7 @@
 
 use super::conversion::object;
 use crate::{
+    pages::{Page as PageToken, hash_bytes},
     requests::Once,
     session::{AdminService, Located, Session, right},
 };
@@ -10,8 +11,9 @@ use insula_api::{ClusterName, Json, ObjectKey, Revision, names::groups};
 use insula_auth::Attributes;
 use insula_catalog::{Served, exports::ExportName, ids};
 use insula_conversion::{Difference, RULES_UNKNOWN};
-use insula_proto::admin::v1::{
-    FieldDifference, FormerWriter, RecomputeRequest, RecomputeResponse, RecomputeState, RecomputedObject,
+use insula_proto::{
+    Message,
+    admin::v1::{FieldDifference, FormerWriter, RecomputeRequest, RecomputeResponse, RecomputeState, RecomputedObject},
 };
 use insula_registry::recompute::{self, Former, Limits, Page, State, Verdict};
 use insula_store::Snapshot;
@@ -20,8 +22,6 @@ use tonic::Status;
 
 /// Former rules of one request.
 const FORMER_MAX: usize = 16;
-/// Objects of an answer, unless the request says otherwise.
-const PAGE: usize = 100;
 /// Most objects of an answer.
 const PAGE_MAX: usize = 500;
 /// Bytes of objects to write after which a page ends.
@@ -50,12 +50,10 @@ impl AdminService {
         (located, export): (Located, ExportName),
         request: RecomputeRequest,
     ) -> Result<RecomputeResponse, Status> {
-        let max = match usize::try_from(request.page_size) {
-            Ok(0) => PAGE,
-            Ok(size) => size.min(PAGE_MAX),
-            Err(_) => return Err(Status::invalid_argument("page_size: must not be negative")),
-        };
+        let token = token(session, &export, &request)?;
+        let max = token.size.min(PAGE_MAX);
         let apply = request.apply;
+        let from = token.after.as_ref().map(|(_, position)| position.clone());
         let snapshot = session.snapshot.clone();
         let registry = Arc::clone(&self.api.registry);
         let examine = move || {
@@ -64,7 +62,7 @@ impl AdminService {
             let owned = api.filter(|api| export.owns(&snapshot, api));
             let api = owned
                 .ok_or_else(|| Status::not_found(format!("APIExport {:?} offers no {plural}.{group}", export.name)))?;
-            let after = after(&api, &request.page_token)?;
+            let after = from.map(|from| after(&api, &from)).transpose()?;
             let schema = offered(&snapshot, &export, group, plural);
             let given = request.former_rules.into_iter().enumerate().map(|(i, rules)| {
                 let field = format!("former_rules[{i}]");
@@ -104,7 +102,10 @@ impl AdminService {
             header: session.header(),
             objects,
             examined: i64::try_from(page.examined).unwrap_or(i64::MAX),
-            next_page_token: page.next.map(|key| recompute::position(&key)).unwrap_or_default(),
+            next_page_token: page
+                .next
+                .map(|key| token.next(session.snapshot.revision(), &recompute::position(&key)))
+                .unwrap_or_default(),
         })
     }
 }
@@ -167,12 +168,23 @@ fn schema_named(snapshot: &Snapshot, cluster: &ClusterName, name: Option<&str>) 
     Some(snapshot.get(&key)?.object.body_value())
 }
 
-fn after(api: &Served, token: &str) -> Result<Option<ObjectKey>, Status> {
-    if token.is_empty() {
-        return Ok(None);
-    }
-    let key = recompute::key_at(api.resource_id(), token);
-    key.map(Some)
+/// Reads the page of a request. Its token is bound to the objects and to the rules that count as
+/// former ones, and not to a revision: a page is of the latest state.
+fn token(session: &Session, export: &ExportName, request: &RecomputeRequest) -> Result<PageToken, Status> {
+    let former = request.former_rules.iter().flat_map(Message::encode_to_vec);
+    let former = format!("{:x} {}", hash_bytes(former), request.assume_former);
+    let of = [
+        export.cluster.as_str(),
+        &export.name,
+        &request.group,
+        &request.resource,
+        &former,
+    ];
+    PageToken::read(session, &of, request.page_size, &request.page_token)
+}
+
+fn after(api: &Served, position: &str) -> Result<ObjectKey, Status> {
+    recompute::key_at(api.resource_id(), position)
         .ok_or_else(|| Status::invalid_argument("page_token: is none that this server gave out"))
 }
 

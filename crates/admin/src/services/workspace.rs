@@ -32,7 +32,7 @@ use insula_proto::admin::v1::{
     WatchWorkspacesRequest, WatchWorkspacesResponse, Workspace, workspace_service_server::WorkspaceService,
 };
 use insula_store::{Entry, Snapshot};
-use std::{collections::HashMap, pin::Pin};
+use std::{collections::BTreeMap, pin::Pin};
 use tokio_stream::{Stream, iter};
 use tonic::{Request, Response, Status};
 
@@ -391,7 +391,7 @@ pub(super) fn conditions(object: &Json) -> Vec<Condition> {
         .collect()
 }
 
-fn texts(object: &Json, field: &str) -> HashMap<String, String> {
+fn texts(object: &Json, field: &str) -> BTreeMap<String, String> {
     let map = object["metadata"][field].as_object();
     let pairs = map.into_iter().flatten();
     pairs.map(|(key, value)| (key.clone(), text(value))).collect()

@@ -1,10 +1,10 @@
 //! Conventions of all methods, as `common.proto` states them: a table over the descriptors.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use http_body_util::BodyExt;
 use insula_e2e::{Server, Who, runtime, shared};
-use insula_proto::admin::v1::ResponseHeader;
+use insula_proto::admin::v1::{ListWorkspacesRequest, ListWorkspacesResponse, ResponseHeader};
 use prost::Message;
 use prost_types::{DescriptorProto, FileDescriptorSet, field_descriptor_proto::Type};
 use tonic::{Code, Status};
@@ -19,13 +19,13 @@ struct Headed {
 }
 
 /// A method with the fields of its request.
-struct Method {
-    path: String,
-    fields: BTreeMap<String, u32>,
+pub(super) struct Method {
+    pub(super) path: String,
+    pub(super) fields: BTreeMap<String, u32>,
     answer: Vec<String>,
 }
 
-fn methods() -> Vec<Method> {
+pub(super) fn methods() -> Vec<Method> {
     let set = FileDescriptorSet::decode(insula_proto::COMMENTED_DESCRIPTOR_SET).unwrap();
     let ours = || set.file.iter().filter(|file| file.package() == "insula.admin.v1");
     let message = |name: &str| -> &DescriptorProto {
@@ -53,10 +53,10 @@ fn methods() -> Vec<Method> {
 }
 
 /// The outcome of a call: its status, its metadata, and its first message.
-struct Outcome {
-    status: Status,
+pub(super) struct Outcome {
+    pub(super) status: Status,
     metadata: http::HeaderMap,
-    message: Option<Vec<u8>>,
+    pub(super) message: Option<Vec<u8>>,
 }
 
 /// Returns the length of the first message, once it is there.
@@ -67,7 +67,13 @@ fn first_length(data: &[u8]) -> Option<usize> {
 }
 
 /// Sends an encoded request, and reads until its first message or its end.
-async fn send(channel: &Channel, server: &Server, path: &str, message: &[u8], headers: &[(&str, &str)]) -> Outcome {
+pub(super) async fn send(
+    channel: &Channel,
+    server: &Server,
+    path: &str,
+    message: &[u8],
+    headers: &[(&str, &str)],
+) -> Outcome {
     let length = u32::try_from(message.len()).unwrap().to_be_bytes();
     let frame = [&[0][..], &length, message].concat();
     let mut request = http::Request::post(format!("{}{path}", server.url()))
@@ -96,7 +102,7 @@ async fn send(channel: &Channel, server: &Server, path: &str, message: &[u8], he
     }
 }
 
-fn text(field: u32, value: &str) -> Vec<u8> {
+pub(super) fn text(field: u32, value: &str) -> Vec<u8> {
     let mut out = Vec::new();
     prost::encoding::string::encode(field, &value.to_owned(), &mut out);
     out
@@ -114,7 +120,7 @@ fn every_answer_has_a_header_and_every_refusal_has_details() {
     ];
     let channels = channels.map(|(who, headers)| (channel(&server, &who), headers));
     runtime().block_on(async {
-        let mut clusters = std::collections::BTreeSet::new();
+        let mut clusters = BTreeSet::new();
         for method in methods() {
             for (index, (channel, credentials)) in channels.iter().enumerate() {
                 let name = format!("table/{index}");
@@ -158,10 +164,17 @@ fn fields_with_a_convention_refuse_other_values() {
         out
     };
     type Encode<'a> = &'a dyn Fn(u32) -> Vec<u8>;
-    let rows: [(&str, Encode<'_>); 5] = [
+    let rows: [(&str, Encode<'_>); 8] = [
         ("page_size", &negative),
         ("page_token", &|field| text(field, "no token")),
         ("request_id", &|field| text(field, "no-uuid")),
+        ("request_id", &|field| text(field, &"a".repeat(20_000))),
+        ("request_id", &|field| {
+            text(field, "6f1b3ad0-94a5-4f4e-9d3a-0a7d3c5f2b1\0")
+        }),
+        ("request_id", &|field| {
+            text(field, "6f1b3ad0-94a5-4f4e-9d3a-0a7d3c5f2b111")
+        }),
         ("etag", &|field| text(field, "no etag")),
         ("update_mask", &mask),
     ];
@@ -184,7 +197,7 @@ fn fields_with_a_convention_refuse_other_values() {
                 *tried.entry(field).or_default() += 1;
             }
         }
-        assert_eq!(tried.len(), rows.len(), "{tried:?}");
+        assert_eq!(tried.len(), 5, "{tried:?}");
     });
 }
 
@@ -217,11 +230,74 @@ fn a_request_without_a_usable_name_gets_one() {
     });
 }
 
+/// First words of methods that only read.
+const READS: [&str; 15] = [
+    "Get", "List", "Tree", "Watch", "Wait", "Who", "Check", "Explain", "Diff", "Plan", "Lint", "Suggest", "Validate",
+    "Convert", "Download",
+];
+
+/// Writes that lack a field of the conventions, each with the reason.
+const EXCEPTIONS: [(&str, &str, &str); 19] = [
+    ("Recompute", "validate_only", "it writes only with `apply`"),
+    (
+        "Recompute",
+        "etag",
+        "each object is compared with the state that was examined",
+    ),
+    ("BeginMigration", "validate_only", "PlanMigration is the trial"),
+    (
+        "BeginMigration",
+        "etag",
+        "a registration has one migration, which a second begin finds",
+    ),
+    (
+        "AdvanceMigration",
+        "validate_only",
+        "the answer of the former part says what comes next",
+    ),
+    (
+        "AdvanceMigration",
+        "etag",
+        "a step is guarded by the state of the migration",
+    ),
+    (
+        "UndoMigration",
+        "validate_only",
+        "it turns the direction, and AdvanceMigration writes",
+    ),
+    (
+        "UndoMigration",
+        "etag",
+        "a step is guarded by the state of the migration",
+    ),
+    (
+        "CancelOperation",
+        "etag",
+        "an operation is cancelled in any state, or refuses",
+    ),
+    (
+        "DeleteOperation",
+        "etag",
+        "the record of an operation that is done does not change",
+    ),
+    ("VerifyBackup", "etag", "backups do not change"),
+    ("RestoreBackup", "etag", "backups do not change"),
+    ("DeleteBackup", "etag", "backups do not change"),
+    ("UploadBackup", "etag", "it is new"),
+    ("GrantAccess", "etag", "what exists already stays as it is"),
+    ("ImportDefinitions", "etag", "what exists already must be equal"),
+    ("BindApi", "etag", "what exists already must be equal"),
+    ("Compact", "etag", "a revision does not change"),
+    ("SetLogLevel", "etag", "the level is one value of one server"),
+];
+
 /// Lists have pages, writes are idempotent and can be tried, and what exists has an etag.
 #[test]
 fn methods_have_the_fields_of_their_kind() {
     let mut missing = Vec::new();
-    for method in methods() {
+    let methods = methods();
+    let mut excused: BTreeSet<(&str, &str)> = EXCEPTIONS.iter().map(|(method, field, _)| (*method, *field)).collect();
+    for method in &methods {
         let name = method.path.rsplit('/').next().unwrap();
         let is = |verbs: &[&str]| verbs.iter().any(|verb| name.starts_with(verb));
         let mut needed: Vec<&str> = Vec::new();
@@ -231,16 +307,24 @@ fn methods_have_the_fields_of_their_kind() {
                 missing.push(format!("{name}Response.next_page_token"));
             }
         }
-        if is(&["Create", "Apply", "Update"]) {
+        if !is(&READS) {
             needed.extend(["request_id", "validate_only"]);
+            if !is(&["Create"]) {
+                needed.push("etag");
+            }
         }
-        if is(&["Update"]) {
-            needed.extend(["etag", "update_mask"]);
+        if is(&["Update", "SetLimits"]) {
+            needed.push("update_mask");
         }
-        let lacking = needed.iter().filter(|field| !method.fields.contains_key(**field));
-        missing.extend(lacking.map(|field| format!("{name}Request.{field}")));
+        let mut lacking: Vec<&str> = needed
+            .into_iter()
+            .filter(|field| !method.fields.contains_key(*field))
+            .collect();
+        lacking.retain(|field| !excused.remove(&(name, *field)));
+        missing.extend(lacking.into_iter().map(|field| format!("{name}Request.{field}")));
     }
     assert!(missing.is_empty(), "{missing:?}");
+    assert!(excused.is_empty(), "they have what they are excused from: {excused:?}");
     let types = FileDescriptorSet::decode(insula_proto::COMMENTED_DESCRIPTOR_SET).unwrap();
     for message in types.file.iter().flat_map(|file| &file.message_type) {
         for field in &message.field {
@@ -253,4 +337,58 @@ fn methods_have_the_fields_of_their_kind() {
             assert_eq!(field.r#type(), want, "{}.{}", message.name(), field.name());
         }
     }
+}
+
+/// Fields of each kind that the tables above try by themselves, and tokens of pages by a call:
+/// a token of one method or filter is none of another, for every method with pages.
+#[test]
+fn tokens_of_other_methods_are_refused_everywhere() {
+    let server = shared();
+    let (parent, _) = insula_e2e::workspace(&server.admin(), "tokens");
+    for name in ["a", "b"] {
+        insula_e2e::ready_workspace(&server.admin(), &parent, name, serde_json::json!({}));
+    }
+    let channel = channel(&server, &Who::KcpAdmin);
+    let list = ListWorkspacesRequest {
+        parent: parent.clone(),
+        page_size: 1,
+        ..ListWorkspacesRequest::default()
+    };
+    const LIST: &str = "/insula.admin.v1.WorkspaceService/ListWorkspaces";
+    runtime().block_on(async {
+        let page = send(&channel, &server, LIST, &list.encode_to_vec(), &[]).await;
+        let page = ListWorkspacesResponse::decode(&*page.message.unwrap()).unwrap();
+        let token = page.next_page_token;
+        assert!(!token.is_empty());
+        let mut tried = 0;
+        for method in methods() {
+            let Some(field) = method.fields.get("page_token") else {
+                continue;
+            };
+            let mut request = text(*field, &token);
+            if let Some(workspace) = method.fields.get("workspace").or(method.fields.get("parent")) {
+                request.extend(text(*workspace, "root"));
+            }
+            let got = send(&channel, &server, &method.path, &request, &[]).await;
+            assert_eq!(
+                got.status.code(),
+                Code::InvalidArgument,
+                "{}: {:?}",
+                method.path,
+                got.status
+            );
+            tried += 1;
+        }
+        assert!(tried > 10, "{tried}");
+        let sizes = [(0, 2), (1, 1), (1_001, 2), (i32::MAX, 2)];
+        for (page_size, want) in sizes {
+            let list = ListWorkspacesRequest {
+                page_size,
+                ..list.clone()
+            };
+            let page = send(&channel, &server, LIST, &list.encode_to_vec(), &[]).await;
+            let page = ListWorkspacesResponse::decode(&*page.message.unwrap()).unwrap();
+            assert_eq!(page.workspaces.len(), want, "{page_size}");
+        }
+    });
 }

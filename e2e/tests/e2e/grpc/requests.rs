@@ -5,15 +5,16 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use insula_e2e::{Client, Etcd, Hook, Reply, Server, Setup, Who, runtime, until, workspace};
+use insula_e2e::{Client, Etcd, Hook, Reply, Server, Setup, Who, runtime, shared, until, workspace};
 use insula_proto::admin::v1::{
     AccessLevel, CreateWorkspaceRequest, CreateWorkspaceResponse, GrantAccessRequest, GrantAccessResponse, Subject,
     SubjectKind, access_service_client::AccessServiceClient, workspace_service_client::WorkspaceServiceClient,
 };
+use prost::Message;
 use serde_json::{Value, json};
 use tonic::{Code, Status};
 
-use super::{client, reason};
+use super::{channel, client, conventions::send, reason};
 
 const WORKSPACES: &str = "/apis/tenancy.kcp.io/v1alpha1/workspaces";
 const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
@@ -145,4 +146,47 @@ fn a_request_survives_kill_9_between_its_effect_and_its_record() {
         (reused.code(), &*reason(&reused)),
         (Code::InvalidArgument, "REQUEST_ID_REUSED")
     );
+}
+
+/// The entries of a map have no order in a message: a repetition may send them in another one.
+#[test]
+fn maps_in_another_order_are_the_same_request() {
+    let server = shared();
+    let (parent, _) = workspace(&server.admin(), "ordered");
+    let channel = channel(&server, &Who::KcpAdmin);
+    let keys: Vec<String> = (0..12).map(|n| format!("label-{n}")).collect();
+    let request = |keys: &mut dyn Iterator<Item = &String>| {
+        let mut bytes = CreateWorkspaceRequest {
+            parent: parent.clone(),
+            name: "team".to_owned(),
+            request_id: "6f1b3ad0-94a5-4f4e-9d3a-0a7d3c5f2b61".to_owned(),
+            ..CreateWorkspaceRequest::default()
+        }
+        .encode_to_vec();
+        for key in keys {
+            let label = CreateWorkspaceRequest {
+                labels: [(key.clone(), "x".to_owned())].into(),
+                ..CreateWorkspaceRequest::default()
+            };
+            bytes.extend(label.encode_to_vec());
+        }
+        bytes
+    };
+    let path = "/insula.admin.v1.WorkspaceService/CreateWorkspace";
+    runtime().block_on(async {
+        let mut uids = Vec::new();
+        for bytes in [
+            request(&mut keys.iter()),
+            request(&mut keys.iter().rev()),
+            request(&mut keys.iter()),
+        ] {
+            let got = send(&channel, &server, path, &bytes, &[]).await;
+            assert_eq!(got.status.code(), Code::Ok, "{:?}", got.status);
+            let answer = CreateWorkspaceResponse::decode(&*got.message.unwrap()).unwrap();
+            let made = answer.workspace.unwrap();
+            assert_eq!(made.labels.len(), keys.len());
+            uids.push(made.uid);
+        }
+        assert!(uids.iter().all(|uid| *uid == uids[0]), "{uids:?}");
+    });
 }

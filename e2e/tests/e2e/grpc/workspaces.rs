@@ -8,14 +8,14 @@ use insula_proto::admin::v1::{
 };
 use prost_types::FieldMask;
 use serde_json::{Value, json};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use tonic::Code;
 
 use super::{Channel, as_user, bad_fields, client, reason};
 
 const ID: &str = "6f1b3ad0-94a5-4f4e-9d3a-0a7d3c5f2b11";
 
-fn map(pairs: &[(&str, &str)]) -> HashMap<String, String> {
+fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs
         .iter()
         .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))

@@ -19,7 +19,7 @@ use insula_proto::admin::v1::{
     UpdateWorkspaceRequest, UpdateWorkspaceResponse, Workspace,
 };
 use serde_json::json;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use tonic::{Code, Status};
 
 /// Domains of the labels and annotations that the system sets.
@@ -241,7 +241,7 @@ fn new_workspace(request: &CreateWorkspaceRequest) -> Result<Json, Status> {
 
 /// Returns the merge patch that makes a map of labels or annotations the wanted one, except for
 /// those of the system that the caller does not name.
-fn replacement(present: &Json, wanted: &HashMap<String, String>) -> Json {
+fn replacement(present: &Json, wanted: &BTreeMap<String, String>) -> Json {
     let mut patch = json!(wanted);
     let present = present.as_object().into_iter().flatten();
     for (key, _) in present.filter(|(key, _)| !wanted.contains_key(*key) && !is_of_system(key)) {
@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn labels_are_replaced_except_for_those_of_the_system() {
         let present = json!({"a": "1", "b": "2", "kcp.io/cluster": "x", "x.kubernetes.io/y": "z", "mykcp.io/a": "b"});
-        let wanted = HashMap::from([("b".to_owned(), "3".to_owned())]);
+        let wanted = BTreeMap::from([("b".to_owned(), "3".to_owned())]);
         let patch = replacement(&present, &wanted);
         assert_eq!(patch, json!({"a": null, "b": "3", "mykcp.io/a": null}));
     }
