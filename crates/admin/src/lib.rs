@@ -206,11 +206,13 @@ fn verb(method: &str, streams: bool) -> &'static str {
 
 /// Returns true for a method that changes nothing, by the verb in its name.
 fn is_read_only(method: &str) -> bool {
-    const READS: [&str; 15] = [
+    const READS: [&str; 17] = [
         "Get",
         "List",
         "Tree",
         "Watch",
+        "Wait",
+        "Download",
         "Explain",
         "Check",
         "Diff",

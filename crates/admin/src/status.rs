@@ -12,6 +12,9 @@ use insula_catalog::locate::NotLocated;
 use insula_proto::admin::v1::ErrorReason;
 use tonic::{Code, Status};
 
+/// Seconds after which a call to a server that closes may be made again.
+const CLOSING_RETRY_SECONDS: u32 = 1;
+
 /// Returns the status of a refusal.
 pub fn refused(refusal: &Refusal) -> Status {
     let Refusal {
@@ -31,6 +34,14 @@ pub fn refused(refusal: &Refusal) -> Status {
     };
     Fault::new(code, details::reason_of(code), message)
         .retry(*retry_after)
+        .status()
+}
+
+/// Returns the refusal of a call to a server that closes.
+pub fn closing() -> Status {
+    let text = "the server is ending: call another one, or this one again once it is back";
+    Fault::new(Code::Unavailable, ErrorReason::Unavailable, text)
+        .retry(Some(CLOSING_RETRY_SECONDS))
         .status()
 }
 

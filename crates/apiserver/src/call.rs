@@ -11,7 +11,7 @@ pub use crate::status::RefusalReason;
 use crate::{
     fair_share::{ConnectionMeter, Tenant, ThrottleSlot},
     impersonate::{self, GROUP_FRONT, SERVICE_ACCOUNT},
-    limits::CountedPermit,
+    limits::{CountedPermit, InFlightPermit},
     reply::Reply,
     request::{Answer, Parsed},
     request_stages::Authenticated,
@@ -36,7 +36,10 @@ use std::{
     task::{Context, Poll},
     time::Duration,
 };
-use tokio::time::{Sleep, sleep};
+use tokio::{
+    sync::Notify,
+    time::{Sleep, sleep},
+};
 use tracing::Instrument;
 
 /// A gRPC call with the parameters of its headers.
@@ -96,10 +99,23 @@ pub struct Caller {
     impersonator: Option<UserInfo>,
     payer: Arc<str>,
     meter: Option<Arc<ConnectionMeter>>,
+    /// Notified when the client does not wait any more, and the call goes on.
+    gone: Arc<Notify>,
     record: Record,
     /// Path of the method.
     method: String,
     inner: inner::Sender,
+}
+
+/// The permit of an admitted call with the meter of its connection. An extension of the request
+/// that a service gets: work that goes on when its caller is gone keeps it.
+#[derive(Clone)]
+pub struct Admitted {
+    /// Charges the connection's tenant for CPU time.
+    pub meter: Option<Arc<ConnectionMeter>>,
+    /// Notified by who lets the call go on.
+    pub gone: Arc<Notify>,
+    _permit: Arc<InFlightPermit>,
 }
 
 /// The reason why a caller cannot have a certificate.
@@ -148,19 +164,29 @@ impl ApiServer {
         // The client's deadline holds for a whole stream; the server's limit only until the stream
         // begins.
         let end = time.filter(|_| streams).map(|time| Box::pin(sleep(time)));
-        let (request, payer, permit) = match access {
+        let (mut request, payer, admitted) = match access {
             Access::Open => (request, Arc::from(USER_ANONYMOUS), None),
             Access::Authenticated => {
                 let meter = request.extensions().get::<Arc<ConnectionMeter>>().cloned();
                 let (authenticated, permit) = self.admit(Parsed::call(request, workspace)).await?;
                 let (request, caller) = authenticated.into_call(meter)?;
                 self.charge_caller(&caller).await?;
-                (request, caller.payer.clone(), Some(permit))
+                let admitted = Admitted {
+                    meter: caller.meter.clone(),
+                    gone: Arc::clone(&caller.gone),
+                    _permit: Arc::new(permit),
+                };
+                (request, caller.payer.clone(), Some(admitted))
             }
         };
         let held: Option<Box<dyn Any + Send>> = match streams {
             true => Some(Box::new(self.limits.watch(Some(&payer), None, None)?)),
-            false => permit.map(|permit| -> Box<dyn Any + Send> { Box::new(permit) }),
+            false => {
+                if let Some(admitted) = &admitted {
+                    request.extensions_mut().insert(admitted.clone());
+                }
+                admitted.map(|admitted| -> Box<dyn Any + Send> { Box::new(admitted) })
+            }
         };
         let response = serve(request).await;
         Ok(response.map(|body| {
@@ -230,6 +256,7 @@ impl Authenticated {
             impersonator,
             payer: parsed.payer,
             meter,
+            gone: Arc::default(),
             record: parsed.record,
         });
         let mut request = Request::new(parsed.body);
@@ -260,6 +287,12 @@ impl Caller {
     /// The record of the call.
     pub fn record(&self) -> &Record {
         &self.record
+    }
+
+    /// Completes when the client does not wait any more and the call goes on, for one waiter: what
+    /// is left must be worth doing without it.
+    pub async fn gone(&self) {
+        self.gone.notified().await;
     }
 
     /// Returns the user as whom the caller acts, for records. It says nothing about whether they

@@ -22,7 +22,7 @@ use crate::{
     certificates::Alarm,
     config::{self, Config, StoreChoice},
     edge::Edge,
-    grpc::Calls,
+    grpc::{Calls, MessageBytes},
     health::{self, Health, StoreCheck},
     host::ServerHost,
     housekeeping,
@@ -140,7 +140,7 @@ pub async fn build(mut parts: Parts) -> Result<App, StartError> {
     };
     let host = ServerHost::new(&config, &health, log);
     let (admin, admin_tasks) = admin(&config, &server, &runtimes, host);
-    let (calls, calls_health) = calls(&config, admin, &metrics).await?;
+    let (calls, calls_health) = calls(&config, admin, (&metrics, &lifecycle, &runtimes)).await?;
     let edge = Edge {
         rng: env.rng,
         audit,
@@ -307,7 +307,7 @@ fn admin(
 async fn calls(
     config: &Config,
     session: AdminService,
-    metrics: &Metrics,
+    (metrics, lifecycle, runtimes): (&Metrics, &Lifecycle, &Arc<PriorityRuntimes>),
 ) -> Result<(Calls, insula_admin::Health), StartError> {
     let services = insula_admin::services(session, config.limits.body_bytes)
         .await
@@ -317,7 +317,14 @@ async fn calls(
         methods,
         health,
     } = services;
-    Ok((Calls::new((routes, methods), config.limits.body_bytes, metrics), health))
+    let calls = Calls {
+        services: routes.prepare().into_axum_router(),
+        methods,
+        bytes: Arc::new(MessageBytes::new(config.limits.body_bytes, metrics.message_bytes())),
+        lifecycle: lifecycle.clone(),
+        runtimes: Arc::clone(runtimes),
+    };
+    Ok((calls, health))
 }
 
 /// Returns the tasks of all controllers, whose queues and whose API server the metrics show.

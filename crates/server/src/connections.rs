@@ -25,7 +25,7 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::sleep,
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     config::Limits,
@@ -50,6 +50,8 @@ pub(crate) struct Connections {
     metrics: Arc<Metrics>,
     slots: Arc<Semaphore>,
     table: Mutex<Table>,
+    /// Exchanges on all connections that began before the server closes.
+    in_flight: TaskTracker,
 }
 
 /// Time limits of a connection.
@@ -102,6 +104,7 @@ pub(crate) struct Connection {
     /// Time at which the first byte of request headers arrived; 0 for none. HTTP/1.1 alone.
     headers_since: AtomicU64,
     is_http2: AtomicBool,
+    has_calls: AtomicBool,
     finish: CancellationToken,
     abort: CancellationToken,
 }
@@ -141,7 +144,13 @@ impl Connections {
             metrics,
             slots: Arc::new(Semaphore::new(total)),
             table: Mutex::default(),
+            in_flight: TaskTracker::new(),
         })
+    }
+
+    /// Stops to count new exchanges: the server closes.
+    pub(crate) fn end(&self) {
+        self.in_flight.close();
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -193,6 +202,7 @@ impl Connections {
             idle_since: AtomicU64::new(self.now()),
             headers_since: AtomicU64::new(0),
             is_http2: AtomicBool::new(false),
+            has_calls: AtomicBool::new(false),
             finish: CancellationToken::new(),
             abort: CancellationToken::new(),
         });
@@ -392,9 +402,24 @@ impl Connection {
         let id = self.begun_exchanges.fetch_add(1, Ordering::Relaxed);
         self.open_exchanges.fetch_add(1, Ordering::AcqRel);
         self.headers_since.store(0, Ordering::Relaxed);
-        let exchange = Arc::new(Exchange::new(id, Arc::clone(self)));
+        let in_flight = &self.connections.in_flight;
+        let token = (!in_flight.is_closed()).then(|| in_flight.token());
+        let exchange = Arc::new(Exchange::new(id, Arc::clone(self), token));
         locked(&self.exchanges).insert(id, Arc::downgrade(&exchange));
         exchange
+    }
+
+    /// Records a gRPC call.
+    pub(crate) fn called(&self) {
+        self.has_calls.store(true, Ordering::Relaxed);
+    }
+
+    /// Completes when the connection may refuse streams because the server closes: at once, or, if
+    /// it has calls, after the exchanges on all connections. Until then new calls get a refusal.
+    pub(crate) async fn no_more_calls(&self) {
+        if self.has_calls.load(Ordering::Relaxed) {
+            self.connections.in_flight.wait().await;
+        }
     }
 
     fn is_idle(&self) -> bool {

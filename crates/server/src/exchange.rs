@@ -21,6 +21,7 @@ use futures_util::task::AtomicWaker;
 use http::Response;
 use http_body::{Frame, SizeHint};
 use insula_apiserver::limits::Held;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::connections::Connection;
 
@@ -43,10 +44,12 @@ pub(crate) struct Exchange {
     /// Waker of the task that answers.
     task: AtomicWaker,
     held: OnceLock<Held>,
+    /// Counts the exchange among those that the server waits for when it closes.
+    _in_flight: Option<TaskTrackerToken>,
 }
 
 impl Exchange {
-    pub(crate) fn new(id: u64, connection: Arc<Connection>) -> Self {
+    pub(crate) fn new(id: u64, connection: Arc<Connection>, in_flight: Option<TaskTrackerToken>) -> Self {
         Exchange {
             id,
             connection,
@@ -55,6 +58,7 @@ impl Exchange {
             cut: AtomicBool::new(false),
             task: AtomicWaker::new(),
             held: OnceLock::new(),
+            _in_flight: in_flight,
         }
     }
 

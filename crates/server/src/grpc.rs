@@ -4,6 +4,7 @@
 //! caller is admitted. Every answer is HTTP 200. The header or trailer `grpc-status` has the
 //! outcome; it is a header if no message comes before it.
 
+mod completion;
 mod message;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -17,14 +18,15 @@ use insula_admin::{Method, status};
 use insula_api::ClusterPath;
 use insula_apiserver::{
     ApiServer, RequestKind, ResourceClass,
-    call::{Access, Call, Caller},
+    call::{Access, Admitted, Call, Caller},
 };
 use insula_auth::audit::Record;
-use tonic::{Status, service::Routes};
+use tonic::Status;
 use tower::ServiceExt;
 
-use self::message::{Message, MessageBytes};
-use crate::{metrics::Metrics, trace};
+pub(crate) use self::message::MessageBytes;
+use self::{completion::Completion, message::Message};
+use crate::{lifecycle::Lifecycle, priority::PriorityRuntimes, trace};
 
 /// Header with the workspace whose issuers may authenticate the caller. The message names its
 /// workspace, too, but is read later.
@@ -58,25 +60,16 @@ pub(crate) struct KnownMethod;
 
 /// The services behind the edge.
 pub(crate) struct Calls {
-    services: Router,
-    methods: BTreeMap<String, Method>,
-    bytes: Arc<MessageBytes>,
+    pub(crate) services: Router,
+    pub(crate) methods: BTreeMap<String, Method>,
+    pub(crate) bytes: Arc<MessageBytes>,
+    /// Lifecycle of the server, which refuses new calls when it closes.
+    pub(crate) lifecycle: Lifecycle,
+    /// Threads for writes whose callers are gone.
+    pub(crate) runtimes: Arc<PriorityRuntimes>,
 }
 
 impl Calls {
-    /// Creates the edge of the services. `largest` is the limit of one message in bytes.
-    pub(crate) fn new(
-        (routes, methods): (Routes, BTreeMap<String, Method>),
-        largest: usize,
-        metrics: &Metrics,
-    ) -> Self {
-        Calls {
-            services: routes.prepare().into_axum_router(),
-            methods,
-            bytes: Arc::new(MessageBytes::new(largest, metrics.message_bytes())),
-        }
-    }
-
     /// Returns true if the method of a path may change something.
     pub(crate) fn mutates(&self, path: &str) -> bool {
         self.methods.get(path).is_some_and(|method| method.mutates)
@@ -86,7 +79,11 @@ impl Calls {
     pub(crate) async fn answer(&self, api: &ApiServer, mut request: Request) -> Response {
         let known = self.methods.get(request.uri().path());
         let id = name_request(&mut request);
-        let mut response = match self.called(api, known, request).await {
+        let answered = match known {
+            Some(method) if method.access != Access::Open && self.lifecycle.is_closing() => Err(status::closing()),
+            known => self.called(api, known, request).await,
+        };
+        let mut response = match answered {
             Ok(response) => response,
             Err(refusal) => refusal.into_http(),
         };
@@ -125,6 +122,7 @@ impl Calls {
                 let text = "messages are in protobuf: use application/grpc or application/grpc+proto";
                 return Status::unimplemented(text).into_http();
             }
+            let admitted = request.extensions().get::<Admitted>().cloned();
             // Counted for as long as the service works: its objects are larger than the message.
             let counted = request.extensions().get::<Arc<Caller>>();
             let counted = counted.map(|caller| self.bytes.for_caller(caller.payer()));
@@ -133,6 +131,11 @@ impl Calls {
                 false => Ok(request.map(|body| Body::new(Message::new(body, method.bytes, stall, counted.clone())))),
             };
             match message {
+                Ok(request) if method.mutates && !method.streams && !method.uploads => {
+                    let services = self.services.clone();
+                    let work = async move { call_router(&services, request).await };
+                    Completion::new(work, admitted, stall, &self.runtimes).await
+                }
                 Ok(request) => call_router(&self.services, request).await,
                 Err(refusal) => refusal.into_http(),
             }

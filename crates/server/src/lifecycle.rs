@@ -30,6 +30,11 @@ impl Lifecycle {
         self.0.draining.cancelled().await;
     }
 
+    /// Returns true once no connection is accepted any more.
+    pub fn is_closing(&self) -> bool {
+        self.0.closing.is_cancelled()
+    }
+
     /// Completes when no connection is accepted any more: streams without an end, such as watches,
     /// should end now.
     pub async fn closing(&self) {

@@ -38,6 +38,7 @@ use crate::{
     connections::{Connection, ConnectionSlot, Connections},
     descriptors::{self, Spare},
     exchange::{AnswerBody, Answered, Answering, Exchange},
+    grpc,
     lifecycle::Lifecycle,
     metrics::Metrics,
     priority::{PriorityRuntimes, Spawner},
@@ -125,6 +126,7 @@ pub(crate) async fn serve(server: Server) {
         never = accepting => match never {},
     }
     drop(listener);
+    connections.end();
     tracker.close();
     if timeout(drain, tracker.wait()).await.is_err() {
         tracing::warn!(
@@ -307,6 +309,9 @@ impl Service<Request<Incoming>> for Requests {
         if let Some(next) = &self.next {
             *next.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&exchange));
         }
+        if grpc::is_call(request.headers()) {
+            self.connection.called();
+        }
         let mut request = request.map(Body::new);
         if self.forgets_forwarded {
             request.headers_mut().remove("x-forwarded-for");
@@ -347,10 +352,16 @@ async fn until_closed<C: Future>(
     tokio::select! {
         ended = served.as_mut() => return ended,
         () = connection.finishing() => {}
-        () = shared.lifecycle.closing() => {}
+        () = closing(shared, connection) => {}
     }
     close(served.as_mut());
     served.await
+}
+
+/// Completes when a connection is to end because the server closes.
+async fn closing(shared: &Shared, connection: &Connection) {
+    shared.lifecycle.closing().await;
+    connection.no_more_calls().await;
 }
 
 /// Returns the spawner of upgraded connections (WebSockets). They keep the slot, and end with the

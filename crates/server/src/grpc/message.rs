@@ -31,7 +31,7 @@ const ALL: usize = 8;
 const PUSHBACK_MILLISECONDS: u64 = 1_000;
 
 /// Bytes of the messages that are being received or processed.
-pub(super) struct MessageBytes {
+pub(crate) struct MessageBytes {
     largest: usize,
     in_flight: Mutex<BytesInFlight>,
     gauge: Gauge<i64, AtomicI64>,
@@ -52,7 +52,7 @@ pub(super) struct CallBytes {
 
 impl MessageBytes {
     /// Creates an empty count. `largest` is the limit of one message in bytes.
-    pub(super) fn new(largest: usize, gauge: Gauge<i64, AtomicI64>) -> Self {
+    pub(crate) fn new(largest: usize, gauge: Gauge<i64, AtomicI64>) -> Self {
         MessageBytes {
             largest,
             in_flight: Mutex::default(),

@@ -55,7 +55,11 @@ impl AdminService {
         let mut answer = self.once(session, once, &request, work).await?;
         if request.wait && !request.validate_only {
             let name = answer.workspace.take().unwrap_or_default().name;
-            let (revision, workspace) = self.ready(&cluster, &path, &name).await?;
+            let (revision, workspace) = tokio::select! {
+                ready = self.ready(&cluster, &path, &name) => ready?,
+                // The workspace exists, and nobody waits for it.
+                () = session.caller.gone() => return Err(Status::cancelled("the client is gone")),
+            };
             answer.header = session.header_at(revision);
             answer.workspace = Some(workspace);
         }
