@@ -13,7 +13,7 @@ pub(crate) use tree::{Links, Tree};
 
 use crate::{
     host::{BackupFile, Host},
-    operations::{Failure, Job},
+    operations::{Failure, Job, Running},
     workers::WorkerPool,
 };
 use insula_api::{ClusterName, Json};
@@ -24,7 +24,14 @@ use insula_store::{
     backup::{self, BackupError, ContentHash, Hash},
 };
 use serde_json::json;
-use std::{io, sync::Arc};
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+use tokio::sync::Semaphore;
 use tonic::Code;
 
 /// The kinds of operations.
@@ -39,6 +46,8 @@ struct Shared {
     workers: Arc<WorkerPool>,
     host: Arc<dyn Host>,
     version: String,
+    /// The backup that is written, until its file has its name.
+    creating: Arc<Semaphore>,
 }
 
 /// Returns the jobs of backups.
@@ -53,6 +62,7 @@ pub(crate) fn jobs(
         workers: Arc::clone(workers),
         host: Arc::clone(host),
         version: version.to_owned(),
+        creating: Arc::new(Semaphore::new(1)),
     };
     vec![
         Arc::new(create::Create(shared.clone())),
@@ -62,13 +72,34 @@ pub(crate) fn jobs(
 }
 
 impl Shared {
-    /// Runs work on a thread of low priority. One backup, verification or restore runs at a time.
+    /// Runs work of an operation on a thread of low priority. One backup, verification or restore
+    /// runs at a time. An operation that is cancelled while it waits for the thread ends at once.
     async fn run<T: Send + 'static>(
         &self,
-        work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+        running: &Running,
+        work: impl FnOnce(&Running) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
-        let done = self.workers.run(&ClusterName::system_admin(), work).await;
-        done.unwrap_or_else(|| Err(Failure::new(Code::Unavailable, "the server is ending")))
+        let has_begun = Arc::new(AtomicBool::new(false));
+        let (begins, own) = (Arc::clone(&has_begun), running.clone());
+        let queue = ClusterName::system_admin();
+        let done = self.workers.run(&queue, move || {
+            begins.store(true, Ordering::Release);
+            match own.is_cancelled() {
+                true => Err(Failure::cancelled()),
+                false => work(&own),
+            }
+        });
+        let cancelled = async {
+            running.cancelled().await;
+            // Work that has begun looks at the request to end by itself, and cleans up.
+            if has_begun.load(Ordering::Acquire) {
+                std::future::pending().await
+            }
+        };
+        tokio::select! {
+            done = done => done.unwrap_or_else(|| Err(Failure::new(Code::Unavailable, "the server is ending"))),
+            () = cancelled => Err(Failure::cancelled()),
+        }
     }
 }
 
@@ -95,9 +126,27 @@ fn read_failure(error: BackupError) -> Failure {
     }
 }
 
-/// Reads a whole backup and returns the hash of its content.
-fn verify(host: &dyn Host, name: &str) -> Result<(backup::Summary, Hash), Failure> {
-    read(host.backups().open(name).map_err(|error| io_failure(&error))?)
+/// Opens a backup for an operation, whose reading ends when the operation is cancelled.
+fn open(host: &dyn Host, name: &str, running: &Running) -> io::Result<Box<dyn io::Read + Send>> {
+    Ok(Box::new(Interruptible {
+        file: host.backups().open(name)?,
+        running: running.clone(),
+    }))
+}
+
+/// A file that an operation reads until it is cancelled.
+struct Interruptible {
+    file: Box<dyn io::Read + Send>,
+    running: Running,
+}
+
+impl io::Read for Interruptible {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self.running.is_cancelled() {
+            true => Err(io::Error::other("the operation was cancelled")),
+            false => self.file.read(into),
+        }
+    }
 }
 
 /// Reads a whole file and compares every checksum in it.

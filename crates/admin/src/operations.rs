@@ -40,6 +40,9 @@ const UNFINISHED_OF_WORKSPACE_MAX: usize = 8;
 const RECORDS_MAX: usize = 4_000;
 /// Bytes of the input of an operation, and of its result.
 const INPUT_BYTES_MAX: usize = 256 << 10;
+/// Attempts to mark the beginning of an effect while the store is not available, and their pause.
+const EFFECT_ATTEMPTS_MAX: usize = 30;
+const EFFECT_PAUSE: std::time::Duration = std::time::Duration::from_secs(1);
 /// Bytes of a message for people.
 const MESSAGE_BYTES_MAX: usize = 4 << 10;
 
@@ -105,6 +108,7 @@ pub struct Running {
     /// The record when the run began: input, user, workspace, attempt.
     pub record: Arc<Record>,
     control: Arc<Control>,
+    operations: Arc<Operations>,
 }
 
 impl Running {
@@ -120,6 +124,23 @@ impl Running {
     /// Returns true once a caller has asked the operation to end.
     pub fn is_cancelled(&self) -> bool {
         *self.control.cancel.borrow()
+    }
+
+    /// Returns the failure of the operation's work: its cancellation, if it was cancelled.
+    pub fn failed(&self, failure: Failure) -> Failure {
+        match self.is_cancelled() {
+            true => Failure::cancelled(),
+            false => failure,
+        }
+    }
+
+    /// Marks the point from which the operation cannot be cancelled, before its first lasting
+    /// effect. An operation that ends as cancelled has had none, also when its server is killed.
+    ///
+    /// # Errors
+    /// The operation is cancelled, or another server has taken it over.
+    pub async fn begin_effect(&self) -> Result<(), Failure> {
+        self.operations.begin_effect(&self.name).await
     }
 
     /// Waits until a caller asks the operation to end.
@@ -214,7 +235,7 @@ impl Operations {
             }
             if !record.is_cancellable {
                 let text = format!(
-                    "operation {name:?} ({}) cannot be cancelled: wait for its end",
+                    "operation {name:?} ({}) cannot be cancelled any more: wait for its end",
                     record.kind
                 );
                 return Err(Status::failed_precondition(text));
@@ -228,6 +249,41 @@ impl Operations {
             };
             if self.replace(&entry, changed).await.map_err(unavailable)? {
                 return Ok(());
+            }
+        }
+    }
+
+    /// Makes an operation one that cannot be cancelled. A call that cancels it meanwhile comes
+    /// before or after: both change the record as they have seen it.
+    async fn begin_effect(&self, name: &str) -> Result<(), Failure> {
+        let mut attempts = 0;
+        loop {
+            let (entry, record) = self.current(name)?;
+            if record.cancel_requested {
+                return Err(Failure::cancelled());
+            }
+            if record.holder != self.holder {
+                return Err(Failure::new(
+                    Code::Aborted,
+                    "another server has taken the operation over",
+                ));
+            }
+            if !record.is_cancellable {
+                return Ok(());
+            }
+            let changed = Record {
+                is_cancellable: false,
+                ..Record::clone(&record)
+            };
+            match self.replace(&entry, changed).await {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                // The work so far is worth more than a moment.
+                Err(CommitError::Unavailable(_) | CommitError::Unknown(_)) if attempts < EFFECT_ATTEMPTS_MAX => {
+                    attempts += 1;
+                    tokio::time::sleep(EFFECT_PAUSE).await;
+                }
+                Err(error) => return Err(unavailable(error).into()),
             }
         }
     }

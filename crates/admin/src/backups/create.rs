@@ -1,7 +1,10 @@
 //! Creation and verification of backups.
 
-use super::{CREATE, Links, Shared, Tree, VERIFY, counts, installation, io_failure, result, verify};
-use crate::operations::{Failure, Job, Running};
+use super::{CREATE, Links, Shared, Tree, VERIFY, counts, installation, io_failure, open, read, result};
+use crate::{
+    host::NewBackup,
+    operations::{Failure, Job, Running},
+};
 use futures_util::future::BoxFuture;
 use insula_api::{Json, Revision, Scope, Timestamp};
 use insula_catalog::locate;
@@ -72,10 +75,19 @@ impl Job for Create {
                 }),
                 cluster: of(|tree| tree.root.to_string()),
             };
+            // The next backup removes files that have no name yet.
+            let _turn = tokio::select! {
+                turn = shared.creating.acquire() => turn,
+                () = running.cancelled() => return Err(Failure::cancelled()),
+            };
             let worker = shared.clone();
-            shared
-                .run(move || write(&worker, &running, &snapshot, tree.as_ref(), header))
-                .await
+            let written = shared.run(&running, move |running| {
+                write(&worker, running, &snapshot, tree.as_ref(), header)
+            });
+            let (file, result) = written.await?;
+            running.begin_effect().await?;
+            let finished = shared.run(&running, move |_| file.finish().map_err(|error| io_failure(&error)));
+            finished.await.map(|()| result)
         })
     }
 }
@@ -86,6 +98,9 @@ fn elapsed(shared: &Shared, begun: i64) -> Duration {
     Duration::from_micros(u64::try_from(micros).unwrap_or_default())
 }
 
+/// A backup that is written and not listed yet, and the result of its operation.
+type Written = (Box<dyn NewBackup>, Json);
+
 /// Writes the objects of a state to a new file.
 fn write(
     shared: &Shared,
@@ -93,7 +108,7 @@ fn write(
     snapshot: &Snapshot,
     tree: Option<&Tree>,
     header: Header,
-) -> Result<Json, Failure> {
+) -> Result<Written, Failure> {
     let (name, begun) = (name(running), shared.registry.clock.monotonic_micros());
     let mut file = shared
         .host
@@ -134,10 +149,9 @@ fn write(
     });
     written?;
     let summary = encoder.finish(&mut bytes);
-    let finished = file.write_all(&bytes).and_then(|()| file.finish());
-    finished.map_err(|error| io_failure(&error))?;
+    file.write_all(&bytes).map_err(|error| io_failure(&error))?;
     running.progress(objects, objects, "done");
-    Ok(result(&name, &summary, content.finish()))
+    Ok((file, result(&name, &summary, content.finish())))
 }
 
 impl Job for Verify {
@@ -154,13 +168,13 @@ impl Job for Verify {
         Box::pin(async move {
             let name = running.record.input["name"].as_str().unwrap_or_default().to_owned();
             let host = shared.host.clone();
-            shared
-                .run(move || {
-                    let (summary, content) = verify(&*host, &name)?;
-                    running.progress(summary.objects, summary.objects, "done");
-                    Ok(result(&name, &summary, content))
-                })
-                .await
+            let verified = shared.run(&running, move |running| {
+                let file = open(&*host, &name, running).map_err(|error| io_failure(&error))?;
+                let (summary, content) = read(file).map_err(|failure| running.failed(failure))?;
+                running.progress(summary.objects, summary.objects, "done");
+                Ok(result(&name, &summary, content))
+            });
+            verified.await
         })
     }
 }

@@ -1,6 +1,7 @@
 //! Restore of a workspace with all workspaces below it into a running server.
 //!
 //! ```text
+//! read     the backup is read; until here the operation can be cancelled
 //! hide     one transaction deletes Workspace and LogicalCluster of the tree, if there are any:
 //!          from here on nobody reaches it, and controllers leave its objects alone
 //! write    objects are created, replaced and deleted until nothing differs, owners first
@@ -11,7 +12,7 @@
 //! Each step compares the store with the backup, so that an operation that stops at any point
 //! begins anew. After the mark nothing is written any more: tenants have written meanwhile.
 
-use super::{Links, RESTORE, Shared, Tree, find, installation, io_failure, read_failure};
+use super::{Links, RESTORE, Shared, Tree, find, installation, io_failure, open, read_failure};
 use crate::operations::{Failure, Job, Running};
 use futures_util::future::BoxFuture;
 use insula_api::{ClusterName, ClusterPath, Json, Object, ObjectKey, Revision, Scope};
@@ -261,9 +262,11 @@ impl Job for Restore {
             running.progress(0, 0, "reading the backup");
             let here = installation(&shared.registry.store.latest());
             let host = Arc::clone(&shared.host);
-            let wanted = shared
-                .run(move || Wanted::read(|| host.backups().open(&name), &path, &here))
-                .await?;
+            let wanted = shared.run(&running, move |running| {
+                let wanted = Wanted::read(|| open(&*host, &name, running), &path, &here);
+                wanted.map_err(|failure| running.failed(failure))
+            });
+            let wanted = wanted.await?;
             let restoring = Restoring {
                 mark: ids::serialization_point(&ClusterName::root(), &format!("revealed-{}", running.name)),
                 overwrite: input["overwrite"] == true,
@@ -294,6 +297,7 @@ impl Restoring {
             let snapshot = store.latest();
             precondition(&snapshot, &self.wanted.tree, self.overwrite)?;
             counts = self.wanted.compare(&snapshot);
+            self.running.begin_effect().await?;
             self.hide(&snapshot).await?;
             let total = counts.created + counts.updated + counts.deleted();
             let written = async {

@@ -308,6 +308,7 @@ impl Runner {
                         name: Arc::clone(name),
                         record,
                         control,
+                        operations: Arc::clone(&operations),
                     };
                     let (operations, name) = (Arc::clone(&operations), Arc::clone(name));
                     self.work.push(Box::pin(async move {

@@ -119,16 +119,17 @@ impl BackupService for AdminService {
     ) -> Result<Response<VerifyBackupResponse>, Status> {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
-        let file = self.backup(&session, "post", &request.name).await?;
-        let start = Start {
-            kind: VERIFY,
-            located: None,
-            input: json!({"name": file.name}),
-            is_cancellable: false,
-            request_id: &request.request_id,
-        };
+        session.administer("post", PATH)?;
         let once = once(&request.request_id, request.validate_only);
         let started = async {
+            let file = self.backup(&session, "post", &request.name).await?;
+            let start = Start {
+                kind: VERIFY,
+                located: None,
+                input: json!({"name": file.name}),
+                is_cancellable: true,
+                request_id: &request.request_id,
+            };
             Ok(VerifyBackupResponse {
                 header: session.header(),
                 operation: self.started(&session, start, request.validate_only).await?,
@@ -165,9 +166,10 @@ impl BackupService for AdminService {
     ) -> Result<Response<RestoreBackupResponse>, Status> {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
-        let file = self.backup(&session, "post", &request.name).await?;
+        session.administer("post", PATH)?;
         let once = once(&request.request_id, request.validate_only);
         let started = async {
+            let file = self.backup(&session, "post", &request.name).await?;
             let path = self.restorable(&session, &file, &request)?;
             let mut response = RestoreBackupResponse {
                 header: session.header(),
@@ -181,7 +183,7 @@ impl BackupService for AdminService {
                 kind: RESTORE,
                 located: None,
                 input: json!({"name": file.name, "workspace": path, "overwrite": request.overwrite}),
-                is_cancellable: false,
+                is_cancellable: true,
                 request_id: &request.request_id,
             };
             response.operation = Some(self.start(&session, start).await?);

@@ -58,10 +58,11 @@ impl MigrationService for AdminService {
     ) -> Result<Response<BeginMigrationResponse>, Status> {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
-        let source = Source::read(&session, request.source.clone())?;
-        let cluster = source.located.cluster.clone();
+        // The rest is read with the effect: a repetition may come when the registration is gone.
+        let cluster = Source::locate(&session, request.source.as_ref())?.cluster;
         let entered = self.enter(&session, &cluster).await?;
         let begun = entered.run(async {
+            let source = Source::read(&session, request.source.clone())?;
             let under_way = migrations::list(&session.snapshot, &cluster);
             let under_way = under_way.into_iter().find(|known| known.concerns(&source.registration));
             let migration = match under_way {
@@ -179,9 +180,20 @@ struct Source {
 }
 
 impl Source {
+    /// Finds the workspace of a registration that the caller may delete.
+    fn locate(session: &Session, source: Option<&MigrationSource>) -> Result<Located, Status> {
+        let source = source.ok_or_else(|| Status::invalid_argument("source: is required"))?;
+        if source.name.is_empty() {
+            return Err(Status::invalid_argument("source.name: is required"));
+        }
+        let delete = right("delete", &source.group, "thirdpartyresources", &source.name);
+        session.locate(or_root(&source.workspace), &delete)
+    }
+
     /// Reads a source, and asks for the rights that the migration takes.
     fn read(session: &Session, source: Option<MigrationSource>) -> Result<Self, Status> {
-        let source = source.ok_or_else(|| Status::invalid_argument("source: is required"))?;
+        let located = Source::locate(session, source.as_ref())?;
+        let source = source.unwrap_or_default();
         let missing = |field: &str| Status::invalid_argument(format!("source.{field}: is required"));
         let kind = match &*source.group {
             groups::EXTENSIONS => DefinitionKind::FirstRegistration,
@@ -192,11 +204,6 @@ impl Source {
                 return Err(Status::invalid_argument(why));
             }
         };
-        if source.name.is_empty() {
-            return Err(missing("name"));
-        }
-        let delete = right("delete", &source.group, "thirdpartyresources", &source.name);
-        let located = session.locate(or_root(&source.workspace), &delete)?;
         let registration = DefinitionName {
             kind,
             name: source.name.as_str().into(),
