@@ -2,7 +2,7 @@
 
 mod connections;
 mod etcd;
-mod grpc;
+pub(crate) mod grpc;
 mod memory;
 mod openapi;
 mod restore;

@@ -42,27 +42,27 @@ const PATIENCE: Duration = Duration::from_secs(60);
 type Headers<'a> = &'a [(&'a str, &'a str)];
 
 /// A client of calls whose messages the test sends slowly.
-struct Slow {
+pub(crate) struct Slow {
     http: Client<HttpsConnector<HttpConnector>, BoxBody<Bytes, Infallible>>,
     url: String,
 }
 
 /// A call whose message has not ended.
-struct OpenCall {
+pub(crate) struct OpenCall {
     /// Sends more of the message. Dropping it ends the message.
-    rest: Sender<Bytes>,
+    pub(crate) rest: Sender<Bytes>,
     answer: JoinHandle<Result<Response<Incoming>, String>>,
 }
 
 /// Result of a call.
 #[derive(Debug)]
-struct Ended {
-    code: Code,
+pub(crate) struct Ended {
+    pub(crate) code: Code,
     headers: HeaderMap,
 }
 
 impl Slow {
-    fn new(server: &Server) -> Self {
+    pub(crate) fn new(server: &Server) -> Self {
         let connector = hyper_rustls::HttpsConnectorBuilder::new()
             .with_tls_config(tls(&server.data_dir(), &Who::Anonymous))
             .https_only();
@@ -73,7 +73,7 @@ impl Slow {
         }
     }
 
-    fn open(&self, path: &str, headers: &[(&str, &str)]) -> OpenCall {
+    pub(crate) fn open(&self, path: &str, headers: &[(&str, &str)]) -> OpenCall {
         let (rest, pieces) = channel::<Bytes>(1);
         let pieces = futures_util::stream::unfold(pieces, async |mut pieces| {
             let piece = pieces.recv().await?;
@@ -95,8 +95,23 @@ impl Slow {
 
 impl OpenCall {
     /// Returns the result of a call whose message has not ended.
-    async fn ended(self) -> Ended {
-        let answer = timeout(PATIENCE, self.answer).await.expect("an answer in time");
+    pub(crate) async fn ended(self) -> Ended {
+        let OpenCall { rest, answer } = self;
+        let ended = Self::answered(answer).await;
+        drop(rest);
+        ended
+    }
+
+    /// Sends the rest of the message, and returns the result.
+    pub(crate) async fn completed(self, bytes: Vec<u8>) -> Ended {
+        let OpenCall { rest, answer } = self;
+        rest.send(bytes.into()).await.unwrap();
+        drop(rest);
+        Self::answered(answer).await
+    }
+
+    async fn answered(answer: JoinHandle<Result<Response<Incoming>, String>>) -> Ended {
+        let answer = timeout(PATIENCE, answer).await.expect("an answer in time");
         let answer = answer.unwrap().expect("an answer");
         assert_eq!(answer.status(), 200, "{:?}", answer.headers());
         let (head, body) = answer.into_parts();
@@ -113,7 +128,7 @@ impl OpenCall {
     }
 }
 
-fn server_with(settings: &[(&str, &str)]) -> Server {
+pub(crate) fn server_with(settings: &[(&str, &str)]) -> Server {
     let variables = settings.iter();
     Server::with(Setup {
         flags: vec!["--store".to_owned(), "memory".to_owned()],
@@ -125,7 +140,7 @@ fn server_with(settings: &[(&str, &str)]) -> Server {
 }
 
 /// Returns the prefix of a message with a number of bytes.
-fn announced(bytes: u32) -> Bytes {
+pub(crate) fn announced(bytes: u32) -> Bytes {
     Bytes::from([&[0][..], &bytes.to_be_bytes()].concat())
 }
 
@@ -136,7 +151,7 @@ fn resident_bytes(server: &Server) -> u64 {
 }
 
 /// Returns a number of the server's metrics.
-fn metric(server: &Server, name: &str) -> Option<f64> {
+pub(crate) fn metric(server: &Server, name: &str) -> Option<f64> {
     let text = server.admin().get_with("/metrics", &[("accept", "text/plain")]).text;
     let line = text.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
     line.and_then(|value| value.trim().parse().ok())

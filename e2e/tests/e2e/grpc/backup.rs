@@ -23,7 +23,7 @@ const WIDGETS: &str = "/apis/example.io/v2/namespaces/default/widgets";
 const BINDINGS: &str = "/apis/apis.kcp.io/v1alpha2/apibindings";
 const WORKSPACES: &str = "/apis/tenancy.kcp.io/v1alpha1/workspaces";
 
-fn backups(server: &Server, who: &Who) -> BackupServiceClient<Channel> {
+pub(super) fn backups(server: &Server, who: &Who) -> BackupServiceClient<Channel> {
     BackupServiceClient::with_origin(channel(server, who), origin(server))
 }
 
@@ -49,7 +49,7 @@ fn result(operation: Operation) -> Value {
 }
 
 /// Takes a backup and returns its result.
-fn create(server: &Server, workspace: &str) -> Value {
+pub(super) fn create(server: &Server, workspace: &str) -> Value {
     runtime().block_on(async {
         let request = CreateBackupRequest {
             workspace: workspace.to_owned(),
@@ -61,7 +61,7 @@ fn create(server: &Server, workspace: &str) -> Value {
     })
 }
 
-fn name(result: &Value) -> String {
+pub(super) fn name(result: &Value) -> String {
     result["name"].as_str().unwrap().to_owned()
 }
 
@@ -71,7 +71,7 @@ fn restore(server: &Server, request: RestoreBackupRequest) -> Result<RestoreBack
     answered.map(tonic::Response::into_inner)
 }
 
-fn restored(server: &Server, request: RestoreBackupRequest) -> Value {
+pub(super) fn restored(server: &Server, request: RestoreBackupRequest) -> Value {
     let started = restore(server, request).unwrap();
     runtime().block_on(async { result(done(server, started.operation).await) })
 }

@@ -7,7 +7,7 @@ use insula_e2e::{Server, Setup, Who, runtime, shared};
 use prost::Message;
 use tonic::{Request, Status};
 
-use super::{admin_services, channel, origin};
+use super::{Channel, admin_services, channel, origin};
 
 #[derive(Clone, PartialEq, Message)]
 struct HealthCheckRequest {
@@ -23,7 +23,12 @@ struct HealthCheckResponse {
 
 /// Returns what a service says of its health, without a credential: 1 is SERVING, 2 NOT_SERVING.
 async fn health(server: &Server, service: &str) -> Result<i32, Status> {
-    let mut grpc = tonic::client::Grpc::with_origin(channel(server, &Who::Anonymous), origin(server));
+    health_on(channel(server, &Who::Anonymous), server, service).await
+}
+
+/// Asks over an open channel.
+pub(super) async fn health_on(channel: Channel, server: &Server, service: &str) -> Result<i32, Status> {
+    let mut grpc = tonic::client::Grpc::with_origin(channel, origin(server));
     let ready = grpc.ready().await;
     ready.map_err(|error| Status::unavailable(error.to_string()))?;
     let request = Request::new(HealthCheckRequest {

@@ -1,0 +1,157 @@
+//! Streams whose clients go: by a cancellation, by the end of a connection, by thousands.
+
+use futures_util::future::BoxFuture;
+use insula_e2e::{Server, Who, runtime, until, workspace};
+use insula_proto::admin::v1::{
+    GetSupportBundleRequest, ObjectType, TreeWorkspacesRequest, WatchObjectsRequest, WatchWorkspacesRequest,
+    maintenance_service_client::MaintenanceServiceClient, object_service_client::ObjectServiceClient,
+    workspace_service_client::WorkspaceServiceClient,
+};
+use tonic::{Code, Status};
+
+use super::{Channel, channel, origin};
+use crate::faults::grpc::{metric, server_with};
+
+/// A stream that the test holds.
+type Held = Box<dyn std::any::Any + Send>;
+/// Opens a stream of a server over a channel, about a workspace, and reads its first message.
+type Open = fn(Channel, http::Uri, String) -> BoxFuture<'static, Result<Held, Status>>;
+
+macro_rules! stream {
+    ($client:ident, $method:ident, $request:expr) => {
+        |channel, origin, place| {
+            Box::pin(async move {
+                let mut client = $client::with_origin(channel, origin);
+                let request: fn(String) -> _ = $request;
+                let mut stream = client.$method(request(place)).await?.into_inner();
+                stream.message().await?;
+                Ok(Box::new(stream) as Held)
+            })
+        }
+    };
+}
+
+fn streams() -> [(&'static str, Open); 4] {
+    [
+        (
+            "WatchWorkspaces",
+            stream!(WorkspaceServiceClient, watch_workspaces, |parent| {
+                WatchWorkspacesRequest {
+                    parent,
+                    ..WatchWorkspacesRequest::default()
+                }
+            }),
+        ),
+        (
+            "WatchObjects",
+            stream!(ObjectServiceClient, watch_objects, |workspace| WatchObjectsRequest {
+                r#type: Some(ObjectType {
+                    workspace,
+                    api_version: "v1".to_owned(),
+                    resource: "configmaps".to_owned(),
+                    kind: String::new(),
+                }),
+                ..WatchObjectsRequest::default()
+            }),
+        ),
+        (
+            "TreeWorkspaces",
+            stream!(WorkspaceServiceClient, tree_workspaces, |_| TreeWorkspacesRequest {
+                root: "root".to_owned(),
+                ..TreeWorkspacesRequest::default()
+            }),
+        ),
+        (
+            "GetSupportBundle",
+            stream!(MaintenanceServiceClient, get_support_bundle, |_| {
+                GetSupportBundleRequest {}
+            }),
+        ),
+    ]
+}
+
+fn watches(server: &Server) -> Option<f64> {
+    metric(server, "insula_watches ")
+}
+
+fn none_is_left(server: &Server) {
+    until("no watch is left", || (watches(server)? == 0.0).then_some(()));
+}
+
+/// A stream that its client drops is freed at the server, while the connection stays.
+#[test]
+fn a_cancelled_stream_is_freed() {
+    let server = server_with(&[("WATCHES_PER_USER", "1")]);
+    let (place, _) = workspace(&server.admin(), "streamed");
+    let channel = channel(&server, &Who::KcpAdmin);
+    for (name, open) in streams() {
+        let open = || runtime().block_on(open(channel.clone(), origin(&server), place.clone()));
+        // The only watch of the user is free again each time.
+        for _ in 0..2 {
+            let held = open().unwrap_or_else(|refusal| panic!("{name}: {refusal:?}"));
+            if name.starts_with("Watch") {
+                assert_eq!(watches(&server), Some(1.0), "{name}");
+                let second = open().expect_err("the user has one watch");
+                assert_eq!(second.code(), Code::ResourceExhausted, "{name}: {second:?}");
+            }
+            drop(held);
+            none_is_left(&server);
+        }
+    }
+}
+
+/// A client whose connections break off without a word frees its streams, too.
+#[test]
+fn streams_of_a_broken_connection_are_freed() {
+    let server = server_with(&[]);
+    let (place, _) = workspace(&server.admin(), "broken");
+    let (origin, to) = (origin(&server), &server);
+    // A runtime that ends takes its sockets with it.
+    let lonely = tokio::runtime::Runtime::new().unwrap();
+    let held: Vec<Held> = streams()[..2]
+        .iter()
+        .map(|(_, open)| {
+            lonely
+                .block_on(open(channel(to, &Who::KcpAdmin), origin.clone(), place.clone()))
+                .unwrap()
+        })
+        .collect();
+    assert_eq!(watches(&server), Some(2.0));
+    lonely.shutdown_background();
+    none_is_left(&server);
+    drop(held);
+}
+
+/// Thousands of streams that are cancelled at once, some of them before their first message, leave
+/// nothing and lock nobody out.
+#[test]
+fn thousands_of_cancelled_streams_leave_nothing() {
+    const STREAMS: usize = 3_000;
+    const AT_ONCE: usize = 50;
+    let server = server_with(&[("STREAMS_PER_CONNECTION", "200"), ("WATCHES_PER_USER", "100")]);
+    let (place, _) = workspace(&server.admin(), "storm");
+    let channel = channel(&server, &Who::KcpAdmin);
+    let open = streams()[..2].iter().map(|(_, open)| *open).collect::<Vec<_>>();
+    for round in 0..STREAMS / AT_ONCE {
+        let opening: Vec<_> = (0..AT_ONCE)
+            .map(|n| runtime().spawn(open[n % 2](channel.clone(), origin(&server), place.clone())))
+            .collect();
+        for (n, opening) in opening.into_iter().enumerate() {
+            if (n + round) % 3 == 0 {
+                opening.abort();
+                continue;
+            }
+            if let Err(refusal) = runtime().block_on(opening).unwrap() {
+                // Those that were dropped before may still count.
+                assert_eq!(refusal.code(), Code::ResourceExhausted, "{refusal:?}");
+            }
+        }
+    }
+    none_is_left(&server);
+    until("nothing is in flight", || {
+        // The request for the metrics is not counted.
+        let flying = metric(&server, "insula_requests_in_flight{effect=\"ReadOnly\"}")?;
+        (flying == 0.0 && metric(&server, "insula_grpc_message_bytes")? == 0.0).then_some(())
+    });
+    runtime().block_on(open[0](channel, origin(&server), place)).unwrap();
+}
