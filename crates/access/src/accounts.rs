@@ -86,8 +86,10 @@ impl Accounts {
         audiences: &[String],
     ) -> std::result::Result<(UserInfo, Vec<String>), Unauthenticated> {
         let claims = self.verifier.verify(token, audiences, self.clock.now());
-        let claims = claims.map_err(|why| Unauthenticated(format!("[invalid bearer token, {why}]")))?;
-        let gone = || Unauthenticated("[invalid bearer token, service account token has been invalidated]".to_owned());
+        let claims = claims.map_err(|why| Unauthenticated::Refused(format!("[invalid bearer token, {why}]")))?;
+        let gone = || {
+            Unauthenticated::Refused("[invalid bearer token, service account token has been invalidated]".to_owned())
+        };
         let account = &claims.account;
         let cluster = ClusterName::parse(&account.cluster).map_err(|_| gone())?;
         let snapshot = self.store.latest();

@@ -2,6 +2,7 @@
 
 use crate::{
     accounts::Accounts,
+    delegate::{Delegate, adopted},
     issuers::{At, Issuers},
     unauthenticated::Unauthenticated,
 };
@@ -10,6 +11,7 @@ use insula_api::Timestamp;
 use insula_auth::{GROUP_AUTHENTICATED, TokenFile, UserInfo, bearer, certificate, jwt, service_account::ISSUER};
 use std::{
     borrow::Cow,
+    fmt,
     sync::{Arc, OnceLock},
 };
 
@@ -74,7 +76,7 @@ impl PeerCertificate {
 impl Peer {
     /// The user, and the last second in which the certificate is valid.
     fn user(&self) -> &Result<(UserInfo, Timestamp), Unauthenticated> {
-        let read = || certificate::user(&self.der).map_err(|error| Unauthenticated(error.to_string()));
+        let read = || certificate::user(&self.der).map_err(|error| Unauthenticated::Refused(error.to_string()));
         self.user.get_or_init(read)
     }
 }
@@ -99,7 +101,7 @@ impl OnAuthenticated {
 }
 
 /// Turns credentials into users.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Authenticator {
     /// Static tokens.
     pub tokens: TokenFile,
@@ -107,6 +109,14 @@ pub struct Authenticator {
     pub accounts: Option<Accounts>,
     /// Tokens of other issuers.
     pub issuers: Option<Issuers>,
+    /// Another server, for tokens that this one does not know.
+    pub delegate: Option<Arc<dyn Delegate>>,
+}
+
+impl fmt::Debug for Authenticator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Authenticator").finish_non_exhaustive()
+    }
 }
 
 impl Authenticator {
@@ -127,18 +137,26 @@ impl Authenticator {
         if let Some(proxy) = peer.filter(|peer| peer.is_front_proxy())
             && let Some(user) = named()
         {
-            return self.valid(proxy).map(|_| user);
+            return self.valid(proxy).map(|_| self.foreign(user));
         }
-        match bearer::token(authorization).map_err(|error| Unauthenticated(error.to_string()))? {
+        match bearer::token(authorization).map_err(|error| Unauthenticated::Refused(error.to_string()))? {
             Some(token) => self.by_token(token, &[], at).await.map(|(user, _)| user),
             None => peer.map_or_else(|| Ok(UserInfo::anonymous()), |peer| self.by_certificate(peer)),
+        }
+    }
+
+    /// Returns a user for whom a proxy or the delegate vouches.
+    fn foreign(&self, user: UserInfo) -> UserInfo {
+        match self.delegate {
+            Some(_) => adopted(user),
+            None => user,
         }
     }
 
     fn by_certificate(&self, peer: &PeerCertificate) -> Result<UserInfo, Unauthenticated> {
         match peer.0.roles.user {
             true => self.valid(peer),
-            false => Err(Unauthenticated(
+            false => Err(Unauthenticated::Refused(
                 "the client certificate is signed by the CA of front proxies, and names no user".to_owned(),
             )),
         }
@@ -150,7 +168,9 @@ impl Authenticator {
         let (user, last) = peer.0.user().clone()?;
         let now = self.accounts.as_ref().map(|accounts| accounts.clock.now());
         match now.is_some_and(|now| now > last) {
-            true => Err(Unauthenticated("the client certificate has expired".to_owned())),
+            true => Err(Unauthenticated::Refused(
+                "the client certificate has expired".to_owned(),
+            )),
             false => Ok(user),
         }
     }
@@ -170,6 +190,7 @@ impl Authenticator {
         if let Some(user) = self.tokens.lookup(token).filter(|_| for_server) {
             return Ok((user.clone(), server.to_vec()));
         }
+        let mut refused = Unauthenticated::Refused("invalid bearer token".to_owned());
         // Other tokens have no dots.
         if token.contains('.') {
             let named = jwt::issuer_of(token).filter(|named| for_server && named != ISSUER);
@@ -179,9 +200,19 @@ impl Authenticator {
                 return answered.map(|user| (user, server.to_vec()));
             }
             if let Some(accounts) = &self.accounts {
-                return accounts.user(token, audiences);
+                match accounts.user(token, audiences) {
+                    Ok(known) => return Ok(known),
+                    Err(why) => refused = why,
+                }
             }
         }
-        Err(Unauthenticated("invalid bearer token".to_owned()))
+        match &self.delegate {
+            Some(delegate) if for_server => match delegate.user(token).await {
+                Ok(Some(user)) => Ok((self.foreign(user), server.to_vec())),
+                Ok(None) => Err(refused),
+                Err(why) => Err(Unauthenticated::Unavailable(why)),
+            },
+            _ => Err(refused),
+        }
     }
 }

@@ -105,8 +105,9 @@ impl Issuers {
         cluster: Option<&ClusterName>,
         token: &str,
     ) -> Result<UserInfo, Unauthenticated> {
-        let absent = |why: String| Unauthenticated(format!("[invalid bearer token, no keys of {}: {why}]", issuer.url));
-        let wrong = |why: JwtError| Unauthenticated(format!("[invalid bearer token, {why}]"));
+        let absent =
+            |why: String| Unauthenticated::Refused(format!("[invalid bearer token, no keys of {}: {why}]", issuer.url));
+        let wrong = |why: JwtError| Unauthenticated::Refused(format!("[invalid bearer token, {why}]"));
         let keys = self.keyring.keys(issuer, cluster, None).await.map_err(absent)?;
         match issuer.user(token, &keys, self.clock.now()) {
             Err(JwtError::UnknownKey) => {

@@ -7,6 +7,7 @@
 pub mod accounts;
 mod aggregated;
 mod authenticator;
+pub mod delegate;
 pub mod issuers;
 pub mod lifecycle;
 pub mod reviews;

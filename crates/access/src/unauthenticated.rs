@@ -3,5 +3,11 @@
 /// A credential was shown that is no good. What was wrong with it is for the log, not for the
 /// client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Unauthenticated(pub String);
+pub enum Unauthenticated {
+    /// The credential does not count.
+    #[error("{0}")]
+    Refused(String),
+    /// The server that may know the credential does not answer. The text is for the client.
+    #[error("{0}")]
+    Unavailable(String),
+}

@@ -8,7 +8,7 @@ use crate::{
     metered, mounts,
     negotiate::{self, Representation, Supported},
     path::{ResourcePath, Rest, Route},
-    reply::{self, Reply},
+    reply::{self, Lasting, Reply},
     request::{Answer, Parsed, RequestKind, ResourceClass, VirtualWorkspace},
     request_stages::{Authenticated, Authorized, Destination},
     server::ApiServer,
@@ -67,7 +67,10 @@ pub(crate) async fn serve_authenticated(
 ) -> Answer {
     let mut authorized = match authenticated.locate(&server.registry).await? {
         Destination::Here(located) => {
-            tracing::info_span!(target: TRACE, "authorize").in_scope(|| located.authorize())?
+            let authorizing = located.authorize(server.authenticator.delegate.as_deref());
+            authorizing
+                .instrument(tracing::info_span!(target: TRACE, "authorize"))
+                .await?
         }
         Destination::Mounted(mounted) => return mounts::forward(&server.limits, &*server.mounts, *mounted).await,
     };
@@ -94,7 +97,7 @@ pub(crate) async fn serve_authenticated(
     let metering = &server.registry.cache.metering;
     let counters = cluster.and_then(|cluster| metering.request(&cluster, kind.verb));
     let mut response = answered?;
-    if kind.verb != "watch" {
+    if kind.verb != "watch" && response.extensions().get::<Lasting>().is_none() {
         response.extensions_mut().insert(held);
     }
     Ok(match counters {

@@ -68,13 +68,17 @@ pub(crate) fn forwarded_user(caller: &UserInfo, headers: &HeaderMap) -> Option<U
     is_front(caller).then(|| remote_user(headers)).flatten()
 }
 
-/// Reads the user whom a front proxy names. They count as if they had authenticated here.
-pub fn proxied_user(headers: &HeaderMap) -> Option<UserInfo> {
+/// Reads the user whom a front proxy names. They count as if they had authenticated here. Only the
+/// proxy of a server that this one delegates to may name a master.
+pub fn proxied_user(headers: &HeaderMap, names_masters: bool) -> Option<UserInfo> {
+    let is_master = |value: &http::HeaderValue| value.as_bytes() == GROUP_MASTERS.as_bytes();
+    let is_master = names_masters && headers.get_all("x-remote-group").iter().any(is_master);
     let named = remote_user(headers).filter(|user| !user.name.is_empty())?;
     if named.name == USER_ANONYMOUS {
         return Some(UserInfo::anonymous());
     }
     let mut user = UserInfo::authenticated(named.name, named.uid, named.groups);
+    user.groups.extend(is_master.then(|| GROUP_MASTERS.to_owned()));
     user.extra = named.extra;
     Some(user)
 }

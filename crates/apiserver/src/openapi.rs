@@ -308,6 +308,10 @@ fn hash_of(path: &str, apis: &[ApiOf<'_>]) -> String {
         let names = served.names();
         let (plural, kind, fingerprint) = (&names.plural, &names.kind, served.api.fingerprint);
         hash.update(format!(" {plural} {kind} {} {fingerprint:x}", version.name));
+        // The fingerprint is that of the definition alone.
+        for (subresource, types) in served.api.typed_subresources() {
+            hash.update(format!(" {subresource:?} {types:?}"));
+        }
     }
     hex_upper(&hash.finalize())
 }
@@ -319,6 +323,7 @@ fn v3_document(apis: &[ApiOf<'_>]) -> Json {
         paths::add(&mut paths, served, version);
         let schema = insula_schema::openapi_v3(&version.openapi);
         schemas.extend(components(served, version, schema));
+        schemas.extend(subresource_components(served, version, insula_schema::openapi_v3));
     }
     add_referenced(&paths, &mut schemas);
     let built_in = apis.iter().all(|(served, _)| served.api.strategy.traits().built_in);
@@ -368,6 +373,26 @@ fn components(served: &Served, version: &ApiVersion, mut schema: Json) -> [(Stri
         (object_name, schema),
         (component(group, &version.name, &names.list_kind), list),
     ]
+}
+
+/// Returns the schemas of the subresources that a program answers. `publish` writes a schema in the
+/// dialect of the document.
+fn subresource_components(
+    served: &Served,
+    version: &ApiVersion,
+    publish: fn(&Json) -> Json,
+) -> impl Iterator<Item = (String, Json)> {
+    let types = served.api.typed_subresources().collect::<Vec<_>>().into_iter();
+    types.flat_map(move |(subresource, types)| {
+        [&types.request, &types.response].map(|(kind, schema)| {
+            // Only an object is published as one; its metadata is that of the type.
+            let mut schema = publish(&json!({"properties": {"body": schema}}))["properties"]["body"].take();
+            if let Some((group, version, kind)) = subresource.body {
+                schema["x-kubernetes-group-version-kind"] = json!([{"group": group, "version": version, "kind": kind}]);
+            }
+            (component(served.group(), &version.name, kind), schema)
+        })
+    })
 }
 
 /// Returns a component's name such as `io.example.v1.Widget`: the group's labels from the right,

@@ -82,7 +82,7 @@ impl Credentials {
         }
         let authenticated = Parsed::new(request)?.authenticate(authenticator, registry).await?;
         match authenticated.locate(registry).await? {
-            Destination::Here(located) => located.authorize().map(drop),
+            Destination::Here(located) => located.authorize(authenticator.delegate.as_deref()).await.map(drop),
             Destination::Mounted(_) => {
                 let message = "the workspace is served elsewhere now".to_owned();
                 Err(Reply::error(&Error::Expired { message, next: None }))

@@ -118,6 +118,10 @@ pub(crate) struct InChunks;
 #[derive(Clone, Copy)]
 pub(crate) struct Proxied;
 
+/// A mark of answers that last, and have a permit of their own.
+#[derive(Clone, Copy)]
+pub(crate) struct Lasting;
+
 /// Bytes from which answers are rendered while they are sent, where they can be.
 pub(crate) const IN_CHUNKS_BYTES_MIN: usize = 256 << 10;
 

@@ -12,7 +12,10 @@ use crate::{
     websocket,
 };
 use http::Method;
-use insula_access::Authenticator;
+use insula_access::{
+    Authenticator, Unauthenticated,
+    delegate::{self, Delegate},
+};
 use insula_api::{ClusterName, ClusterPath, Revision};
 use insula_auth::{Attributes, ClusterFacts, EXTRA_CLUSTER, Forbidden, GROUP_AUTHENTICATED, Permit, UserInfo, permit};
 use insula_catalog::{
@@ -103,7 +106,7 @@ impl Parsed {
         let caller = authenticator
             .authenticate(
                 self.peer.as_ref(),
-                || impersonate::proxied_user(&self.headers),
+                || impersonate::proxied_user(&self.headers, authenticator.delegate.is_some()),
                 credentials,
                 workspace,
             )
@@ -111,15 +114,21 @@ impl Parsed {
             .map_err(|why| {
                 tracing::info!(%why, "authentication failed");
                 self.record.about(self.attributes.clone());
-                self.record.refused(why);
-                Reply::unauthorized()
+                self.record.refused(&why);
+                match why {
+                    Unauthenticated::Refused(_) => Reply::unauthorized(),
+                    Unauthenticated::Unavailable(why) => Reply::error(&Error::Unavailable(why)),
+                }
             })?;
         if let Some(connection) = &self.connection {
             connection.tell(&caller);
         }
         let forwarded = impersonate::forwarded_user(&caller, &self.headers);
         self.payer = forwarded.as_ref().unwrap_or(&caller).account_name().into();
-        self.route_to_own_cluster(&caller)?;
+        match &authenticator.delegate {
+            Some(_) => self.route_to(Some(delegate::cluster().as_str()))?,
+            None => self.route_to(own_cluster(&caller))?,
+        }
         self.record.about(self.attributes.clone());
         self.record.known(&caller);
         let acts_as = match forwarded {
@@ -143,20 +152,28 @@ impl Parsed {
         }
     }
 
-    /// Routes a request that names no cluster to the cluster of its service account, as kcp does:
-    /// programs know the server's address alone.
-    fn route_to_own_cluster(&mut self, caller: &UserInfo) -> Result<(), Reply> {
+    /// Routes a request that names no cluster to a cluster.
+    fn route_to(&mut self, cluster: Option<&str>) -> Result<(), Reply> {
         let path = self.uri.path();
         let is_named = match self.route {
             Route::Server(_) | Route::Service(_) | Route::Virtual { .. } => true,
             Route::Cluster { .. } | Route::NoCluster => path.starts_with("/clusters"),
         };
-        if let (false, Some([own])) = (is_named, caller.extra.get(EXTRA_CLUSTER).map(Vec::as_slice)) {
-            let path = format!("/clusters/{own}{path}");
+        if let (false, Some(cluster)) = (is_named, cluster) {
+            let path = format!("/clusters/{cluster}{path}");
             let route = parse(&path).map_err(|BadPath(text)| Reply::error(&Error::BadRequest(text)))?;
             self.set_route(route);
         }
         Ok(())
+    }
+}
+
+/// Returns the cluster of a service account. Requests that name no cluster are for it, as in kcp:
+/// programs know the server's address alone.
+fn own_cluster(caller: &UserInfo) -> Option<&str> {
+    match caller.extra.get(EXTRA_CLUSTER).map(Vec::as_slice) {
+        Some([own]) => Some(own),
+        _ => None,
     }
 }
 
@@ -350,11 +367,12 @@ pub async fn snapshot(registry: &Deps, at: ReadAt, token: Option<&str>) -> Resul
 }
 
 impl Located {
-    /// Asks the chain of authorizers.
+    /// Asks the chain of authorizers, and the delegate where the chain leaves it to one.
     ///
     /// # Errors
-    /// 403, and 404 for a virtual workspace that does not exist.
-    pub fn authorize(self) -> Result<Authorized, Reply> {
+    /// 403, 404 for a virtual workspace that does not exist, and 503 for a delegate that does not
+    /// answer.
+    pub async fn authorize(self, delegate: Option<&dyn Delegate>) -> Result<Authorized, Reply> {
         let Located {
             parsed,
             user,
@@ -365,12 +383,19 @@ impl Located {
             cluster: scope.cluster.clone(),
             ..parsed.attributes.clone()
         };
+        let (required, mut facts) = required_right(&scope, &attributes)?;
+        ask(
+            delegate.filter(|_| impersonator.is_none()),
+            &user,
+            &required,
+            &mut facts,
+        )
+        .await?;
         let refused = |forbidden: Forbidden| {
             tracing::info!(user = user.name, reason = forbidden.reason, "forbidden");
             parsed.record.decided(false, &forbidden.reason, &forbidden.trail);
             Reply::forbidden(&insula_auth::forbidden_message(&user, &attributes), &attributes)
         };
-        let (required, facts) = required_right(&scope, &attributes)?;
         if let Some(caller) = &impersonator {
             impersonate::allowed(caller, &user, required.cluster.as_ref(), &facts).map_err(|refused| {
                 let (impersonation, forbidden) = *refused;
@@ -418,18 +443,71 @@ fn required_right(scope: &RequestScope, attributes: &Attributes) -> Result<(Attr
     Ok((required, facts))
 }
 
-impl Authorized {
-    /// Checks that the user may create the object that the path names, for an update or a patch
-    /// that comes to that.
+async fn ask(
+    delegate: Option<&dyn Delegate>,
+    user: &UserInfo,
+    required: &Attributes,
+    facts: &mut ClusterFacts,
+) -> Result<(), Reply> {
+    let asked = delegate::ask(delegate, user, required, facts).await;
+    asked.map_err(|why| Reply::error(&Error::Unavailable(why)))
+}
+
+/// The right to create the object that a path names, with the facts to decide about it.
+pub(crate) struct CreateRight {
+    user: Arc<UserInfo>,
+    attributes: Attributes,
+    required: Attributes,
+    facts: ClusterFacts,
+}
+
+impl CreateRight {
+    /// Adds the decision of the delegate, where it is left to one.
     ///
     /// # Errors
-    /// 403.
-    pub fn may_create(&self) -> Result<(), Reply> {
+    /// 503 for a delegate that does not answer.
+    pub(crate) async fn asked(mut self, authenticator: &Authenticator) -> Result<Self, Reply> {
+        ask(
+            authenticator.delegate.as_deref(),
+            &self.user,
+            &self.required,
+            &mut self.facts,
+        )
+        .await?;
+        Ok(self)
+    }
+}
+
+impl Authorized {
+    /// Returns the right to create the object that the path names.
+    ///
+    /// # Errors
+    /// 404 for a virtual workspace that does not exist.
+    pub(crate) fn right_to_create(&self) -> Result<CreateRight, Reply> {
         let attributes = Attributes {
             verb: "create".into(),
             ..Attributes::clone(&self.attributes)
         };
         let (required, facts) = required_right(&self.scope, &attributes)?;
+        Ok(CreateRight {
+            user: Arc::clone(&self.user),
+            attributes,
+            required,
+            facts,
+        })
+    }
+
+    /// Checks that the user has the right, for an update or a patch that comes to a creation.
+    ///
+    /// # Errors
+    /// 403.
+    pub(crate) fn may_create(&self, right: CreateRight) -> Result<(), Reply> {
+        let CreateRight {
+            attributes,
+            required,
+            facts,
+            ..
+        } = right;
         permit(&self.user, required, &facts).map_err(|forbidden| {
             let record = &self.parsed.record;
             record.decided(false, &forbidden.reason, &forbidden.trail);

@@ -101,6 +101,18 @@ pub struct Forbidden {
     pub trail: Trail,
 }
 
+impl Forbidden {
+    /// Returns true if no rule of this server says anything about the request: the user is unknown
+    /// in the workspace, or no role allows it. Another server may decide then.
+    pub fn is_open(&self) -> bool {
+        match self.trail.last() {
+            Some((step, Decision::Deny { .. })) => *step == Step::Content,
+            Some((_, Decision::NoOpinion)) | None => true,
+            Some((_, Decision::Allow { .. })) => false,
+        }
+    }
+}
+
 impl Permit {
     /// Returns the attributes that are permitted, and no others.
     pub fn attributes(&self) -> &Attributes {
@@ -192,7 +204,9 @@ fn opinion(step: Step, user: &Identities<'_>, attributes: &Attributes, facts: &C
             "not in the groups that the workspace requires",
         ),
         Step::Content => match attributes.cluster.is_some() {
-            true if !rbac::may_enter(user, attributes, facts) => deny("no access to the workspace"),
+            true if facts.delegated.is_none() && !rbac::may_enter(user, attributes, facts) => {
+                deny("no access to the workspace")
+            }
             true if facts.unfinished => unfinished(user, attributes, facts),
             _ => Decision::NoOpinion,
         },
@@ -200,7 +214,10 @@ fn opinion(step: Step, user: &Identities<'_>, attributes: &Attributes, facts: &C
             writes_tenancy_status(attributes) || !rbac::is_below_ceiling(user, attributes, facts),
             "the maximal permission policy of the export does not leave it to this user",
         ),
-        Step::Rbac => rbac::authorize(user, attributes, facts),
+        Step::Rbac => match (rbac::authorize(user, attributes, facts), &facts.delegated) {
+            (Decision::NoOpinion, Some(delegated)) => delegated.clone(),
+            (own, _) => own,
+        },
     }
 }
 

@@ -45,6 +45,8 @@ pub struct ClusterFacts {
     pub entered: bool,
     /// True while its initializers run: then only its administrators may read in it.
     pub unfinished: bool,
+    /// The decision of another server about this request, where that server was asked.
+    pub delegated: Option<Decision>,
 }
 
 /// Returns true if the user administers the cluster. The anonymous user never does, even if facts

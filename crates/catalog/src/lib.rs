@@ -52,7 +52,9 @@ pub use routes::ResourceRoute;
 pub use scale::Scale;
 pub use serialization_point::SerializationPoint;
 pub use strategy::{Custom, OnDelete, Strategy, Traits};
-pub use subresource::{ObjectChange, SubresourceAnswer, SubresourceBody, SubresourceHandler, SubresourceRequest};
+pub use subresource::{
+    ObjectChange, SubresourceAnswer, SubresourceBody, SubresourceHandler, SubresourceRequest, SubresourceTypes,
+};
 pub use system::System;
 pub use use_marks::UseMarks;
 pub use webhook::PendingCalls;

@@ -2,7 +2,7 @@
 //! content. A [`Served`] is an API in one logical cluster.
 
 use crate::{
-    Builtin, Error, Named, Scale, Strategy, Subresource, SubresourceHandler,
+    Builtin, Error, Named, Scale, Strategy, Subresource, SubresourceHandler, SubresourceTypes,
     names::NameRule,
     proof::Proof,
     registration::{self, DefinitionKind, DefinitionName},
@@ -186,6 +186,14 @@ impl Api {
     pub fn handler(&self, name: &str) -> Option<&'static dyn SubresourceHandler> {
         let found = self.builtin?.handlers.iter().find(|(known, _)| *known == name);
         found.map(|(_, handler)| *handler)
+    }
+
+    /// Returns the subresources that a program answers, with the types of their bodies.
+    pub fn typed_subresources(&self) -> impl Iterator<Item = (&'static Subresource, &'static SubresourceTypes)> {
+        let known = self.builtin.map(|builtin| builtin.subresources).unwrap_or_default();
+        known
+            .iter()
+            .filter_map(|known| Some((known, self.handler(known.name)?.types()?)))
     }
 
     /// Returns a subresource of a built-in kind beside `status` and `scale`.

@@ -1,7 +1,7 @@
 //! Subresources that a program answers itself, such as an action on an object.
 
 use crate::Result;
-use futures_util::future::BoxFuture;
+use futures_util::{future::BoxFuture, stream::BoxStream};
 use insula_api::{ClusterName, Json, Timestamp};
 use insula_auth::UserInfo;
 use std::sync::Arc;
@@ -37,16 +37,16 @@ pub enum ObjectChange {
 }
 
 /// The body of an answer.
-#[derive(Debug, Clone)]
 pub enum SubresourceBody {
     /// A document.
     Document(Json),
     /// Text for people, such as a log.
     Text(String),
+    /// Text in pieces, which are sent as they come. An error breaks it off, and is for the log.
+    Stream(BoxStream<'static, std::result::Result<Vec<u8>, String>>),
 }
 
 /// The answer of a program.
-#[derive(Debug, Clone)]
 pub struct SubresourceAnswer {
     /// HTTP status: 200, 201 or 202.
     pub code: u16,
@@ -57,8 +57,22 @@ pub struct SubresourceAnswer {
     pub body: SubresourceBody,
 }
 
+/// Types of the bodies of a subresource, for OpenAPI: schemas as definitions have them.
+#[derive(Debug, Clone)]
+pub struct SubresourceTypes {
+    /// Name of the type of requests, and its schema.
+    pub request: (String, Json),
+    /// Name of the type of answers, and its schema.
+    pub response: (String, Json),
+}
+
 /// A function that answers requests to a subresource.
 pub trait SubresourceHandler: Send + Sync {
+    /// Returns the types of its bodies; None if they are those of the resource.
+    fn types(&self) -> Option<&SubresourceTypes> {
+        None
+    }
+
     /// Answers a request. It may run several times for one request, if others write the object.
     ///
     /// # Errors

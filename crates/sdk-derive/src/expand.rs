@@ -360,6 +360,50 @@ mod tests {
                 quote!(group = "f.example.com", version = "one"),
                 "alpha, beta or stable",
             ),
+            (quote!(group = "f.example.com"), "missing `#[resource(version"),
+            (quote!(group = "fleet", version = "v1"), "has no domain"),
+            (quote!(group = "f.k8s.io", version = "v1"), "belong to Kubernetes"),
+            (quote!(group = "f..com", version = "v1"), "lower-case letters"),
+            (
+                quote!(group = "f.example.com", version = "In Ternal", unserved),
+                "lower-case letters",
+            ),
+            (
+                quote!(group = "f.example.com", version = "v1", strategy = "Hooks"),
+                "`strategy` is not written so",
+            ),
+            (
+                quote!(group = "f.example.com", version = "v1", short(rb)),
+                "texts in quotes",
+            ),
+            (
+                quote!(group = "f.example.com", version = "v1", versions("v1beta1")),
+                "a type without quotes",
+            ),
+            (
+                quote!(group = "f.example.com", version = "v1", versions(old::Robot(hub = A))),
+                "a version takes",
+            ),
+            (
+                quote!(
+                    group = "f.example.com",
+                    version = "v1",
+                    columns(Size(path = ".spec.size", width = 3))
+                ),
+                "a column takes",
+            ),
+            (
+                quote!(
+                    group = "f.example.com",
+                    version = "v1",
+                    subresources(scale(spec = ".spec.size"))
+                ),
+                "scale needs",
+            ),
+            (
+                quote!(group = "f.example.com", version = "v1", subresources("charge")),
+                "a name without quotes",
+            ),
             (
                 quote!(group = "f.example.com", version = "v1", kind = "robot"),
                 "UpperCamel",
@@ -421,6 +465,15 @@ mod tests {
         ] {
             assert!(refusal(&input).contains("metadata: ObjectMeta"));
         }
+    }
+
+    #[test]
+    fn a_resource_has_no_type_parameters() {
+        let input = parse_quote! {
+            #[resource(group = "f.example.com", version = "v1")]
+            struct Robot<T> { metadata: ObjectMeta, spec: T }
+        };
+        assert_eq!(refusal(&input), "a resource has no type parameters");
     }
 
     #[test]

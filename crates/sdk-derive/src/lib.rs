@@ -9,7 +9,21 @@ mod lint;
 
 use proc_macro::TokenStream;
 
-/// Makes a type the version of a resource. See the documentation of `insula-sdk`.
+/// Makes a struct a version of a kind: its definition, its form in JSON, and what clients of kube-rs
+/// need.
+///
+/// ```text
+/// #[derive(Resource, Clone, Debug)]
+/// #[resource(group = "fleet.example.com", version = "v1", strategy = RobotStrategy)]
+/// #[resource(columns(Mode = ".spec.mode"), subresources(charge = Charge))]
+/// pub struct Robot {
+///     pub metadata: ObjectMeta,
+///     pub spec: RobotSpec,
+///     pub status: Option<RobotStatus>,
+/// }
+/// ```
+///
+/// `insula_sdk::derive` is its tutorial and lists all arguments.
 #[proc_macro_derive(Resource, attributes(resource, serde))]
 pub fn derive_resource(input: TokenStream) -> TokenStream {
     let input = syn::parse_macro_input!(input as syn::DeriveInput);

@@ -87,7 +87,8 @@ pub trait Reconciler: Send + Sync + 'static {
     fn reconcile(&self, request: &Request<Self::Object>) -> impl Future<Output = ReconcileResult> + Send;
 
     /// Cleans up after an object that is being deleted and has the controller's finalizer
-    /// ([`Controller::finalizer`]). The finalizer goes when it succeeds.
+    /// ([`Controller::finalizer`]). The finalizer goes when it succeeds. It may run again after it
+    /// has succeeded, if the object changed meanwhile.
     ///
     /// # Errors
     /// As [`Reconciler::reconcile`].

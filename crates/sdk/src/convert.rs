@@ -4,7 +4,7 @@ use crate::Resource;
 use insula_api::Json;
 use insula_conversion::Code;
 use serde::Serialize;
-use std::{fmt::Display, sync::Arc};
+use std::{fmt::Display, panic::catch_unwind, sync::Arc};
 
 /// Reads an object as its type.
 ///
@@ -43,9 +43,15 @@ where
     B: Resource + TryFrom<A>,
     B::Error: Display,
 {
+    // Conversions run in watches and in workers for many clients, where a panic would end more than
+    // one request.
     let convert = |object: &Json| {
-        let converted = B::try_from(read::<A>(object)?).map_err(|error| error.to_string())?;
-        json(&converted)
+        let converted = catch_unwind(|| {
+            let converted = B::try_from(read::<A>(object)?).map_err(|error| error.to_string())?;
+            json(&converted)
+        });
+        let (from, to) = (A::version(&()), B::version(&()));
+        converted.unwrap_or_else(|_| Err(format!("the conversion from {from} to {to} panicked")))
     };
     Code {
         from: A::version(&()).into_owned(),

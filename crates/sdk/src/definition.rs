@@ -73,13 +73,7 @@ pub struct Field {
 
 /// Returns the schema of a type, in the form of definitions.
 pub fn schema<T: JsonSchema>() -> Json {
-    let inline = |settings: &mut SchemaSettings| {
-        settings.inline_subschemas = true;
-        settings.meta_schema = None;
-    };
-    let generator = SchemaSettings::openapi3()
-        .with(inline)
-        .with_transform(AddNullable::default())
+    let generator = settings()
         .with_transform(StructuralSchemaRewriter)
         .with_transform(OptionalEnum)
         .with_transform(OptionalIntOrString)
@@ -87,6 +81,35 @@ pub fn schema<T: JsonSchema>() -> Json {
     let mut schema = generator.into_root_schema_for::<T>().to_value();
     tidy(&mut schema);
     schema
+}
+
+/// Returns the schema of the body of a subresource, for clients alone: it may be any.
+pub(crate) fn body_schema<T: JsonSchema>() -> Json {
+    let mut schema = settings().into_generator().into_root_schema_for::<T>().to_value();
+    tidy(&mut schema);
+    // A type that has itself in it cannot be written in one piece, and none is no type of OpenAPI.
+    match schema["type"] == "null" || refers(&schema) {
+        true => json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
+        false => schema,
+    }
+}
+
+fn refers(schema: &Json) -> bool {
+    match schema {
+        Json::Object(map) => map.contains_key("$ref") || map.values().any(refers),
+        Json::Array(items) => items.iter().any(refers),
+        _ => false,
+    }
+}
+
+fn settings() -> SchemaSettings {
+    let inline = |settings: &mut SchemaSettings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    };
+    SchemaSettings::openapi3()
+        .with(inline)
+        .with_transform(AddNullable::default())
 }
 
 /// Removes keywords that mean nothing to Kubernetes: titles, and the formats of Rust's unsigned

@@ -130,6 +130,18 @@ impl<T: Resource> Kind<T> {
     /// Adds a subresource, which `handler` answers.
     #[must_use]
     pub fn subresource<S: Subresource<T>>(mut self, name: &str, handler: S) -> Self {
+        let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        if name.is_empty() || !name.chars().all(is_word) {
+            let why = format!("the subresource `{name}` must be lower-case letters, digits and `-`");
+            self.mistakes.push(why);
+        }
+        if matches!(name, "status" | "scale") {
+            let why = format!("the subresource `{name}` comes with the type: its field, or its attribute");
+            self.mistakes.push(why);
+        }
+        if self.subresources.iter().any(|(known, _)| known.name == name) {
+            self.mistakes.push(format!("the subresource `{name}` twice"));
+        }
         self.subresources.push(subresource::described(name, handler));
         self
     }

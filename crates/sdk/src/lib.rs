@@ -70,45 +70,7 @@
 //! $ kubectl apply -f robot.yaml
 //! ```
 //!
-//! # Arguments of `#[resource(…)]`
-//!
-//! - `group = "fleet.example.com"`, required: no capitals, with a domain of your own.
-//! - `version = "v1"`, required: `v1alpha1`, `v1beta1` or `v1`.
-//! - `kind = "Robot"`: UpperCamel; the name of the struct without it.
-//! - `plural = "robots"`: the plural of the kind without it.
-//! - `short = "rb"` or `short("rb", "bot")`: short names for kubectl.
-//! - `category = "all"` or `category("all", "fleet")`: categories for kubectl.
-//! - `scope = "Cluster"`: objects without a namespace; `Namespaced` without it.
-//! - `columns(Mode = ".spec.mode", …)`: columns of `kubectl get`, of the types in the schema. A
-//!   column may say more: `Mode(path = ".spec.mode", kind = "string", priority = 1)`, with
-//!   `description = "…"`, and `name = "…"` for a header that is no word.
-//! - `selectable(".spec.mode")`: fields for `--field-selector`.
-//! - `subresources(scale(spec = ".spec.replicas", status = ".status.replicas"))`: `/scale`, with
-//!   `selector = ".status.selector"` if there is one.
-//! - `subresources(charge = Charge)`: a subresource that a [`Subresource`] answers.
-//! - `strategy = RobotStrategy`: a value that implements [`Strategy`].
-//! - `versions(v1alpha1::Robot)`: other versions, converted by `From` or `TryFrom`
-//!   ([`Kind::version`]); `versions(v1alpha1::Robot(strategy = Alpha))` gives one defaults of its
-//!   own ([`Kind::version_with`]).
-//! - `deprecated = "use v2"`: a warning for clients of this version.
-//! - `unserved`: a version for the store alone, a hub that no client sees; it may have any name.
-//!
-//! `#[resource(…)]` may repeat. A field `status` makes the subresource `/status`: the status
-//! cannot be written elsewhere. Mistakes in names do not compile:
-//!
-//! ```compile_fail
-//! # use insula_sdk::{ObjectMeta, Resource};
-//! #[derive(Resource, Clone, Debug)]
-//! #[resource(group = "Fleet.example.com", version = "v1")] // capital letters
-//! struct Robot { metadata: ObjectMeta }
-//! ```
-//!
-//! ```compile_fail
-//! # use insula_sdk::{ObjectMeta, Resource};
-//! #[derive(Resource, Clone, Debug)]
-//! #[resource(group = "fleet.example.com", version = "one")] // neither alpha, beta nor stable
-//! struct Robot { metadata: ObjectMeta }
-//! ```
+//! [`mod@derive`] is the tutorial of the derive macro, with all its arguments.
 //!
 //! The derive macros of `serde` and `schemars` name their own crates, so a program depends on these
 //! two as well.
@@ -166,6 +128,41 @@
 //! controllers of kube-rs run against a server as they are: [`controller::workspace_client`] is
 //! their client.
 //!
+//! # Subresources
+//!
+//! A [`Subresource`] answers requests below an object: an action, a view, or text that is streamed
+//! ([`Reply::stream`]). Its types of request and answer are in the OpenAPI documents.
+//!
+//! # Users of a Kubernetes cluster
+//!
+//! [`ServerBuilder::delegate`] asks a Kubernetes server whose a token is and whether a request is
+//! allowed, as extension servers do there. A program takes the server from the variable
+//! `INSULA_DELEGATE` as well.
+//!
+//! # Mistakes and limits
+//!
+//! A hook or a subresource that panics ends its request with 500, and tells the client nothing of
+//! the panic; a conversion that panics is one that fails. Hooks may block: others are served
+//! meanwhile, but the request holds its place among those in flight. Bodies have the limit
+//! `limits.bodyBytes`. A kind that cannot be served ends the start with the reason.
+//!
+//! # Stability
+//!
+//! Versions follow semver. Before 1.0 a new minor version may change anything that this page does
+//! not call stable; from 1.0 on, a change that breaks programs takes a new major version. Stable
+//! are:
+//!
+//! - all public items and the arguments of `#[resource(…)]`, except [`__private`] and items that
+//!   are hidden here; `tests/sdk/surface.txt` in the repository records them, and a test compares;
+//! - the order of the hooks of [`Strategy`], and what each of them may change;
+//! - objects that are stored: a new version reads those of older ones. A store is not read by an
+//!   older version;
+//! - the definition of a type as the derive macro makes it, up to additions.
+//!
+//! `kube`, `k8s-openapi`, `schemars` and `serde` are part of the interface: a new major version of
+//! one of them is a new major version of this library. Texts of errors and logs, the settings in
+//! [`Config`], and the minimum version of Rust may change in any minor version.
+//!
 //! # Tests
 //!
 //! [`testing::TestServer`] is a real server in memory for one test, with kube-rs' client.
@@ -176,6 +173,8 @@ extern crate self as insula_sdk;
 pub mod controller;
 mod convert;
 mod definition;
+mod delegation;
+pub mod derive;
 mod kind;
 mod resource;
 mod server;
@@ -184,6 +183,7 @@ mod subresource;
 pub mod testing;
 
 pub use controller::{Action, Controller, Key, ReconcileResult, Reconciler, Request};
+pub use delegation::Delegation;
 pub use insula_api::{FieldError, FieldPath, Timestamp};
 pub use insula_auth::UserInfo;
 pub use insula_sdk_derive::Resource;

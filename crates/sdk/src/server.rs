@@ -1,7 +1,7 @@
 //! Servers: kinds, settings, start and end.
 
 use crate::{
-    Described, Kind, Resource,
+    Delegation, Described, Kind, Resource,
     controller::{Clusters, Controller, Reconciler},
 };
 use clap::{Args, Command, FromArgMatches};
@@ -29,6 +29,7 @@ impl Server {
             config: Config::default(),
             kinds: Vec::new(),
             tasks: Vec::new(),
+            delegation: None,
             mistake: None,
         }
     }
@@ -46,6 +47,7 @@ pub struct ServerBuilder {
     config: Config,
     kinds: Vec<CompiledKind>,
     tasks: Vec<Task>,
+    delegation: Option<Delegation>,
     mistake: Option<String>,
 }
 
@@ -86,6 +88,14 @@ impl ServerBuilder {
                 Err(error) => tracing::error!(controller = R::NAME, error, "the controller does not run"),
             }
         })
+    }
+
+    /// Asks a Kubernetes server about tokens and requests that this server knows nothing about. A
+    /// program that [`run`](Self::run)s takes the server from the variable `INSULA_DELEGATE`, too:
+    /// a kubeconfig, or `in-cluster`.
+    pub fn delegate(mut self, delegation: Delegation) -> Self {
+        self.delegation = Some(delegation);
+        self
     }
 
     /// Sets name and version of the program, for its `--help` and `--version`. Without it they are
@@ -151,14 +161,17 @@ impl ServerBuilder {
         }
     }
 
-    fn serve(self, arguments: Arguments) -> Result<(), StartError> {
+    fn serve(mut self, arguments: Arguments) -> Result<(), StartError> {
         insula_server::keep_private()
             .map_err(|error| StartError::Build(format!("core dumps cannot be switched off: {error}")))?;
-        let (config, additions) = self.parts()?;
-        let config = load_over(config, arguments.sources())?;
+        self.delegation = Delegation::from_environment().or(self.delegation);
+        self.config = load_over(self.config, arguments.sources())?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
         let runtime = runtime.map_err(|error| StartError::Build(format!("no threads: {error}")))?;
-        runtime.block_on(insula_server::run_with(config, Env::real(), additions))
+        runtime.block_on(async {
+            let (config, additions) = self.parts().await?;
+            insula_server::run_with(config, Env::real(), additions).await
+        })
     }
 
     /// Starts the server in this program, with the settings of the builder alone.
@@ -166,15 +179,24 @@ impl ServerBuilder {
     /// # Errors
     /// Returns why it cannot serve.
     pub async fn start(self) -> Result<Running, StartError> {
-        let (config, additions) = self.parts()?;
+        let (config, additions) = self.parts().await?;
         insula_server::start_with(config, Env::real(), additions, &|_| ()).await
     }
 
-    fn parts(self) -> Result<(Config, Additions), StartError> {
+    async fn parts(mut self) -> Result<(Config, Additions), StartError> {
         if let Some(mistake) = self.mistake {
             return Err(StartError::Build(mistake));
         }
-        let Self { kinds, tasks, .. } = self;
-        Ok((self.config, Additions { kinds, tasks }))
+        let mut delegate = None;
+        if let Some(delegation) = self.delegation.take() {
+            let mut config = self.config.clone();
+            let begun = delegation.begin(&mut config, self).await.map_err(StartError::Build)?;
+            (delegate, self) = (Some(begun.0), begun.1);
+            self.config = config;
+        }
+        let Self {
+            config, kinds, tasks, ..
+        } = self;
+        Ok((config, Additions { kinds, tasks, delegate }))
     }
 }

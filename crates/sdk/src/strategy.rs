@@ -6,6 +6,10 @@ use insula_catalog::Traits;
 use insula_conversion::apply_edit;
 use insula_schema::Structural;
 use std::{collections::BTreeMap, sync::Arc};
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    task::block_in_place,
+};
 
 /// The behaviour of a kind in the path of every write: create, update, patch and apply. Each hook
 /// has a default that does nothing.
@@ -114,7 +118,7 @@ impl<T: Resource> insula_catalog::Strategy for Adapter<T> {
 
     fn validate(&self, new: &Json) -> Vec<FieldError> {
         match convert::read::<T>(new) {
-            Ok(new) => self.strategy.validate(&new),
+            Ok(new) => aside(|| self.strategy.validate(&new)),
             // Only a type that is narrower than its schema gets here.
             Err(why) => vec![FieldError::invalid_text(&FieldPath::root(), "", why)],
         }
@@ -122,7 +126,7 @@ impl<T: Resource> insula_catalog::Strategy for Adapter<T> {
 
     fn validate_update(&self, new: &Json, old: &Json) -> Vec<FieldError> {
         match (convert::read::<T>(new), convert::read::<T>(old)) {
-            (Ok(new), Ok(old)) => self.strategy.validate_update(&new, &old),
+            (Ok(new), Ok(old)) => aside(|| self.strategy.validate_update(&new, &old)),
             _ => Vec::new(),
         }
     }
@@ -132,11 +136,19 @@ impl<T: Resource> insula_catalog::Strategy for Adapter<T> {
             return Vec::new();
         };
         let old = old.and_then(|old| convert::read::<T>(old).ok());
-        self.strategy.warnings(&new, old.as_ref())
+        aside(|| self.strategy.warnings(&new, old.as_ref()))
     }
 
     fn canonicalize(&self, new: &mut Json) {
         edit::<T>(new, &self.schema, |new| self.strategy.canonicalize(new));
+    }
+}
+
+/// Runs a hook, which may block its thread: other requests of the thread move to another one.
+fn aside<R>(hook: impl FnOnce() -> R) -> R {
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => block_in_place(hook),
+        _ => hook(),
     }
 }
 
@@ -152,7 +164,7 @@ fn edit<T: Resource>(object: &mut Json, schema: &Structural, hook: impl FnOnce(&
     let Ok(before) = convert::json(&typed) else {
         return;
     };
-    hook(&mut typed);
+    aside(|| hook(&mut typed));
     let Ok(after) = convert::json(&typed) else {
         return;
     };

@@ -1,24 +1,26 @@
 //! Subresources of a kind's own, each with its types of request and response.
 
-use crate::{Resource, convert};
-use futures_util::future::BoxFuture;
+use crate::{Resource, convert, definition};
+use futures_util::{Stream, StreamExt, future::BoxFuture, stream::BoxStream};
 use insula_api::{FieldError, Json, Timestamp};
 use insula_auth::UserInfo;
 use insula_catalog::{
     Error, Named, ObjectChange, SubresourceAnswer, SubresourceBody, SubresourceHandler, SubresourceRequest,
+    SubresourceTypes,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use std::{future::Future, marker::PhantomData, sync::Arc};
+use std::{fmt::Display, future::Future, marker::PhantomData, panic::AssertUnwindSafe, sync::Arc};
 
 /// A subresource that the program answers: `POST …/robots/r2/charge`, or `GET …/robots/r2/log`.
 ///
 /// Whoever may use the verb on `robots/charge` may call it: `get` for GET, `create` for POST,
 /// `update` for PUT, `delete` for DELETE.
 pub trait Subresource<T: Resource>: Send + Sync + 'static {
-    /// The type of a request's body.
-    type Request: DeserializeOwned + Send;
-    /// The type of the answer's body.
-    type Response: Serialize + Send;
+    /// The type of a request's body. Clients see its schema in OpenAPI.
+    type Request: DeserializeOwned + JsonSchema + Send;
+    /// The type of the answer's body. Clients see its schema in OpenAPI.
+    type Response: Serialize + JsonSchema + Send;
     /// The verbs that exist.
     const VERBS: &'static [Verb] = &[Verb::Create];
     /// The kind of requests and responses in discovery; None for the kind of the object.
@@ -86,23 +88,21 @@ pub struct Call<T, R> {
 }
 
 /// The answer to a call.
-#[derive(Debug, Clone)]
 pub struct Reply<T, R> {
     code: u16,
     change: Option<Change<T>>,
     body: Body<R>,
 }
 
-#[derive(Debug, Clone)]
 enum Change<T> {
     Object(T),
     Status(T),
 }
 
-#[derive(Debug, Clone)]
 enum Body<R> {
     Document(R),
     Text(String),
+    Stream(BoxStream<'static, Result<Vec<u8>, String>>),
 }
 
 impl<T, R> Reply<T, R> {
@@ -124,7 +124,31 @@ impl<T, R> Reply<T, R> {
         }
     }
 
-    /// Sets the HTTP status, such as 202 for what happens later.
+    /// Answers with text that is sent as it comes, such as a log that is followed.
+    ///
+    /// A client that reads slowly slows the stream down, and the stream is dropped when the client
+    /// goes, when the server ends, and soon after the caller loses the right to it. It counts
+    /// against the open watches of the caller and of the workspace. An error, or a panic, breaks
+    /// the answer off.
+    pub fn stream<S, B, E>(pieces: S) -> Self
+    where
+        S: Stream<Item = Result<B, E>> + Send + 'static,
+        B: Into<Vec<u8>>,
+        E: Display,
+    {
+        let pieces = AssertUnwindSafe(pieces).catch_unwind().map(|piece| match piece {
+            Ok(Ok(piece)) => Ok(piece.into()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("it panicked".to_owned()),
+        });
+        Self {
+            code: 0,
+            change: None,
+            body: Body::Stream(pieces.boxed()),
+        }
+    }
+
+    /// Sets the HTTP status: 200, 201, or 202 for what happens later.
     #[must_use]
     pub fn code(self, code: u16) -> Self {
         Self { code, ..self }
@@ -186,16 +210,33 @@ pub(crate) fn described<T: Resource, S: Subresource<T>>(
         body: S::KIND.map(body),
         verbs: verbs.leak(),
     };
+    let camel: String = name.split('-').map(capital).collect();
+    let named = |suffix: &str| format!("{}{camel}{suffix}", T::kind(&()));
+    let types = SubresourceTypes {
+        request: (named("Request"), definition::body_schema::<S::Request>()),
+        response: (named("Response"), definition::body_schema::<S::Response>()),
+    };
     let of = PhantomData;
-    (subresource, Box::new(Handler { handler, of }))
+    (subresource, Box::new(Handler { handler, types, of }))
+}
+
+fn capital(word: &str) -> String {
+    let mut letters = word.chars();
+    let first = letters.next().into_iter().flat_map(char::to_uppercase);
+    first.collect::<String>() + letters.as_str()
 }
 
 struct Handler<T, S> {
     handler: S,
+    types: SubresourceTypes,
     of: PhantomData<fn() -> T>,
 }
 
 impl<T: Resource, S: Subresource<T>> SubresourceHandler for Handler<T, S> {
+    fn types(&self) -> Option<&SubresourceTypes> {
+        Some(&self.types)
+    }
+
     fn call(&self, request: SubresourceRequest) -> BoxFuture<'_, insula_catalog::Result<SubresourceAnswer>> {
         Box::pin(self.answer(request))
     }
@@ -225,6 +266,10 @@ impl<T: Resource, S: Subresource<T>> Handler<T, S> {
             dry_run: request.dry_run,
         };
         let Reply { code, change, body } = self.handler.call(call).await.map_err(|no| refused::<T>(no, name))?;
+        if !matches!(code, 0 | 200..=202) {
+            let why = format!("a subresource answers with 200, 201 or 202, not with {code}");
+            return Err(Error::Internal(why));
+        }
         let json = |object: &T| convert::json(object).map_err(Error::Internal);
         Ok(SubresourceAnswer {
             code: match (code, verb) {
@@ -244,6 +289,7 @@ impl<T: Resource, S: Subresource<T>> Handler<T, S> {
                     SubresourceBody::Document(labelled::<T, S>(document))
                 }
                 Body::Text(text) => SubresourceBody::Text(text),
+                Body::Stream(pieces) => SubresourceBody::Stream(pieces),
             },
         })
     }

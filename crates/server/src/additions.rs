@@ -1,7 +1,11 @@
 //! Parts that a program adds to the server: kinds of its own, and tasks beside requests.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
+use insula_access::delegate::Delegate;
 use insula_catalog::CompiledKind;
 
 use crate::{Background, Lifecycle};
@@ -14,6 +18,8 @@ pub struct Additions {
     /// Tasks that begin with the server. A task is dropped when the server is gone; one that has to
     /// end in order watches the lifecycle.
     pub tasks: Vec<Task>,
+    /// Another server, which knows users and decides where this one cannot.
+    pub delegate: Option<Arc<dyn Delegate>>,
 }
 
 /// A function that makes a task beside requests.

@@ -211,7 +211,7 @@ pub(crate) async fn permit(health: &Health, request: &Parts, path: &str) -> Resu
         .authenticator
         .authenticate(
             peer,
-            || insula_apiserver::proxied_user(&request.headers),
+            || insula_apiserver::proxied_user(&request.headers, health.authenticator.delegate.is_some()),
             authorization,
             || None,
         )

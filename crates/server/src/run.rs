@@ -114,7 +114,7 @@ pub async fn start_with(
 async fn start_measured(
     config: Config,
     env: Env,
-    additions: Additions,
+    mut additions: Additions,
     (progress, telemetry): (Progress<'_>, &Telemetry),
 ) -> Result<Running, StartError> {
     let begun = Instant::now();
@@ -122,7 +122,8 @@ async fn start_measured(
     if let Some(path) = &config.kubeconfig {
         kubeconfig::check(path, &identity::kcp_admin_key(&config.data_dir))?;
     }
-    let authenticator = open::authenticator(&config)?;
+    let mut authenticator = open::authenticator(&config)?;
+    authenticator.delegate = additions.delegate.take();
     let issuers = issuers::read(&config)?;
     files::private_dir(&config.data_dir)?;
 

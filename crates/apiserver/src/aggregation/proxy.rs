@@ -117,7 +117,7 @@ pub(crate) async fn proxy(server: &ApiServer, request: Authorized, to: Aggregate
     let kind = kind_of(&parsed, &attributes, upgrade.is_some());
     let permit = server.extensions.permits.take(&cluster, kind)?;
     let stream = match kind {
-        Kind::Stream => Some(Stream::open(server, &parsed, &scope, &cluster, &to)?),
+        Kind::Stream => Some(Stream::open(server, &parsed, &scope, &cluster, Some(&to))?),
         Kind::Request => None,
     };
     let mut fields = headers::of_request(&parsed.headers);
@@ -255,8 +255,8 @@ fn bad_gateway(text: &str) -> Response<Body> {
     reply::bytes(502, text.as_bytes().to_vec(), "text/plain; charset=utf-8")
 }
 
-/// A watch or an upgraded connection.
-struct Stream {
+/// An answer that lasts: a watch, an upgraded connection, or text of a program.
+pub(crate) struct Stream {
     review: Review,
     permit: WatchPermit,
     record: OpenCall,
@@ -270,7 +270,8 @@ struct Review {
     period: Duration,
     closing: watch::Receiver<bool>,
     cluster: ClusterName,
-    to: Aggregated,
+    /// None if this server answers.
+    to: Option<Aggregated>,
 }
 
 impl Stream {
@@ -278,12 +279,12 @@ impl Stream {
     ///
     /// # Errors
     /// 429.
-    fn open(
+    pub(crate) fn open(
         server: &ApiServer,
         parsed: &Parsed,
         scope: &RequestScope,
         cluster: &ClusterName,
-        to: &Aggregated,
+        to: Option<&Aggregated>,
     ) -> Result<Self, Reply> {
         let permit = server
             .limits
@@ -296,10 +297,21 @@ impl Stream {
                 period: server.bookmark_period,
                 closing: server.closing.clone(),
                 cluster: cluster.clone(),
-                to: to.clone(),
+                to: to.cloned(),
             },
             permit,
             record: parsed.record.open(),
+        })
+    }
+
+    /// Returns a body that is sent as it comes, until the end of the stream.
+    pub(crate) fn body(self, body: Body) -> Body {
+        let (end, held) = self.into_parts();
+        Body::new(ProxiedBody {
+            body: Some(body),
+            end,
+            at_end: AtEnd::Completes,
+            _held: Box::new(held),
         })
     }
 
@@ -327,10 +339,11 @@ impl Review {
     }
 
     fn is_served(&self) -> bool {
-        let service = &self.to.service;
+        let Some(to) = &self.to else { return true };
+        let service = &to.service;
         let (catalog, snapshot) = (&self.registry.catalog, self.registry.store.latest());
         let found = aggregation::find(catalog, &snapshot, &self.cluster, (&service.group, &service.version));
-        found.is_some_and(|found| found.key == self.to.key && found.backend == self.to.backend)
+        found.is_some_and(|found| found.key == to.key && found.backend == to.backend)
     }
 }
 

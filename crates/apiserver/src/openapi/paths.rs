@@ -6,7 +6,7 @@
 use super::{DELETE_OPTIONS, PATCH, SCALE, STATUS, component, reference};
 use crate::{negotiate::Patches, third_party};
 use insula_api::Json;
-use insula_catalog::{ApiVersion, ScopeKind, Served};
+use insula_catalog::{ApiVersion, ScopeKind, Served, Subresource};
 use serde_json::{Map, json};
 
 type Parameter = (&'static str, &'static str, &'static str);
@@ -89,7 +89,14 @@ struct Operation<'a> {
     /// Codes of success, and the component of the answer.
     codes: &'static [&'static str],
     response: &'a str,
+    /// Media types of the answer.
+    produces: &'static [&'static str],
 }
+
+/// Media types of objects.
+const OBJECTS: &[&str] = &["application/json", "application/yaml"];
+/// Media types of the answers of programs.
+const OBJECTS_AND_TEXT: &[&str] = &["application/json", "application/yaml", "text/plain"];
 
 /// Adds the paths of a resource.
 pub(super) fn add(paths: &mut Map<String, Json>, served: &Served, version: &ApiVersion) {
@@ -136,6 +143,50 @@ pub(super) fn add(paths: &mut Map<String, Json>, served: &Served, version: &ApiV
         finalize.retain(|operation| operation.method == "put");
         paths.insert(format!("{one}/finalize"), writer.path(true, "Finalize", &finalize));
     }
+    for (subresource, types) in served.api.typed_subresources() {
+        let named = |kind: &str| component(served.group(), &version.name, kind);
+        let (request, response) = (named(&types.request.0), named(&types.response.0));
+        let operations = program_operations(subresource, &request, &response);
+        let suffix: String = subresource.name.split('-').map(capital).collect();
+        let mut path = writer.path(true, &suffix, &operations);
+        if let Some((group, version, kind)) = subresource.body {
+            let own = json!({"group": group, "version": version, "kind": kind});
+            for operation in &operations {
+                path[operation.method]["x-kubernetes-group-version-kind"] = own.clone();
+            }
+        }
+        paths.insert(format!("{one}/{}", subresource.name), path);
+    }
+}
+
+/// Returns the operations of a subresource that a program answers.
+fn program_operations<'a>(subresource: &Subresource, request: &'a str, response: &'a str) -> Vec<Operation<'a>> {
+    let operation = |verb: &&str| {
+        let (method, verb, text) = match *verb {
+            "get" => ("get", "read", "read a subresource of the specified"),
+            "update" => ("put", "replace", "replace a subresource of the specified"),
+            "delete" => ("delete", "delete", "delete a subresource of the specified"),
+            _ => ("post", "create", "call a subresource of the specified"),
+        };
+        let is_write = matches!(method, "post" | "put");
+        Operation {
+            method,
+            verb,
+            infix: "",
+            action: if method == "get" { "connect" } else { method },
+            text,
+            parameters: if method == "get" { &[] } else { &[DRY_RUN] },
+            request: is_write.then_some((request, false)),
+            codes: if method == "post" {
+                &["200", "201", "202"]
+            } else {
+                &["200", "202"]
+            },
+            response,
+            produces: OBJECTS_AND_TEXT,
+        }
+    };
+    subresource.verbs.iter().map(operation).collect()
 }
 
 fn collection_operations<'a>(served: &Served, object: &'a str, list: &'a str) -> Vec<Operation<'a>> {
@@ -150,6 +201,7 @@ fn collection_operations<'a>(served: &Served, object: &'a str, list: &'a str) ->
             request: None,
             codes: &["200"],
             response: list,
+            produces: OBJECTS,
         },
         Operation {
             method: "post",
@@ -161,6 +213,7 @@ fn collection_operations<'a>(served: &Served, object: &'a str, list: &'a str) ->
             request: Some((object, true)),
             codes: &["200", "201", "202"],
             response: object,
+            produces: OBJECTS,
         },
     ];
     if served.api.strategy.traits().deletes_collection {
@@ -174,6 +227,7 @@ fn collection_operations<'a>(served: &Served, object: &'a str, list: &'a str) ->
             request: None,
             codes: &["200"],
             response: STATUS,
+            produces: OBJECTS,
         });
     }
     operations
@@ -191,6 +245,7 @@ fn object_operations(object: &str) -> Vec<Operation<'_>> {
             request: None,
             codes: &["200"],
             response: object,
+            produces: OBJECTS,
         },
         Operation {
             method: "put",
@@ -202,6 +257,7 @@ fn object_operations(object: &str) -> Vec<Operation<'_>> {
             request: Some((object, true)),
             codes: &["200", "201"],
             response: object,
+            produces: OBJECTS,
         },
         Operation {
             method: "patch",
@@ -213,6 +269,7 @@ fn object_operations(object: &str) -> Vec<Operation<'_>> {
             request: Some((PATCH, true)),
             codes: &["200"],
             response: object,
+            produces: OBJECTS,
         },
         Operation {
             method: "delete",
@@ -224,6 +281,7 @@ fn object_operations(object: &str) -> Vec<Operation<'_>> {
             request: Some((DELETE_OPTIONS, false)),
             codes: &["200", "202"],
             response: STATUS,
+            produces: OBJECTS,
         },
     ]
 }
@@ -290,6 +348,7 @@ impl Writer<'_> {
             request: None,
             codes: &["200"],
             response: list,
+            produces: OBJECTS,
         };
         let id = format!("{}{kind}ForAllNamespaces", self.id("list"));
         json!({"parameters": parameters, "get": self.operation(&operation, &id)})
@@ -303,7 +362,7 @@ impl Writer<'_> {
                 "202" => "Accepted",
                 _ => "OK",
             };
-            let content = content(operation.response, &["application/json", "application/yaml"]);
+            let content = content(operation.response, operation.produces);
             ((*code).to_owned(), json!({"description": text, "content": content}))
         });
         let mut responses: Map<String, Json> = responses.collect();
@@ -330,7 +389,7 @@ impl Writer<'_> {
             let patches = Patches::for_api(self.served);
             let types: Vec<&str> = match component == PATCH {
                 true => patches.types().iter().map(|patch| patch.media_type()).collect(),
-                false => vec!["application/json", "application/yaml"],
+                false => OBJECTS.to_vec(),
             };
             body["requestBody"] = json!({"content": content(component, &types)});
             if required {

@@ -1,6 +1,6 @@
 //! OpenAPI v2 documents, translated from the v3 operations.
 
-use super::{ApiOf, COMPONENTS, Made, V2, components, gnostic, packed::Piece, paths};
+use super::{ApiOf, COMPONENTS, Made, V2, components, gnostic, packed::Piece, paths, subresource_components};
 use insula_api::Json;
 use serde_json::{Map, json};
 use std::sync::LazyLock;
@@ -59,7 +59,9 @@ pub(super) fn part(apis: &[ApiOf<'_>], form: V2) -> Made {
     for (served, version) in apis {
         paths::add(&mut paths, served, version);
         let schemas = components(served, version, insula_schema::openapi_v2(&version.openapi));
-        definitions.extend(schemas.map(|(name, schema)| (name, relocated(schema))));
+        let subresources = subresource_components(served, version, insula_schema::openapi_v2);
+        let all = schemas.into_iter().chain(subresources);
+        definitions.extend(all.map(|(name, schema)| (name, relocated(schema))));
     }
     let paths: Map<String, Json> = paths.into_iter().map(|(path, item)| (path, path_item(item))).collect();
     pieces(&definitions, &paths, form)

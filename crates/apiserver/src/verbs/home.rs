@@ -47,7 +47,9 @@ pub(super) async fn find(request: &mut ResourceRequest<'_>) -> Result<Entry, Rep
         Home::Late => Err(Reply::error(&Error::Internal("home workspace creation timeout".into()))),
         Home::Coming => Err(Reply::HomeIsComing),
         Home::Absent => {
-            request.request.may_create()?;
+            let right = request.request.right_to_create()?;
+            let right = right.asked(&request.server.authenticator).await?;
+            request.request.may_create(right)?;
             insula_registry::home::create(registry, user).await?;
             Err(Reply::HomeIsComing)
         }

@@ -3,10 +3,14 @@
 
 use super::ResourceRequest;
 use crate::{
+    aggregation::Stream,
     negotiate::Supported,
-    reply::{self, Reply},
+    reply::{self, Lasting, Reply},
     request::Answer,
+    request_stages::Authorized,
 };
+use axum::body::Body;
+use futures_util::TryStreamExt;
 use insula_catalog::{Error, ObjectChange, Part, SubresourceBody, SubresourceHandler, SubresourceRequest};
 use insula_registry::{Change, verbs};
 
@@ -59,6 +63,18 @@ pub(crate) async fn serve(request: &mut ResourceRequest<'_>, handler: &dyn Subre
 fn respond(request: &ResourceRequest<'_>, code: u16, body: SubresourceBody, warnings: &[String]) -> Answer {
     let mut response = match body {
         SubresourceBody::Text(text) => reply::bytes(code, text.into_bytes(), TEXT),
+        SubresourceBody::Stream(pieces) => {
+            let (server, cluster) = (request.server, &request.target.cluster);
+            let Authorized { parsed, scope, .. } = &request.request;
+            let stream = Stream::open(server, parsed, scope, cluster, None)?;
+            let resource = request.target.served.names().plural.clone();
+            let pieces =
+                pieces.inspect_err(move |why| tracing::warn!(%resource, why, "a program broke off its answer"));
+            let mut response = reply::bytes(code, Vec::new(), TEXT);
+            *response.body_mut() = stream.body(Body::from_stream(pieces));
+            response.extensions_mut().insert(Lasting);
+            response
+        }
         SubresourceBody::Document(document) => {
             let form = request.negotiate(Supported::Object)?;
             reply::document(code, &document, form.format, form.format.content_type(), form.pretty)

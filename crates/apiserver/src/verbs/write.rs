@@ -52,7 +52,12 @@ impl ResourceRequest<'_> {
         let registry = &self.server.registry;
         let (code, written) = match part == Part::Main && self.update_creates(&sent.value) {
             true => {
-                self.request.may_create()?;
+                let right = self
+                    .request
+                    .right_to_create()?
+                    .asked(&self.server.authenticator)
+                    .await?;
+                self.request.may_create(right)?;
                 (201, verbs::create(registry, &self.target, sent.value, &options).await?)
             }
             false => {
@@ -106,7 +111,12 @@ impl ResourceRequest<'_> {
         let exists = verbs::get(registry, &self.request.scope.snapshot, &self.target, &self.name).is_ok();
         let if_absent = match part == Part::Main && !exists {
             true => {
-                self.request.may_create()?;
+                let right = self
+                    .request
+                    .right_to_create()?
+                    .asked(&self.server.authenticator)
+                    .await?;
+                self.request.may_create(right)?;
                 IfAbsent::Create
             }
             false => IfAbsent::Refuse,

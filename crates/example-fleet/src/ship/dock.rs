@@ -1,12 +1,13 @@
 //! The subresource `dock`: POST docks a ship in a port, DELETE undocks it.
 
 use insula_sdk::{Call, FieldError, FieldPath, Refusal, Reply, Subresource, Verb};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Ship;
 
 /// The body of a request.
-#[derive(Serialize, Deserialize, Clone, Debug, Default)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default)]
 pub struct DockRequest {
     /// The port.
     #[serde(default)]
@@ -14,7 +15,7 @@ pub struct DockRequest {
 }
 
 /// The body of an answer.
-#[derive(Serialize, Deserialize, Clone, Debug)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug)]
 pub struct DockResponse {
     /// The outcome, for people.
     pub message: String,

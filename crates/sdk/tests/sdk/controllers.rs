@@ -178,7 +178,8 @@ fn a_controller_keeps_owned_objects_in_all_workspaces() {
             robots.get_opt("flaky").await.unwrap().is_none().then_some(())
         })
         .await;
-        assert_eq!(cleaned.load(Ordering::SeqCst), 1);
+        // More than once if the object changed while it was cleaned up.
+        assert!(cleaned.load(Ordering::SeqCst) >= 1);
         eventually("the end", || async {
             maps.get_opt("flaky-orders").await.unwrap().is_none().then_some(())
         })

@@ -97,13 +97,15 @@ impl Strategy<Robot> for RobotStrategy {
 /// Charges the battery, and tells its charge.
 pub struct Charge;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 pub struct ChargeRequest {
+    /// Per cent to add.
     percent: u8,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct ChargeAnswer {
+    /// Per cent afterwards.
     charge: u8,
 }
 

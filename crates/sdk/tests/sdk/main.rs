@@ -3,9 +3,15 @@
 
 mod controllers;
 mod definition;
+mod hooks;
+mod hostile;
 mod kinds;
 mod program;
 mod storage;
+mod subresources;
+mod surface;
+mod versions;
+mod watches;
 
 use kinds::Robot;
 

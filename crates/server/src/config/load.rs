@@ -424,6 +424,8 @@ fn is_not_ours(name: &str) -> bool {
         "INSULA_CERTIFICATE_AUTHORITY",
         "INSULA_PLUGIN_DIR",
         "INSULA_SOURCE",
+        // The server that a program of the SDK delegates to.
+        "INSULA_DELEGATE",
     ];
     fixed.contains(&name)
         || name.starts_with("INSULA_SERVICE_PORT")

@@ -1,6 +1,8 @@
 //! The example as its users run it: the program, kubectl and plain HTTP, stand-alone and on etcd.
 #![allow(clippy::unwrap_used)]
 
+mod delegation;
+
 use insula_e2e::{Client, Etcd, Kubectl, Server, Setup, until, workspace};
 use insula_example_fleet::Ship;
 use serde_json::{Value, json};
@@ -11,9 +13,17 @@ const OLD: &str = "/apis/fleet.example.com/v1alpha1/namespaces/default/ships";
 insula_sdk::roundtrip!(ships_lose_nothing_between_versions: Ship);
 
 fn start(flags: &[&str]) -> Server {
+    start_with(flags, &[])
+}
+
+fn start_with(flags: &[&str], environment: &[(&str, &str)]) -> Server {
+    let environment = environment
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     Server::with(Setup {
         program: Some(env!("CARGO_BIN_EXE_example-fleet").into()),
         flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
+        environment: environment.collect(),
         ..Setup::default()
     })
 }
@@ -50,6 +60,33 @@ fn the_fleet_sails_alone() {
 fn the_fleet_sails_on_etcd() {
     let Some(etcd) = Etcd::start() else { return };
     sail(&start(&["--store", &etcd.store()]));
+}
+
+/// Two servers share the ships: each serves, converts and controls those that the other one writes.
+#[test]
+fn two_fleets_share_an_etcd() {
+    let Some(etcd) = Etcd::start() else { return };
+    let store = etcd.store();
+    let [one, two] = [(), ()].map(|()| start(&["--store", &store]));
+    let [one, two] = [one.admin(), two.admin()].map(|admin| admin.in_workspace("root"));
+    one.post(SHIPS, &ship("v1", "fram", json!({"flag": "NO", "speed": {"knots": 7}})))
+        .expect(201);
+    let path = format!("{OLD}/fram");
+    until("the other server shows the ship", || {
+        (two.get(&path).code == 200).then_some(())
+    });
+    assert_eq!(two.get(&path).expect(200)["spec"]["knots"], 7);
+    two.merge(&path, &json!({"spec": {"crew": ["b", "a"]}})).expect(200);
+    let path = format!("{SHIPS}/fram");
+    until("the first server shows the change", || {
+        (one.get(&path).expect(200)["spec"]["crew"] == json!(["a", "b"])).then_some(())
+    });
+    two.post(&format!("{path}/dock"), &json!({"port": "Tromso"}))
+        .expect(201);
+    let log_book = "/api/v1/namespaces/default/configmaps/fram-log-book";
+    until("a controller of one of them keeps the log book", || {
+        (one.get(log_book).body["data"]["port"] == "Tromso").then_some(())
+    });
 }
 
 /// Uses every part of the example in two workspaces.
