@@ -81,7 +81,7 @@ fn renamed(key: String, from: &str, to: &str) -> String {
 ///
 /// # Errors
 /// A text for the client: the delegate does not answer.
-pub async fn ask(
+pub async fn add_decision(
     delegate: Option<&dyn Delegate>,
     user: &UserInfo,
     attributes: &Attributes,

@@ -9,6 +9,7 @@ mod apply;
 mod audit;
 pub mod body;
 pub mod call;
+mod create_right;
 pub mod discovery;
 pub mod dispatch;
 mod documents;

@@ -384,7 +384,7 @@ impl Located {
             ..parsed.attributes.clone()
         };
         let (required, mut facts) = required_right(&scope, &attributes)?;
-        ask(
+        add_decision(
             delegate.filter(|_| impersonator.is_none()),
             &user,
             &required,
@@ -431,7 +431,10 @@ impl Located {
 
 /// Returns the right that a request needs, with the facts to decide about it: its own attributes,
 /// or the right to use the virtual workspace that it goes through.
-fn required_right(scope: &RequestScope, attributes: &Attributes) -> Result<(Attributes, ClusterFacts), Reply> {
+pub(crate) fn required_right(
+    scope: &RequestScope,
+    attributes: &Attributes,
+) -> Result<(Attributes, ClusterFacts), Reply> {
     let required = match &scope.view {
         Some(view) => view.required_right(attributes).ok_or(Reply::NotFoundPage)?,
         None => attributes.clone(),
@@ -443,83 +446,13 @@ fn required_right(scope: &RequestScope, attributes: &Attributes) -> Result<(Attr
     Ok((required, facts))
 }
 
-async fn ask(
+/// Adds the decision of the delegate to the facts, where it is left to one.
+pub(crate) async fn add_decision(
     delegate: Option<&dyn Delegate>,
     user: &UserInfo,
     required: &Attributes,
     facts: &mut ClusterFacts,
 ) -> Result<(), Reply> {
-    let asked = delegate::ask(delegate, user, required, facts).await;
-    asked.map_err(|why| Reply::error(&Error::Unavailable(why)))
-}
-
-/// The right to create the object that a path names, with the facts to decide about it.
-pub(crate) struct CreateRight {
-    user: Arc<UserInfo>,
-    attributes: Attributes,
-    required: Attributes,
-    facts: ClusterFacts,
-}
-
-impl CreateRight {
-    /// Adds the decision of the delegate, where it is left to one.
-    ///
-    /// # Errors
-    /// 503 for a delegate that does not answer.
-    pub(crate) async fn asked(mut self, authenticator: &Authenticator) -> Result<Self, Reply> {
-        ask(
-            authenticator.delegate.as_deref(),
-            &self.user,
-            &self.required,
-            &mut self.facts,
-        )
-        .await?;
-        Ok(self)
-    }
-}
-
-impl Authorized {
-    /// Returns the right to create the object that the path names.
-    ///
-    /// # Errors
-    /// 404 for a virtual workspace that does not exist.
-    pub(crate) fn right_to_create(&self) -> Result<CreateRight, Reply> {
-        let attributes = Attributes {
-            verb: "create".into(),
-            ..Attributes::clone(&self.attributes)
-        };
-        let (required, facts) = required_right(&self.scope, &attributes)?;
-        Ok(CreateRight {
-            user: Arc::clone(&self.user),
-            attributes,
-            required,
-            facts,
-        })
-    }
-
-    /// Checks that the user has the right, for an update or a patch that comes to a creation.
-    ///
-    /// # Errors
-    /// 403.
-    pub(crate) fn may_create(&self, right: CreateRight) -> Result<(), Reply> {
-        let CreateRight {
-            attributes,
-            required,
-            facts,
-            ..
-        } = right;
-        permit(&self.user, required, &facts).map_err(|forbidden| {
-            let record = &self.parsed.record;
-            record.decided(false, &forbidden.reason, &forbidden.trail);
-            record.refused("the object does not exist, and making it takes the verb create");
-            Reply::forbidden(&insula_auth::forbidden_message(&self.user, &attributes), &attributes)
-        })?;
-        match &self.scope.view {
-            Some(view) => view.check(&self.scope, &self.user, &attributes).map_err(|refusal| {
-                self.parsed.record.decided(false, refusal.reason(), self.permit.trail());
-                refusal.reply(&self.user, &attributes)
-            }),
-            None => Ok(()),
-        }
-    }
+    let decided = delegate::add_decision(delegate, user, required, facts).await;
+    decided.map_err(|why| Reply::error(&Error::Unavailable(why)))
 }

@@ -40,7 +40,7 @@ pub enum Step {
     /// Refuses requests beyond an export's maximal permission policy, whatever the consumer's roles
     /// grant.
     MaximalPermission,
-    /// Allows requests by the roles of the cluster.
+    /// Allows requests by the roles of the cluster, or as another server decides that was asked.
     Rbac,
 }
 
@@ -204,7 +204,10 @@ fn opinion(step: Step, user: &Identities<'_>, attributes: &Attributes, facts: &C
             "not in the groups that the workspace requires",
         ),
         Step::Content => match attributes.cluster.is_some() {
-            true if facts.delegated.is_none() && !rbac::may_enter(user, attributes, facts) => {
+            // Only a grant lets a stranger in: roles alone do not.
+            true if !matches!(facts.delegated, Some(Decision::Allow { .. }))
+                && !rbac::may_enter(user, attributes, facts) =>
+            {
                 deny("no access to the workspace")
             }
             true if facts.unfinished => unfinished(user, attributes, facts),

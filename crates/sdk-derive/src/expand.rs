@@ -360,6 +360,42 @@ mod tests {
                 quote!(group = "f.example.com", version = "one"),
                 "alpha, beta or stable",
             ),
+            (
+                quote!(group = "f.example.com", version = "v1", kind = "robot"),
+                "UpperCamel",
+            ),
+            (
+                quote!(group = "f.example.com", version = "v1", plural = "Robots"),
+                "plural",
+            ),
+            (
+                quote!(group = "f.example.com", version = "v1", scope = "Global"),
+                "`Namespaced` or `Cluster`",
+            ),
+            (
+                quote!(group = "f.example.com", version = "v1", colour = "red"),
+                "unknown argument `colour`",
+            ),
+            (
+                quote!(group = "f.example.com", version = "v1", columns(Size = "spec.size")),
+                "begins with a dot",
+            ),
+            (
+                quote!(group = "f.example.com", version = "v1", subresources(scale)),
+                "expected `status`",
+            ),
+            (
+                quote!(group = "f.example.com", version = "v1", subresources(Charge = Charge)),
+                "lower-case",
+            ),
+        ] {
+            assert!(refusal(&robot(&arguments)).contains(word), "{arguments}: {word}");
+        }
+    }
+
+    #[test]
+    fn mistakes_in_names_and_arguments_name_the_rule() {
+        for (arguments, word) in [
             (quote!(group = "f.example.com"), "missing `#[resource(version"),
             (quote!(group = "fleet", version = "v1"), "has no domain"),
             (quote!(group = "f.k8s.io", version = "v1"), "belong to Kubernetes"),
@@ -403,34 +439,6 @@ mod tests {
             (
                 quote!(group = "f.example.com", version = "v1", subresources("charge")),
                 "a name without quotes",
-            ),
-            (
-                quote!(group = "f.example.com", version = "v1", kind = "robot"),
-                "UpperCamel",
-            ),
-            (
-                quote!(group = "f.example.com", version = "v1", plural = "Robots"),
-                "plural",
-            ),
-            (
-                quote!(group = "f.example.com", version = "v1", scope = "Global"),
-                "`Namespaced` or `Cluster`",
-            ),
-            (
-                quote!(group = "f.example.com", version = "v1", colour = "red"),
-                "unknown argument `colour`",
-            ),
-            (
-                quote!(group = "f.example.com", version = "v1", columns(Size = "spec.size")),
-                "begins with a dot",
-            ),
-            (
-                quote!(group = "f.example.com", version = "v1", subresources(scale)),
-                "expected `status`",
-            ),
-            (
-                quote!(group = "f.example.com", version = "v1", subresources(Charge = Charge)),
-                "lower-case",
             ),
         ] {
             assert!(refusal(&robot(&arguments)).contains(word), "{arguments}: {word}");

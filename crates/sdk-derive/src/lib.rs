@@ -9,8 +9,8 @@ mod lint;
 
 use proc_macro::TokenStream;
 
-/// Makes a struct a version of a kind: its definition, its form in JSON, and what clients of kube-rs
-/// need.
+/// Makes a struct a version of a kind: its definition, its form in JSON, and what clients of
+/// kube-rs need.
 ///
 /// ```text
 /// #[derive(Resource, Clone, Debug)]

@@ -51,8 +51,8 @@ const QUESTIONS_MAX: usize = 64;
 ///   certificates of its CA name users here, and its front proxy may name users in headers.
 ///
 /// The credentials need the ClusterRole `system:auth-delegator` there, and the Role
-/// `extension-apiserver-authentication-reader` in `kube-system`. The other server may be a workspace
-/// of Insula as well.
+/// `extension-apiserver-authentication-reader` in `kube-system`. The other server may be a
+/// workspace of Insula as well.
 ///
 /// Service accounts of this server and impersonated users are never asked about: the other server
 /// may have others of their names.

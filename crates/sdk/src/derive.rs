@@ -78,7 +78,7 @@
 //! # struct LampStatus { watts: i32 }
 //! #[derive(Resource, Clone, Debug)]
 //! #[resource(group = "lamps.example.com", version = "v1", short = "lm", category = "home")]
-//! #[resource(columns(Brightness = ".spec.brightness", Watts(path = ".status.watts", priority = 1)))]
+//! #[resource(columns(Light = ".spec.brightness", Watts(path = ".status.watts", priority = 1)))]
 //! struct Lamp { metadata: ObjectMeta, spec: LampSpec, status: Option<LampStatus> }
 //!
 //! let version = &Kind::<Lamp>::new().definition()["spec"]["versions"][0];
@@ -88,8 +88,8 @@
 //!
 //! # Another version
 //!
-//! The first type stays the hub. A second one names nothing of the first, and conversions are `From`
-//! or `TryFrom` both ways:
+//! The first type stays the hub. A second one names nothing of the first, and conversions are
+//! `From` or `TryFrom` both ways:
 //!
 //! ```
 //! # use insula_sdk::{ObjectMeta, Resource, roundtrip};

@@ -48,7 +48,7 @@ pub(super) async fn find(request: &mut ResourceRequest<'_>) -> Result<Entry, Rep
         Home::Coming => Err(Reply::HomeIsComing),
         Home::Absent => {
             let right = request.request.right_to_create()?;
-            let right = right.asked(&request.server.authenticator).await?;
+            let right = right.with_decision(&request.server.authenticator).await?;
             request.request.may_create(right)?;
             insula_registry::home::create(registry, user).await?;
             Err(Reply::HomeIsComing)

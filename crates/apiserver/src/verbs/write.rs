@@ -55,7 +55,7 @@ impl ResourceRequest<'_> {
                 let right = self
                     .request
                     .right_to_create()?
-                    .asked(&self.server.authenticator)
+                    .with_decision(&self.server.authenticator)
                     .await?;
                 self.request.may_create(right)?;
                 (201, verbs::create(registry, &self.target, sent.value, &options).await?)
@@ -114,7 +114,7 @@ impl ResourceRequest<'_> {
                 let right = self
                     .request
                     .right_to_create()?
-                    .asked(&self.server.authenticator)
+                    .with_decision(&self.server.authenticator)
                     .await?;
                 self.request.may_create(right)?;
                 IfAbsent::Create

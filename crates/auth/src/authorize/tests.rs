@@ -1,5 +1,7 @@
 //! Rows of the access matrix, and recorded messages of a server.
 
+mod delegated;
+
 use super::*;
 use crate::{
     rbac::{PolicyRule, Roles},

@@ -1,24 +1,19 @@
 //! The hooks of apiserver-builder's concepts, one by one.
 //!
-//! | Storage | test |
-//! |---|---|
-//! | DefaultingFunction: the versioned object | [`defaults_are_those_of_the_version_and_are_stored`] |
-//! | PrepareForCreate: unversioned; drops the status | [`prepare_for_create_completes_and_drops_the_status`] |
-//! | Validate: refuses with paths of fields | [`validate_refuses_a_create_and_an_update`] |
-//! | Canonicalize: the last step before the store | [`canonicalize_is_last`] |
-//! | ValidateUpdate: old and new | [`validate_update_compares_with_the_old_object`] |
-//! | PrepareForUpdate: old and new | [`prepare_for_update_sees_the_old_object`] |
-//! | Status and spec have separate endpoints | [`status_and_spec_have_paths_of_their_own`] |
-//! | Finalizers hold a deleted object | [`a_finalizer_of_prepare_for_create_holds_a_deleted_object`] |
-//! | OwnerReference: dependents are deleted | [`dependents_go_with_their_owner`] |
-//! | Subresources such as scale | [`crate::versions`], and `subresources_answer` in [`crate::storage`] |
+//! Storage:
+//! - DefaultingFunction: [`defaults_are_those_of_the_version_and_are_stored`]
+//! - PrepareForCreate: [`prepare_for_create_completes_and_drops_the_status`]
+//! - PrepareForUpdate: [`prepare_for_update_sees_the_old_object`]
+//! - Validate: [`validate_refuses_a_create_and_an_update`]
+//! - ValidateUpdate: [`validate_update_compares_with_the_old_object`]
+//! - Canonicalize: [`canonicalize_is_last`]
+//! - status and spec apart: [`status_and_spec_have_paths_of_their_own`]
+//! - finalizers: [`a_finalizer_of_prepare_for_create_holds_a_deleted_object`]
+//! - owner references: [`dependents_go_with_their_owner`]
+//! - subresources: `versions.rs` for scale, `storage.rs` and `subresources.rs` for others
 //!
-//! | Reconciliation | test |
-//! |---|---|
-//! | Reconcile, level based: the object as it is, never the old one | [`crate::watches`] |
-//! | Init: watches of other kinds | [`crate::watches`] |
-//! | Asynchronous: a write does not wait, and shows a status later | `crate::controllers` |
-//! | Deletion: a finalizer leads to `cleanup`, which ends it | `crate::controllers` |
+//! Reconciliation: `watches.rs` for levels and for watches of other kinds (Init), `controllers.rs`
+//! for finalizers, owned objects and the status.
 
 use insula_sdk::{
     Context, FieldError, FieldPath, ObjectMeta, Resource, Server, Strategy,

@@ -1,21 +1,19 @@
 //! Mistakes of authors and hostile clients: hooks that panic or block, types narrower than their
-//! schemas, conversions that fail or lose data, large bodies, and kinds that cannot be served.
+//! schemas, conversions that fail, and large bodies.
 
 use insula_sdk::{
-    Call, Context, Described, FieldError, Kind, ObjectMeta, Refusal, Reply, Resource, Server, ServerBuilder, Strategy,
-    Subresource, Verb,
+    Call, Context, FieldError, ObjectMeta, Refusal, Reply, Resource, Server, Strategy, Subresource, Verb,
     kube::{
-        self, Api, Client, CustomResource,
+        self, Api, Client,
         api::{DynamicObject, ListParams, Patch, PatchParams, PostParams},
         core::{ApiResource, GroupVersionKind, Status},
     },
     schemars::JsonSchema,
     serde::{Deserialize, Deserializer, Serialize, de::Error as _},
     serde_json::{Value, from_value, json},
-    testing::{TestServer, check_roundtrip, runtime},
+    testing::{TestServer, runtime},
 };
 use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Condvar, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -304,11 +302,16 @@ async fn subresources_that_fail(client: &Client) {
     }
     assert_eq!(status(post(json!({"code": "x"})).await.unwrap_err()).code, 400);
     assert_eq!(status(post(json!({"code": 70_000})).await.unwrap_err()).code, 400);
-    assert_eq!(status(post(json!([1])).await.unwrap_err()).code, 400);
+    assert_eq!(status(post(json!("dig")).await.unwrap_err()).code, 400);
     // The handler's own object is not valid.
     assert_eq!(status(post(json!({"depth": "abyss"})).await.unwrap_err()).code, 422);
     let large = "x".repeat(8 << 20);
-    assert_eq!(status(post(json!({"depth": large})).await.unwrap_err()).code, 413);
+    match post(json!({"depth": large})).await {
+        Err(kube::Error::Api(status)) => assert_eq!(status.code, 413, "{status:?}"),
+        // The server closes the connection of a client that goes on sending.
+        Err(_) => {}
+        Ok(answer) => panic!("{answer}"),
+    }
     let deep = "[".repeat(100_000);
     let request = http::Request::post(&path).header("content-type", "application/json");
     let deep = client.request::<Value>(request.body(deep.into_bytes()).unwrap()).await;
@@ -366,192 +369,4 @@ fn hooks_that_block_stop_nobody_else() {
         }
         server.shutdown().await;
     });
-}
-
-/// A hub that keeps three letters of what both versions have.
-mod lossy {
-    use super::*;
-
-    #[derive(Resource, Clone, Debug)]
-    #[resource(group = "lossy.example.com", version = "v1", versions(beta::Label))]
-    pub(super) struct Label {
-        metadata: ObjectMeta,
-        spec: LabelSpec,
-    }
-
-    #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug)]
-    pub(super) struct LabelSpec {
-        #[serde(default)]
-        text: String,
-    }
-
-    pub(super) mod beta {
-        use super::*;
-
-        #[derive(Resource, Clone, Debug)]
-        #[resource(group = "lossy.example.com", version = "v1beta1")]
-        pub(crate) struct Label {
-            metadata: ObjectMeta,
-            spec: LabelSpec,
-        }
-
-        impl From<super::Label> for Label {
-            fn from(super::Label { metadata, spec }: super::Label) -> Self {
-                Self { metadata, spec }
-            }
-        }
-
-        impl TryFrom<Label> for super::Label {
-            type Error = &'static str;
-
-            fn try_from(Label { metadata, spec }: Label) -> Result<Self, &'static str> {
-                if spec.text.chars().count() == 4 {
-                    return Err("four letters are no label");
-                }
-                let text = spec.text.chars().take(3).collect();
-                let spec = LabelSpec { text };
-                Ok(Self { metadata, spec })
-            }
-        }
-    }
-}
-
-#[test]
-fn a_conversion_that_refuses_objects_fails_its_test() {
-    let checked = catch_unwind(|| check_roundtrip(<lossy::Label as Described>::described()));
-    let message = checked.unwrap_err();
-    let message = message.downcast_ref::<String>().unwrap();
-    assert!(
-        message.contains("labels.lossy.example.com with INSULA_SDK_SEED="),
-        "{message}"
-    );
-    assert!(message.contains("four letters are no label"), "{message}");
-}
-
-/// The hub keeps three letters. Clients of the other version get all of theirs back, as long as
-/// nobody writes other ones through the hub.
-#[test]
-fn a_conversion_that_loses_data_loses_none_of_its_clients() {
-    runtime().block_on(async {
-        let server = TestServer::start(Server::builder().resource::<lossy::Label>()).await;
-        let client = server.client("root").await;
-        let of = |version: &str| {
-            let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("lossy.example.com", version, "Label"));
-            Api::<DynamicObject>::namespaced_with(client.clone(), "default", &kind)
-        };
-        let (hub, beta) = (of("v1"), of("v1beta1"));
-        let sent = |text: &str| {
-            from_value(json!({"apiVersion": "lossy.example.com/v1beta1", "kind": "Label",
-                "metadata": {"name": "l"}, "spec": {"text": text}}))
-            .unwrap()
-        };
-        beta.create(&PostParams::default(), &sent("abcdef")).await.unwrap();
-        let text = |object: DynamicObject| object.data["spec"]["text"].as_str().unwrap().to_owned();
-        assert_eq!(text(beta.get("l").await.unwrap()), "abcdef");
-        assert_eq!(text(hub.get("l").await.unwrap()), "abc");
-        let label = json!({"metadata": {"labels": {"seen": "yes"}}});
-        hub.patch("l", &PatchParams::default(), &Patch::Merge(&label))
-            .await
-            .unwrap();
-        assert_eq!(text(beta.get("l").await.unwrap()), "abcdef");
-        let patch = json!({"spec": {"text": "xyz"}});
-        hub.patch("l", &PatchParams::default(), &Patch::Merge(&patch))
-            .await
-            .unwrap();
-        assert_eq!(text(beta.get("l").await.unwrap()), "xyz");
-        let patch = json!({"spec": {"text": "????"}});
-        let refused = beta.patch("l", &PatchParams::default(), &Patch::Merge(&patch)).await;
-        assert!(refused.unwrap_err().to_string().contains("four letters are no label"));
-        server.shutdown().await;
-    });
-}
-
-/// A type of kube-rs, which nothing checks when it is compiled.
-macro_rules! foreign {
-    ($name:ident, $group:literal, $kind:literal, $plural:literal) => {
-        mod $name {
-            use super::*;
-
-            #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
-            #[kube(group = $group, version = "v1", kind = $kind, plural = $plural, namespaced)]
-            pub(super) struct Spec {
-                size: u8,
-            }
-        }
-    };
-}
-
-foreign!(built_in, "tenancy.kcp.io", "Workspace", "workspaces");
-foreign!(capital, "Fleet.example.com", "Boat", "boats");
-foreign!(lower, "fleet.example.com", "boat", "boats");
-
-/// A type with itself in it.
-#[derive(Resource, Clone, Debug)]
-#[resource(group = "tree.example.com", version = "v1")]
-pub(crate) struct Tree {
-    metadata: ObjectMeta,
-    spec: Node,
-}
-
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug)]
-pub(crate) struct Node {
-    children: Vec<Node>,
-}
-
-fn no_start(builder: ServerBuilder) -> String {
-    runtime().block_on(async {
-        let directory = insula_sdk::testing::temporary_directory();
-        let builder = builder.data_dir(directory.path()).store("memory").listen("127.0.0.1:0");
-        match builder.start().await {
-            Ok(running) => {
-                running.shutdown().await;
-                String::new()
-            }
-            Err(error) => error.to_string(),
-        }
-    })
-}
-
-#[test]
-fn kinds_that_cannot_be_served_stop_the_start_with_a_reason() {
-    let server = Server::builder;
-    let dig = |name: &str| server().kind(Kind::<Mine>::new().subresource(name, Dig));
-    for (builder, want) in [
-        (
-            server().resource::<Mine>().resource::<Mine>(),
-            "mines.mines.example.com",
-        ),
-        (
-            server().kind(Kind::<built_in::Workspace>::new()),
-            "workspaces.tenancy.kcp.io",
-        ),
-        (server().kind(Kind::<capital::Boat>::new()), "boats.Fleet.example.com"),
-        (server().kind(Kind::<lower::boat>::new()), "boats.fleet.example.com"),
-        (server().resource::<Tree>(), "trees.tree.example.com"),
-        (
-            server().kind(Kind::<Mine>::new().version_by_rules::<v1beta1::Mine>(json!({"spec": 1}))),
-            "mines.mines",
-        ),
-        (
-            server().kind(
-                Kind::<Mine>::new()
-                    .version::<v1beta1::Mine>()
-                    .version::<v1beta1::Mine>(),
-            ),
-            "v1beta1",
-        ),
-        (dig("Dig"), "the subresource `Dig`"),
-        (dig("status"), "the subresource `status`"),
-        (dig("scale"), "the subresource `scale`"),
-        (dig("a/b"), "the subresource `a/b`"),
-        (
-            server().kind(Kind::<Mine>::new().subresource("dig", Dig).subresource("dig", Dig)),
-            "`dig` twice",
-        ),
-        (server().resource::<Mine>().store("punch cards"), "store"),
-    ] {
-        let started = catch_unwind(AssertUnwindSafe(|| no_start(builder)));
-        let why = started.unwrap_or_else(|_| panic!("{want}: the start panics"));
-        assert!(why.contains(want), "{want}: {why:?}");
-    }
 }

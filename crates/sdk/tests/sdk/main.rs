@@ -6,10 +6,12 @@ mod definition;
 mod hooks;
 mod hostile;
 mod kinds;
+mod lossy;
 mod program;
 mod storage;
 mod subresources;
 mod surface;
+mod unservable;
 mod versions;
 mod watches;
 

@@ -31,9 +31,9 @@ struct Log {
 }
 
 /// Counts a stream as long as it lives.
-struct Open(Arc<AtomicUsize>);
+struct Living(Arc<AtomicUsize>);
 
-impl Drop for Open {
+impl Drop for Living {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
@@ -49,7 +49,7 @@ impl Subresource<Robot> for Log {
 
     async fn call(&self, call: Call<Robot, ()>) -> Result<Reply<Robot, Nothing>, Refusal> {
         self.open.fetch_add(1, Ordering::SeqCst);
-        let open = Open(Arc::clone(&self.open));
+        let open = Living(Arc::clone(&self.open));
         let ends = call
             .query
             .iter()

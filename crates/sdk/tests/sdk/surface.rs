@@ -28,8 +28,8 @@ fn indent(line: &str) -> usize {
     line.len() - line.trim_start().len()
 }
 
-/// Returns an item from its first line up to its body, in one line.
-fn statement<'a>(first: &'a str, lines: &mut impl Iterator<Item = &'a str>) -> String {
+/// Returns an item from its first line up to its body, in one line, and true if it has a body.
+fn statement<'a>(first: &'a str, lines: &mut impl Iterator<Item = &'a str>) -> (String, bool) {
     let mut text = first.trim().to_owned();
     while !(text.ends_with('{') || text.ends_with(';') || text.ends_with('}') || text.ends_with(',')) {
         let Some(line) = lines.next() else { break };
@@ -52,10 +52,18 @@ fn statement<'a>(first: &'a str, lines: &mut impl Iterator<Item = &'a str>) -> S
             text += line;
         }
     }
-    text.trim_end_matches(['{', ';', ' '])
-        .replace(",)", ")")
-        .trim_end_matches(',')
-        .to_owned()
+    let head = text.strip_suffix("{}").or_else(|| text.strip_suffix('{'));
+    let has_body = head.is_some();
+    let text = head.unwrap_or(&text).trim_end_matches([';', ' ']).replace(",)", ")");
+    (text.trim_end_matches(',').to_owned(), has_body)
+}
+
+/// Returns true for the implementation of a trait by a type that is not private.
+fn is_visible(item: &str, source: &str) -> bool {
+    let named = item.split_once(" for ").map_or(item, |(_, named)| named);
+    let name: String = named.chars().take_while(|c| c.is_alphanumeric()).collect();
+    let is_own = |line: &str| line.starts_with("pub ") && line.contains(&format!(" {name}"));
+    name.len() == 1 || source.lines().any(is_own)
 }
 
 /// Returns the public items of a file, in the form of rustfmt, in their order.
@@ -87,27 +95,19 @@ fn items(source: &str) -> Vec<String> {
             (0, _) if text.starts_with("pub ") || text.starts_with("macro_rules!") => {
                 let is_open = ["pub trait", "pub enum"].iter().any(|start| text.starts_with(start));
                 let is_block = is_open || text.starts_with("pub struct");
-                let item = statement(line, &mut lines);
+                let (item, _) = statement(line, &mut lines);
                 let is_exported = text.starts_with("pub ") || attributes.iter().any(|a| a == "#[macro_export]");
                 if is_exported {
-                    found.push([&attributes[..], &[item.clone()]].concat().join(" "));
+                    found.push([&attributes[..], std::slice::from_ref(&item)].concat().join(" "));
                 }
                 attributes.clear();
                 block = is_block.then_some((item, is_open));
             }
             (0, _) if text.starts_with("impl") => {
-                let item = statement(line, &mut lines);
-                if let Some((_, named)) = item.split_once(" for ") {
-                    // Types that are private have no trait that anybody sees.
-                    let name: String = named.chars().take_while(|c| c.is_alphanumeric()).collect();
-                    let is_own = |item: &&str| item.starts_with("pub ") && item.contains(&format!(" {name}"));
-                    if name.len() == 1 || source.lines().any(|line| is_own(&line)) {
-                        found.push(item);
-                    }
-                    block = None;
-                } else {
-                    block = Some((item, false));
-                }
+                let (item, _) = statement(line, &mut lines);
+                let is_of_trait = item.contains(" for ");
+                found.extend((is_of_trait && is_visible(&item, source)).then(|| item.clone()));
+                block = (!is_of_trait).then_some((item, false));
                 attributes.clear();
             }
             (0, _) => {
@@ -116,13 +116,14 @@ fn items(source: &str) -> Vec<String> {
             }
             (4, Some((name, is_open))) if text != "}" && !text.starts_with("#[") && !text.starts_with("where") => {
                 let is_item = text.starts_with("pub ") || *is_open;
-                let name = name.clone();
-                let item = statement(line, &mut lines);
+                let (name, is_open) = (name.clone(), *is_open);
+                let (item, has_body) = statement(line, &mut lines);
+                // A provided method may be added; a required one breaks those who implement it.
+                let provided = if is_open && has_body { " (provided)" } else { "" };
                 if is_item {
-                    found.push(format!(
-                        "    {item}    [{}]",
-                        name.split(" where").next().unwrap_or_default()
-                    ));
+                    let of = if is_open { name.split([':', '{']).next() } else { None };
+                    let name = of.unwrap_or(&name).trim();
+                    found.push(format!("    {item}{provided}    [{name}]"));
                 }
             }
             _ => {}
@@ -159,18 +160,18 @@ fn the_public_items_are_the_recorded_ones() {
 
 #[test]
 fn items_are_found_by_their_form() {
-    let source = "//! X.\n\n/// A.\n#[derive(Debug)]\npub struct A {\n    pub a: u8,\n    b: u8,\n}\n\nimpl A {\n    \
-                  pub fn new(\n        a: u8,\n        b: u8,\n    ) -> Self {\n        Self { a, b }\n    }\n\n    \
-                  fn own() {}\n}\n\npub trait B {\n    const C: u8;\n\n    fn d(&self) {\n        call();\n    }\n}\n\n\
-                  impl B for A {\n    const C: u8 = 1;\n}\n\npub(crate) enum E {\n    F,\n}\n\npub enum G {\n    H,\n}\n\n\
-                  #[cfg(test)]\nmod tests {}\n";
+    let source = "//! X.\n\n/// A.\n#[derive(Debug)]\npub struct A {\n    pub a: u8,\n    b: u8,\n}\n\n\
+                  impl A {\n    pub fn new(\n        a: u8,\n        b: u8,\n    ) -> Self {\n    }\n\n    \
+                  fn own() {}\n}\n\npub trait B {\n    const C: u8;\n\n    fn d(&self) {\n    }\n}\n\n\
+                  impl B for A {\n    const C: u8 = 1;\n}\n\npub(crate) enum E {\n    F,\n}\n\n\
+                  pub enum G {\n    H,\n}\n\n#[cfg(test)]\nmod tests {}\n";
     let want = [
         "#[derive(Debug)] pub struct A",
         "    pub a: u8    [pub struct A]",
         "    pub fn new(a: u8, b: u8) -> Self    [impl A]",
         "pub trait B",
         "    const C: u8    [pub trait B]",
-        "    fn d(&self)    [pub trait B]",
+        "    fn d(&self) (provided)    [pub trait B]",
         "impl B for A",
         "pub enum G",
         "    H    [pub enum G]",

@@ -1,0 +1,81 @@
+//! The right to create the object that a path names: a PUT or an apply of an object that does not
+//! exist takes the verb `create` as well.
+
+use crate::{
+    reply::Reply,
+    request_stages::{Authorized, add_decision, required_right},
+};
+use insula_access::Authenticator;
+use insula_auth::{Attributes, ClusterFacts, UserInfo, permit};
+use std::sync::Arc;
+
+/// The right to create the object that a path names, with the facts to decide about it.
+pub(crate) struct CreateRight {
+    user: Arc<UserInfo>,
+    attributes: Attributes,
+    required: Attributes,
+    facts: ClusterFacts,
+}
+
+impl CreateRight {
+    /// Adds the decision of the delegate, where it is left to one.
+    ///
+    /// # Errors
+    /// 503 for a delegate that does not answer.
+    pub(crate) async fn with_decision(mut self, authenticator: &Authenticator) -> Result<Self, Reply> {
+        add_decision(
+            authenticator.delegate.as_deref(),
+            &self.user,
+            &self.required,
+            &mut self.facts,
+        )
+        .await?;
+        Ok(self)
+    }
+}
+
+impl Authorized {
+    /// Returns the right to create the object that the path names.
+    ///
+    /// # Errors
+    /// 404 for a virtual workspace that does not exist.
+    pub(crate) fn right_to_create(&self) -> Result<CreateRight, Reply> {
+        let attributes = Attributes {
+            verb: "create".into(),
+            ..Attributes::clone(&self.attributes)
+        };
+        let (required, facts) = required_right(&self.scope, &attributes)?;
+        Ok(CreateRight {
+            user: Arc::clone(&self.user),
+            attributes,
+            required,
+            facts,
+        })
+    }
+
+    /// Checks that the user has the right, for an update or a patch that comes to a creation.
+    ///
+    /// # Errors
+    /// 403.
+    pub(crate) fn may_create(&self, right: CreateRight) -> Result<(), Reply> {
+        let CreateRight {
+            attributes,
+            required,
+            facts,
+            ..
+        } = right;
+        permit(&self.user, required, &facts).map_err(|forbidden| {
+            let record = &self.parsed.record;
+            record.decided(false, &forbidden.reason, &forbidden.trail);
+            record.refused("the object does not exist, and making it takes the verb create");
+            Reply::forbidden(&insula_auth::forbidden_message(&self.user, &attributes), &attributes)
+        })?;
+        match &self.scope.view {
+            Some(view) => view.check(&self.scope, &self.user, &attributes).map_err(|refusal| {
+                self.parsed.record.decided(false, refusal.reason(), self.permit.trail());
+                refusal.reply(&self.user, &attributes)
+            }),
+            None => Ok(()),
+        }
+    }
+}
