@@ -142,9 +142,10 @@
 //! # Mistakes and limits
 //!
 //! A hook or a subresource that panics ends its request with 500, and tells the client nothing of
-//! the panic; a conversion that panics is one that fails. Hooks may block: others are served
-//! meanwhile, but the request holds its place among those in flight. Bodies have the limit
-//! `limits.bodyBytes`. A kind that cannot be served ends the start with the reason.
+//! the panic; a conversion that panics is one that fails. Hooks, subresources and reconciliations
+//! may block their threads: others are served meanwhile, but a request holds its place among those
+//! in flight. Bodies have the limit `limits.bodyBytes`. A kind that cannot be served ends the start
+//! with the reason.
 //!
 //! # Stability
 //!
@@ -170,6 +171,7 @@
 // The derive macro names this crate, in its own tests as well.
 extern crate self as insula_sdk;
 
+mod blocking;
 pub mod controller;
 mod convert;
 mod definition;

@@ -1,15 +1,11 @@
 //! Strategies: the behaviour of a kind that its schema cannot express.
 
-use crate::{Resource, convert};
+use crate::{Resource, blocking::aside, convert};
 use insula_api::{FieldError, FieldPath, Json, Timestamp};
 use insula_catalog::Traits;
 use insula_conversion::apply_edit;
 use insula_schema::Structural;
 use std::{collections::BTreeMap, sync::Arc};
-use tokio::{
-    runtime::{Handle, RuntimeFlavor},
-    task::block_in_place,
-};
 
 /// The behaviour of a kind in the path of every write: create, update, patch and apply. Each hook
 /// has a default that does nothing.
@@ -141,14 +137,6 @@ impl<T: Resource> insula_catalog::Strategy for Adapter<T> {
 
     fn canonicalize(&self, new: &mut Json) {
         edit::<T>(new, &self.schema, |new| self.strategy.canonicalize(new));
-    }
-}
-
-/// Runs a hook, which may block its thread: other requests of the thread move to another one.
-fn aside<R>(hook: impl FnOnce() -> R) -> R {
-    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
-        Ok(RuntimeFlavor::MultiThread) => block_in_place(hook),
-        _ => hook(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Subresources of a kind's own, each with its types of request and response.
 
-use crate::{Resource, convert, definition};
+use crate::{Resource, blocking, convert, definition};
 use futures_util::{Stream, StreamExt, future::BoxFuture, stream::BoxStream};
 use insula_api::{FieldError, Json, Timestamp};
 use insula_auth::UserInfo;
@@ -144,7 +144,7 @@ impl<T, R> Reply<T, R> {
         Self {
             code: 0,
             change: None,
-            body: Body::Stream(pieces.boxed()),
+            body: Body::Stream(blocking::stream(pieces).boxed()),
         }
     }
 
@@ -238,7 +238,7 @@ impl<T: Resource, S: Subresource<T>> SubresourceHandler for Handler<T, S> {
     }
 
     fn call(&self, request: SubresourceRequest) -> BoxFuture<'_, insula_catalog::Result<SubresourceAnswer>> {
-        Box::pin(self.answer(request))
+        Box::pin(blocking::future(self.answer(request)))
     }
 }
 

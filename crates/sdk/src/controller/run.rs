@@ -1,6 +1,7 @@
 //! The loop of a controller: changes in, reconciliations out.
 
 use super::{Action, Clusters, Controller, Key, ReconcileResult, Reconciler, Request, informer::Objects, queue::Queue};
+use crate::blocking;
 use futures_util::{
     StreamExt,
     stream::{self, BoxStream, SelectAll},
@@ -95,7 +96,7 @@ impl<R: Reconciler> Loop<'_, R> {
             };
             let reconciler = Arc::clone(&self.controller.reconciler);
             let task = reconcile(reconciler, request, self.controller.finalizer);
-            let id = self.running.spawn(task).id();
+            let id = self.running.spawn(blocking::future(task)).id();
             self.keys.push((id, key));
         }
     }

@@ -2,7 +2,8 @@
 //! schemas, conversions that fail, and large bodies.
 
 use insula_sdk::{
-    Call, Context, FieldError, ObjectMeta, Refusal, Reply, Resource, Server, Strategy, Subresource, Verb,
+    Action, Call, Context, Controller, FieldError, ObjectMeta, ReconcileResult, Reconciler, Refusal, Reply, Request,
+    Resource, Server, Strategy, Subresource, Verb,
     kube::{
         self, Api, Client,
         api::{DynamicObject, ListParams, Patch, PatchParams, PostParams},
@@ -64,9 +65,45 @@ impl JsonSchema for Depth {
     }
 }
 
-/// Hooks that wait until the test lets them go.
-static WAITING: AtomicUsize = AtomicUsize::new(0);
-static GO: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
+/// A gate for code that blocks until its test opens it.
+struct Gate {
+    waiting: AtomicUsize,
+    open: Mutex<bool>,
+    opened: Condvar,
+}
+
+static REQUESTS: Gate = Gate::new();
+static RECONCILIATIONS: Gate = Gate::new();
+
+impl Gate {
+    const fn new() -> Self {
+        Gate {
+            waiting: AtomicUsize::new(0),
+            open: Mutex::new(false),
+            opened: Condvar::new(),
+        }
+    }
+
+    /// Blocks the thread.
+    fn pass(&self) {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let mut open = self.open.lock().unwrap();
+        while !*open {
+            open = self.opened.wait(open).unwrap();
+        }
+    }
+
+    fn open(&self) {
+        *self.open.lock().unwrap() = true;
+        self.opened.notify_all();
+    }
+
+    async fn until_waiting(&self, count: usize) {
+        while self.waiting.load(Ordering::SeqCst) < count {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
 
 pub(crate) struct Faulty;
 
@@ -92,11 +129,7 @@ impl Strategy<Mine> for Faulty {
     fn validate(&self, new: &Mine) -> Vec<FieldError> {
         fault("validate", new);
         if new.spec.fault == "block" {
-            WAITING.fetch_add(1, Ordering::SeqCst);
-            let mut go = GO.0.lock().unwrap();
-            while !*go {
-                go = GO.1.wait(go).unwrap();
-            }
+            REQUESTS.pass();
         }
         Vec::new()
     }
@@ -155,6 +188,8 @@ pub(crate) struct Order {
     #[serde(default)]
     panic: bool,
     #[serde(default)]
+    block: bool,
+    #[serde(default)]
     depth: String,
 }
 
@@ -166,6 +201,9 @@ impl Subresource<Mine> for Dig {
     async fn call(&self, call: Call<Mine, Order>) -> Result<Reply<Mine, ()>, Refusal> {
         let order = call.request.ok_or_else(|| Refusal::BadRequest("an order".into()))?;
         assert!(!order.panic, "the secret of dig");
+        if order.block {
+            REQUESTS.pass();
+        }
         let mut mine = call.object;
         mine.spec.depth = Depth(order.depth);
         Ok(Reply::new(()).code(order.code).update(mine))
@@ -289,12 +327,16 @@ async fn types_narrower_than_their_schemas(client: &Client, mines: &Api<Mine>) {
     assert!(refused.contains("a depth has one digit"), "{refused}");
 }
 
+const DIG: &str = "/apis/mines.example.com/v1/namespaces/default/mines/good/dig";
+
+async fn dig(client: &Client, order: Value) -> Result<Value, kube::Error> {
+    let request = http::Request::post(DIG).header("content-type", "application/json");
+    let request = request.body(order.to_string().into_bytes()).unwrap();
+    client.request(request).await
+}
+
 async fn subresources_that_fail(client: &Client) {
-    let path = format!("/apis/{GROUP}/v1/namespaces/default/mines/good/dig");
-    let post = |body: Value| {
-        let request = http::Request::post(&path).header("content-type", "application/json");
-        client.request::<Value>(request.body(body.to_string().into_bytes()).unwrap())
-    };
+    let post = |order: Value| dig(client, order);
     is_internal(post(json!({"panic": true})).await.unwrap_err());
     // Codes that are no success of an answer with a body.
     for code in [7, 101, 204, 304, 404, 999] {
@@ -313,7 +355,7 @@ async fn subresources_that_fail(client: &Client) {
         Ok(answer) => panic!("{answer}"),
     }
     let deep = "[".repeat(100_000);
-    let request = http::Request::post(&path).header("content-type", "application/json");
+    let request = http::Request::post(DIG).header("content-type", "application/json");
     let deep = client.request::<Value>(request.body(deep.into_bytes()).unwrap()).await;
     assert_eq!(status(deep.unwrap_err()).code, 400);
     post(json!({})).await.unwrap();
@@ -333,40 +375,81 @@ async fn hooks_change_no_identity(mines: &Api<Mine>) {
     );
 }
 
-/// More hooks block than there are threads; the server answers others meanwhile.
+/// More hooks and subresources block than there are threads; the server answers others meanwhile.
 #[test]
-fn hooks_that_block_stop_nobody_else() {
-    const BLOCKED: usize = 24;
+fn hooks_and_subresources_that_block_stop_nobody_else() {
+    const BLOCKED: usize = 12;
     runtime().block_on(async {
         let server = TestServer::start(Server::builder().resource::<Mine>()).await;
         let client = server.client("root").await;
         let mines: Api<Mine> = Api::namespaced(client.clone(), "default");
+        mines.create(&PostParams::default(), &mine("good", "")).await.unwrap();
         let mut blocked = tokio::task::JoinSet::new();
         for number in 0..BLOCKED {
-            let mines = mines.clone();
+            let (client, mines) = (client.clone(), mines.clone());
             let sent = mine(&format!("blocked-{number}"), "block");
-            blocked.spawn(async move { mines.create(&PostParams::default(), &sent).await });
+            blocked.spawn(async move {
+                mines.create(&PostParams::default(), &sent).await.unwrap();
+            });
+            blocked.spawn(async move {
+                dig(&client, json!({"block": true})).await.unwrap();
+            });
         }
-        let wait = async {
-            while WAITING.load(Ordering::SeqCst) < BLOCKED {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
+        let others = async {
+            REQUESTS.until_waiting(2 * BLOCKED).await;
             mines.create(&PostParams::default(), &mine("free", "")).await.unwrap();
             let ready = http::Request::get("/readyz").body(Vec::new()).unwrap();
             client.request_text(ready).await.unwrap()
         };
-        let ready = tokio::time::timeout(Duration::from_secs(50), wait).await;
-        *GO.0.lock().unwrap() = true;
-        GO.1.notify_all();
-        assert_eq!(
-            ready.as_deref(),
-            Ok("ok"),
-            "{} hooks began",
-            WAITING.load(Ordering::SeqCst)
-        );
-        while let Some(made) = blocked.join_next().await {
-            made.unwrap().unwrap();
+        let ready = tokio::time::timeout(Duration::from_secs(50), others).await;
+        REQUESTS.open();
+        assert_eq!(ready.as_deref(), Ok("ok"));
+        while let Some(answered) = blocked.join_next().await {
+            answered.unwrap();
         }
+        server.shutdown().await;
+    });
+}
+
+struct Stuck;
+
+impl Reconciler for Stuck {
+    type Object = Mine;
+    const NAME: &'static str = "stuck.mines.example.com";
+
+    async fn reconcile(&self, _: &Request<Mine>) -> ReconcileResult {
+        RECONCILIATIONS.pass();
+        Ok(Action::await_change())
+    }
+}
+
+/// The server's own controllers make a workspace ready meanwhile.
+#[test]
+fn reconciliations_that_block_stop_no_other_controller() {
+    const BLOCKED: usize = 12;
+    runtime().block_on(async {
+        let controller = Controller::new(Stuck).workers(BLOCKED);
+        let server = TestServer::start(Server::builder().resource::<Mine>().controller(controller)).await;
+        let client = server.client("root").await;
+        let mines: Api<Mine> = Api::namespaced(client.clone(), "default");
+        for number in 0..BLOCKED {
+            let sent = mine(&format!("stuck-{number}"), "");
+            mines.create(&PostParams::default(), &sent).await.unwrap();
+        }
+        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("tenancy.kcp.io", "v1alpha1", "Workspace"));
+        let workspaces: Api<DynamicObject> = Api::all_with(client, &kind);
+        let sent = json!({"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": {"name": "free"}});
+        let others = async {
+            RECONCILIATIONS.until_waiting(BLOCKED).await;
+            let sent = from_value(sent).unwrap();
+            workspaces.create(&PostParams::default(), &sent).await.unwrap();
+            while workspaces.get("free").await.unwrap().data["status"]["phase"] != "Ready" {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let ready = tokio::time::timeout(Duration::from_secs(50), others).await;
+        RECONCILIATIONS.open();
+        assert!(ready.is_ok(), "the workspace is not ready");
         server.shutdown().await;
     });
 }
