@@ -81,7 +81,8 @@
 //! #[resource(columns(Light = ".spec.brightness", Watts(path = ".status.watts", priority = 1)))]
 //! struct Lamp { metadata: ObjectMeta, spec: LampSpec, status: Option<LampStatus> }
 //!
-//! let version = &Kind::<Lamp>::new().definition()["spec"]["versions"][0];
+//! let kind = Kind::<Lamp>::new();
+//! let version = &kind.definition()["spec"]["versions"][0];
 //! assert_eq!(version["additionalPrinterColumns"][0]["type"], "integer");
 //! assert!(version["subresources"]["status"].is_object());
 //! ```
