@@ -45,6 +45,15 @@ impl Runtime {
 
     /// Runs the client in a workspace until it has checked everything; its output is the failure.
     pub fn check(self, server: &Server, workspace: &str) {
+        self.run(server, workspace, None);
+    }
+
+    /// Runs another part of the client, by its name.
+    pub fn check_part(self, server: &Server, workspace: &str, part: &str) {
+        self.run(server, workspace, Some(part));
+    }
+
+    fn run(self, server: &Server, workspace: &str, part: Option<&str>) {
         let installed = match self.install() {
             Ok(installed) => installed,
             Err(missing) => return eprintln!("skipped: {missing}"),
@@ -53,7 +62,8 @@ impl Runtime {
         let kubeconfig = folder.path().join("kubeconfig");
         std::fs::write(&kubeconfig, server.kubeconfig_of(workspace).to_string()).unwrap();
         let mut command = self.command(&installed);
-        command.arg(clients().join("lamps.json")).env("KUBECONFIG", &kubeconfig);
+        command.arg(clients().join("lamps.json")).args(part);
+        command.env("KUBECONFIG", &kubeconfig);
         command.current_dir(folder.path()).env("HOME", folder.path());
         for proxy in ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"] {
             command.env_remove(proxy);

@@ -1,6 +1,7 @@
 // The Go clients against a workspace: client-go, managers of controller-runtime and of multicluster-runtime.
 //
-// KUBECONFIG leads to a workspace of its own, where the widgets of two versions are bound; the argument is the definition of lamps.
+// KUBECONFIG leads to a workspace of its own, where the widgets of two versions are bound; the first argument is the definition of lamps.
+// With the second argument "aggregated" the workspace has the APIServices of an extension server with the kinds of k8s.io/sample-apiserver.
 package main
 
 import (
@@ -26,11 +27,21 @@ func main() {
 	config.QPS = -1
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	install(config, os.Args[1])
-	steps := []struct {
+	type step struct {
 		name string
 		run  func(context.Context, *rest.Config)
-	}{
+	}
+	if len(os.Args) > 2 && os.Args[2] == "aggregated" {
+		for _, step := range []step{
+			{"discovery", discoversExtension}, {"typed", typedExtension}, {"watch", resumes}, {"apply", appliesExtension}, {"recovery", recovers},
+		} {
+			step.run(ctx, config)
+			fmt.Println(step.name, "passed")
+		}
+		return
+	}
+	install(config, os.Args[1])
+	steps := []step{
 		{"discovery", discovers}, {"typed", typed}, {"dynamic", dynamically}, {"apply", applies}, {"informer", informs},
 		{"versions", versions}, {"election", elects}, {"manager", manages}, {"views", provides}, {"tenants", reconcilesTenants},
 	}

@@ -1,7 +1,10 @@
-//! The example as its users run it: the program, kubectl and plain HTTP, stand-alone and on etcd.
+//! The example as its users run it: the program, kubectl and plain HTTP, stand-alone, on etcd, and through
+//! aggregation.
 #![allow(clippy::unwrap_used)]
 
+mod aggregated;
 mod delegation;
+mod wardle;
 
 use insula_e2e::{Client, Etcd, Kubectl, Server, Setup, until, workspace};
 use insula_example_fleet::Ship;
