@@ -1,8 +1,10 @@
 //! Extension servers of APIServices, as requests and checks share them: the connection to them,
 //! the permits of requests, and the results of the checks.
 
+mod outages;
 mod permits;
 
+pub use outages::Outages;
 pub(crate) use permits::{Kind, Permit};
 
 use crate::openapi::Extension;
@@ -44,6 +46,8 @@ pub struct Unreachable {
 pub struct Extensions {
     pub(crate) servers: Arc<dyn ExtensionServers>,
     pub(crate) permits: Permits,
+    /// Counts of the servers that failed a check after they had passed one.
+    pub outages: Outages,
     /// Results of the checks by APIService.
     known: DashMap<ObjectKey, Arc<Known>>,
 }
@@ -70,6 +74,7 @@ impl Extensions {
         Extensions {
             servers,
             permits: Permits::new(per_workspace, total),
+            outages: Outages::default(),
             known: DashMap::new(),
         }
     }

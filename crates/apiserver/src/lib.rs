@@ -43,7 +43,7 @@ mod virtual_workspace;
 mod watch_encoder;
 pub mod websocket;
 
-pub use extensions::{ExtensionServers, Extensions, Unreachable};
+pub use extensions::{ExtensionServers, Extensions, Outages, Unreachable};
 pub use impersonate::{NotActing, acting, proxied_user};
 pub use mounts::{Forward, Nowhere};
 pub use request::{RequestKind, ResourceClass};

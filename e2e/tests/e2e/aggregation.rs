@@ -1,6 +1,8 @@
 //! Aggregated APIs: requests for the group versions of APIServices reach extension servers.
 
+mod hostile;
 mod isolation;
+mod outages;
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 

@@ -201,6 +201,9 @@ async fn check(server: &ApiServer, due: &Due) -> bool {
         }
         Err(condition) => {
             server.extensions.mark_stale(&due.key);
+            if due.service.available {
+                server.extensions.outages.count(&condition.reason);
+            }
             condition.severity("")
         }
     };

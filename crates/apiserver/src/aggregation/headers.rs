@@ -27,7 +27,18 @@ const OF_CALLER: [&str; 5] = ["authorization", "cookie", "host", "expect", "forw
 /// Prefixes of headers that name a user, or the place of a request.
 const NAMES_USER: [&str; 4] = ["x-remote-", "impersonate-", "x-forwarded-", "x-insula-"];
 /// Headers of answers by which an extension server would speak for this server.
-const OF_ORIGIN: [&str; 4] = ["set-cookie", "strict-transport-security", "alt-svc", "clear-site-data"];
+const OF_ORIGIN: [&str; 7] = [
+    "set-cookie",
+    "strict-transport-security",
+    "alt-svc",
+    "clear-site-data",
+    "service-worker-allowed",
+    "refresh",
+    "content-security-policy",
+];
+/// Policy of answers in a browser: a page of an extension server runs no script under the origin of
+/// this server, where the user's client certificate counts.
+const SANDBOX: HeaderValue = HeaderValue::from_static("sandbox");
 
 /// Returns the headers that are passed on of a request.
 pub(super) fn of_request(headers: &HeaderMap) -> HeaderMap {
@@ -41,7 +52,9 @@ pub(super) fn of_request(headers: &HeaderMap) -> HeaderMap {
 
 /// Returns the headers that are passed on of an answer.
 pub(super) fn of_answer(headers: &HeaderMap) -> HeaderMap {
-    without(headers, &OF_ORIGIN)
+    let mut passed = without(headers, &OF_ORIGIN);
+    passed.insert(header::CONTENT_SECURITY_POLICY, SANDBOX);
+    passed
 }
 
 /// Adds the headers of an upgrade.
@@ -126,6 +139,21 @@ mod tests {
         let names: Vec<&str> = passed.keys().map(HeaderName::as_str).collect();
         assert_eq!(names, ["accept", "sec-websocket-protocol"]);
         assert_eq!(passed["sec-websocket-protocol"], "v5.channel.k8s.io");
+    }
+
+    #[test]
+    fn no_answer_speaks_for_this_server() {
+        let sent = map(&[
+            ("set-cookie", "a=b"),
+            ("content-security-policy", "script-src *"),
+            ("service-worker-allowed", "/"),
+            ("x-remote-user", "root"),
+            ("content-type", "text/html"),
+        ]);
+        let passed = of_answer(&sent);
+        let names: Vec<&str> = passed.keys().map(HeaderName::as_str).collect();
+        assert_eq!(names, ["content-type", "content-security-policy"]);
+        assert_eq!(passed["content-security-policy"], "sandbox");
     }
 
     #[test]

@@ -63,6 +63,7 @@ impl Collector for Parts {
         write_store(out, &api.registry.store.measures())?;
         write_limits(out, &api)?;
         write_conversions(out, &api)?;
+        write_extensions(out, &api)?;
         let exports = api_usage::read(&api.registry.store.latest());
         write_versions(out, &exports.uses)?;
         write_rollouts(out, &exports.rollouts)
@@ -220,6 +221,18 @@ fn write_conversions(out: &mut Families<'_>, api: &ApiServer) -> fmt::Result {
     count(out, "conversion_failures", help, &measures.failures)?;
     let help = "Objects whose conversion was found in the cache";
     count(out, "conversion_cache_hits", help, &measures.hits)
+}
+
+fn write_extensions(out: &mut Families<'_>, api: &ApiServer) -> fmt::Result {
+    let help = "APIServices that are not available, of all workspaces, by reason";
+    let mut present = out.gauges("aggregator_unavailable_apiservices", help)?;
+    for (reason, count) in api.unavailable_services() {
+        present.level(&[("reason", reason)], int(count))?;
+    }
+    let help = "APIServices that became unavailable, by reason";
+    let mut lost = out.counters("aggregator_unavailable_apiservice", help)?;
+    let mut counts = api.extensions.outages.read();
+    counts.try_for_each(|(reason, count)| lost.count(&[("reason", reason)], count))
 }
 
 fn write_queues(out: &mut Families<'_>, queues: &[Arc<QueueMeasures>]) -> fmt::Result {
