@@ -13,10 +13,10 @@ use crate::{
 };
 use http::Method;
 use insula_access::{
-    Authenticator, Unauthenticated,
+    Authenticator, PeerCertificate, Unauthenticated,
     delegate::{self, Delegate},
 };
-use insula_api::{ClusterName, ClusterPath, Revision};
+use insula_api::{ClusterName, ClusterPath, Revision, names::well_known::ROOT};
 use insula_auth::{Attributes, ClusterFacts, EXTRA_CLUSTER, Forbidden, GROUP_AUTHENTICATED, Permit, UserInfo, permit};
 use insula_catalog::{
     Error,
@@ -127,7 +127,8 @@ impl Parsed {
         self.payer = forwarded.as_ref().unwrap_or(&caller).account_name().into();
         match &authenticator.delegate {
             Some(_) => self.route_to(Some(delegate::cluster().as_str()))?,
-            None => self.route_to(own_cluster(&caller))?,
+            // Kubernetes' aggregator knows neither clusters nor paths of extension servers.
+            None => self.route_to(own_cluster(&caller).or(self.is_proxied().then_some(ROOT)))?,
         }
         self.record.about(self.attributes.clone());
         self.record.known(&caller);
@@ -165,6 +166,11 @@ impl Parsed {
             self.set_route(route);
         }
         Ok(())
+    }
+
+    fn is_proxied(&self) -> bool {
+        let is_proxy = self.peer.as_ref().is_some_and(PeerCertificate::is_front_proxy);
+        is_proxy && impersonate::proxied_user(&self.headers, false).is_some()
     }
 }
 

@@ -135,6 +135,36 @@ fn a_user_behind_a_proxy_has_their_own_rights_and_watches() {
     assert!(events.iter().all(|event| event["type"] != "ERROR"), "{}", watch.body);
 }
 
+/// Kubernetes' aggregator proxies to `/apis/<group>/<version>`: it knows no clusters.
+#[test]
+fn paths_without_a_cluster_are_those_of_root_for_the_users_of_proxies() {
+    let scene = scene();
+    let gate = scene.proxies.client("gate", &[]);
+    let code = |path: &str, headers: &[(&str, &str)]| scene.peer(Some(&gate)).get(path, headers).code;
+    for path in [
+        "/api/v1/namespaces/default/configmaps",
+        "/api/v1/configmaps?watch=true&timeoutSeconds=1",
+    ] {
+        assert_eq!(code(path, &[ALICE, ADMINS]), 200, "{path}");
+        assert_eq!(code(path, &[ALICE]), 403, "{path}: by the roles of root");
+        // A token that comes through the proxy is that of a client of this server.
+        assert_eq!(code(path, &[TOKEN]), 403, "{path}: all clusters");
+    }
+    for path in [
+        "/apis",
+        "/apis/rbac.authorization.k8s.io/v1",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/readyz",
+    ] {
+        assert_eq!(
+            code(path, &[("X-Remote-User", "system:kube-aggregator")]),
+            200,
+            "{path}"
+        );
+    }
+}
+
 #[test]
 fn the_audit_log_believes_a_proxy_alone() {
     let scene = scene();
