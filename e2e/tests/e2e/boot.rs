@@ -1,5 +1,7 @@
 //! `insula boot`: projects that it generates compile, pass their tests, and serve.
 
+mod in_workspace;
+
 use std::{
     fs,
     path::Path,
@@ -155,6 +157,7 @@ fn a_generated_project_is_tested_built_and_served() {
         .to_owned();
     manifests(&project);
     drive(&project, Path::new(&program));
+    in_workspace::offers_and_withdraws(&project);
 }
 
 /// Builds everything that is text.

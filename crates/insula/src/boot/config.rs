@@ -233,7 +233,8 @@ mod tests {
             kinds.sort();
             kinds.dedup();
             let volume = (!has_store).then_some("PersistentVolumeClaim");
-            let all = ["APIService", "ClusterRole", "Deployment"].into_iter().chain(volume);
+            let all = ["APIService", "ClusterRole", "ClusterRoleBinding", "Deployment"];
+            let all = all.into_iter().chain(volume).chain(["RoleBinding"]);
             assert_eq!(kinds, all.chain(["Service", "ServiceAccount"]).collect::<Vec<_>>());
         }
     }

@@ -52,110 +52,133 @@ pub(crate) fn in_workspace(arguments: &InWorkspace) -> anyhow::Result<ExitCode> 
         "the project has no kinds: add one with `insula boot create group version resource`"
     );
     let client = arguments.connection.client()?;
-    let runtime = crate::runtime()?;
-    let names = runtime.block_on(front_proxy(&client, &root))?;
+    // First, so that nothing is offered while it builds.
     let program = build::program(&root, &project.name, arguments.release, None)?;
-    let mut flags: Vec<OsString> = ["--listen", &arguments.listen].map(OsString::from).to_vec();
-    flags.extend(["--front-proxy-ca-file".into(), root.join(FRONT_PROXY).into()]);
-    if !names.is_empty() {
-        flags.extend(["--front-proxy-allowed-names".into(), names.join(",").into()]);
+    let offer = Offer {
+        client,
+        services: api_services(&project, &arguments.listen),
+    };
+    let mut child = None;
+    let served = crate::runtime()?.block_on(async {
+        let served = tokio::select! {
+            served = offer.serve(&program, &root, &arguments.listen, &mut child) => served,
+            signalled = signalled() => signalled,
+        };
+        offer.withdraw().await.and(served)
+    });
+    if let Some(child) = &mut child {
+        stop(child);
     }
-    let spawned = run::command(&program, &root, &flags).spawn();
-    let mut child = spawned.with_context(|| format!("cannot run {}", program.display()))?;
-    let served = runtime.block_on(serve(&mut child, &client, &project, &root, &arguments.listen));
-    stop(&mut child);
     served.map(|()| ExitCode::SUCCESS)
 }
 
-/// Writes the authority of the front proxy into the project, and returns the names that it signs
-/// for.
-async fn front_proxy(client: &Client, root: &Path) -> anyhow::Result<Vec<String>> {
-    let (code, found) = client.get(AUTHENTICATION).await?;
-    ensure!(
-        code.is_success(),
-        "the workspace has no front proxy to aggregate APIs with: {}",
-        message(&found)
-    );
-    let path = root.join(FRONT_PROXY);
-    let authority = text(&found, "/data/requestheader-client-ca-file");
-    fs::write(&path, authority).with_context(|| format!("cannot write {}", path.display()))?;
-    let names = text(&found, "/data/requestheader-allowed-names");
-    serde_json::from_str(names).context("requestheader-allowed-names is no list of names")
-}
-
-/// Offers the APIs in the workspace until the server ends or a signal comes, and then no more.
-async fn serve(child: &mut Child, client: &Client, project: &Project, root: &Path, listen: &str) -> anyhow::Result<()> {
-    let data = root.join(".insula");
-    let begun = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait()? {
-            bail!("the server ended with {status}");
-        }
-        // Before its first start there is no kubeconfig, and before each nobody answers.
-        if let Ok(own) = Client::from_kubeconfig(&data.join("admin.kubeconfig"), None)
-            && own
-                .at_path("")
-                .get("/readyz")
-                .await
-                .is_ok_and(|(code, _)| code.is_success())
-        {
-            break;
-        }
-        ensure!(
-            begun.elapsed() < READY_TIMEOUT,
-            "the server does not answer within {READY_TIMEOUT:?}"
-        );
-        tokio::time::sleep(INTERVAL).await;
-    }
-    let authority = data.join("pki/ca.crt");
-    let authority = fs::read(&authority).with_context(|| format!("cannot read {}", authority.display()))?;
-    let services: Vec<Value> = config::group_versions(project)
-        .into_iter()
-        .map(|(group, version, priority)| {
-            let group = project.full_group(&group);
-            json!({
-                "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
-                "metadata": {
-                    "name": format!("{version}.{group}"),
-                    "annotations": {"insula.io/url": format!("https://{listen}")},
-                },
-                "spec": {
-                    "group": group, "version": version, "groupPriorityMinimum": 1000, "versionPriority": priority,
-                    "caBundle": STANDARD.encode(&authority),
-                    "service": {"namespace": "default", "name": project.name},
-                },
-            })
+/// Returns an APIService for each group version of a project.
+fn api_services(project: &Project, listen: &str) -> Vec<Value> {
+    let versions = config::group_versions(project).into_iter();
+    let service = |(group, version, priority): (String, String, usize)| {
+        let group = project.full_group(&group);
+        json!({
+            "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+            "metadata": {
+                "name": format!("{version}.{group}"),
+                "annotations": {"insula.io/url": format!("https://{listen}")},
+            },
+            "spec": {
+                "group": group, "version": version, "groupPriorityMinimum": 1000, "versionPriority": priority,
+                "caBundle": null, "service": {"namespace": "default", "name": project.name},
+            },
         })
-        .collect();
-    let offered = offer(client, &services).await;
-    if offered.is_ok() {
-        print::line("serving; Ctrl-C ends the server and removes its APIs from the workspace")?;
-        ended(child).await?;
-    }
-    for service in &services {
-        let name = text(service, "/metadata/name");
-        client.delete(&format!("{API_SERVICES}/{name}"), &json!({})).await?;
-    }
-    offered
+    };
+    versions.map(service).collect()
 }
 
-/// Writes APIServices, and waits until they are available.
-async fn offer(client: &Client, services: &[Value]) -> anyhow::Result<()> {
-    for service in services {
-        let path = format!("{API_SERVICES}/{}", text(service, "/metadata/name"));
-        let (mut code, mut answer) = client.post(API_SERVICES, service).await?;
-        if code == StatusCode::CONFLICT {
-            (code, answer) = client.patch(&path, service).await?;
+/// APIServices in a workspace.
+struct Offer {
+    client: Client,
+    services: Vec<Value>,
+}
+
+impl Offer {
+    /// Serves the APIs, and offers them in the workspace, until the server ends.
+    ///
+    /// The front proxy of a workspace appears with its first APIService, and the authority of the
+    /// server with its first start: so the APIServices come first, and trust the server later.
+    async fn serve(&self, program: &Path, root: &Path, listen: &str, child: &mut Option<Child>) -> anyhow::Result<()> {
+        for service in &self.services {
+            self.register(service).await?;
         }
+        let names = self.front_proxy(root).await?;
+        let mut flags: Vec<OsString> = ["--listen", listen].map(OsString::from).to_vec();
+        flags.extend(["--front-proxy-ca-file".into(), root.join(FRONT_PROXY).into()]);
+        if !names.is_empty() {
+            flags.extend(["--front-proxy-allowed-names".into(), names.join(",").into()]);
+        }
+        let spawned = run::command(program, root, &flags).spawn();
+        let child = child.insert(spawned.with_context(|| format!("cannot run {}", program.display()))?);
+        let data = root.join(".insula");
+        until_ready(child, &data).await?;
+        let authority = data.join("pki/ca.crt");
+        let authority = fs::read(&authority).with_context(|| format!("cannot read {}", authority.display()))?;
+        let trusted = json!({"spec": {"caBundle": STANDARD.encode(authority)}});
+        for service in &self.services {
+            self.trust(service, &trusted).await?;
+        }
+        print::line("serving; Ctrl-C ends the server and removes its APIs from the workspace")?;
+        loop {
+            if let Some(status) = child.try_wait()? {
+                bail!("the server ended with {status}");
+            }
+            tokio::time::sleep(INTERVAL).await;
+        }
+    }
+
+    async fn register(&self, service: &Value) -> anyhow::Result<()> {
+        let (mut code, mut answer) = self.client.post(API_SERVICES, service).await?;
+        if code == StatusCode::CONFLICT {
+            // Left by a command that was killed. It trusts nothing until this server is ready.
+            (code, answer) = self.client.patch(&path_of(service), service).await?;
+        }
+        ensure!(code.is_success(), "{}", message(&answer));
+        Ok(())
+    }
+
+    /// Writes the authority of the front proxy into the project, and returns the names that it
+    /// signs for.
+    async fn front_proxy(&self, root: &Path) -> anyhow::Result<Vec<String>> {
+        let begun = Instant::now();
+        let found = loop {
+            let (code, found) = self.client.get(AUTHENTICATION).await?;
+            if code.is_success() {
+                break found;
+            }
+            ensure!(
+                code == StatusCode::NOT_FOUND && begun.elapsed() < READY_TIMEOUT,
+                "the workspace has no front proxy to aggregate APIs with: {}",
+                message(&found)
+            );
+            tokio::time::sleep(INTERVAL).await;
+        };
+        let path = root.join(FRONT_PROXY);
+        let authority = text(&found, "/data/requestheader-client-ca-file");
+        fs::write(&path, authority).with_context(|| format!("cannot write {}", path.display()))?;
+        let names = text(&found, "/data/requestheader-allowed-names");
+        serde_json::from_str(names).context("requestheader-allowed-names is no list of names")
+    }
+
+    /// Lets an APIService trust the server, and waits until it is available. A changed one is
+    /// checked at once.
+    async fn trust(&self, service: &Value, trusted: &Value) -> anyhow::Result<()> {
+        let path = path_of(service);
+        let (code, answer) = self.client.patch(&path, trusted).await?;
         ensure!(code.is_success(), "{}", message(&answer));
         let begun = Instant::now();
         loop {
-            let (_, found) = client.get(&path).await?;
-            let conditions = found["status"]["conditions"].as_array().into_iter().flatten();
-            let available = conditions.clone().find(|condition| condition["type"] == "Available");
+            let (_, found) = self.client.get(&path).await?;
+            let mut conditions = found["status"]["conditions"].as_array().into_iter().flatten();
+            let available = conditions.find(|condition| condition["type"] == "Available");
             let available = available.cloned().unwrap_or_default();
             if available["status"] == "True" {
-                break;
+                return print::line(&format!("available: {}", text(service, "/metadata/name")));
             }
             ensure!(
                 begun.elapsed() < READY_TIMEOUT,
@@ -164,24 +187,49 @@ async fn offer(client: &Client, services: &[Value]) -> anyhow::Result<()> {
             );
             tokio::time::sleep(INTERVAL).await;
         }
-        print::line(&format!("available: {}", text(service, "/metadata/name")))?;
     }
-    Ok(())
+
+    async fn withdraw(&self) -> anyhow::Result<()> {
+        for service in &self.services {
+            self.client.delete(&path_of(service), &json!({})).await?;
+        }
+        Ok(())
+    }
 }
 
-/// Waits until the server ends or a signal comes.
-async fn ended(child: &mut Child) -> anyhow::Result<()> {
-    let mut terminated = signal(SignalKind::terminate())?;
-    let mut interrupted = signal(SignalKind::interrupt())?;
+fn path_of(service: &Value) -> String {
+    format!("{API_SERVICES}/{}", text(service, "/metadata/name"))
+}
+
+/// Waits until the server answers.
+async fn until_ready(child: &mut Child, data: &Path) -> anyhow::Result<()> {
+    let begun = Instant::now();
     loop {
-        tokio::select! {
-            _ = terminated.recv() => return Ok(()),
-            _ = interrupted.recv() => return Ok(()),
-            () = tokio::time::sleep(INTERVAL) => {}
-        }
         if let Some(status) = child.try_wait()? {
             bail!("the server ended with {status}");
         }
+        // Before its first start there is no kubeconfig, and before each nobody answers.
+        if let Ok(own) = Client::from_kubeconfig(&data.join("admin.kubeconfig"), None)
+            && let Ok((code, _)) = own.at_path("").get("/readyz").await
+            && code.is_success()
+        {
+            return Ok(());
+        }
+        ensure!(
+            begun.elapsed() < READY_TIMEOUT,
+            "the server does not answer within {READY_TIMEOUT:?}"
+        );
+        tokio::time::sleep(INTERVAL).await;
+    }
+}
+
+/// Waits for a signal.
+async fn signalled() -> anyhow::Result<()> {
+    let mut terminated = signal(SignalKind::terminate())?;
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = terminated.recv() => Ok(()),
+        _ = interrupted.recv() => Ok(()),
     }
 }
 
