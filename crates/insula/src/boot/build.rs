@@ -95,9 +95,10 @@ pub(super) fn container(arguments: &Container) -> anyhow::Result<ExitCode> {
 /// # Errors
 /// Cargo is not there, or its build fails; its output says why.
 pub(super) fn program(root: &Path, name: &str, release: bool, target: Option<&str>) -> anyhow::Result<PathBuf> {
-    // The whole workspace, if the project is a part of one: its packages then share dependencies.
+    // With the features of the whole workspace, if the project is a part of one: its packages then
+    // share dependencies.
     let mut build = cargo(root);
-    build.args(["build", "--workspace", "--bins"]);
+    build.args(["build", "--workspace", "--bin", name]);
     if release {
         build.arg("--release");
     }
