@@ -226,10 +226,7 @@ fn an_upgrade_that_never_ends_is_ended_with_its_reason() {
     client.get(BOATS).expect(200);
     client.delete(&format!("{SERVICES}/v1.{GROUP}")).expect(200);
     for connection in &mut connections {
-        assert!(
-            connection.ends_within(Duration::from_secs(20)),
-            "its extension server is gone"
-        );
+        assert!(connection.ends_within(PATIENCE), "its extension server is gone");
     }
     // An end of the server waits for none.
     register(&client, &Hostile::start("127.0.0.1", misbehave), GROUP);
