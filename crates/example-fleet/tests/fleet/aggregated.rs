@@ -191,6 +191,11 @@ fn the_fleet_sails_through_aggregation() {
     let explain = ["explain", "ship.spec.knots", "--api-version=fleet.example.com/v1alpha1"];
     assert!(run(&explain, "").contains("nautical miles an hour"));
     docks(&fleet, &run);
+    deletes(&fleet, &run);
+}
+
+/// Deletes the ship: another workspace has not even the kind, and the log book goes with its ship.
+fn deletes(fleet: &Aggregated, run: &dyn Fn(&[&str], &str) -> String) {
     // The workspace has none of the objects, and another one not even the kind.
     let other = fleet.server.admin().in_workspace("root");
     assert_eq!(other.get(SHIPS).code, 404);

@@ -1,5 +1,5 @@
-//! The example as its users run it: the program, kubectl and plain HTTP, stand-alone, on etcd, and through
-//! aggregation.
+//! The example as its users run it: the program, kubectl and plain HTTP, stand-alone, on etcd, and
+//! through aggregation.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 mod aggregated;

@@ -54,7 +54,7 @@ pub(crate) fn in_workspace(arguments: &InWorkspace) -> anyhow::Result<ExitCode> 
     let client = arguments.connection.client()?;
     // First, so that nothing is offered while it builds.
     let program = build::program(&root, &project.name, arguments.release, None)?;
-    let offer = Offer {
+    let offer = Offering {
         client,
         services: api_services(&project, &arguments.listen),
     };
@@ -93,12 +93,12 @@ fn api_services(project: &Project, listen: &str) -> Vec<Value> {
 }
 
 /// APIServices in a workspace.
-struct Offer {
+struct Offering {
     client: Client,
     services: Vec<Value>,
 }
 
-impl Offer {
+impl Offering {
     /// Serves the APIs, and offers them in the workspace, until the server ends.
     ///
     /// The front proxy of a workspace appears with its first APIService, and the authority of the

@@ -251,7 +251,8 @@ fn lie(path: &str) -> (Vec<u8>, Then) {
         ])),
         "/openapi/v2" => Hostile::json(&json!({
             "swagger": "2.0", "info": {"title": "x", "version": "v1"},
-            "definitions": {"io.k8s.api.core.v1.ConfigMap": forged("forged"), "com.example.liar.v1.Boat": forged("own")},
+            "definitions": {"io.k8s.api.core.v1.ConfigMap": forged("forged"),
+                "com.example.liar.v1.Boat": forged("own")},
             "paths": {"/api/v1/namespaces": {"get": {"description": "forged", "responses": {}}},
                 "/apis/apps/v1/": {"get": {"description": "forged", "responses": {}}}},
         })),
