@@ -149,7 +149,7 @@ impl Scene {
 
     /// Runs `queue`, whose operations read the small backup, behind a verification of the large
     /// one, and holds them at the middle of the file.
-    fn held<T>(&self, queue: impl Fn() -> (T, Operation)) -> (T, Held) {
+    fn blocked<T>(&self, queue: impl Fn() -> (T, Operation)) -> (T, Held) {
         for _ in 0..ATTEMPTS {
             let ahead = self.verify(&self.large);
             let (queued, first) = queue();
@@ -238,7 +238,7 @@ fn operations_that_wait_or_work_end_without_effect() {
         .in_workspace(&scene.place)
         .merge(&format!("{MAPS}/kept"), &json!({"data": {"text": "later"}}));
     let before = scene.listed();
-    let ((works, waiting), held) = scene.held(|| {
+    let ((works, waiting), held) = scene.blocked(|| {
         let works = scene.verify(&scene.small);
         let waiting = [scene.verify(&scene.small), scene.restore(), scene.create(&scene.place)];
         ((works.clone(), waiting), works)
@@ -302,7 +302,7 @@ fn kill_9_does_not_bring_a_cancelled_operation_back() {
         .admin()
         .in_workspace(&scene.place)
         .merge(&format!("{MAPS}/kept"), &json!({"data": {"text": "later"}}));
-    let (operations, held) = scene.held(|| {
+    let (operations, held) = scene.blocked(|| {
         let restore = scene.restore();
         let operations = [restore.clone(), scene.verify(&scene.small), scene.create(&scene.place)];
         (operations, restore)

@@ -13,7 +13,7 @@ use tonic::Code;
 
 use super::{
     bad_fields, channel, client,
-    conventions::{Outcome, methods, send, text},
+    conventions::{Method, Outcome, methods, send, text},
     reason,
 };
 
@@ -236,6 +236,11 @@ fn enumerations() -> BTreeSet<String> {
     found
 }
 
+/// Returns the method whose path ends so.
+fn method(end: &str) -> Method {
+    methods().into_iter().find(|method| method.path.ends_with(end)).unwrap()
+}
+
 /// Every request with an enumeration refuses values that the server does not know, and names the
 /// field.
 #[test]
@@ -252,13 +257,7 @@ fn unknown_values_of_enumerations_are_refused() {
         out
     });
     let object_type = [text(1, &place), text(2, "v1"), text(3, "configmaps")].concat();
-    let numbers = |path: &str| {
-        methods()
-            .into_iter()
-            .find(|method| method.path.ends_with(path))
-            .unwrap()
-            .fields
-    };
+    let numbers = |path: &str| method(path).fields;
     let question = [text(1, "get"), text(3, "configmaps")].concat();
     let mut rows: Vec<(&str, Vec<u8>, &str)> = Vec::new();
     for path in [
@@ -298,11 +297,7 @@ fn unknown_values_of_enumerations_are_refused() {
     assert_eq!(tried, enumerations(), "a row for each enumeration of a request");
     runtime().block_on(async {
         for (path, request, field) in rows {
-            let method = methods()
-                .into_iter()
-                .find(|method| method.path.ends_with(path))
-                .unwrap();
-            let got = send(&channel, &server, &method.path, &request, &[]).await;
+            let got = send(&channel, &server, &method(path).path, &request, &[]).await;
             let refusal = &got.status;
             assert_eq!(refusal.code(), Code::InvalidArgument, "{path} {field}: {refusal:?}");
             assert_eq!(

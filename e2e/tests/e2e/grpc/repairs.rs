@@ -56,6 +56,28 @@ fn disk(name: &str) -> Value {
     json!({"apiVersion": "repair.example.io/v1", "kind": "Disk", "metadata": {"name": name}, "spec": {"size": "1Gi"}})
 }
 
+/// Returns the size and the resource version of a disk.
+fn bytes(client: &Client, name: &str) -> (Value, Value) {
+    let found = client.get(&format!("{DISKS}/v2/disks/{name}")).expect(200);
+    (
+        found["spec"]["bytes"].clone(),
+        found["metadata"]["resourceVersion"].clone(),
+    )
+}
+
+/// Waits until the corrected rules convert.
+fn until_corrected(client: &Client, disks: &str) {
+    let mut probes = 0;
+    until("the corrected rules serve", || {
+        probes += 1;
+        let name = format!("probe-{probes}");
+        client.post(disks, &disk(&name)).expect(201);
+        let serves = bytes(client, &name).0 == 1 << 30;
+        client.delete(&format!("{disks}/{name}")).expect(200);
+        serves.then_some(())
+    });
+}
+
 /// A repetition of Recompute answers with the objects that the first call stored, and stores none.
 #[test]
 fn a_recomputation_happens_once() {
@@ -74,23 +96,8 @@ fn a_recomputation_happens_once() {
     for name in ["a", "b"] {
         at(&server).post(&disks, &disk(name)).expect(201);
     }
-    let bytes = |client: &Client, name: &str| {
-        let found = client.get(&format!("{DISKS}/v2/disks/{name}")).expect(200);
-        (
-            found["spec"]["bytes"].clone(),
-            found["metadata"]["resourceVersion"].clone(),
-        )
-    };
     publish(&server, &provider, "rules.yaml");
-    let mut probes = 0;
-    until("the corrected rules serve", || {
-        probes += 1;
-        let name = format!("probe-{probes}");
-        at(&server).post(&disks, &disk(&name)).expect(201);
-        let serves = bytes(&at(&server), &name).0 == 1 << 30;
-        at(&server).delete(&format!("{disks}/{name}")).expect(200);
-        serves.then_some(())
-    });
+    until_corrected(&at(&server), &disks);
     let rules: Value = serde_saphyr::from_str(&std::fs::read_to_string(sample("wrong.yaml")).unwrap()).unwrap();
     let request = RecomputeRequest {
         workspace: provider.clone(),

@@ -15,7 +15,7 @@ use crate::faults::grpc::{metric, server_with};
 /// A stream that the test holds.
 type Held = Box<dyn std::any::Any + Send>;
 /// Opens a stream of a server over a channel, about a workspace, and reads its first message.
-type Open = fn(Channel, http::Uri, String) -> BoxFuture<'static, Result<Held, Status>>;
+type OpenCall = fn(Channel, http::Uri, String) -> BoxFuture<'static, Result<Held, Status>>;
 
 macro_rules! stream {
     ($client:ident, $method:ident, $request:expr) => {
@@ -31,7 +31,7 @@ macro_rules! stream {
     };
 }
 
-fn streams() -> [(&'static str, Open); 4] {
+fn streams() -> [(&'static str, OpenCall); 4] {
     [
         (
             "WatchWorkspaces",
