@@ -14,6 +14,8 @@ use crate::{
 
 /// Objects of a page.
 const PAGE: usize = 100;
+/// Attempts at an update while controllers write the status, as many as of `kubectl apply`.
+const ATTEMPTS: usize = 5;
 
 /// Existing objects of the target.
 pub(super) enum Target {
@@ -169,7 +171,8 @@ impl Target {
         Ok(bindings)
     }
 
-    /// Creates the object, or updates it.
+    /// Creates the object, or updates it. Controllers write its status at any time: an update that
+    /// met such a write is repeated, and one that met a change of what it writes is not.
     pub(super) fn apply(&self, object: &Value) -> anyhow::Result<Applied> {
         let Target::Server(connected) = self else {
             bail!("--apply needs a server: --kubeconfig");
@@ -177,23 +180,35 @@ impl Target {
         let Connected { client, runtime } = &**connected;
         let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name"));
         let (collection, one) = path(object)?;
-        let found = self.get(text(object, "/apiVersion"), kind, name)?;
-        let (code, answer, applied) = match found {
-            Some(there) if has_same_contents(&there, object) => return Ok(Applied::Unchanged),
-            Some(there) => {
-                let new = updated(there, object);
-                let (code, answer) = runtime.block_on(client.put(&one, &new))?;
-                (code, answer, Applied::Updated)
+        let mut before: Option<Value> = None;
+        let mut attempts = ATTEMPTS;
+        loop {
+            attempts -= 1;
+            let found = self.get(text(object, "/apiVersion"), kind, name)?;
+            let is_other = |seen: &Value| found.as_ref().is_none_or(|there| !has_same_contents(there, seen));
+            if before.as_ref().is_some_and(is_other) {
+                bail!("{kind} {name}: somebody else changed it at the same time: run the command again");
             }
-            None => {
-                let (code, answer) = runtime.block_on(client.post(&collection, object))?;
-                (code, answer, Applied::Created)
+            let (code, answer, applied) = match &found {
+                Some(there) if has_same_contents(there, object) => return Ok(Applied::Unchanged),
+                Some(there) => {
+                    let new = updated(there.clone(), object);
+                    let (code, answer) = runtime.block_on(client.put(&one, &new))?;
+                    (code, answer, Applied::Updated)
+                }
+                None => {
+                    let (code, answer) = runtime.block_on(client.post(&collection, object))?;
+                    (code, answer, Applied::Created)
+                }
+            };
+            if code.is_success() {
+                return Ok(applied);
             }
-        };
-        if !code.is_success() {
-            bail!("{kind} {name}: {code}: {}", message(&answer));
+            if text(&answer, "/reason") != "Conflict" || attempts == 0 {
+                bail!("{kind} {name}: {code}: {}", message(&answer));
+            }
+            before = found;
         }
-        Ok(applied)
     }
 }
 
