@@ -30,6 +30,7 @@ mod golden;
 mod grpc;
 mod hooks;
 mod incompatible;
+mod interrupted;
 mod issuers;
 mod kinds;
 mod kube_rs;

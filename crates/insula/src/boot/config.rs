@@ -54,15 +54,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         plan.build(format!("{}/{file}", arguments.output), text, arguments.overwrite);
     }
     let code = make(plan, &root)?;
-    let (namespace, name) = (&arguments.namespace, &project.name);
-    print::raw(&format!(
-        "next: the certificates of the cluster's front proxy, then the manifests\n\
-         \x20 kubectl -n kube-system get configmap extension-apiserver-authentication \\\n\
-         \x20   -o 'jsonpath={{.data.requestheader-client-ca-file}}' >front-proxy.crt\n\
-         \x20 kubectl -n {namespace} create configmap {name}-front-proxy --from-file=ca.crt=front-proxy.crt\n\
-         \x20 kubectl apply -f {}\n",
-        arguments.output
-    ))?;
+    print::raw(&format!("next: kubectl apply -f {}\n", arguments.output))?;
     Ok(code)
 }
 
@@ -225,6 +217,9 @@ mod tests {
                     let pod = &documents[0]["spec"]["template"]["spec"];
                     assert_eq!(pod["containers"][0]["securityContext"]["readOnlyRootFilesystem"], true);
                     assert_eq!(pod["volumes"][0]["emptyDir"].is_object(), has_store, "{text}");
+                    let delegate = serde_json::json!({"name": "INSULA_DELEGATE", "value": "in-cluster"});
+                    let variables = pod["containers"][0]["env"].as_array();
+                    assert!(variables.is_some_and(|all| all.contains(&delegate)), "{text}");
                 }
                 if file == "service.yaml" {
                     assert_eq!(documents[0]["spec"]["ports"][0]["port"], 443);
