@@ -51,7 +51,7 @@ pub use kubectl::{Kubectl, Ran, run_bounded};
 pub use mirror::mirror;
 pub use onboarding::Onboarding;
 pub use script::{run_script, scripts_on_disk};
-pub use server::{Server, Setup, Stopped, binary, insula, shared, unused_port};
+pub use server::{Server, Setup, Stopped, binary, insula, shared, shared_as, unused_port};
 pub use single::{Http1, Http2};
 pub use slow::Slow;
 pub use stored::{copy_stored, edit_stored, stored_keys};

@@ -358,15 +358,21 @@ pub(crate) fn both(output: &Output) -> String {
     text(&output.stdout) + &text(&output.stderr)
 }
 
-/// Returns the server that tests share. The last test that holds it ends it.
+/// Returns the server that tests share.
 pub fn shared() -> Arc<Server> {
     static SHARED: Mutex<Weak<Server>> = Mutex::new(Weak::new());
+    shared_as(&SHARED, Server::start)
+}
+
+/// Returns what tests share, which is started if none of them has it. The last test that holds it
+/// ends it.
+pub fn shared_as<T>(place: &Mutex<Weak<T>>, start: impl FnOnce() -> T) -> Arc<T> {
     // A test that failed while starting it must not fail all others.
-    let mut shared = SHARED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    if let Some(server) = shared.upgrade() {
-        return server;
+    let mut shared = place.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if let Some(known) = shared.upgrade() {
+        return known;
     }
-    let server = Arc::new(Server::start());
-    *shared = Arc::downgrade(&server);
-    server
+    let started = Arc::new(start());
+    *shared = Arc::downgrade(&started);
+    started
 }

@@ -14,7 +14,6 @@ mod drain;
 mod etags;
 mod evolution;
 mod freeze;
-mod frozen_views;
 mod grpcurl;
 mod health;
 mod maintenance;

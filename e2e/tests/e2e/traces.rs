@@ -4,12 +4,12 @@ mod trouble;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Mutex, Weak},
 };
 
 use insula_e2e::{
-    Answer, Client, Collector, Hook, Reply, Server, Setup, Span, Who, publish_widgets, runtime, until, with_widgets,
-    workspace,
+    Answer, Client, Collector, Hook, Reply, Server, Setup, Span, Who, publish_widgets, runtime, shared_as, until,
+    with_widgets, workspace,
 };
 use insula_proto::admin::v1::{
     GetInfoRequest, GetWorkspaceRequest, SetLogLevelRequest, cluster_service_client::ClusterServiceClient,
@@ -50,19 +50,15 @@ fn with_collector(url: &str, more: &[(&str, &str)]) -> Server {
 /// A server that exports to a collector, for all tests here. The last test that holds it ends it.
 fn traced() -> Arc<(Collector, Server)> {
     static SHARED: Mutex<Weak<(Collector, Server)>> = Mutex::new(Weak::new());
-    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(both) = shared.upgrade() {
-        return both;
-    }
-    let collector = Collector::start();
-    let more = [
-        ("INSULA_LOG_LEVEL", "debug"),
-        ("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test"),
-    ];
-    let server = with_collector(collector.url(), &more);
-    let both = Arc::new((collector, server));
-    *shared = Arc::downgrade(&both);
-    both
+    shared_as(&SHARED, || {
+        let collector = Collector::start();
+        let more = [
+            ("INSULA_LOG_LEVEL", "debug"),
+            ("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test"),
+        ];
+        let server = with_collector(collector.url(), &more);
+        (collector, server)
+    })
 }
 
 /// Returns the id of a new trace.

@@ -1,5 +1,7 @@
 //! Frozen workspaces: readable, and written by nobody until they are thawed.
 
+mod views;
+
 use super::{Channel, as_user, channel, origin};
 use http::Version;
 use insula_e2e::{

@@ -1,22 +1,12 @@
 //! Freezes seen by initializers and terminators, through their virtual workspaces.
 
-use insula_e2e::{Client, Who, runtime, shared, unique, until, workspace};
-use insula_proto::admin::v1::{
-    FreezeWorkspaceRequest, ThawWorkspaceRequest, workspace_service_client::WorkspaceServiceClient,
-};
-use serde_json::{Value, json};
+use insula_e2e::{Client, Who, shared, unique, until, workspace};
+use serde_json::json;
 
-use super::{channel, origin};
+use super::{CONFIGMAPS, WORKSPACES, answered, client, configmap, freeze, thaw};
 
-const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
-const WORKSPACES: &str = "/apis/tenancy.kcp.io/v1alpha1/workspaces";
 const TYPES: &str = "/apis/tenancy.kcp.io/v1alpha1/workspacetypes";
 const STATUS: &str = "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster/status";
-
-/// Returns a configuration map.
-fn configmap(name: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}})
-}
 
 /// Waits for a phase of a workspace, and returns its cluster.
 fn in_phase(lobby: &Client, name: &str, phase: &str) -> String {
@@ -48,14 +38,9 @@ fn initializers_wait_for_the_thaw_and_terminators_work() {
     let initializer = view("initializingworkspaces");
     initializer.post(CONFIGMAPS, &configmap("before")).expect(201);
 
-    let mut admin = WorkspaceServiceClient::with_origin(channel(&server, &Who::KcpAdmin), origin(&server));
+    let mut admin = client(&server, &Who::KcpAdmin);
     let place = format!("{path}:{name}");
-    let freeze = FreezeWorkspaceRequest {
-        workspace: place.clone(),
-        reason: "moving house".to_owned(),
-        ..FreezeWorkspaceRequest::default()
-    };
-    runtime().block_on(admin.freeze_workspace(freeze.clone())).unwrap();
+    answered(admin.freeze_workspace(freeze(&place, false))).unwrap();
     let done = json!({"status": {"initializers": []}});
     for refused in [
         initializer.post(CONFIGMAPS, &configmap("meanwhile")),
@@ -68,15 +53,11 @@ fn initializers_wait_for_the_thaw_and_terminators_work() {
     }
     initializer.get(&format!("{CONFIGMAPS}/before")).expect(200);
     in_phase(&lobby, &name, "Initializing");
-    let thaw = ThawWorkspaceRequest {
-        workspace: place,
-        ..ThawWorkspaceRequest::default()
-    };
-    runtime().block_on(admin.thaw_workspace(thaw)).unwrap();
+    answered(admin.thaw_workspace(thaw(&place))).unwrap();
     initializer.merge(STATUS, &done).expect(200);
     in_phase(&lobby, &name, "Ready");
 
-    runtime().block_on(admin.freeze_workspace(freeze)).unwrap();
+    answered(admin.freeze_workspace(freeze(&place, false))).unwrap();
     lobby.delete(&format!("{WORKSPACES}/{name}")).expect(200);
     in_phase(&lobby, &name, "Terminating");
     let terminator = view("terminatingworkspaces");
