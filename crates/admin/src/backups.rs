@@ -1,22 +1,24 @@
-//! Backups in the directory of the server, and the restore of workspaces.
+//! Backups in the directory of the server, and the restore of workspaces and of the installation.
 //!
 //! A workspace is restored as it was: names, UIDs and internal objects included. Its LogicalCluster
 //! is written last, so that nobody reaches the workspace and no controller acts in it before all
 //! objects are there.
 
 mod create;
+pub(crate) mod precondition;
 mod restore;
 mod tree;
+mod wanted;
 
-pub(crate) use restore::{Wanted, precondition};
 pub(crate) use tree::{Links, Tree};
+pub(crate) use wanted::Wanted;
 
 use crate::{
     host::{BackupFile, Host},
     operations::{Failure, Job, Running},
     workers::WorkerPool,
 };
-use insula_api::{ClusterName, Json};
+use insula_api::{ClusterName, Json, ObjectKey};
 use insula_catalog::ids;
 use insula_registry::Deps;
 use insula_store::{
@@ -156,8 +158,8 @@ pub(crate) fn check(file: impl io::Read) -> Result<backup::Summary, Failure> {
 
 fn read(file: impl io::Read) -> Result<(backup::Summary, Hash), Failure> {
     let mut content = ContentHash::default();
-    let read = backup::read(io::BufReader::with_capacity(1 << 20, file), |header, entry| {
-        if counts(header, &entry.key.cluster) {
+    let read = backup::read(io::BufReader::with_capacity(1 << 20, file), |_, entry| {
+        if counts(&entry.key) {
             content.add(&entry.key, &entry.object);
         }
         Ok::<_, BackupError>(())
@@ -165,10 +167,10 @@ fn read(file: impl io::Read) -> Result<(backup::Summary, Hash), Failure> {
     Ok((read.map_err(read_failure)?, content.finish()))
 }
 
-/// Returns true for clusters whose objects count for the hash of the content. Bundles are shared
-/// between workspaces: a backup of a workspace has them only in case that they are gone.
-fn counts(header: &backup::Header, cluster: &ClusterName) -> bool {
-    header.workspace.is_empty() || *cluster != ClusterName::bound_crds()
+/// Returns true for objects that count for the hash of the content. Bundles are shared between
+/// workspaces: a backup has them only in case that they are gone.
+fn counts(key: &ObjectKey) -> bool {
+    key.cluster != ClusterName::bound_crds() && tree::is_content(key)
 }
 
 fn result(name: &str, summary: &backup::Summary, content: Hash) -> Json {

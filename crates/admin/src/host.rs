@@ -47,6 +47,12 @@ pub trait Host: Send + Sync {
     /// Returns the state of the runtime: threads, tasks, requests in flight.
     fn runtime(&self) -> Json;
 
+    /// Creates the objects that every installation has, where they are missing.
+    ///
+    /// # Errors
+    /// The reason why they cannot be written.
+    fn bootstrap(&self) -> BoxFuture<'_, Result<(), String>>;
+
     /// Returns the newest revision that is older than an age in seconds, if this run knows one.
     fn revision_before(&self, seconds: u64) -> Option<insula_api::Revision>;
 }

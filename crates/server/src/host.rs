@@ -133,6 +133,14 @@ impl Host for ServerHost {
         })
     }
 
+    fn bootstrap(&self) -> insula_store::BoxFuture<'_, Result<(), String>> {
+        let registry = &self.health.api.registry;
+        Box::pin(async move {
+            let made = insula_controllers::bootstrap(registry).await;
+            made.map_err(|cause| cause.to_string())
+        })
+    }
+
     fn revision_before(&self, seconds: u64) -> Option<Revision> {
         let age = i64::try_from(seconds).ok()?.checked_mul(1_000_000)?;
         self.marks.before(self.health.clock.monotonic_micros() - age)

@@ -23,6 +23,7 @@ mod operations;
 mod quota;
 mod repairs;
 mod requests;
+mod restore;
 mod rollouts;
 mod rules;
 mod streams;

@@ -125,7 +125,7 @@ fn write(
     let wanted = |key: &insula_api::ObjectKey| tree.is_none_or(|tree| tree.contains(key));
     snapshot.for_each_wanted(&Scope::everything(), wanted, |entry| {
         encoder.object(entry, &mut bytes);
-        if counts(&header, &entry.key.cluster) {
+        if counts(&entry.key) {
             content.add(&entry.key, &entry.object);
         }
         objects += 1;

@@ -1,10 +1,11 @@
-//! A workspace with all workspaces below it, in the store or in a backup.
+//! A workspace with all workspaces below it, in the store or in a backup. The tree of `root` is the
+//! installation: homes, which no Workspace stands for, belong to it.
 
 use insula_api::{ClusterName, ClusterPath, ObjectKey, Scope};
-use insula_catalog::{ResourceRoute, ids};
+use insula_catalog::{ResourceRoute, ids, locate::LogicalClusterView};
 use insula_store::{Entry, Snapshot};
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     ops::ControlFlow,
     sync::Arc,
 };
@@ -13,11 +14,13 @@ use std::{
 #[derive(Debug, Default)]
 pub(crate) struct Links {
     /// The Workspaces of a cluster: name and logical cluster.
-    children: BTreeMap<ClusterName, Vec<(Arc<str>, ClusterName)>>,
+    children: BTreeMap<ClusterName, BTreeMap<Arc<str>, ClusterName>>,
     /// The Workspace of a cluster.
     owners: BTreeMap<ClusterName, ObjectKey>,
     /// The bundles that a cluster uses.
     bundles: BTreeMap<ClusterName, BTreeSet<Arc<str>>>,
+    /// Clusters that have a LogicalCluster, with the paths there.
+    clusters: BTreeMap<ClusterName, Option<ClusterPath>>,
 }
 
 /// A workspace with all workspaces below it.
@@ -25,14 +28,16 @@ pub(crate) struct Links {
 pub(crate) struct Tree {
     /// Its logical cluster.
     pub(crate) root: ClusterName,
-    /// Its Workspace; a home has none.
+    /// Its Workspace; `root` and homes have none.
     pub(crate) owner: Option<ObjectKey>,
     /// All logical clusters with their paths.
     pub(crate) clusters: BTreeMap<ClusterName, ClusterPath>,
     /// Keys of the bundles that they use.
-    pub(crate) bundles: BTreeSet<ObjectKey>,
+    pub(crate) bundles: HashSet<ObjectKey>,
     /// The Workspace of each cluster.
     pub(crate) owners: BTreeMap<ClusterName, ObjectKey>,
+    /// The cluster of each Workspace.
+    children: HashMap<ObjectKey, ClusterName>,
 }
 
 impl Links {
@@ -46,26 +51,46 @@ impl Links {
                 .and_then(|name| ClusterName::parse(name).ok());
             if let Some(child) = child {
                 let known = self.children.entry(key.cluster.clone()).or_default();
-                known.push((Arc::clone(&key.name), child.clone()));
+                known.insert(Arc::clone(&key.name), child.clone());
                 self.owners.insert(child, key.clone());
             }
         } else if key.resource == ids::resource_routes()
             && let Some(bundle) = entry.object.parsed(ResourceRoute::read).bundle.clone()
         {
             self.bundles.entry(key.cluster.clone()).or_default().insert(bundle);
+        } else if *key == ids::logical_cluster(&key.cluster) {
+            let view = entry
+                .object
+                .parsed(|object| LogicalClusterView::read(&object.body_value()));
+            self.clusters.insert(key.cluster.clone(), view.path.clone());
         }
     }
 
     /// Returns the relations at a state.
     pub(crate) fn of_snapshot(snapshot: &Snapshot) -> Self {
         let mut links = Links::default();
-        for resource in [ids::workspaces(), ids::resource_routes()] {
+        for resource in [ids::workspaces(), ids::resource_routes(), ids::logicalclusters()] {
             snapshot.for_each(&Scope::everywhere(resource), |entry| {
                 links.note(entry);
                 ControlFlow::Continue(())
             });
         }
         links
+    }
+
+    /// Returns the Workspace of a cluster.
+    pub(crate) fn owner(&self, cluster: &ClusterName) -> Option<&ObjectKey> {
+        self.owners.get(cluster)
+    }
+
+    /// Returns the cluster of a Workspace.
+    pub(crate) fn child(&self, workspace: &ObjectKey) -> Option<&ClusterName> {
+        self.children.get(&workspace.cluster)?.get(&workspace.name)
+    }
+
+    /// Returns the clusters that have a LogicalCluster.
+    pub(crate) fn clusters(&self) -> impl Iterator<Item = &ClusterName> {
+        self.clusters.keys()
     }
 
     /// Finds the cluster of a path below a known one.
@@ -76,8 +101,7 @@ impl Links {
             return Some(cluster);
         }
         for name in rest.strip_prefix(':')?.split(':') {
-            let mut children = self.children.get(&cluster)?.iter();
-            cluster = children.find(|(known, _)| **known == *name)?.1.clone();
+            cluster = self.children.get(&cluster)?.get(name)?.clone();
         }
         Some(cluster)
     }
@@ -86,6 +110,9 @@ impl Links {
     pub(crate) fn tree(&self, root: &ClusterName, path: ClusterPath) -> Tree {
         let mut clusters = BTreeMap::new();
         let mut open = vec![(root.clone(), path)];
+        if *root == ClusterName::root() {
+            open.extend(self.homes());
+        }
         while let Some((cluster, path)) = open.pop() {
             for (name, child) in self.children.get(&cluster).into_iter().flatten() {
                 if !clusters.contains_key(child) && child != root {
@@ -100,30 +127,81 @@ impl Links {
             .flatten();
         let owners = clusters.keys();
         let owners = owners.filter_map(|cluster| Some((cluster.clone(), self.owners.get(cluster)?.clone())));
+        let owners: BTreeMap<ClusterName, ObjectKey> = owners.collect();
+        let children = owners.iter().map(|(child, owner)| (owner.clone(), child.clone()));
         Tree {
             root: root.clone(),
             owner: self.owners.get(root).cloned(),
             bundles: used.map(|bundle| ids::bundle(bundle)).collect(),
-            owners: owners.collect(),
+            children: children.collect(),
+            owners,
             clusters,
         }
     }
+
+    /// Returns the workspaces beside `root` that no Workspace stands for.
+    fn homes(&self) -> impl Iterator<Item = (ClusterName, ClusterPath)> {
+        let homes = self.clusters.iter().filter(|(cluster, _)| {
+            !self.owners.contains_key(*cluster) && **cluster != ClusterName::root() && !cluster.is_system()
+        });
+        homes.map(|(cluster, path)| {
+            (
+                cluster.clone(),
+                path.clone().unwrap_or_else(|| ClusterPath::from(cluster)),
+            )
+        })
+    }
+}
+
+/// Returns true for `root` and the clusters of the server itself, which nobody can close: requests,
+/// operations and servers have their records there.
+pub(crate) fn is_platform(cluster: &ClusterName) -> bool {
+    *cluster == ClusterName::root() || cluster.is_system() && *cluster != ClusterName::bound_crds()
+}
+
+/// Returns true for objects that a restore writes. Records of the server are none: it writes them
+/// at any time, and those of a backup are of the past.
+pub(crate) fn is_content(key: &ObjectKey) -> bool {
+    let resource = &key.resource;
+    if *resource == ids::version_uses() {
+        return false;
+    }
+    let records = || {
+        [
+            ids::operations(),
+            ids::servers(),
+            ids::serialization_points(),
+            // It says where the server is reached now.
+            ids::shards(),
+        ]
+    };
+    !is_platform(&key.cluster) || !records().contains(resource)
 }
 
 impl Tree {
-    /// Returns true for the objects of the tree. Records of used versions are no content: the
-    /// server writes them at any time.
+    /// Returns true for the tree of the installation.
+    pub(crate) fn is_installation(&self) -> bool {
+        self.root == ClusterName::root()
+    }
+
+    /// Returns true for the objects of the tree.
     pub(crate) fn contains(&self, key: &ObjectKey) -> bool {
-        if self.clusters.contains_key(&key.cluster) {
-            return key.resource != ids::version_uses();
+        let is_within = self.clusters.contains_key(&key.cluster) || self.is_installation() && is_platform(&key.cluster);
+        match is_within {
+            true => is_content(key),
+            false => self.owner.as_ref() == Some(key) || self.bundles.contains(key),
         }
-        self.owner.as_ref() == Some(key) || self.bundles.contains(key)
+    }
+
+    /// Returns the cluster of a Workspace.
+    pub(crate) fn child(&self, workspace: &ObjectKey) -> Option<&ClusterName> {
+        self.children.get(workspace)
     }
 
     /// Returns true for the objects that make a workspace of the tree reachable.
     pub(crate) fn is_gate(&self, key: &ObjectKey) -> bool {
-        let is_cluster = key.resource == ids::logicalclusters() && self.clusters.contains_key(&key.cluster);
-        is_cluster || self.owners.values().any(|owner| owner == key)
+        let is_logical = key.resource == ids::logicalclusters() && self.clusters.contains_key(&key.cluster);
+        is_logical && !is_platform(&key.cluster) || self.children.contains_key(key)
     }
 }
 
@@ -162,7 +240,7 @@ mod tests {
         let tree = links.tree(&cluster("aa"), ClusterPath::parse("root:a").expect("a path"));
         let paths: Vec<&str> = tree.clusters.values().map(ClusterPath::as_str).collect();
         assert_eq!(paths, ["root:a", "root:a:b"]);
-        assert_eq!(tree.bundles, BTreeSet::from([ids::bundle("one")]));
+        assert_eq!(tree.bundles, HashSet::from([ids::bundle("one")]));
         let gate = tree.owner.clone().expect("a workspace");
         assert!(tree.is_gate(&gate) && tree.contains(&gate));
         assert!(!tree.contains(&ids::bundle("two")));

@@ -1,9 +1,9 @@
-//! `BackupService`: backups in the directory of the server, and the restore of workspaces.
+//! `BackupService`: backups in the directory of the server, and their restore.
 
 mod upload;
 
 use crate::{
-    backups::{self, CREATE, RESTORE, VERIFY, Wanted, installation, io_failure},
+    backups::{self, CREATE, Links, RESTORE, VERIFY, Wanted, io_failure, precondition},
     host::{BackupFile, blocking},
     operations::{Failure, Start},
     pages::{Page, hex},
@@ -305,7 +305,8 @@ impl AdminService {
         Ok(found?)
     }
 
-    /// Returns the path of the workspace to restore, after the checks that take no reading.
+    /// Returns the path of the workspace to restore, `root` for the installation, after the checks
+    /// that take no reading.
     fn restorable(
         &self,
         session: &Session,
@@ -313,23 +314,13 @@ impl AdminService {
         request: &RestoreBackupRequest,
     ) -> Result<String, Status> {
         let header = &file.summary.header;
-        if header.workspace.is_empty() && matches!(&*request.workspace, "" | "root") {
-            let text = format!(
-                "a running server restores workspaces only. For the whole installation stop it and run: insula \
-                 backup restore {} --to NEW-DATA-DIRECTORY; then copy pki of the old data directory into the new one, \
-                 and start with --data-dir NEW-DATA-DIRECTORY",
-                self.host.backups().path(&file.name)
-            );
-            return Err(Status::failed_precondition(text));
-        }
-        let path = match request.workspace.as_str() {
-            "" => &header.workspace,
-            path => path,
+        precondition::of_this_installation(header, &session.snapshot)?;
+        let path = match (request.workspace.as_str(), header.workspace.as_str()) {
+            ("", "") => ClusterPath::from(&ClusterName::root()),
+            ("", path) | (path, _) => parse_path(path)?,
         };
-        let path = parse_path(path)?;
         if !request.overwrite && locate::locate(&session.snapshot, &path).is_ok() {
-            let text = format!("workspace {path} exists: set overwrite to replace it and all workspaces below it");
-            return Err(Status::failed_precondition(text));
+            return Err(precondition::exists(path.as_str()).into());
         }
         Ok(path.to_string())
     }
@@ -344,22 +335,29 @@ impl AdminService {
     ) -> Result<RestoreChanges, Status> {
         let (snapshot, host, name) = (session.snapshot.clone(), Arc::clone(&self.host), name.to_owned());
         let compared = blocking(&*self.host, move || {
-            let here = installation(&snapshot);
-            let wanted = Wanted::read(|| host.backups().open(&name), &path, &here)?;
-            backups::precondition(&snapshot, &wanted.tree, overwrite)?;
-            let changes = wanted.compare(&snapshot);
-            Ok::<_, Failure>((wanted, changes))
+            let wanted = Wanted::read(|| host.backups().open(&name), &path, &snapshot)?;
+            precondition::check(&snapshot, &wanted.tree, overwrite)?;
+            let now = Links::of_snapshot(&snapshot);
+            let changes = wanted.compare(&snapshot, &now, |_| true);
+            let deleted = wanted.superfluous(&now).into_iter();
+            let deleted: Vec<String> = deleted
+                .map(|name| locate::path_of(&snapshot, name).to_string())
+                .collect();
+            Ok::<_, Failure>((wanted, changes, deleted))
         });
-        let (wanted, changes) = compared.await??;
+        let (wanted, changes, deleted) = compared.await??;
         let count = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
-        let mut workspaces: Vec<String> = wanted.tree.clusters.values().map(ToString::to_string).collect();
-        workspaces.sort_unstable();
-        workspaces.truncate(WORKSPACES_MAX);
+        let first = |mut paths: Vec<String>| {
+            paths.sort_unstable();
+            paths.truncate(WORKSPACES_MAX);
+            paths
+        };
         Ok(RestoreChanges {
-            workspaces,
+            workspaces: first(wanted.tree.clusters.values().map(ToString::to_string).collect()),
+            deleted_workspaces: first(deleted),
             created: count(changes.created),
             updated: count(changes.updated),
-            deleted: count(changes.deleted()),
+            deleted: count(changes.deleted),
             unchanged: count(changes.unchanged),
         })
     }

@@ -33,15 +33,15 @@ const OBJECT_BYTES: usize = 10_000;
 const ATTEMPTS: usize = 20;
 
 /// A server with a workspace, a backup of it, and a large backup of the installation.
-struct Scene {
-    server: Server,
+pub(super) struct Scene {
+    pub(super) server: Server,
     place: String,
     small: String,
-    large: String,
+    pub(super) large: String,
 }
 
 impl Scene {
-    fn new() -> Scene {
+    pub(super) fn new() -> Scene {
         let server = Server::start();
         let (place, _) = workspace(&server.admin(), "cancelled");
         let (filled, _) = workspace(&server.admin(), "filled");
@@ -92,7 +92,7 @@ impl Scene {
         names
     }
 
-    fn text(&self) -> serde_json::Value {
+    pub(super) fn text(&self) -> serde_json::Value {
         let map = self
             .server
             .admin()
@@ -111,7 +111,7 @@ impl Scene {
         started.unwrap().into_inner().operation.unwrap()
     }
 
-    fn restore(&self) -> Operation {
+    pub(super) fn restore(&self) -> Operation {
         let request = self.restore_request();
         let started = runtime().block_on(backups(&self.server, &Who::KcpAdmin).restore_backup(request));
         started.unwrap().into_inner().operation.unwrap()
@@ -143,13 +143,13 @@ impl Scene {
         cancel(&self.server, operation)
     }
 
-    fn ended(&self, operation: &Operation) -> Operation {
+    pub(super) fn ended(&self, operation: &Operation) -> Operation {
         runtime().block_on(done(&self.server, Some(operation.clone())))
     }
 
     /// Runs `queue`, whose operations read the small backup, behind a verification of the large
     /// one, and holds them at the middle of the file.
-    fn blocked<T>(&self, queue: impl Fn() -> (T, Operation)) -> (T, Held) {
+    pub(super) fn blocked<T>(&self, queue: impl Fn() -> (T, Operation)) -> (T, Held) {
         for _ in 0..ATTEMPTS {
             let ahead = self.verify(&self.large);
             let (queued, first) = queue();
@@ -196,7 +196,7 @@ fn is_cancelled(operation: &Operation) {
 }
 
 /// A backup in whose place there is a pipe with the first half of it: who reads it waits.
-struct Held {
+pub(super) struct Held {
     path: PathBuf,
     kept: PathBuf,
     pipe: File,
@@ -221,7 +221,7 @@ impl Held {
     }
 
     /// Lets the reader go on, and puts the backup back.
-    fn release(mut self) {
+    pub(super) fn release(mut self) {
         self.pipe.write_all(&self.rest).unwrap();
         fs::rename(&self.kept, &self.path).unwrap();
     }

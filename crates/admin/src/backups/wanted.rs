@@ -1,0 +1,352 @@
+//! The objects that a restore writes, and their differences from those in the store.
+
+use super::{Links, Tree, counts, io_failure, read_failure, tree::is_platform};
+use crate::operations::Failure;
+use insula_api::{ClusterName, ClusterPath, Object, ObjectKey, Scope};
+use insula_catalog::ids;
+use insula_store::{
+    Entry, Snapshot, Write,
+    backup::{self, BackupError, ContentHash, Hash},
+};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet, HashMap},
+    io::{BufReader, Read},
+    ops::ControlFlow,
+    sync::Arc,
+};
+use tonic::Code;
+
+/// Owners above an object that are written before it.
+const DEPTH_MAX: usize = 16;
+/// Workspaces above a cluster that are looked at: more than a path has.
+const LEVELS_MAX: usize = 64;
+
+/// The objects of a tree, from a backup.
+pub(crate) struct Wanted {
+    pub(crate) tree: Tree,
+    /// The hash of the objects.
+    pub(crate) hash: Hash,
+    /// The objects, in the order of their encoded keys.
+    objects: BTreeMap<Arc<[u8]>, (ObjectKey, Arc<Object>)>,
+}
+
+/// The part of a tree that an object belongs to. Each part is restored at once.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Part {
+    /// A bundle, which workspaces share.
+    Bundles,
+    /// `root` and the clusters of the server itself.
+    Platform,
+    /// A workspace with those below it: the tree's own, or one directly below `root`.
+    Workspace(ClusterName),
+}
+
+/// A write of a restore.
+pub(crate) struct Difference {
+    pub(crate) part: Part,
+    pub(crate) write: Write,
+}
+
+/// Differences between the store and a backup.
+#[derive(Default)]
+pub(crate) struct Changes {
+    differences: Vec<Difference>,
+    /// Number of objects that do not exist.
+    pub(crate) created: u64,
+    /// Number of objects that differ.
+    pub(crate) updated: u64,
+    /// Number of objects that the backup lacks.
+    pub(crate) deleted: u64,
+    /// Number of objects that are the same.
+    pub(crate) unchanged: u64,
+}
+
+impl Changes {
+    /// Returns the number of writes.
+    pub(crate) fn total(&self) -> u64 {
+        self.created + self.updated + self.deleted
+    }
+
+    /// Returns the workspaces in which something differs.
+    pub(crate) fn workspaces(&self) -> BTreeSet<ClusterName> {
+        let parts = self.differences.iter().filter_map(|difference| match &difference.part {
+            Part::Workspace(cluster) => Some(cluster.clone()),
+            Part::Bundles | Part::Platform => None,
+        });
+        parts.collect()
+    }
+}
+
+/// Finds the part of an object at a state of the store.
+struct Parts<'a> {
+    tree: &'a Tree,
+    now: &'a Links,
+    known: RefCell<HashMap<ClusterName, Option<Part>>>,
+}
+
+impl Parts<'_> {
+    /// Returns the part of an object; `None` for one outside of the tree.
+    fn for_key(&self, key: &ObjectKey) -> Option<Part> {
+        if key.cluster == ClusterName::bound_crds() {
+            return self.tree.bundles.contains(key).then_some(Part::Bundles);
+        }
+        // A Workspace goes with its content.
+        if key.resource == ids::workspaces()
+            && let Some(cluster) = self.tree.child(key).or_else(|| self.now.child(key))
+            && let Some(part) = self.for_cluster(cluster)
+        {
+            return Some(part);
+        }
+        self.for_cluster(&key.cluster)
+    }
+
+    fn for_cluster(&self, cluster: &ClusterName) -> Option<Part> {
+        let mut known = self.known.borrow_mut();
+        if let Some(part) = known.get(cluster) {
+            return part.clone();
+        }
+        let part = self.climb(cluster);
+        known.insert(cluster.clone(), part.clone());
+        part
+    }
+
+    /// Climbs from a cluster to the one directly below `root`, or to that of the tree.
+    fn climb(&self, cluster: &ClusterName) -> Option<Part> {
+        let is_installation = self.tree.is_installation();
+        if is_platform(cluster) {
+            return is_installation.then_some(Part::Platform);
+        }
+        let mut top = cluster;
+        for _ in 0..LEVELS_MAX {
+            if *top == self.tree.root {
+                return Some(Part::Workspace(top.clone()));
+            }
+            match self.tree.owners.get(top).or_else(|| self.now.owner(top)) {
+                Some(owner) if !is_platform(&owner.cluster) => top = &owner.cluster,
+                _ => return is_installation.then(|| Part::Workspace(top.clone())),
+            }
+        }
+        None
+    }
+}
+
+impl Wanted {
+    /// Reads the tree of a path from a backup, twice: for its shape, and for its objects. Objects
+    /// that are as at a state share its memory.
+    pub(crate) fn read(
+        open: impl Fn() -> std::io::Result<Box<dyn Read + Send>>,
+        path: &str,
+        snapshot: &Snapshot,
+    ) -> Result<Wanted, Failure> {
+        let visit = |visit: &mut dyn FnMut(Entry)| -> Result<backup::Summary, Failure> {
+            let file = open().map_err(|error| io_failure(&error))?;
+            let file = BufReader::with_capacity(1 << 20, file);
+            let read = backup::read(file, |_, entry| {
+                visit(entry);
+                Ok::<_, BackupError>(())
+            });
+            read.map_err(read_failure)
+        };
+        let mut links = Links::default();
+        let header = visit(&mut |entry| links.note(&entry))?.header;
+        super::precondition::of_this_installation(&header, snapshot)?;
+        let root = ClusterName::root();
+        let base = match ClusterName::parse(&header.cluster) {
+            Ok(cluster) => (cluster, header.workspace.clone()),
+            Err(_) => (root.clone(), root.to_string()),
+        };
+        let path = if path.is_empty() { base.1.as_str() } else { path };
+        let cluster = links.find((&base.0, &base.1), path).ok_or_else(|| {
+            let text = format!(
+                "the backup has no workspace {path:?}; it has {} and workspaces below",
+                base.1
+            );
+            Failure::new(Code::NotFound, text)
+        })?;
+        let path = ClusterPath::parse(path)
+            .map_err(|error| Failure::new(Code::FailedPrecondition, format!("workspace: {error}")))?;
+        let tree = links.tree(&cluster, path);
+        let (mut objects, mut hash) = (BTreeMap::new(), ContentHash::default());
+        visit(&mut |entry| {
+            let Entry { key, object, .. } = entry;
+            if tree.contains(&key) {
+                if counts(&key) {
+                    hash.add(&key, &object);
+                }
+                let now = snapshot.get(&key).filter(|now| is_same(&now.object, &object));
+                objects.insert(key.encode(), (key, now.map_or(object, |now| now.object)));
+            }
+        })?;
+        if !objects.contains_key(&*ids::logical_cluster(&cluster).encode()) {
+            return Err(Failure::new(
+                Code::DataLoss,
+                "the backup has no LogicalCluster of the workspace",
+            ));
+        }
+        let hash = hash.finish();
+        Ok(Wanted { tree, hash, objects })
+    }
+
+    /// Returns an object of the backup.
+    pub(crate) fn get(&self, key: &ObjectKey) -> Option<&Arc<Object>> {
+        self.objects.get(&*key.encode()).map(|(_, object)| object)
+    }
+
+    /// Forgets the objects of all workspaces but some.
+    pub(crate) fn keep(&mut self, workspaces: &BTreeSet<ClusterName>) {
+        let Wanted { tree, objects, .. } = self;
+        let now = Links::default();
+        let parts = parts(tree, &now);
+        objects.retain(|_, (key, _)| match parts.for_key(key) {
+            Some(Part::Workspace(cluster)) => workspaces.contains(&cluster),
+            _ => true,
+        });
+    }
+
+    /// Compares the parts that are wanted with a state. The writes are in the order in which they
+    /// do no harm: objects of workspaces that the backup lacks go before their Workspaces, so that
+    /// an interrupted restore finds them again; owners come before dependents.
+    pub(crate) fn compare(&self, snapshot: &Snapshot, now: &Links, is_wanted: impl Fn(&Part) -> bool) -> Changes {
+        let mut changes = Changes::default();
+        let parts = parts(&self.tree, now);
+        let wanted = |key: &ObjectKey| parts.for_key(key).filter(|part| is_wanted(part));
+        let mut puts = Vec::new();
+        for (key, object) in self.objects.values() {
+            let Some(part) = wanted(key) else {
+                continue;
+            };
+            match snapshot.get(key) {
+                None => changes.created += 1,
+                // A bundle is shared, and may be newer.
+                Some(now) if part == Part::Bundles || is_same(&now.object, object) => {
+                    changes.unchanged += 1;
+                    continue;
+                }
+                Some(_) => changes.updated += 1,
+            }
+            puts.push((part, key, object));
+        }
+        let is_extra = |key: &ObjectKey| {
+            key.cluster != ClusterName::bound_crds()
+                && super::tree::is_content(key)
+                && !self.objects.contains_key(&*key.encode())
+                && wanted(key).is_some()
+        };
+        let mut extra = Vec::new();
+        snapshot.for_each_wanted(&Scope::everything(), is_extra, |entry| {
+            extra.push(entry.key.clone());
+            ControlFlow::Continue(())
+        });
+        changes.deleted = extra.len() as u64;
+        extra.sort_by_key(|key| key.resource == ids::workspaces());
+        order(&mut puts);
+        let deletes = extra
+            .into_iter()
+            .filter_map(|key| Some((wanted(&key)?, Write::Delete(key))));
+        let puts = puts.into_iter();
+        let puts = puts.map(|(part, key, object)| (part, Write::Put(key.clone(), Arc::clone(object))));
+        let writes = deletes.chain(puts);
+        changes.differences = writes.map(|(part, write)| Difference { part, write }).collect();
+        changes
+    }
+
+    /// Returns what makes some workspaces reachable at a state, and all below them: the objects of
+    /// those at the top first.
+    pub(crate) fn open_gates(
+        &self,
+        snapshot: &Snapshot,
+        now: &Links,
+        workspaces: &BTreeSet<ClusterName>,
+    ) -> Vec<ObjectKey> {
+        let parts = parts(&self.tree, now);
+        let tops = workspaces
+            .iter()
+            .flat_map(|top| now.owner(top).cloned().into_iter().chain([ids::logical_cluster(top)]));
+        let below = now.clusters().filter(|cluster| {
+            let top = parts.for_cluster(cluster);
+            matches!(top, Some(Part::Workspace(top)) if top != **cluster && workspaces.contains(&top))
+        });
+        let gates = tops.chain(below.map(ids::logical_cluster));
+        gates.filter(|gate| snapshot.get(gate).is_some()).collect()
+    }
+
+    /// Returns the clusters of some workspaces and of those below, in the backup: the deepest
+    /// first.
+    pub(crate) fn clusters<'a>(&'a self, workspaces: &BTreeSet<ClusterName>) -> Vec<&'a ClusterName> {
+        let now = Links::default();
+        let parts = parts(&self.tree, &now);
+        let is_within = |cluster: &ClusterName| match parts.for_cluster(cluster) {
+            Some(Part::Workspace(top)) => workspaces.contains(&top),
+            _ => false,
+        };
+        let clusters = self.tree.clusters.iter().filter(|(cluster, _)| is_within(cluster));
+        let mut clusters: Vec<_> = clusters.collect();
+        clusters.sort_by_key(|(_, path)| std::cmp::Reverse(path.as_str().split(':').count()));
+        clusters.into_iter().map(|(cluster, _)| cluster).collect()
+    }
+
+    /// Returns the clusters at a state that the restore deletes: those of the tree that the backup
+    /// lacks.
+    pub(crate) fn superfluous<'a>(&'a self, now: &'a Links) -> Vec<&'a ClusterName> {
+        let parts = parts(&self.tree, now);
+        let is_superfluous = |cluster: &&ClusterName| {
+            let is_known = self.tree.clusters.contains_key(*cluster);
+            !is_known && matches!(parts.for_cluster(cluster), Some(Part::Workspace(_)))
+        };
+        now.clusters().filter(is_superfluous).collect()
+    }
+}
+
+impl Changes {
+    /// Returns the writes of everything but gates.
+    pub(crate) fn writes(self, tree: &Tree) -> Vec<Difference> {
+        let mut differences = self.differences;
+        differences.retain(|difference| match &difference.write {
+            Write::Put(key, _) => !tree.is_gate(key),
+            Write::Delete(_) => true,
+        });
+        differences
+    }
+}
+
+fn parts<'a>(tree: &'a Tree, now: &'a Links) -> Parts<'a> {
+    Parts {
+        tree,
+        now,
+        known: RefCell::default(),
+    }
+}
+
+fn is_same(one: &Arc<Object>, other: &Arc<Object>) -> bool {
+    Arc::ptr_eq(one, other) || one.to_stored() == other.to_stored()
+}
+
+/// Orders writes: bundles, routes to them, namespaces, objects without owners, then dependents
+/// after their owners. A bundle without a route and a dependent without its owner would be
+/// collected.
+fn order(puts: &mut [(Part, &ObjectKey, &Arc<Object>)]) {
+    let by_uid = puts.iter().map(|(_, _, object)| (object.meta.uid.to_string(), *object));
+    let uids: HashMap<String, &Arc<Object>> = by_uid.collect();
+    let depth = |object: &Arc<Object>| {
+        let (mut level, mut at) = (0, vec![object]);
+        while level < DEPTH_MAX {
+            let owners = at.iter().flat_map(|object| &object.meta.owner_references);
+            at = owners.filter_map(|owner| uids.get(&owner.uid).copied()).collect();
+            if at.is_empty() {
+                break;
+            }
+            level += 1;
+        }
+        level
+    };
+    puts.sort_by_cached_key(|(part, key, object)| {
+        let kind = match () {
+            () if *part == Part::Bundles => 0,
+            () if key.resource == ids::resource_routes() => 1,
+            () if key.resource == ids::namespaces() => 2,
+            () => 3,
+        };
+        (kind, depth(object))
+    });
+}
