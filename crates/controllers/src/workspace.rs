@@ -10,7 +10,7 @@ mod phase;
 mod world;
 
 pub(crate) use phase::{show_list, show_phase};
-pub(crate) use world::{move_url, shard_url};
+pub(crate) use world::{base_url, move_url, shard_url};
 
 #[cfg(test)]
 mod tests;

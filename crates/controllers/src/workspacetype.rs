@@ -1,7 +1,7 @@
 //! WorkspaceTypes: addresses of the virtual workspaces in which controllers find the workspaces
 //! that wait for them.
 
-use crate::{loaded::Loaded, runtime::Reconciler, write::sort_conditions};
+use crate::{loaded::Loaded, runtime::Reconciler, workspace::base_url, write::sort_conditions};
 use insula_api::{Condition, ObjectKey, ResourceId, Timestamp, kinds::WorkspaceType, set_condition};
 use insula_catalog::ids;
 use insula_registry::{Deps, Plan};
@@ -50,7 +50,7 @@ impl Reconciler for WorkspaceTypes {
     fn observe(&self, key: &ObjectKey, snapshot: &Snapshot) -> World {
         World {
             workspace_type: Loaded::get(snapshot, key),
-            external_url: self.registry.external_url.clone(),
+            external_url: base_url(&self.registry, snapshot),
             now: self.registry.clock.now(),
         }
     }

@@ -1,7 +1,7 @@
 //! APIExportEndpointSlices: the URL under which a provider finds all objects of its API, once a
 //! workspace binds it.
 
-use crate::{loaded::Loaded, runtime::Reconciler, write::sort_conditions};
+use crate::{loaded::Loaded, runtime::Reconciler, workspace::base_url, write::sort_conditions};
 use insula_api::{
     ClusterName, ClusterPath, Condition, LabelSelector, Object, ObjectKey, ResourceId, Scope, Timestamp,
     kinds::{self, ApiBinding, ApiExportEndpointSlice, Partition},
@@ -111,7 +111,7 @@ impl Reconciler for EndpointSlices {
             export: snapshot.get(&export),
             cluster,
             slice,
-            external_url: self.registry.external_url.clone(),
+            external_url: base_url(&self.registry, snapshot),
             now: self.registry.clock.now(),
         }
     }

@@ -4,7 +4,7 @@ use super::bindings::{self, DefaultBinding};
 use crate::{
     content::{Content, Sweep, sweep},
     loaded::Loaded,
-    workspace::{owner, shard_url},
+    workspace::{base_url, owner, shard_url},
 };
 use insula_access::workspace_types;
 use insula_api::{
@@ -76,7 +76,7 @@ pub(super) fn observe(registry: &Deps, cluster: &ClusterName, snapshot: &Snapsho
         if status.phase == Some(WorkspacePhase::Scheduling) {
             world.newborn = workspace_types::of_cluster(snapshot, cluster).map(|own| Newborn {
                 types: workspace_types::closure(snapshot, own),
-                external_url: registry.external_url.clone(),
+                external_url: base_url(registry, snapshot),
                 trust: registry.trust.present(),
             });
         }

@@ -74,7 +74,7 @@ pub(super) fn observe(registry: &Deps, key: &ObjectKey, snapshot: &Snapshot) -> 
         child: cluster.and_then(|cluster| Loaded::get(snapshot, &ids::logical_cluster(&cluster))),
         types,
         fresh_name: fresh_name(registry, snapshot),
-        external_url: registry.external_url.clone(),
+        external_url: base_url(registry, snapshot),
         trust: registry.trust.present(),
         now: registry.clock.now(),
     }
@@ -107,6 +107,12 @@ pub(crate) fn shard_url(snapshot: &Snapshot) -> Option<String> {
     let key = ObjectKey::cluster_scoped(ids::shards(), ClusterName::root(), well_known::SHARD);
     let shard = snapshot.get(&key)?.object.body_value();
     shard["spec"]["externalURL"].as_str().map(str::to_owned)
+}
+
+/// Returns the base URL of objects that a server writes: that of the shard, so that servers with
+/// several URLs on one store do not replace each other's for ever.
+pub(crate) fn base_url(registry: &Deps, snapshot: &Snapshot) -> String {
+    shard_url(snapshot).unwrap_or_else(|| registry.external_url.clone())
 }
 
 /// Replaces the shard's part of the URL in a field. The path stays: that of a workspace whose
