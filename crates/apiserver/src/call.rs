@@ -366,6 +366,34 @@ impl Caller {
         impersonate::allowed(caller, &user, Some(cluster), &facts).map_err(|refused| refused.1)?;
         permit(&user, right, &facts)
     }
+
+    /// Asks for a right on an offer in a cluster, such as an export, for a write in the cluster
+    /// `of`, in which the caller has been permitted before. As in admission, the caller need not
+    /// have access to the offer's cluster.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn permit_offer(
+        &self,
+        snapshot: &Snapshot,
+        (of, cluster): (&ClusterName, &ClusterName),
+        right: Attributes,
+    ) -> Result<Permit, Forbidden> {
+        let right = Attributes {
+            cluster: Some(cluster.clone()),
+            ..right
+        };
+        let facts = ClusterFacts {
+            entered: true,
+            unfinished: false,
+            ..insula_access::facts(snapshot, cluster)
+        };
+        let mut user = self.user.clone();
+        if self.impersonator.is_some() {
+            impersonate::confine(&mut user, of);
+        }
+        permit(&user, right, &facts)
+    }
 }
 
 /// The body of an answer. It holds the permit of its call until it is sent, ends at the client's

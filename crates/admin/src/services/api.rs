@@ -36,7 +36,8 @@ use insula_proto::admin::v1::{
     UnbindApiRequest, UnbindApiResponse, api_service_server::ApiService,
 };
 use insula_store::Snapshot;
-use objects::{export_message, or_root, required};
+pub(super) use objects::required;
+use objects::{export_message, or_root};
 use std::sync::Arc;
 use tonic::{Request, Response, Status};
 
@@ -237,7 +238,9 @@ impl ApiService for AdminService {
         let create = right("create", groups::APIS, "apibindings", "");
         let located = session.locate(or_root(&request.workspace), &create)?;
         required("export_workspace", &request.export_workspace)?;
-        let provider = session.export_workspace(&request.export_workspace, &request.export, "bind", "")?;
+        required("export", &request.export)?;
+        let provider = ("export_workspace", request.export_workspace.as_str());
+        let provider = session.exporter(&located.cluster, provider, &request.export)?;
         let once = once(&request.request_id, request.validate_only);
         let work = async { session.bind(&located, &provider, &request).await };
         self.once(&session, once, &request, work).await.map(Response::new)

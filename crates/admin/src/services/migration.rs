@@ -1,17 +1,15 @@
 //! `MigrationService`: migrations of ThirdPartyResources, a step at a time.
 
-use super::{conversion::object, or_root};
+use super::{api::required, conversion::object, or_root};
 use crate::{
     pages::Page,
     requests::Once,
     session::{AdminService, Located, Session, right},
 };
-use insula_api::{ClusterPath, Json, names::groups};
-use insula_auth::Attributes;
+use insula_api::{Json, names::groups};
 use insula_catalog::{
     Error,
     exports::ExportName,
-    locate,
     registration::{self, DefinitionKind, DefinitionName, Step},
 };
 use insula_proto::{
@@ -224,7 +222,7 @@ impl Source {
             }
             migration_source::Replacement::Binding(new) => {
                 create(groups::APIS, "apibindings")?;
-                binding(session, &new, &format!("{plural}.{group}"))?
+                binding(session, &located, &new, &format!("{plural}.{group}"))?
             }
         };
         Ok(Source {
@@ -252,22 +250,12 @@ fn objects_of(session: &Session, located: &Located, name: &DefinitionName) -> Re
 }
 
 /// Returns the APIBinding that replaces a registration. The caller needs the right to bind.
-fn binding(session: &Session, new: &NewBinding, name: &str) -> Result<Replacement, Status> {
-    let at = "source.binding";
-    if new.export.is_empty() || new.export_workspace.is_empty() {
-        return Err(Status::invalid_argument(format!(
-            "{at}: export_workspace and export are required"
-        )));
-    }
-    let path = ClusterPath::parse(&new.export_workspace)
-        .map_err(|error| Status::invalid_argument(format!("{at}.export_workspace: {error}")))?;
-    let bind = Attributes {
-        verb: "bind".into(),
-        ..right("bind", groups::APIS, "apiexports", &new.export)
-    };
-    let provider = session.locate(path.as_str(), &bind)?;
+fn binding(session: &Session, located: &Located, new: &NewBinding, name: &str) -> Result<Replacement, Status> {
+    let workspace = ("source.binding.export_workspace", new.export_workspace.as_str());
+    required(workspace.0, workspace.1)?;
+    required("source.binding.export", &new.export)?;
     let export = ExportName {
-        cluster: locate::locate(&session.snapshot, &path).unwrap_or(provider.cluster),
+        cluster: session.exporter(&located.cluster, workspace, &new.export)?.cluster,
         name: new.export.as_str().into(),
     };
     let name = if new.name.is_empty() { name } else { &new.name };

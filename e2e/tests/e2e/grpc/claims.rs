@@ -1,8 +1,12 @@
 //! Permission claims of bindings.
 
 use super::apis::{Scene, refused};
-use insula_e2e::{runtime, shared, until};
-use insula_proto::admin::v1::{AcceptClaimsRequest, ClaimState, ListClaimsRequest, RejectClaimsRequest};
+use super::{as_user, bad_fields, channel, origin};
+use insula_e2e::{Client, Who, runtime, shared, until, workspace, workspace_owned_by};
+use insula_proto::admin::v1::{
+    AcceptClaimsRequest, BindApiRequest, ClaimState, ListClaimsRequest, RejectClaimsRequest,
+    api_service_client::ApiServiceClient,
+};
 use serde_json::json;
 use tonic::Code;
 
@@ -83,4 +87,91 @@ fn claims_are_listed_accepted_and_rejected() {
         claim("secrets", ClaimState::Rejected, &[]),
     ];
     assert_eq!(listed().0, decided);
+}
+
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+
+/// Lets every authenticated user bind the export of boats, and none enter its workspace.
+fn let_all_bind(at_provider: &Client) {
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {"name": "bind-boats"}, "rules": [{"apiGroups": ["apis.kcp.io"],
+            "resources": ["apiexports"], "resourceNames": ["boats"], "verbs": ["bind"]}]});
+    let group = json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:authenticated"}]);
+    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": "bind-boats"}, "subjects": group,
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "bind-boats"}});
+    at_provider.post(&format!("{RBAC}/clusterroles"), &role).expect(201);
+    at_provider
+        .post(&format!("{RBAC}/clusterrolebindings"), &binding)
+        .expect(201);
+}
+
+/// The right to bind is enough to bind an export, as it is over HTTP. Without it, callers cannot
+/// tell an export and a workspace that exist from those that do not.
+#[test]
+fn a_binding_takes_the_right_to_bind_and_no_access_to_the_provider() {
+    let server = shared();
+    let scene = Scene::new(&server);
+    scene.publish_and_bind();
+    let hidden = Scene::new(&server);
+    hidden.publish_and_bind();
+    let_all_bind(&scene.at_provider);
+    let claims = json!({"spec": {"permissionClaims": [{"resource": "configmaps", "verbs": ["get"]}]}});
+    scene
+        .at_provider
+        .merge(&format!("{EXPORTS}/boats"), &claims)
+        .expect(200);
+    let (mine, _) = workspace_owned_by(&server, "alice");
+    let alice = server
+        .client(Who::Token("alice-token".to_owned()))
+        .in_workspace(&scene.provider);
+    alice.get(&format!("{EXPORTS}/boats")).expect(403);
+    let mut apis = ApiServiceClient::with_origin(channel(&server, &Who::Anonymous), origin(&server));
+    let request = |workspace: &str, export: &str| BindApiRequest {
+        workspace: mine.clone(),
+        export_workspace: workspace.to_owned(),
+        export: export.to_owned(),
+        accept_claims: vec!["configmaps".to_owned()],
+        ..BindApiRequest::default()
+    };
+    runtime().block_on(async {
+        let mut refusals = Vec::new();
+        let nowhere = format!("{}:nothing", hidden.provider);
+        for (workspace, export) in [
+            (hidden.provider.as_str(), "boats"),
+            (hidden.provider.as_str(), "others"),
+            (&*nowhere, "boats"),
+            ("root:nothing-of-this-name", "others"),
+            (&*scene.provider, "others"),
+        ] {
+            let sent = as_user("alice-token", request(workspace, export));
+            let refusal = apis.bind_api(sent).await.unwrap_err();
+            assert_eq!(
+                refusal.code(),
+                Code::PermissionDenied,
+                "{workspace} {export}: {refusal:?}"
+            );
+            refusals.push(refusal.message().replace("others", "boats"));
+        }
+        refusals.dedup();
+        assert_eq!(refusals.len(), 1, "{refusals:?}");
+        let unnamed = as_user("alice-token", request(&scene.provider, ""));
+        assert_eq!(bad_fields(&apis.bind_api(unnamed).await.unwrap_err()), ["export"]);
+
+        let sent = as_user("alice-token", request(&scene.provider, "boats"));
+        let bound = apis.bind_api(sent).await.unwrap().into_inner().binding.unwrap();
+        assert_eq!((bound.name.as_str(), bound.export.as_str()), ("boats", "boats"));
+    });
+    let (theirs, _) = workspace(&server.admin(), "grpc-others");
+    let foreign = BindApiRequest {
+        workspace: theirs,
+        ..request(&scene.provider, "boats")
+    };
+    let refusal = runtime().block_on(apis.bind_api(as_user("alice-token", foreign)));
+    refused(refusal, Code::PermissionDenied, "apibindings");
+    let at_mine = server.client(Who::Token("alice-token".to_owned())).in_workspace(&mine);
+    until("the API is served", || {
+        let found = at_mine.get("/apis/grpc.example.io/v2/namespaces/default/boats");
+        (found.code == 200).then_some(())
+    });
 }

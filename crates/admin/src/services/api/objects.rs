@@ -4,10 +4,10 @@ use super::manifests::text;
 use crate::{
     fields,
     session::{Located, Session, right},
-    status::Fault,
+    status::{Fault, forbidden, invalid},
 };
 use insula_api::{ClusterName, ClusterPath, Json, ObjectKey, Revision, Timestamp, names::groups};
-use insula_catalog::{exports::ExportName, ids};
+use insula_catalog::{exports::ExportName, ids, locate};
 use insula_proto::admin::v1::{BoundExport, ErrorReason, HeldBinding, OfferedResource, PublishedExport, Rollout};
 use insula_store::Snapshot;
 use tonic::{Code, Status};
@@ -39,9 +39,9 @@ pub(super) fn published(snapshot: &Snapshot, cluster: &ClusterName, kind: &str, 
 }
 
 /// Refuses an empty name.
-pub(super) fn required(field: &str, value: &str) -> Result<(), Status> {
+pub(in crate::services) fn required(field: &str, value: &str) -> Result<(), Status> {
     match value {
-        "" => Err(Status::invalid_argument(format!("{field}: is required"))),
+        "" => Err(invalid(field, "is required")),
         _ => Ok(()),
     }
 }
@@ -72,6 +72,33 @@ impl Session {
         let located = self.locate(or_root(workspace), &attributes)?;
         required("export", name)?;
         Ok(located)
+    }
+
+    /// Finds the workspace of an export that the caller may bind in a workspace where they may
+    /// write bindings. As for an APIBinding, they need no access to the workspace of the export.
+    /// Without the right, the answer is the same for a workspace that exists and one that does not.
+    pub(in crate::services) fn exporter(
+        &self,
+        binder: &ClusterName,
+        (field, workspace): (&str, &str),
+        name: &str,
+    ) -> Result<Located, Status> {
+        let path = ClusterPath::parse(workspace)
+            .map_err(|error| invalid(field, format!("{error}; write a path such as root:org:team")))?;
+        let bind = right("bind", groups::APIS, "apiexports", name);
+        let Ok((cluster, _)) = locate::locate_view(&self.snapshot, &path) else {
+            return self.locate(workspace, &bind);
+        };
+        let record = self.caller.record();
+        match self.caller.permit_offer(&self.snapshot, (binder, &cluster), bind) {
+            Ok(permit) => record.decided(true, permit.reason(), permit.trail()),
+            Err(refused) => {
+                record.decided(false, &refused.reason, &refused.trail);
+                record.refused(&refused.message);
+                return Err(forbidden(refused));
+            }
+        }
+        Ok(Located { cluster, path })
     }
 
     /// Finds an export in a workspace.
