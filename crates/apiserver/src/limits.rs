@@ -71,6 +71,8 @@ struct Usage {
     /// Monotonic time in microseconds at which the requests so far would end, sent one after
     /// another at the rate's pace.
     busy_until: i64,
+    /// The rate of that time, in requests a second.
+    rate: usize,
 }
 
 impl Usage {
@@ -78,6 +80,17 @@ impl Usage {
         match kind {
             PermitKind::Requests => &mut self.requests,
             PermitKind::Watches => &mut self.watches,
+        }
+    }
+
+    /// Takes on the present rate. Earlier requests count at its pace, and for no longer than those
+    /// of a burst at it.
+    fn follow_rate(&mut self, rate: usize, now: i64) {
+        let before = std::mem::replace(&mut self.rate, rate);
+        if before != rate && before > 0 {
+            let requests = i128::from((self.busy_until - now).max(0)) * before as i128;
+            let busy = requests / rate.max(1) as i128;
+            self.busy_until = now + i64::try_from(busy).unwrap_or(BURST_MICROS).min(BURST_MICROS);
         }
     }
 
@@ -278,6 +291,7 @@ impl UsageTable {
         }
         if kind == PermitKind::Requests {
             let now = table.clock.monotonic_micros();
+            usage.follow_rate(rate, now);
             let busy_until = usage.busy_until.max(now);
             if busy_until - now > BURST_MICROS {
                 table.rejections.count(Rejection::Rate);

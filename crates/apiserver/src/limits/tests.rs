@@ -182,3 +182,26 @@ fn idle_entries_are_removed() {
         limits.users.entries.len()
     );
 }
+
+/// Requests of before a change of the rate count at the new pace, and for a second at most.
+#[test]
+fn another_rate_takes_earlier_requests_along() {
+    let (limits, clock) = limits(1_000);
+    let a = cluster("a");
+    let own = |rate| WorkspaceLimits {
+        rate: Some(rate),
+        ..WorkspaceLimits::default()
+    };
+    let send = |rate: usize| message(limits.in_workspace(&a, Some(&own(rate))).map(drop));
+    assert_eq!([send(1), send(1)], ["", ""]);
+    assert!(send(1).contains("sent 1 requests in a second"), "{}", send(1));
+    assert_eq!(send(50_000), "", "two requests are few at this rate");
+    for _ in 0..40_000 {
+        assert_eq!(send(50_000), "");
+    }
+    // Of these, one counts at the slow pace.
+    assert_eq!(send(1), "");
+    assert!(!send(1).is_empty());
+    clock.0.fetch_add(1_000_000, Ordering::Relaxed);
+    assert_eq!(send(1), "");
+}
