@@ -1,16 +1,18 @@
 //! Pages of lists: their size, and opaque tokens that lead from one page to the next.
 //!
-//! A token holds the revision of the first page and a position, and a hash of the method and of
-//! the fields that select what is listed. It gives no right: each page is authorised at the latest
-//! state.
+//! A token holds the revision of the first page and a position, behind a code that authenticates
+//! both, the method and the fields that select what is listed. The key of the code is of the
+//! installation. A token gives no right: each page is authorised at the latest state.
 
 use crate::{
     session::Session,
     status::{self, Fault},
 };
-use insula_api::Revision;
+use insula_api::{ClusterName, ObjectKey, Revision, names::well_known};
+use insula_catalog::ids;
 use insula_proto::admin::v1::ErrorReason;
 use insula_store::{Gone, Snapshot};
+use sha2::{Digest as _, Sha256};
 use std::time::Duration;
 use tonic::{Code, Status};
 
@@ -19,8 +21,12 @@ const SIZE_DEFAULT: usize = 100;
 const SIZE_MAX: usize = 1000;
 /// Digits of a token at most.
 const TOKEN_CHARS_MAX: usize = 8192;
-/// Bytes of a token before its position: the hash and the revision.
-const HEAD_BYTES: usize = 16;
+/// Bytes of a token before its position: the code and the revision.
+const CODE_BYTES: usize = 16;
+const HEAD_BYTES: usize = CODE_BYTES + 8;
+/// The export of `root` whose identity is the key of the codes. Every installation has it from its
+/// first start, all servers of one store read the same, and only administrators may read it.
+const KEY_EXPORT: &str = "tenancy.kcp.io";
 /// Time that a page waits for a revision that this server has not seen yet.
 const REVISION_WAIT: Duration = Duration::from_secs(3);
 
@@ -32,7 +38,59 @@ pub(crate) struct Page {
     /// Revision of the list and the position after which the page begins; `None` for the first
     /// page.
     pub(crate) after: Option<(Revision, String)>,
-    filter: u64,
+    codes: Codes,
+}
+
+/// Codes of the tokens of one method with some fields: half a hash of a key, under the same key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Codes(Sha256Key);
+
+type Sha256Key = [u8; 32];
+
+impl Codes {
+    fn new<'a>(secret: &[u8], texts: impl Iterator<Item = &'a str>) -> Self {
+        let mut key = Sha256::new_with_prefix(secret);
+        for text in texts {
+            key.update((text.len() as u64).to_be_bytes());
+            key.update(text);
+        }
+        Codes(key.finalize().into())
+    }
+
+    /// Returns the code of a revision with a position. The outer hash keeps others from appending
+    /// to the position.
+    fn code(&self, signed: &[u8]) -> [u8; CODE_BYTES] {
+        let inner = Sha256::new_with_prefix(self.0).chain_update(signed).finalize();
+        let outer = Sha256::new_with_prefix(self.0).chain_update(inner).finalize();
+        std::array::from_fn(|index| outer[index])
+    }
+
+    fn token(&self, revision: Revision, position: &str) -> String {
+        let signed = [&revision.0.to_be_bytes(), position.as_bytes()].concat();
+        hex(&[&self.code(&signed)[..], &signed].concat())
+    }
+
+    fn position(&self, token: &str) -> Option<(Revision, String)> {
+        let bytes = unhex(token).filter(|bytes| token.len() <= TOKEN_CHARS_MAX && bytes.len() >= HEAD_BYTES)?;
+        let (code, signed) = bytes.split_at_checked(CODE_BYTES)?;
+        let (revision, position) = signed.split_at_checked(HEAD_BYTES - CODE_BYTES)?;
+        let revision = u64::from_be_bytes(revision.try_into().ok()?);
+        let position = String::from_utf8(position.to_vec()).ok()?;
+        (self.code(signed) == *code).then_some((Revision(revision), position))
+    }
+}
+
+/// Returns the key of the codes. It begins empty on an installation that is only starting.
+fn secret(session: &Session) -> Vec<u8> {
+    let key = ObjectKey {
+        resource: ids::secrets(),
+        cluster: ClusterName::root(),
+        namespace: well_known::IDENTITY_NAMESPACE.into(),
+        name: KEY_EXPORT.into(),
+    };
+    let secret = session.snapshot.get(&key).map(|entry| entry.object.body_value());
+    let text = secret.as_ref().and_then(|secret| secret["data"]["key"].as_str());
+    text.unwrap_or_default().as_bytes().to_vec()
 }
 
 impl Page {
@@ -41,28 +99,29 @@ impl Page {
     /// # Errors
     /// INVALID_ARGUMENT for a negative size, and for a token of another method or filter.
     pub(crate) fn read(session: &Session, filter: &[&str], page_size: i32, page_token: &str) -> Result<Page, Status> {
-        Page::parse(session.caller.method(), filter, page_size, page_token)
+        let secret = secret(session);
+        Page::parse(&secret, session.caller.method(), filter, page_size, page_token)
     }
 
-    fn parse(method: &str, filter: &[&str], page_size: i32, page_token: &str) -> Result<Page, Status> {
+    fn parse(secret: &[u8], method: &str, filter: &[&str], page_size: i32, page_token: &str) -> Result<Page, Status> {
         let size = match usize::try_from(page_size) {
             Ok(0) => SIZE_DEFAULT,
             Ok(size) => size.min(SIZE_MAX),
             Err(_) => return Err(status::invalid("page_size", "must not be negative")),
         };
-        let filter = hash(std::iter::once(method).chain(filter.iter().copied()));
+        let codes = Codes::new(secret, std::iter::once(method).chain(filter.iter().copied()));
         let after = match page_token {
             "" => None,
-            token => Some(position(filter, token).ok_or_else(wrong_token)?),
+            token => Some(codes.position(token).ok_or_else(wrong_token)?),
         };
-        Ok(Page { size, after, filter })
+        Ok(Page { size, after, codes })
     }
 
     /// Returns the state that the page is of: that of the first page.
     ///
     /// # Errors
-    /// OUT_OF_RANGE once its revision is compacted, UNAVAILABLE if this server does not see it in
-    /// time.
+    /// OUT_OF_RANGE once its revision is compacted, INVALID_ARGUMENT for one that this server does
+    /// not see in time: the store has gone back to an earlier state.
     pub(crate) async fn snapshot(&self, session: &Session) -> Result<Snapshot, Status> {
         let Some((revision, _)) = self.after else {
             return Ok(session.snapshot.clone());
@@ -75,14 +134,13 @@ impl Page {
             }
             known => Some(known),
         }
-        .ok_or_else(|| Status::unavailable("this server has not seen the revision of page_token yet"))?
+        .ok_or_else(wrong_token)?
         .map_err(|gone| compacted(&format!("page_token: {gone}: begin with the first page again")))
     }
 
     /// Returns the token of the page that begins after a position of a list at a revision.
     pub(crate) fn next(&self, revision: Revision, position: &str) -> String {
-        let head = [self.filter.to_be_bytes(), revision.0.to_be_bytes()].concat();
-        hex(&[&head, position.as_bytes()].concat())
+        self.codes.token(revision, position)
     }
 }
 
@@ -101,15 +159,6 @@ fn wrong_token() -> Status {
     )
     .field("page_token", problem, "")
     .status()
-}
-
-fn position(filter: u64, token: &str) -> Option<(Revision, String)> {
-    let bytes = unhex(token).filter(|_| token.len() <= TOKEN_CHARS_MAX)?;
-    let (head, position) = bytes.split_at_checked(HEAD_BYTES)?;
-    let (of, revision) = head.split_at(HEAD_BYTES / 2);
-    let number = |bytes: &[u8]| bytes.try_into().ok().map(u64::from_be_bytes);
-    let position = String::from_utf8(position.to_vec()).ok()?;
-    (number(of)? == filter).then_some((Revision(number(revision)?), position))
 }
 
 /// Hashes texts (FNV-1a, which stays the same in other versions of the program).
@@ -151,27 +200,39 @@ mod tests {
     #[test]
     fn sizes_have_a_default_and_a_limit() {
         for (asked, want) in [(0, Some(100)), (1, Some(1)), (1001, Some(1000)), (-1, None)] {
-            let page = Page::parse("/m", &[], asked, "");
+            let page = Page::parse(b"k", "/m", &[], asked, "");
             assert_eq!(page.map(|page| page.size).ok(), want, "{asked}");
         }
     }
 
     #[test]
     fn tokens_are_bound_to_method_and_filter() {
-        let first = Page::parse("/m", &["root:a", "x=y"], 2, "").expect("a page");
+        let first = Page::parse(b"k", "/m", &["root:a", "x=y"], 2, "").expect("a page");
         let token = first.next(Revision(7), "name/é");
-        let next = Page::parse("/m", &["root:a", "x=y"], 9, &token).expect("the next page");
+        let next = Page::parse(b"k", "/m", &["root:a", "x=y"], 9, &token).expect("the next page");
         assert_eq!((next.size, next.after), (9, Some((Revision(7), "name/é".to_owned()))));
         for (method, filter) in [
             ("/other", ["root:a", "x=y"]),
             ("/m", ["root:b", "x=y"]),
             ("/m", ["root:ax", "=y"]),
         ] {
-            let refused = Page::parse(method, &filter, 2, &token).expect_err("another request");
+            let refused = Page::parse(b"k", method, &filter, 2, &token).expect_err("another request");
             assert_eq!(refused.code(), Code::InvalidArgument, "{method} {filter:?}");
         }
+        let edited = |at: usize| {
+            let digit = if &token[at..=at] == "0" { "1" } else { "0" };
+            format!("{}{digit}{}", &token[..at], &token[at + 1..])
+        };
+        let edits = (0..token.len()).map(edited);
+        let cuts = (2..token.len()).step_by(2).map(|end| token[..end].to_owned());
+        for wrong in edits.chain(cuts).chain([format!("{token}61")]) {
+            let refused = Page::parse(b"k", "/m", &["root:a", "x=y"], 2, &wrong).expect_err("another token");
+            assert_eq!(refused.code(), Code::InvalidArgument, "{wrong}");
+        }
+        let foreign = Page::parse(b"l", "/m", &["root:a", "x=y"], 2, &token).expect_err("another installation");
+        assert_eq!(foreign.code(), Code::InvalidArgument);
         for nonsense in ["x", "00", "zz", &token[1..], &"0".repeat(10_000)] {
-            let refused = Page::parse("/m", &["root:a", "x=y"], 2, nonsense).expect_err("no token");
+            let refused = Page::parse(b"k", "/m", &["root:a", "x=y"], 2, nonsense).expect_err("no token");
             assert_eq!(refused.code(), Code::InvalidArgument, "{nonsense}");
         }
     }
