@@ -121,7 +121,8 @@ pub(crate) fn io_failure(error: &io::Error) -> Failure {
     Failure::new(code, format!("the directory of backups: {error}"))
 }
 
-fn read_failure(error: BackupError) -> Failure {
+/// Describes a failure to read a file.
+pub(crate) fn read_failure(error: BackupError) -> Failure {
     match error {
         BackupError::Io(error) => io_failure(&error),
         damaged => Failure::new(Code::DataLoss, damaged.to_string()),
@@ -152,11 +153,15 @@ impl io::Read for Interruptible {
 }
 
 /// Reads a whole file and compares every checksum in it.
-pub(crate) fn check(file: impl io::Read) -> Result<backup::Summary, Failure> {
-    read(file).map(|(summary, _)| summary)
+pub(crate) fn check(file: impl io::Read) -> Result<backup::Summary, BackupError> {
+    read_file(file).map(|(summary, _)| summary)
 }
 
 fn read(file: impl io::Read) -> Result<(backup::Summary, Hash), Failure> {
+    read_file(file).map_err(read_failure)
+}
+
+fn read_file(file: impl io::Read) -> Result<(backup::Summary, Hash), BackupError> {
     let mut content = ContentHash::default();
     let read = backup::read(io::BufReader::with_capacity(1 << 20, file), |_, entry| {
         if counts(&entry.key) {
@@ -164,7 +169,7 @@ fn read(file: impl io::Read) -> Result<(backup::Summary, Hash), Failure> {
         }
         Ok::<_, BackupError>(())
     });
-    Ok((read.map_err(read_failure)?, content.finish()))
+    Ok((read?, content.finish()))
 }
 
 /// Returns true for objects that count for the hash of the content. Bundles are shared between

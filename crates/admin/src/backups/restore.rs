@@ -118,6 +118,8 @@ impl Restoring {
         // An operation that was interrupted does not know what it had written.
         let clusters = touched.unwrap_or_else(|| self.wanted.tree.clusters.keys().cloned().collect());
         self.touch(&clusters).await;
+        let all = counts.created + counts.updated + counts.deleted;
+        self.running.progress(all, all, "done");
         Ok(json!({
             "created": counts.created, "updated": counts.updated, "deleted": counts.deleted,
             "unchanged": counts.unchanged, "contentSha256": self.wanted.hash.to_string(),

@@ -9,15 +9,15 @@ use crate::{
     pages::{Page, hex},
     requests::Once,
     session::{AdminService, Located, Session},
-    status,
+    status::{self, Fault},
 };
 use insula_api::{ClusterName, ClusterPath, Timestamp};
 use insula_catalog::locate;
 use insula_proto::admin::v1::{
     Backup, CreateBackupRequest, CreateBackupResponse, DeleteBackupRequest, DeleteBackupResponse,
-    DownloadBackupRequest, DownloadBackupResponse, GetBackupRequest, GetBackupResponse, ListBackupsRequest,
-    ListBackupsResponse, Operation, ResponseHeader, RestoreBackupRequest, RestoreBackupResponse, RestoreChanges,
-    UploadBackupRequest, UploadBackupResponse, VerifyBackupRequest, VerifyBackupResponse,
+    DownloadBackupRequest, DownloadBackupResponse, ErrorReason, GetBackupRequest, GetBackupResponse,
+    ListBackupsRequest, ListBackupsResponse, Operation, ResponseHeader, RestoreBackupRequest, RestoreBackupResponse,
+    RestoreChanges, UploadBackupRequest, UploadBackupResponse, VerifyBackupRequest, VerifyBackupResponse,
     backup_service_server::BackupService,
 };
 use serde_json::json;
@@ -28,10 +28,12 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 use tokio_stream::Stream;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Code, Request, Response, Status, Streaming};
 
 /// The path whose right is that to backups: the endpoint over HTTP.
 const PATH: &str = "/backup";
+/// The type of backups in the details of refusals.
+const RESOURCE: &str = "backups.admin.insula.io";
 /// Bytes of a message of a download.
 const CHUNK_BYTES: usize = 1 << 20;
 /// Workspaces in an answer.
@@ -83,6 +85,9 @@ impl BackupService for AdminService {
         let session = self.begin(&request).await?;
         session.administer("get", PATH)?;
         let request = request.into_inner();
+        if !request.workspace.is_empty() {
+            parse_path(&request.workspace)?;
+        }
         let page = Page::read(&session, &[&request.workspace], request.page_size, &request.page_token)?;
         let revision = page.snapshot(&session).await?.revision();
         let after = page.after.as_ref().map(|(_, name)| name.as_str());
@@ -301,8 +306,14 @@ impl AdminService {
             ));
         }
         let (host, name) = (Arc::clone(&self.host), name.to_owned());
+        let asked = name.clone();
         let found = blocking(&*self.host, move || backups::find(&*host, &name)).await?;
-        Ok(found?)
+        found.map_err(|failure| match failure.code {
+            Code::NotFound => Fault::new(failure.code, ErrorReason::NotFound, failure.message)
+                .resource(RESOURCE, &asked)
+                .status(),
+            _ => failure.into(),
+        })
     }
 
     /// Returns the path of the workspace to restore, `root` for the installation, after the checks

@@ -70,9 +70,10 @@ impl MaintenanceService for AdminService {
                 compacted.map_err(|gone: Gone| Status::out_of_range(format!("revision: {gone}")))?;
                 tracing::info!(%upto, "the history was compacted by a call");
             }
+            let oldest = self.registry().store.measures().floor;
             Ok(CompactResponse {
                 header: session.header(),
-                revision: upto.0,
+                revision: oldest.max(upto).0,
             })
         };
         self.once(&session, once, &request, compacted).await.map(Response::new)

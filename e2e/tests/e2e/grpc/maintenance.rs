@@ -93,6 +93,11 @@ fn a_compaction_ends_old_lists() {
     compact(upto, true).unwrap();
     assert_eq!(client.get(&exact(&old)).code, 200, "a check discards nothing");
     assert_eq!(compact(upto, false).unwrap().revision.to_string(), now);
+    // The history does not come back: the answer is the oldest revision that there is.
+    for validate_only in [true, false] {
+        let earlier = compact(Some(Until::Revision(1)), validate_only).unwrap();
+        assert_eq!(earlier.revision.to_string(), now, "{validate_only}");
+    }
     let age = Until::Age(prost_types::Duration {
         seconds: 86_400,
         nanos: 0,

@@ -50,6 +50,12 @@ async fn taken(server: &Server, workspace: &str) -> File {
     file
 }
 
+fn sha256_of(bytes: &[u8]) -> String {
+    let suite = rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
+    let hash = suite.tls13().unwrap().common.hash_provider.hash(bytes);
+    hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// The messages of an upload, in chunks of a megabyte.
 fn messages(file: &[u8], sha256: &str, bytes: usize, id: &str) -> Vec<UploadBackupRequest> {
     let first = UploadBackupRequest {
@@ -163,6 +169,9 @@ fn an_uploaded_backup_is_verified_and_restored() {
         let restored = backups(&from).restore_backup(restore).await.unwrap().into_inner();
         let restored = done(&from, restored.operation).await;
         assert!(restored.error.is_none(), "{restored:?}");
+        let progress = restored.progress.unwrap();
+        assert!(progress.done > 0 && progress.done == progress.total, "{progress:?}");
+        assert_eq!(progress.text, "done");
     });
     let after = from.admin().in_workspace(&path).get(&format!("{MAPS}/m0")).expect(200);
     assert_eq!(
@@ -203,6 +212,16 @@ fn what_is_no_whole_backup_is_not_kept() {
                 "it is no backup",
                 messages(&zeros, sha256_of_zeros, 4096, ""),
                 Code::InvalidArgument,
+            ),
+            (
+                "it was damaged before",
+                messages(&flipped, &sha256_of(&flipped), size, ""),
+                Code::DataLoss,
+            ),
+            (
+                "it was cut before",
+                messages(&file[..size / 2], &sha256_of(&file[..size / 2]), size / 2, ""),
+                Code::DataLoss,
             ),
             ("more comes than was said", over, Code::InvalidArgument),
             (

@@ -3,14 +3,14 @@
 
 use super::{describe, once};
 use crate::{
-    backups::{self, io_failure},
+    backups::{self, io_failure, read_failure},
     host::{BackupFile, NewBackup, blocking},
     pages::{hash, hex},
     session::{AdminService, Session},
     status::{self, Fault},
 };
 use insula_proto::admin::v1::{ErrorReason, UploadBackupRequest, UploadBackupResponse};
-use insula_store::backup::Summary;
+use insula_store::backup::{BackupError, Summary};
 use sha2::{Digest as _, Sha256};
 use std::{io::Write, sync::Arc, time::Duration};
 use tonic::{Code, Status, Streaming};
@@ -116,15 +116,14 @@ impl AdminService {
             return Err(Status::data_loss(text));
         }
         let kept = blocking(&*self.host, move || {
-            let summary = backups::check(file.read_back().map_err(|error| io_failure(&error))?)?;
-            file.finish().map_err(|error| io_failure(&error))?;
-            Ok::<_, crate::operations::Failure>(summary)
+            let summary = backups::check(file.read_back()?)?;
+            file.finish()?;
+            Ok::<_, BackupError>(summary)
         });
-        let summary = kept.await?.map_err(|failure| match failure.code {
-            Code::DataLoss => status::invalid("data", format!("is no backup of this program: {}", failure.message)),
-            _ => failure.into(),
-        })?;
-        Ok(summary)
+        kept.await?.map_err(|error| match error {
+            BackupError::Foreign | BackupError::Format => status::invalid("data", error),
+            damaged => read_failure(damaged).into(),
+        })
     }
 }
 
