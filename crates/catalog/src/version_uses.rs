@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
     hash::{DefaultHasher, Hash, Hasher},
-    ops::ControlFlow,
+    ops::{Bound, ControlFlow},
     sync::Arc,
 };
 
@@ -36,7 +36,7 @@ fn period(cluster: &ClusterName, at: Timestamp) -> i64 {
 pub type UsesByVersion = BTreeMap<Arc<str>, Timestamp>;
 
 /// Uses of one route that are not stored yet.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NotedUses {
     /// Identity of the export that served them.
     pub identity: Arc<str>,
@@ -45,7 +45,7 @@ pub struct NotedUses {
 }
 
 /// Uses that are not stored yet, by the key of the route. At most one entry for each bound resource
-/// that was used since the last [`VersionUses::take`].
+/// that was used since the notes were stored.
 #[derive(Debug, Default)]
 pub struct VersionUses {
     noted: Mutex<BTreeMap<ObjectKey, NotedUses>>,
@@ -90,14 +90,26 @@ impl VersionUses {
         }
     }
 
-    /// Takes the notes of at most `max` routes.
-    pub fn take(&self, max: usize) -> Vec<(ObjectKey, NotedUses)> {
-        let mut all = self.noted.lock();
-        std::iter::from_fn(|| all.pop_first()).take(max).collect()
+    /// Returns the notes of at most `max` routes after one.
+    pub fn noted(&self, after: Option<&ObjectKey>, max: usize) -> Vec<(ObjectKey, NotedUses)> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let all = self.noted.lock();
+        let found = all.range::<ObjectKey, _>((from, Bound::Unbounded)).take(max);
+        found.map(|(key, noted)| (key.clone(), noted.clone())).collect()
     }
 
-    /// Puts notes back that could not be stored. Later notes win.
-    pub fn put_back(&self, notes: Vec<(ObjectKey, NotedUses)>) {
+    /// Forgets notes that are stored, unless there are newer ones of the same route.
+    pub fn forget(&self, stored: &[(ObjectKey, NotedUses)]) {
+        let mut all = self.noted.lock();
+        for (key, noted) in stored {
+            if all.get(key) == Some(noted) {
+                all.remove(key);
+            }
+        }
+    }
+
+    /// Adds notes. Those that are there win.
+    pub fn add(&self, notes: Vec<(ObjectKey, NotedUses)>) {
         let mut all = self.noted.lock();
         for (key, noted) in notes {
             all.entry(key).or_insert(noted);

@@ -44,7 +44,6 @@ mod testing;
 
 pub use bootstrap::{BootstrapError, bootstrap};
 pub use runtime::{QueueMeasures, Sleep};
-pub use usage::store_uses;
 
 use futures_util::future::{BoxFuture, join_all};
 use insula_registry::Deps;

@@ -2,13 +2,10 @@
 //! of exports, and deletes the records of routes that are gone.
 
 mod decide;
-mod store;
 mod world;
 
 #[cfg(test)]
 mod tests;
-
-pub use store::store_uses;
 
 use crate::runtime::Reconciler;
 use insula_api::{ObjectKey, ResourceId, Scope};

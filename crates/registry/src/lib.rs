@@ -24,12 +24,14 @@ pub mod recompute;
 pub mod registration_migration;
 pub mod representation;
 pub mod undelete;
+mod uses;
 pub mod verbs;
 
 pub use client::{Intent, Plan, commit};
 pub use deps::{Deps, ExtensionTrust, Trust};
 pub use metadata::{FOREGROUND, ORPHAN};
 pub use platform_annotations::set_annotations;
+pub use uses::store_uses;
 pub use verbs::{
     Change, Configured, DeleteOptions, Deleted, Deletion, Event, FieldValidation, IfAbsent, List, ListOptions, Patch,
     Preconditions, Propagation, Watch, WatchOptions, WriteOptions, Written, mark_deleted,

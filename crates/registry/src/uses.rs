@@ -1,11 +1,14 @@
 //! Storage of noted uses: the notes of requests become records in the clusters of tenants.
 
+use crate::{
+    client::{Intent, Plan, commit},
+    deps::Deps,
+};
 use insula_api::ObjectKey;
 use insula_catalog::{
     Error,
     version_uses::{NotedUses, UseRecord, record_of},
 };
-use insula_registry::{Deps, Intent, Plan, commit};
 use insula_store::Snapshot;
 
 /// Records in one transaction. Each takes two guards and a write; etcd takes 128 operations.
@@ -16,33 +19,31 @@ const ATTEMPTS_MAX: usize = 4;
 
 /// Stores the uses that requests have noted, and returns the number of records that were left for
 /// the next call because the store took no write. A record is written at most once an hour for each
-/// version.
+/// version. Several calls at a time store the same notes, so that each returns once all are stored.
 pub async fn store_uses(registry: &Deps) -> usize {
-    let mut left = Vec::new();
+    let (mut left, mut last) = (0, None);
     loop {
-        let batch = registry.uses.take(BATCH_MAX);
-        if batch.is_empty() {
-            break;
-        }
+        let batch = registry.uses.noted(last.as_ref(), BATCH_MAX);
+        let Some((route, _)) = batch.last() else { break };
+        last = Some(route.clone());
         match store(registry, &batch).await {
-            Ok(()) => {}
+            Ok(()) => registry.uses.forget(&batch),
             Err(Error::Conflict { .. }) => {
-                for note in batch {
-                    if store_alone(registry, &note).await.is_err() {
-                        left.push(note);
+                for note in &batch {
+                    match store_alone(registry, note).await {
+                        Ok(()) => registry.uses.forget(std::slice::from_ref(note)),
+                        Err(_) => left += 1,
                     }
                 }
             }
             Err(error) => {
                 tracing::debug!(%error, "uses of versions");
-                left.extend(batch);
+                left += batch.len();
                 break;
             }
         }
     }
-    let count = left.len();
-    registry.uses.put_back(left);
-    count
+    left
 }
 
 async fn store_alone(registry: &Deps, note: &(ObjectKey, NotedUses)) -> Result<(), Error> {

@@ -27,7 +27,7 @@ const USES_PERIOD: Duration = Duration::from_secs(2);
 pub(crate) async fn store_uses(registry: Arc<Deps>) {
     loop {
         tokio::time::sleep(USES_PERIOD).await;
-        insula_controllers::store_uses(&registry).await;
+        insula_registry::store_uses(&registry).await;
     }
 }
 
@@ -82,7 +82,7 @@ const LAST_USES_MAX: Duration = Duration::from_secs(5);
 /// Stores the uses of API versions and the metered amounts that are left after the last request.
 pub(crate) async fn store_last_uses(registry: Arc<Deps>) {
     let stored = async {
-        insula_controllers::store_uses(&registry).await;
+        insula_registry::store_uses(&registry).await;
         insula_registry::metering::store(&registry).await.is_ok()
     };
     let stored = tokio::time::timeout(LAST_USES_MAX, stored).await;

@@ -1,9 +1,9 @@
 //! Usage of versions, from the notes of requests to the status of the export.
 
-use super::store_uses;
 use crate::testing::TestControlPlane;
 use insula_api::{Json, Timestamp};
 use insula_catalog::ids;
+use insula_registry::store_uses;
 use serde_json::json;
 
 const EXPORTS: (&str, &str) = ("apis.kcp.io/v1alpha2", "apiexports");
@@ -108,18 +108,19 @@ async fn a_record_is_written_once_an_hour() {
 async fn notes_of_two_servers_are_merged() {
     let rig = provider_and_tenants().await;
     note(&rig, "root:one", "v1");
-    let mine = rig.registry.uses.take(9);
+    let mine = rig.registry.uses.noted(None, 9);
+    rig.registry.uses.forget(&mine);
     let (route, noted) = mine[0].clone();
     let mut other = noted.clone();
     other.versions = [("v2".into(), Timestamp(rig.registry.clock.now().0 - DAY))].into();
-    rig.registry.uses.put_back(vec![(route.clone(), other)]);
+    rig.registry.uses.add(vec![(route.clone(), other)]);
     store_uses(&rig.registry).await;
     // An older use of the other server changes nothing.
     let mut older = noted;
     older
         .versions
         .insert("v2".into(), Timestamp(rig.registry.clock.now().0 - 2 * DAY));
-    rig.registry.uses.put_back(vec![(route, older)]);
+    rig.registry.uses.add(vec![(route, older)]);
     store_uses(&rig.registry).await;
     rig.settle().await;
     let now = rig.registry.clock.now();
@@ -132,8 +133,7 @@ async fn a_tenant_that_leaves_is_not_counted() {
     let rig = provider_and_tenants().await;
     note(&rig, "root:one", "v1");
     note(&rig, "root:two", "v1");
-    let late = rig.registry.uses.take(9);
-    rig.registry.uses.put_back(late.clone());
+    let late = rig.registry.uses.noted(None, 9);
     store_uses(&rig.registry).await;
     rig.settle().await;
     assert_eq!(rig.keys(ids::version_uses()).len(), 2);
@@ -142,7 +142,7 @@ async fn a_tenant_that_leaves_is_not_counted() {
         .expect("it is deleted");
     rig.settle().await;
     // Notes that come too late change nothing.
-    rig.registry.uses.put_back(late);
+    rig.registry.uses.add(late);
     store_uses(&rig.registry).await;
     rig.settle().await;
     assert_eq!(usage(&rig)[0]["tenants"], 1);
