@@ -12,6 +12,7 @@ mod object;
 mod operation;
 mod quota;
 mod recompute;
+mod retry;
 mod rules;
 mod workspace;
 

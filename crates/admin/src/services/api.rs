@@ -36,8 +36,8 @@ use insula_proto::admin::v1::{
     UnbindApiRequest, UnbindApiResponse, api_service_server::ApiService,
 };
 use insula_store::Snapshot;
-pub(super) use objects::required;
 use objects::{export_message, or_root};
+pub(super) use objects::{not_found, required};
 use std::sync::Arc;
 use tonic::{Request, Response, Status};
 
@@ -88,7 +88,7 @@ impl ApiService for AdminService {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
         let located = session.export_workspace(&request.workspace, &request.export, "get", "")?;
-        let (name, value) = session.find_export(&located, &request.export)?;
+        let (name, value) = session.find_export(&session.snapshot, &located, &request.export)?;
         let entered = self.enter(&session, &located.cluster).await?;
         let export = async {
             let mut export = export_message(&located.path, &value);
@@ -121,8 +121,8 @@ impl ApiService for AdminService {
         if request.old_manifests.is_empty() {
             session.may_read_published(&located)?;
         }
-        let (snapshot, cluster) = (session.snapshot.clone(), located.cluster.clone());
-        let compared = move || diff(&snapshot, &cluster, request);
+        let (snapshot, cluster, path) = (session.snapshot.clone(), located.cluster.clone(), located.path.clone());
+        let compared = move || diff(&snapshot, (&cluster, &path), request);
         let found: Vec<Difference> = self.run_blocking(&session, &located, compared).await?;
         Ok(Response::new(DiffApiResponse {
             header: session.header(),
@@ -144,7 +144,7 @@ impl ApiService for AdminService {
                 right("create", groups::APIS, "apiresourceschemas", ""),
             )?;
         }
-        let (_, export) = session.find_export(&located, &request.export)?;
+        let (_, export) = session.find_export(&session.snapshot, &located, &request.export)?;
         let filter = trial::filter(&located.cluster, &request.export, &request.manifests);
         let page = Page::read(&session, &[&filter], request.page_size, &request.page_token)?;
         let snapshot = page.snapshot(&session).await?;
@@ -324,7 +324,7 @@ impl ApiService for AdminService {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
         let located = session.export_workspace(&request.workspace, &request.export, "list", CONTENT)?;
-        let (export, _) = session.find_export(&located, &request.export)?;
+        let (export, _) = session.find_export(&session.snapshot, &located, &request.export)?;
         let filter = [located.cluster.as_str(), &request.export];
         let page = Page::read(&session, &filter, request.page_size, &request.page_token)?;
         let snapshot = page.snapshot(&session).await?;
@@ -346,13 +346,19 @@ impl ApiService for AdminService {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
         let located = session.export_workspace(&request.workspace, &request.export, "get", "")?;
-        let (_, value) = session.find_export(&located, &request.export)?;
-        let entered = self.enter(&session, &located.cluster).await?;
-        let (versions, days) = entered.run(async { consumers::usage(&value) }).await;
+        let snapshot = self.with_uses().await?;
+        let (_, mut value) = session.find_export(&snapshot, &located, &request.export)?;
+        let (revision, cluster) = (snapshot.revision(), located.cluster.clone());
+        let registry = Arc::clone(&self.api.registry);
+        let counted = move || {
+            consumers::count_uses(&registry, &snapshot, &cluster, &mut value);
+            Ok(consumers::usage(&value))
+        };
+        let (versions, counted_since, days) = self.run_blocking(&session, &located, counted).await?;
         Ok(Response::new(GetVersionUsageResponse {
-            header: session.header(),
+            header: session.header_at(revision),
             versions,
-            counted_since: objects::time(&value, "/status/usageSince"),
+            counted_since,
             days,
         }))
     }

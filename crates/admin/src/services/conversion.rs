@@ -1,7 +1,10 @@
 //! `ConversionService`: validation and trial of conversion rules that are not published, with the
 //! engine that serves.
 
-use super::rules;
+use super::{
+    api::{not_found, required},
+    rules,
+};
 use crate::{
     session::{AdminService, Located, Session, right},
     status,
@@ -36,10 +39,7 @@ impl ConversionService for AdminService {
         let verdict = move || {
             let schema = object("schema", schema)?.ok_or_else(|| Status::invalid_argument("schema: is required"))?;
             let rules = object("rules", rules)?;
-            of_kind("schema", &schema, &[("APIResourceSchema", "apis.kcp.io/v1alpha1")])?;
-            if let Some(rules) = &rules {
-                of_kind("rules", rules, &RULES)?;
-            }
+            are_of_kind("", &schema, rules.as_ref())?;
             let proven =
                 compiled(&schema, rules.as_ref()).and_then(|api| registry.catalog.proof(&Arc::new(api)).clone());
             Ok(match proven {
@@ -139,14 +139,15 @@ impl ConversionService for AdminService {
 }
 
 /// Kinds of objects with rules.
-const RULES: [(&str, &str); 2] = [
+pub(super) const RULES: [(&str, &str); 2] = [
     ("APIConversion", "apis.kcp.io/v1alpha1"),
     ("APIConversionRules", "apis.kcp.dev/v1alpha1"),
 ];
 
-/// Refuses an object that says to be of none of some kinds.
-fn of_kind(field: &str, object: &Json, kinds: &[(&str, &str)]) -> Result<(), Status> {
-    let says = |key: &str, text: &str| object[key].is_null() || object[key] == *text;
+/// Refuses an object that is of none of some kinds. One with a `spec` need not name its kind.
+pub(super) fn of_kind(field: &str, object: &Json, kinds: &[(&str, &str)]) -> Result<(), Status> {
+    let has_spec = object["spec"].is_object();
+    let says = |key: &str, text: &str| object[key].is_null() && has_spec || object[key] == *text;
     if kinds
         .iter()
         .any(|(kind, version)| says("kind", kind) && says("apiVersion", version))
@@ -163,6 +164,16 @@ fn of_kind(field: &str, object: &Json, kinds: &[(&str, &str)]) -> Result<(), Sta
     ))
 }
 
+/// Refuses a schema and rules that are of other kinds.
+fn are_of_kind(parent: &str, schema: &Json, rules: Option<&Json>) -> Result<(), Status> {
+    of_kind(
+        &format!("{parent}schema"),
+        schema,
+        &[("APIResourceSchema", "apis.kcp.io/v1alpha1")],
+    )?;
+    rules.map_or(Ok(()), |rules| of_kind(&format!("{parent}rules"), rules, &RULES))
+}
+
 /// Schema and rules of a request.
 enum Source {
     Inline(InlineRules),
@@ -175,7 +186,9 @@ impl Source {
             Source::Inline(InlineRules { schema, rules, .. }) => {
                 let schema = object("inline.schema", schema)?;
                 let schema = schema.ok_or_else(|| Status::invalid_argument("inline.schema: is required"))?;
-                Ok((schema, object("inline.rules", rules)?))
+                let rules = object("inline.rules", rules)?;
+                are_of_kind("inline.", &schema, rules.as_ref())?;
+                Ok((schema, rules))
             }
             Source::Stored(schema, rules) => Ok((schema, rules)),
         }
@@ -225,6 +238,8 @@ impl Session {
     /// Reads a schema of a workspace, and the rules of its name.
     fn stored(&self, stored: &StoredRules) -> Result<(Located, Json, Option<Json>), Status> {
         let name = &stored.schema_name;
+        required("stored.workspace", &stored.workspace)?;
+        required("stored.schema_name", name)?;
         let get = |resource| right("get", groups::APIS, resource, name);
         let located = self.locate(&stored.workspace, &get("apiresourceschemas"))?;
         self.permit(&located.cluster, get("apiconversions"))?;
@@ -232,12 +247,8 @@ impl Session {
             let key = ObjectKey::cluster_scoped(resource, located.cluster.clone(), name);
             self.snapshot.get(&key)
         };
-        let schema = find(ids::apiresourceschemas()).ok_or_else(|| {
-            Status::not_found(format!(
-                "apiresourceschemas.apis.kcp.io {name:?} not found in workspace {}",
-                stored.workspace
-            ))
-        })?;
+        let schema = find(ids::apiresourceschemas());
+        let schema = schema.ok_or_else(|| not_found("apiresourceschemas", name, &located.path))?;
         let rules = parts::joined(&self.snapshot, &located.cluster, name);
         Ok((located, schema.object.body_value(), rules))
     }
@@ -248,12 +259,15 @@ fn convert(schema: &Json, rules: Option<&Json>, sent: &Json, to_version: &str) -
         Status::failed_precondition(format!("the rules are not valid: {}", insula_api::aggregate(&errors)))
     })?;
     let bundle = &api.bundle;
+    is_of(&api, sent)?;
     if !bundle.versions().any(|version| version == to_version) {
         let known: Vec<&str> = bundle.versions().collect();
-        return Err(Status::invalid_argument(format!(
-            "to_version: the schema has no version {to_version:?}; it has {}",
-            known.join(", ")
-        )));
+        let known = known.join(", ");
+        let problem = match to_version {
+            "" => format!("is required; the schema has {known}"),
+            version => format!("the schema has no version {version:?}; it has {known}"),
+        };
+        return Err(status::invalid("to_version", problem));
     }
     let mut budget = insula_conversion::object_budget();
     let converted = bundle
@@ -266,6 +280,32 @@ fn convert(schema: &Json, rules: Option<&Json>, sent: &Json, to_version: &str) -
         .as_object()
         .ok_or_else(|| Status::internal("a converted object is an object"))?;
     value::from_json(map).map_err(|error| Status::out_of_range(error.to_string()))
+}
+
+/// Refuses an object of another API, or in a version that the schema does not have.
+fn is_of(api: &Api, object: &Json) -> Result<(), Status> {
+    let known = api.bundle.versions().map(|version| match &*api.group {
+        "" => version.to_owned(),
+        group => format!("{group}/{version}"),
+    });
+    let known: Vec<String> = known.collect();
+    let kind = &*api.names.kind;
+    for (field, is_it, wanted) in [
+        (
+            "apiVersion",
+            known.iter().any(|known| object["apiVersion"] == **known),
+            known.join(" or "),
+        ),
+        ("kind", object["kind"] == *kind, kind.to_owned()),
+    ] {
+        let problem = match object[field].as_str() {
+            _ if is_it => continue,
+            None | Some("") => format!("is required: {wanted}"),
+            Some(other) => format!("is {other:?}; the schema is of {wanted}"),
+        };
+        return Err(status::invalid(&format!("object.{field}"), problem));
+    }
+    Ok(())
 }
 
 /// Compiles an APIResourceSchema with rules, as the binding reconciler does.

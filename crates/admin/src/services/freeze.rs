@@ -40,14 +40,22 @@ impl Child {
     pub(super) fn find(session: &Session, workspace: &str, verb: &str) -> Result<Self, Status> {
         let path = ClusterPath::parse(workspace).map_err(|error| status::invalid("workspace", error))?;
         let Some(parent) = path.parent() else {
-            let problem = "write the path, such as root:org:team: the right is one in the parent";
+            let problem = match path == ClusterPath::from(&ClusterName::root()) {
+                true => format!("{path} has no parent: it can be neither frozen nor limited"),
+                false => "write the path, such as root:org:team: the right is one in the parent".to_owned(),
+            };
             return Err(status::invalid("workspace", problem));
         };
         let name = path.base();
         let above = session.locate(parent.as_str(), &right(verb, groups::TENANCY, "workspaces", name))?;
         let key = ObjectKey::cluster_scoped(ids::workspaces(), above.cluster.clone(), name);
-        if session.snapshot.get(&key).is_none() {
-            return Err(status::no_workspace(name));
+        let entry = session.snapshot.get(&key);
+        let entry = entry.ok_or_else(|| status::no_workspace(name))?;
+        if entry.object.meta.awaits_deletion() {
+            let why = format!("workspace {path} was deleted: WorkspaceService.UndeleteWorkspace takes that back");
+            return Err(Fault::new(Code::FailedPrecondition, ErrorReason::WrongState, why)
+                .resource("workspaces.tenancy.kcp.io", name)
+                .status());
         }
         let cluster = locate::cluster_of(&session.snapshot, &above.cluster, name).ok_or_else(|| {
             let why = format!("workspace {path} has no logical cluster: it is a mount, or is not scheduled yet");

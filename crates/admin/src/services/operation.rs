@@ -5,16 +5,16 @@ use crate::{
     pages::Page,
     requests::Once,
     session::{AdminService, Session, right},
-    status,
+    status::{self, Fault},
 };
 use insula_proto::admin::v1::{
-    CancelOperationRequest, CancelOperationResponse, DeleteOperationRequest, DeleteOperationResponse,
+    CancelOperationRequest, CancelOperationResponse, DeleteOperationRequest, DeleteOperationResponse, ErrorReason,
     GetOperationRequest, GetOperationResponse, ListOperationsRequest, ListOperationsResponse, ResponseHeader,
     WaitOperationRequest, WaitOperationResponse, operation_service_server::OperationService,
 };
 use insula_store::Entry;
 use std::{cmp::Reverse, sync::Arc, time::Duration};
-use tonic::{Request, Response, Status};
+use tonic::{Code, Request, Response, Status};
 
 /// The path whose right is that to all operations of the installation.
 const PATH: &str = "/operations";
@@ -171,7 +171,10 @@ impl AdminService {
 }
 
 fn not_found(name: &str) -> Status {
-    Status::not_found(format!("operation {name:?} not found"))
+    let message = format!("operation {name:?} not found");
+    Fault::new(Code::NotFound, ErrorReason::NotFound, message)
+        .resource(&format!("{RESOURCE}.{GROUP}"), name)
+        .status()
 }
 
 fn read_record(snapshot: &insula_store::Snapshot, name: &str) -> Option<(Entry, Arc<Record>)> {

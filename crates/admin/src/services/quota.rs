@@ -1,12 +1,12 @@
 //! `QuotaService`: limits of workspaces, and what they use.
 
-use super::freeze::Child;
+use super::{freeze::Child, retry::retried};
 use crate::{
     fields::{Mask, etag},
     pages::Page,
     requests::Once,
     session::{AdminService, Session, right},
-    status,
+    status::{self, Fault},
 };
 use insula_api::{
     ClusterName, ObjectKey, Revision, Scope, Timestamp,
@@ -19,14 +19,14 @@ use insula_catalog::{
     metering::{self, Amounts, METERS, VERBS},
 };
 use insula_proto::admin::v1::{
-    GetLimitsRequest, GetLimitsResponse, GetUsageRequest, GetUsageResponse, Limits, ListUsageRequest,
+    ErrorReason, GetLimitsRequest, GetLimitsResponse, GetUsageRequest, GetUsageResponse, Limits, ListUsageRequest,
     ListUsageResponse, MeteredUsage, ResourceUsage, SetLimitsRequest, SetLimitsResponse, WorkspaceUsage,
     quota_service_server::QuotaService,
 };
 use insula_registry::set_annotations;
 use insula_store::{Entry, Snapshot};
 use std::ops::ControlFlow;
-use tonic::{Request, Response, Status};
+use tonic::{Code, Request, Response, Status};
 
 /// Hours to look back where the caller names no number, and the most.
 const HOURS_DEFAULT: i64 = 24;
@@ -59,7 +59,10 @@ impl QuotaService for AdminService {
             validate_only: request.validate_only,
         };
         let entered = self.enter(&session, &child.workspace.cluster).await?;
-        let work = entered.run(self.set(&session, &child.cluster, &request));
+        let (service, session_, child, sent) = (self, &session, &child, &request);
+        let work = entered.run(retried(session_, &request.etag, move |snapshot| async move {
+            service.set(session_, &snapshot, child, sent).await
+        }));
         self.once(&session, once, &request, work).await.map(Response::new)
     }
 
@@ -199,7 +202,8 @@ impl AdminService {
     async fn set(
         &self,
         session: &Session,
-        cluster: &ClusterName,
+        snapshot: &Snapshot,
+        child: &Child,
         request: &SetLimitsRequest,
     ) -> Result<SetLimitsResponse, Status> {
         let wanted = request.limits.unwrap_or_default();
@@ -212,16 +216,18 @@ impl AdminService {
         ];
         let mask = Mask::read(request.update_mask.as_ref(), &known)?;
         let given = etag(&request.etag)?.and_then(|etag| etag.parse().ok()).map(Revision);
-        let (own, present) = own(&session.snapshot, cluster);
+        let (own, present) = own(snapshot, &child.cluster);
         let limits = updated(own, &wanted, &mask)?;
         if given.is_some_and(|given| given.to_string() != present) {
-            return Err(Status::aborted(
-                "the etag is not that of the present limits: read them again",
-            ));
+            let text = "etag: is not that of the present limits: read them again";
+            let fault = Fault::new(Code::Aborted, ErrorReason::StaleEtag, text);
+            return Err(fault
+                .resource("workspaces.tenancy.kcp.io", &child.workspace.name)
+                .status());
         }
         if request.validate_only {
             return Ok(SetLimitsResponse {
-                header: session.header(),
+                header: session.header_at(snapshot.revision()),
                 own: Some(limits),
                 etag: present,
             });
@@ -240,7 +246,7 @@ impl AdminService {
         ];
         // Fields that the mask leaves out were read at this revision.
         let at_revision = present.parse().ok().map(Revision);
-        let entry = set_annotations(self.registry(), cluster, at_revision, &written)
+        let entry = set_annotations(self.registry(), &child.cluster, at_revision, &written)
             .await
             .map_err(super::freeze::failed)?;
         Ok(SetLimitsResponse {

@@ -1,7 +1,10 @@
 //! `ConversionService.Recompute`: repair of what wrong rules wrote, in all workspaces that bind an
 //! export.
 
-use super::conversion::object;
+use super::{
+    api::{not_found, required},
+    conversion::{RULES, object, of_kind},
+};
 use crate::{
     pages::{Page as PageToken, hash_bytes},
     requests::Once,
@@ -67,6 +70,7 @@ impl AdminService {
             let given = request.former_rules.into_iter().enumerate().map(|(i, rules)| {
                 let field = format!("former_rules[{i}]");
                 let rules = object(&field, Some(rules))?.unwrap_or_default();
+                of_kind(&field, &rules, &RULES)?;
                 let named = schema_named(&snapshot, &export.cluster, rules["metadata"]["name"].as_str());
                 let schema = named.or_else(|| schema.clone());
                 let schema = schema.ok_or_else(|| Status::not_found(format!("{plural}.{group} has no schema")))?;
@@ -129,9 +133,7 @@ impl Session {
             ("group", &request.group),
             ("resource", &request.resource),
         ] {
-            if value.is_empty() {
-                return Err(Status::invalid_argument(format!("{field}: is required")));
-            }
+            required(field, value)?;
         }
         if request.former_rules.len() > FORMER_MAX {
             return Err(Status::invalid_argument(format!(
@@ -146,10 +148,7 @@ impl Session {
             name: request.export.as_str().into(),
         };
         if !export.exists(&self.snapshot) {
-            return Err(Status::not_found(format!(
-                "apiexports.apis.kcp.io {:?} not found in workspace {}",
-                request.export, located.path
-            )));
+            return Err(not_found("apiexports", &request.export, &located.path));
         }
         Ok((located, export))
     }

@@ -1,7 +1,10 @@
 //! `ConversionService`: drafts of rules, coverage of fields, and objects that cannot be read.
 
 use super::{
-    api::trial::{self, Tried},
+    api::{
+        required,
+        trial::{self, Tried},
+    },
     conversion::{compiled, object},
 };
 use crate::{
@@ -150,10 +153,9 @@ impl AdminService {
         request: ListConversionFailuresRequest,
     ) -> Result<(Tried, Revision), Status> {
         let located = session.export_workspace(&request.workspace, &request.export, "list", "content")?;
-        if request.resource.is_empty() {
-            return Err(Status::invalid_argument("resource: is required"));
-        }
-        let (_, export) = session.find_export(&located, &request.export)?;
+        required("group", &request.group)?;
+        required("resource", &request.resource)?;
+        let (_, export) = session.find_export(&session.snapshot, &located, &request.export)?;
         let filter = [
             located.cluster.as_str(),
             &request.export,

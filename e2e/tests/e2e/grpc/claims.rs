@@ -68,6 +68,14 @@ fn claims_are_listed_accepted_and_rejected() {
             Code::InvalidArgument,
             "asks for no pods",
         );
+        for request in [accept("", ""), accept("configmaps", "x")] {
+            let field = if request.etag.is_empty() { "claims[0]" } else { "etag" };
+            let refusal = apis.accept_claims(request).await.unwrap_err();
+            assert_eq!(
+                (refusal.code(), bad_fields(&refusal)),
+                (Code::InvalidArgument, vec![field.to_owned()])
+            );
+        }
         apis.accept_claims(accept("configmaps", "")).await.unwrap();
         refused(
             apis.accept_claims(accept("secrets", &stale)).await,
@@ -174,4 +182,53 @@ fn a_binding_takes_the_right_to_bind_and_no_access_to_the_provider() {
         let found = at_mine.get("/apis/grpc.example.io/v2/namespaces/default/boats");
         (found.code == 200).then_some(())
     });
+}
+
+/// Decisions that are made at once are all made.
+#[test]
+fn claims_that_are_decided_at_once_are_all_decided() {
+    const COUNT: usize = 16;
+    let server = shared();
+    let scene = Scene::new(&server);
+    scene.publish_and_bind();
+    let resource = |index: usize| format!("things{index}");
+    let claims = |index| {
+        json!({"group": "claimed.example.io", "resource": resource(index), "verbs": ["get"],
+            "identityHash": "0123456789abcdef".repeat(4)})
+    };
+    let claims: Vec<_> = (0..COUNT).map(claims).collect();
+    let claims = json!({"spec": {"permissionClaims": claims}});
+    scene
+        .at_provider
+        .merge(&format!("{EXPORTS}/boats"), &claims)
+        .expect(200);
+    let mut apis = scene.apis.clone();
+    let mut listed = || {
+        let request = ListClaimsRequest {
+            workspace: scene.tenant.clone(),
+            binding: "boats".to_owned(),
+            ..ListClaimsRequest::default()
+        };
+        let listed = runtime().block_on(apis.list_claims(request)).unwrap();
+        listed.into_inner().claims
+    };
+    until("the claims are there", || (listed().len() == COUNT).then_some(()));
+    let sent: Vec<_> = (0..COUNT)
+        .map(|index| {
+            let mut apis = scene.apis.clone();
+            let claims = vec![format!("{}.claimed.example.io", resource(index))];
+            let (workspace, binding) = (scene.tenant.clone(), "boats".to_owned());
+            let reject = RejectClaimsRequest {
+                workspace,
+                binding,
+                claims,
+                ..RejectClaimsRequest::default()
+            };
+            runtime().spawn(async move { apis.reject_claims(reject).await })
+        })
+        .collect();
+    for sent in sent {
+        runtime().block_on(sent).unwrap().unwrap();
+    }
+    assert!(listed().iter().all(|claim| claim.state() == ClaimState::Rejected));
 }

@@ -9,7 +9,7 @@ use prost::Message;
 use prost_types::{DescriptorProto, FileDescriptorSet, field_descriptor_proto::Type};
 use tonic::{Code, Status};
 
-use super::{Channel, channel, reason};
+use super::{Channel, bad_fields, channel, reason};
 
 /// The beginning of every answer.
 #[derive(Clone, PartialEq, Message)]
@@ -100,6 +100,14 @@ pub(super) async fn send(
         metadata,
         message: first_length(&data).map(|length| data[5..length + 5].to_vec()),
     }
+}
+
+/// Returns type and name of the object that a refusal is about.
+pub(super) fn resource(refusal: &Status) -> (String, String) {
+    let details = insula_proto::rpc::Status::read(refusal.details()).unwrap_or_default();
+    let resource = details.detail::<insula_proto::rpc::ResourceInfo>();
+    let resource = resource.unwrap_or_else(|| panic!("no object: {refusal:?}"));
+    (resource.resource_type, resource.resource_name)
 }
 
 pub(super) fn text(field: u32, value: &str) -> Vec<u8> {
@@ -380,6 +388,32 @@ fn tokens_of_other_methods_are_refused_everywhere() {
             tried += 1;
         }
         assert!(tried > 10, "{tried}");
+        // A token is taken as it was given, or not at all.
+        let edited = |at: usize| {
+            let digit = if &token[at..=at] == "0" { "1" } else { "0" };
+            format!("{}{digit}{}", &token[..at], &token[at + 1..])
+        };
+        let edits = (0..token.len()).map(edited);
+        let cuts = (2..token.len()).step_by(2).map(|end| token[..end].to_owned());
+        for page_token in edits.chain(cuts).chain([format!("{token}61")]) {
+            let list = ListWorkspacesRequest {
+                page_token,
+                ..list.clone()
+            };
+            let got = send(&channel, &server, LIST, &list.encode_to_vec(), &[]).await.status;
+            assert_eq!(got.code(), Code::InvalidArgument, "{list:?}: {got:?}");
+            assert_eq!(
+                (&*reason(&got), bad_fields(&got)),
+                ("WRONG_PAGE_TOKEN", vec!["page_token".to_owned()])
+            );
+        }
+        let next = ListWorkspacesRequest {
+            page_token: token.clone(),
+            ..list.clone()
+        };
+        let page = send(&channel, &server, LIST, &next.encode_to_vec(), &[]).await;
+        let page = ListWorkspacesResponse::decode(&*page.message.unwrap()).unwrap();
+        assert_eq!((page.workspaces.len(), &*page.workspaces[0].name), (1, "b"));
         let sizes = [(0, 2), (1, 1), (1_001, 2), (i32::MAX, 2)];
         for (page_size, want) in sizes {
             let list = ListWorkspacesRequest {
@@ -391,4 +425,49 @@ fn tokens_of_other_methods_are_refused_everywhere() {
             assert_eq!(page.workspaces.len(), want, "{page_size}");
         }
     });
+}
+
+/// A thing that is missing is named in the details, whatever it is.
+#[test]
+fn what_is_not_found_is_named() {
+    let server = shared();
+    let (place, _) = insula_e2e::workspace(&server.admin(), "missing");
+    let channel = channel(&server, &Who::KcpAdmin);
+    let stored = [text(1, &place), text(2, "none")].concat();
+    let schema = super::apis::message(&super::apis::definition(false)).encode_to_vec();
+    let object = [text(1, &place), message(2, &schema), text(4, "none")].concat();
+    runtime().block_on(async {
+        for (path, request, wanted) in [
+            (
+                "OperationService/GetOperation",
+                text(1, "none"),
+                "operations.admin.insula.io",
+            ),
+            ("BackupService/GetBackup", text(1, "none"), "backups.admin.insula.io"),
+            ("BackupService/DeleteBackup", text(1, "none"), "backups.admin.insula.io"),
+            ("ApiService/DiffApi", object, "apiexports.apis.kcp.io"),
+            (
+                "ConversionService/GetCoverage",
+                message(2, &stored),
+                "apiresourceschemas.apis.kcp.io",
+            ),
+        ] {
+            let path = format!("/insula.admin.v1.{path}");
+            let got = send(&channel, &server, &path, &request, &[]).await.status;
+            assert_eq!(got.code(), Code::NotFound, "{path}: {got:?}");
+            assert_eq!(resource(&got), (wanted.to_owned(), "none".to_owned()), "{path}");
+        }
+        const LIST: &str = "/insula.admin.v1.BackupService/ListBackups";
+        let spaces = send(&channel, &server, LIST, &text(1, "A B"), &[]).await.status;
+        assert_eq!(
+            (spaces.code(), bad_fields(&spaces)),
+            (Code::InvalidArgument, vec!["workspace".to_owned()])
+        );
+    });
+}
+
+fn message(field: u32, encoded: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    prost::encoding::bytes::encode(field, &encoded.to_vec(), &mut out);
+    out
 }

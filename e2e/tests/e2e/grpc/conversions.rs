@@ -2,13 +2,14 @@
 
 use super::{
     apis::{definition, message},
-    as_user, channel, origin,
+    as_user, bad_fields, channel, origin,
 };
 use insula_e2e::{Who, runtime, shared, workspace_owned_by};
 use insula_proto::{
     admin::v1::{
-        GetCoverageRequest, InlineRules, ListConversionFailuresRequest, SuggestRulesRequest,
-        conversion_service_client::ConversionServiceClient, get_coverage_request::Source,
+        ConvertRequest, GetCoverageRequest, InlineRules, ListConversionFailuresRequest, RecomputeRequest, StoredRules,
+        SuggestRulesRequest, ValidateRequest, conversion_service_client::ConversionServiceClient, convert_request,
+        get_coverage_request::Source,
     },
     value::to_json,
 };
@@ -94,6 +95,141 @@ fn rules_are_drafted_and_covered() {
         let mut moved = moved;
         moved.sort();
         assert_eq!(moved, wanted);
+    });
+}
+
+/// An object of another API, in another version, or no object at all is named by its field, and so
+/// is everything that is no schema and no rules.
+#[test]
+fn objects_and_schemas_of_other_kinds_are_refused() {
+    let server = shared();
+    let mut conversions = ConversionServiceClient::with_origin(channel(&server, &Who::KcpAdmin), origin(&server));
+    let inline = InlineRules {
+        schema: Some(message(&schema(&definition(false)))),
+        rules: Some(message(&super::apis::rules(false))),
+        ..InlineRules::default()
+    };
+    let boat = |api_version: &str, kind: &str| json!({"apiVersion": api_version, "kind": kind, "spec": {"name": "a"}});
+    let convert = |object: &Value, to_version: &str| ConvertRequest {
+        source: Some(convert_request::Source::Inline(inline.clone())),
+        object: Some(message(object)),
+        to_version: to_version.to_owned(),
+    };
+    let v1 = boat("grpc.example.io/v1", "Boat");
+    let stored = |workspace: &str, schema_name: &str| {
+        let (workspace, schema_name) = (workspace.to_owned(), schema_name.to_owned());
+        convert_request::Source::Stored(StoredRules { workspace, schema_name })
+    };
+    runtime().block_on(async {
+        let converted = conversions.convert(convert(&v1, "v2")).await.unwrap().into_inner();
+        let converted = to_json(converted.object.unwrap()).unwrap();
+        assert_eq!(
+            (&converted["apiVersion"], &converted["spec"]["title"]),
+            (&json!("grpc.example.io/v2"), &json!("a"))
+        );
+        for (request, field, problem) in [
+            (
+                convert(&boat("v1", "Pod"), "v2"),
+                "object.apiVersion",
+                "grpc.example.io/v1",
+            ),
+            (
+                convert(&boat("other.io/v1", "Boat"), "v2"),
+                "object.apiVersion",
+                "other.io/v1",
+            ),
+            (
+                convert(&boat("grpc.example.io/v9", "Boat"), "v2"),
+                "object.apiVersion",
+                "grpc.example.io/v2",
+            ),
+            (convert(&boat("", "Boat"), "v2"), "object.apiVersion", "is required"),
+            (convert(&json!({}), "v2"), "object.apiVersion", "is required"),
+            (convert(&boat("grpc.example.io/v1", "Pod"), "v2"), "object.kind", "Boat"),
+            (
+                convert(&boat("grpc.example.io/v1", ""), "v2"),
+                "object.kind",
+                "is required",
+            ),
+            (convert(&v1, ""), "to_version", "is required; the schema has v1, v2"),
+            (convert(&v1, "v9"), "to_version", "no version \"v9\"; it has v1, v2"),
+            (
+                ConvertRequest {
+                    source: Some(stored("root", "")),
+                    ..convert(&v1, "v2")
+                },
+                "stored.schema_name",
+                "is required",
+            ),
+            (
+                ConvertRequest {
+                    source: Some(stored("", "a")),
+                    ..convert(&v1, "v2")
+                },
+                "stored.workspace",
+                "is required",
+            ),
+        ] {
+            let refusal = conversions.convert(request).await.unwrap_err();
+            assert_eq!(
+                (refusal.code(), bad_fields(&refusal)),
+                (Code::InvalidArgument, vec![field.to_owned()]),
+                "{refusal:?}"
+            );
+            assert!(refusal.message().contains(problem), "{field}: {refusal}");
+        }
+        for (schema, rules, field) in [
+            (json!({}), None, "schema"),
+            (v1.clone(), None, "schema"),
+            (schema(&definition(false)), Some(json!({"a": 1})), "rules"),
+        ] {
+            let request = ValidateRequest {
+                schema: Some(message(&schema)),
+                rules: rules.as_ref().map(message),
+                ..ValidateRequest::default()
+            };
+            let refusal = conversions.validate(request).await.unwrap_err();
+            assert_eq!(
+                (refusal.code(), bad_fields(&refusal)),
+                (Code::InvalidArgument, vec![field.to_owned()])
+            );
+        }
+        let unnamed = ListConversionFailuresRequest {
+            export: "boats".to_owned(),
+            resource: "boats".to_owned(),
+            ..ListConversionFailuresRequest::default()
+        };
+        let refusal = conversions.list_conversion_failures(unnamed).await.unwrap_err();
+        assert_eq!(
+            (refusal.code(), bad_fields(&refusal)),
+            (Code::InvalidArgument, vec!["group".to_owned()])
+        );
+    });
+}
+
+/// Former rules are rules.
+#[test]
+fn former_rules_of_another_kind_are_refused() {
+    let server = shared();
+    let scene = super::apis::Scene::new(&server);
+    scene.publish_and_bind();
+    let mut conversions = ConversionServiceClient::with_origin(channel(&server, &Who::KcpAdmin), origin(&server));
+    let recompute = |former: &Value| RecomputeRequest {
+        workspace: scene.provider.clone(),
+        export: "boats".to_owned(),
+        group: "grpc.example.io".to_owned(),
+        resource: "boats".to_owned(),
+        former_rules: vec![message(former)],
+        ..RecomputeRequest::default()
+    };
+    runtime().block_on(async {
+        let refusal = conversions.recompute(recompute(&json!({"a": 1}))).await.unwrap_err();
+        let field = vec!["former_rules[0]".to_owned()];
+        assert_eq!((refusal.code(), bad_fields(&refusal)), (Code::InvalidArgument, field));
+        conversions
+            .recompute(recompute(&super::apis::rules(false)))
+            .await
+            .unwrap();
     });
 }
 

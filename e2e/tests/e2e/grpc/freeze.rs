@@ -2,15 +2,16 @@
 
 mod views;
 
-use super::{Channel, as_user, channel, origin};
+use super::{Channel, as_user, channel, conventions::resource, origin};
 use http::Version;
 use insula_e2e::{
-    Client, Server, Slow, Who, publish_widgets, ready_workspace, runtime, shared, tls, until, workspace,
+    Client, Server, Setup, Slow, Who, publish_widgets, ready_workspace, runtime, shared, tls, until, workspace,
     workspace_owned_by,
 };
 use insula_proto::admin::v1::{
-    AccessLevel, FreezeWorkspaceRequest, GrantAccessRequest, Subject, SubjectKind, ThawWorkspaceRequest,
-    access_service_client::AccessServiceClient, workspace_service_client::WorkspaceServiceClient,
+    AccessLevel, FreezeWorkspaceRequest, GrantAccessRequest, Limits, SetLimitsRequest, Subject, SubjectKind,
+    ThawWorkspaceRequest, access_service_client::AccessServiceClient, quota_service_client::QuotaServiceClient,
+    workspace_service_client::WorkspaceServiceClient,
 };
 use serde_json::{Value, json};
 use tonic::{Code, Request, Response, Status};
@@ -295,4 +296,44 @@ fn a_provider_reads_frozen_tenants_and_writes_the_others() {
         next(&mut all, |object| object["spec"]["firstName"] == "Ada")["type"],
         "MODIFIED"
     );
+}
+
+/// The root cannot be frozen, and nothing changes in a workspace that awaits its deletion.
+#[test]
+fn what_has_no_parent_or_awaits_its_deletion_is_not_frozen() {
+    let server = Server::with(Setup {
+        environment: vec![("INSULA_WORKSPACES_DELETION_GRACE_SECONDS".into(), "3600".into())],
+        ..Setup::default()
+    });
+    let (path, _) = workspace(&server.admin(), "leaving");
+    let mut admin = client(&server, &Who::KcpAdmin);
+    let root = answered(admin.freeze_workspace(freeze("root", false))).unwrap_err();
+    assert_eq!(root.code(), Code::InvalidArgument, "{root}");
+    assert!(root.message().contains("root has no parent"), "{root}");
+    let name = path.rsplit(':').next().unwrap();
+    server
+        .admin()
+        .in_workspace("root")
+        .delete(&format!("{WORKSPACES}/{name}"))
+        .expect(200);
+    let mut quota = QuotaServiceClient::with_origin(channel(&server, &Who::KcpAdmin), origin(&server));
+    let limits = SetLimitsRequest {
+        workspace: path.clone(),
+        limits: Some(Limits {
+            watches: 1,
+            ..Limits::default()
+        }),
+        ..SetLimitsRequest::default()
+    };
+    for refusal in [
+        answered(admin.freeze_workspace(freeze(&path, false))).map(drop),
+        answered(admin.thaw_workspace(thaw(&path))).map(drop),
+        answered(quota.set_limits(limits)).map(drop),
+    ] {
+        let refusal = refusal.unwrap_err();
+        assert_eq!(refusal.code(), Code::FailedPrecondition, "{refusal}");
+        assert!(refusal.message().contains("UndeleteWorkspace"), "{refusal}");
+        let workspace = ("workspaces.tenancy.kcp.io".to_owned(), name.to_owned());
+        assert_eq!(resource(&refusal), workspace);
+    }
 }

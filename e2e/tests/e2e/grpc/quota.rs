@@ -1,6 +1,6 @@
 //! Limits of workspaces, and what they use.
 
-use super::{Channel, as_user, channel, origin};
+use super::{Channel, as_user, channel, conventions::resource, origin, reason};
 use insula_e2e::{Server, Setup, Who, runtime, shared, until, workspace_owned_by};
 use insula_proto::admin::v1::{
     GetLimitsRequest, GetUsageRequest, Limits, ListUsageRequest, MeteredUsage, SetLimitsRequest,
@@ -99,9 +99,44 @@ fn a_workspace_has_limits_of_its_own() {
         paths: vec!["*".to_owned()],
     });
     assert_eq!(answered(admin.set_limits(none)).unwrap().own, Some(Limits::default()));
-    until("the limit is gone", || {
-        (alice.post(CONFIGMAPS, &configmap).code == 201).then_some(())
-    });
+    // Earlier requests count at the present rate.
+    alice.post(CONFIGMAPS, &configmap).expect(201);
+}
+
+/// Limits that many set at once are all set: a conflict is only that of an etag.
+#[test]
+fn limits_that_are_set_at_once_are_all_set() {
+    let server = shared();
+    let (path, _) = workspace_owned_by(&server, "alice");
+    let admin = client(&server, &Who::KcpAdmin);
+    let set = |watches: i64| {
+        let (mut admin, limits) = (
+            admin.clone(),
+            Limits {
+                watches,
+                ..Limits::default()
+            },
+        );
+        let request = set(&path, limits);
+        runtime().spawn(async move { admin.set_limits(request).await.map(Response::into_inner) })
+    };
+    let sent: Vec<_> = (1..=20).map(set).collect();
+    for (watches, sent) in (1..).zip(sent) {
+        let own = runtime().block_on(sent).unwrap().unwrap().own.unwrap();
+        assert_eq!(own.watches, watches);
+    }
+    let mut stale = super::quota::set(
+        &path,
+        Limits {
+            watches: 1,
+            ..Limits::default()
+        },
+    );
+    stale.etag = "1".to_owned();
+    let refused = answered(admin.clone().set_limits(stale)).unwrap_err();
+    assert_eq!((refused.code(), &*reason(&refused)), (Code::Aborted, "STALE_ETAG"));
+    let name = path.rsplit(':').next().unwrap().to_owned();
+    assert_eq!(resource(&refused), ("workspaces.tenancy.kcp.io".to_owned(), name));
 }
 
 #[test]
@@ -134,6 +169,9 @@ fn limits_are_set_from_the_parent() {
     ] {
         let refused = answered(admin.set_limits(request.clone())).unwrap_err();
         assert_eq!(refused.code(), Code::InvalidArgument, "{request:?}: {refused}");
+        if request.workspace == "root" {
+            assert!(refused.message().contains("root has no parent"), "{refused}");
+        }
     }
     let foreign = answered(owner.get_limits(as_user("bob-token", get(&path)))).unwrap_err();
     let missing = answered(owner.get_limits(as_user("bob-token", get("root:nowhere")))).unwrap_err();

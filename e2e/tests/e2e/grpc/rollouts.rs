@@ -2,12 +2,15 @@
 
 use super::{
     apis::{BOATS, Scene, boats, definition, message, refused},
-    channel, origin,
+    bad_fields, channel,
+    conventions::resource,
+    origin,
 };
 use insula_e2e::{Server, Who, runtime, shared, until};
 use insula_proto::admin::v1::{
-    AbortRolloutRequest, CheckRolloutRequest, DiffApiRequest, GetVersionUsageRequest, ListConversionFailuresRequest,
-    PauseRolloutRequest, ResumeRolloutRequest, RetireVersionRequest, RetirementStep, UnreadableObject,
+    AbortRolloutRequest, CheckRolloutRequest, DiffApiRequest, GetExportRequest, GetVersionUsageRequest,
+    GetVersionUsageResponse, ListConversionFailuresRequest, PauseRolloutRequest, PublishApiRequest,
+    ResumeRolloutRequest, RetireVersionRequest, RetirementStep, UnreadableObject, api_service_client::ApiServiceClient,
     conversion_service_client::ConversionServiceClient,
 };
 use serde_json::json;
@@ -173,25 +176,174 @@ fn a_rollout_is_paused_held_and_taken_back() {
     scene.consumer("is up to date", |consumer| consumer.up_to_date);
 }
 
-/// Waits until the use of v1 by one workspace is counted.
-fn wait_for_use(scene: &Scene) {
-    let mut apis = scene.apis.clone();
-    let usage = until("the use is counted", || {
-        let request = GetVersionUsageRequest {
-            workspace: scene.provider.clone(),
-            export: "boats".to_owned(),
-        };
-        let usage = runtime()
-            .block_on(apis.get_version_usage(request))
-            .unwrap()
-            .into_inner();
-        let v1 = usage
-            .versions
-            .iter()
-            .find(|it| it.version == "boats.grpc.example.io/v1")?;
-        (v1.workspaces == 1).then_some(usage)
+/// Returns the use of each version.
+fn usage(scene: &Scene) -> (Vec<(String, i64)>, GetVersionUsageResponse) {
+    let request = GetVersionUsageRequest {
+        workspace: scene.provider.clone(),
+        export: "boats".to_owned(),
+    };
+    let usage = runtime().block_on(scene.apis.clone().get_version_usage(request));
+    let usage = usage.unwrap().into_inner();
+    let versions = usage.versions.iter().map(|it| {
+        let version = it.version.strip_prefix("boats.grpc.example.io/").unwrap();
+        (version.to_owned(), it.workspaces)
     });
-    assert!(usage.days == 30 && usage.counted_since.is_some(), "{usage:?}");
+    (versions.collect(), usage)
+}
+
+fn counts(v1: i64, v2: i64) -> Vec<(String, i64)> {
+    vec![("v1".to_owned(), v1), ("v2".to_owned(), v2)]
+}
+
+/// Uses count as soon as their requests are answered: the decision on a version takes them in.
+#[test]
+fn a_use_counts_at_once() {
+    let server = shared();
+    let scene = Scene::new(&server);
+    let mut apis = scene.apis.clone();
+    let publication = PublishApiRequest {
+        workspace: scene.provider.clone(),
+        export: "boats".to_owned(),
+        manifests: boats(false),
+        ..PublishApiRequest::default()
+    };
+    runtime().block_on(apis.publish_api(publication)).unwrap();
+    assert_eq!(usage(&scene).0, counts(0, 0));
+    scene.publish_and_bind();
+    let path = format!("/apis/grpc.example.io/v1/{BOATS}");
+    until("boats are served", || {
+        (scene.at_tenant.get(&path.replace("v1", "v2")).code == 200).then_some(())
+    });
+    let unused = RetireVersionRequest {
+        validate_only: true,
+        ..scene.retirement(RetirementStep::Remove)
+    };
+    let removals = |apis: &mut ApiServiceClient<_>| {
+        let planned = runtime().block_on(apis.retire_version(unused.clone())).unwrap();
+        let removals = planned.into_inner().removals.into_iter();
+        removals.map(|removal| removal.workspaces).collect::<Vec<_>>()
+    };
+    assert_eq!(removals(&mut apis), [0]);
+    scene.at_tenant.get(&path).expect(200);
+    assert_eq!(removals(&mut apis), [1]);
+    assert_eq!(usage(&scene).0, counts(1, 1));
+    let remove = scene.retirement(RetirementStep::Remove);
+    let refusal = runtime().block_on(apis.retire_version(remove));
+    refused(refusal, Code::FailedPrecondition, "1 workspace used it");
+    let missing = RetireVersionRequest {
+        version: "boats/v9".to_owned(),
+        ..unused.clone()
+    };
+    let missing = runtime().block_on(apis.retire_version(missing)).unwrap_err();
+    assert_eq!(
+        (missing.code(), resource(&missing)),
+        (
+            Code::NotFound,
+            ("versions.apis.kcp.io".to_owned(), "boats/v9".to_owned())
+        )
+    );
+    for (step, problem) in [(0, "is required"), (9, "9 is no known value")] {
+        let request = RetireVersionRequest { step, ..unused.clone() };
+        let refusal = runtime().block_on(apis.retire_version(request)).unwrap_err();
+        assert_eq!(
+            (refusal.code(), bad_fields(&refusal)),
+            (Code::InvalidArgument, vec!["step".to_owned()])
+        );
+        assert!(refusal.message().contains(problem), "{refusal}");
+    }
+}
+
+/// Changes of one export that are made at once are all made: a conflict is only that of an etag.
+#[test]
+fn changes_of_an_export_at_once_are_all_made() {
+    const COUNT: usize = 12;
+    let server = shared();
+    let scene = Scene::new(&server);
+    let plural = |index: usize| format!("ships{index}");
+    let sent: Vec<_> = (0..COUNT)
+        .map(|index| {
+            let mut ship = definition(false);
+            ship["metadata"]["name"] = format!("{}.grpc.example.io", plural(index)).into();
+            ship["spec"]["names"] = json!({"plural": plural(index), "singular": format!("ship{index}"),
+                "kind": format!("Ship{index}"), "listKind": format!("Ship{index}List")});
+            let publication = PublishApiRequest {
+                workspace: scene.provider.clone(),
+                export: "ships".to_owned(),
+                manifests: vec![message(&ship)],
+                accept_incompatible: true,
+                ..PublishApiRequest::default()
+            };
+            let mut apis = scene.apis.clone();
+            runtime().spawn(async move { apis.publish_api(publication).await })
+        })
+        .collect();
+    for sent in sent {
+        let answer = runtime().block_on(sent).unwrap().unwrap().into_inner();
+        assert_eq!(answer.steps[0].action, "create", "{answer:?}");
+    }
+    let get = GetExportRequest {
+        workspace: scene.provider.clone(),
+        export: "ships".to_owned(),
+    };
+    let export = runtime().block_on(scene.apis.clone().get_export(get)).unwrap();
+    let export = export.into_inner().export.unwrap();
+    assert_eq!(export.resources.len(), COUNT, "{export:?}");
+    let sent: Vec<_> = (0..COUNT)
+        .map(|index| {
+            let (workspace, export) = (scene.provider.clone(), "ships".to_owned());
+            let mut apis = scene.apis.clone();
+            runtime().spawn(async move {
+                if index % 2 == 0 {
+                    let pause = PauseRolloutRequest {
+                        workspace,
+                        export,
+                        ..PauseRolloutRequest::default()
+                    };
+                    return apis.pause_rollout(pause).await.map(drop);
+                }
+                let resume = ResumeRolloutRequest {
+                    workspace,
+                    export,
+                    ..ResumeRolloutRequest::default()
+                };
+                apis.resume_rollout(resume).await.map(drop)
+            })
+        })
+        .collect();
+    for sent in sent {
+        runtime().block_on(sent).unwrap().unwrap();
+    }
+    let pause = |export: &str, etag: &str| PauseRolloutRequest {
+        workspace: scene.provider.clone(),
+        export: export.to_owned(),
+        etag: etag.to_owned(),
+        ..PauseRolloutRequest::default()
+    };
+    let mut apis = scene.apis.clone();
+    let stale = runtime().block_on(apis.pause_rollout(pause("ships", "1"))).unwrap_err();
+    let ships = ("apiexports.apis.kcp.io".to_owned(), "ships".to_owned());
+    assert_eq!((stale.code(), resource(&stale)), (Code::Aborted, ships));
+    let missing = PublishApiRequest {
+        workspace: scene.provider.clone(),
+        export: "none".to_owned(),
+        manifests: boats(false),
+        etag: "9999".to_owned(),
+        ..PublishApiRequest::default()
+    };
+    let missing = runtime().block_on(apis.publish_api(missing)).unwrap_err();
+    assert_eq!(
+        (missing.code(), resource(&missing).1),
+        (Code::Aborted, "none".to_owned())
+    );
+    assert!(missing.message().contains("send none"), "{missing}");
+}
+
+/// Checks that the use of v1 by one workspace is counted.
+fn check_use(scene: &Scene) {
+    let (versions, usage) = usage(scene);
+    assert_eq!(versions, counts(1, 1));
+    assert_eq!(usage.days, 30);
+    assert!(usage.counted_since.is_some(), "{usage:?}");
     let used = scene.consumer("used v1", |consumer| {
         consumer.versions.iter().any(|it| it.version.ends_with("/v1"))
     });
@@ -207,7 +359,7 @@ fn a_version_is_retired_in_steps() {
     let v1 = format!("/apis/grpc.example.io/v1/{BOATS}/ada");
     scene.at_tenant.get(&v1).expect(200);
     let mut apis = scene.apis.clone();
-    wait_for_use(&scene);
+    check_use(&scene);
     runtime().block_on(async {
         let mut deprecate = scene.retirement(RetirementStep::Deprecate);
         let done = apis.retire_version(deprecate.clone()).await.unwrap().into_inner();

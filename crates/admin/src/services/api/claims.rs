@@ -2,7 +2,7 @@
 
 use super::{
     manifests::text,
-    objects::{items, resource_name},
+    objects::{items, required, resource_name},
 };
 use crate::pages::Page;
 use insula_api::{Json, Revision};
@@ -93,7 +93,8 @@ pub(super) fn decided(
     field: &str,
 ) -> Result<Json, Status> {
     let mut decisions: Vec<Json> = before.as_array().cloned().unwrap_or_default();
-    for name in names {
+    for (index, name) in names.iter().enumerate() {
+        required(&format!("{field}[{index}]"), name)?;
         let is_open = |claim: &&Json| !decisions.iter().any(|known| is_same(known, claim));
         let meant: Vec<&Json> = match name.as_str() {
             ALL => requested.iter().copied().filter(is_open).collect(),

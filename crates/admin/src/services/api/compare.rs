@@ -5,7 +5,7 @@ use super::{
     objects::{self, required},
 };
 use insula_admission::publication::{Difference, Finding, Severity, differences};
-use insula_api::ClusterName;
+use insula_api::{ClusterName, ClusterPath};
 use insula_proto::admin::v1::{ApiChange, DiffApiRequest, LintFinding, LintSeverity};
 use insula_store::Snapshot;
 use tonic::Status;
@@ -13,7 +13,7 @@ use tonic::Status;
 /// Compares manifests with others, or with what an export offers.
 pub(super) fn diff(
     snapshot: &Snapshot,
-    cluster: &ClusterName,
+    (cluster, path): (&ClusterName, &ClusterPath),
     request: DiffApiRequest,
 ) -> Result<Vec<Difference>, Status> {
     let new = sources("manifests", request.manifests)?;
@@ -22,8 +22,7 @@ pub(super) fn diff(
         true => {
             required("export", &request.export)?;
             let export = objects::published(snapshot, cluster, "APIExport", &request.export);
-            let export =
-                export.ok_or_else(|| Status::not_found(format!("APIExport {:?} not found", request.export)))?;
+            let export = export.ok_or_else(|| objects::not_found("apiexports", &request.export, path))?;
             let offered = objects::offered(&export).into_iter();
             let meant =
                 offered.filter(|offered| new.iter().any(|source| source.is_of(&offered.group, &offered.resource)));

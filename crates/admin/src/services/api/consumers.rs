@@ -7,18 +7,22 @@ use super::{
 };
 use crate::pages::Page;
 use insula_api::{
-    ClusterName, Json, ObjectKey, Scope,
-    kinds::{self, ApiBinding, ApiExport},
+    ClusterName, Json, ObjectKey, Scope, Timestamp,
+    kinds::{self, ApiBinding, ApiExport, RETIREMENT_DAYS},
 };
 use insula_catalog::{
     exports::ExportName,
     ids, locate,
-    version_uses::{UseRecord, record_of},
+    version_uses::{UseRecord, for_each_of_export, record_of},
 };
 use insula_proto::admin::v1::{Consumer, OfferedResource, RemovedObjects, UsedVersion, VersionUsage};
 use insula_registry::{Deps, recompute};
 use insula_store::Snapshot;
-use std::ops::ControlFlow;
+use serde_json::json;
+use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
+
+/// Seconds of a day.
+const DAY_SECONDS: i64 = 86_400;
 
 /// Returns a page of the bindings of an export, and the token of the next one.
 pub(super) fn page(registry: &Deps, snapshot: &Snapshot, export: &ExportName, page: &Page) -> (Vec<Consumer>, String) {
@@ -69,8 +73,63 @@ fn used(snapshot: &Snapshot, binding: &ObjectKey, resource: &OfferedResource) ->
     versions.collect()
 }
 
-/// Returns the use of each offered version, and the days within which a use counts.
-pub(super) fn usage(export: &Json) -> (Vec<VersionUsage>, i32) {
+/// Counts the uses of the offered versions in the status of an export anew. What the status had is
+/// a summary, which the server makes seconds after the uses.
+pub(super) fn count_uses(registry: &Deps, snapshot: &Snapshot, cluster: &ClusterName, export: &mut Json) {
+    if registry.uses.is_disabled() {
+        return;
+    }
+    let view: ApiExport = kinds::read(export);
+    // Without protection the count still covers a time.
+    let days = match view.spec.retirement_days() {
+        0 => RETIREMENT_DAYS,
+        days => days,
+    };
+    let now = registry.clock.now();
+    let name = ExportName {
+        cluster: cluster.clone(),
+        name: text(export, "/metadata/name").into(),
+    };
+    let mut found: BTreeMap<(Arc<str>, Arc<str>), (u64, Timestamp)> = BTreeMap::new();
+    let mut earliest = None;
+    for_each_of_export(snapshot, &name, |key, record| {
+        for (version, at) in &record.versions {
+            let (tenants, last) = found.entry((key.name.clone(), version.clone())).or_insert((0, *at));
+            *tenants += u64::from(now.since(*at) < i64::from(days) * DAY_SECONDS);
+            *last = (*last).max(*at);
+            earliest = Some(earliest.map_or(*at, |known: Timestamp| known.min(*at)));
+        }
+    });
+    let usage = objects::offered(export).into_iter().flat_map(|offered| {
+        let route = ids::resource_route(cluster, &offered.group, &offered.resource).name;
+        let schema = objects::published(snapshot, cluster, "APIResourceSchema", &offered.schema);
+        let versions = schema.map(|mut schema| schema["spec"]["versions"].take());
+        let versions = versions.as_ref().and_then(Json::as_array).cloned().unwrap_or_default();
+        let served = versions.into_iter().filter(|version| version["served"] == true);
+        let rows = served.map(|version| {
+            let version = text(&version, "/name");
+            let mut row = json!({"group": offered.group, "resource": offered.resource, "version": version,
+                "tenants": 0});
+            if let Some((tenants, last)) = found.get(&(route.clone(), version.into())) {
+                row["tenants"] = (*tenants).into();
+                row["lastUsed"] = last.to_string().into();
+            }
+            row
+        });
+        rows.collect::<Vec<_>>()
+    });
+    let usage: Json = usage.collect();
+    export["status"]["usage"] = usage;
+    if text(export, "/status/usageSince").is_empty() {
+        // As the first summary will say. Requests are counted before it.
+        let first = earliest.map_or(now, |first| first.min(now));
+        export["status"]["usageSince"] = first.to_string().into();
+    }
+}
+
+/// Returns the use of each offered version, the time since which uses are counted, and the days
+/// within which one counts.
+pub(super) fn usage(export: &Json) -> (Vec<VersionUsage>, Option<prost_types::Timestamp>, i32) {
     let view: ApiExport = kinds::read(export);
     let versions = items(export, "/status/usage").map(|usage| VersionUsage {
         version: format!(
@@ -82,7 +141,7 @@ pub(super) fn usage(export: &Json) -> (Vec<VersionUsage>, i32) {
         last_used: time(usage, "/lastUsed"),
     });
     let days = i32::try_from(view.spec.retirement_days()).unwrap_or(i32::MAX);
-    (versions.collect(), days)
+    (versions.collect(), time(export, "/status/usageSince"), days)
 }
 
 /// Returns the objects that go with a binding.

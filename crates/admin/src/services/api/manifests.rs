@@ -1,6 +1,6 @@
 //! Schemas and rules of a request.
 
-use crate::services::conversion::object;
+use crate::{services::conversion::object, status};
 use insula_admission::publication::{Manifest, Published, publish};
 use insula_api::Json;
 use insula_catalog::{Api, parts};
@@ -80,6 +80,7 @@ pub(super) fn sources(field: &str, sent: Vec<Struct>) -> Result<Vec<Source>, Sta
                 sources.push((value, Vec::new()));
             }
             "APIConversion" | "APIConversionRules" => rules.push((field, value)),
+            "" => return Err(status::invalid(&format!("{field}.kind"), "is required")),
             kind => {
                 return Err(Status::invalid_argument(format!(
                     "{field}.kind: {kind:?} is none of APIResourceSchema, CustomResourceDefinition, APIConversion"

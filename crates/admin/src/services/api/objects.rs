@@ -47,15 +47,18 @@ pub(in crate::services) fn required(field: &str, value: &str) -> Result<(), Stat
 }
 
 /// Refuses an object that has changed since the caller saw it.
-pub(super) fn check_etag(etag: &str, object: Option<&Json>) -> Result<(), Status> {
+pub(super) fn check_etag(etag: &str, (resource, name): (&str, &str), object: Option<&Json>) -> Result<(), Status> {
     let Some(etag) = fields::etag(etag)? else { return Ok(()) };
     let now = object.map(fields::etag_of).unwrap_or_default();
     if etag == now {
         return Ok(());
     }
-    Err(Status::aborted(format!(
-        "etag: the object has changed: its etag is {now:?}, not {etag:?}; read it again"
-    )))
+    let problem = match object {
+        Some(_) => format!("etag: the object has changed: its etag is {now:?}, not {etag:?}; read it again"),
+        None => format!("etag: there is no object with the etag {etag:?}: to create one, send none"),
+    };
+    let fault = Fault::new(Code::Aborted, ErrorReason::StaleEtag, problem);
+    Err(fault.resource(&format!("{resource}.apis.kcp.io"), name).status())
 }
 
 impl Session {
@@ -102,12 +105,17 @@ impl Session {
     }
 
     /// Finds an export in a workspace.
-    pub(in crate::services) fn find_export(&self, located: &Located, name: &str) -> Result<(ExportName, Json), Status> {
+    pub(in crate::services) fn find_export(
+        &self,
+        snapshot: &Snapshot,
+        located: &Located,
+        name: &str,
+    ) -> Result<(ExportName, Json), Status> {
         let export = ExportName {
             cluster: located.cluster.clone(),
             name: name.into(),
         };
-        let value = stored(&self.snapshot, &export.key());
+        let value = stored(snapshot, &export.key());
         let value = value.ok_or_else(|| not_found("apiexports", name, &located.path))?;
         Ok((export, value))
     }
@@ -134,7 +142,8 @@ impl Session {
     }
 }
 
-fn not_found(resource: &str, name: &str, path: &ClusterPath) -> Status {
+/// Returns the refusal of an object of `apis.kcp.io` that a workspace does not have.
+pub(in crate::services) fn not_found(resource: &str, name: &str, path: &ClusterPath) -> Status {
     let message = format!("{resource}.apis.kcp.io {name:?} not found in workspace {path}");
     let fault = Fault::new(Code::NotFound, ErrorReason::NotFound, message);
     fault.resource(&format!("{resource}.apis.kcp.io"), name).status()

@@ -6,14 +6,24 @@ use super::{
     publication::{self, Options, Plan, Retirement},
     rollout,
 };
-use crate::session::{AdminService, Located, Session, right};
-use insula_api::{Json, names::groups};
+use crate::{
+    services::retry::retried,
+    session::{AdminService, Located, Session, right},
+    status::invalid,
+};
+use insula_api::{ClusterName, Json, Revision, names::groups};
 use insula_proto::admin::v1::{
     AbortRolloutRequest, AbortRolloutResponse, ImportDefinitionsRequest, ImportDefinitionsResponse, OfferedResource,
-    PublishApiRequest, PublishApiResponse, PublishedExport, RetireVersionRequest, RetireVersionResponse,
+    PublishApiRequest, PublishApiResponse, PublishStep, PublishedExport, RetireVersionRequest, RetireVersionResponse,
+    RetirementStep,
 };
-use std::sync::Arc;
+use insula_registry::Deps;
+use insula_store::Snapshot;
+use std::sync::{Arc, OnceLock};
 use tonic::Status;
+
+/// The action of a step that writes nothing.
+const UNCHANGED: &str = "unchanged";
 
 impl Session {
     /// Finds a workspace in which the caller may publish.
@@ -32,17 +42,60 @@ impl Session {
         paused: bool,
         dry_run: bool,
     ) -> Result<(Json, PublishedExport), Status> {
-        let (_, mut value) = self.find_export(located, name)?;
-        check_etag(etag, Some(&value))?;
-        if let Some(new) = rollout::with_pause(&value, paused) {
-            value = self.write(located, &new, dry_run).await?;
+        retried(self, etag, move |snapshot| async move {
+            let (_, mut value) = self.find_export(&snapshot, located, name)?;
+            check_etag(etag, ("apiexports", name), Some(&value))?;
+            if let Some(new) = rollout::with_pause(&value, paused) {
+                value = self.write(located, &new, dry_run).await?;
+            }
+            let message = export_message(&located.path, &value);
+            Ok((value, message))
+        })
+        .await
+    }
+}
+
+/// Steps of the first plan of a change. A later plan, after a conflict, finds unchanged what the
+/// first one has written.
+#[derive(Default)]
+struct Made(OnceLock<Vec<PublishStep>>);
+
+impl Made {
+    /// Returns a plan that reports what the first one wrote.
+    fn note(&self, mut plan: Plan) -> Plan {
+        let first = self.0.get_or_init(|| plan.steps.clone());
+        for step in plan.steps.iter_mut().filter(|step| step.action == UNCHANGED) {
+            let made = first.iter().find(|it| it.kind == step.kind && it.name == step.name);
+            if let Some(made) = made {
+                step.clone_from(made);
+            }
         }
-        let message = export_message(&located.path, &value);
-        Ok((value, message))
+        plan
+    }
+}
+
+/// Reads the step of a retirement.
+fn step(step: i32) -> Result<RetirementStep, Status> {
+    match RetirementStep::try_from(step) {
+        Ok(RetirementStep::Unspecified) => Err(invalid("step", "is required")),
+        Ok(step) => Ok(step),
+        Err(_) => Err(invalid("step", format!("{step} is no known value"))),
     }
 }
 
 impl AdminService {
+    /// Stores the uses of versions that this server has noted, and returns the state then.
+    pub(super) async fn with_uses(&self) -> Result<Snapshot, Status> {
+        insula_registry::store_uses(self.registry()).await;
+        let snapshot = self.registry().store.snapshot(Revision(0)).await;
+        snapshot.map_err(|error| Status::unavailable(error.to_string()))
+    }
+
+    /// Returns what a plan takes to a thread of its own.
+    fn parts_of<T: Clone>(&self, located: &Located, sent: &T) -> (Arc<Deps>, ClusterName, T) {
+        (Arc::clone(&self.api.registry), located.cluster.clone(), sent.clone())
+    }
+
     /// Publishes manifests.
     pub(super) async fn publish(
         &self,
@@ -58,13 +111,21 @@ impl AdminService {
             etag: request.etag,
             validate_only: dry_run,
         };
-        let (snapshot, cluster) = (session.snapshot.clone(), located.cluster.clone());
-        let plan = move || {
-            let published = manifests::published("manifests", request.manifests)?;
-            publication::publish(&snapshot, &cluster, published, &options)
-        };
-        let plan = self.run_blocking(session, located, plan).await?;
-        let export = session.write_plan(located, &plan, dry_run).await?;
+        let (options, manifests) = (&options, &request.manifests);
+        let made = Made::default();
+        let published = retried(session, &options.etag, |_| async {
+            let (snapshot, options) = (self.with_uses().await?, options.clone());
+            let (registry, cluster, manifests) = self.parts_of(located, manifests);
+            let plan = move || {
+                let published = manifests::published("manifests", manifests)?;
+                publication::publish((&registry, &snapshot), &cluster, published, &options)
+            };
+            let plan = self.run_blocking(session, located, plan).await?;
+            let plan = made.note(plan);
+            let export = session.write_plan(located, &plan, dry_run).await?;
+            Ok((plan, export))
+        });
+        let (plan, export) = published.await?;
         Ok(PublishApiResponse {
             header: session.header_of(export.as_ref().unwrap_or(&Json::Null)),
             steps: plan.steps,
@@ -81,21 +142,29 @@ impl AdminService {
         located: &Located,
         request: ImportDefinitionsRequest,
     ) -> Result<ImportDefinitionsResponse, Status> {
-        let (snapshot, cluster) = (session.snapshot.clone(), located.cluster.clone());
-        let plan = move || {
-            let mut published = manifests::published("definitions", request.definitions)?;
-            let plan = publication::import(&snapshot, &cluster, &mut published)?;
-            let resources = published.iter().map(|api| OfferedResource {
-                group: api.group.clone(),
-                resource: api.plural.clone(),
-                schema: api.name().to_owned(),
-            });
-            Ok((plan, resources.collect()))
-        };
-        let (plan, resources): (Plan, Vec<OfferedResource>) = self.run_blocking(session, located, plan).await?;
-        session.write_plan(located, &plan, request.validate_only).await?;
+        let definitions = &request.definitions;
+        let made = Made::default();
+        let imported = retried(session, "", |snapshot| async {
+            let (_, cluster, definitions) = self.parts_of(located, definitions);
+            let plan = move || {
+                let mut published = manifests::published("definitions", definitions)?;
+                let plan = publication::import(&snapshot, &cluster, &mut published)?;
+                let resources = published.iter().map(|api| OfferedResource {
+                    group: api.group.clone(),
+                    resource: api.plural.clone(),
+                    schema: api.name().to_owned(),
+                });
+                Ok((plan, resources.collect()))
+            };
+            let (plan, resources): (Plan, Vec<OfferedResource>) = self.run_blocking(session, located, plan).await?;
+            let plan = made.note(plan);
+            session.write_plan(located, &plan, request.validate_only).await?;
+            Ok((plan, resources))
+        });
+        let (plan, resources) = imported.await?;
+        let revision = self.registry().store.latest().revision();
         Ok(ImportDefinitionsResponse {
-            header: session.header(),
+            header: session.header_at(session.snapshot.revision().max(revision)),
             steps: plan.steps,
             notes: plan.notes,
             resources,
@@ -109,10 +178,9 @@ impl AdminService {
         located: &Located,
         request: RetireVersionRequest,
     ) -> Result<RetireVersionResponse, Status> {
-        let (_, value) = session.find_export(located, &request.export)?;
         let dry_run = request.validate_only;
         let retirement = Retirement {
-            step: request.step(),
+            step: step(request.step)?,
             version: request.version,
             warning: request.warning,
             confirm: request.confirm,
@@ -123,10 +191,20 @@ impl AdminService {
             validate_only: dry_run,
             ..Options::default()
         };
-        let (snapshot, cluster) = (session.snapshot.clone(), located.cluster.clone());
-        let plan = move || publication::retire(&snapshot, &cluster, &value, &retirement, options);
-        let plan = self.run_blocking(session, located, plan).await?;
-        let export = session.write_plan(located, &plan, dry_run).await?;
+        let (retirement, options) = (&retirement, &options);
+        let made = Made::default();
+        let retired = retried(session, &options.etag, |_| async {
+            let snapshot = self.with_uses().await?;
+            let (_, value) = session.find_export(&snapshot, located, &options.export)?;
+            let (retirement, options) = (retirement.clone(), options.clone());
+            let (registry, cluster, ()) = self.parts_of(located, &());
+            let plan = move || publication::retire((&registry, &snapshot), &cluster, &value, &retirement, options);
+            let plan = self.run_blocking(session, located, plan).await?;
+            let plan = made.note(plan);
+            let export = session.write_plan(located, &plan, dry_run).await?;
+            Ok((plan, export))
+        });
+        let (plan, export) = retired.await?;
         Ok(RetireVersionResponse {
             header: session.header_of(export.as_ref().unwrap_or(&Json::Null)),
             steps: plan.steps,
@@ -142,19 +220,24 @@ impl AdminService {
         located: &Located,
         request: AbortRolloutRequest,
     ) -> Result<AbortRolloutResponse, Status> {
-        let (name, value) = session.find_export(located, &request.export)?;
-        check_etag(&request.etag, Some(&value))?;
         let dry_run = request.validate_only;
         let options = Options {
             confirm_removals: request.confirm_removals,
             validate_only: dry_run,
             ..Options::default()
         };
-        let snapshot = session.snapshot.clone();
-        let registry = Arc::clone(&self.api.registry);
-        let aborted = move || rollout::aborted(&registry, &snapshot, &name, &value, &options);
-        let (new, restored): (Json, Vec<OfferedResource>) = self.run_blocking(session, located, aborted).await?;
-        let written = session.write(located, &new, dry_run).await?;
+        let (options, export, etag) = (&options, &*request.export, &*request.etag);
+        let aborted = retried(session, etag, |_| async {
+            let snapshot = self.with_uses().await?;
+            let (name, value) = session.find_export(&snapshot, located, export)?;
+            check_etag(etag, ("apiexports", export), Some(&value))?;
+            let (registry, _, ()) = self.parts_of(located, &());
+            let options = options.clone();
+            let aborted = move || rollout::aborted(&registry, &snapshot, &name, &value, &options);
+            let (new, restored): (Json, Vec<OfferedResource>) = self.run_blocking(session, located, aborted).await?;
+            Ok((session.write(located, &new, dry_run).await?, restored))
+        });
+        let (written, restored) = aborted.await?;
         Ok(AbortRolloutResponse {
             header: session.header_of(&written),
             export: Some(export_message(&located.path, &written)),

@@ -1,21 +1,24 @@
 //! `ApiService`: publication, import and retirement, each as a plan of writes.
 
 use super::{
+    consumers::count_uses,
     manifests::text,
     objects::{self, check_etag, items},
 };
+use crate::status::Fault;
 use insula_admission::publication::{
     self, Manifest, Published, Removal, Step, has_same_contents, is_accepted, keep_rules, updated,
 };
 use insula_api::{ClusterName, Json};
 use insula_catalog::parts;
-use insula_proto::admin::v1::{PublishStep, RetirementStep, VersionRemoval};
+use insula_proto::admin::v1::{ErrorReason, PublishStep, RetirementStep, VersionRemoval};
+use insula_registry::Deps;
 use insula_store::Snapshot;
 use serde_json::json;
-use tonic::Status;
+use tonic::{Code, Status};
 
 /// Options of a publication.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Options {
     /// The name of the export; empty for the group of what is published.
     pub(super) export: String,
@@ -59,7 +62,7 @@ pub(super) fn import(snapshot: &Snapshot, cluster: &ClusterName, published: &mut
 
 /// Plans schemas, rules and the export that offers them.
 pub(super) fn publish(
-    snapshot: &Snapshot,
+    (registry, snapshot): (&Deps, &Snapshot),
     cluster: &ClusterName,
     mut published: Vec<Published>,
     options: &Options,
@@ -67,7 +70,7 @@ pub(super) fn publish(
     let find = |kind: &str, name: &str| Ok::<_, Status>(objects::published(snapshot, cluster, kind, name));
     let name = export_name(options, &published)?;
     let existing = find("APIExport", &name)?;
-    check_etag(&options.etag, existing.as_ref())?;
+    check_etag(&options.etag, ("apiexports", &name), existing.as_ref())?;
     for api in published.iter_mut().filter(|api| api.unwritten) {
         keep_rules(&find, existing.as_ref(), api)?;
     }
@@ -75,7 +78,11 @@ pub(super) fn publish(
     publication::review(&find, &mut published, options.accept_incompatible, how)?;
     check(&published)?;
     let mut export = publication::export(&name, existing.as_ref(), &published);
-    let removals = publication::removals(&find, existing.as_ref(), &published)?;
+    let mut removals = publication::removals(&find, existing.as_ref(), &published)?;
+    if let Some(mut counted) = existing.clone().filter(|_| !removals.is_empty()) {
+        count_uses(registry, snapshot, cluster, &mut counted);
+        removals = publication::removals(&find, Some(&counted), &published)?;
+    }
     confirm(&removals, options, |_| true, &mut export)?;
     let steps = publication::steps(&find, &published, existing.as_ref(), &export)?;
     let objects: Vec<Json> = published.iter().flat_map(Published::objects).chain([export]).collect();
@@ -186,6 +193,7 @@ fn removal(removal: &Removal) -> VersionRemoval {
 }
 
 /// A version to retire.
+#[derive(Clone)]
 pub(super) struct Retirement {
     pub(super) version: String,
     pub(super) step: RetirementStep,
@@ -196,7 +204,7 @@ pub(super) struct Retirement {
 
 /// Plans the retirement of a version: a new schema with the rules of the present one.
 pub(super) fn retire(
-    snapshot: &Snapshot,
+    (registry, snapshot): (&Deps, &Snapshot),
     cluster: &ClusterName,
     export: &Json,
     retirement: &Retirement,
@@ -213,10 +221,8 @@ pub(super) fn retire(
         resource == plural || resource == objects::resource_name(group, plural)
     };
     let offered = items(export, "/spec/resources").find(is_meant).ok_or_else(|| {
-        Status::not_found(format!(
-            "version: APIExport {:?} offers no {resource}",
-            text(export, "/metadata/name")
-        ))
+        let name = text(export, "/metadata/name");
+        no_version(named, format!("APIExport {name:?} offers no {resource}"))
     })?;
     let name = text(offered, "/schema");
     let schema = objects::published(snapshot, cluster, "APIResourceSchema", name).ok_or_else(|| {
@@ -240,7 +246,14 @@ pub(super) fn retire(
     if retirement.confirm && retirement.step != RetirementStep::Deprecate {
         options.confirm_removals = vec![named.to_owned()];
     }
-    publish(snapshot, cluster, published, &options)
+    publish((registry, snapshot), cluster, published, &options)
+}
+
+/// Returns the refusal of a version that is not on offer.
+fn no_version(version: &str, problem: String) -> Status {
+    Fault::new(Code::NotFound, ErrorReason::NotFound, format!("version: {problem}"))
+        .resource("versions.apis.kcp.io", version)
+        .status()
 }
 
 /// Changes a version in the `spec` of a schema.
@@ -255,10 +268,11 @@ fn change(spec: &mut Json, version: &str, retirement: &Retirement) -> Result<(),
     let entries = spec["versions"].as_array_mut();
     let entries = entries.ok_or_else(|| Status::failed_precondition("the schema has no versions"))?;
     let Some(at) = names.iter().position(|name| name == version) else {
-        return Err(Status::not_found(format!(
-            "version: there is no version {version}; the schema has {}",
-            names.join(", ")
-        )));
+        let known = names.join(", ");
+        return Err(no_version(
+            &retirement.version,
+            format!("there is no version {version}; the schema has {known}"),
+        ));
     };
     let entry = &mut entries[at];
     if entry["storage"] == true && retirement.step != RetirementStep::Deprecate {

@@ -1,6 +1,7 @@
 //! `ApiService`: pause, continuation and end of rollouts.
 
 use super::{
+    consumers::count_uses,
     manifests::text,
     objects::{self, items},
     publication::{Options, confirm},
@@ -72,7 +73,9 @@ pub(super) fn aborted(
         rollout.remove("paused");
     }
     let find = |kind: &str, name: &str| Ok::<_, Status>(objects::published(snapshot, &export.cluster, kind, name));
-    let removals = removals(&find, Some(value), &replaced)?;
+    let mut counted = value.clone();
+    count_uses(registry, snapshot, &export.cluster, &mut counted);
+    let removals = removals(&find, Some(&counted), &replaced)?;
     // The server, too, asks for a confirmation only of versions in use.
     confirm(&removals, options, |removal| removal.tenants > 0, &mut new)?;
     Ok((new, restored))

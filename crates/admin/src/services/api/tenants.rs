@@ -5,7 +5,10 @@ use super::{
     consumers,
     objects::{binding_message, check_etag, items},
 };
-use crate::session::{Located, Session};
+use crate::{
+    services::retry::retried,
+    session::{Located, Session},
+};
 use insula_api::Json;
 use insula_proto::admin::v1::{BindApiRequest, BindApiResponse, UnbindApiRequest, UnbindApiResponse};
 use serde_json::json;
@@ -19,7 +22,7 @@ impl Session {
         provider: &Located,
         request: &BindApiRequest,
     ) -> Result<BindApiResponse, Status> {
-        let (_, export) = self.find_export(provider, &request.export)?;
+        let (_, export) = self.find_export(&self.snapshot, provider, &request.export)?;
         let requested: Vec<&Json> = items(&export, "/spec/permissionClaims").collect();
         let accepted = &request.accept_claims;
         let claims = claims::decided(&requested, &Json::Null, accepted, Decision::Accepted, "accept_claims")?;
@@ -48,7 +51,7 @@ impl Session {
         request: &UnbindApiRequest,
     ) -> Result<UnbindApiResponse, Status> {
         let binding = self.find_binding(&self.snapshot, located, &request.binding)?;
-        check_etag(&request.etag, Some(&binding))?;
+        check_etag(&request.etag, ("apibindings", &request.binding), Some(&binding))?;
         let removed = consumers::removed(&self.snapshot, &located.cluster, &binding);
         self.delete(located, &binding, &request.etag, request.validate_only)
             .await?;
@@ -67,17 +70,20 @@ impl Session {
         names: &[String],
         (decision, dry_run): (Decision, bool),
     ) -> Result<Json, Status> {
-        let mut binding = self.find_binding(&self.snapshot, located, name)?;
-        check_etag(etag, Some(&binding))?;
-        if names.is_empty() {
-            return Err(Status::invalid_argument("claims: is required"));
-        }
-        let before = &binding["spec"]["permissionClaims"];
-        let decided = claims::decided(&claims::requested(&binding), before, names, decision, "claims")?;
-        if decided == *before || before.is_null() && decided == json!([]) {
-            return Ok(binding);
-        }
-        binding["spec"]["permissionClaims"] = decided;
-        self.write(located, &binding, dry_run).await
+        retried(self, etag, move |snapshot| async move {
+            let mut binding = self.find_binding(&snapshot, located, name)?;
+            check_etag(etag, ("apibindings", name), Some(&binding))?;
+            if names.is_empty() {
+                return Err(Status::invalid_argument("claims: is required"));
+            }
+            let before = &binding["spec"]["permissionClaims"];
+            let decided = claims::decided(&claims::requested(&binding), before, names, decision, "claims")?;
+            if decided == *before || before.is_null() && decided == json!([]) {
+                return Ok(binding);
+            }
+            binding["spec"]["permissionClaims"] = decided;
+            self.write(located, &binding, dry_run).await
+        })
+        .await
     }
 }
