@@ -37,7 +37,7 @@ use insula_proto::admin::v1::{
 };
 use insula_store::Snapshot;
 use objects::{export_message, or_root};
-pub(super) use objects::{not_found, required};
+pub(super) use objects::{group_named, not_found, required};
 use std::sync::Arc;
 use tonic::{Request, Response, Status};
 

@@ -83,7 +83,10 @@ impl Child {
             true => Ok(()),
             false => {
                 let text = format!("etag: the freeze of workspace {} changed: read it again", self.path);
-                Err(Fault::new(Code::Aborted, ErrorReason::StaleEtag, text).status())
+                let fault = Fault::new(Code::Aborted, ErrorReason::StaleEtag, text);
+                Err(fault
+                    .resource("workspaces.tenancy.kcp.io", &self.workspace.name)
+                    .status())
             }
         }
     }

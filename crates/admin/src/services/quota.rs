@@ -13,7 +13,7 @@ use insula_api::{
     names::{annotations, groups},
 };
 use insula_catalog::{
-    ids,
+    Error, ids,
     limits::WorkspaceLimits,
     locate,
     metering::{self, Amounts, METERS, VERBS},
@@ -218,12 +218,15 @@ impl AdminService {
         let given = etag(&request.etag)?.and_then(|etag| etag.parse().ok()).map(Revision);
         let (own, present) = own(snapshot, &child.cluster);
         let limits = updated(own, &wanted, &mask)?;
-        if given.is_some_and(|given| given.to_string() != present) {
+        let stale = || {
             let text = "etag: is not that of the present limits: read them again";
             let fault = Fault::new(Code::Aborted, ErrorReason::StaleEtag, text);
-            return Err(fault
+            fault
                 .resource("workspaces.tenancy.kcp.io", &child.workspace.name)
-                .status());
+                .status()
+        };
+        if given.is_some_and(|given| given.to_string() != present) {
+            return Err(stale());
         }
         if request.validate_only {
             return Ok(SetLimitsResponse {
@@ -248,7 +251,10 @@ impl AdminService {
         let at_revision = present.parse().ok().map(Revision);
         let entry = set_annotations(self.registry(), &child.cluster, at_revision, &written)
             .await
-            .map_err(super::freeze::failed)?;
+            .map_err(|error| match error {
+                Error::Conflict { .. } => stale(),
+                error => super::freeze::failed(error),
+            })?;
         Ok(SetLimitsResponse {
             header: session.header_at(entry.revision),
             own: Some(of_entry(&entry)),

@@ -2,7 +2,7 @@
 //! export.
 
 use super::{
-    api::{not_found, required},
+    api::{group_named, not_found, required},
     conversion::{RULES, object, of_kind},
 };
 use crate::{
@@ -60,7 +60,7 @@ impl AdminService {
         let snapshot = session.snapshot.clone();
         let registry = Arc::clone(&self.api.registry);
         let examine = move || {
-            let (group, plural) = (&*request.group, &*request.resource);
+            let (group, plural) = (group_named(&request.group), &*request.resource);
             let api = export.resolve(&registry.catalog, &snapshot, group, plural);
             let owned = api.filter(|api| export.owns(&snapshot, api));
             let api = owned

@@ -2,7 +2,7 @@
 
 use super::{
     api::{
-        required,
+        group_named, required,
         trial::{self, Tried},
     },
     conversion::{compiled, object},
@@ -169,7 +169,7 @@ impl AdminService {
         let cluster = located.cluster.clone();
         let registry = Arc::clone(&self.api.registry);
         let tried = move || {
-            let wanted = trial::objects_of(&export, &request.group, &request.resource);
+            let wanted = trial::objects_of(&export, group_named(&request.group), &request.resource);
             let mut trials = trial::of_offer(&registry, &snapshot, &cluster, &export)?;
             trials.retain(|trial| trial.resource == wanted);
             let trial = trials.first().ok_or_else(|| {

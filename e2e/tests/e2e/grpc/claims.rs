@@ -1,11 +1,12 @@
 //! Permission claims of bindings.
 
 use super::apis::{Scene, refused};
-use super::{as_user, bad_fields, channel, origin};
+use super::{as_user, bad_fields, channel, client, origin};
 use insula_e2e::{Client, Who, runtime, shared, until, workspace, workspace_owned_by};
 use insula_proto::admin::v1::{
-    AcceptClaimsRequest, BindApiRequest, ClaimState, ListClaimsRequest, RejectClaimsRequest,
-    api_service_client::ApiServiceClient,
+    AcceptClaimsRequest, BindApiRequest, ClaimState, ListClaimsRequest, MigrationSource, NewBinding,
+    PlanMigrationRequest, RejectClaimsRequest, api_service_client::ApiServiceClient,
+    migration_service_client::MigrationServiceClient, migration_source::Replacement,
 };
 use serde_json::json;
 use tonic::Code;
@@ -231,4 +232,45 @@ fn claims_that_are_decided_at_once_are_all_decided() {
         runtime().block_on(sent).unwrap().unwrap();
     }
     assert!(listed().iter().all(|claim| claim.state() == ClaimState::Rejected));
+}
+
+/// A migration to a binding takes the same right as the binding.
+#[test]
+fn a_migration_to_a_binding_takes_the_right_to_bind() {
+    let server = shared();
+    let scene = Scene::new(&server);
+    scene.publish_and_bind();
+    let hidden = Scene::new(&server);
+    let_all_bind(&scene.at_provider);
+    let (mine, _) = workspace_owned_by(&server, "alice");
+    let registration = json!({"apiVersion": "extensions/v1beta1", "kind": "ThirdPartyResource",
+        "metadata": {"name": "boat.grpc.example.io"}, "versions": [{"name": "v1"}]});
+    let at_mine = server.client(Who::Token("alice-token".to_owned())).in_workspace(&mine);
+    at_mine
+        .post("/apis/extensions/v1beta1/thirdpartyresources", &registration)
+        .expect(201);
+    let mut migrations = client!(MigrationServiceClient<_>, *server, Who::Anonymous);
+    let mut plan = |export_workspace: &str, export: &str| {
+        let binding = NewBinding {
+            export_workspace: export_workspace.to_owned(),
+            export: export.to_owned(),
+            ..NewBinding::default()
+        };
+        let source = MigrationSource {
+            workspace: mine.clone(),
+            group: "extensions".to_owned(),
+            name: "boat.grpc.example.io".to_owned(),
+            replacement: Some(Replacement::Binding(binding)),
+        };
+        let request = PlanMigrationRequest { source: Some(source) };
+        runtime().block_on(migrations.plan_migration(as_user("alice-token", request)))
+    };
+    let planned = plan(&scene.provider, "boats").unwrap().into_inner();
+    assert_eq!(planned.migration.unwrap().replacement_kind, "APIBinding");
+    let [there, missing] =
+        [&hidden.provider, "root:nothing-of-this-name"].map(|place| plan(place, "boats").unwrap_err());
+    assert_eq!(there.code(), Code::PermissionDenied);
+    assert_eq!((there.code(), there.message()), (missing.code(), missing.message()));
+    let unnamed = plan("", "boats").unwrap_err();
+    assert_eq!(bad_fields(&unnamed), ["source.binding.export_workspace"]);
 }

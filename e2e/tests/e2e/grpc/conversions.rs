@@ -207,6 +207,33 @@ fn objects_and_schemas_of_other_kinds_are_refused() {
     });
 }
 
+/// The core group has a name in requests: an empty group is a missing one.
+#[test]
+fn apis_of_the_core_group_are_named() {
+    let server = shared();
+    let (provider, _) = insula_e2e::workspace(&server.admin(), "core-provider");
+    let mut core = schema(&definition(false));
+    core["metadata"]["name"] = "one.boats.core".into();
+    core["spec"]["group"] = "".into();
+    let at = server.admin().in_workspace(&provider);
+    let [schemas, exports] =
+        ["v1alpha1/apiresourceschemas", "v1alpha2/apiexports"].map(|resource| format!("/apis/apis.kcp.io/{resource}"));
+    at.post(&schemas, &core).expect(201);
+    let export = json!({"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIExport", "metadata": {"name": "boats"},
+        "spec": {"resources": [{"group": "", "name": "boats", "schema": "one.boats.core", "storage": {"crd": {}}}]}});
+    at.post(&exports, &export).expect(201);
+    let mut conversions = ConversionServiceClient::with_origin(channel(&server, &Who::KcpAdmin), origin(&server));
+    let failures = ListConversionFailuresRequest {
+        workspace: provider,
+        export: "boats".to_owned(),
+        group: "core".to_owned(),
+        resource: "boats".to_owned(),
+        ..ListConversionFailuresRequest::default()
+    };
+    let listed = runtime().block_on(conversions.list_conversion_failures(failures));
+    assert_eq!(listed.unwrap().into_inner().examined, 0);
+}
+
 /// Former rules are rules.
 #[test]
 fn former_rules_of_another_kind_are_refused() {

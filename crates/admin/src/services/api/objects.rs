@@ -12,6 +12,9 @@ use insula_proto::admin::v1::{BoundExport, ErrorReason, HeldBinding, OfferedReso
 use insula_store::Snapshot;
 use tonic::{Code, Status};
 
+/// The name of the core group in names of resources.
+const CORE: &str = "core";
+
 /// Returns a workspace, or `root` for an empty one.
 pub(super) fn or_root(workspace: &str) -> &str {
     if workspace.is_empty() { "root" } else { workspace }
@@ -168,8 +171,13 @@ pub(super) fn moment(at: Timestamp) -> prost_types::Timestamp {
 
 /// Returns a resource's name with its group: `widgets.example.io`, `widgets.core`.
 pub(super) fn resource_name(group: &str, resource: &str) -> String {
-    let group = if group.is_empty() { "core" } else { group };
+    let group = if group.is_empty() { CORE } else { group };
     format!("{resource}.{group}")
+}
+
+/// Returns the group that a request names: `core` is the core group, as in a resource's name.
+pub(in crate::services) fn group_named(group: &str) -> &str {
+    if group == CORE { "" } else { group }
 }
 
 fn strings(value: &Json, pointer: &str) -> String {
