@@ -24,10 +24,14 @@ const FILES: &[&str] = &[
     "insula/admin/v1/workspace.proto",
 ];
 
+/// Files with the details of refusals, for reflection alone.
+const DETAILS: &[&str] = &["google/rpc/error_details.proto", "google/rpc/status.proto"];
+
 fn main() -> Result<(), Box<dyn Error>> {
     let root = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("../../proto");
     // A path from the package: the same sources at another place are no change.
     println!("cargo:rerun-if-changed=../../proto");
+    println!("cargo:rerun-if-changed=details");
 
     let mut compiler = protox::Compiler::new([&root])?;
     compiler
@@ -39,8 +43,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     fs::write(out.join("commented.binpb"), compiler.encode_file_descriptor_set())?;
     let described = compiler.file_descriptor_set();
     fs::write(out.join("methods.rs"), methods(&described.file))?;
-    let mut bare = protox::Compiler::new([&root])?;
-    bare.include_imports(true).open_files(FILES)?;
+    let mut bare = protox::Compiler::new([&*root, Path::new("details")])?;
+    bare.include_imports(true).open_files(FILES)?.open_files(DETAILS)?;
     fs::write(out.join("insula.binpb"), bare.encode_file_descriptor_set())?;
     // Ordered maps, so that a message has one encoding: it stands for a request with an id.
     tonic_prost_build::configure().btree_map(".").compile_fds(described)?;

@@ -22,7 +22,8 @@ pub mod admin {
 // One line for each method, by its kind: path and function of the service's trait.
 include!(concat!(env!("OUT_DIR"), "/methods.rs"));
 
-/// Every file of `/proto` with its imports, as an encoded `FileDescriptorSet` for reflection.
+/// Every file of `/proto` with its imports, and the details of refusals, as an encoded
+/// `FileDescriptorSet` for reflection.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/insula.binpb"));
 
 /// The same files with their comments, from which the reference is written.
