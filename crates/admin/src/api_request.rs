@@ -7,7 +7,10 @@
 //! Each passes authorization, admission, limits and audit as the same request over HTTP would. A
 //! call that makes such requests must not be within `AdminService::enter` of the workspace.
 
-use crate::{session::Session, status};
+use crate::{
+    session::Session,
+    status::{self, FieldNames},
+};
 use futures_util::{Stream, StreamExt, future::ready};
 use http::{Method, Request, header};
 use insula_api::{ClusterName, Json};
@@ -89,6 +92,8 @@ pub(crate) struct ApiRequest {
     target: String,
     content_type: &'static str,
     body: Vec<u8>,
+    /// Names of the call's fields in refusals.
+    names: FieldNames,
 }
 
 impl ApiRequest {
@@ -98,7 +103,14 @@ impl ApiRequest {
             target: path,
             content_type,
             body: body.map(|body| body.to_string().into_bytes()).unwrap_or_default(),
+            names: &[],
         }
+    }
+
+    /// Sets the names of the call's fields for the paths in refusals.
+    #[must_use]
+    pub(crate) fn names(self, names: FieldNames) -> Self {
+        ApiRequest { names, ..self }
     }
 
     /// Reads an object or a collection.
@@ -181,9 +193,10 @@ impl Session {
     /// # Errors
     /// The refusal of the HTTP API, with its details.
     pub(crate) async fn http(&self, request: ApiRequest) -> Result<Json, Status> {
+        let names = request.names;
         let served = Box::pin(self.api.serve_for(&self.caller, request.into_http()?)).await;
         if !served.status.is_success() {
-            return Err(status::of_http(&served));
+            return Err(status::of_http(&served, names));
         }
         serde_json::from_slice(&served.body).map_err(|error| Status::internal(format!("an answer is no JSON: {error}")))
     }
@@ -193,9 +206,10 @@ impl Session {
     /// # Errors
     /// The refusal of the HTTP API, with its details.
     pub(crate) async fn watch(&self, request: ApiRequest) -> Result<WatchEvents, Status> {
+        let names = request.names;
         let request = request.query("watch", "true").into_http()?;
         let lines = Box::pin(self.api.watch_for(&self.caller, request)).await;
-        let lines = lines.map_err(|served| status::of_http(&served))?;
+        let lines = lines.map_err(|served| status::of_http(&served, names))?;
         let events = lines.filter_map(|line| ready(event(&line)));
         // Nothing follows a failure.
         let mut failed = false;

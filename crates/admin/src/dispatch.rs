@@ -4,7 +4,7 @@
 //! tenth of the program. Here one codec carries bytes, and only the decoding of a request and the
 //! encoding of its answer know their types.
 
-use crate::session::AdminService;
+use crate::{session::AdminService, status};
 use futures_util::{
     Stream, StreamExt,
     future::{BoxFuture, FutureExt},
@@ -83,7 +83,7 @@ insula_proto::for_each_service!(table);
 
 fn decoded<M: Message + Default>(request: Request<Bytes>) -> Result<Request<M>, Status> {
     let (metadata, extensions, bytes) = request.into_parts();
-    let message = M::decode(bytes).map_err(|error| Status::internal(error.to_string()))?;
+    let message = M::decode(bytes).map_err(|error| status::undecodable(&error.to_string()))?;
     Ok(Request::from_parts(metadata, extensions, message))
 }
 

@@ -1,8 +1,8 @@
 //! Fields of requests that all services have: update masks, etags, objects.
 
-use crate::status;
+use crate::status::{self, Fault};
 use insula_api::Json;
-use insula_proto::value;
+use insula_proto::{admin::v1::ErrorReason, value};
 use prost_types::{FieldMask, Struct};
 use tonic::{Code, Status};
 
@@ -28,6 +28,10 @@ impl Mask {
             match (found, path.as_str()) {
                 (Some((name, _)), _) => fields.push(*name),
                 (None, "*") => fields.extend(known.iter().map(|(name, _)| *name)),
+                (None, "") => {
+                    let problem = format!("has an empty path: name some of {}", names());
+                    return Err(status::invalid("update_mask", problem));
+                }
                 (None, _) => {
                     let problem = format!("{path:?} cannot be updated: name some of {}", names());
                     return Err(status::invalid("update_mask", problem));
@@ -75,18 +79,30 @@ pub(crate) fn etag_of(object: &Json) -> String {
 /// INVALID_ARGUMENT for an absent object, and for a value that JSON does not have.
 pub(crate) fn object(field: &str, sent: Option<Struct>) -> Result<Json, Status> {
     let sent = sent.ok_or_else(|| status::invalid(field, "is required"))?;
-    let object = value::to_json(sent).map_err(|error| status::invalid(field, error))?;
+    let object = value::to_json(sent);
+    let object = object.map_err(|error| status::invalid(&format!("{field}.{}", error.field), error.problem))?;
     Ok(Json::Object(object))
 }
 
 /// Returns an object of an answer.
 ///
 /// # Errors
-/// OUT_OF_RANGE for an integer that a Struct cannot hold.
+/// OUT_OF_RANGE for an integer that a Struct cannot hold. The message names the object.
 pub(crate) fn structure(object: &Json) -> Result<Struct, Status> {
     let map = object.as_object();
     let map = map.ok_or_else(|| Status::internal("an object is no object"))?;
-    value::from_json(map).map_err(|error| Status::new(Code::OutOfRange, error.to_string()))
+    value::from_json(map).map_err(|error| {
+        let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default();
+        let name = match text("namespace") {
+            "" => text("name").to_owned(),
+            namespace => format!("{namespace}/{}", text("name")),
+        };
+        let kind = object["kind"].as_str().unwrap_or("object");
+        let message = format!("{kind} {name:?}: {error}; read it over HTTP");
+        Fault::new(Code::OutOfRange, ErrorReason::NotRepresentable, message)
+            .resource(kind, &name)
+            .status()
+    })
 }
 
 #[cfg(test)]
@@ -108,6 +124,7 @@ mod tests {
         assert_eq!(mask(&["type"]), Ok(Mask(vec!["type"])));
         assert_eq!(mask(&["*"]), Ok(Mask(vec!["labels", "type"])));
         assert_eq!(mask(&["labels", "size"]), Err(Code::InvalidArgument));
+        assert_eq!(mask(&[""]), Err(Code::InvalidArgument));
         let unset = Mask::read(None, &[("labels", false)]);
         assert_eq!(unset.map_err(|status| status.code()), Err(Code::InvalidArgument));
     }

@@ -23,7 +23,7 @@ pub use workers::WorkerPool;
 use insula_apiserver::{ApiServer, call::Access};
 use insula_proto::FILE_DESCRIPTOR_SET;
 use prost::Message;
-use prost_types::{DescriptorProto, FileDescriptorSet};
+use prost_types::{DescriptorProto, FieldDescriptorProto, FileDescriptorSet};
 use std::{collections::BTreeMap, sync::Arc};
 use tonic::{Request, Status, service::Routes};
 use tonic_health::{ServingStatus, server::HealthReporter};
@@ -171,7 +171,8 @@ fn access(service: &str) -> Access {
 /// Levels of messages within a message that are searched for objects.
 const NESTING_MAX: usize = 8;
 
-/// Returns true for a message type with an object: a Struct, in it or in a message of it.
+/// Returns true for a message type with an object: a Struct, in it or in a message of it, or the
+/// annotations of one, which are as large.
 fn has_object(messages: &[&DescriptorProto], message: &str, depth: usize) -> bool {
     if message == ".google.protobuf.Struct" {
         return true;
@@ -180,8 +181,9 @@ fn has_object(messages: &[&DescriptorProto], message: &str, depth: usize) -> boo
     let name = message.rsplit('.').next().unwrap_or_default();
     let found = messages.iter().find(|message| message.name() == name);
     let fields = found.map(|message| message.field.as_slice()).unwrap_or_default();
-    let of_field = |name: &str| !name.is_empty() && has_object(messages, name, depth + 1);
-    depth < NESTING_MAX && fields.iter().any(|field| of_field(field.type_name()))
+    let of_type = |name: &str| !name.is_empty() && has_object(messages, name, depth + 1);
+    let has = |field: &FieldDescriptorProto| field.name() == "annotations" || of_type(field.type_name());
+    depth < NESTING_MAX && fields.iter().any(has)
 }
 
 /// Returns Kubernetes' verb of a method, by the verb in its name.
@@ -240,6 +242,9 @@ mod tests {
             ("/insula.admin.v1.ClusterService/GetInfo", NAMES_BYTES_MAX),
             ("/insula.admin.v1.ObjectService/GetObject", NAMES_BYTES_MAX),
             ("/insula.admin.v1.ObjectService/ApplyObject", 5 << 20),
+            ("/insula.admin.v1.WorkspaceService/CreateWorkspace", 5 << 20),
+            ("/insula.admin.v1.WorkspaceService/UpdateWorkspace", 5 << 20),
+            ("/insula.admin.v1.WorkspaceService/DeleteWorkspace", NAMES_BYTES_MAX),
             ("/insula.admin.v1.ConversionService/Convert", 5 << 20),
             ("/insula.admin.v1.MigrationService/PlanMigration", 5 << 20),
         ] {

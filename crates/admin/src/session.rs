@@ -91,6 +91,29 @@ pub(crate) fn right(verb: &str, group: &str, resource: &str, name: &str) -> Attr
     }
 }
 
+/// Reads the path of a workspace, or the name of its logical cluster, from a field of a request.
+pub(crate) fn workspace_path(field: &str, path: &str) -> Result<ClusterPath, Status> {
+    if path.is_empty() {
+        return Err(status::invalid(
+            field,
+            "is required: write a path such as root:org:team",
+        ));
+    }
+    ClusterPath::parse(path)
+        .map_err(|error| status::invalid(field, format!("{error}; write a path such as root:org:team")))
+}
+
+/// Reads the path of a workspace that has a parent, for rights that are rights in the parent. The
+/// second path is that of the parent.
+pub(crate) fn child_path(field: &str, path: &str) -> Result<(ClusterPath, ClusterPath), Status> {
+    let path = workspace_path(field, path)?;
+    let parent = path.parent().ok_or_else(|| {
+        let problem = "write the path, such as root:org:team: the right is one in the parent";
+        status::invalid(field, problem)
+    })?;
+    Ok((path, parent))
+}
+
 /// Returns the caller, whom the edge has put among the extensions.
 pub(crate) fn caller<T>(request: &Request<T>) -> Result<&Arc<Caller>, Status> {
     let caller = request.extensions().get::<Arc<Caller>>();
@@ -205,11 +228,17 @@ impl Session {
         Ok(())
     }
 
-    /// Finds a workspace in which the caller has a right. Without the right, the answer is the same
-    /// for a workspace that exists and for one that does not.
+    /// Finds the workspace that the field `workspace` of a request names, as
+    /// [`Session::locate_field`] does.
     pub fn locate(&self, path: &str, right: &Attributes) -> Result<Located, Status> {
-        let path = ClusterPath::parse(path)
-            .map_err(|error| status::invalid("workspace", format!("{error}; write a path such as root:org:team")))?;
+        self.locate_field("workspace", path, right)
+    }
+
+    /// Finds a workspace in which the caller has a right. Without the right, the answer is the same
+    /// for a workspace that exists and for one that does not. `field` is the path of the request's
+    /// field that names the workspace.
+    pub fn locate_field(&self, field: &str, path: &str, right: &Attributes) -> Result<Located, Status> {
+        let path = workspace_path(field, path)?;
         match locate::locate_view(&self.snapshot, &path) {
             Ok((cluster, _)) => {
                 self.caller.record().located(Some(&cluster), Some(&path));

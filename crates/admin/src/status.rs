@@ -9,8 +9,14 @@ use insula_api::{ClusterPath, Json};
 use insula_apiserver::call::{Refusal, RefusalReason, Served};
 use insula_auth::Forbidden;
 use insula_catalog::locate::NotLocated;
-use insula_proto::admin::v1::ErrorReason;
+use insula_proto::{admin::v1::ErrorReason, rpc};
 use tonic::{Code, Status};
+
+/// Kubernetes' answer to an applied object that does not fit its schema.
+const MISTYPED: &str = "failed to create typed patch object";
+
+/// Problem of a field with a value that its enumeration does not have.
+pub(crate) const UNKNOWN_VALUE: &str = "is none that this server knows";
 
 /// Seconds after which a call to a server that closes may be made again.
 const CLOSING_RETRY_SECONDS: u32 = 1;
@@ -27,7 +33,7 @@ pub fn refused(refusal: &Refusal) -> Status {
         RefusalReason::Unauthenticated => Code::Unauthenticated,
         RefusalReason::Forbidden => Code::PermissionDenied,
         RefusalReason::NotFound => Code::NotFound,
-        RefusalReason::LimitReached => Code::ResourceExhausted,
+        RefusalReason::LimitReached | RefusalReason::QuotaExceeded => Code::ResourceExhausted,
         RefusalReason::Unavailable => Code::Unavailable,
         RefusalReason::Timeout => Code::DeadlineExceeded,
         RefusalReason::Internal => Code::Internal,
@@ -57,8 +63,93 @@ pub(crate) fn invalid(field: &str, problem: impl std::fmt::Display) -> Status {
     .status()
 }
 
-/// Returns the refusal of an answer of the HTTP API.
-pub(crate) fn of_http(served: &Served) -> Status {
+/// Returns the reason in the details of a refusal.
+pub(crate) fn reason_in(refusal: &Status) -> Option<String> {
+    let details = rpc::Status::read(refusal.details())?;
+    details.detail::<rpc::ErrorInfo>().map(|info| info.reason)
+}
+
+/// Returns the refusal of a number of a request that is outside of its range: OUT_OF_RANGE with the
+/// path of the field.
+pub(crate) fn out_of_range(field: &str, problem: impl std::fmt::Display) -> Status {
+    let problem = problem.to_string();
+    Fault::new(
+        Code::OutOfRange,
+        ErrorReason::InvalidField,
+        format!("{field}: {problem}"),
+    )
+    .field(field, &problem, "")
+    .status()
+}
+
+/// Returns the refusal of an etag: the object has another state, or is gone.
+pub(crate) fn stale(resource_type: &str, name: &str) -> Status {
+    let message = format!("etag: {resource_type} {name:?} is not in this state: read it again");
+    Fault::new(Code::Aborted, ErrorReason::StaleEtag, message)
+        .resource(resource_type, name)
+        .status()
+}
+
+/// Returns the refusal of an object that does not exist.
+pub(crate) fn not_found(resource_type: &str, name: &str, message: impl Into<String>) -> Status {
+    Fault::new(Code::NotFound, ErrorReason::NotFound, message)
+        .resource(resource_type, name)
+        .status()
+}
+
+/// Returns the refusal of bytes that are no message of the method. `problem` is the decoder's, with
+/// the path of the field where it knows it:
+/// `failed to decode Protobuf message: GetObjectRequest.name: invalid string value`.
+pub(crate) fn undecodable(problem: &str) -> Status {
+    let problem = problem.split_once("message: ").map_or(problem, |(_, problem)| problem);
+    let message = format!("the request is no message of this method: {problem}");
+    let fault = Fault::new(Code::InvalidArgument, ErrorReason::InvalidField, message);
+    let field = problem.split_once(": ").and_then(|(path, _)| path.split_once('.'));
+    match field {
+        Some((_, field)) if is_field(field) => fault.field(field, "cannot be decoded", "").status(),
+        _ => fault.status(),
+    }
+}
+
+/// Names of a request's fields for paths in refusals of the HTTP API: pairs of the beginning of a
+/// path and the field that stands for it. An empty beginning fits all paths. Paths without a pair
+/// are below `object`.
+pub(crate) type FieldNames = &'static [(&'static str, &'static str)];
+
+/// Returns the path in a request of a path in a refusal of the HTTP API.
+fn field_of(names: FieldNames, path: &str) -> String {
+    // Field managers' paths begin with a dot; Kubernetes calls the whole object `<nil>`.
+    let path = path.trim_start_matches('.');
+    let path = if path == "<nil>" { "" } else { path };
+    let joined = |field: &str, rest: &str| match rest.is_empty() || rest.starts_with(['.', '[']) {
+        true => format!("{field}{rest}"),
+        false => format!("{field}.{rest}"),
+    };
+    let named = names.iter().find_map(|(from, to)| {
+        let rest = path.strip_prefix(from)?;
+        let is_whole = from.is_empty() || rest.is_empty() || rest.starts_with(['.', '[']);
+        is_whole.then(|| joined(to, rest))
+    });
+    named.unwrap_or_else(|| joined("object", path))
+}
+
+/// Returns the fields that a message of strict validation, or of a typed apply, names.
+fn fields_in(message: &str) -> Vec<&str> {
+    let strict = message.split("unknown field \"").skip(1);
+    let strict = strict.filter_map(|rest| rest.split_once('"')).map(|(field, _)| field);
+    let typed = message.starts_with(MISTYPED).then(|| message.split_once("): "));
+    let typed = typed
+        .flatten()
+        .map(|(_, problems)| problems.lines())
+        .into_iter()
+        .flatten();
+    let typed = typed.filter_map(|line| line.trim_start().split_once(": "));
+    let typed = typed.map(|(field, _)| field).filter(|field| field.starts_with('.'));
+    strict.chain(typed).collect()
+}
+
+/// Returns the refusal of an answer of the HTTP API. `names` are those of the request's fields.
+pub(crate) fn of_http(served: &Served, names: FieldNames) -> Status {
     let status: Json = serde_json::from_slice(&served.body).unwrap_or_default();
     let message = match status["message"].as_str() {
         Some(message) => message.to_owned(),
@@ -67,28 +158,51 @@ pub(crate) fn of_http(served: &Served) -> Status {
         }
         None => String::from_utf8_lossy(&served.body).trim_end().to_owned(),
     };
-    of_kubernetes(served.status.as_u16(), &status, message, served.retry_after)
+    let kind = (served.status.as_u16(), served.refusal);
+    of_kubernetes(kind, &status, message, names)
+        .retry(served.retry_after)
+        .status()
 }
 
 /// Returns the refusal of an ERROR event of a watch.
 pub(crate) fn of_event(status: &Json) -> Status {
     let code = status["code"].as_u64().and_then(|code| u16::try_from(code).ok());
     let message = status["message"].as_str().unwrap_or("the watch failed").to_owned();
-    of_kubernetes(code.unwrap_or(500), status, message, None)
+    of_kubernetes((code.unwrap_or(500), None), status, message, &[]).status()
 }
 
-/// Returns the refusal of a Kubernetes Status.
-fn of_kubernetes(http_code: u16, status: &Json, message: String, retry_after: Option<u32>) -> Status {
+/// Returns the refusal of a Kubernetes Status with its HTTP code and the kind of refusal.
+fn of_kubernetes(
+    (http_code, refusal): (u16, Option<RefusalReason>),
+    status: &Json,
+    message: String,
+    names: FieldNames,
+) -> Fault {
     let details = &status["details"];
     let text = |value: &Json| value.as_str().unwrap_or_default().to_owned();
     let causes = details["causes"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let (code, reason) = classify(http_code, status, causes);
-    let mut fault = Fault::new(code, reason, message).retry(retry_after);
-    for cause in causes.iter().filter(|cause| !text(&cause["field"]).is_empty()) {
+    let (code, reason) = match refusal {
+        Some(RefusalReason::QuotaExceeded) => (Code::ResourceExhausted, ErrorReason::QuotaExceeded),
+        _ => classify(http_code, status, causes),
+    };
+    let mut fault = Fault::new(code, reason, &*message);
+    let with_field: Vec<&Json> = causes
+        .iter()
+        .filter(|cause| !text(&cause["field"]).is_empty())
+        .collect();
+    for cause in &with_field {
         let (field, problem) = (text(&cause["field"]), text(&cause["message"]));
-        // Field managers' paths begin with a dot.
-        let path = format!("object.{}", field.trim_start_matches('.'));
-        fault = fault.field(&path, &problem, &text(&cause["reason"]));
+        fault = fault.field(&field_of(names, &field), &problem, &text(&cause["reason"]));
+    }
+    if with_field.is_empty() && reason == ErrorReason::InvalidField {
+        let fields = fields_in(&message);
+        for field in &fields {
+            fault = fault.field(&field_of(names, field), &message, "");
+        }
+        // The request has a field for all that is wrong.
+        if let (true, Some((_, field))) = (fields.is_empty(), names.iter().find(|(from, _)| from.is_empty())) {
+            fault = fault.field(field, &message, "");
+        }
     }
     let (kind, group) = (text(&details["kind"]), text(&details["group"]));
     if !kind.is_empty() {
@@ -98,7 +212,7 @@ fn of_kubernetes(http_code: u16, status: &Json, message: String, retry_after: Op
         };
         fault = fault.resource(&resource_type, &text(&details["name"]));
     }
-    fault.status()
+    fault
 }
 
 /// Returns the code and the reason of a Kubernetes Status.
@@ -109,7 +223,6 @@ fn classify(http_code: u16, status: &Json, causes: &[Json]) -> (Code, ErrorReaso
     match http_code {
         400 | 406 | 415 | 422 => (Code::InvalidArgument, ErrorReason::InvalidField),
         401 => (Code::Unauthenticated, ErrorReason::Unauthenticated),
-        403 if message.contains("exceeded quota: ") => (Code::ResourceExhausted, ErrorReason::QuotaExceeded),
         403 => (Code::PermissionDenied, ErrorReason::Forbidden),
         404 if names_object => (Code::NotFound, ErrorReason::NotFound),
         // A path that nothing is served at.
@@ -127,9 +240,7 @@ fn classify(http_code: u16, status: &Json, causes: &[Json]) -> (Code, ErrorReaso
         // Codes that admission webhooks choose.
         402..500 => (Code::FailedPrecondition, ErrorReason::WrongState),
         // Kubernetes' answer to an applied object with a field that its schema does not have.
-        500 if message.starts_with("failed to create typed patch object") => {
-            (Code::InvalidArgument, ErrorReason::InvalidField)
-        }
+        500 if message.starts_with(MISTYPED) => (Code::InvalidArgument, ErrorReason::InvalidField),
         _ => (Code::Internal, ErrorReason::Internal),
     }
 }
@@ -141,7 +252,15 @@ pub fn completed(status: Status) -> Status {
         return status;
     }
     let (code, message) = (status.code(), status.message());
+    let message = match (code, message) {
+        (Code::DeadlineExceeded, "") => "the deadline of the call has passed",
+        (Code::Internal, "") => "the server failed on this call; its log has more under the request's id",
+        _ => message,
+    };
     let mut fault = Fault::new(code, details::reason_of(code), message);
+    if let (Code::NotFound, Some((kind, name))) = (code, missing(message)) {
+        fault = fault.resource(kind, name);
+    }
     if let (Code::InvalidArgument, Some((field, problem))) = (code, message.split_once(": "))
         && is_field(field)
     {
@@ -154,8 +273,17 @@ pub fn completed(status: Status) -> Status {
 
 /// Returns true for texts that may be the path of a field of a request.
 fn is_field(text: &str) -> bool {
-    let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '_' | '.' | '[' | ']');
+    // A header of the call has dashes.
+    let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '_' | '.' | '[' | ']' | '-');
     !text.is_empty() && text.chars().all(is_part)
+}
+
+/// Returns the kind and the name in a message of the form `kind "name" not found`.
+fn missing(message: &str) -> Option<(&str, &str)> {
+    let (kind, rest) = message.split_once(" \"")?;
+    let (name, _) = rest.split_once("\" not found")?;
+    let is_word = !kind.is_empty() && kind.chars().all(|c| c.is_ascii_alphanumeric() || c == '.');
+    is_word.then_some((kind, name))
 }
 
 /// Returns the status of a denied right.
@@ -181,9 +309,7 @@ pub(crate) fn not_located(path: &ClusterPath, why: &NotLocated) -> Option<Status
 /// Returns the refusal of a workspace that does not exist, for callers who may know.
 pub(crate) fn no_workspace(name: &str) -> Status {
     let message = format!("workspaces.tenancy.kcp.io {name:?} not found");
-    Fault::new(Code::NotFound, ErrorReason::NotFound, message)
-        .resource("workspaces.tenancy.kcp.io", name)
-        .status()
+    not_found("workspaces.tenancy.kcp.io", name, message)
 }
 
 /// Returns the HTTP code that corresponds to a gRPC code, for metrics and the audit log.
@@ -204,130 +330,4 @@ pub fn http_code(code: Code) -> u16 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use insula_proto::rpc;
-    use serde_json::json;
-
-    #[test]
-    fn limits_say_when_to_call_again() {
-        let refusal = Refusal {
-            reason: RefusalReason::LimitReached,
-            message: "too many".to_owned(),
-            retry_after: Some(2),
-        };
-        let status = refused(&refusal);
-        assert_eq!((status.code(), status.message()), (Code::ResourceExhausted, "too many"));
-        assert_eq!(
-            status.metadata().get("grpc-retry-pushback-ms").expect("a pushback"),
-            "2000"
-        );
-        assert_eq!(status.metadata().get("retry-after").expect("a time"), "2");
-        let details = rpc::Status::read(status.details()).expect("details");
-        let retry = details.detail::<rpc::RetryInfo>().expect("a time");
-        assert_eq!(retry.retry_delay.map(|delay| delay.seconds), Some(2));
-    }
-
-    fn reason(status: &Status) -> String {
-        let details = rpc::Status::read(status.details()).expect("details");
-        assert_eq!(
-            (details.code, &*details.message),
-            (i32::from(status.code()), status.message())
-        );
-        details.detail::<rpc::ErrorInfo>().expect("a reason").reason
-    }
-
-    /// A row: HTTP code, Status, gRPC code, reason.
-    #[test]
-    fn answers_of_the_http_api_become_statuses() {
-        let row = |code: u16, status: Json| {
-            let served = Served {
-                status: http::StatusCode::from_u16(code).expect("a code"),
-                body: status.to_string().into(),
-                retry_after: None,
-            };
-            let status = of_http(&served);
-            (status.code(), reason(&status))
-        };
-        let named = json!({"name": "a", "group": "example.io", "kind": "widgets"});
-        let conflict = json!({"causes": [{"reason": "FieldManagerConflict", "field": ".spec.a", "message": "b"}]});
-        let quota = "pods \"a\" is forbidden: exceeded quota: q, requested: 1";
-        let mistyped = "failed to create typed patch object (a/b; v1): .spec.c: field not declared in schema";
-        let too_new = json!({"causes": [{"reason": "ResourceVersionTooLarge"}]});
-        for (code, status, want, why) in [
-            (400, json!({}), Code::InvalidArgument, "INVALID_FIELD"),
-            (403, json!({}), Code::PermissionDenied, "FORBIDDEN"),
-            (
-                403,
-                json!({"message": quota}),
-                Code::ResourceExhausted,
-                "QUOTA_EXCEEDED",
-            ),
-            (404, json!({"details": named}), Code::NotFound, "NOT_FOUND"),
-            (404, json!({"details": {}}), Code::InvalidArgument, "NOT_SERVED"),
-            (
-                409,
-                json!({"reason": "AlreadyExists"}),
-                Code::AlreadyExists,
-                "ALREADY_EXISTS",
-            ),
-            (409, json!({"reason": "Conflict"}), Code::Aborted, "STALE_ETAG"),
-            (
-                409,
-                json!({"details": conflict}),
-                Code::FailedPrecondition,
-                "FIELD_CONFLICT",
-            ),
-            (410, json!({}), Code::OutOfRange, "REVISION_COMPACTED"),
-            (429, json!({}), Code::ResourceExhausted, "LIMIT_REACHED"),
-            (504, json!({"details": too_new}), Code::Unavailable, "UNAVAILABLE"),
-            (504, json!({}), Code::DeadlineExceeded, "TIMEOUT"),
-            (418, json!({}), Code::FailedPrecondition, "WRONG_STATE"),
-            (500, json!({}), Code::Internal, "INTERNAL"),
-            (
-                500,
-                json!({"message": mistyped}),
-                Code::InvalidArgument,
-                "INVALID_FIELD",
-            ),
-        ] {
-            assert_eq!(row(code, status), (want, why.to_owned()), "{code}");
-        }
-    }
-
-    #[test]
-    fn invalid_objects_name_their_fields_and_their_resource() {
-        let invalid = json!({"message": "m", "details": {"name": "a", "group": "example.io", "kind": "Widget",
-            "causes": [{"reason": "FieldValueInvalid", "message": "too large", "field": "spec.size"}]}});
-        let status = of_event(&json!({"code": 422, "message": "m", "details": invalid["details"]}));
-        let details = rpc::Status::read(status.details()).expect("details");
-        let fields = details.detail::<rpc::BadRequest>().expect("fields").field_violations;
-        let field = &fields[0];
-        assert_eq!(
-            (&*field.field, &*field.description, &*field.reason),
-            ("object.spec.size", "too large", "FieldValueInvalid")
-        );
-        let resource = details.detail::<rpc::ResourceInfo>().expect("a resource");
-        assert_eq!(
-            (&*resource.resource_type, &*resource.resource_name),
-            ("Widget.example.io", "a")
-        );
-    }
-
-    #[test]
-    fn statuses_without_details_get_those_of_their_code() {
-        let bare = completed(Status::invalid_argument("page_size: must not be negative"));
-        let details = rpc::Status::read(bare.details()).expect("details");
-        let fields = details.detail::<rpc::BadRequest>().expect("fields").field_violations;
-        assert_eq!(
-            (&*fields[0].field, &*fields[0].description),
-            ("page_size", "must not be negative")
-        );
-        let told = completed(Status::invalid_argument("The thing: is wrong"));
-        let details = rpc::Status::read(told.details()).expect("details");
-        assert_eq!(details.detail::<rpc::BadRequest>(), None);
-        assert_eq!(reason(&completed(Status::not_found("x"))), "NOT_FOUND");
-        let own = no_workspace("a");
-        assert_eq!(completed(own.clone()).details(), own.details());
-    }
-}
+mod tests;

@@ -44,7 +44,7 @@ pub fn settle(
         "logical cluster {:?} has reached its total object count limit ({count}/{limit} objects); delete objects to free up capacity",
         cluster.as_str()
     );
-    Err(target.served.api.forbidden(name, why))
+    Err(target.served.api.quota_exceeded(name, why))
 }
 
 /// Returns true for resources that count. Events do not: they expire, and they help to find the

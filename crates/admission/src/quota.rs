@@ -188,7 +188,8 @@ pub fn charge(
             }
         }
         if !exceeded.is_empty() {
-            return Err(target.served.api.forbidden(name, message(&entry.key.name, &exceeded)));
+            let why = message(&entry.key.name, &exceeded);
+            return Err(target.served.api.quota_exceeded(name, why));
         }
         let Json::Object(used) = used else { continue };
         value["status"] = status(&value, used);

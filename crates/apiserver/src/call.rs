@@ -12,7 +12,7 @@ use crate::{
     fair_share::{ConnectionMeter, Tenant, ThrottleSlot},
     impersonate::{self, GROUP_FRONT, SERVICE_ACCOUNT},
     limits::{CountedPermit, InFlightPermit},
-    reply::Reply,
+    reply::{self, Reply},
     request::{Answer, Parsed},
     request_stages::Authenticated,
     server::ApiServer,
@@ -32,7 +32,7 @@ use std::{
     any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::{Pin, pin},
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
     time::Duration,
 };
@@ -41,6 +41,9 @@ use tokio::{
     time::{Sleep, sleep},
 };
 use tracing::Instrument;
+
+/// Distinct warnings of a call that are kept.
+const WARNINGS_MAX: usize = 16;
 
 /// A gRPC call with the parameters of its headers.
 pub struct Call {
@@ -102,6 +105,8 @@ pub struct Caller {
     /// Notified when the client does not wait any more, and the call goes on.
     gone: Arc<Notify>,
     record: Record,
+    /// Warnings of the requests of the HTTP API that the call has made.
+    warnings: Mutex<Vec<String>>,
     /// Path of the method.
     method: String,
     inner: inner::Sender,
@@ -258,6 +263,7 @@ impl Authenticated {
             meter,
             gone: Arc::default(),
             record: parsed.record,
+            warnings: Mutex::default(),
         });
         let mut request = Request::new(parsed.body);
         *request.method_mut() = parsed.method;
@@ -287,6 +293,27 @@ impl Caller {
     /// The record of the call.
     pub fn record(&self) -> &Record {
         &self.record
+    }
+
+    fn warnings(&self) -> MutexGuard<'_, Vec<String>> {
+        // The list is consistent between any two statements.
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the warnings in the headers of an answer of the HTTP API.
+    fn warned(&self, headers: &HeaderMap) {
+        for warning in reply::warnings(headers) {
+            let mut known = self.warnings();
+            if known.len() < WARNINGS_MAX && !known.contains(&warning) {
+                known.push(warning);
+            }
+        }
+    }
+
+    /// Returns the distinct warnings of the requests of the HTTP API that the call has made so far,
+    /// and forgets them.
+    pub fn take_warnings(&self) -> Vec<String> {
+        std::mem::take(&mut *self.warnings())
     }
 
     /// Completes when the client does not wait any more and the call goes on, for one waiter: what

@@ -100,6 +100,7 @@ impl Reply {
         };
         let format = negotiate::accept_error(accept_header(request).as_deref());
         let mut response = document(status.code, &status.body, format, format.content_type(), false);
+        response.extensions_mut().insert(status.refusal_reason());
         if let Some(seconds) = status.retry_after {
             response
                 .headers_mut()
@@ -213,6 +214,24 @@ pub fn add_warnings(response: &mut Response<Body>, warnings: &[String]) {
     }
 }
 
+/// Returns the texts of the headers `Warning: 299 - "text"`.
+pub(crate) fn warnings(headers: &HeaderMap) -> impl Iterator<Item = String> {
+    let values = headers.get_all(header::WARNING).iter();
+    values.filter_map(|value| {
+        let value = String::from_utf8_lossy(value.as_bytes());
+        let (_, quoted) = value.split_once('"')?;
+        let mut text = String::new();
+        let mut rest = quoted.strip_suffix('"').unwrap_or(quoted).chars();
+        while let Some(character) = rest.next() {
+            text.extend(match character {
+                '\\' => rest.next(),
+                other => Some(other),
+            });
+        }
+        Some(text)
+    })
+}
+
 /// Returns the distinct warnings. If they are too long together, each one is cut, and those that
 /// still do not fit are left out.
 fn fitting(warnings: &[String]) -> Vec<String> {
@@ -248,6 +267,15 @@ mod tests {
         let response = document(200, &widget, Format::Protobuf, content_type, false);
         assert_eq!(response.status(), 500);
         assert_eq!(response.headers()[header::CONTENT_TYPE], "application/json");
+    }
+
+    #[test]
+    fn warnings_are_read_as_they_were_written() {
+        let texts = ["plain".to_owned(), r#"a "quoted" \ é"#.to_owned()];
+        let mut response = Response::new(Body::empty());
+        add_warnings(&mut response, &texts);
+        let read: Vec<String> = warnings(response.headers()).collect();
+        assert_eq!(read, texts);
     }
 
     #[test]

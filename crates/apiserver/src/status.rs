@@ -42,6 +42,8 @@ pub enum RefusalReason {
     NotFound,
     /// A limit of the caller, the workspace or the server is reached.
     LimitReached,
+    /// A quota or the object limit of the workspace is reached.
+    QuotaExceeded,
     /// The server cannot answer now.
     Unavailable,
     /// The request was not answered in its time.
@@ -154,6 +156,10 @@ pub fn status(error: &Error) -> StatusReply {
             why,
             cause,
         } => forbidden_with(resource, name, why, cause.as_deref()),
+        Error::QuotaExceeded { resource, name, why } => StatusReply {
+            refusal: RefusalReason::QuotaExceeded,
+            ..forbidden_with(resource, name, why, None)
+        },
         Error::Denied {
             resource,
             name,

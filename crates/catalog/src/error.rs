@@ -75,6 +75,10 @@ pub enum Error {
         why: String,
         cause: Option<Box<Cause>>,
     },
+    /// A quota or the object limit of the workspace is reached: HTTP's 403, and another code in
+    /// other protocols.
+    #[error("{resource} {name:?} is forbidden: {why}")]
+    QuotaExceeded { resource: Named, name: String, why: String },
     /// An admission policy of the workspace refuses.
     #[error("{message}")]
     Denied {

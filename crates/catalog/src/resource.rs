@@ -262,6 +262,15 @@ impl Api {
             cause: None,
         }
     }
+
+    /// 403: a quota or a limit has no room for the object.
+    pub fn quota_exceeded(&self, name: &str, why: impl Into<String>) -> Error {
+        Error::QuotaExceeded {
+            resource: self.named(),
+            name: name.to_owned(),
+            why: why.into(),
+        }
+    }
 }
 
 /// The origin of a served resource; earlier variants take precedence.

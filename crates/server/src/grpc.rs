@@ -7,13 +7,20 @@
 mod completion;
 mod message;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt::Write, sync::Arc, time::Duration};
 
-use axum::{Router, body::Body, extract::Request, response::Response};
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    extract::Request,
+    response::Response,
+};
 use http::{
     HeaderMap, HeaderValue,
     header::{CONTENT_TYPE, HeaderName},
 };
+use http_body::Frame;
+use http_body_util::BodyExt;
 use insula_admin::{Method, status};
 use insula_api::ClusterPath;
 use insula_apiserver::{
@@ -34,6 +41,11 @@ const WORKSPACE: HeaderName = HeaderName::from_static("insula-workspace");
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 /// Name of a request: that of the client, or one made up. Answers have it, too.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Warnings of the requests of the HTTP API that a call made: one value each, with the bytes
+/// outside of printable ASCII, and `%`, as `%` and two digits.
+const WARNING: HeaderName = HeaderName::from_static("insula-warning");
+/// Bytes of all warnings of an answer at most: most clients take 8 KiB of headers.
+const WARNINGS_BYTES_MAX: usize = 2048;
 /// Characters of a client's name of a request at most.
 const REQUEST_ID_CHARS_MAX: usize = 128;
 /// Annotation of audit events with the client's name of a request.
@@ -91,6 +103,7 @@ impl Calls {
             *response.headers_mut() = status::completed(refusal).into_http::<()>().into_parts().0.headers;
         }
         response.headers_mut().extend(id.map(|id| (REQUEST_ID, id)));
+        let mut response = response.map(|body| Body::new(body.map_frame(with_details)));
         response.extensions_mut().insert(RequestKind {
             verb: known.unwrap_or(&UNKNOWN).verb,
             class: ResourceClass::Call,
@@ -124,13 +137,13 @@ impl Calls {
             }
             let admitted = request.extensions().get::<Admitted>().cloned();
             // Counted for as long as the service works: its objects are larger than the message.
-            let counted = request.extensions().get::<Arc<Caller>>();
-            let counted = counted.map(|caller| self.bytes.for_caller(caller.payer()));
+            let caller = request.extensions().get::<Arc<Caller>>().cloned();
+            let counted = caller.as_ref().map(|caller| self.bytes.for_caller(caller.payer()));
             let message = match method.uploads {
                 true => Message::of_upload(request, method.bytes, stall, counted.clone()),
                 false => Ok(request.map(|body| Body::new(Message::new(body, method.bytes, stall, counted.clone())))),
             };
-            match message {
+            let mut response = match message {
                 Ok(request) if method.mutates && !method.streams && !method.uploads => {
                     let services = self.services.clone();
                     let work = async move { call_router(&services, request).await };
@@ -138,11 +151,61 @@ impl Calls {
                 }
                 Ok(request) => call_router(&self.services, request).await,
                 Err(refusal) => refusal.into_http(),
+            };
+            if let Some(caller) = caller {
+                add_warnings(response.headers_mut(), &caller.take_warnings());
             }
+            response
         };
         let answered = api.call(call, serve).await;
         answered.map_err(|refusal| status::refused(&refusal))
     }
+}
+
+/// Completes the status in the trailers of an answer.
+fn with_details(frame: Frame<Bytes>) -> Frame<Bytes> {
+    match frame.into_trailers() {
+        Ok(trailers) => {
+            let refusal = ended(&trailers).filter(|status| status.code() != tonic::Code::Ok);
+            let mut complete = HeaderMap::new();
+            let told = refusal.map(|refusal| status::completed(refusal).add_header(&mut complete));
+            Frame::trailers(match told {
+                Some(Ok(())) => complete,
+                Some(Err(_)) | None => trailers,
+            })
+        }
+        Err(frame) => frame,
+    }
+}
+
+/// Adds warnings to the metadata of an answer, as long as they fit.
+fn add_warnings(headers: &mut HeaderMap, warnings: &[String]) {
+    let mut left = WARNINGS_BYTES_MAX;
+    for warning in warnings {
+        let value = percent_encoded(warning);
+        let Some(rest) = left.checked_sub(value.len()) else {
+            return;
+        };
+        left = rest;
+        if let Ok(value) = HeaderValue::from_str(&value) {
+            headers.append(WARNING, value);
+        }
+    }
+}
+
+/// Encodes a text as gRPC encodes a `grpc-message`.
+fn percent_encoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b' '..=b'~' if byte != b'%' => out.push(char::from(byte)),
+            _ => {
+                // Writing to a String does not fail.
+                let _ = write!(out, "%{byte:02X}");
+            }
+        }
+    }
+    out
 }
 
 /// Hands a request to a router, which is always ready.
@@ -248,6 +311,34 @@ mod tests {
             assert_eq!(is_call(&headers), call, "{content_type}");
             assert_eq!(is_protobuf(&headers), protobuf, "{content_type}");
         }
+    }
+
+    #[test]
+    fn warnings_are_ascii_and_bounded() {
+        let mut headers = HeaderMap::new();
+        let long = "a".repeat(WARNINGS_BYTES_MAX - 20);
+        add_warnings(
+            &mut headers,
+            &["50 % é".to_owned(), long.clone(), "does not fit any more".to_owned()],
+        );
+        let values: Vec<&[u8]> = headers.get_all(WARNING).iter().map(HeaderValue::as_bytes).collect();
+        assert_eq!(values, [b"50 %25 %C3%A9", long.as_bytes()]);
+    }
+
+    #[test]
+    fn trailers_of_refusals_have_details() {
+        let trailers = |status: &'static str| {
+            HeaderMap::from_iter([("grpc-status".parse().expect("a name"), status.parse().expect("a value"))])
+        };
+        let complete = |status: &'static str| {
+            with_details(Frame::trailers(trailers(status)))
+                .into_trailers()
+                .expect("trailers")
+        };
+        assert!(complete("4").contains_key("grpc-status-details-bin"));
+        assert_eq!(complete("0"), trailers("0"));
+        let data = with_details(Frame::data(Bytes::from_static(b"a")));
+        assert_eq!(data.into_data().expect("data"), "a");
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod objects;
 mod onboarding;
 mod operations;
 mod quota;
+mod refusals;
 mod repairs;
 mod requests;
 mod restore;

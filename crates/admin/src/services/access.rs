@@ -127,15 +127,19 @@ fn subject(given: Option<proto::Subject>) -> Result<Subject, Status> {
         Ok(proto::SubjectKind::User) => SubjectKind::User,
         Ok(proto::SubjectKind::Group) => SubjectKind::Group,
         Ok(proto::SubjectKind::ServiceAccount) => SubjectKind::ServiceAccount,
-        Ok(proto::SubjectKind::Unspecified) | Err(_) => {
+        Ok(proto::SubjectKind::Unspecified) => {
             return Err(status::invalid(
                 "subject.kind",
                 "is required: a user, a group or a service account",
             ));
         }
+        Err(_) => return Err(status::invalid("subject.kind", status::UNKNOWN_VALUE)),
     };
-    if name.is_empty() || name.len() > NAME_BYTES_MAX {
-        let why = format!("must have between 1 and {NAME_BYTES_MAX} bytes");
+    if name.is_empty() {
+        return Err(status::invalid("subject.name", "is required"));
+    }
+    if name.len() > NAME_BYTES_MAX {
+        let why = format!("must have at most {NAME_BYTES_MAX} bytes");
         return Err(status::invalid("subject.name", why));
     }
     match (kind, namespace.is_empty()) {

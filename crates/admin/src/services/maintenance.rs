@@ -60,14 +60,14 @@ impl MaintenanceService for AdminService {
         };
         let latest = session.snapshot.revision();
         if upto > latest {
-            let text = format!("revision: {upto} is in the future; the latest is {latest}");
-            return Err(Status::out_of_range(text));
+            let problem = format!("{upto} is in the future; the latest is {latest}");
+            return Err(status::out_of_range("revision", problem));
         }
         let once = once(&request.request_id, request.validate_only);
         let compacted = async {
             if !request.validate_only {
                 let compacted = self.registry().store.compact(upto).await;
-                compacted.map_err(|gone: Gone| Status::out_of_range(format!("revision: {gone}")))?;
+                compacted.map_err(|gone: Gone| status::out_of_range("revision", gone))?;
                 tracing::info!(%upto, "the history was compacted by a call");
             }
             let oldest = self.registry().store.measures().floor;

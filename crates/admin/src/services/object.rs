@@ -1,29 +1,32 @@
 //! `ObjectService`: objects of any kind, by requests of the HTTP API.
 
-use super::or_root;
+mod target;
+
+use self::target::{Address, Target, check_manager, group_version};
 use crate::{
-    api_request::{ApiRequest, ObjectPath, WatchEvent},
+    api_request::{ApiRequest, WatchEvent},
     fields,
     pages::Page,
     requests::Once,
-    session::{AdminService, Session, right},
-    status::{self, Fault},
+    session::{AdminService, Session},
+    status::{self, FieldNames},
 };
 use futures_util::StreamExt;
-use insula_api::{ClusterName, Json, Revision};
-use insula_auth::Attributes;
+use insula_api::{FieldSelector, Json, LabelSelector, Revision};
 use insula_proto::admin::v1::{
-    ApplyObjectRequest, ApplyObjectResponse, ChangeType, DeleteObjectRequest, DeleteObjectResponse, ErrorReason,
-    GetObjectRequest, GetObjectResponse, ListObjectsRequest, ListObjectsResponse, ObjectType, Propagation,
-    WatchObjectsRequest, WatchObjectsResponse, object_service_server::ObjectService,
+    ApplyObjectRequest, ApplyObjectResponse, ChangeType, DeleteObjectRequest, DeleteObjectResponse, GetObjectRequest,
+    GetObjectResponse, ListObjectsRequest, ListObjectsResponse, Propagation, WatchObjectsRequest, WatchObjectsResponse,
+    object_service_server::ObjectService,
 };
 use serde_json::json;
 use std::pin::Pin;
 use tokio_stream::Stream;
-use tonic::{Code, Request, Response, Status};
+use tonic::{Request, Response, Status};
 
 /// Annotation of the bookmark after the initial state of a watch.
 const INITIAL_END: &str = "k8s.io/initial-events-end";
+/// Fields of an apply.
+const APPLY_FIELDS: FieldNames = &[("fieldManager", "field_manager"), ("", "object")];
 
 #[tonic::async_trait]
 impl ObjectService for AdminService {
@@ -31,8 +34,8 @@ impl ObjectService for AdminService {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
         let target = Target::of_type(&session, request.r#type, "get", &request.name).await?;
-        let path = target.object(&request.namespace, &request.name)?;
-        let object = session.http(ApiRequest::get(path)).await?;
+        let path = target.object(address(&request.namespace, &request.name))?;
+        let object = target.request(&session, ApiRequest::get(path)).await?;
         Ok(Response::new(GetObjectResponse {
             header: session.header_of(&object),
             etag: fields::etag_of(&object),
@@ -89,10 +92,10 @@ impl ObjectService for AdminService {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
         let target = Target::of_type(&session, request.r#type, "watch", "").await?;
-        let watch = ApiRequest::get(target.collection(&request.namespace))
-            .query("labelSelector", &request.label_selector)
-            .query("fieldSelector", &request.field_selector);
-        let events = session.watch(from_revision(watch, request.revision)).await?;
+        let watch = ApiRequest::get(target.collection(&request.namespace)?);
+        let watch = selected(watch, &request.label_selector, &request.field_selector)?;
+        let events = session.watch(from_revision(watch, request.revision)).await;
+        let events = events.map_err(|refusal| target.explained(refusal))?;
         let answer = move |event: Result<WatchEvent, Status>| {
             let event = event?;
             let kind = change_type(&event);
@@ -136,130 +139,38 @@ pub(super) fn revision_of(object: &Json) -> Revision {
     Revision(revision.and_then(|revision| revision.parse().ok()).unwrap_or_default())
 }
 
-/// A resource in a logical cluster.
-struct Target {
-    cluster: ClusterName,
-    group: String,
-    version: String,
-    resource: String,
-}
-
-impl Target {
-    /// Finds the resource of a request in a workspace in which the caller has the right to a verb.
-    async fn of_type(session: &Session, of: Option<ObjectType>, verb: &str, name: &str) -> Result<Target, Status> {
-        let ObjectType {
-            workspace,
-            api_version,
-            resource,
-            kind,
-        } = of.unwrap_or_default();
-        let (group, version) = group_version("type.api_version", &api_version)?;
-        if !resource.is_empty() {
-            let located = session.locate(or_root(&workspace), &right(verb, group, &resource, name))?;
-            return Ok(Target {
-                cluster: located.cluster,
-                group: group.to_owned(),
-                version: version.to_owned(),
-                resource,
-            });
-        }
-        if kind.is_empty() {
-            return Err(status::invalid("type.resource", "is required, or kind"));
-        }
-        Target::of_kind(session, &workspace, (group, version, &kind)).await
-    }
-
-    /// Finds the resource of a kind by discovery.
-    async fn of_kind(
-        session: &Session,
-        workspace: &str,
-        (group, version, kind): (&str, &str, &str),
-    ) -> Result<Target, Status> {
-        let of_group = ObjectPath {
-            group,
-            version,
-            ..ObjectPath::default()
-        };
-        let path = match group.is_empty() {
-            true => format!("/api/{version}"),
-            false => format!("/apis/{group}/{version}"),
-        };
-        let discovery = Attributes {
-            verb: "get".into(),
-            path,
-            ..Attributes::default()
-        };
-        let located = session.locate(or_root(workspace), &discovery)?;
-        let resources = session
-            .http(ApiRequest::get(of_group.in_cluster(&located.cluster)))
-            .await?;
-        let resources = resources["resources"].as_array().map(Vec::as_slice);
-        let is_wanted = |resource: &&Json| {
-            let name = resource["name"].as_str().unwrap_or_default();
-            resource["kind"] == kind && !name.contains('/')
-        };
-        let found = resources.unwrap_or_default().iter().find(is_wanted);
-        let found = found.and_then(|resource| resource["name"].as_str());
-        let resource = found.ok_or_else(|| {
-            let message = format!("kind: workspace {} serves no {kind} in {group}/{version}", located.path);
-            Fault::new(Code::InvalidArgument, ErrorReason::NotServed, message).status()
-        })?;
-        Ok(Target {
-            cluster: located.cluster,
-            group: group.to_owned(),
-            version: version.to_owned(),
-            resource: resource.to_owned(),
-        })
-    }
-
-    fn path(&self, namespace: &str, name: &str) -> String {
-        let path = ObjectPath {
-            group: &self.group,
-            version: &self.version,
-            resource: &self.resource,
-            namespace,
-            name,
-            subresource: "",
-        };
-        path.in_cluster(&self.cluster)
-    }
-
-    fn collection(&self, namespace: &str) -> String {
-        self.path(namespace, "")
-    }
-
-    fn object(&self, namespace: &str, name: &str) -> Result<String, Status> {
-        match name.is_empty() {
-            true => Err(status::invalid("name", "is required")),
-            false => Ok(self.path(namespace, name)),
-        }
+/// Returns the address of an object whose fields are those of most requests.
+fn address<'a>(namespace: &'a str, name: &'a str) -> Address<'a> {
+    Address {
+        namespace: ("namespace", namespace),
+        name: ("name", name),
     }
 }
 
-/// Splits an apiVersion into group and version.
-fn group_version<'a>(field: &str, api_version: &'a str) -> Result<(&'a str, &'a str), Status> {
-    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
-    let is_part = |part: &str| !part.contains('/');
-    match !version.is_empty() && is_part(group) && (!group.is_empty() || !api_version.contains('/')) {
-        true => Ok((group, version)),
-        false => Err(status::invalid(
-            field,
-            "is required: write group/version, or v1 for the core group",
-        )),
-    }
+/// Adds the selectors of a request.
+fn selected(request: ApiRequest, labels: &str, fields: &str) -> Result<ApiRequest, Status> {
+    LabelSelector::parse(labels).map_err(|error| status::invalid("label_selector", error))?;
+    FieldSelector::parse(fields).map_err(|error| status::invalid("field_selector", error))?;
+    // Fields by which a resource cannot be selected are refused by the HTTP API.
+    let names: FieldNames = if fields.is_empty() {
+        &[]
+    } else {
+        &[("", "field_selector")]
+    };
+    let request = request.query("labelSelector", labels).query("fieldSelector", fields);
+    Ok(request.names(names))
 }
 
 async fn list(session: &Session, target: &Target, request: &ListObjectsRequest) -> Result<ListObjectsResponse, Status> {
-    let collection = target.collection(&request.namespace);
+    let collection = target.collection(&request.namespace)?;
     let filter = [&*collection, &request.label_selector, &request.field_selector];
     let page = Page::read(session, &filter, request.page_size, &request.page_token)?;
     let position = page.after.as_ref().map(|(_, position)| position.as_str());
     let list = ApiRequest::get(collection.clone())
-        .query("labelSelector", &request.label_selector)
-        .query("fieldSelector", &request.field_selector)
         .query("limit", &page.size.to_string())
         .query("continue", position.unwrap_or_default());
-    let list = session.http(list).await?;
+    let list = selected(list, &request.label_selector, &request.field_selector)?;
+    let list = target.request(session, list).await?;
     let revision = revision_of(&list);
     let next = list["metadata"]["continue"].as_str().filter(|next| !next.is_empty());
     let next = next.map(|next| page.next(revision, next));
@@ -284,34 +195,31 @@ async fn list(session: &Session, target: &Target, request: &ListObjectsRequest) 
 
 /// Reads the object of an apply, and finds its resource.
 async fn applied(session: &Session, request: &ApplyObjectRequest) -> Result<(Target, Json), Status> {
-    let mut object = fields::object("object", request.object.clone())?;
+    let object = fields::object("object", request.object.clone())?;
     let text = |key: &str| object[key].as_str().unwrap_or_default().to_owned();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
     if kind.is_empty() {
         return Err(status::invalid("object.kind", "is required"));
     }
-    let (group, version) = group_version("object.apiVersion", &api_version)?;
-    if request.field_manager.is_empty() {
-        return Err(status::invalid("field_manager", "is required: name your program"));
+    let api_version = group_version("object.apiVersion", &api_version)?;
+    check_manager(&request.field_manager)?;
+    if !object["metadata"]["managedFields"].is_null() {
+        let problem = "must be absent: the server keeps them by field_manager";
+        return Err(status::invalid("object.metadata.managedFields", problem));
     }
-    if let Some(etag) = fields::etag(&request.etag)? {
-        object["metadata"]["resourceVersion"] = json!(etag);
-    }
+    fields::etag(&request.etag)?;
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     if name.is_empty() {
         return Err(status::invalid("object.metadata.name", "is required"));
     }
-    let target = match request.resource.is_empty() {
-        true => Target::of_kind(session, &request.workspace, (group, version, &kind)).await?,
-        false => {
-            let right = right("patch", group, &request.resource, name);
-            let located = session.locate(or_root(&request.workspace), &right)?;
-            Target {
-                cluster: located.cluster,
-                group: group.to_owned(),
-                version: version.to_owned(),
-                resource: request.resource.clone(),
-            }
+    let workspace = ("workspace", &*request.workspace);
+    let target = match &*request.resource {
+        "" => Target::of_kind(session, workspace, api_version, ("object.kind", &kind)).await?,
+        resource => {
+            let resource = ("resource", resource);
+            let target = Target::of_resource(session, workspace, api_version, resource, ("patch", name))?;
+            target.check_kind("object.kind", &kind)?;
+            target
         }
     };
     Ok((target, object))
@@ -320,18 +228,30 @@ async fn applied(session: &Session, request: &ApplyObjectRequest) -> Result<(Tar
 async fn apply(
     session: &Session,
     target: &Target,
-    object: Json,
+    mut object: Json,
     request: &ApplyObjectRequest,
 ) -> Result<ApplyObjectResponse, Status> {
-    let metadata = &object["metadata"];
-    let text = |key: &str| metadata[key].as_str().unwrap_or_default();
-    let path = target.object(text("namespace"), text("name"))?;
+    let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
+    let (namespace, name) = (text("namespace"), text("name"));
+    let path = target.object(Address {
+        namespace: ("object.metadata.namespace", &namespace),
+        name: ("object.metadata.name", &name),
+    })?;
+    if let Some(etag) = fields::etag(&request.etag)? {
+        // Without a UID, an apply with a resourceVersion would create what is deleted meanwhile.
+        let uid = target.uid_at(session, (&namespace, &name), etag).await?;
+        object["metadata"]["resourceVersion"] = json!(etag);
+        if object["metadata"]["uid"].is_null() {
+            object["metadata"]["uid"] = json!(uid);
+        }
+    }
     let apply = ApiRequest::apply(path, &object)
+        .names(APPLY_FIELDS)
         .query("fieldManager", &request.field_manager)
         .query("fieldValidation", "Strict")
         .query("force", if request.force { "true" } else { "" })
         .validate_only(request.validate_only);
-    let applied = session.http(apply).await?;
+    let applied = target.request(session, apply).await?;
     Ok(ApplyObjectResponse {
         header: session.header_of(&applied),
         etag: fields::etag_of(&applied),
@@ -344,7 +264,6 @@ async fn delete(
     target: &Target,
     request: &DeleteObjectRequest,
 ) -> Result<DeleteObjectResponse, Status> {
-    let path = target.object(&request.namespace, &request.name)?;
     let mut options = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
     if let Some(etag) = fields::etag(&request.etag)? {
         options["preconditions"]["resourceVersion"] = json!(etag);
@@ -357,10 +276,11 @@ async fn delete(
         Ok(Propagation::Background) => json!("Background"),
         Ok(Propagation::Foreground) => json!("Foreground"),
         Ok(Propagation::Orphan) => json!("Orphan"),
-        Err(_) => return Err(status::invalid("propagation", "is none that this server knows")),
+        Err(_) => return Err(status::invalid("propagation", status::UNKNOWN_VALUE)),
     };
+    let path = target.object(address(&request.namespace, &request.name))?;
     let delete = ApiRequest::delete(path, &options).validate_only(request.validate_only);
-    let deleted = session.http(delete).await?;
+    let deleted = target.request(session, delete).await?;
     let gone = deleted["kind"] == "Status" && deleted["apiVersion"] == "v1";
     Ok(DeleteObjectResponse {
         header: session.header_of(&deleted),
@@ -372,20 +292,6 @@ async fn delete(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn api_versions_are_group_and_version() {
-        for (text, want) in [
-            ("v1", Some(("", "v1"))),
-            ("example.io/v1", Some(("example.io", "v1"))),
-            ("", None),
-            ("example.io/", None),
-            ("/v1", None),
-            ("a/b/v1", None),
-        ] {
-            assert_eq!(group_version("type.api_version", text).ok(), want, "{text}");
-        }
-    }
 
     #[test]
     fn the_bookmark_after_the_initial_state_is_told_apart() {

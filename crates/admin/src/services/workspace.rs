@@ -13,7 +13,7 @@ use crate::{
     api_request::{ApiRequest, ObjectPath, WatchEvent},
     fields,
     pages::Page,
-    session::{AdminService, Located, Session, right},
+    session::{AdminService, Located, Session, right, workspace_path},
     status,
 };
 use futures_util::StreamExt;
@@ -47,7 +47,7 @@ impl WorkspaceService for AdminService {
     ) -> Result<Response<ListWorkspacesResponse>, Status> {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
-        let located = session.locate(or_root(&request.parent), &listing())?;
+        let located = session.locate_field("parent", or_root(&request.parent), &listing())?;
         let entered = self.enter(&session, &located.cluster).await?;
         entered.run(list(&session, &located, &request)).await
     }
@@ -96,7 +96,7 @@ impl WorkspaceService for AdminService {
     ) -> Result<Response<Self::TreeWorkspacesStream>, Status> {
         let session = self.begin(&request).await?;
         let TreeWorkspacesRequest { root, max_depth } = request.into_inner();
-        let Located { cluster, path } = session.locate(or_root(&root), &listing())?;
+        let Located { cluster, path } = session.locate_field("root", or_root(&root), &listing())?;
         let entered = self.enter(&session, &cluster).await?;
         let first = entered
             .run(async { describe_cluster(&session, &cluster, &path) })
@@ -156,7 +156,7 @@ impl WorkspaceService for AdminService {
         let session = self.begin(&request).await?;
         let WatchWorkspacesRequest { parent, revision } = request.into_inner();
         let watching = right("watch", groups::TENANCY, "workspaces", "");
-        let Located { cluster, path } = session.locate(or_root(&parent), &watching)?;
+        let Located { cluster, path } = session.locate_field("parent", or_root(&parent), &watching)?;
         let path = canonical(&session.snapshot, &cluster, path);
         let watch = from_revision(ApiRequest::get(workspaces("").in_cluster(&cluster)), revision);
         let events = session.watch(watch).await?;
@@ -188,7 +188,7 @@ impl WorkspaceService for AdminService {
 impl AdminService {
     /// Returns a workspace that the caller may read, in its parent or from within.
     async fn readable(&self, session: &Session, path: &str) -> Result<Workspace, Status> {
-        let path = ClusterPath::parse(path).map_err(|error| status::invalid("workspace", error))?;
+        let path = workspace_path("workspace", path)?;
         let (located, named) = match path.parent() {
             None => (session.locate(path.as_str(), &reading())?, None),
             Some(parent) => {

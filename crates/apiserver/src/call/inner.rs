@@ -5,7 +5,7 @@
 //! audit record of their own, which names the call. The call itself was authenticated and counts
 //! against the limits of its caller.
 
-use super::Caller;
+use super::{Caller, RefusalReason};
 use crate::{
     audit,
     dispatch::serve_authenticated,
@@ -41,6 +41,8 @@ pub struct Served {
     pub body: Bytes,
     /// Seconds after which the request may be made again.
     pub retry_after: Option<u32>,
+    /// Kind of a refusal of this server.
+    pub refusal: Option<RefusalReason>,
 }
 
 /// The parts of a call's sender that its requests have in common.
@@ -130,6 +132,7 @@ impl ApiServer {
         });
         let response = audit::record_response(&record.0, response).await;
         record.0.answered(response.status().as_u16());
+        caller.warned(response.headers());
         response
     }
 
@@ -152,6 +155,7 @@ async fn served(response: Response<Body>) -> Served {
     let (head, body) = response.into_parts();
     let retry_after = head.headers.get(header::RETRY_AFTER);
     let retry_after = retry_after.and_then(|value| value.to_str().ok()?.parse().ok());
+    let refusal = head.extensions.get::<RefusalReason>().copied();
     let most = match head.extensions.get::<Proxied>() {
         Some(Proxied) => PROXIED_BYTES_MAX,
         None => usize::MAX,
@@ -161,12 +165,14 @@ async fn served(response: Response<Body>) -> Served {
             status: head.status,
             body,
             retry_after,
+            refusal,
         },
         // Bodies of this server's own answers are in memory; those of mounts come from elsewhere.
         Err(error) => Served {
             status: StatusCode::BAD_GATEWAY,
             body: status::bad_request(error.to_string()).body.to_string().into(),
             retry_after,
+            refusal,
         },
     }
 }

@@ -143,6 +143,17 @@ fn invalid_requests_have_kubernetes_reasons() {
             Some(json!({"name": "a", "group": "example.io", "kind": "widgets", "causes": [{"message": "m"}]})),
         ),
         (
+            Error::QuotaExceeded {
+                resource: widgets(),
+                name: "a".to_owned(),
+                why: "exceeded quota".to_owned(),
+            },
+            403,
+            "Forbidden",
+            r#"widgets.example.io "a" is forbidden: exceeded quota"#,
+            Some(of_a()),
+        ),
+        (
             Error::MethodNotAllowed,
             405,
             "MethodNotAllowed",

@@ -130,6 +130,9 @@ impl Drop for CallBytes {
 /// Messages of a call, with a limit of their bytes and of the pauses between them.
 pub(super) struct Message {
     body: Body,
+    /// Bytes of one message at most.
+    most: usize,
+    lengths: Lengths,
     left: usize,
     stall: Duration,
     late: Pin<Box<Sleep>>,
@@ -142,6 +145,8 @@ impl Message {
     pub(super) fn new(body: Body, most: usize, stall: Duration, counted: Option<Arc<CallBytes>>) -> Self {
         Message {
             body,
+            most,
+            lengths: Lengths::default(),
             left: most + PREFIX_BYTES,
             stall,
             late: Box::pin(sleep(stall)),
@@ -164,6 +169,8 @@ impl Message {
         Ok(request.map(|body| {
             let message = Message {
                 body,
+                most,
+                lengths: Lengths::default(),
                 left: usize::MAX,
                 stall,
                 late: Box::pin(sleep(stall)),
@@ -177,16 +184,57 @@ impl Message {
     }
 
     /// Counts a piece of a message.
-    fn take(&mut self, bytes: usize) -> Result<(), Status> {
+    fn take(&mut self, piece: &[u8]) -> Result<(), Status> {
+        let (bytes, most) = (piece.len(), self.most);
+        if let Some(length) = self.lengths.read(piece).filter(|length| *length > most) {
+            let text = format!("the message has {length} bytes; one to this method has {most} bytes at most");
+            return Err(Status::resource_exhausted(text));
+        }
         let left = self.left.checked_sub(bytes);
-        self.left =
-            left.ok_or_else(|| Status::resource_exhausted("the call's messages are larger than they may be together"))?;
+        self.left = left.ok_or_else(|| {
+            let text = format!("the call's messages have more than {most} bytes together");
+            Status::resource_exhausted(text)
+        })?;
         if let Some(counted) = &self.counted {
             counted.add(bytes)?;
         }
         let end = Instant::now() + self.stall;
         self.late.as_mut().reset(end);
         Ok(())
+    }
+}
+
+/// Lengths of messages in their prefixes: a byte that tells about compression, and four bytes with
+/// the length.
+#[derive(Default)]
+struct Lengths {
+    /// Bytes of the prefix that came so far.
+    prefix: Vec<u8>,
+    /// Bytes of the message that come yet.
+    rest: usize,
+}
+
+impl Lengths {
+    /// Reads a piece of the messages. Returns the largest length that it completes.
+    fn read(&mut self, mut piece: &[u8]) -> Option<usize> {
+        let mut largest = None;
+        while !piece.is_empty() {
+            let of_message = piece.split_at(self.rest.min(piece.len()));
+            self.rest -= of_message.0.len();
+            let missing = PREFIX_BYTES - self.prefix.len();
+            let of_prefix = of_message.1.split_at(missing.min(of_message.1.len()));
+            self.prefix.extend_from_slice(of_prefix.0);
+            piece = of_prefix.1;
+            if let [_, length @ ..] = &*self.prefix
+                && let Ok(length) = <[u8; 4]>::try_from(length)
+            {
+                let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
+                self.prefix.clear();
+                self.rest = length;
+                largest = largest.max(Some(length));
+            }
+        }
+        largest
     }
 }
 
@@ -222,7 +270,7 @@ impl HttpBody for Message {
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
         match Pin::new(&mut self.body).poll_frame(context) {
             Poll::Ready(Some(Ok(frame))) => {
-                let taken = self.take(frame.data_ref().map_or(0, Bytes::len));
+                let taken = self.take(frame.data_ref().map_or(&[], |data| data));
                 Poll::Ready(Some(taken.map(|()| frame)))
             }
             Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(Status::cancelled(error.to_string())))),
@@ -256,6 +304,21 @@ mod tests {
             "1000"
         );
         true
+    }
+
+    #[test]
+    fn lengths_are_read_wherever_the_messages_are_cut() {
+        let message = |length: u8| [&[0, 0, 0, 0, length][..], &vec![7; length.into()]].concat();
+        let stream = [message(3), message(0), message(200), message(1)].concat();
+        for size in 1..=stream.len() {
+            let mut lengths = Lengths::default();
+            let found: Vec<usize> = stream.chunks(size).filter_map(|piece| lengths.read(piece)).collect();
+            assert_eq!(found.iter().max(), Some(&200), "{size}");
+            assert_eq!((lengths.rest, lengths.prefix.len()), (0, 0), "{size}");
+        }
+        let mut lengths = Lengths::default();
+        assert_eq!(lengths.read(&[0, 0xff, 0xff]), None);
+        assert_eq!(lengths.read(&[0xff, 0xff]), Some(u32::MAX as usize));
     }
 
     #[test]

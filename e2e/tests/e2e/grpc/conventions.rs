@@ -55,7 +55,7 @@ pub(super) fn methods() -> Vec<Method> {
 /// The outcome of a call: its status, its metadata, and its first message.
 pub(super) struct Outcome {
     pub(super) status: Status,
-    metadata: http::HeaderMap,
+    pub(super) metadata: http::HeaderMap,
     pub(super) message: Option<Vec<u8>>,
 }
 

@@ -1,11 +1,14 @@
 //! Etags of grants and freezes, and the watches that a stream counts as.
 
 use insula_e2e::{Server, Setup, Who, runtime, shared, workspace, workspace_owned_by};
-use insula_proto::admin::v1::{
-    AccessLevel, FreezeWorkspaceRequest, GetWorkspaceRequest, GrantAccessRequest, ListAccessRequest, ObjectType,
-    RevokeAccessRequest, Subject, SubjectKind, ThawWorkspaceRequest, WatchObjectsRequest, WatchWorkspacesRequest,
-    access_service_client::AccessServiceClient, object_service_client::ObjectServiceClient,
-    workspace_service_client::WorkspaceServiceClient,
+use insula_proto::{
+    admin::v1::{
+        AccessLevel, ApplyObjectRequest, FreezeWorkspaceRequest, GetWorkspaceRequest, GrantAccessRequest,
+        ListAccessRequest, ObjectType, RevokeAccessRequest, Subject, SubjectKind, ThawWorkspaceRequest,
+        WatchObjectsRequest, WatchWorkspacesRequest, access_service_client::AccessServiceClient,
+        object_service_client::ObjectServiceClient, workspace_service_client::WorkspaceServiceClient,
+    },
+    value::from_json,
 };
 use serde_json::json;
 use tonic::{Code, Status};
@@ -120,6 +123,56 @@ fn a_freeze_changes_in_the_state_that_was_seen() {
             .into_inner();
         assert_eq!(thawed.freeze_etag, open, "the state of before");
     });
+}
+
+/// An apply with an etag needs an object in that state: it neither creates one nor overwrites
+/// another state.
+#[test]
+fn an_apply_needs_the_state_that_was_seen() {
+    let server = shared();
+    let (path, _) = workspace(&server.admin(), "etag-apply");
+    let maps = server.admin().in_workspace(&path);
+    const MAP: &str = "/api/v1/namespaces/default/configmaps/a";
+    let mut client = client!(ObjectServiceClient<_>, server, Who::KcpAdmin);
+    let request = |value: &str, etag: &str, validate_only: bool| {
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "a", "namespace": "default"}, "data": {"a": value}});
+        ApplyObjectRequest {
+            workspace: path.clone(),
+            object: Some(from_json(object.as_object().unwrap()).unwrap()),
+            field_manager: "robot".to_owned(),
+            etag: etag.to_owned(),
+            validate_only,
+            ..ApplyObjectRequest::default()
+        }
+    };
+    let mut apply = |request: ApplyObjectRequest| {
+        let applied = runtime().block_on(client.apply_object(request));
+        applied.map(|applied| applied.into_inner().etag)
+    };
+    let first = apply(request("1", "", false)).unwrap();
+    let second = apply(request("2", &first, false)).unwrap();
+    assert_ne!(first, second);
+    for validate_only in [true, false] {
+        for etag in [&*first, "0", "1", "99999999999"] {
+            stale(&apply(request("3", etag, validate_only)).unwrap_err());
+        }
+    }
+    assert_eq!(maps.get(MAP).expect(200)["data"]["a"], "2");
+    maps.delete(MAP).expect(200);
+    for validate_only in [true, false] {
+        for etag in [&*second, "0"] {
+            stale(&apply(request("3", etag, validate_only)).unwrap_err());
+        }
+    }
+    maps.get(MAP).expect(404);
+    // A repetition gets the first answer, whatever happened since.
+    let once = apply(request("4", "", false)).unwrap();
+    let change = ApplyObjectRequest {
+        request_id: "6f1b3ad0-94a5-4f4e-9d3a-0a7d3c5f2bee".to_owned(),
+        ..request("5", &once, false)
+    };
+    assert_eq!(apply(change.clone()).unwrap(), apply(change).unwrap());
 }
 
 /// A user's limit of watches is that of streams: each counts once.

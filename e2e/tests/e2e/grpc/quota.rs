@@ -1,10 +1,13 @@
 //! Limits of workspaces, and what they use.
 
 use super::{Channel, as_user, channel, conventions::resource, origin, reason};
-use insula_e2e::{Server, Setup, Who, runtime, shared, until, workspace_owned_by};
-use insula_proto::admin::v1::{
-    GetLimitsRequest, GetUsageRequest, Limits, ListUsageRequest, MeteredUsage, SetLimitsRequest,
-    quota_service_client::QuotaServiceClient,
+use insula_e2e::{Server, Setup, Who, runtime, shared, until, workspace, workspace_owned_by};
+use insula_proto::{
+    admin::v1::{
+        ApplyObjectRequest, GetLimitsRequest, GetUsageRequest, Limits, ListUsageRequest, MeteredUsage,
+        SetLimitsRequest, object_service_client::ObjectServiceClient, quota_service_client::QuotaServiceClient,
+    },
+    value::from_json,
 };
 use prost_types::FieldMask;
 use serde_json::json;
@@ -137,6 +140,55 @@ fn limits_that_are_set_at_once_are_all_set() {
     assert_eq!((refused.code(), &*reason(&refused)), (Code::Aborted, "STALE_ETAG"));
     let name = path.rsplit(':').next().unwrap().to_owned();
     assert_eq!(resource(&refused), ("workspaces.tenancy.kcp.io".to_owned(), name));
+}
+
+/// HTTP answers 403 as kcp and Kubernetes do; a gRPC client must not take a full workspace for a
+/// missing right.
+#[test]
+fn full_workspaces_and_quotas_are_no_missing_rights() {
+    let server = shared();
+    let (path, _) = workspace(&server.admin(), "full");
+    let tenant = server.admin().in_workspace(&path);
+    let quotas = "/api/v1/namespaces/default/resourcequotas";
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"},
+        "spec": {"hard": {"count/secrets": "0"}}});
+    tenant.post(quotas, &quota).expect(201);
+    let few = Limits {
+        objects: 1,
+        ..Limits::default()
+    };
+    let mut admin = client(&server, &Who::KcpAdmin);
+    let refused = |kind: &str| {
+        let object = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "a", "namespace": "default"}});
+        let apply = ApplyObjectRequest {
+            workspace: path.clone(),
+            object: Some(from_json(object.as_object().unwrap()).unwrap()),
+            field_manager: "robot".to_owned(),
+            ..ApplyObjectRequest::default()
+        };
+        let mut objects = ObjectServiceClient::with_origin(channel(&server, &Who::KcpAdmin), origin(&server));
+        answered(objects.apply_object(apply)).unwrap_err()
+    };
+    let over = refused("Secret");
+    assert_eq!(
+        (over.code(), &*reason(&over)),
+        (Code::ResourceExhausted, "QUOTA_EXCEEDED")
+    );
+    assert!(over.message().contains("exceeded quota: none"), "{over:?}");
+    answered(admin.set_limits(set(&path, few))).unwrap();
+    let over = refused("ConfigMap");
+    assert_eq!(
+        (over.code(), &*reason(&over)),
+        (Code::ResourceExhausted, "QUOTA_EXCEEDED")
+    );
+    assert!(over.message().contains("total object count limit"), "{over:?}");
+    for (resource, kind) in [("secrets", "Secret"), ("configmaps", "ConfigMap")] {
+        let object = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "a"}});
+        let refused = tenant
+            .post(&format!("/api/v1/namespaces/default/{resource}"), &object)
+            .expect(403);
+        assert_eq!(refused["reason"], "Forbidden", "{refused}");
+    }
 }
 
 #[test]

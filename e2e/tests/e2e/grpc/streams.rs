@@ -1,15 +1,16 @@
 //! Streams whose clients go: by a cancellation, by the end of a connection, by thousands.
 
 use futures_util::future::BoxFuture;
-use insula_e2e::{Server, Who, runtime, until, workspace};
+use insula_e2e::{Server, Who, runtime, shared, until, workspace};
 use insula_proto::admin::v1::{
-    GetSupportBundleRequest, ObjectType, TreeWorkspacesRequest, WatchObjectsRequest, WatchWorkspacesRequest,
-    maintenance_service_client::MaintenanceServiceClient, object_service_client::ObjectServiceClient,
-    workspace_service_client::WorkspaceServiceClient,
+    GetSupportBundleRequest, ListObjectsRequest, ObjectType, TreeWorkspacesRequest, WatchObjectsRequest,
+    WatchWorkspacesRequest, maintenance_service_client::MaintenanceServiceClient,
+    object_service_client::ObjectServiceClient, workspace_service_client::WorkspaceServiceClient,
 };
+use serde_json::json;
 use tonic::{Code, Status};
 
-use super::{Channel, channel, origin};
+use super::{Channel, channel, origin, reason, refusals::with_pumps};
 use crate::faults::grpc::{metric, server_with};
 
 /// A stream that the test holds.
@@ -120,6 +121,81 @@ fn streams_of_a_broken_connection_are_freed() {
     lonely.shutdown_background();
     none_is_left(&server);
     drop(held);
+}
+
+/// The refusal that ends a stream comes in its trailers, and explains itself as others do.
+#[test]
+fn streams_end_with_details() {
+    let server = shared();
+    let (place, _) = workspace(&server.admin(), "ended");
+    let channel = channel(&server, &Who::KcpAdmin);
+    runtime().block_on(async {
+        let mut workspaces = WorkspaceServiceClient::with_origin(channel.clone(), origin(&server));
+        let mut seconds = 1;
+        let late = loop {
+            let mut watch = tonic::Request::new(WatchWorkspacesRequest {
+                parent: place.clone(),
+                ..WatchWorkspacesRequest::default()
+            });
+            watch.set_timeout(std::time::Duration::from_secs(seconds));
+            // A stream that did not begin in time has the refusal in its headers.
+            if let Ok(stream) = workspaces.watch_workspaces(watch).await {
+                let mut stream = stream.into_inner();
+                break loop {
+                    match stream.message().await {
+                        Ok(message) => drop(message.expect("it ends with a refusal")),
+                        Err(refusal) => break refusal,
+                    }
+                };
+            }
+            seconds *= 2;
+        };
+        assert_eq!((late.code(), &*reason(&late)), (Code::DeadlineExceeded, "TIMEOUT"));
+        assert!(late.message().contains("deadline"), "{late:?}");
+    });
+}
+
+/// An object with an integer that no Struct holds is named, in a stream and in a list.
+#[test]
+fn objects_that_cannot_be_sent_are_named() {
+    let server = shared();
+    let (place, _) = workspace(&server.admin(), "large");
+    let tenant = server.admin().in_workspace(&place);
+    with_pumps(&tenant);
+    let pump = json!({"apiVersion": "example.io/v2", "kind": "Pump", "metadata": {"name": "large"},
+        "spec": {"count": 9_007_199_254_740_993_i64}});
+    tenant.post("/apis/example.io/v2/pumps", &pump).expect(201);
+    let pumps = || {
+        Some(ObjectType {
+            workspace: place.clone(),
+            api_version: "example.io/v2".to_owned(),
+            resource: "pumps".to_owned(),
+            kind: String::new(),
+        })
+    };
+    runtime().block_on(async {
+        let channel = channel(&server, &Who::KcpAdmin);
+        let mut objects = ObjectServiceClient::with_origin(channel, origin(&server));
+        let watch = WatchObjectsRequest {
+            r#type: pumps(),
+            ..WatchObjectsRequest::default()
+        };
+        let mut stream = objects.watch_objects(watch).await.unwrap().into_inner();
+        let ended = stream.message().await.unwrap_err();
+        let list = ListObjectsRequest {
+            r#type: pumps(),
+            ..ListObjectsRequest::default()
+        };
+        let listed = objects.list_objects(list).await.unwrap_err();
+        for refusal in [ended, listed] {
+            assert_eq!(
+                (refusal.code(), &*reason(&refusal)),
+                (Code::OutOfRange, "NOT_REPRESENTABLE")
+            );
+            let text = refusal.message();
+            assert!(text.starts_with("Pump \"large\": spec.count: "), "{text}");
+        }
+    });
 }
 
 /// Thousands of streams that are cancelled at once, some of them before their first message, leave

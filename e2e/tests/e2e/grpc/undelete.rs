@@ -192,7 +192,7 @@ async fn explained(server: &Server, path: &str, cluster: &str) {
     let by_cluster = admin(server).undelete_workspace(request(cluster)).await;
     assert_eq!(
         refused(by_cluster).0,
-        Code::PermissionDenied,
+        Code::InvalidArgument,
         "a closed cluster has no name"
     );
 }

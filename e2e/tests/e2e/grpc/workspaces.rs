@@ -200,7 +200,7 @@ fn writes_of_workspaces_take_the_rights_that_http_asks_for() {
             .await
             .unwrap_err();
         assert_eq!(invalid.code(), Code::InvalidArgument);
-        assert_eq!(bad_fields(&invalid)[0], "object.metadata.name", "{invalid:?}");
+        assert_eq!(bad_fields(&invalid)[0], "name", "{invalid:?}");
     });
 }
 

@@ -245,7 +245,12 @@ fn calls_have_limits() {
     let status = |answer: &Answer| answer.headers["grpc-status"].to_str().unwrap().parse::<i32>().unwrap();
     let claimed = |bytes: u32| Bytes::from([&[0][..], &bytes.to_be_bytes(), b"{}"].concat());
     let large = call(&[], claimed(100 << 20)).unwrap();
-    assert_eq!(Code::from(status(&large)), Code::OutOfRange, "{:?}", large.headers);
+    assert_eq!(
+        Code::from(status(&large)),
+        Code::ResourceExhausted,
+        "{:?}",
+        large.headers
+    );
     let compressed = call(&[("grpc-encoding", "gzip")], Bytes::from_static(&[1, 0, 0, 0, 1, 0])).unwrap();
     assert_eq!(
         Code::from(status(&compressed)),

@@ -31,14 +31,18 @@ const READABLE_BYTES_MAX: usize = 150;
 /// The level that lets a subject enter a workspace, and no more.
 const ENTER: &str = "access";
 
-/// Returns the label and the role of a level.
-fn level(level: i32) -> Option<(&'static str, &'static str)> {
-    match AccessLevel::try_from(level).ok()? {
-        AccessLevel::Access => Some((ENTER, "system:kcp:workspace:access")),
-        AccessLevel::View => Some(("view", "view")),
-        AccessLevel::Edit => Some(("edit", "edit")),
-        AccessLevel::Admin => Some(("admin", "admin")),
-        AccessLevel::Unspecified => None,
+/// The label and the role of the level that lets a subject enter.
+const ENTERING: (&str, &str) = (ENTER, "system:kcp:workspace:access");
+
+/// Returns the label and the role of a level; `None` for none.
+fn level(level: i32) -> Result<Option<(&'static str, &'static str)>, Status> {
+    match AccessLevel::try_from(level) {
+        Ok(AccessLevel::Access) => Ok(Some(ENTERING)),
+        Ok(AccessLevel::View) => Ok(Some(("view", "view"))),
+        Ok(AccessLevel::Edit) => Ok(Some(("edit", "edit"))),
+        Ok(AccessLevel::Admin) => Ok(Some(("admin", "admin"))),
+        Ok(AccessLevel::Unspecified) => Ok(None),
+        Err(_) => Err(status::invalid("level", status::UNKNOWN_VALUE)),
     }
 }
 
@@ -94,7 +98,7 @@ impl AdminService {
         let creating = right("create", ids::RBAC, "clusterrolebindings", "");
         let Located { cluster, .. } = session.locate(&request.workspace, &creating)?;
         let subject = subject(request.subject.clone())?;
-        let own = level(request.level).ok_or_else(|| status::invalid("level", "is required"))?;
+        let own = level(request.level)?.ok_or_else(|| status::invalid("level", "is required"))?;
         let once = Once {
             request_id: &request.request_id,
             validate_only: request.validate_only,
@@ -110,7 +114,7 @@ impl AdminService {
         (subject, own): (Subject, (&'static str, &'static str)),
         validate_only: bool,
     ) -> Result<GrantAccessResponse, Status> {
-        let enter = level(AccessLevel::Access.into()).filter(|enter| *enter != own);
+        let enter = Some(ENTERING).filter(|enter| *enter != own);
         let (mut made, mut created) = (Vec::new(), false);
         for (label, role) in std::iter::once(own).chain(enter) {
             let manifest = binding(label, role, &subject);
@@ -164,13 +168,7 @@ impl AdminService {
         subject: &Subject,
         request: &RevokeAccessRequest,
     ) -> Result<RevokeAccessResponse, Status> {
-        let wanted = match request.level {
-            0 => None,
-            given => {
-                let known = level(given).ok_or_else(|| status::invalid("level", "is none that can be granted"))?;
-                Some(known.0)
-            }
-        };
+        let wanted = level(request.level)?.map(|(label, _)| label);
         let etag = fields::etag(&request.etag)?;
         if etag.is_some() && wanted.is_none() {
             return Err(status::invalid(
@@ -184,10 +182,13 @@ impl AdminService {
             let of_level = wanted
                 .map(|level| format!(" of the level {level:?}"))
                 .unwrap_or_default();
-            return Err(Status::not_found(format!(
+            let message = format!(
                 "{:?} has no grant{of_level} in workspace {}",
                 subject.name, request.workspace
-            )));
+            );
+            let resource = format!("clusterrolebindings.{}", ids::RBAC);
+            let name = wanted.map(|level| binding_name(level, subject));
+            return Err(status::not_found(&resource, &name.unwrap_or_default(), message));
         }
         for holder in &revoked {
             check_alone(&session.snapshot, cluster, &holder.binding)?;

@@ -4,7 +4,7 @@ use super::{describe, writes::Named};
 use crate::{
     fields,
     requests::Once,
-    session::{AdminService, Session},
+    session::{AdminService, Session, child_path},
     status::{self, Fault},
 };
 use insula_api::ObjectKey;
@@ -20,6 +20,8 @@ impl AdminService {
         session: &Session,
         request: UndeleteWorkspaceRequest,
     ) -> Result<UndeleteWorkspaceResponse, Status> {
+        // The cluster of a deleted workspace has no path that could be found.
+        child_path("workspace", &request.workspace)?;
         let named = Named::find(session, &request.workspace, "delete")?;
         let etag = fields::etag(&request.etag)?;
         let once = Once {

@@ -6,8 +6,8 @@ use crate::{
     fields::{self, Mask},
     pages::hash,
     requests::Once,
-    session::{AdminService, Located, Session, right},
-    status::{self, Fault},
+    session::{AdminService, Located, Session, right, workspace_path},
+    status::{self, Fault, FieldNames},
 };
 use insula_api::{
     ClusterName, ClusterPath, Json, ObjectKey, Revision, Scope,
@@ -25,6 +25,15 @@ use tonic::{Code, Status};
 /// Domains of the labels and annotations that the system sets.
 const SYSTEM_DOMAINS: [&str; 4] = ["kcp.io", "insula.io", "k8s.io", "kubernetes.io"];
 
+/// Fields of a Workspace in requests.
+const FIELDS: FieldNames = &[
+    ("metadata.name", "name"),
+    ("metadata.generateName", "name_prefix"),
+    ("metadata.labels", "labels"),
+    ("metadata.annotations", "annotations"),
+    ("spec.type", "type"),
+];
+
 impl AdminService {
     /// Creates a workspace, and waits until it is ready if the request says so.
     pub(super) async fn created(
@@ -33,7 +42,7 @@ impl AdminService {
         request: CreateWorkspaceRequest,
     ) -> Result<CreateWorkspaceResponse, Status> {
         let create = right("create", groups::TENANCY, "workspaces", "");
-        let Located { cluster, path } = session.locate(or_root(&request.parent), &create)?;
+        let Located { cluster, path } = session.locate_field("parent", or_root(&request.parent), &create)?;
         let path = canonical(&session.snapshot, &cluster, path);
         if request.wait {
             let read = right("get", groups::TENANCY, "workspaces", &request.name);
@@ -45,7 +54,7 @@ impl AdminService {
             validate_only: request.validate_only,
         };
         let work = async {
-            let create = ApiRequest::create(workspaces("").in_cluster(&cluster), &object);
+            let create = ApiRequest::create(workspaces("").in_cluster(&cluster), &object).names(FIELDS);
             let created = session.http(create.validate_only(request.validate_only)).await?;
             Ok(CreateWorkspaceResponse {
                 header: session.header_of(&created),
@@ -123,7 +132,8 @@ impl AdminService {
             if let Some(etag) = etag {
                 patch["metadata"]["resourceVersion"] = json!(etag);
             }
-            let patch = ApiRequest::merge(named.path(), &patch).validate_only(request.validate_only);
+            let patch = ApiRequest::merge(named.path(), &patch).names(FIELDS);
+            let patch = patch.validate_only(request.validate_only);
             let updated = session.http(patch).await?;
             Ok(UpdateWorkspaceResponse {
                 header: session.header_of(&updated),
@@ -183,7 +193,7 @@ impl Named {
     /// Finds a workspace by its path or its cluster, for a caller with a right in its parent. A
     /// caller who names the cluster has to read it from within.
     pub(super) fn find(session: &Session, workspace: &str, verb: &str) -> Result<Named, Status> {
-        let given = ClusterPath::parse(workspace).map_err(|error| status::invalid("workspace", error))?;
+        let given = workspace_path("workspace", workspace)?;
         let given = match given.parent() {
             Some(_) => given,
             None => {
@@ -236,6 +246,10 @@ fn new_workspace(request: &CreateWorkspaceRequest) -> Result<Json, Status> {
     }
     if !request.r#type.is_empty() {
         object["spec"]["type"] = match request.r#type.rsplit_once(':') {
+            Some(("", _) | (_, "")) => {
+                let problem = format!("{:?} is none: write root:universal, or a name alone", request.r#type);
+                return Err(status::invalid("type", problem));
+            }
             Some((path, name)) => json!({"path": path, "name": name}),
             None => json!({"name": request.r#type}),
         };

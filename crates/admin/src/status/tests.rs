@@ -1,0 +1,205 @@
+use super::*;
+use serde_json::json;
+
+#[test]
+fn limits_say_when_to_call_again() {
+    let refusal = Refusal {
+        reason: RefusalReason::LimitReached,
+        message: "too many".to_owned(),
+        retry_after: Some(2),
+    };
+    let status = refused(&refusal);
+    assert_eq!((status.code(), status.message()), (Code::ResourceExhausted, "too many"));
+    assert_eq!(
+        status.metadata().get("grpc-retry-pushback-ms").expect("a pushback"),
+        "2000"
+    );
+    assert_eq!(status.metadata().get("retry-after").expect("a time"), "2");
+    let details = rpc::Status::read(status.details()).expect("details");
+    let retry = details.detail::<rpc::RetryInfo>().expect("a time");
+    assert_eq!(retry.retry_delay.map(|delay| delay.seconds), Some(2));
+}
+
+fn reason(status: &Status) -> String {
+    let details = rpc::Status::read(status.details()).expect("details");
+    assert_eq!(
+        (details.code, &*details.message),
+        (i32::from(status.code()), status.message())
+    );
+    details.detail::<rpc::ErrorInfo>().expect("a reason").reason
+}
+
+fn served(code: u16, status: &Json) -> Served {
+    Served {
+        status: http::StatusCode::from_u16(code).expect("a code"),
+        body: status.to_string().into(),
+        retry_after: None,
+        refusal: None,
+    }
+}
+
+fn bad_fields(status: &Status) -> Vec<String> {
+    let details = rpc::Status::read(status.details()).expect("details");
+    let fields = details.detail::<rpc::BadRequest>().unwrap_or_default().field_violations;
+    fields.into_iter().map(|field| field.field).collect()
+}
+
+/// A quota is told by the kind of the refusal, not by its text.
+#[test]
+fn quotas_are_no_missing_rights() {
+    let full = json!({"message": "configmaps \"a\" is forbidden: full", "details": {"name": "a"}});
+    let refused = Served {
+        refusal: Some(RefusalReason::QuotaExceeded),
+        ..served(403, &full)
+    };
+    let status = of_http(&refused, &[]);
+    assert_eq!(
+        (status.code(), &*reason(&status)),
+        (Code::ResourceExhausted, "QUOTA_EXCEEDED")
+    );
+}
+
+/// A row: names of fields, code and Status of an answer, and the paths in the request.
+#[test]
+fn refusals_name_the_fields_of_the_request() {
+    const APPLY: FieldNames = &[("fieldManager", "field_manager"), ("", "object")];
+    const WORKSPACE: FieldNames = &[("metadata.name", "name"), ("metadata.labels", "labels")];
+    let causes = |field: &str| json!({"message": "m", "details": {"causes": [{"field": field, "message": "m"}]}});
+    let says = |message: &str| json!({"message": message});
+    let strict = "strict decoding error: unknown field \"spec.a\", unknown field \"spec.b[0].c\"";
+    let typed = "failed to create typed patch object (default/a; v1): .spec.c: field not declared in schema";
+    let several = "failed to create typed patch object (default/a; v1): errors:\n  .spec.c: no\n  .spec.d: no";
+    for (names, code, status, want) in [
+        (APPLY, 422, causes("spec.a"), &["object.spec.a"][..]),
+        (APPLY, 422, causes("fieldManager"), &["field_manager"]),
+        (APPLY, 422, causes("<nil>"), &["object"]),
+        (APPLY, 422, causes(".spec.a"), &["object.spec.a"]),
+        (APPLY, 400, says("no such thing"), &["object"]),
+        (APPLY, 400, says(strict), &["object.spec.a", "object.spec.b[0].c"]),
+        (APPLY, 500, says(typed), &["object.spec.c"]),
+        (APPLY, 500, says(several), &["object.spec.c", "object.spec.d"]),
+        (WORKSPACE, 422, causes("metadata.name"), &["name"]),
+        (WORKSPACE, 422, causes("metadata.labels"), &["labels"]),
+        (
+            WORKSPACE,
+            422,
+            causes("metadata.labelsOfOthers"),
+            &["object.metadata.labelsOfOthers"],
+        ),
+        (WORKSPACE, 400, says("no such thing"), &[]),
+        (&[], 422, causes("spec.a"), &["object.spec.a"]),
+    ] {
+        let got = of_http(&served(code, &status), names);
+        assert_eq!(bad_fields(&got), want, "{status}");
+    }
+}
+
+#[test]
+fn bytes_that_are_no_message_are_the_callers_fault() {
+    let named = undecodable("failed to decode Protobuf message: GetObjectRequest.name: invalid string value");
+    assert_eq!(
+        (named.code(), bad_fields(&named)),
+        (Code::InvalidArgument, vec!["name".to_owned()])
+    );
+    let bare = undecodable("failed to decode Protobuf message: buffer underflow");
+    assert_eq!(
+        (bare.code(), bare.message()),
+        (
+            Code::InvalidArgument,
+            "the request is no message of this method: buffer underflow"
+        )
+    );
+}
+
+/// A row: HTTP code, Status, gRPC code, reason.
+#[test]
+fn answers_of_the_http_api_become_statuses() {
+    let row = |code: u16, status: Json| {
+        let status = of_http(&served(code, &status), &[]);
+        (status.code(), reason(&status))
+    };
+    let named = json!({"name": "a", "group": "example.io", "kind": "widgets"});
+    let conflict = json!({"causes": [{"reason": "FieldManagerConflict", "field": ".spec.a", "message": "b"}]});
+    let mistyped = "failed to create typed patch object (a/b; v1): .spec.c: field not declared in schema";
+    let too_new = json!({"causes": [{"reason": "ResourceVersionTooLarge"}]});
+    for (code, status, want, why) in [
+        (400, json!({}), Code::InvalidArgument, "INVALID_FIELD"),
+        (403, json!({}), Code::PermissionDenied, "FORBIDDEN"),
+        (404, json!({"details": named}), Code::NotFound, "NOT_FOUND"),
+        (404, json!({"details": {}}), Code::InvalidArgument, "NOT_SERVED"),
+        (
+            409,
+            json!({"reason": "AlreadyExists"}),
+            Code::AlreadyExists,
+            "ALREADY_EXISTS",
+        ),
+        (409, json!({"reason": "Conflict"}), Code::Aborted, "STALE_ETAG"),
+        (
+            409,
+            json!({"details": conflict}),
+            Code::FailedPrecondition,
+            "FIELD_CONFLICT",
+        ),
+        (410, json!({}), Code::OutOfRange, "REVISION_COMPACTED"),
+        (429, json!({}), Code::ResourceExhausted, "LIMIT_REACHED"),
+        (504, json!({"details": too_new}), Code::Unavailable, "UNAVAILABLE"),
+        (504, json!({}), Code::DeadlineExceeded, "TIMEOUT"),
+        (418, json!({}), Code::FailedPrecondition, "WRONG_STATE"),
+        (500, json!({}), Code::Internal, "INTERNAL"),
+        (
+            500,
+            json!({"message": mistyped}),
+            Code::InvalidArgument,
+            "INVALID_FIELD",
+        ),
+    ] {
+        assert_eq!(row(code, status), (want, why.to_owned()), "{code}");
+    }
+}
+
+#[test]
+fn invalid_objects_name_their_fields_and_their_resource() {
+    let invalid = json!({"message": "m", "details": {"name": "a", "group": "example.io", "kind": "Widget",
+        "causes": [{"reason": "FieldValueInvalid", "message": "too large", "field": "spec.size"}]}});
+    let status = of_event(&json!({"code": 422, "message": "m", "details": invalid["details"]}));
+    let details = rpc::Status::read(status.details()).expect("details");
+    let fields = details.detail::<rpc::BadRequest>().expect("fields").field_violations;
+    let field = &fields[0];
+    assert_eq!(
+        (&*field.field, &*field.description, &*field.reason),
+        ("object.spec.size", "too large", "FieldValueInvalid")
+    );
+    let resource = details.detail::<rpc::ResourceInfo>().expect("a resource");
+    assert_eq!(
+        (&*resource.resource_type, &*resource.resource_name),
+        ("Widget.example.io", "a")
+    );
+}
+
+#[test]
+fn statuses_without_details_get_those_of_their_code() {
+    let bare = completed(Status::invalid_argument("page_size: must not be negative"));
+    let details = rpc::Status::read(bare.details()).expect("details");
+    let fields = details.detail::<rpc::BadRequest>().expect("fields").field_violations;
+    assert_eq!(
+        (&*fields[0].field, &*fields[0].description),
+        ("page_size", "must not be negative")
+    );
+    let told = completed(Status::invalid_argument("The thing: is wrong"));
+    let details = rpc::Status::read(told.details()).expect("details");
+    assert_eq!(details.detail::<rpc::BadRequest>(), None);
+    assert_eq!(reason(&completed(Status::not_found("x"))), "NOT_FOUND");
+    let missing = completed(Status::not_found("operation \"a\" not found"));
+    let details = rpc::Status::read(missing.details()).expect("details");
+    let resource = details.detail::<rpc::ResourceInfo>().expect("a resource");
+    assert_eq!((&*resource.resource_type, &*resource.resource_name), ("operation", "a"));
+    let late = completed(Status::new(Code::DeadlineExceeded, ""));
+    assert_eq!(
+        (late.message(), &*reason(&late)),
+        ("the deadline of the call has passed", "TIMEOUT")
+    );
+    let header = completed(Status::invalid_argument("grpc-timeout: write digits"));
+    assert_eq!(bad_fields(&header), ["grpc-timeout"]);
+    let own = no_workspace("a");
+    assert_eq!(completed(own.clone()).details(), own.details());
+}

@@ -1,0 +1,608 @@
+//! Refusals name what is wrong: the field of the request, the limit, the object. Warnings come along.
+
+use insula_e2e::{Client, Server, Who, runtime, shared, with_widgets, workspace};
+use insula_proto::{
+    admin::v1::{
+        AccessLevel, ApplyObjectRequest, CreateWorkspaceRequest, DeleteWorkspaceRequest, ExplainWorkspaceRequest,
+        GetKubeconfigRequest, GetObjectRequest, GetOperationRequest, GetWorkspaceRequest, GrantAccessRequest,
+        ListObjectsRequest, ListWorkspacesRequest, ObjectType, RevokeAccessRequest, Subject, SubjectKind,
+        TreeWorkspacesRequest, UndeleteWorkspaceRequest, UpdateWorkspaceRequest, WatchObjectsRequest,
+        WatchWorkspacesRequest,
+    },
+    rpc,
+    value::from_json,
+};
+use prost::Message;
+use prost_types::{FieldMask, FileDescriptorProto};
+use serde_json::{Value, json};
+use tonic::{Code, Status};
+use tonic_reflection::pb::v1::{
+    server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
+};
+
+use super::{
+    Channel, bad_fields, channel,
+    conventions::{Outcome, send, text},
+    reason, reflect,
+};
+
+/// A row: method, message, field of the refusal, and a part of its text.
+type Row = (&'static str, Vec<u8>, &'static str, &'static str);
+
+fn row(method: &'static str, message: impl Message, field: &'static str, says: &'static str) -> Row {
+    (method, message.encode_to_vec(), field, says)
+}
+
+async fn call(channel: &Channel, server: &Server, method: &str, message: &[u8], headers: &[(&str, &str)]) -> Outcome {
+    send(channel, server, &format!("/insula.admin.v1.{method}"), message, headers).await
+}
+
+/// Checks that the rows are refused with INVALID_ARGUMENT and the field.
+fn refuses(server: &Server, rows: Vec<Row>) {
+    let channel = channel(server, &Who::KcpAdmin);
+    runtime().block_on(async {
+        for (method, message, field, says) in rows {
+            let refusal = call(&channel, server, method, &message, &[]).await.status;
+            let what = format!("{method} {field}: {refusal:?}");
+            assert_eq!(refusal.code(), Code::InvalidArgument, "{what}");
+            assert_eq!(reason(&refusal), "INVALID_FIELD", "{what}");
+            // A field may be wrong in two ways.
+            let mut fields = bad_fields(&refusal);
+            fields.dedup();
+            assert_eq!(fields, [field], "{what}");
+            assert!(refusal.message().contains(says), "{what}");
+        }
+    });
+}
+
+fn kind_of(workspace: &str, api_version: &str, resource: &str) -> Option<ObjectType> {
+    Some(ObjectType {
+        workspace: workspace.to_owned(),
+        api_version: api_version.to_owned(),
+        resource: resource.to_owned(),
+        kind: String::new(),
+    })
+}
+
+fn get(workspace: &str, resource: &str, namespace: &str, name: &str) -> GetObjectRequest {
+    GetObjectRequest {
+        r#type: kind_of(workspace, "v1", resource),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+fn list(workspace: &str, labels: &str, fields: &str) -> ListObjectsRequest {
+    ListObjectsRequest {
+        r#type: kind_of(workspace, "v1", "configmaps"),
+        label_selector: labels.to_owned(),
+        field_selector: fields.to_owned(),
+        ..ListObjectsRequest::default()
+    }
+}
+
+fn apply(workspace: &str, object: &Value) -> ApplyObjectRequest {
+    ApplyObjectRequest {
+        workspace: workspace.to_owned(),
+        object: Some(from_json(object.as_object().unwrap()).unwrap()),
+        field_manager: "robot".to_owned(),
+        ..ApplyObjectRequest::default()
+    }
+}
+
+fn configmap() -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}})
+}
+
+#[test]
+fn fields_of_objects_are_named() {
+    let server = shared();
+    let at = &*with_widgets(&server);
+    const GET: &str = "ObjectService/GetObject";
+    const LIST: &str = "ObjectService/ListObjects";
+    const APPLY: &str = "ObjectService/ApplyObject";
+    let with = |path: &str, value: Value| {
+        let mut object = json!({"apiVersion": "example.io/v1", "kind": "Widget",
+            "metadata": {"name": "a", "namespace": "default"}, "spec": {"firstName": "Ada"}});
+        *object.pointer_mut(path).unwrap() = value;
+        apply(at, &object)
+    };
+    let managed_by = |manager: &str| ApplyObjectRequest {
+        field_manager: manager.to_owned(),
+        ..apply(at, &configmap())
+    };
+    let mut large = apply(at, &configmap());
+    let number = prost_types::value::Kind::NumberValue(1e300);
+    let number = prost_types::Value { kind: Some(number) };
+    large.object.as_mut().unwrap().fields.insert("size".to_owned(), number);
+    let watch = WatchObjectsRequest {
+        r#type: kind_of(at, "v1", "configmaps"),
+        label_selector: "a=(".to_owned(),
+        ..WatchObjectsRequest::default()
+    };
+    let mut managed = configmap();
+    managed["metadata"]["managedFields"] = json!([]);
+    let mut odd = configmap();
+    odd["metadata"] = json!("a");
+    refuses(
+        &server,
+        vec![
+            row(GET, get(at, "configmaps", "default", "a/b"), "name", "no name"),
+            row(GET, get(at, "configmaps", "default", ""), "name", "is required"),
+            row(GET, get(at, "configmaps", "a/b", "a"), "namespace", "no name"),
+            row(GET, get(at, "configmaps", "", "a"), "namespace", "is required"),
+            row(GET, get(at, "namespaces", "default", "a"), "namespace", "must be empty"),
+            row(
+                GET,
+                get(at, "configmaps/status", "default", "a"),
+                "type.resource",
+                "no plural resource",
+            ),
+            row(
+                GET,
+                get("no path", "configmaps", "default", "a"),
+                "type.workspace",
+                "root:org:team",
+            ),
+            row(LIST, list(at, "a=(", ""), "label_selector", ""),
+            row(LIST, list(at, "", "a"), "field_selector", ""),
+            row(LIST, list(at, "", "spec.nothing=1"), "field_selector", ""),
+            row("ObjectService/WatchObjects", watch, "label_selector", ""),
+            row(
+                APPLY,
+                with("/spec", json!({"nonsense": 1})),
+                "object.spec.nonsense",
+                "nonsense",
+            ),
+            row(
+                APPLY,
+                with("/spec/firstName", json!([])),
+                "object.spec.firstName",
+                "firstName",
+            ),
+            row(
+                APPLY,
+                with("/metadata/namespace", json!("")),
+                "object.metadata.namespace",
+                "is required",
+            ),
+            row(
+                APPLY,
+                with("/metadata/name", json!("A_B")),
+                "object.metadata.name",
+                "A_B",
+            ),
+            row(
+                APPLY,
+                apply(at, &managed),
+                "object.metadata.managedFields",
+                "must be absent",
+            ),
+            row(
+                APPLY,
+                ApplyObjectRequest {
+                    etag: "1".to_owned(),
+                    ..apply(at, &odd)
+                },
+                "object.metadata.name",
+                "is required",
+            ),
+            row(
+                APPLY,
+                ApplyObjectRequest {
+                    resource: "secrets".to_owned(),
+                    ..apply(at, &configmap())
+                },
+                "object.kind",
+                "secrets",
+            ),
+            row(APPLY, large, "object.size", "2^53"),
+            row(APPLY, managed_by(""), "field_manager", "is required"),
+            row(APPLY, managed_by("x\ny"), "field_manager", "printable"),
+            row(APPLY, managed_by(&"x".repeat(200)), "field_manager", "128 bytes"),
+        ],
+    );
+}
+
+#[test]
+fn fields_of_workspaces_and_grants_are_named() {
+    let server = shared();
+    let (path, cluster) = workspace(&server.admin(), "fields");
+    let create = |name: &str, kind: &str| CreateWorkspaceRequest {
+        parent: path.clone(),
+        name: name.to_owned(),
+        r#type: kind.to_owned(),
+        ..CreateWorkspaceRequest::default()
+    };
+    let odd = || [("a b".to_owned(), "x".to_owned())].into();
+    let no_path = || "no path".to_owned();
+    let grant = |kind: i32, level: i32| GrantAccessRequest {
+        workspace: path.clone(),
+        subject: Some(Subject {
+            kind,
+            name: "bob".to_owned(),
+            namespace: String::new(),
+        }),
+        level,
+        ..GrantAccessRequest::default()
+    };
+    let user = i32::from(SubjectKind::User);
+    const CREATE: &str = "WorkspaceService/CreateWorkspace";
+    const UNDELETE: &str = "WorkspaceService/UndeleteWorkspace";
+    const GRANT: &str = "AccessService/GrantAccess";
+    let mut rows = vec![
+        row(CREATE, create("A_B", ""), "name", "A_B"),
+        row(CREATE, create("a", "root:universal:"), "type", "root:universal"),
+        row(
+            CREATE,
+            CreateWorkspaceRequest {
+                parent: no_path(),
+                ..create("a", "")
+            },
+            "parent",
+            "root:org:team",
+        ),
+        row(
+            CREATE,
+            CreateWorkspaceRequest {
+                labels: odd(),
+                ..create("a", "")
+            },
+            "labels",
+            "a b",
+        ),
+        row(
+            CREATE,
+            CreateWorkspaceRequest {
+                annotations: odd(),
+                ..create("a", "")
+            },
+            "annotations",
+            "a b",
+        ),
+        row(
+            "WorkspaceService/UpdateWorkspace",
+            UpdateWorkspaceRequest {
+                workspace: path.clone(),
+                labels: odd(),
+                ..UpdateWorkspaceRequest::default()
+            },
+            "labels",
+            "a b",
+        ),
+        row(
+            "WorkspaceService/UpdateWorkspace",
+            UpdateWorkspaceRequest {
+                workspace: path.clone(),
+                update_mask: Some(FieldMask {
+                    paths: vec![String::new()],
+                }),
+                ..UpdateWorkspaceRequest::default()
+            },
+            "update_mask",
+            "empty path",
+        ),
+        row(
+            "WorkspaceService/ListWorkspaces",
+            ListWorkspacesRequest {
+                parent: no_path(),
+                ..ListWorkspacesRequest::default()
+            },
+            "parent",
+            "root:org:team",
+        ),
+        row(
+            "WorkspaceService/WatchWorkspaces",
+            WatchWorkspacesRequest {
+                parent: no_path(),
+                revision: 0,
+            },
+            "parent",
+            "root:org:team",
+        ),
+        row(
+            "WorkspaceService/TreeWorkspaces",
+            TreeWorkspacesRequest {
+                root: no_path(),
+                max_depth: 0,
+            },
+            "root",
+            "root:org:team",
+        ),
+        // A deleted workspace cannot be found by its cluster.
+        row(
+            UNDELETE,
+            UndeleteWorkspaceRequest {
+                workspace: cluster,
+                ..UndeleteWorkspaceRequest::default()
+            },
+            "workspace",
+            "write the path",
+        ),
+        row(
+            GRANT,
+            grant(9, AccessLevel::View.into()),
+            "subject.kind",
+            "none that this server knows",
+        ),
+        row(GRANT, grant(0, AccessLevel::View.into()), "subject.kind", "is required"),
+        row(GRANT, grant(user, 99), "level", "none that this server knows"),
+        row(GRANT, grant(user, 0), "level", "is required"),
+        row(
+            "AccessService/RevokeAccess",
+            RevokeAccessRequest {
+                workspace: path.clone(),
+                subject: grant(user, 0).subject,
+                level: 99,
+                ..RevokeAccessRequest::default()
+            },
+            "level",
+            "none that this server knows",
+        ),
+    ];
+    let empty: [(&str, Vec<u8>); 8] = [
+        (
+            "WorkspaceService/GetWorkspace",
+            GetWorkspaceRequest::default().encode_to_vec(),
+        ),
+        (
+            "WorkspaceService/UpdateWorkspace",
+            UpdateWorkspaceRequest::default().encode_to_vec(),
+        ),
+        (
+            "WorkspaceService/DeleteWorkspace",
+            DeleteWorkspaceRequest::default().encode_to_vec(),
+        ),
+        (UNDELETE, UndeleteWorkspaceRequest::default().encode_to_vec()),
+        (
+            "WorkspaceService/ExplainWorkspace",
+            ExplainWorkspaceRequest::default().encode_to_vec(),
+        ),
+        (GRANT, GrantAccessRequest::default().encode_to_vec()),
+        (
+            "AccessService/RevokeAccess",
+            RevokeAccessRequest::default().encode_to_vec(),
+        ),
+        (
+            "AccessService/GetKubeconfig",
+            GetKubeconfigRequest::default().encode_to_vec(),
+        ),
+    ];
+    rows.extend(empty.map(|(method, message)| (method, message, "workspace", "workspace: is required")));
+    refuses(&server, rows);
+}
+
+/// Headers, bytes that are no message, and messages that are too large.
+#[test]
+fn calls_that_are_malformed_or_large_are_refused_plainly() {
+    let server = shared();
+    let (path, _) = workspace(&server.admin(), "large");
+    let channel = channel(&server, &Who::KcpAdmin);
+    const GET: &str = "ObjectService/GetObject";
+    runtime().block_on(async {
+        for (header, value) in [("insula-workspace", "no path"), ("grpc-timeout", "1x")] {
+            let refusal = call(&channel, &server, GET, &[], &[(header, value)]).await.status;
+            assert_eq!(refusal.code(), Code::InvalidArgument, "{refusal:?}");
+            assert_eq!(bad_fields(&refusal), [header], "{refusal:?}");
+        }
+        let mut no_text = Vec::new();
+        prost::encoding::bytes::encode(3, &vec![0xff_u8], &mut no_text);
+        for (message, fields) in [(vec![0xff, 0xff], vec![]), (no_text, vec!["name".to_owned()])] {
+            let refusal = call(&channel, &server, GET, &message, &[]).await.status;
+            assert_eq!(refusal.code(), Code::InvalidArgument, "{refusal:?}");
+            assert_eq!(
+                (&*reason(&refusal), bad_fields(&refusal)),
+                ("INVALID_FIELD", fields),
+                "{refusal:?}"
+            );
+            assert!(refusal.message().contains("no message of this method"), "{refusal:?}");
+        }
+
+        let mut object = configmap();
+        object["data"] = json!({"a": "x".repeat(4 << 20)});
+        for (method, message, most) in [
+            (GET, text(3, &"a".repeat(100_000)), 64 << 10),
+            (
+                "ObjectService/ApplyObject",
+                apply(&path, &object).encode_to_vec(),
+                3 << 20,
+            ),
+        ] {
+            let refusal = call(&channel, &server, method, &message, &[]).await.status;
+            assert_eq!(
+                (refusal.code(), &*reason(&refusal)),
+                (Code::ResourceExhausted, "LIMIT_REACHED"),
+                "{refusal:?}"
+            );
+            assert!(
+                refusal.message().contains(&format!("{most} bytes at most")),
+                "{refusal:?}"
+            );
+        }
+        // As large as over HTTP.
+        let create = CreateWorkspaceRequest {
+            parent: path.clone(),
+            name: "annotated".to_owned(),
+            annotations: [("a".to_owned(), "x".repeat(250_000))].into(),
+            validate_only: true,
+            ..CreateWorkspaceRequest::default()
+        };
+        let answer = call(
+            &channel,
+            &server,
+            "WorkspaceService/CreateWorkspace",
+            &create.encode_to_vec(),
+            &[],
+        )
+        .await;
+        assert_eq!(answer.status.code(), Code::Ok, "{:?}", answer.status);
+    });
+}
+
+fn resource_info(refusal: &Status) -> rpc::ResourceInfo {
+    let details = rpc::Status::read(refusal.details()).unwrap();
+    details.detail::<rpc::ResourceInfo>().unwrap_or_default()
+}
+
+#[test]
+fn refusals_name_the_resource() {
+    let server = shared();
+    let at = &*with_widgets(&server);
+    let channel = channel(&server, &Who::KcpAdmin);
+    let mut object = configmap();
+    object["kind"] = json!("Gadget");
+    let nothing = GetOperationRequest {
+        name: "nothing".to_owned(),
+    };
+    let revoke = RevokeAccessRequest {
+        workspace: at.to_owned(),
+        subject: Some(Subject {
+            kind: SubjectKind::User.into(),
+            name: "nobody".to_owned(),
+            namespace: String::new(),
+        }),
+        level: AccessLevel::View.into(),
+        ..RevokeAccessRequest::default()
+    };
+    runtime().block_on(async {
+        let refusal =
+            async |method: &str, message: Vec<u8>| call(&channel, &server, method, &message, &[]).await.status;
+        for (message, says) in [
+            (get(at, "pods", "default", "a"), "pods in v1"),
+            (
+                GetObjectRequest {
+                    r#type: kind_of(at, "example.io/v9", "widgets"),
+                    ..get(at, "", "default", "a")
+                },
+                "widgets in example.io/v9",
+            ),
+        ] {
+            let refused = refusal("ObjectService/GetObject", message.encode_to_vec()).await;
+            assert_eq!(
+                (refused.code(), &*reason(&refused)),
+                (Code::InvalidArgument, "NOT_SERVED")
+            );
+            assert!(
+                refused.message().contains(&format!("workspace {at} serves no {says}")),
+                "{refused:?}"
+            );
+        }
+        let refused = refusal("ObjectService/ApplyObject", apply(at, &object).encode_to_vec()).await;
+        assert_eq!(
+            (refused.code(), &*reason(&refused)),
+            (Code::InvalidArgument, "NOT_SERVED")
+        );
+        assert!(
+            refused
+                .message()
+                .contains(&format!("workspace {at} serves no Gadget in v1")),
+            "{refused:?}"
+        );
+
+        let refused = refusal("OperationService/GetOperation", nothing.encode_to_vec()).await;
+        assert_eq!(refused.code(), Code::NotFound, "{refused:?}");
+        let info = resource_info(&refused);
+        assert_eq!((&*info.resource_type, &*info.resource_name), ("operation", "nothing"));
+        let refused = refusal("AccessService/RevokeAccess", revoke.encode_to_vec()).await;
+        assert_eq!(refused.code(), Code::NotFound, "{refused:?}");
+        let info = resource_info(&refused);
+        assert_eq!(
+            (&*info.resource_type, &*info.resource_name),
+            (
+                "clusterrolebindings.rbac.authorization.k8s.io",
+                "insula:access:view:user:nobody"
+            )
+        );
+    });
+}
+
+/// Clients that have no files decode the details of refusals by reflection.
+#[test]
+fn reflection_knows_the_details_of_refusals() {
+    let server = shared();
+    runtime().block_on(async {
+        for name in ["Status", "ErrorInfo", "BadRequest", "ResourceInfo", "RetryInfo"] {
+            let ask = MessageRequest::FileContainingSymbol(format!("google.rpc.{name}"));
+            let found = match reflect(&server, Who::KcpAdmin, ask).await.unwrap() {
+                MessageResponse::FileDescriptorResponse(found) => found.file_descriptor_proto,
+                other => panic!("{name}: {other:?}"),
+            };
+            let has = found.iter().any(|file| {
+                let file = FileDescriptorProto::decode(&file[..]).unwrap();
+                file.message_type.iter().any(|message| message.name() == name)
+            });
+            assert!(has, "{name}");
+        }
+        let ask = MessageRequest::FileByFilename("google/protobuf/any.proto".to_owned());
+        let found = reflect(&server, Who::KcpAdmin, ask).await.unwrap();
+        assert!(matches!(found, MessageResponse::FileDescriptorResponse(_)), "{found:?}");
+    });
+}
+
+/// Defines pumps in a workspace, whose version v1 is deprecated.
+pub(super) fn with_pumps(tenant: &Client) {
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "pumps.example.io"},
+        "spec": {"group": "example.io", "scope": "Cluster",
+            "names": {"plural": "pumps", "singular": "pump", "kind": "Pump", "listKind": "PumpList"},
+            "versions": [
+                {"name": "v1", "served": true, "storage": true, "schema": schema, "deprecated": true,
+                    "deprecationWarning": "v1 endet im März"},
+                {"name": "v2", "served": true, "storage": false, "schema": schema}]}});
+    tenant
+        .post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition)
+        .expect(201);
+    insula_e2e::until("pumps are served", || {
+        (tenant.get("/apis/example.io/v2/pumps").code == 200).then_some(())
+    });
+}
+
+/// A deprecated version, as HTTP clients hear of it: once for a call, and percent-encoded.
+#[test]
+fn warnings_of_the_http_api_come_with_the_answer() {
+    let server = shared();
+    let (path, _) = workspace(&server.admin(), "warned");
+    with_pumps(&server.admin().in_workspace(&path));
+    let channel = channel(&server, &Who::KcpAdmin);
+    let pump = |version: &str| json!({"apiVersion": format!("example.io/{version}"), "kind": "Pump", "metadata": {"name": "a"}});
+    let get = |version: &str, name: &str| GetObjectRequest {
+        r#type: kind_of(&path, &format!("example.io/{version}"), "pumps"),
+        name: name.to_owned(),
+        ..GetObjectRequest::default()
+    };
+    let list = |version: &str| ListObjectsRequest {
+        r#type: get(version, "").r#type,
+        ..ListObjectsRequest::default()
+    };
+    let watch = |version: &str| WatchObjectsRequest {
+        r#type: get(version, "").r#type,
+        ..WatchObjectsRequest::default()
+    };
+    runtime().block_on(async {
+        for version in ["v1", "v2"] {
+            for (method, message, code) in [
+                ("ApplyObject", apply(&path, &pump(version)).encode_to_vec(), Code::Ok),
+                ("GetObject", get(version, "a").encode_to_vec(), Code::Ok),
+                ("GetObject", get(version, "b").encode_to_vec(), Code::NotFound),
+                ("ListObjects", list(version).encode_to_vec(), Code::Ok),
+                ("WatchObjects", watch(version).encode_to_vec(), Code::Ok),
+            ] {
+                let answer = call(&channel, &server, &format!("ObjectService/{method}"), &message, &[]).await;
+                assert_eq!(answer.status.code(), code, "{method}: {:?}", answer.status);
+                let warnings: Vec<&str> = answer
+                    .metadata
+                    .get_all("insula-warning")
+                    .iter()
+                    .map(|w| w.to_str().unwrap())
+                    .collect();
+                let want = if version == "v1" {
+                    &["v1 endet im M%C3%A4rz"][..]
+                } else {
+                    &[]
+                };
+                assert_eq!(warnings, want, "{method} {version}");
+            }
+        }
+    });
+}
