@@ -93,6 +93,7 @@ impl Endpoint {
             content: Mutex::new(kubeconfig::Content {
                 url: url.to_owned(),
                 trust: None,
+                data_dir: config.data_dir.clone(),
             }),
         });
         own.write(&self.identity, Some(trust))?;

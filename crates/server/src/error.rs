@@ -112,6 +112,16 @@ pub enum StartError {
         /// The file.
         path: PathBuf,
     },
+    /// The kubeconfig would replace that of another server. Exit code 2.
+    #[error(
+        "{} is the kubeconfig of another server, with another data directory, CA and keys; it is left alone. Choose \
+         another file with --kubeconfig, or remove it",
+        path.display()
+    )]
+    OtherKubeconfig {
+        /// The file.
+        path: PathBuf,
+    },
     /// The store cannot be opened. Exit code 1.
     #[error("cannot open the store {store}: {cause}")]
     Store {
@@ -158,7 +168,7 @@ impl StartError {
         match self {
             Self::Config(_) | Self::Address { .. } | Self::Tokens { .. } => 2,
             Self::Issuers { .. } | Self::AuditPolicy { .. } => 2,
-            Self::ForeignKubeconfig { .. } | Self::Telemetry { .. } => 2,
+            Self::ForeignKubeconfig { .. } | Self::OtherKubeconfig { .. } | Self::Telemetry { .. } => 2,
             Self::InUse { .. } => 3,
             Self::Listen { .. } => 4,
             Self::LooseKey { .. } | Self::Identity { .. } => 5,

@@ -103,11 +103,6 @@ pub(crate) fn ensure(data_dir: &Path, names: &[String], now: Timestamp) -> Resul
     })
 }
 
-/// Returns the file of the key of [`KCP_ADMIN`].
-pub(crate) fn kcp_admin_key(data_dir: &Path) -> PathBuf {
-    Pair::in_dir(&data_dir.join(IDENTITY_DIR), KCP_ADMIN.0).key
-}
-
 fn server_subject(extra: &[String]) -> Subject {
     let mut names = vec!["localhost".to_owned()];
     let mut addresses = vec![IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{
     StartError,
-    files::{read, read_secret, write_private},
+    files::{IDENTITY_DIR, read, read_secret, write_private},
     identity::{Identity, KCP_ADMIN, Pair, SHARD_ADMIN},
 };
 
@@ -18,33 +18,81 @@ const MARK: &str = "# Written by insula at every start; changes are lost.";
 /// they write the file, and keep extensions.
 const EXTENSION: &str = "insula.io/written-at-start";
 
-/// Refuses a path with a kubeconfig that the server did not write. Called before anything is
-/// opened. `key` is the file of the administrator's key, if there is one yet.
-pub(crate) fn check(path: &Path, key: &Path) -> Result<(), StartError> {
-    match read(path)? {
-        Some(text) if !is_own(&text, || read_secret(key).ok().flatten()) => {
-            Err(StartError::ForeignKubeconfig { path: path.to_owned() })
-        }
-        _ => Ok(()),
-    }
+/// Refuses a path with a kubeconfig that this installation did not write. Called before anything is
+/// opened: the data directory need not be there yet.
+pub(crate) fn check(path: &Path, data_dir: &Path) -> Result<(), StartError> {
+    let Some(text) = read(path)? else { return Ok(()) };
+    let refused = match owner(&text) {
+        Owner::Nobody => return Ok(()),
+        // No other insula writes below the data directory, which the server locks.
+        Owner::Server(file) if file.is_marked && path.starts_with(data_dir) => return Ok(()),
+        Owner::Server(file) if file.is_of(data_dir)? => return Ok(()),
+        Owner::Server(_) => StartError::OtherKubeconfig { path: path.to_owned() },
+        Owner::User => StartError::ForeignKubeconfig { path: path.to_owned() },
+    };
+    Err(refused)
 }
 
-/// Returns true for an empty file, for one that the server wrote, and for one that a client rewrote
-/// since: it has the extension or the administrator's key, and users of the server only. A file
-/// into which somebody merged a user of another server is theirs.
-fn is_own(text: &str, key: impl FnOnce() -> Option<String>) -> bool {
-    if text.trim().is_empty() || text.starts_with(MARK) {
-        return true;
+/// Writer of a file.
+enum Owner {
+    /// The file is empty.
+    Nobody,
+    /// A server with these users only: insula, or another one of this kind, such as kcp.
+    Server(Written),
+    /// Somebody else, who may have merged users of a server into the file.
+    User,
+}
+
+/// Traces of its server in a file. A client that rewrites the file, as kubectl does, keeps them.
+struct Written {
+    /// The file has the mark or the extension of insula.
+    is_marked: bool,
+    /// Data directory of the server; empty where the file has none.
+    data_dir: String,
+    /// Certificates and keys as in the file, in base64.
+    encoded: Vec<String>,
+}
+
+fn owner(text: &str) -> Owner {
+    if text.trim().is_empty() {
+        return Owner::Nobody;
     }
     let document: Value = serde_saphyr::from_str(text).unwrap_or_default();
     let list = |name: &str| document[name].as_array().into_iter().flatten();
     let is_ours = |user: &Value| user["name"] == KCP_ADMIN.0 || user["name"] == SHARD_ADMIN.0;
-    if !list("users").all(is_ours) {
-        return false;
+    if list("users").next().is_none() || !list("users").all(is_ours) {
+        return Owner::User;
     }
-    let has_key = |user: &Value, key: &str| user["user"]["client-key-data"] == STANDARD.encode(key);
-    list("extensions").any(|extension| extension["name"] == EXTENSION)
-        || key().is_some_and(|key| list("users").any(|user| has_key(user, &key)))
+    let extension = list("extensions").find(|extension| extension["name"] == EXTENSION);
+    let is_marked = extension.is_some() || text.starts_with(MARK);
+    let data_dir = extension.and_then(|extension| extension["extension"]["dataDir"].as_str());
+    let keys = list("users").map(|user| &user["user"]["client-key-data"]);
+    let authorities = list("clusters").map(|cluster| &cluster["cluster"]["certificate-authority-data"]);
+    Owner::Server(Written {
+        is_marked,
+        data_dir: data_dir.unwrap_or_default().to_owned(),
+        encoded: keys
+            .chain(authorities)
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect(),
+    })
+}
+
+impl Written {
+    /// Returns true if the server of a data directory wrote the file. The directory is the same
+    /// after a change of the CA, and the CA or the administrator's key after a move.
+    fn is_of(&self, data_dir: &Path) -> Result<bool, StartError> {
+        if Path::new(&self.data_dir) == data_dir {
+            return Ok(true);
+        }
+        let pki = data_dir.join(IDENTITY_DIR);
+        let ca = read(&pki.join("ca.crt"))?;
+        let keys =
+            [KCP_ADMIN.0, SHARD_ADMIN.0].map(|name| read_secret(&pki.join(format!("{name}.key"))).ok().flatten());
+        let mut own = keys.into_iter().chain([ca]).flatten().map(|pem| STANDARD.encode(pem));
+        Ok(own.any(|own| self.encoded.contains(&own)))
+    }
 }
 
 /// Content of the file.
@@ -54,11 +102,13 @@ pub(crate) struct Content {
     pub(crate) url: String,
     /// PEM text of the CA that clients trust; `None` leaves it to their machines.
     pub(crate) trust: Option<String>,
+    /// Absolute path of the data directory, by which a later start knows the file again.
+    pub(crate) data_dir: PathBuf,
 }
 
 /// Writes the file with mode 0600, unless it is there with the same content.
 pub(crate) fn write(path: &Path, content: &Content, identity: &Identity) -> Result<(), StartError> {
-    check(path, &identity.kcp_admin.key)?;
+    check(path, &content.data_dir)?;
     let users = [
         User::read(KCP_ADMIN.0, &identity.kcp_admin)?,
         User::read(SHARD_ADMIN.0, &identity.shard_admin)?,
@@ -92,7 +142,8 @@ impl User {
     }
 }
 
-fn render(Content { url, trust }: &Content, users: &[User]) -> String {
+fn render(content: &Content, users: &[User]) -> String {
+    let Content { url, trust, data_dir } = content;
     let contexts = [
         ("base", url.to_owned(), KCP_ADMIN.0),
         ("root", format!("{url}/clusters/root"), KCP_ADMIN.0),
@@ -122,7 +173,8 @@ fn render(Content { url, trust }: &Content, users: &[User]) -> String {
         );
         text += &format!("    client-key-data: {key}\n");
     }
-    text + &format!("extensions:\n- name: {EXTENSION}\n  extension:\n    by: insula\n")
+    let data_dir = quoted(&data_dir.to_string_lossy());
+    text + &format!("extensions:\n- name: {EXTENSION}\n  extension:\n    by: insula\n    dataDir: {data_dir}\n")
 }
 
 /// Quotes a text as a JSON string, which is a YAML string for any content.
@@ -142,6 +194,7 @@ mod tests {
         Content {
             url: url.to_owned(),
             trust: Some("the CA".to_owned()),
+            data_dir: "/data".into(),
         }
     }
 
@@ -178,7 +231,7 @@ mod tests {
                 context("system:admin", "shard-admin"),
             ],
             "users": [user("kcp-admin"), user("shard-admin")],
-            "extensions": [{"name": "insula.io/written-at-start", "extension": {"by": "insula"}}],
+            "extensions": [{"name": "insula.io/written-at-start", "extension": {"by": "insula", "dataDir": "/data"}}],
         });
         assert_eq!(got, want);
     }
@@ -212,34 +265,59 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "apiVersion: v1\nkind: Config\n");
     }
 
-    /// Returns a file without comments, as kubectl writes it.
-    fn rewritten(edit: impl FnOnce(&mut Value)) -> String {
+    /// Returns the users of a file as a client rewrites it, without comments.
+    fn rewritten(edit: impl FnOnce(&mut Value)) -> Owner {
         let mut config = serde_saphyr::from_str(&render(&content("https://a"), &users())).unwrap();
         edit(&mut config);
-        config.to_string()
+        owner(&config.to_string())
+    }
+
+    /// Returns true for a file that the server of a data directory may replace.
+    fn is_of(owner: Owner, data_dir: &Path) -> bool {
+        match owner {
+            Owner::Nobody => true,
+            Owner::Server(written) => written.is_of(data_dir).unwrap(),
+            Owner::User => false,
+        }
     }
 
     #[test]
     fn a_file_that_a_client_rewrote_is_still_the_servers() {
-        let key = || Some("key of kcp-admin".to_owned());
         let entered = |config: &mut Value| {
             config["current-context"] = "workspace.kcp.io/current".into();
             let cluster = json!({"name": "workspace.kcp.io/current", "cluster": {"server": "https://a/clusters/x"}});
             config["clusters"].as_array_mut().unwrap().push(cluster);
         };
-        assert!(is_own(&rewritten(entered), || None));
-        let unmarked = |config: &mut Value| drop(config.as_object_mut().unwrap().remove("extensions"));
-        assert!(is_own(&rewritten(unmarked), key));
-        // Another server of this kind, such as kcp, has users of the same names.
-        assert!(!is_own(&rewritten(unmarked), || Some("another key".to_owned())));
-        assert!(!is_own(&rewritten(unmarked), || None));
+        let (here, elsewhere) = (Path::new("/data"), tempfile::tempdir().unwrap());
+        assert!(is_of(rewritten(entered), here));
+        assert!(!is_of(rewritten(entered), elsewhere.path()));
         let merged = |config: &mut Value| {
             let mine = json!({"name": "me", "user": {"token": "t"}});
             config["users"].as_array_mut().unwrap().push(mine);
         };
-        assert!(!is_own(&rewritten(merged), key));
+        assert!(!is_of(rewritten(merged), here));
         for text in ["apiVersion: v1\nkind: Config\n", "users: 3", "[", "a note"] {
-            assert!(!is_own(text, key), "{text}");
+            assert!(matches!(owner(text), Owner::User), "{text}");
+        }
+    }
+
+    /// A server of an earlier release wrote no data directory, and kcp has users of the same names.
+    #[test]
+    fn a_file_without_a_directory_is_known_by_its_ca_or_key() {
+        let unmarked = |config: &mut Value| drop(config.as_object_mut().unwrap().remove("extensions"));
+        let dir = tempfile::tempdir().unwrap();
+        assert!(!is_of(rewritten(unmarked), dir.path()));
+        let pki = dir.path().join(IDENTITY_DIR);
+        fs::create_dir(&pki).unwrap();
+        for (file, own, other) in [
+            ("ca.crt", "the CA", "another CA"),
+            ("kcp-admin.key", "key of kcp-admin", "another key"),
+        ] {
+            write_private(&pki.join(file), other.as_bytes()).unwrap();
+            assert!(!is_of(rewritten(unmarked), dir.path()), "{file}");
+            write_private(&pki.join(file), own.as_bytes()).unwrap();
+            assert!(is_of(rewritten(unmarked), dir.path()), "{file}");
+            fs::remove_file(pki.join(file)).unwrap();
         }
     }
 }

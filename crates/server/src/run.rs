@@ -120,7 +120,7 @@ async fn start_measured(
     let begun = Instant::now();
     tls::install_provider();
     if let Some(path) = &config.kubeconfig {
-        kubeconfig::check(path, &identity::kcp_admin_key(&config.data_dir))?;
+        kubeconfig::check(path, &config.data_dir)?;
     }
     let mut authenticator = open::authenticator(&config)?;
     authenticator.delegate = additions.delegate.take();

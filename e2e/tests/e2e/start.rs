@@ -80,6 +80,49 @@ fn the_kubeconfig_has_kcps_contexts_and_absolute_paths() {
     }
 }
 
+/// The kubeconfig of a running server is not replaced by a second one that inherited its variable.
+#[test]
+fn a_start_leaves_the_kubeconfig_of_another_server_alone() {
+    let server = Server::start();
+    let before = fs::read_to_string(server.kubeconfig()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("other");
+    let mut second = insula(&["start", "--listen", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()]);
+    second.env("INSULA_KUBECONFIG", server.kubeconfig());
+    let output = run_bounded(&mut second, "", Duration::from_secs(20));
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    let expected = format!("{} is the kubeconfig of another server", server.kubeconfig().display());
+    assert!(stderr.contains(&expected), "{stderr}");
+    assert_eq!(fs::read_to_string(server.kubeconfig()).unwrap(), before);
+    assert!(!data.exists(), "nothing is made by a start that is refused");
+}
+
+/// The server knows its kubeconfig, outside its data directory, after a change of its CA, and after
+/// its data directory moved.
+#[test]
+fn a_new_ca_and_a_moved_directory_keep_the_kubeconfig() {
+    let server = Server::start();
+    let ca = |server: &Server| fs::read(server.data_dir().join("pki/ca.crt")).unwrap();
+    let first = ca(&server);
+    let server = server.restart_after(|data| fs::remove_dir_all(data.join("pki")).unwrap());
+    assert_ne!(ca(&server), first);
+    server.admin().in_workspace("root").get("/readyz").expect(200);
+
+    let stopped = server.stopped();
+    let server = Server::with_data(Setup::default(), |data| {
+        let (old, new) = (stopped.data_dir(), data.parent().unwrap());
+        fs::rename(&old, data).unwrap();
+        fs::copy(old.parent().unwrap().join("kubeconfig"), new.join("kubeconfig")).unwrap();
+    });
+    let (config, moved) = (server.kubeconfig(), server.data_dir());
+    let text = fs::read_to_string(&config).unwrap();
+    assert!(
+        text.contains(moved.to_str().unwrap()) && text.contains(server.url()),
+        "{text}"
+    );
+}
+
 #[test]
 fn only_tls_with_a_certificate_of_its_ca_is_spoken() {
     let (server, stranger) = (Server::start(), Server::start());
