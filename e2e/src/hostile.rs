@@ -22,6 +22,8 @@ use crate::{base64, runtime};
 pub enum Then {
     /// Closes the connection.
     Close,
+    /// Drops the connection, without the end of TLS.
+    Drop,
     /// Waits for the next request.
     Stay,
     /// Sends bytes again and again, with a pause.
@@ -81,6 +83,11 @@ impl Hostile {
         }
     }
 
+    /// Returns `https://127.0.0.1:PORT`.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
     /// Returns the number of requests so far.
     pub fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
@@ -118,6 +125,7 @@ async fn converse(mut tls: TlsStream<TcpStream>, requests: &AtomicU64, script: &
         tls.flush().await?;
         match then {
             Then::Close => return tls.shutdown().await,
+            Then::Drop => return Ok(()),
             Then::Stay => {}
             Then::Hang => {
                 // Until the other side hangs up.

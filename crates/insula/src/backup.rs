@@ -19,7 +19,10 @@ use insula_store::{
     embedded::{EmbeddedStore, Options, Restore},
 };
 
-use crate::{connection::ServerFlags, print::Progress};
+use crate::{
+    connection::ServerFlags,
+    print::{self, Progress},
+};
 
 /// Directory of the store below a data directory.
 const STORE: &str = "store";
@@ -87,7 +90,7 @@ fn print_summary(summary: &Summary) -> anyhow::Result<()> {
         "revision {}, {objects} objects, taken {} by version {}\nsha256 {hash}\n",
         header.revision, header.created, header.version
     );
-    std::io::stdout().write_all(text.as_bytes()).context("cannot write")
+    print::raw(&text)
 }
 
 fn verify(file: &Path) -> anyhow::Result<Summary> {

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use clap::Subcommand;
 use insula_api::ClusterPath;
 use serde_json::{Value, json};
@@ -19,6 +19,8 @@ use crate::{
     print,
 };
 
+/// Collection of the APIExports of a workspace.
+const EXPORTS: &str = "/apis/apis.kcp.io/v1alpha2/apiexports";
 const INTERVAL: Duration = Duration::from_millis(50);
 /// Reasons of conditions that waiting does not change.
 const FINAL_REASONS: [&str; 2] = ["NamingConflicts", "APIExportNotFound"];
@@ -97,13 +99,19 @@ fn run(connection: &Connection, arguments: &Export) -> anyhow::Result<()> {
     let client = Client::new(&resolved)?;
     let binding = arguments.name.as_deref().unwrap_or(name);
     crate::runtime()?.block_on(async {
+        check_claims(&client, &resolved, (path, name), &answers).await?;
         create(&client, &resolved, (path, name), binding).await?;
         print::line(&format!(
             "apibinding {binding} created. Waiting to successfully bind ..."
         ))?;
         wait(&client, binding, arguments.timeout).await?;
         if !answers.is_empty() {
-            claims::answer(&client, binding, &answers).await?;
+            let answered = claims::answer(&client, binding, &answers).await;
+            answered.with_context(|| {
+                format!(
+                    "{binding} is bound, without an answer to claims; give it with `insula claims accept {binding}`"
+                )
+            })?;
         }
         print::line(&format!("{binding} created and bound."))
     })
@@ -135,6 +143,25 @@ fn answers(arguments: &Export) -> anyhow::Result<Vec<(Which, State)>> {
     Ok(answers)
 }
 
+/// Refuses answers to claims that the export does not make, before anything is written. An export
+/// that the user may bind and not read is checked once it is bound.
+async fn check_claims(
+    client: &Client,
+    resolved: &Resolved,
+    (path, name): (&str, &str),
+    answers: &[(Which, State)],
+) -> anyhow::Result<()> {
+    if answers.is_empty() {
+        return Ok(());
+    }
+    let provider = client.at_url(&resolved.url.for_workspace(path));
+    let (code, export) = provider.get(&format!("{EXPORTS}/{name}")).await?;
+    match code.as_u16() {
+        200 => claims::check(&export["spec"]["permissionClaims"], answers),
+        _ => Ok(()),
+    }
+}
+
 async fn create(client: &Client, resolved: &Resolved, (path, name): (&str, &str), binding: &str) -> anyhow::Result<()> {
     let wanted = json!({
         "apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding", "metadata": {"name": binding},
@@ -159,7 +186,7 @@ async fn create(client: &Client, resolved: &Resolved, (path, name): (&str, &str)
 /// Returns true if the export's workspace is not there, or the user may not know.
 async fn is_nowhere(client: &Client, resolved: &Resolved, path: &str) -> anyhow::Result<bool> {
     let provider = client.at_url(&resolved.url.for_workspace(path));
-    let (code, _) = provider.get("/apis/apis.kcp.io/v1alpha2/apiexports?limit=1").await?;
+    let (code, _) = provider.get(&format!("{EXPORTS}?limit=1")).await?;
     Ok(code == 404)
 }
 

@@ -262,6 +262,14 @@ pub(crate) async fn answer(client: &Client, name: &str, answers: &[(Which, State
     bail!("others change it all the time");
 }
 
+/// Refuses answers to claims that are not among those of an export.
+pub(crate) fn check(claims: &Value, answers: &[(Which, State)]) -> anyhow::Result<()> {
+    let mut unbound = json!({"status": {"exportPermissionClaims": claims}});
+    answers
+        .iter()
+        .try_for_each(|(which, state)| set(&mut unbound, which, *state))
+}
+
 fn set(binding: &mut Value, which: &Which, state: State) -> anyhow::Result<()> {
     let asked = binding["status"]["exportPermissionClaims"].as_array().cloned();
     let asked = asked.unwrap_or_default();

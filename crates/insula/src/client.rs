@@ -87,6 +87,14 @@ impl Client {
         })
     }
 
+    /// Returns a client that waits for an answer no longer than this.
+    pub(crate) fn within(&self, timeout: Duration) -> Self {
+        Self {
+            timeout: self.timeout.min(timeout),
+            ..self.clone()
+        }
+    }
+
     /// Returns a client of the same user at another URL.
     pub(crate) fn at_url(&self, url: &str) -> Self {
         Self {

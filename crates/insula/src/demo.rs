@@ -12,7 +12,9 @@ use insula_server::{Config, Env, Running};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
-    Output, failed, runtime,
+    Output,
+    print::Stdout,
+    runtime,
     samples::Samples,
     script,
     steps::{Done, Steps},
@@ -42,20 +44,15 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn main(arguments: Arguments) -> ExitCode {
-    let runtime = match runtime() {
-        Ok(runtime) => runtime,
-        Err(error) => return failed(error, 1),
-    };
-    match runtime.block_on(demo(arguments)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => failed(format!("{error:#}"), 1),
-    }
+    let done = runtime().map_err(anyhow::Error::from);
+    let done = done.and_then(|runtime| runtime.block_on(demo(arguments)));
+    crate::ended(done.map(|()| ExitCode::SUCCESS))
 }
 
 async fn demo(arguments: Arguments) -> anyhow::Result<()> {
     let env = Env::real();
     let directory = Directory::new(arguments.data_dir, &env)?;
-    let mut steps = Steps::new(io::stdout(), arguments.output);
+    let mut steps = Steps::new(Stdout::new(), arguments.output);
     let samples = Samples::write(&directory.path, &env)?;
     let running = steps
         .step("start", Box::pin(start(&directory, &samples, &arguments.listen, env)))

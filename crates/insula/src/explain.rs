@@ -5,12 +5,12 @@ mod advice;
 mod explanation;
 mod find;
 
-use std::{io::Write, path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode};
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use serde_json::Value;
 
-use crate::Output;
+use crate::{Output, print};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -58,7 +58,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Output::Json => events.iter().map(|event| format!("{event}\n")).collect(),
         Output::Human => explanation::explanation(last, &server(arguments)),
     };
-    std::io::stdout().write_all(text.as_bytes()).context("cannot write")?;
+    print::raw(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 

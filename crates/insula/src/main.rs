@@ -206,15 +206,9 @@ fn failed(error: impl std::fmt::Display, code: u8) -> ExitCode {
 fn ended(done: anyhow::Result<ExitCode>) -> ExitCode {
     match done {
         Ok(code) => code,
-        Err(error) if is_closed(&error) => ExitCode::SUCCESS,
+        Err(error) if print::is_reader_gone(&error) => ExitCode::SUCCESS,
         Err(error) => failed(format!("{error:#}"), 2),
     }
-}
-
-/// Returns true if the reader of our output has closed it, as `head` does.
-fn is_closed(error: &anyhow::Error) -> bool {
-    let cause = error.root_cause().downcast_ref::<std::io::Error>();
-    cause.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
 #[cfg(test)]

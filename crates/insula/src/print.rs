@@ -39,8 +39,56 @@ pub(crate) fn line(text: &str) -> anyhow::Result<()> {
 
 /// Prints a text on standard output.
 pub(crate) fn raw(text: &str) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = Stdout::new();
     Ok(out.write_all(text.as_bytes()).and_then(|()| out.flush())?)
+}
+
+/// Standard output, whose errors tell a reader that has closed it, as `head` does, from a broken
+/// connection to a server: both are the same error of the system.
+pub(crate) struct Stdout(io::Stdout);
+
+/// Cause of an error of [`Stdout`].
+#[derive(Debug)]
+struct ReaderGone;
+
+impl std::fmt::Display for ReaderGone {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("nobody reads the output any more")
+    }
+}
+
+impl std::error::Error for ReaderGone {}
+
+impl Stdout {
+    pub(crate) fn new() -> Self {
+        Self(io::stdout())
+    }
+}
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes).map_err(tagged)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush().map_err(tagged)
+    }
+}
+
+fn tagged(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => io::Error::new(io::ErrorKind::BrokenPipe, ReaderGone),
+        _ => error,
+    }
+}
+
+/// Returns true for an error of [`Stdout`] after its reader has closed it.
+pub(crate) fn is_reader_gone(error: &anyhow::Error) -> bool {
+    let io = |cause: &(dyn std::error::Error + 'static)| {
+        let inner = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        inner.is_some_and(|inner| inner.is::<ReaderGone>())
+    };
+    error.chain().any(io)
 }
 
 /// Meaning of a text, which decides its colour.
@@ -189,13 +237,13 @@ pub(crate) struct Printer<W> {
     colours: bool,
 }
 
-impl Printer<io::BufWriter<io::Stdout>> {
+impl Printer<io::BufWriter<Stdout>> {
     /// Creates a printer. It uses colours on a terminal, unless NO_COLOR is set.
     pub(crate) fn stdout() -> Self {
         let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         Self {
             colours: io::stdout().is_terminal() && !refused,
-            out: io::BufWriter::new(io::stdout()),
+            out: io::BufWriter::new(Stdout::new()),
         }
     }
 }
@@ -302,6 +350,15 @@ mod tests {
             .a            -
         "#]]
         .assert_eq(&text);
+    }
+
+    #[test]
+    fn a_broken_pipe_of_the_network_is_no_reader_that_is_gone() {
+        let broken = || io::Error::from(io::ErrorKind::BrokenPipe);
+        let of_output = anyhow::Error::from(tagged(broken())).context("cannot write");
+        assert!(is_reader_gone(&of_output));
+        assert!(!is_reader_gone(&anyhow::Error::from(broken()).context("GET https://a")));
+        assert!(!is_reader_gone(&tagged(io::Error::other("full")).into()));
     }
 
     #[test]

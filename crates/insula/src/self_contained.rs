@@ -12,7 +12,7 @@ use crate::{
     duration,
     files::text,
     kubeconfig::{Entry, write_document},
-    print,
+    print, workspace,
 };
 
 /// Prints a kubeconfig for the workspace, with the certificate of its authority and the credentials
@@ -46,28 +46,40 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     crate::ended(run(arguments).map(|()| ExitCode::SUCCESS))
 }
 
+/// Formats of other commands' `-o`, which is the file here.
+const FORMATS: [&str; 3] = ["json", "name", "yaml"];
+
 fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let output = &arguments.output;
+    if let Some(format) = FORMATS.iter().find(|format| output.as_os_str() == **format) {
+        bail!("-o names the file here, and the kubeconfig is YAML: leave it out, or write -o ./{format} for that file");
+    }
+    let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+        bail!("there is no folder {} for {}", folder.display(), output.display());
+    }
     let resolved = arguments.connection.resolve()?;
-    let workspace = resolved.url.current()?.to_owned();
+    let path = resolved.url.current()?.to_owned();
     let (user, name) = match &arguments.service_account {
         Some(account) => (account_token(&resolved, account, arguments.duration)?, account.as_str()),
         None => {
             let flags = &arguments.connection.server;
             let own = flags.user.as_deref().or(resolved.context.text("user"));
             let name = if flags.token.is_some() { None } else { own };
+            workspace::check(&resolved)?;
             (credentials(&resolved.user)?, name.unwrap_or("user"))
         }
     };
-    let context = arguments.name.as_deref().unwrap_or(&workspace);
+    let context = arguments.name.as_deref().unwrap_or(&path);
     let document = document(&resolved, context, name, user)?;
-    if arguments.output.as_os_str() == "-" {
+    if output.as_os_str() == "-" {
         return print::raw(&print::yaml(&document)?);
     }
-    if arguments.output.exists() {
-        bail!("{} is there already", arguments.output.display());
+    if output.exists() {
+        bail!("{} is there already", output.display());
     }
-    write_document(&arguments.output, &document)?;
-    eprintln!("wrote {}: context {context}, user {name}", arguments.output.display());
+    write_document(output, &document)?;
+    eprintln!("wrote {}: context {context}, user {name}", output.display());
     Ok(())
 }
 

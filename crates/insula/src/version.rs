@@ -2,13 +2,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io::{self, Write},
     process::ExitCode,
 };
 
 use serde_json::json;
 
-use crate::{Output, failed};
+use crate::{Output, print};
 
 /// Lock file with the exact versions of all dependencies, without their sources and checksums.
 const LOCKED: &str = include_str!(concat!(env!("OUT_DIR"), "/locked.txt"));
@@ -50,10 +49,7 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
         })
         .to_string(),
     };
-    match writeln!(io::stdout(), "{line}") {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => failed(error, 1),
-    }
+    crate::ended(print::line(&line).map(|()| ExitCode::SUCCESS))
 }
 
 /// A package of a lock file.

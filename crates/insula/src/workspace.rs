@@ -7,13 +7,14 @@ mod path;
 mod pick;
 mod tree;
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use anyhow::bail;
 use clap::Subcommand;
 use serde_json::Value;
 
 pub(crate) use create::Create;
+use enter::Presence;
 
 use crate::{
     client::{Client, message},
@@ -22,6 +23,8 @@ use crate::{
     print,
 };
 
+/// Longest wait for an answer about a workspace that is written into a kubeconfig.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Collection of the workspaces below one.
 const WORKSPACES: &str = "/apis/tenancy.kcp.io/v1alpha1/workspaces";
 
@@ -109,6 +112,27 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
 /// Returns a client of the workspace at a path.
 fn client_for(client: &Client, resolved: &Resolved, path: &str) -> Client {
     client.at_url(&resolved.url.for_workspace(path))
+}
+
+/// Asks for a workspace before it is written into a kubeconfig. Warns where the server cannot be
+/// asked, and where the user may not enter: others may grant it later.
+///
+/// # Errors
+/// The workspace is not there, or the server does not accept the credentials.
+pub(crate) fn check(resolved: &Resolved) -> anyhow::Result<()> {
+    let path = resolved.url.current()?;
+    let asked = Client::new(resolved).and_then(|client| {
+        let client = client.within(CHECK_TIMEOUT);
+        crate::runtime()?.block_on(enter::presence(&client, resolved, path))
+    });
+    match asked {
+        Ok(Presence::Open(_)) => {}
+        Ok(Presence::Missing) => bail!("workspace {path:?} not found"),
+        Ok(Presence::Unknown(why)) => bail!("{} does not accept the credentials: {why}", resolved.url.base()),
+        Ok(Presence::Closed) => eprintln!("warning: the user may not enter workspace {path:?}, or it is not there"),
+        Err(error) => eprintln!("warning: nobody knows if workspace {path:?} is there: {error:#}"),
+    }
+    Ok(())
 }
 
 /// Returns the type of a workspace as kcp prints it: `root:universal`.

@@ -100,7 +100,7 @@ fn a_demonstration_that_cannot_start_prints_the_cause() {
     let file = temporary.path().join("file");
     std::fs::write(&file, "").unwrap();
     let output = demo(&["--data-dir", text(&file)]).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains(text(&file)));
 }
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::{
     apis::{self, Manifests},
     files::Document,
-    print::{Format, yaml},
+    print::{Format, Stdout, yaml},
 };
 
 /// Objects and definitions may stand in the same files.
@@ -91,7 +91,7 @@ pub(super) fn api_of<'a>(apis: &'a [Api], document: &Document) -> anyhow::Result
 
 /// Prints objects as kubectl does: as YAML documents, or as a List in JSON.
 fn write(format: Format, objects: &[Value]) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
+    let mut out = Stdout::new();
     match (format, objects) {
         (Format::Json, [one]) => writeln!(out, "{}", serde_json::to_string_pretty(one)?)?,
         (Format::Json, _) => {

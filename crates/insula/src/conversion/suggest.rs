@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::{
     apis,
-    print::{Cell, Format, Printer, Progress, Table, Tone, yaml},
+    print::{self, Cell, Format, Printer, Progress, Table, Tone, yaml},
 };
 
 /// Pairs fields of two versions by names, descriptions, enumerations, units, bounds and shapes.
@@ -189,8 +189,7 @@ fn no_versions(arguments: &Arguments, why: &NoVersions) -> anyhow::Error {
 fn show(answer: &Answer, format: Format) -> anyhow::Result<()> {
     if format == Format::Yaml {
         let text = answer.drafts().map(comments).collect::<String>() + &yaml(&answer.conversion)?;
-        std::io::stdout().write_all(text.as_bytes())?;
-        return Ok(());
+        return print::raw(&text);
     }
     let mut printer = Printer::stdout();
     if !printer.document(format, answer)? {

@@ -16,7 +16,7 @@ use crate::{
     apis::{self, Source},
     connection::Connection,
     files::text,
-    print::{Cell, Format, Printer, Table, Tone, yaml},
+    print::{Cell, Format, Printer, Stdout, Table, Tone, yaml},
 };
 
 /// Names a schema h<eight hexadecimal digits of its content>.<plural>.<group>, so that the same
@@ -200,7 +200,7 @@ fn print(format: Format, published: &[Published], export: &Value) -> anyhow::Res
         .flat_map(Published::objects)
         .chain([export.clone()])
         .collect();
-    let mut out = std::io::stdout().lock();
+    let mut out = Stdout::new();
     match format {
         Format::Json => {
             let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": objects});

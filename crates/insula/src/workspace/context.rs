@@ -28,6 +28,7 @@ pub(super) fn run(connection: &Connection, arguments: &Arguments) -> anyhow::Res
         Some(name) => name.clone(),
         None => resolved.url.current()?.to_owned(),
     };
+    super::check(&resolved)?;
     write(&resolved, &name, arguments.overwrite, arguments.keep_current)
 }
 

@@ -76,21 +76,51 @@ fn note_root(path: &str, short: bool) {
 
 /// Enters a workspace that exists and that the user may enter.
 pub(super) async fn go(client: &Client, resolved: &Resolved, path: &str, short: bool) -> anyhow::Result<()> {
+    let kind = enterable(client, resolved, path).await?;
+    commit(client, resolved, path, kind.as_deref(), short).await
+}
+
+/// Returns the type of a workspace that the user may enter, if the user may read it.
+///
+/// # Errors
+/// The workspace is not there, or the user may not enter it.
+pub(super) async fn enterable(client: &Client, resolved: &Resolved, path: &str) -> anyhow::Result<Option<String>> {
+    match presence(client, resolved, path).await? {
+        Presence::Open(kind) => Ok(kind),
+        Presence::Missing => bail!("workspace {path:?} not found"),
+        Presence::Closed => bail!("access to workspace {path:?} denied"),
+        Presence::Unknown(why) => bail!("{why}"),
+    }
+}
+
+/// A workspace as a user sees it.
+pub(super) enum Presence {
+    /// The user may enter it. The type, if the user may read it.
+    Open(Option<String>),
+    /// It is not there.
+    Missing,
+    /// The user may not enter it, or may not know that it is not there.
+    Closed,
+    /// The server does not know the user. Its message.
+    Unknown(String),
+}
+
+/// Asks the server for a workspace.
+pub(super) async fn presence(client: &Client, resolved: &Resolved, path: &str) -> anyhow::Result<Presence> {
     let there = client_for(client, resolved, path);
     let (code, groups) = there.get("/apis").await?;
     let is_open = match code.as_u16() {
         200 => groups["groups"].as_array().is_some_and(|groups| !groups.is_empty()),
+        401 => return Ok(Presence::Unknown(message(&groups))),
         403 | 404 => false,
         _ => return Err(refused(&groups)),
     };
     let (is_missing, kind) = found(client, resolved, path).await?;
-    if !is_open && is_missing {
-        bail!("workspace {path:?} not found");
-    }
-    if !is_open {
-        bail!("access to workspace {path:?} denied");
-    }
-    commit(client, resolved, path, kind.as_deref(), short).await
+    Ok(match (is_open, is_missing) {
+        (true, _) => Presence::Open(kind),
+        (false, true) => Presence::Missing,
+        (false, false) => Presence::Closed,
+    })
 }
 
 /// Looks a workspace up in its parent. Returns true if it is not there, and its type if the user

@@ -6,7 +6,7 @@ use anyhow::bail;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{WORKSPACES, client_for, refused};
+use super::{WORKSPACES, client_for, enter::enterable, refused};
 use crate::{
     client::Client,
     connection::{Connection, Resolved, ServerUrl},
@@ -57,7 +57,10 @@ pub(super) struct Node {
 pub(super) fn run(connection: &Connection, arguments: &Arguments) -> anyhow::Result<()> {
     let resolved = connection.resolve()?;
     let Some(current) = resolved.url.workspace().map(str::to_owned) else {
-        // kcp's plugin takes this for no error.
+        // kcp's plugin takes this for no error. Programs read a tree, and get an error.
+        if arguments.output != Objects::Human {
+            resolved.url.current()?;
+        }
         let url = resolved.cluster.text("server").unwrap_or_default();
         return print::line(&format!(
             "current context URL {url:?} does not point directly to a kcp workspace"
@@ -98,8 +101,12 @@ pub(super) async fn read(client: &Client, resolved: &Resolved, top: &str, wide: 
             match code {
                 200 => {}
                 // Below the top, a workspace that the user may not enter is a leaf.
-                404 => continue,
                 _ if depth > 0 => continue,
+                // At the top, it is not there, or has no workspaces below it.
+                404 => {
+                    enterable(client, resolved, top).await?;
+                    continue;
+                }
                 _ => return Err(refused(&list)),
             }
             let items = list["items"].as_array().into_iter().flatten();

@@ -184,6 +184,46 @@ fn claims_are_answered_while_binding() {
     assert_eq!(states[0]["verbs"], json!(["get"]));
 }
 
+/// Nothing is bound when a claim is answered that the export does not make.
+#[test]
+fn a_binding_with_wrong_claims_is_not_written() {
+    let server = shared();
+    let provider = provider(&server);
+    let admin = server.admin();
+    let claims = json!({"spec": {"permissionClaims": [{"resource": "configmaps", "verbs": ["get"]}]}});
+    let export = "/apis/apis.kcp.io/v1alpha2/apiexports/widgets";
+    admin.in_workspace(&provider).merge(export, &claims).expect(200);
+    let (path, _) = workspace(&admin, "consumer");
+    let shell = Shell::admin(&server);
+    let export = format!("{provider}:widgets");
+    let bind = ["bind", "apiexport", &export, "-W", &path, "--accept-permission-claim"];
+    let error = shell.fails(&[&bind[..], &["nope.core"]].concat());
+    assert!(
+        error.ends_with("the export makes no such claim; it makes configmaps\n"),
+        "{error}"
+    );
+    let bindings = admin.in_workspace(&path).get("/apis/apis.kcp.io/v1alpha2/apibindings");
+    let names = bindings.expect(200)["items"].to_string();
+    assert!(!names.contains("\"widgets\""), "{names}");
+    shell.ok(&[&bind[..], &["configmaps.core"]].concat());
+}
+
+#[test]
+fn kubeconfigs_are_not_written_into_files_named_like_formats() {
+    let server = shared();
+    let shell = Shell::admin(&server);
+    for format in ["yaml", "json", "name"] {
+        let error = shell.fails(&["kubeconfig", "-o", format]);
+        assert!(error.contains(&format!("write -o ./{format} for that file")), "{error}");
+        assert!(!shell.home.path().join(format).exists());
+    }
+    let error = shell.fails(&["kubeconfig", "--output", "no/such/folder/config"]);
+    assert!(error.contains("there is no folder no/such/folder"), "{error}");
+    assert!(!shell.home.path().join("no").exists());
+    shell.ok(&["kubeconfig", "-o", "./yaml"]);
+    assert!(shell.home.path().join("yaml").exists());
+}
+
 #[test]
 fn a_publication_into_a_missing_workspace_says_so() {
     let server = shared();

@@ -286,6 +286,50 @@ fn trees_are_printed_as_kcp_prints_them() {
         shell.ok(&["ws", "tree", "-W", ".:a", "-o", "name"]),
         format!("{top}:a\n{top}:a:b\n")
     );
+    // A workspace without others below it is a tree; one that is not there is none.
+    assert_eq!(
+        shell.ok(&["ws", "tree", "-W", &format!(":{top}:a:b"), "-o", "name"]),
+        format!("{top}:a:b\n")
+    );
+    for more in [&[][..], &["-o", "json"], &["--wide"]] {
+        let error = shell.fails(&[&["ws", "tree", "-W", "root:nope"], more].concat());
+        assert_eq!(error, "error: workspace \"root:nope\" not found\n");
+    }
+    // A URL without a workspace: kcp's words for people, an error for programs.
+    let base = ["ws", "tree", "--context", "base"];
+    assert!(shell.ok(&base).contains("does not point directly to a kcp workspace"));
+    for format in ["json", "yaml", "name"] {
+        let error = shell.fails(&[&base[..], &["-o", format]].concat());
+        assert!(error.contains("does not point to a workspace"), "{error}");
+    }
+}
+
+/// What is written into a kubeconfig is checked first.
+#[test]
+fn contexts_of_missing_workspaces_are_not_written() {
+    let server = shared();
+    let shell = Shell::admin(&server);
+    let before = fs::read_to_string(shell.kubeconfig()).unwrap();
+    let error = shell.fails(&["ws", "create-context", "cc", "-W", "root:nope"]);
+    assert_eq!(error, "error: workspace \"root:nope\" not found\n");
+    let error = shell.fails(&["kubeconfig", "-W", "root:nope"]);
+    assert_eq!(error, "error: workspace \"root:nope\" not found\n");
+    let error = shell.fails(&["kubeconfig", "--token", "bad"]);
+    assert!(error.contains("does not accept the credentials: "), "{error}");
+    assert_eq!(fs::read_to_string(shell.kubeconfig()).unwrap(), before);
+    // Alice may not enter root: somebody may grant it later.
+    let alice = shell.run(&["kubeconfig", "-W", ":root", "--token", "alice-token"]);
+    assert_eq!(alice.code, 0, "{alice:?}");
+    assert!(alice.out.contains("alice-token"), "{alice:?}");
+    // A server that cannot be asked is a warning.
+    let away = format!("https://127.0.0.1:{}/clusters/root:a", insula_e2e::unused_port());
+    let away = shell.run(&["ws", "create-context", "away", "-s", &away, "--keep-current"]);
+    assert_eq!(
+        (away.code, away.out.as_str()),
+        (0, "Created context \"away\".\n"),
+        "{away:?}"
+    );
+    assert!(away.error.starts_with("warning: nobody knows if workspace"), "{away:?}");
 }
 
 #[test]
