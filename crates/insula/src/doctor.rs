@@ -28,7 +28,8 @@ pub(crate) struct Arguments {
     /// The server's settings, as YAML.
     #[arg(long, value_name = "FILE", env = "INSULA_CONFIG", hide_env_values = true)]
     config: Option<PathBuf>,
-    /// The server's data directory [default: as the settings say, else .insula].
+    /// The server's data directory [default: dataDir of the settings or INSULA_DATA_DIR, else
+    /// .insula].
     #[arg(long, value_name = "DIRECTORY")]
     data_dir: Option<String>,
     #[command(flatten)]

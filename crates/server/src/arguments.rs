@@ -8,13 +8,21 @@ use crate::config::Sources;
 /// config/insula.yaml shows every setting with its default.
 #[derive(clap::Args, Default)]
 #[command(after_help = "\
+Variables:
+  Every key of the settings has one, also those without a flag: dataDir is INSULA_DATA_DIR, log.level
+  is INSULA_LOG_LEVEL, limits.bodyBytes is INSULA_LIMITS_BODY_BYTES. Most flags are called like their
+  key: --tls-cert-file is tls.certFile, but --event-ttl is workspaces.eventTtlSeconds,
+  --tls-sni-cert-key is tls.sni, --otlp-endpoint is telemetry.otlpEndpoint and --webhook-allow is
+  webhooks.allow.
+
 Exit codes:
   0  stopped by SIGTERM or SIGINT
-  1  the data directory, a file or the store cannot be used
+  1  the data directory, a file or the store cannot be used, or etcd was rolled back meanwhile
   2  a flag, a variable or a key of the configuration is wrong
   3  another server works on the data directory
   4  the address is taken
-  5  a key is readable by others, or does not fit its certificate")]
+  5  a key is readable by others, or does not fit its certificate; a certificate is not valid now,
+     or does not name the server")]
 pub struct Arguments {
     /// Settings, as YAML.
     #[arg(long, value_name = "FILE", env = "INSULA_CONFIG")]
@@ -40,7 +48,7 @@ pub struct Arguments {
     )]
     kubeconfig: Option<String>,
     #[arg(
-        help = "Store of the objects: embedded, memory, or etcd://HOST:PORT[,HOST:PORT…] [default: embedded]",
+        help = "Store of the objects: embedded, memory, etcd://HOST:PORT[,HOST:PORT…], or etcds:// with TLS [default: embedded]",
         long,
         value_name = "STORE"
     )]
@@ -61,8 +69,8 @@ pub struct Arguments {
     /// human or json [default: human].
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<String>,
-    /// error, warn, info, debug, trace, or directives such as info,insula_store=debug [default:
-    /// info].
+    /// off, error, warn, info, debug, trace, or directives such as info,insula_store=debug
+    /// [default: info].
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<String>,
     /// A collector for traces and metrics, such as http://127.0.0.1:4317 [default: none].

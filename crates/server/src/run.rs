@@ -184,15 +184,11 @@ impl Starting {
         let endpoint = Endpoint::prepare(&config, listen, env.clock.now())?;
         let kubeconfig = endpoint.kubeconfig.clone();
         authenticator.accounts = Some(accounts::open(&config.data_dir, &env, &store)?);
-        progress(&Step {
-            name: "identity",
-            what: "TLS + admin identity",
-            detail: format!("{} (0600)", files::shown(&kubeconfig)),
-            took: identifying.elapsed(),
-        });
+        let identified = identifying.elapsed();
 
         let (listener, address) = bind(listen).await?;
         let url = endpoint::url(&config, address).url;
+        let external = config.external_url.is_some();
         let lifecycle = Lifecycle::default();
         let metrics = telemetry.metrics();
         let config = Arc::new(config);
@@ -218,6 +214,12 @@ impl Starting {
         })
         .await?;
         let (tls, tasks) = endpoint.announce(&config, &url, &metrics, &clock)?;
+        progress(&Step {
+            name: "identity",
+            what: "TLS + admin identity",
+            detail: format!("{} (0600)", files::shown(&kubeconfig)),
+            took: identified,
+        });
         app.tasks.background.extend(tasks);
         let here = Started::new(&url, &kubeconfig, &lifecycle);
         app.tasks.background.extend(here.begin(self.additions.tasks));
@@ -234,6 +236,9 @@ impl Starting {
         };
         let served = tokio::spawn(serve(server, app.tasks, store, self.drivers, writer));
         lifecycle.set_ready();
+        if external {
+            progress(&listening(address, self.begun));
+        }
         progress(&ready(&url, self.begun));
         Ok(Running {
             address,
@@ -244,6 +249,16 @@ impl Starting {
             served,
             failed: self.failed,
         })
+    }
+}
+
+/// Returns the step that names the port, where the URL of the server does not.
+fn listening(address: SocketAddr, begun: Instant) -> Step {
+    Step {
+        name: "listen",
+        what: "listening",
+        detail: address.to_string(),
+        took: begun.elapsed(),
     }
 }
 

@@ -8,9 +8,12 @@
 
 pub(crate) mod context;
 mod export;
+mod outage;
 pub(crate) mod spans;
 
 use std::{
+    env,
+    ffi::OsString,
     io::IsTerminal,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -95,16 +98,7 @@ impl LogLevel {
     /// # Errors
     /// The text is no level, or the server does not own the log.
     pub(crate) fn set(&self, level: &str, check_only: bool) -> Result<(), String> {
-        // A single word is a level, and not the name of a module that the filter would take it for.
-        let is_level = |part: &str| part.contains('=') || LEVELS.contains(&&*part.trim().to_ascii_lowercase());
-        let wrong = level.split(',').find(|part| !is_level(part));
-        if let Some(part) = wrong {
-            let levels = LEVELS.join(", ");
-            return Err(format!(
-                "`{part}` is not one of {levels}, or a directive such as insula_store=debug"
-            ));
-        }
-        let filter = EnvFilter::try_new(level).map_err(|error| error.to_string())?;
+        let filter = filter(level)?;
         let reload = self
             .0
             .as_ref()
@@ -118,6 +112,23 @@ impl LogLevel {
     }
 }
 
+/// Reads a level, or directives by module.
+///
+/// # Errors
+/// The text is neither. The message lists the levels.
+pub(crate) fn filter(level: &str) -> Result<EnvFilter, String> {
+    // A single word is a level, and not the name of a module that the filter would take it for: it
+    // would silence all others.
+    let is_level = |part: &str| part.contains('=') || LEVELS.contains(&&*part.trim().to_ascii_lowercase());
+    if let Some(part) = level.split(',').find(|part| !is_level(part)) {
+        let levels = LEVELS.join(", ");
+        return Err(format!(
+            "`{part}` is not one of {levels}, or a directive such as insula_store=debug"
+        ));
+    }
+    EnvFilter::try_new(level).map_err(|error| error.to_string())
+}
+
 /// Installs the subscriber of the process. A program calls it once; servers in tests and
 /// demonstrations do without.
 ///
@@ -125,8 +136,7 @@ impl LogLevel {
 /// there is no exporter.
 pub(crate) fn install(config: &Config, rng: &dyn Rng) -> Result<Telemetry, StartError> {
     let logs = |cause: String| StartError::Telemetry { what: "logs", cause };
-    let filter = EnvFilter::try_new(&config.log.level)
-        .map_err(|error| logs(format!("log.level `{}`: {error}", config.log.level)))?;
+    let filter = filter(&config.log.level).map_err(|error| logs(format!("log.level: {error}")))?;
     let mut telemetry = Telemetry::default();
     // Without a collector the filter stands before everything, and spans of traces are disabled
     // where they are written.
@@ -184,10 +194,15 @@ fn lines(config: &Config) -> Box<dyn Layer<Registry> + Send + Sync> {
     match config.log.format {
         LogFormat::Human => lines
             .with_target(false)
-            .with_ansi(std::io::stderr().is_terminal())
+            .with_ansi(has_colours(std::io::stderr().is_terminal(), env::var_os("NO_COLOR")))
             .boxed(),
         LogFormat::Json => lines.json().flatten_event(true).with_span_list(false).boxed(),
     }
+}
+
+/// Returns true for a terminal, unless `NO_COLOR` is set (<https://no-color.org>).
+fn has_colours(is_terminal: bool, no_color: Option<OsString>) -> bool {
+    is_terminal && no_color.is_none_or(|value| value.is_empty())
 }
 
 /// Creates the exporter of spans. It connects when there is something to send.
@@ -251,5 +266,26 @@ impl Telemetry {
         if metrics.is_err() || !matches!(traces, Ok(Ok(()))) {
             tracing::warn!("the last traces or metrics did not reach the collector");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_words_and_directives() {
+        for level in ["info", "WARN", "off", "info,insula_store=debug", "insula_store=trace"] {
+            assert!(filter(level).is_ok(), "{level}");
+        }
+        for level in ["warning", "nope", "", "info,insula_store", "insula_store=warning"] {
+            assert!(filter(level).is_err(), "{level}");
+        }
+    }
+
+    #[test]
+    fn colours_are_for_terminals_that_want_them() {
+        assert!(has_colours(true, None) && has_colours(true, Some(OsString::new())));
+        assert!(!has_colours(true, Some("1".into())) && !has_colours(false, None));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::{BufRead, BufReader},
     net::TcpStream,
     os::unix::fs::PermissionsExt,
     path::Path,
@@ -331,6 +332,60 @@ fn unknown_keys_are_refused_with_the_nearest_one() {
         assert!(stderr.contains(nearest), "{nearest} in {stderr}");
         assert!(!data.exists(), "nothing is made by a start that is refused");
     }
+}
+
+/// A word that is no level would be taken for a module, and silence all others.
+#[test]
+fn levels_of_the_log_are_checked() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, data) = (dir.path().join("a.yaml"), dir.path().join("data"));
+    fs::write(&file, "log:\n  level: nope\n").unwrap();
+    let file = file.to_str().unwrap();
+    for (flags, variable, word) in [
+        (&["--log-level", "warning"][..], None, "warning"),
+        (&["--log-level", "info,insula_store"], None, "insula_store"),
+        (&["--config", file], None, "nope"),
+        (&[], Some("verbose"), "verbose"),
+    ] {
+        let mut command = insula(&["start", "--data-dir", data.to_str().unwrap()]);
+        command
+            .args(flags)
+            .envs(variable.map(|level| ("INSULA_LOG_LEVEL", level)));
+        let output = run_bounded(&mut command, "", Duration::from_secs(20));
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        let expected = format!("`{word}` is not one of off, error, warn, info, debug, trace");
+        assert!(stderr.contains("log.level") && stderr.contains(&expected), "{stderr}");
+        assert!(!data.exists(), "nothing is made by a start that is refused");
+    }
+    let server = Server::with_flags(&["--log-level", "warn,insula_server=debug"]);
+    server.admin().get("/readyz").expect(200);
+}
+
+/// A line of the start is true when it is printed; one names the port that the external URL hides.
+#[test]
+fn the_lines_of_the_start_are_true() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let mut command = insula(&["start", "--listen", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()]);
+    command.args(["--external-url", "https://api.insula.test", "--log-format", "json"]);
+    let mut process = command.spawn().unwrap();
+    let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
+    let mut step = |name: &str| -> Value {
+        let steps = lines.by_ref().map_while(Result::ok);
+        let mut steps = steps.filter_map(|line| serde_json::from_str::<Value>(&line).ok());
+        steps.find(|line| line["step"] == name).unwrap()
+    };
+    step("identity");
+    let is_there = data.join("admin.kubeconfig").exists();
+    let address = step("listen")["detail"].as_str().unwrap().to_owned();
+    let connected = TcpStream::connect(&address);
+    let ready = step("ready");
+    process.kill().unwrap();
+    process.wait().unwrap();
+    assert!(is_there, "the kubeconfig is not there yet");
+    assert!(connected.is_ok(), "nobody listens at {address}");
+    assert_eq!(ready["detail"], "https://api.insula.test");
 }
 
 /// With transparent huge pages, of which the kernel makes more over time, an idle server would grow

@@ -223,6 +223,9 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     if let Some((key, cause)) = serving::mistake(config.external_url.as_deref(), &config.tls, &config.front_proxy) {
         return refuse(key, cause);
     }
+    if let Err(cause) = crate::telemetry::filter(&config.log.level) {
+        return refuse("log.level", cause);
+    }
     match config.telemetry.mistake() {
         Some((key, cause)) => refuse(key, cause),
         None => Ok(()),

@@ -22,7 +22,7 @@ use tonic::{
     transport::Channel,
 };
 
-use super::{SEND, SERVICE};
+use super::{SEND, SERVICE, outage::Outage};
 use crate::{
     VERSION,
     metrics::{
@@ -41,6 +41,7 @@ pub(super) struct MetricExport {
     headers: MetadataMap,
     resource: Resource,
     exports: Exports,
+    outage: Outage,
     period: Duration,
 }
 
@@ -60,6 +61,7 @@ impl MetricExport {
                 ..Resource::default()
             },
             exports,
+            outage: Outage::new("metrics"),
             period,
         }
     }
@@ -111,13 +113,14 @@ impl MetricExport {
                 self.exports.count(Signal::Metrics, ExportOutcome::Failed, refused);
                 self.exports
                     .count(Signal::Metrics, ExportOutcome::Sent, count - refused);
+                self.outage.record(Ok(()));
                 return;
             }
             Ok(Err(status)) => status.to_string(),
             Err(_) => format!("no answer within {} s", SEND.as_secs()),
         };
         self.exports.count(Signal::Metrics, ExportOutcome::Failed, count);
-        tracing::debug!(cause, count, "metrics did not reach the collector");
+        self.outage.record(Err(&cause));
     }
 }
 

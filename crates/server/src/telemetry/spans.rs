@@ -25,6 +25,7 @@ use opentelemetry_sdk::{
 use tracing::{Metadata, Span};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
+use super::outage::Outage;
 use crate::metrics::{ExportOutcome, Exports, Signal};
 
 /// Spans that wait for the collector at most: a few megabytes.
@@ -100,6 +101,7 @@ impl Queue {
             exporter,
             waiting: Arc::clone(&waiting),
             exports: exports.clone(),
+            outage: Outage::new("traces"),
         };
         let config = BatchConfigBuilder::default()
             .with_max_queue_size(QUEUE_SPANS)
@@ -148,6 +150,7 @@ struct Counted<E> {
     exporter: E,
     waiting: Arc<AtomicUsize>,
     exports: Exports,
+    outage: Outage,
 }
 
 impl<E: SpanExporter> SpanExporter for Counted<E> {
@@ -160,6 +163,11 @@ impl<E: SpanExporter> SpanExporter for Counted<E> {
             false => ExportOutcome::Failed,
         };
         self.exports.count(Signal::Spans, outcome, count as u64);
+        self.outage.record(
+            done.as_ref()
+                .map(|()| ())
+                .map_err(|error| error as &dyn std::fmt::Display),
+        );
         done
     }
 

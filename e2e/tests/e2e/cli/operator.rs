@@ -211,6 +211,26 @@ fn every_command_has_a_manual_page() {
 }
 
 #[test]
+fn the_help_of_start_names_variables_stores_and_codes() {
+    let shell = Shell::with("");
+    let help = shell.ok(&["start", "--help"]);
+    for part in [
+        "limits.bodyBytes is INSULA_LIMITS_BODY_BYTES",
+        "dataDir is INSULA_DATA_DIR",
+        "etcds://",
+        "etcd was rolled back",
+        "or does not name the server",
+    ] {
+        assert!(help.contains(part), "{part}: {help}");
+    }
+    assert!(shell.ok(&["doctor", "--help"]).contains("INSULA_DATA_DIR"));
+    let dir = shell.home.path().join("man");
+    shell.ok(&["man", "--dir", dir.to_str().unwrap()]);
+    let page = fs::read_to_string(dir.join("insula-start.1")).unwrap();
+    assert!(page.contains("INSULA_LIMITS_BODY_BYTES"), "{page}");
+}
+
+#[test]
 fn the_version_names_its_build() {
     let shell = Shell::with("");
     let version = shell.ok(&["version"]);

@@ -51,9 +51,20 @@ fn a_collector_that_is_away_is_tried_again_when_it_is_back() {
     let port = unused_port();
     let server = with_collector(&format!("http://127.0.0.1:{port}"), &[]);
     assert_eq!(server.admin().get("/readyz").text, "ok");
-    until("the export fails", || {
-        (exported(&server, "Metrics", "Failed") > 0).then_some(())
-    });
+    let failed = || exported(&server, "Metrics", "Failed");
+    until("the export fails", || (failed() > 0).then_some(()));
+    let once = failed();
+    until("the export fails again", || (failed() > once).then_some(()));
+    // One line says that exports fail, and one that they work again.
+    let lines = |level: &str, message: &str| {
+        let of_metrics = |line: &Value| {
+            line["level"] == level
+                && line["signal"] == "metrics"
+                && line["message"].as_str().is_some_and(|text| text.starts_with(message))
+        };
+        server.json_log().iter().filter(|line| of_metrics(line)).count()
+    };
+    assert_eq!(lines("WARN", "exports do not reach the collector"), 1);
     let collector = Collector::start_at(port);
     assert!(collector.next_metrics().contains_key("process_uptime_seconds"));
     let trace = new_trace();
@@ -61,4 +72,8 @@ fn a_collector_that_is_away_is_tried_again_when_it_is_back() {
     let spans = collector.trace_until(&trace, |spans| root(spans).is_some());
     assert_eq!(spans[0].name, "GET /readyz");
     assert!(exported(&server, "Spans", "Sent") > 0);
+    until("the log says so", || {
+        (lines("INFO", "exports reach the collector again") == 1).then_some(())
+    });
+    assert_eq!(lines("WARN", "exports do not reach the collector"), 1);
 }
