@@ -1,9 +1,10 @@
 //! HTTPS client with the identity of a kubeconfig, for commands that talk to a server.
 
 mod call;
+pub(crate) mod certificate;
 pub(crate) mod credentials;
 
-use std::{path::Path, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context, anyhow, bail};
 use bytes::Bytes;
@@ -19,6 +20,9 @@ use hyper_util::{
 };
 use rustls::pki_types::ServerName;
 use serde_json::Value;
+
+use certificate::{Shown, Tls};
+use credentials::Credentials;
 
 use crate::{
     connection::{Resolved, ServerFlags},
@@ -39,6 +43,8 @@ pub(crate) struct Client {
     identity: HeaderMap,
     /// Longest wait for an answer, and for the next piece of a stream.
     timeout: Duration,
+    /// The client certificate, and the settings to ask for the reason of a refusal.
+    shown: Option<Arc<(Shown, Tls)>>,
 }
 
 impl Client {
@@ -65,7 +71,22 @@ impl Client {
         if !server.starts_with("https://") {
             bail!("the server {server:?} has no TLS: its URL must begin with https://");
         }
-        let (tls, identity) = credentials::tls(cluster, user)?;
+        if cluster.text("proxy-url").is_some() {
+            eprintln!("warning: proxy-url of the kubeconfig is not supported: connecting without a proxy");
+        }
+        let Credentials {
+            tls,
+            headers: identity,
+            shown,
+        } = credentials::tls(cluster, user)?;
+        let name = cluster
+            .text("tls-server-name")
+            .map(|name| ServerName::try_from(name.to_owned()));
+        let name = name.transpose().context("tls-server-name is no name")?;
+        let asking = Tls {
+            config: Arc::new(tls.clone()),
+            name: name.clone(),
+        };
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         // A body is sent together with its headers: waiting for the acknowledgement of the headers
@@ -74,8 +95,7 @@ impl Client {
         let mut connector = hyper_rustls::HttpsConnectorBuilder::new()
             .with_tls_config(tls)
             .https_only();
-        if let Some(name) = cluster.text("tls-server-name") {
-            let name = ServerName::try_from(name.to_owned()).context("tls-server-name is no name")?;
+        if let Some(name) = name {
             connector = connector.with_server_name_resolver(FixedServerNameResolver::new(name));
         }
         let connector = connector.enable_http2().wrap_connector(tcp);
@@ -84,6 +104,7 @@ impl Client {
             server: server.trim_end_matches('/').to_owned(),
             identity,
             timeout: timeout.unwrap_or(FOR_EVER),
+            shown: shown.map(|shown| Arc::new((shown, asking))),
         })
     }
 
@@ -155,7 +176,10 @@ impl Client {
         request.headers_mut().extend(self.identity.clone());
         let silent = || format!("GET {url}: nothing for {} s", self.timeout.as_secs());
         let sent = tokio::time::timeout(self.timeout, self.http.request(request)).await;
-        let response = sent.with_context(silent)?.with_context(|| format!("GET {url}"))?;
+        let response = match sent.with_context(silent)? {
+            Ok(response) => response,
+            Err(error) => return Err(self.unanswered(error.into(), "GET", &url).await),
+        };
         let code = response.status();
         let mut body = response.into_body();
         if code != StatusCode::OK {
@@ -208,11 +232,37 @@ impl Client {
         };
         let answered = tokio::time::timeout(self.timeout, exchange).await;
         let (code, body) = match answered {
-            Ok(exchanged) => exchanged.map_err(|error| unanswered(error, method.as_str(), &url))?,
+            Ok(Ok(answer)) => answer,
+            Ok(Err(error)) => return Err(self.unanswered(error, method.as_str(), &url).await),
             Err(_) => bail!("{method} {url}: no answer within {} s", self.timeout.as_secs()),
         };
         let value = serde_json::from_slice(&body).unwrap_or_else(|_| String::from_utf8_lossy(&body).into());
         Ok((code, value))
+    }
+
+    /// Returns the error of a request without an answer: the fault of the client certificate if it
+    /// has one, and the fix where there was no connection.
+    async fn unanswered(&self, error: anyhow::Error, method: &str, url: &str) -> anyhow::Error {
+        let connect = error.downcast_ref::<hyper_util::client::legacy::Error>();
+        let is_connect = connect.is_some_and(hyper_util::client::legacy::Error::is_connect);
+        let cause = format!("{error:#}");
+        if is_connect && !cause.contains("fatal alert") {
+            let fix = match cause.contains("certificate") {
+                true => "--certificate-authority names the authority of its certificate",
+                false => "check that the server runs there, or name another with --server or --kubeconfig",
+            };
+            return anyhow!("{method} {url}: {cause}; {fix}");
+        }
+        if let Some((shown, tls)) = self.shown.as_deref() {
+            let fault = match shown.fault(crate::now().0) {
+                Some(fault) => Some(fault),
+                None => shown.refusal(tls, url).await,
+            };
+            if let Some(fault) = fault {
+                return anyhow!("{method} {url}: {fault} ({cause})");
+            }
+        }
+        error.context(format!("{method} {url}"))
     }
 }
 
@@ -230,20 +280,6 @@ fn warn(headers: &HeaderMap) {
             eprintln!("Warning: {}", text.replace("\\\"", "\""));
         }
     }
-}
-
-/// Returns the error of a request without an answer, with the fix where there was no connection.
-fn unanswered(error: anyhow::Error, method: &str, url: &str) -> anyhow::Error {
-    let connect = error.downcast_ref::<hyper_util::client::legacy::Error>();
-    if !connect.is_some_and(hyper_util::client::legacy::Error::is_connect) {
-        return error.context(format!("{method} {url}"));
-    }
-    let cause = format!("{error:#}");
-    let fix = match cause.contains("certificate") {
-        true => "--certificate-authority names the authority of its certificate",
-        false => "check that the server runs there, or name another with --server or --kubeconfig",
-    };
-    anyhow!("{method} {url}: {cause}; {fix}")
 }
 
 /// Returns the message of a refusal, or the whole answer where it has none.

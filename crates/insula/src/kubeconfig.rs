@@ -83,6 +83,8 @@ struct File {
 pub(crate) struct Entry {
     pub(crate) content: Value,
     pub(crate) folder: PathBuf,
+    /// Its name and file, for messages: `"bob" in FILE`.
+    pub(crate) origin: String,
 }
 
 impl Entry {
@@ -153,6 +155,7 @@ impl Kubeconfig {
             Some(Entry {
                 content: content.unwrap_or_else(|| json!({})),
                 folder,
+                origin: format!("{name:?} in {}", file.path.display()),
             })
         })
     }

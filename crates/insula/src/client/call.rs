@@ -9,7 +9,7 @@ use http::{
 use http_body_util::{BodyExt, Full, Limited};
 use insula_proto::Message;
 
-use super::{ANSWER_BYTES_MAX, Client, unanswered};
+use super::{ANSWER_BYTES_MAX, Client};
 
 /// Bytes before a message: a flag for compression, and the length.
 const FRAME: usize = 5;
@@ -38,9 +38,10 @@ impl Client {
         };
         let answered = tokio::time::timeout(self.timeout, exchange).await;
         let silent = || format!("{url}: no answer within {} s", self.timeout.as_secs());
-        let (head, trailers, body) = answered
-            .with_context(silent)?
-            .map_err(|error| unanswered(error, "POST", &url))?;
+        let (head, trailers, body) = match answered.with_context(silent)? {
+            Ok(answer) => answer,
+            Err(error) => return Err(self.unanswered(error, "POST", &url).await),
+        };
         // A refusal without a message has its status among the headers.
         let status = [&trailers, &head.headers].into_iter().find_map(status);
         match status {

@@ -13,13 +13,23 @@ use rustls::{
 };
 use serde_json::{Value, json};
 
+use super::certificate::{Shown, whose};
 use crate::kubeconfig::Entry;
+
+/// Credentials of a user, ready to use.
+pub(super) struct Credentials {
+    pub(super) tls: ClientConfig,
+    /// Headers of every request.
+    pub(super) headers: HeaderMap,
+    /// The client certificate, for users that have one and no token.
+    pub(super) shown: Option<Shown>,
+}
 
 /// Returns the TLS settings, and the headers of every request.
 ///
 /// # Errors
 /// A file cannot be read, a certificate or key is malformed, or the user's program fails.
-pub(super) fn tls(cluster: &Entry, user: &Entry) -> anyhow::Result<(ClientConfig, HeaderMap)> {
+pub(super) fn tls(cluster: &Entry, user: &Entry) -> anyhow::Result<Credentials> {
     insula_server::install_provider();
     let builder = if cluster.content["insecure-skip-tls-verify"] == true {
         let provider = CryptoProvider::get_default().context("no cryptography")?.clone();
@@ -34,15 +44,58 @@ pub(super) fn tls(cluster: &Entry, user: &Entry) -> anyhow::Result<(ClientConfig
         None => None,
     };
     let user = made.as_ref().unwrap_or(user);
-    let tls = match pem(user, "client-certificate")? {
-        Some(chain) if token(user)?.is_none() => {
-            let key = pem(user, "client-key")?.context("the user of the kubeconfig has a certificate without a key")?;
-            let key = PrivateKeyDer::from_pem_slice(&key).context("the key of the user")?;
-            builder.with_client_auth_cert(certificates(&chain)?, key)?
+    check_kind(user)?;
+    let (tls, shown) = match certificate(user)? {
+        Some((chain, shown)) => {
+            let whose = whose(user);
+            let key = pem(user, "client-key")?
+                .with_context(|| format!("{whose} has a client certificate without a client key"))?;
+            let key = PrivateKeyDer::from_pem_slice(&key)
+                .with_context(|| format!("the client key of {whose} cannot be read"))?;
+            let tls = builder.with_client_auth_cert(chain, key);
+            let tls = tls.with_context(|| {
+                format!("the client key of {whose} does not fit the client certificate: take both of one user")
+            })?;
+            (tls, Some(shown))
         }
-        _ => builder.with_no_client_auth(),
+        None => (builder.with_no_client_auth(), None),
     };
-    Ok((tls, headers(user)?))
+    Ok(Credentials {
+        tls,
+        headers: headers(user)?,
+        shown,
+    })
+}
+
+/// Returns the client certificate that a user shows; `None` for one with a token, and without one.
+pub(crate) fn certificate(user: &Entry) -> anyhow::Result<Option<(Vec<CertificateDer<'static>>, Shown)>> {
+    let Some(chain) = pem(user, "client-certificate")?.filter(|_| !has_token(user)) else {
+        return Ok(None);
+    };
+    let whose = whose(user);
+    let chain = certificates(&chain).with_context(|| format!("the client certificate of {whose}"))?;
+    let first = chain
+        .first()
+        .with_context(|| format!("the client certificate of {whose} is empty"))?;
+    let shown = Shown::read(user, first)?;
+    Ok(Some((chain, shown)))
+}
+
+fn has_token(user: &Entry) -> bool {
+    user.text("token").is_some() || user.text("tokenFile").is_some()
+}
+
+/// Refuses credentials that would silently count for nothing.
+fn check_kind(user: &Entry) -> anyhow::Result<()> {
+    for field in ["username", "auth-provider"] {
+        if !user.content[field].is_null() {
+            bail!(
+                "{} has {field}, which is not supported: take a client certificate, a token or an exec plugin",
+                whose(user)
+            );
+        }
+    }
+    Ok(())
 }
 
 /// Returns the certificates to trust: those of the cluster, else those of the machine.
@@ -128,7 +181,7 @@ fn run(user: &Entry) -> anyhow::Result<Entry> {
     content["client-key-data"] = json!(encoded("clientKeyData"));
     Ok(Entry {
         content,
-        folder: user.folder.clone(),
+        ..user.clone()
     })
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::Finding;
 use crate::{
-    client::Client,
+    client::{Client, certificate::HTTPS_PORT, credentials::certificate},
     connection::{Connection, Resolved, ServerFlags},
     status,
 };
@@ -30,6 +30,7 @@ pub(super) async fn check(config: &Config, connection: &Connection) -> Vec<Findi
             return findings;
         }
     };
+    findings.push(credentials(&resolved));
     let status = status::read(&resolved).await;
     match &status {
         Ok(status) if status.ready && status.version == status.client => {
@@ -51,17 +52,53 @@ pub(super) async fn check(config: &Config, connection: &Connection) -> Vec<Findi
             format!("{} is not ready", status.server),
             "`insula status` names the check that fails, the server's log the cause",
         )),
-        Err(error) => findings.push(Finding::problem(
-            "server",
-            format!("{error:#}"),
-            "start it with `insula start`, or name another with --kubeconfig or --server",
-        )),
+        Err(error) => {
+            let fix = match listens(&resolved).await {
+                true => "something listens there: check the credentials and the authority of the kubeconfig",
+                false => "start it with `insula start`, or name another with --kubeconfig or --server",
+            };
+            findings.push(Finding::problem("server", format!("{error:#}"), fix));
+        }
     }
     if status.is_ok() {
         findings.push(clock(&resolved).await);
     }
     findings.extend(kubectl(status.ok().as_ref().map(|status| status.kubernetes.as_str())));
     findings
+}
+
+/// Checks the credentials of the kubeconfig: the dates of a client certificate.
+fn credentials(resolved: &Resolved) -> Finding {
+    const CHECK: &str = "credentials";
+    match certificate(&resolved.user) {
+        Ok(Some((_, shown))) => match shown.fault(crate::now().0) {
+            Some(fault) => {
+                let (fault, fix) = fault.split_once(": ").unwrap_or((&fault, ""));
+                Finding::problem(CHECK, fault, fix)
+            }
+            None => Finding::ok(CHECK, shown.described()),
+        },
+        Ok(None) => Finding::skipped(CHECK, "the user has no client certificate"),
+        Err(error) => Finding::problem(
+            CHECK,
+            format!("{error:#}"),
+            "name another user with --user or --kubeconfig",
+        ),
+    }
+}
+
+/// Returns true if something accepts connections at the address of the server.
+async fn listens(resolved: &Resolved) -> bool {
+    let Ok(uri) = resolved.url.base().parse::<http::Uri>() else {
+        return false;
+    };
+    let Some(host) = uri.host() else { return false };
+    let address = (
+        host.trim_matches(['[', ']']).to_owned(),
+        uri.port_u16().unwrap_or(HTTPS_PORT),
+    );
+    let connecting = tokio::net::TcpStream::connect(address);
+    matches!(tokio::time::timeout(TIMEOUT, connecting).await, Ok(Ok(_)))
 }
 
 /// Finds the server by flags and variables, else by the kubeconfig that the server writes.
