@@ -1,6 +1,7 @@
 //! `insula access …`: users of a workspace and their roles, without YAML.
 
 mod grants;
+mod resource;
 mod who_can;
 
 use std::process::ExitCode;

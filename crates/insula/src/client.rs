@@ -31,6 +31,8 @@ use crate::{
 
 /// Bytes of an answer at most. Our servers send no larger ones.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// Form of discovery that has all resources.
+const DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 /// Wait of `--request-timeout 0`: a year.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
@@ -139,6 +141,11 @@ impl Client {
         self.send(Method::GET, path, None).await
     }
 
+    /// Reads the resources of `/api` or `/apis` in one document, from servers that have one.
+    pub(crate) async fn discovery(&self, path: &str) -> anyhow::Result<(StatusCode, Value)> {
+        self.send_for(DISCOVERY, Method::GET, path, None).await
+    }
+
     /// Returns the time of the server, in seconds since 1970; `None` if it does not tell it.
     pub(crate) async fn date(&self, path: &str) -> anyhow::Result<Option<i64>> {
         let mut request = Request::get(self.at_path(path).server).body(Full::new(Bytes::new()))?;
@@ -200,10 +207,21 @@ impl Client {
         }
     }
 
-    /// Sends a request and returns code and body of the answer. Fails only without an answer. A
-    /// body that is not JSON is returned as a string.
+    /// Sends a request and returns code and body of the answer, in JSON.
     async fn send(
         &self,
+        method: Method,
+        path: &str,
+        body: Option<(&str, &Value)>,
+    ) -> anyhow::Result<(StatusCode, Value)> {
+        self.send_for("application/json", method, path, body).await
+    }
+
+    /// Sends a request for a form of answers. Fails only without an answer. A body that is not JSON
+    /// is returned as a string.
+    async fn send_for(
+        &self,
+        accept: &str,
         method: Method,
         path: &str,
         body: Option<(&str, &Value)>,
@@ -212,7 +230,7 @@ impl Client {
         let mut request = Request::builder()
             .method(method.clone())
             .uri(&url)
-            .header(ACCEPT, "application/json");
+            .header(ACCEPT, accept);
         let mut bytes = Bytes::new();
         if let Some((content_type, value)) = body {
             request = request.header(CONTENT_TYPE, content_type);

@@ -6,7 +6,10 @@ use anyhow::bail;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Subject, grants};
+use super::{
+    Subject, grants,
+    resource::{self, Resource},
+};
 use crate::{
     client::{Client, message},
     files::text,
@@ -22,7 +25,7 @@ nobody may.")]
 pub(super) struct Arguments {
     /// The verb, such as get or create.
     verb: String,
-    /// The resource: configmaps, widgets.example.io, widgets.example.io/status.
+    /// The resource, by any of its names: configmaps, cm, widgets.example.io, widgets/status.
     resource: String,
     /// One object.
     name: Option<String>,
@@ -42,12 +45,14 @@ struct Answer {
 }
 
 pub(super) async fn run(client: &Client, arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let Arguments { verb, namespace, .. } = arguments;
+    let resource = resource::find(client, verb, &arguments.resource, namespace.as_deref()).await?;
     let mut subjects: BTreeSet<Subject> = BTreeSet::new();
     subjects.extend(grants::all_roles(client).await?.into_iter().map(|held| held.subject));
     subjects.extend(owner(client).await?);
     let mut answers = Vec::new();
     for subject in subjects {
-        let (code, review) = client.post(REVIEWS, &review(arguments, &subject)).await?;
+        let (code, review) = client.post(REVIEWS, &review(arguments, &resource, &subject)).await?;
         if !code.is_success() {
             bail!("{}", message(&review));
         }
@@ -86,11 +91,10 @@ async fn owner(client: &Client) -> anyhow::Result<Option<Subject>> {
     })
 }
 
-fn review(arguments: &Arguments, subject: &Subject) -> Value {
-    let (resource, subresource) = arguments.resource.split_once('/').unwrap_or((&arguments.resource, ""));
-    let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
+fn review(arguments: &Arguments, resource: &Resource, subject: &Subject) -> Value {
     let attributes = json!({
-        "verb": arguments.verb, "group": group, "resource": resource, "subresource": subresource,
+        "verb": arguments.verb,
+        "group": resource.group, "resource": resource.name, "subresource": resource.subresource,
         "name": arguments.name, "namespace": arguments.namespace,
     });
     let (user, groups) = match subject.kind {

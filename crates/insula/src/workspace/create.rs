@@ -34,7 +34,8 @@ pub(crate) struct Options {
     /// The workspace to create.
     #[arg(value_name = "NAME")]
     name: String,
-    /// The type, as root:universal or a name [default: the parent's default].
+    /// The type: a name of this workspace or of those above it, or with its path, as in
+    /// root:universal [default: the parent's default].
     #[arg(long = "type", value_name = "TYPE")]
     kind: Option<String>,
     /// Enter the workspace.
@@ -96,11 +97,16 @@ async fn create(client: &Client, parent: &str, wanted: &Value, options: &Options
             );
         }
     } else if !code.is_success() {
-        let fix = match answer["reason"] == "AlreadyExists" {
-            true => ": --ignore-existing accepts it",
-            false => "",
+        let why = message(&answer);
+        let fix = match &options.kind {
+            _ if answer["reason"] == "AlreadyExists" => ": --ignore-existing accepts it",
+            Some(kind) if why.contains("cannot be resolved") && !kind.contains(':') => {
+                "; name a type of another workspace with its path, as --type root:org:special"
+            }
+            Some(_) if why.contains("cannot be resolved") => "; it is not there, or you may not use it",
+            _ => "",
         };
-        bail!("{}; in workspace {parent}{fix}", message(&answer));
+        bail!("{why}; in workspace {parent}{fix}");
     }
     let what = if is_there { "already exists" } else { "created" };
     let is_ready = |workspace: &Value| text(workspace, "/status/phase") == "Ready";

@@ -99,6 +99,28 @@ fn access_is_granted_listed_and_revoked() {
         error.contains(&format!("{path} has no ClusterRole \"editor\"")),
         "{error}"
     );
+    // Resources are found by all their names; unknown ones and unknown verbs are warned of.
+    shell.ok(&["bind", "apiexport", &format!("{}:widgets", provider(&server))]);
+    for name in ["widgets", "widget", "widgets.example.io"] {
+        let ran = shell.run(&["access", "who-can", "get", name, "-n", "default", "-o", "name"]);
+        assert!(
+            ran.out.lines().any(|line| line == "carol") && ran.error.is_empty(),
+            "{name}: {ran:?}"
+        );
+    }
+    for (verb, name, warning) in [
+        ("get", "gears", "the server doesn't have a resource type 'gears'"),
+        (
+            "get",
+            "gears.a.io",
+            "the server doesn't have a resource type 'gears' in group 'a.io'",
+        ),
+        ("frobnicate", "widgets", "verb 'frobnicate' is not a known verb"),
+        ("get", "namespaces", "resource 'namespaces' is not namespace scoped"),
+    ] {
+        let ran = shell.run(&["access", "who-can", verb, name, "-n", "default"]);
+        assert_eq!(ran.error, format!("Warning: {warning}\n"), "{ran:?}");
+    }
     let nobody = shell.run(&["access", "who-can", "create", "nonesuch.example.io", "--as", "nobody"]);
     assert_eq!(nobody.code, 2, "{nobody:?}");
 }

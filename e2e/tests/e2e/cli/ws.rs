@@ -214,7 +214,8 @@ fn workspaces_are_created_once() {
     assert!(error.ends_with(wanted), "{error}");
     let error = shell.fails(&["ws", "create", "sub", "--type", "nonesuch"]);
     assert!(
-        error.contains("workspace type \"nonesuch\" cannot be resolved"),
+        error.contains("workspace type \"nonesuch\" cannot be resolved")
+            && error.contains("as --type root:org:special"),
         "{error}"
     );
 }
