@@ -57,6 +57,12 @@ pub trait Job: Send + Sync {
         false
     }
 
+    /// Returns the seconds after which an operation that this server cannot continue ends: another
+    /// server may be able to.
+    fn patience_seconds(&self) -> i64 {
+        0
+    }
+
     /// Does the work, and returns the result of the operation. It runs in a task that all
     /// operations of a server share: work that computes for long belongs on a
     /// [`crate::WorkerPool`].

@@ -129,6 +129,12 @@ pub fn serialization_point(cluster: &ClusterName, of: &str) -> ObjectKey {
     ObjectKey::cluster_scoped(serialization_points(), cluster.clone(), of)
 }
 
+/// Returns the key of the record of a home that a restore has closed: its user does not create it
+/// anew meanwhile.
+pub fn closed_home(cluster: &ClusterName) -> ObjectKey {
+    serialization_point(&ClusterName::root(), &format!("closed/{cluster}"))
+}
+
 /// Returns the group in the name of a route; the empty string for the core group.
 pub fn group_of(claim: &str) -> &str {
     match claim.split_once('.') {

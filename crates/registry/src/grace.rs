@@ -51,7 +51,7 @@ pub fn end(value: &mut Json, now: Timestamp) {
 }
 
 /// Removes from a Workspace what its deletion wrote.
-pub(crate) fn take_back(value: &mut Json) {
+pub fn take_back(value: &mut Json) {
     let metadata = metadata_of(value);
     metadata.remove("deletionTimestamp");
     metadata.remove("deletionGracePeriodSeconds");

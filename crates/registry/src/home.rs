@@ -24,7 +24,7 @@ const CREATION_SECONDS_MAX: i64 = 60;
 pub enum Home {
     /// There is none yet.
     Absent,
-    /// It is being made.
+    /// It is being made, or restored from a backup.
     Coming,
     /// It is not ready after 60 seconds.
     Late,
@@ -38,7 +38,10 @@ pub enum Home {
 pub fn find(deps: &Deps, snapshot: &Snapshot, user: &UserInfo) -> Home {
     let cluster = digest::home_cluster(&user.name);
     let Some(entry) = snapshot.get(&ids::logical_cluster(&cluster)) else {
-        return Home::Absent;
+        return match snapshot.get(&ids::closed_home(&cluster)) {
+            None => Home::Absent,
+            Some(_) => Home::Coming,
+        };
     };
     let view = locate::logical_cluster(snapshot, &cluster);
     if view.as_ref().and_then(|view| view.owner.as_deref()) != Some(&*user.name) {
@@ -82,7 +85,10 @@ pub async fn create(deps: &Deps, user: &UserInfo) -> Result<()> {
     if let Ok(path) = ClusterPath::parse(&format!("{HOMES}:{}", user.name)) {
         logical["metadata"]["annotations"]["kcp.io/path"] = json!(path.as_str());
     }
-    let plan = Plan::new(vec![Intent::Create(ids::logical_cluster(&cluster), logical)]);
+    let plan = Plan::new(vec![
+        Intent::Create(ids::logical_cluster(&cluster), logical),
+        Intent::Expect(ids::closed_home(&cluster), None),
+    ]);
     match commit(deps, &plan).await {
         Ok(_) | Err(insula_catalog::Error::Conflict { .. }) => Ok(()),
         Err(error) => Err(error),

@@ -5,6 +5,7 @@ use crate::operations::{Failure, Operations, Record, Running};
 use insula_api::ClusterName;
 use insula_catalog::ids;
 use insula_store::{Snapshot, backup::Header};
+use std::sync::Arc;
 use tonic::Code;
 
 fn refused(text: impl Into<String>) -> Failure {
@@ -53,6 +54,22 @@ pub(crate) fn exists(path: &str) -> Failure {
         }
         false => format!("workspace {path} exists: set overwrite to replace it and all workspaces below it"),
     })
+}
+
+/// Checks that no operation reads a backup.
+pub(crate) fn is_unused(snapshot: &Snapshot, name: &str) -> Result<(), Failure> {
+    let reads = |record: Arc<Record>| record.outcome.is_none() && record.input["name"] == name;
+    let known = Operations::list(snapshot);
+    match known
+        .iter()
+        .find(|entry| Record::read(&entry.object).is_some_and(reads))
+    {
+        None => Ok(()),
+        Some(reader) => Err(refused(format!(
+            "operation {} reads the backup: wait for its end, or cancel it",
+            reader.key.name
+        ))),
+    }
 }
 
 /// Checks that no other restore is in the way: that of the installation is alone. Of two the later

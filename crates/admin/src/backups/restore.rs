@@ -4,24 +4,30 @@
 //! ```text
 //! read      the backup is read and compared; until here the operation can be cancelled
 //! close     LogicalClusters and Workspaces of what differs are deleted: from here on nobody
-//!           reaches these workspaces, and controllers leave their objects alone
+//!           reaches these workspaces, and no home of them is created anew
 //! write     objects are created, replaced and deleted until nothing differs, owners first. Those
 //!           of `root`, which stays open, are written once
 //! note      a record for each cluster to open, then one that says that all is written
 //! open      LogicalClusters with their Workspaces, the deepest first, each with its record
-//! touch     bindings and exports are written again unchanged: bindings follow their exports
+//! touch     objects whose controllers rested meanwhile are written again unchanged: namespaces,
+//!           definitions, Workspaces without a cluster, exports, and the bindings to them
 //! ```
+//! Controllers of namespaces, definitions and garbage work in closed workspaces as well, and delete
+//! what they would delete in open ones: what differs after some rounds is theirs.
+//!
 //! An operation that stops before everything is noted begins anew: each step compares the store
 //! with the backup. One that stops later opens what still has a record and writes nothing else,
 //! because tenants have written meanwhile. Records of restores that are done are removed by the
-//! next one: until the outcome of an operation is stored, it may be run again.
+//! next one: until the outcome of an operation is stored, it may be run again. Every run replaces a
+//! record that guards all its transactions, so that a server which has lost the operation to another
+//! one writes nothing more.
 
 use super::{Links, RESTORE, Shared, Wanted, find, open, precondition, wanted::Part};
 use crate::operations::{Failure, Job, Operations, Record, Running};
 use futures_util::future::BoxFuture;
-use insula_api::{ClusterName, Json, Object, ObjectKey, Scope};
-use insula_catalog::ids;
-use insula_store::{CommitError, Guard, Snapshot, Txn, Write};
+use insula_api::{ClusterName, ClusterPath, Json, Object, ObjectKey, Revision, Scope};
+use insula_catalog::{ids, locate};
+use insula_store::{CommitError, Entry, Guard, Snapshot, Txn, Write};
 use serde_json::json;
 use std::{
     collections::{BTreeSet, HashSet},
@@ -36,8 +42,8 @@ const WRITES_MAX: usize = 100;
 const BYTES_MAX: usize = 1 << 20;
 /// Comparisons of the store with the backup before a restore gives up: others write all the time.
 const ROUNDS_MAX: usize = 8;
-/// Attempts of one transaction while the store is not available, a second apart.
-const ATTEMPTS_MAX: usize = 30;
+/// Seconds after which a restore ends whose backup is not on this server.
+const PATIENCE_SECONDS: i64 = 3600;
 /// Beginning of the names of records.
 const RECORDS: &str = "restored/";
 
@@ -52,6 +58,11 @@ impl Job for Restore {
     fn resumes(&self, input: &Json) -> bool {
         let name = input["name"].as_str().unwrap_or_default();
         find(&*self.0.host, name).is_ok()
+    }
+
+    /// The backup is on the server that took it.
+    fn patience_seconds(&self) -> i64 {
+        PATIENCE_SECONDS
     }
 
     fn run(&self, running: Running) -> BoxFuture<'static, Result<Json, Failure>> {
@@ -70,6 +81,7 @@ impl Job for Restore {
             });
             let restoring = Restoring {
                 wanted: Arc::new(wanted.await?),
+                run: Revision(0),
                 shared,
                 running,
             };
@@ -83,6 +95,8 @@ struct Restoring {
     shared: Shared,
     wanted: Arc<Wanted>,
     running: Running,
+    /// Revision of the record of this run; 0 before its first write.
+    run: Revision,
 }
 
 /// Numbers of objects that a restore has written.
@@ -97,7 +111,11 @@ struct Counts {
 impl Restoring {
     async fn run(mut self, overwrite: bool) -> Result<Json, Failure> {
         let (mut counts, mut touched) = (Counts::default(), None);
-        if self.latest().get(&self.noted()).is_none() {
+        // An earlier operation may have had this name.
+        let is_noted = self.running.record.attempt > 1 && self.latest().get(&self.noted()).is_some();
+        if is_noted {
+            self.begin_run().await?;
+        } else {
             precondition::check(&self.latest(), &self.wanted.tree, overwrite)?;
             let changes = self.compare(|_| true).await?;
             counts = Counts {
@@ -111,13 +129,15 @@ impl Restoring {
                 wanted.keep(&workspaces);
             }
             self.running.begin_effect().await?;
+            self.begin_run().await?;
             self.sweep().await?;
             touched = Some(self.write(changes.total(), &workspaces).await.map_err(unreachable)?);
         }
-        self.open().await?;
+        let opened = self.open().await;
         // An operation that was interrupted does not know what it had written.
         let clusters = touched.unwrap_or_else(|| self.wanted.tree.clusters.keys().cloned().collect());
-        self.touch(&clusters).await;
+        self.touch(clusters).await?;
+        opened?;
         let all = counts.created + counts.updated + counts.deleted;
         self.running.progress(all, all, "done");
         Ok(json!({
@@ -141,6 +161,18 @@ impl Restoring {
         ids::serialization_point(&ClusterName::root(), &name)
     }
 
+    /// Returns the key of the record of the present run.
+    fn present(&self) -> ObjectKey {
+        let name = format!("{RECORDS}{}/#run", self.running.name);
+        ids::serialization_point(&ClusterName::root(), &name)
+    }
+
+    /// Replaces the record of the run before.
+    async fn begin_run(&mut self) -> Result<(), Failure> {
+        self.run = self.commit(Vec::new(), vec![record(self.present())]).await?;
+        Ok(())
+    }
+
     /// Compares some parts with the present state, on a thread of low priority.
     async fn compare(
         &self,
@@ -161,23 +193,18 @@ impl Restoring {
         total: u64,
         workspaces: &Arc<BTreeSet<ClusterName>>,
     ) -> Result<BTreeSet<ClusterName>, Failure> {
-        let snapshot = self.latest();
-        let gates = self
-            .wanted
-            .open_gates(&snapshot, &Links::of_snapshot(&snapshot), workspaces);
-        for part in gates.chunks(WRITES_MAX) {
-            let writes = part.iter().cloned().map(Write::Delete).collect();
-            self.commit(Vec::new(), writes).await?;
-        }
+        self.close(workspaces).await?;
         let is_installation = self.wanted.tree.is_installation();
         let mut done = 0;
         if is_installation {
-            let changes = self.compare(|part| *part == Part::Platform).await?;
+            // Routes lead to bundles.
+            let changes = self.compare(|part| matches!(part, Part::Platform | Part::Bundles));
+            let changes = changes.await?;
             self.write_all(changes, (&mut done, total)).await?;
             let made = self.shared.host.bootstrap().await;
             made.map_err(|cause| Failure::new(Code::Unavailable, cause))?;
         }
-        for round in 0.. {
+        for _ in 0..ROUNDS_MAX {
             let closed = Arc::clone(workspaces);
             let changes = self.compare(move |part| match part {
                 Part::Bundles => true,
@@ -187,12 +214,9 @@ impl Restoring {
             if self.write_all(changes.await?, (&mut done, total)).await? == 0 {
                 break;
             }
-            if round == ROUNDS_MAX {
-                let text = "objects of the workspaces are changed by others all the time: try again";
-                return Err(Failure::new(Code::Aborted, text));
-            }
         }
         let clusters = self.wanted.clusters(workspaces);
+        self.release_homes(&clusters).await?;
         for part in clusters.chunks(WRITES_MAX) {
             let records = part.iter().map(|cluster| record(self.to_open(cluster)));
             self.commit(Vec::new(), records.collect()).await?;
@@ -200,6 +224,56 @@ impl Restoring {
         self.commit(Vec::new(), vec![record(self.noted())]).await?;
         let platform = is_installation.then(ClusterName::root);
         Ok(clusters.into_iter().cloned().chain(platform).collect())
+    }
+
+    /// Deletes what makes workspaces reachable, and keeps homes from being created anew.
+    async fn close(&self, workspaces: &Arc<BTreeSet<ClusterName>>) -> Result<(), Failure> {
+        let (wanted, snapshot, closed) = (Arc::clone(&self.wanted), self.latest(), Arc::clone(workspaces));
+        let gates = self.shared.run(&self.running, move |_| {
+            let now = Links::of_snapshot(&snapshot);
+            Ok(wanted.open_gates(&snapshot, &now, &closed))
+        });
+        let homes = workspaces
+            .iter()
+            .filter(|top| !self.wanted.tree.owners.contains_key(*top));
+        let homes = homes.map(|top| record(ids::closed_home(top)));
+        let writes: Vec<Write> = homes.chain(gates.await?.into_iter().map(Write::Delete)).collect();
+        for part in writes.chunks(WRITES_MAX) {
+            self.commit(Vec::new(), part.to_vec()).await?;
+        }
+        Ok(())
+    }
+
+    /// Lets homes be created anew that the backup lacks.
+    async fn release_homes(&self, to_open: &[&ClusterName]) -> Result<(), Failure> {
+        if !self.wanted.tree.is_installation() {
+            return Ok(());
+        }
+        let kept: HashSet<ObjectKey> = to_open.iter().map(|cluster| ids::closed_home(cluster)).collect();
+        let mut released = self.records("closed/");
+        released.retain(|key| !kept.contains(key));
+        self.delete(released).await
+    }
+
+    /// Returns the keys of records whose names begin with a text.
+    fn records(&self, beginning: &str) -> Vec<ObjectKey> {
+        let scope = Scope::cluster(ids::serialization_points(), ClusterName::root());
+        let mut found = Vec::new();
+        self.latest().for_each(&scope, |entry| {
+            if entry.key.name.starts_with(beginning) {
+                found.push(entry.key.clone());
+            }
+            ControlFlow::Continue(())
+        });
+        found
+    }
+
+    async fn delete(&self, keys: Vec<ObjectKey>) -> Result<(), Failure> {
+        for part in keys.chunks(WRITES_MAX) {
+            let writes = part.iter().cloned().map(Write::Delete).collect();
+            self.commit(Vec::new(), writes).await?;
+        }
+        Ok(())
     }
 
     /// Writes differences, but no gates. Returns their number.
@@ -265,74 +339,142 @@ impl Restoring {
         let puts = keys.filter_map(|key| Some(Write::Put(key.clone(), Arc::clone(self.wanted.get(&key)?))));
         let mut writes: Vec<Write> = puts.collect();
         writes.push(Write::Delete(to_open.clone()));
+        writes.push(Write::Delete(ids::closed_home(cluster)));
         match self.commit(guards, writes).await {
             // The answer to an earlier attempt was lost.
             Err(_) if self.latest().get(&to_open).is_none() => Ok(()),
-            opened => opened,
+            opened => opened.map(drop),
         }
     }
 
-    /// Writes bindings and exports again as they are, so that they and what binds them follow what
-    /// became of the others. Whoever changes one meanwhile does the same.
-    async fn touch(&self, clusters: &BTreeSet<ClusterName>) {
-        let (snapshot, store) = (self.latest(), &self.shared.registry.store);
-        for cluster in clusters {
-            let in_cluster = |resource| snapshot.range(&Scope::cluster(resource, cluster.clone()), None, usize::MAX);
-            for entry in [ids::apibindings(), ids::apiexports()].into_iter().flat_map(in_cluster) {
-                let guard = Guard::At(entry.key.clone(), entry.revision);
-                let txn = Txn::one(guard, Write::Put(entry.key, entry.object));
-                if let Err(error) = store.commit(txn).await {
-                    tracing::debug!(%error, "a binding or export was changed meanwhile");
+    /// Writes objects again as they are, so that their controllers follow what became of the
+    /// others. Whoever changes one meanwhile does the same.
+    async fn touch(&self, clusters: BTreeSet<ClusterName>) -> Result<(), Failure> {
+        let snapshot = self.latest();
+        let found = self
+            .shared
+            .run(&self.running, move |_| Ok(waiting(&snapshot, &clusters)));
+        for part in parts(found.await?) {
+            let guard = |entry: &Entry| Guard::At(entry.key.clone(), entry.revision);
+            let write = |entry: &Entry| Write::Put(entry.key.clone(), Arc::clone(&entry.object));
+            let guards = part.iter().map(guard).collect();
+            if self.commit(guards, part.iter().map(write).collect()).await.is_ok() {
+                continue;
+            }
+            for entry in &part {
+                if let Err(failure) = self.commit(vec![guard(entry)], vec![write(entry)]).await {
+                    tracing::debug!(?failure, "an object was changed meanwhile");
                 }
             }
-        }
-    }
-
-    /// Removes the records of restores that are done.
-    async fn sweep(&self) -> Result<(), Failure> {
-        let snapshot = self.latest();
-        let scope = Scope::cluster(ids::serialization_points(), ClusterName::root());
-        let unfinished = Operations::list(&snapshot).into_iter().filter_map(|entry| {
-            let record = Record::read(&entry.object)?;
-            record.outcome.is_none().then_some(entry.key.name)
-        });
-        let unfinished: HashSet<Arc<str>> = unfinished.collect();
-        let mut old = Vec::new();
-        snapshot.for_each(&scope, |entry| {
-            let operation = entry.key.name.strip_prefix(RECORDS);
-            let operation = operation.map(|name| name.split('/').next().unwrap_or_default());
-            if operation.is_some_and(|name| !unfinished.contains(name)) {
-                old.push(Write::Delete(entry.key.clone()));
-            }
-            ControlFlow::Continue(())
-        });
-        for part in old.chunks(WRITES_MAX) {
-            self.commit(Vec::new(), part.to_vec()).await?;
         }
         Ok(())
     }
 
-    /// Commits a transaction, and waits for a store that is not available.
-    async fn commit(&self, guards: Vec<Guard>, writes: Vec<Write>) -> Result<(), Failure> {
+    /// Removes the records of restores that are done, and of an earlier one of this name.
+    async fn sweep(&self) -> Result<(), Failure> {
+        let mut unfinished: HashSet<Arc<str>> = HashSet::new();
+        for entry in Operations::list(&self.latest()) {
+            if Record::read(&entry.object).is_some_and(|record| record.outcome.is_none()) {
+                unfinished.insert(entry.key.name);
+            }
+        }
+        if self.running.record.attempt == 1 {
+            unfinished.remove(&self.running.name);
+        }
+        let present = self.present();
+        let mut old = self.records(RECORDS);
+        old.retain(|key| {
+            let operation = key.name.strip_prefix(RECORDS).and_then(|name| name.split('/').next());
+            *key != present && operation.is_none_or(|name| !unfinished.contains(name))
+        });
+        self.delete(old).await
+    }
+
+    /// Commits a transaction of this run, and waits for a store that is not available. Returns its
+    /// revision.
+    async fn commit(&self, mut guards: Vec<Guard>, writes: Vec<Write>) -> Result<Revision, Failure> {
+        if self.run != Revision(0) {
+            guards.push(Guard::At(self.present(), self.run));
+        }
         let txn = Txn { guards, writes };
-        let mut last = String::new();
-        for _ in 0..ATTEMPTS_MAX {
+        loop {
             match self.shared.registry.store.commit(txn.clone()).await {
-                Ok(_) => return Ok(()),
+                Ok(revision) => return Ok(revision),
                 Err(CommitError::Conflict { key, .. }) => {
-                    let text = format!("{} was changed by others during the restore: try again", key.name);
+                    let (resource, cluster, name) = (&key.resource.resource, &key.cluster, &key.name);
+                    let text = format!("{resource} {name} of {cluster} was changed by others: try again");
                     return Err(Failure::new(Code::Aborted, text));
                 }
                 Err(error @ CommitError::TooLarge { .. }) => {
                     return Err(Failure::new(Code::Internal, error.to_string()));
                 }
                 Err(CommitError::Full(text)) => return Err(Failure::new(Code::ResourceExhausted, text)),
-                Err(error) => last = error.to_string(),
+                Err(error) => self.running.progress(0, 0, &format!("waiting for the store: {error}")),
             }
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
-        Err(Failure::new(Code::Unavailable, last))
     }
+}
+
+/// Divides objects into transactions.
+fn parts(entries: Vec<Entry>) -> Vec<Vec<Entry>> {
+    let (mut parts, mut bytes) = (Vec::<Vec<Entry>>::new(), 0);
+    for entry in entries {
+        let size = entry.object.size();
+        match parts.last_mut() {
+            Some(part) if part.len() < WRITES_MAX && bytes + size <= BYTES_MAX => {
+                bytes += size;
+                part.push(entry);
+            }
+            _ => {
+                bytes = size;
+                parts.push(vec![entry]);
+            }
+        }
+    }
+    parts
+}
+
+/// Returns the objects that controllers decide about anew once some clusters are open: those in
+/// them, and bindings elsewhere to exports in them.
+fn waiting(snapshot: &Snapshot, clusters: &BTreeSet<ClusterName>) -> Vec<Entry> {
+    let kinds = [
+        ids::apibindings(),
+        ids::apiexports(),
+        ids::namespaces(),
+        ids::customresourcedefinitions(),
+        ids::apiservices(),
+        ids::workspaces(),
+    ];
+    let mut found = Vec::new();
+    for resource in kinds {
+        snapshot.for_each(&Scope::everywhere(resource.clone()), |entry| {
+            let is_here = clusters.contains(&entry.key.cluster);
+            let is_waiting = match () {
+                () if resource == ids::workspaces() => is_here && is_unscheduled(entry),
+                () if resource == ids::apibindings() => is_here || binds(snapshot, entry, clusters),
+                () => is_here,
+            };
+            if is_waiting {
+                found.push(entry.clone());
+            }
+            ControlFlow::Continue(())
+        });
+    }
+    found
+}
+
+fn is_unscheduled(workspace: &Entry) -> bool {
+    workspace.object.body_value()["spec"]["cluster"].is_null()
+}
+
+/// Returns true for a binding to an export in some clusters.
+fn binds(snapshot: &Snapshot, binding: &Entry, clusters: &BTreeSet<ClusterName>) -> bool {
+    let value = binding.object.body_value();
+    let path = value["spec"]["reference"]["export"]["path"].as_str();
+    let path = path.and_then(|path| ClusterPath::parse(path).ok());
+    path.and_then(|path| locate::locate(snapshot, &path).ok())
+        .is_some_and(|cluster| clusters.contains(&cluster))
 }
 
 /// Returns the write of a record.

@@ -4,6 +4,7 @@ use super::{Links, Tree, counts, io_failure, read_failure, tree::is_platform};
 use crate::operations::Failure;
 use insula_api::{ClusterName, ClusterPath, Object, ObjectKey, Scope};
 use insula_catalog::ids;
+use insula_registry::grace;
 use insula_store::{
     Entry, Snapshot, Write,
     backup::{self, BackupError, ContentHash, Hash},
@@ -174,6 +175,7 @@ impl Wanted {
                 if counts(&key) {
                     hash.add(&key, &object);
                 }
+                let object = kept(object);
                 let now = snapshot.get(&key).filter(|now| is_same(&now.object, &object));
                 objects.insert(key.encode(), (key, now.map_or(object, |now| now.object)));
             }
@@ -239,7 +241,15 @@ impl Wanted {
             ControlFlow::Continue(())
         });
         changes.deleted = extra.len() as u64;
-        extra.sort_by_key(|key| key.resource == ids::workspaces());
+        // The deepest Workspaces first: those above lead to them.
+        let levels = |key: &ObjectKey| {
+            let above = std::iter::successors(Some(&key.cluster), |at| now.owner(at).map(|owner| &owner.cluster));
+            above.take(LEVELS_MAX).count()
+        };
+        extra.sort_by_cached_key(|key| {
+            let workspace = (key.resource == ids::workspaces()).then(|| std::cmp::Reverse(levels(key)));
+            workspace.map_or((false, None), |depth| (true, Some(depth)))
+        });
         order(&mut puts);
         let deletes = extra
             .into_iter()
@@ -318,35 +328,64 @@ fn parts<'a>(tree: &'a Tree, now: &'a Links) -> Parts<'a> {
     }
 }
 
+/// Takes the deletion of a workspace back that was in its grace period: the end of that may be past,
+/// and the workspace would go as soon as it is there.
+fn kept(object: Arc<Object>) -> Arc<Object> {
+    if !object.meta.awaits_deletion() {
+        return object;
+    }
+    let mut value = object.body_value();
+    grace::take_back(&mut value);
+    match Object::new(&value, object.residual().map(Into::into)) {
+        Ok(kept) => Arc::new(kept.written_under(object.schema())),
+        Err(_) => object,
+    }
+}
+
 fn is_same(one: &Arc<Object>, other: &Arc<Object>) -> bool {
     Arc::ptr_eq(one, other) || one.to_stored() == other.to_stored()
 }
 
-/// Orders writes: bundles, routes to them, namespaces, objects without owners, then dependents
-/// after their owners. A bundle without a route and a dependent without its owner would be
-/// collected.
+/// Orders writes: bundles, routes to them, namespaces, service accounts, objects without owners,
+/// then dependents after their owners. A bundle without a route, a token without its account and a
+/// dependent without its owner would be collected.
 fn order(puts: &mut [(Part, &ObjectKey, &Arc<Object>)]) {
-    let by_uid = puts.iter().map(|(_, _, object)| (object.meta.uid.to_string(), *object));
-    let uids: HashMap<String, &Arc<Object>> = by_uid.collect();
-    let depth = |object: &Arc<Object>| {
-        let (mut level, mut at) = (0, vec![object]);
-        while level < DEPTH_MAX {
-            let owners = at.iter().flat_map(|object| &object.meta.owner_references);
-            at = owners.filter_map(|owner| uids.get(&owner.uid).copied()).collect();
-            if at.is_empty() {
-                break;
-            }
-            level += 1;
-        }
-        level
-    };
+    let depths = depths(puts);
     puts.sort_by_cached_key(|(part, key, object)| {
         let kind = match () {
             () if *part == Part::Bundles => 0,
             () if key.resource == ids::resource_routes() => 1,
             () if key.resource == ids::namespaces() => 2,
-            () => 3,
+            () if key.resource == ids::serviceaccounts() => 3,
+            () => 4,
         };
-        (kind, depth(object))
+        (kind, depths.get(&object.meta.uid.to_string()).copied())
     });
+}
+
+/// Returns the number of owners above each object, by UID. Owners may own each other.
+fn depths(puts: &[(Part, &ObjectKey, &Arc<Object>)]) -> HashMap<String, usize> {
+    let uids = puts.iter().map(|(_, _, object)| (object.meta.uid.to_string(), 0));
+    let mut depths: HashMap<String, usize> = uids.collect();
+    let owned = puts
+        .iter()
+        .filter(|(_, _, object)| !object.meta.owner_references.is_empty());
+    let owned: Vec<_> = owned
+        .map(|(_, _, object)| (object.meta.uid.to_string(), *object))
+        .collect();
+    for _ in 0..DEPTH_MAX {
+        let mut is_done = true;
+        for (uid, object) in &owned {
+            let owners = object.meta.owner_references.iter();
+            let above = owners.filter_map(|owner| depths.get(&owner.uid)).max();
+            let depth = above.map_or(0, |above| above + 1).min(DEPTH_MAX);
+            if let Some(known) = depths.get_mut(uid).filter(|known| **known < depth) {
+                (*known, is_done) = (depth, false);
+            }
+        }
+        if is_done {
+            break;
+        }
+    }
+    depths
 }

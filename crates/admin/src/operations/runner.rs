@@ -170,6 +170,11 @@ impl Operations {
     async fn take_over(&self, entry: &Entry, record: &Record) {
         let job = self.jobs.get(&*record.kind);
         let resumes = job.is_some_and(|job| job.resumes(&record.input)) && record.attempt < ATTEMPTS_MAX;
+        let idle = self.registry.clock.now().0 - record.updated;
+        let is_early = job.is_some_and(|job| idle < job.patience_seconds());
+        if !resumes && !self.is_alone && !record.cancel_requested && is_early {
+            return;
+        }
         let mut changed = Record {
             holder: self.holder.clone(),
             attempt: record.attempt + 1,

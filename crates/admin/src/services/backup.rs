@@ -153,6 +153,7 @@ impl BackupService for AdminService {
         let once = once(&request.request_id, request.validate_only);
         let deleted = async {
             let file = self.backup(&session, "delete", &request.name).await?;
+            precondition::is_unused(&session.snapshot, &file.name)?;
             if !request.validate_only {
                 let files = self.host.backups();
                 let deleted = blocking(&*self.host, move || files.delete(&file.name)).await?;

@@ -4,11 +4,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::atomic::{AtomicBool, Ordering},
     thread::sleep,
     time::Duration,
 };
 
-use insula_e2e::{Client, Server, Who, ready_workspace, runtime, stored_keys, until, workspace};
+use insula_e2e::{Client, Server, Setup, Who, ready_workspace, runtime, stored_keys, until, workspace};
 use insula_proto::admin::v1::{Operation, RestoreBackupRequest, RestoreBackupResponse, RestoreChanges};
 use serde_json::{Value, json};
 use tonic::{Code, Status};
@@ -162,7 +163,21 @@ fn the_installation_is_restored_as_it_was() {
     );
     assert_eq!(text(server, &scene.changed), "later", "nothing is written");
 
-    let result = restored(server, whole(&name(&taken)));
+    // A user who asks for their home all the time does not get a new one meanwhile.
+    let (asking, user) = (
+        AtomicBool::new(true),
+        server.client(Who::Token("alice-token".to_owned())),
+    );
+    let result = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while asking.load(Ordering::Relaxed) {
+                user.in_workspace("root").get(&format!("{WORKSPACES}/~"));
+            }
+        });
+        let result = restored(server, whole(&name(&taken)));
+        asking.store(false, Ordering::Relaxed);
+        result
+    });
     assert_eq!(result["contentSha256"], taken["contentSha256"], "{result}");
     assert_eq!(at_rest(server, &scene.place), tenant);
     until("all is as it was", || (scene.seen() == before).then_some(()));
@@ -299,6 +314,83 @@ fn a_restore_of_all_is_alone() {
     assert!(scene.ended(&first).error.is_none());
     assert_eq!(scene.text(), "as it was");
     restored(&scene.server, whole(&scene.large));
+}
+
+/// Bindings to the exports of a workspace that was gone work again once it is back.
+#[test]
+fn bindings_follow_a_provider_that_is_restored_alone() {
+    let server = Server::start();
+    let place = filled(&server);
+    let tenant = server.admin().in_workspace(&place);
+    let binding = "/apis/apis.kcp.io/v1alpha2/apibindings/widgets";
+    let provider = tenant.get(binding).expect(200)["spec"]["reference"]["export"]["path"].clone();
+    let provider = provider.as_str().unwrap();
+    let is_valid = |wanted: &str| {
+        let found = tenant.get(binding).expect(200);
+        let conditions = found["status"]["conditions"].as_array().unwrap().clone();
+        let mut valid = conditions
+            .iter()
+            .filter(|condition| condition["type"] == "APIExportValid");
+        valid.any(|condition| condition["status"] == wanted).then_some(())
+    };
+    until("it is valid", || is_valid("True"));
+    let taken = create(&server, provider);
+    delete_workspace(&server, provider);
+    until("its export is gone", || is_valid("False"));
+    restored(&server, whole(&name(&taken)));
+    until("its export is back", || is_valid("True"));
+}
+
+/// What was in its grace period at the backup would go as soon as it is back.
+#[test]
+fn a_workspace_in_its_grace_period_comes_back_alive() {
+    let server = Server::with(Setup {
+        environment: vec![("INSULA_WORKSPACES_DELETION_GRACE_SECONDS".to_owned(), "3600".to_owned())],
+        ..Setup::default()
+    });
+    let (place, _) = workspace(&server.admin(), "deleted");
+    post_map(&server.admin().in_workspace(&place), "kept", "as it was");
+    let own = format!("{WORKSPACES}/{}", place.strip_prefix("root:").unwrap());
+    let root = server.admin().in_workspace("root");
+    root.delete(&own).expect(200);
+    let taken = create(&server, "");
+    assert!(root.get(&own).expect(200)["metadata"]["deletionTimestamp"].is_string());
+    restored(&server, whole(&name(&taken)));
+    until("it is open", || {
+        let client = server.admin().in_workspace(&place);
+        (client.get(&format!("{MAPS}/kept")).code == 200).then_some(())
+    });
+    assert_eq!(root.get(&own).expect(200)["metadata"]["deletionTimestamp"], Value::Null);
+}
+
+/// Objects that own each other have no first one.
+#[test]
+fn objects_that_own_each_other_are_restored() {
+    let server = Server::start();
+    let (place, _) = workspace(&server.admin(), "circle");
+    let client = server.admin().in_workspace(&place);
+    let names: Vec<String> = (0..12).map(|n| format!("m{n}")).collect();
+    let owners = names.iter().map(|name| {
+        let made = client.post(MAPS, &map(name, "x")).expect(201);
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": made["metadata"]["uid"]})
+    });
+    let owners: Vec<Value> = owners.collect();
+    for (own, name) in names.iter().enumerate() {
+        let others: Vec<&Value> = owners
+            .iter()
+            .enumerate()
+            .filter(|(n, _)| *n != own)
+            .map(|(_, it)| it)
+            .collect();
+        let change = json!({"metadata": {"ownerReferences": others}});
+        client.merge(&format!("{MAPS}/{name}"), &change).expect(200);
+    }
+    let taken = create(&server, &place);
+    let before = objects(&client, MAPS);
+    delete_workspace(&server, &place);
+    let result = restored(&server, whole(&name(&taken)));
+    assert_eq!(result["contentSha256"], taken["contentSha256"]);
+    assert_eq!(objects(&client, MAPS), before);
 }
 
 /// The backup of another installation would bring foreign identities: it takes a new store.
