@@ -20,7 +20,7 @@ use std::{
     task::{Context, Poll},
 };
 use tonic::{
-    Request, Response, Status,
+    Code, Request, Response, Status,
     body::Body,
     codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
     server::{Grpc, ServerStreamingService, UnaryService},
@@ -73,7 +73,7 @@ macro_rules! table {
                 let service = service.clone();
                 async move { Service::$function(&service, request).await }
             });
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = Checked(tonic_prost::ProstCodec::default());
             let mut grpc = Grpc::new(codec).apply_max_message_size_config(Some(bytes_max), None);
             async move { grpc.client_streaming(function, request).await }.boxed()
         }
@@ -171,6 +171,36 @@ impl ServerStreamingService<Bytes> for StreamingCall {
 
     fn call(&mut self, request: Request<Bytes>) -> Self::Future {
         self.1(self.0.clone(), request)
+    }
+}
+
+/// A codec that refuses bytes that are no message as the caller's fault.
+struct Checked<C>(C);
+
+impl<C: Codec> Codec for Checked<C> {
+    type Encode = C::Encode;
+    type Decode = C::Decode;
+    type Encoder = C::Encoder;
+    type Decoder = Checked<C::Decoder>;
+
+    fn encoder(&mut self) -> C::Encoder {
+        self.0.encoder()
+    }
+
+    fn decoder(&mut self) -> Checked<C::Decoder> {
+        Checked(self.0.decoder())
+    }
+}
+
+impl<D: Decoder<Error = Status>> Decoder for Checked<D> {
+    type Item = D::Item;
+    type Error = Status;
+
+    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<D::Item>, Status> {
+        self.0.decode(from).map_err(|refusal| match refusal.code() {
+            Code::Internal => status::undecodable(refusal.message()),
+            _ => refusal,
+        })
     }
 }
 

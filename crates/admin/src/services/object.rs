@@ -33,7 +33,8 @@ impl ObjectService for AdminService {
     async fn get_object(&self, request: Request<GetObjectRequest>) -> Result<Response<GetObjectResponse>, Status> {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
-        let target = Target::of_type(&session, request.r#type, "get", &request.name).await?;
+        let wanted = ("get", &*request.namespace, &*request.name);
+        let target = Target::of_type(&session, request.r#type, wanted).await?;
         let path = target.object(address(&request.namespace, &request.name))?;
         let object = target.request(&session, ApiRequest::get(path)).await?;
         Ok(Response::new(GetObjectResponse {
@@ -49,7 +50,8 @@ impl ObjectService for AdminService {
     ) -> Result<Response<ListObjectsResponse>, Status> {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
-        let target = Target::of_type(&session, request.r#type.clone(), "list", "").await?;
+        let wanted = ("list", &*request.namespace, "");
+        let target = Target::of_type(&session, request.r#type.clone(), wanted).await?;
         list(&session, &target, &request).await.map(Response::new)
     }
 
@@ -74,7 +76,8 @@ impl ObjectService for AdminService {
     ) -> Result<Response<DeleteObjectResponse>, Status> {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
-        let target = Target::of_type(&session, request.r#type.clone(), "delete", &request.name).await?;
+        let wanted = ("delete", &*request.namespace, &*request.name);
+        let target = Target::of_type(&session, request.r#type.clone(), wanted).await?;
         let once = Once {
             request_id: &request.request_id,
             validate_only: request.validate_only,
@@ -91,7 +94,8 @@ impl ObjectService for AdminService {
     ) -> Result<Response<Self::WatchObjectsStream>, Status> {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
-        let target = Target::of_type(&session, request.r#type, "watch", "").await?;
+        let wanted = ("watch", &*request.namespace, "");
+        let target = Target::of_type(&session, request.r#type, wanted).await?;
         let watch = ApiRequest::get(target.collection(&request.namespace)?);
         let watch = selected(watch, &request.label_selector, &request.field_selector)?;
         let events = session.watch(from_revision(watch, request.revision)).await;
@@ -217,7 +221,9 @@ async fn applied(session: &Session, request: &ApplyObjectRequest) -> Result<(Tar
         "" => Target::of_kind(session, workspace, api_version, ("object.kind", &kind)).await?,
         resource => {
             let resource = ("resource", resource);
-            let target = Target::of_resource(session, workspace, api_version, resource, ("patch", name))?;
+            let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+            let wanted = ("patch", namespace, name);
+            let target = Target::of_resource(session, workspace, api_version, resource, wanted)?;
             target.check_kind("object.kind", &kind)?;
             target
         }

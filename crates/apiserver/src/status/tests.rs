@@ -104,6 +104,19 @@ fn missing_and_conflicting_objects_have_kubernetes_reasons() {
     ]);
 }
 
+/// Over HTTP only; other protocols tell a quota from a missing right.
+#[test]
+fn a_full_quota_is_forbidden() {
+    let full = Error::QuotaExceeded {
+        resource: widgets(),
+        name: "a".to_owned(),
+        why: "exceeded quota".to_owned(),
+    };
+    assert_eq!(status(&full).refusal_reason(), RefusalReason::QuotaExceeded);
+    let message = r#"widgets.example.io "a" is forbidden: exceeded quota"#;
+    check_errors(&[(full, 403, "Forbidden", message, Some(of_a()))]);
+}
+
 #[test]
 fn invalid_requests_have_kubernetes_reasons() {
     let size = FieldPath::new("spec").child("size");
@@ -141,17 +154,6 @@ fn invalid_requests_have_kubernetes_reasons() {
             "Forbidden",
             r#"widgets.example.io "a" is forbidden: no"#,
             Some(json!({"name": "a", "group": "example.io", "kind": "widgets", "causes": [{"message": "m"}]})),
-        ),
-        (
-            Error::QuotaExceeded {
-                resource: widgets(),
-                name: "a".to_owned(),
-                why: "exceeded quota".to_owned(),
-            },
-            403,
-            "Forbidden",
-            r#"widgets.example.io "a" is forbidden: exceeded quota"#,
-            Some(of_a()),
         ),
         (
             Error::MethodNotAllowed,

@@ -240,6 +240,71 @@ fn objects_are_watched_from_a_revision_on() {
     });
 }
 
+/// Rights in one namespace are enough for its objects, as over HTTP.
+#[test]
+fn rights_in_a_namespace_are_enough() {
+    let server = shared();
+    let (path, _) = workspace_owned_by(&server, "alice");
+    let alice = server.client(Who::Token("alice-token".to_owned())).in_workspace(&path);
+    const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+    let bob = json!([{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "bob"}]);
+    let role = |kind: &str, name: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name});
+    let enters = json!({"metadata": {"name": "bob"}, "subjects": bob,
+        "roleRef": role("ClusterRole", "system:kcp:workspace:access")});
+    let edits = json!({"metadata": {"name": "bob"}, "subjects": bob, "roleRef": role("ClusterRole", "edit")});
+    alice.post(&format!("{RBAC}/clusterrolebindings"), &enters).expect(201);
+    alice
+        .post(&format!("{RBAC}/namespaces/default/rolebindings"), &edits)
+        .expect(201);
+    runtime().block_on(async {
+        let mut client = client!(ObjectServiceClient<_>, server, Who::Anonymous);
+        let map = |namespace: &str| {
+            let metadata = json!({"name": "a", "namespace": namespace});
+            let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
+            ApplyObjectRequest {
+                resource: "configmaps".to_owned(),
+                ..apply(&path, "robot", map)
+            }
+        };
+        let applied = client.apply_object(as_user("bob-token", map("default"))).await.unwrap();
+        let list = |namespace: &str| ListObjectsRequest {
+            r#type: object_type(&path, "v1", "configmaps"),
+            namespace: namespace.to_owned(),
+            ..ListObjectsRequest::default()
+        };
+        client
+            .list_objects(as_user("bob-token", list("default")))
+            .await
+            .unwrap();
+        let refused = [
+            client.list_objects(as_user("bob-token", list(""))).await.unwrap_err(),
+            client
+                .apply_object(as_user("bob-token", map("other")))
+                .await
+                .unwrap_err(),
+        ];
+        assert!(
+            refused.iter().all(|refusal| refusal.code() == Code::PermissionDenied),
+            "{refused:?}"
+        );
+        // Who may not apply an object does not learn from an etag whether it exists.
+        let secret = |etag: &str| {
+            let secret = json!({"apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": "kube-root-ca.crt", "namespace": "kube-system"}});
+            ApplyObjectRequest {
+                etag: etag.to_owned(),
+                ..apply(&path, "robot", secret)
+            }
+        };
+        let etag = applied.into_inner().etag;
+        let refused = client
+            .apply_object(as_user("bob-token", secret(&etag)))
+            .await
+            .unwrap_err();
+        assert_eq!(refused.code(), Code::PermissionDenied, "{refused:?}");
+    });
+}
+
 #[test]
 fn objects_that_are_not_served_or_not_the_callers_are_refused() {
     let server = shared();

@@ -1,19 +1,19 @@
-//! Refusals name what is wrong: the field of the request, the limit, the object. Warnings come along.
+//! Refusals name what is wrong: the field of the request, the limit, the object. Warnings come
+//! along.
+
+mod fields;
 
 use insula_e2e::{Client, Server, Who, runtime, shared, with_widgets, workspace};
 use insula_proto::{
     admin::v1::{
-        AccessLevel, ApplyObjectRequest, CreateWorkspaceRequest, DeleteWorkspaceRequest, ExplainWorkspaceRequest,
-        GetKubeconfigRequest, GetObjectRequest, GetOperationRequest, GetWorkspaceRequest, GrantAccessRequest,
-        ListObjectsRequest, ListWorkspacesRequest, ObjectType, RevokeAccessRequest, Subject, SubjectKind,
-        TreeWorkspacesRequest, UndeleteWorkspaceRequest, UpdateWorkspaceRequest, WatchObjectsRequest,
-        WatchWorkspacesRequest,
+        AccessLevel, ApplyObjectRequest, CreateWorkspaceRequest, GetObjectRequest, GetOperationRequest,
+        ListObjectsRequest, ObjectType, RevokeAccessRequest, Subject, SubjectKind, WatchObjectsRequest,
     },
     rpc,
     value::from_json,
 };
 use prost::Message;
-use prost_types::{FieldMask, FileDescriptorProto};
+use prost_types::FileDescriptorProto;
 use serde_json::{Value, json};
 use tonic::{Code, Status};
 use tonic_reflection::pb::v1::{
@@ -26,33 +26,8 @@ use super::{
     reason, reflect,
 };
 
-/// A row: method, message, field of the refusal, and a part of its text.
-type Row = (&'static str, Vec<u8>, &'static str, &'static str);
-
-fn row(method: &'static str, message: impl Message, field: &'static str, says: &'static str) -> Row {
-    (method, message.encode_to_vec(), field, says)
-}
-
 async fn call(channel: &Channel, server: &Server, method: &str, message: &[u8], headers: &[(&str, &str)]) -> Outcome {
     send(channel, server, &format!("/insula.admin.v1.{method}"), message, headers).await
-}
-
-/// Checks that the rows are refused with INVALID_ARGUMENT and the field.
-fn refuses(server: &Server, rows: Vec<Row>) {
-    let channel = channel(server, &Who::KcpAdmin);
-    runtime().block_on(async {
-        for (method, message, field, says) in rows {
-            let refusal = call(&channel, server, method, &message, &[]).await.status;
-            let what = format!("{method} {field}: {refusal:?}");
-            assert_eq!(refusal.code(), Code::InvalidArgument, "{what}");
-            assert_eq!(reason(&refusal), "INVALID_FIELD", "{what}");
-            // A field may be wrong in two ways.
-            let mut fields = bad_fields(&refusal);
-            fields.dedup();
-            assert_eq!(fields, [field], "{what}");
-            assert!(refusal.message().contains(says), "{what}");
-        }
-    });
 }
 
 fn kind_of(workspace: &str, api_version: &str, resource: &str) -> Option<ObjectType> {
@@ -72,15 +47,6 @@ fn get(workspace: &str, resource: &str, namespace: &str, name: &str) -> GetObjec
     }
 }
 
-fn list(workspace: &str, labels: &str, fields: &str) -> ListObjectsRequest {
-    ListObjectsRequest {
-        r#type: kind_of(workspace, "v1", "configmaps"),
-        label_selector: labels.to_owned(),
-        field_selector: fields.to_owned(),
-        ..ListObjectsRequest::default()
-    }
-}
-
 fn apply(workspace: &str, object: &Value) -> ApplyObjectRequest {
     ApplyObjectRequest {
         workspace: workspace.to_owned(),
@@ -94,289 +60,10 @@ fn configmap() -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}})
 }
 
+/// Headers, and bytes that are no message.
 #[test]
-fn fields_of_objects_are_named() {
+fn calls_that_are_malformed_are_refused_plainly() {
     let server = shared();
-    let at = &*with_widgets(&server);
-    const GET: &str = "ObjectService/GetObject";
-    const LIST: &str = "ObjectService/ListObjects";
-    const APPLY: &str = "ObjectService/ApplyObject";
-    let with = |path: &str, value: Value| {
-        let mut object = json!({"apiVersion": "example.io/v1", "kind": "Widget",
-            "metadata": {"name": "a", "namespace": "default"}, "spec": {"firstName": "Ada"}});
-        *object.pointer_mut(path).unwrap() = value;
-        apply(at, &object)
-    };
-    let managed_by = |manager: &str| ApplyObjectRequest {
-        field_manager: manager.to_owned(),
-        ..apply(at, &configmap())
-    };
-    let mut large = apply(at, &configmap());
-    let number = prost_types::value::Kind::NumberValue(1e300);
-    let number = prost_types::Value { kind: Some(number) };
-    large.object.as_mut().unwrap().fields.insert("size".to_owned(), number);
-    let watch = WatchObjectsRequest {
-        r#type: kind_of(at, "v1", "configmaps"),
-        label_selector: "a=(".to_owned(),
-        ..WatchObjectsRequest::default()
-    };
-    let mut managed = configmap();
-    managed["metadata"]["managedFields"] = json!([]);
-    let mut odd = configmap();
-    odd["metadata"] = json!("a");
-    refuses(
-        &server,
-        vec![
-            row(GET, get(at, "configmaps", "default", "a/b"), "name", "no name"),
-            row(GET, get(at, "configmaps", "default", ""), "name", "is required"),
-            row(GET, get(at, "configmaps", "a/b", "a"), "namespace", "no name"),
-            row(GET, get(at, "configmaps", "", "a"), "namespace", "is required"),
-            row(GET, get(at, "namespaces", "default", "a"), "namespace", "must be empty"),
-            row(
-                GET,
-                get(at, "configmaps/status", "default", "a"),
-                "type.resource",
-                "no plural resource",
-            ),
-            row(
-                GET,
-                get("no path", "configmaps", "default", "a"),
-                "type.workspace",
-                "root:org:team",
-            ),
-            row(LIST, list(at, "a=(", ""), "label_selector", ""),
-            row(LIST, list(at, "", "a"), "field_selector", ""),
-            row(LIST, list(at, "", "spec.nothing=1"), "field_selector", ""),
-            row("ObjectService/WatchObjects", watch, "label_selector", ""),
-            row(
-                APPLY,
-                with("/spec", json!({"nonsense": 1})),
-                "object.spec.nonsense",
-                "nonsense",
-            ),
-            row(
-                APPLY,
-                with("/spec/firstName", json!([])),
-                "object.spec.firstName",
-                "firstName",
-            ),
-            row(
-                APPLY,
-                with("/metadata/namespace", json!("")),
-                "object.metadata.namespace",
-                "is required",
-            ),
-            row(
-                APPLY,
-                with("/metadata/name", json!("A_B")),
-                "object.metadata.name",
-                "A_B",
-            ),
-            row(
-                APPLY,
-                apply(at, &managed),
-                "object.metadata.managedFields",
-                "must be absent",
-            ),
-            row(
-                APPLY,
-                ApplyObjectRequest {
-                    etag: "1".to_owned(),
-                    ..apply(at, &odd)
-                },
-                "object.metadata.name",
-                "is required",
-            ),
-            row(
-                APPLY,
-                ApplyObjectRequest {
-                    resource: "secrets".to_owned(),
-                    ..apply(at, &configmap())
-                },
-                "object.kind",
-                "secrets",
-            ),
-            row(APPLY, large, "object.size", "2^53"),
-            row(APPLY, managed_by(""), "field_manager", "is required"),
-            row(APPLY, managed_by("x\ny"), "field_manager", "printable"),
-            row(APPLY, managed_by(&"x".repeat(200)), "field_manager", "128 bytes"),
-        ],
-    );
-}
-
-#[test]
-fn fields_of_workspaces_and_grants_are_named() {
-    let server = shared();
-    let (path, cluster) = workspace(&server.admin(), "fields");
-    let create = |name: &str, kind: &str| CreateWorkspaceRequest {
-        parent: path.clone(),
-        name: name.to_owned(),
-        r#type: kind.to_owned(),
-        ..CreateWorkspaceRequest::default()
-    };
-    let odd = || [("a b".to_owned(), "x".to_owned())].into();
-    let no_path = || "no path".to_owned();
-    let grant = |kind: i32, level: i32| GrantAccessRequest {
-        workspace: path.clone(),
-        subject: Some(Subject {
-            kind,
-            name: "bob".to_owned(),
-            namespace: String::new(),
-        }),
-        level,
-        ..GrantAccessRequest::default()
-    };
-    let user = i32::from(SubjectKind::User);
-    const CREATE: &str = "WorkspaceService/CreateWorkspace";
-    const UNDELETE: &str = "WorkspaceService/UndeleteWorkspace";
-    const GRANT: &str = "AccessService/GrantAccess";
-    let mut rows = vec![
-        row(CREATE, create("A_B", ""), "name", "A_B"),
-        row(CREATE, create("a", "root:universal:"), "type", "root:universal"),
-        row(
-            CREATE,
-            CreateWorkspaceRequest {
-                parent: no_path(),
-                ..create("a", "")
-            },
-            "parent",
-            "root:org:team",
-        ),
-        row(
-            CREATE,
-            CreateWorkspaceRequest {
-                labels: odd(),
-                ..create("a", "")
-            },
-            "labels",
-            "a b",
-        ),
-        row(
-            CREATE,
-            CreateWorkspaceRequest {
-                annotations: odd(),
-                ..create("a", "")
-            },
-            "annotations",
-            "a b",
-        ),
-        row(
-            "WorkspaceService/UpdateWorkspace",
-            UpdateWorkspaceRequest {
-                workspace: path.clone(),
-                labels: odd(),
-                ..UpdateWorkspaceRequest::default()
-            },
-            "labels",
-            "a b",
-        ),
-        row(
-            "WorkspaceService/UpdateWorkspace",
-            UpdateWorkspaceRequest {
-                workspace: path.clone(),
-                update_mask: Some(FieldMask {
-                    paths: vec![String::new()],
-                }),
-                ..UpdateWorkspaceRequest::default()
-            },
-            "update_mask",
-            "empty path",
-        ),
-        row(
-            "WorkspaceService/ListWorkspaces",
-            ListWorkspacesRequest {
-                parent: no_path(),
-                ..ListWorkspacesRequest::default()
-            },
-            "parent",
-            "root:org:team",
-        ),
-        row(
-            "WorkspaceService/WatchWorkspaces",
-            WatchWorkspacesRequest {
-                parent: no_path(),
-                revision: 0,
-            },
-            "parent",
-            "root:org:team",
-        ),
-        row(
-            "WorkspaceService/TreeWorkspaces",
-            TreeWorkspacesRequest {
-                root: no_path(),
-                max_depth: 0,
-            },
-            "root",
-            "root:org:team",
-        ),
-        // A deleted workspace cannot be found by its cluster.
-        row(
-            UNDELETE,
-            UndeleteWorkspaceRequest {
-                workspace: cluster,
-                ..UndeleteWorkspaceRequest::default()
-            },
-            "workspace",
-            "write the path",
-        ),
-        row(
-            GRANT,
-            grant(9, AccessLevel::View.into()),
-            "subject.kind",
-            "none that this server knows",
-        ),
-        row(GRANT, grant(0, AccessLevel::View.into()), "subject.kind", "is required"),
-        row(GRANT, grant(user, 99), "level", "none that this server knows"),
-        row(GRANT, grant(user, 0), "level", "is required"),
-        row(
-            "AccessService/RevokeAccess",
-            RevokeAccessRequest {
-                workspace: path.clone(),
-                subject: grant(user, 0).subject,
-                level: 99,
-                ..RevokeAccessRequest::default()
-            },
-            "level",
-            "none that this server knows",
-        ),
-    ];
-    let empty: [(&str, Vec<u8>); 8] = [
-        (
-            "WorkspaceService/GetWorkspace",
-            GetWorkspaceRequest::default().encode_to_vec(),
-        ),
-        (
-            "WorkspaceService/UpdateWorkspace",
-            UpdateWorkspaceRequest::default().encode_to_vec(),
-        ),
-        (
-            "WorkspaceService/DeleteWorkspace",
-            DeleteWorkspaceRequest::default().encode_to_vec(),
-        ),
-        (UNDELETE, UndeleteWorkspaceRequest::default().encode_to_vec()),
-        (
-            "WorkspaceService/ExplainWorkspace",
-            ExplainWorkspaceRequest::default().encode_to_vec(),
-        ),
-        (GRANT, GrantAccessRequest::default().encode_to_vec()),
-        (
-            "AccessService/RevokeAccess",
-            RevokeAccessRequest::default().encode_to_vec(),
-        ),
-        (
-            "AccessService/GetKubeconfig",
-            GetKubeconfigRequest::default().encode_to_vec(),
-        ),
-    ];
-    rows.extend(empty.map(|(method, message)| (method, message, "workspace", "workspace: is required")));
-    refuses(&server, rows);
-}
-
-/// Headers, bytes that are no message, and messages that are too large.
-#[test]
-fn calls_that_are_malformed_or_large_are_refused_plainly() {
-    let server = shared();
-    let (path, _) = workspace(&server.admin(), "large");
     let channel = channel(&server, &Who::KcpAdmin);
     const GET: &str = "ObjectService/GetObject";
     runtime().block_on(async {
@@ -398,10 +85,28 @@ fn calls_that_are_malformed_or_large_are_refused_plainly() {
             assert!(refusal.message().contains("no message of this method"), "{refusal:?}");
         }
 
+        let garbage = vec![0xff, 0xff];
+        let refusal = call(&channel, &server, "BackupService/UploadBackup", &garbage, &[])
+            .await
+            .status;
+        assert_eq!(
+            (refusal.code(), &*reason(&refusal)),
+            (Code::InvalidArgument, "INVALID_FIELD"),
+            "{refusal:?}"
+        );
+    });
+}
+
+#[test]
+fn limits_of_messages_are_told() {
+    let server = shared();
+    let (path, _) = workspace(&server.admin(), "large");
+    let channel = channel(&server, &Who::KcpAdmin);
+    runtime().block_on(async {
         let mut object = configmap();
         object["data"] = json!({"a": "x".repeat(4 << 20)});
         for (method, message, most) in [
-            (GET, text(3, &"a".repeat(100_000)), 64 << 10),
+            ("ObjectService/GetObject", text(3, &"a".repeat(100_000)), 64 << 10),
             (
                 "ObjectService/ApplyObject",
                 apply(&path, &object).encode_to_vec(),
@@ -565,7 +270,10 @@ fn warnings_of_the_http_api_come_with_the_answer() {
     let (path, _) = workspace(&server.admin(), "warned");
     with_pumps(&server.admin().in_workspace(&path));
     let channel = channel(&server, &Who::KcpAdmin);
-    let pump = |version: &str| json!({"apiVersion": format!("example.io/{version}"), "kind": "Pump", "metadata": {"name": "a"}});
+    let pump = |version: &str| {
+        let api_version = format!("example.io/{version}");
+        json!({"apiVersion": api_version, "kind": "Pump", "metadata": {"name": "a"}})
+    };
     let get = |version: &str, name: &str| GetObjectRequest {
         r#type: kind_of(&path, &format!("example.io/{version}"), "pumps"),
         name: name.to_owned(),

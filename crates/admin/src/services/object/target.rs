@@ -39,12 +39,12 @@ pub(super) struct Address<'a> {
 }
 
 impl Target {
-    /// Finds the resource of a request in a workspace in which the caller has the right to a verb.
+    /// Finds the resource of a request in a workspace in which the caller has the right to a verb
+    /// on a name in a namespace.
     pub(super) async fn of_type(
         session: &Session,
         of: Option<ObjectType>,
-        verb: &str,
-        name: &str,
+        wanted: (&str, &str, &str),
     ) -> Result<Target, Status> {
         let ObjectType {
             workspace,
@@ -64,7 +64,7 @@ impl Target {
                 workspace,
                 (group, version),
                 ("type.resource", &resource),
-                (verb, name),
+                wanted,
             ),
         }
     }
@@ -75,13 +75,14 @@ impl Target {
         (field, workspace): (&str, &str),
         (group, version): (&str, &str),
         (resource_field, resource): (&str, &str),
-        (verb, name): (&str, &str),
+        (verb, namespace, name): (&str, &str, &str),
     ) -> Result<Target, Status> {
         if !is_segment(resource) {
             let problem = format!("{resource:?} is no plural resource, such as \"configmaps\"");
             return Err(status::invalid(resource_field, problem));
         }
-        let located = session.locate_field(field, or_root(workspace), &right(verb, group, resource, name))?;
+        let right = namespaced(right(verb, group, resource, name), namespace);
+        let located = session.locate_field(field, or_root(workspace), &right)?;
         let catalog = &session.api.registry.catalog;
         let served = catalog.resolve(&session.snapshot, &located.cluster, group, resource);
         Ok(Target {
@@ -238,20 +239,23 @@ impl Target {
     /// Returns the UID of an object that an etag is that of.
     ///
     /// # Errors
-    /// ABORTED if the object has another state, or does not exist.
+    /// ABORTED if the object has another state, or does not exist. The caller lacks the right to
+    /// apply it, who must not learn its state.
     pub(super) async fn uid_at(
         &self,
         session: &Session,
         (namespace, name): (&str, &str),
         etag: &str,
     ) -> Result<String, Status> {
+        let right = right("patch", &self.group, &self.resource, name);
+        session.permit(&self.cluster, namespaced(right, namespace))?;
         let (revision, uid) = match &self.served {
             Some(served) => {
                 let key = ObjectKey {
                     namespace: namespace.into(),
                     ..ObjectKey::cluster_scoped(served.resource_id(), self.cluster.clone(), name)
                 };
-                let entry = session.api.registry.store.latest().get(&key);
+                let entry = session.snapshot.get(&key);
                 let entry = entry.ok_or_else(|| status::stale(&self.qualified(), name))?;
                 (entry.revision.to_string(), entry.object.meta.uid.to_string())
             }
@@ -277,6 +281,14 @@ impl Target {
             true => self.resource.clone(),
             false => format!("{}.{}", self.resource, self.group),
         }
+    }
+}
+
+/// Returns a right in a namespace.
+fn namespaced(right: Attributes, namespace: &str) -> Attributes {
+    Attributes {
+        namespace: namespace.to_owned(),
+        ..right
     }
 }
 
