@@ -6,7 +6,7 @@ mod fields;
 use insula_e2e::{Client, Server, Who, runtime, shared, with_widgets, workspace};
 use insula_proto::{
     admin::v1::{
-        AccessLevel, ApplyObjectRequest, CreateWorkspaceRequest, GetObjectRequest, GetOperationRequest,
+        AccessLevel, ApplyObjectRequest, BindApiRequest, CreateWorkspaceRequest, GetObjectRequest, GetOperationRequest,
         ListObjectsRequest, ObjectType, RevokeAccessRequest, Subject, SubjectKind, WatchObjectsRequest,
     },
     rpc,
@@ -313,4 +313,30 @@ fn warnings_of_the_http_api_come_with_the_answer() {
             }
         }
     });
+}
+
+/// A second binding of an API warns over gRPC as it does over HTTP.
+#[test]
+fn a_second_binding_warns() {
+    let server = shared();
+    let at = with_widgets(&server);
+    let channel = channel(&server, &Who::KcpAdmin);
+    let bind = BindApiRequest {
+        workspace: at.clone(),
+        export_workspace: at,
+        export: "widgets".to_owned(),
+        binding: "second".to_owned(),
+        ..BindApiRequest::default()
+    };
+    let message = bind.encode_to_vec();
+    let answer = runtime().block_on(call(&channel, &server, "ApiService/BindApi", &message, &[]));
+    let warning = answer
+        .metadata
+        .get("insula-warning")
+        .map(|warning| warning.to_str().unwrap());
+    assert!(
+        warning.is_some_and(|text| text.contains("has bound widgets.example.io already")),
+        "{warning:?} {:?}",
+        answer.status
+    );
 }
