@@ -69,14 +69,6 @@ fn claims_are_listed_accepted_and_rejected() {
             Code::InvalidArgument,
             "asks for no pods",
         );
-        for request in [accept("", ""), accept("configmaps", "x")] {
-            let field = if request.etag.is_empty() { "claims[0]" } else { "etag" };
-            let refusal = apis.accept_claims(request).await.unwrap_err();
-            assert_eq!(
-                (refusal.code(), bad_fields(&refusal)),
-                (Code::InvalidArgument, vec![field.to_owned()])
-            );
-        }
         apis.accept_claims(accept("configmaps", "")).await.unwrap();
         refused(
             apis.accept_claims(accept("secrets", &stale)).await,
@@ -183,6 +175,29 @@ fn a_binding_takes_the_right_to_bind_and_no_access_to_the_provider() {
         let found = at_mine.get("/apis/grpc.example.io/v2/namespaces/default/boats");
         (found.code == 200).then_some(())
     });
+}
+
+#[test]
+fn claims_without_a_name_are_refused() {
+    let server = shared();
+    let mut scene = Scene::new(&server);
+    scene.publish_and_bind();
+    for (claims, etag, field) in [
+        (vec![String::new()], "", "claims[0]"),
+        (Vec::new(), "", "claims"),
+        (vec!["*".to_owned()], "x", "etag"),
+    ] {
+        let request = AcceptClaimsRequest {
+            workspace: scene.tenant.clone(),
+            binding: "boats".to_owned(),
+            claims,
+            etag: etag.to_owned(),
+            ..AcceptClaimsRequest::default()
+        };
+        let refusal = runtime().block_on(scene.apis.accept_claims(request)).unwrap_err();
+        let wanted = (Code::InvalidArgument, vec![field.to_owned()]);
+        assert_eq!((refusal.code(), bad_fields(&refusal)), wanted, "{refusal:?}");
+    }
 }
 
 /// Decisions that are made at once are all made.

@@ -347,6 +347,17 @@ fn methods_have_the_fields_of_their_kind() {
     }
 }
 
+/// Returns texts that differ from a token in a digit, or are cut or longer.
+fn edits(token: &str) -> Vec<String> {
+    let edited = |at: usize| {
+        let digit = if &token[at..=at] == "0" { "1" } else { "0" };
+        format!("{}{digit}{}", &token[..at], &token[at + 1..])
+    };
+    let edits = (0..token.len()).map(edited);
+    let cuts = (2..token.len()).step_by(2).map(|end| token[..end].to_owned());
+    edits.chain(cuts).chain([format!("{token}61")]).collect()
+}
+
 /// Fields of each kind that the tables above try by themselves, and tokens of pages by a call:
 /// a token of one method or filter is none of another, for every method with pages.
 #[test]
@@ -388,24 +399,15 @@ fn tokens_of_other_methods_are_refused_everywhere() {
             tried += 1;
         }
         assert!(tried > 10, "{tried}");
-        // A token is taken as it was given, or not at all.
-        let edited = |at: usize| {
-            let digit = if &token[at..=at] == "0" { "1" } else { "0" };
-            format!("{}{digit}{}", &token[..at], &token[at + 1..])
-        };
-        let edits = (0..token.len()).map(edited);
-        let cuts = (2..token.len()).step_by(2).map(|end| token[..end].to_owned());
-        for page_token in edits.chain(cuts).chain([format!("{token}61")]) {
+        for page_token in edits(&token) {
             let list = ListWorkspacesRequest {
                 page_token,
                 ..list.clone()
             };
             let got = send(&channel, &server, LIST, &list.encode_to_vec(), &[]).await.status;
             assert_eq!(got.code(), Code::InvalidArgument, "{list:?}: {got:?}");
-            assert_eq!(
-                (&*reason(&got), bad_fields(&got)),
-                ("WRONG_PAGE_TOKEN", vec!["page_token".to_owned()])
-            );
+            let wrong = ("WRONG_PAGE_TOKEN", vec!["page_token".to_owned()]);
+            assert_eq!((&*reason(&got), bad_fields(&got)), wrong);
         }
         let next = ListWorkspacesRequest {
             page_token: token.clone(),

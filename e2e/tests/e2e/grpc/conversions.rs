@@ -98,10 +98,67 @@ fn rules_are_drafted_and_covered() {
     });
 }
 
-/// An object of another API, in another version, or no object at all is named by its field, and so
-/// is everything that is no schema and no rules.
+fn boat(api_version: &str, kind: &str) -> Value {
+    json!({"apiVersion": api_version, "kind": kind, "spec": {"name": "a"}})
+}
+
+fn stored(workspace: &str, schema_name: &str) -> convert_request::Source {
+    let (workspace, schema_name) = (workspace.to_owned(), schema_name.to_owned());
+    convert_request::Source::Stored(StoredRules { workspace, schema_name })
+}
+
+/// Everything that is no schema and no rules is refused by its field, as are missing names.
 #[test]
-fn objects_and_schemas_of_other_kinds_are_refused() {
+fn schemas_of_other_kinds_are_refused() {
+    let server = shared();
+    let mut conversions = ConversionServiceClient::with_origin(channel(&server, &Who::KcpAdmin), origin(&server));
+    runtime().block_on(async {
+        for (schema, rules, field) in [
+            (json!({}), None, "schema"),
+            (boat("grpc.example.io/v1", "Boat"), None, "schema"),
+            (schema(&definition(false)), Some(json!({"a": 1})), "rules"),
+        ] {
+            let request = ValidateRequest {
+                schema: Some(message(&schema)),
+                rules: rules.as_ref().map(message),
+                ..ValidateRequest::default()
+            };
+            let refusal = conversions.validate(request).await.unwrap_err();
+            assert_eq!(
+                (refusal.code(), bad_fields(&refusal)),
+                (Code::InvalidArgument, vec![field.to_owned()])
+            );
+        }
+        let unnamed = ListConversionFailuresRequest {
+            export: "boats".to_owned(),
+            resource: "boats".to_owned(),
+            ..ListConversionFailuresRequest::default()
+        };
+        let refusal = conversions.list_conversion_failures(unnamed).await.unwrap_err();
+        assert_eq!(
+            (refusal.code(), bad_fields(&refusal)),
+            (Code::InvalidArgument, vec!["group".to_owned()])
+        );
+        for (source, field) in [
+            (stored("root", ""), "stored.schema_name"),
+            (stored("", "a"), "stored.workspace"),
+        ] {
+            let request = ConvertRequest {
+                source: Some(source),
+                ..ConvertRequest::default()
+            };
+            let refusal = conversions.convert(request).await.unwrap_err();
+            assert_eq!(
+                (refusal.code(), bad_fields(&refusal)),
+                (Code::InvalidArgument, vec![field.to_owned()])
+            );
+        }
+    });
+}
+
+/// An object of another API, in another version, or no object at all is named by its field.
+#[test]
+fn objects_of_other_kinds_are_refused() {
     let server = shared();
     let mut conversions = ConversionServiceClient::with_origin(channel(&server, &Who::KcpAdmin), origin(&server));
     let inline = InlineRules {
@@ -109,17 +166,12 @@ fn objects_and_schemas_of_other_kinds_are_refused() {
         rules: Some(message(&super::apis::rules(false))),
         ..InlineRules::default()
     };
-    let boat = |api_version: &str, kind: &str| json!({"apiVersion": api_version, "kind": kind, "spec": {"name": "a"}});
     let convert = |object: &Value, to_version: &str| ConvertRequest {
         source: Some(convert_request::Source::Inline(inline.clone())),
         object: Some(message(object)),
         to_version: to_version.to_owned(),
     };
     let v1 = boat("grpc.example.io/v1", "Boat");
-    let stored = |workspace: &str, schema_name: &str| {
-        let (workspace, schema_name) = (workspace.to_owned(), schema_name.to_owned());
-        convert_request::Source::Stored(StoredRules { workspace, schema_name })
-    };
     runtime().block_on(async {
         let converted = conversions.convert(convert(&v1, "v2")).await.unwrap().into_inner();
         let converted = to_json(converted.object.unwrap()).unwrap();
@@ -153,22 +205,6 @@ fn objects_and_schemas_of_other_kinds_are_refused() {
             ),
             (convert(&v1, ""), "to_version", "is required; the schema has v1, v2"),
             (convert(&v1, "v9"), "to_version", "no version \"v9\"; it has v1, v2"),
-            (
-                ConvertRequest {
-                    source: Some(stored("root", "")),
-                    ..convert(&v1, "v2")
-                },
-                "stored.schema_name",
-                "is required",
-            ),
-            (
-                ConvertRequest {
-                    source: Some(stored("", "a")),
-                    ..convert(&v1, "v2")
-                },
-                "stored.workspace",
-                "is required",
-            ),
         ] {
             let refusal = conversions.convert(request).await.unwrap_err();
             assert_eq!(
@@ -178,32 +214,6 @@ fn objects_and_schemas_of_other_kinds_are_refused() {
             );
             assert!(refusal.message().contains(problem), "{field}: {refusal}");
         }
-        for (schema, rules, field) in [
-            (json!({}), None, "schema"),
-            (v1.clone(), None, "schema"),
-            (schema(&definition(false)), Some(json!({"a": 1})), "rules"),
-        ] {
-            let request = ValidateRequest {
-                schema: Some(message(&schema)),
-                rules: rules.as_ref().map(message),
-                ..ValidateRequest::default()
-            };
-            let refusal = conversions.validate(request).await.unwrap_err();
-            assert_eq!(
-                (refusal.code(), bad_fields(&refusal)),
-                (Code::InvalidArgument, vec![field.to_owned()])
-            );
-        }
-        let unnamed = ListConversionFailuresRequest {
-            export: "boats".to_owned(),
-            resource: "boats".to_owned(),
-            ..ListConversionFailuresRequest::default()
-        };
-        let refusal = conversions.list_conversion_failures(unnamed).await.unwrap_err();
-        assert_eq!(
-            (refusal.code(), bad_fields(&refusal)),
-            (Code::InvalidArgument, vec!["group".to_owned()])
-        );
     });
 }
 

@@ -253,34 +253,47 @@ fn a_use_counts_at_once() {
     }
 }
 
+/// Publishes an API of its own for each number, all at once, to one export.
+fn publish_at_once(scene: &Scene, count: usize) {
+    let publish = |index: usize| {
+        let plural = format!("ships{index}");
+        let mut ship = definition(false);
+        ship["metadata"]["name"] = format!("{plural}.grpc.example.io").into();
+        ship["spec"]["names"] = json!({"plural": plural, "singular": format!("ship{index}"),
+            "kind": format!("Ship{index}"), "listKind": format!("Ship{index}List")});
+        let publication = PublishApiRequest {
+            workspace: scene.provider.clone(),
+            export: "ships".to_owned(),
+            manifests: vec![message(&ship)],
+            accept_incompatible: true,
+            ..PublishApiRequest::default()
+        };
+        let mut apis = scene.apis.clone();
+        runtime().spawn(async move { apis.publish_api(publication).await })
+    };
+    let sent: Vec<_> = (0..count).map(publish).collect();
+    for sent in sent {
+        let answer = runtime().block_on(sent).unwrap().unwrap().into_inner();
+        assert_eq!(answer.steps[0].action, "create", "{answer:?}");
+    }
+}
+
+fn pause(scene: &Scene, etag: &str) -> PauseRolloutRequest {
+    PauseRolloutRequest {
+        workspace: scene.provider.clone(),
+        export: "ships".to_owned(),
+        etag: etag.to_owned(),
+        ..PauseRolloutRequest::default()
+    }
+}
+
 /// Changes of one export that are made at once are all made: a conflict is only that of an etag.
 #[test]
 fn changes_of_an_export_at_once_are_all_made() {
     const COUNT: usize = 12;
     let server = shared();
     let scene = Scene::new(&server);
-    let plural = |index: usize| format!("ships{index}");
-    let sent: Vec<_> = (0..COUNT)
-        .map(|index| {
-            let mut ship = definition(false);
-            ship["metadata"]["name"] = format!("{}.grpc.example.io", plural(index)).into();
-            ship["spec"]["names"] = json!({"plural": plural(index), "singular": format!("ship{index}"),
-                "kind": format!("Ship{index}"), "listKind": format!("Ship{index}List")});
-            let publication = PublishApiRequest {
-                workspace: scene.provider.clone(),
-                export: "ships".to_owned(),
-                manifests: vec![message(&ship)],
-                accept_incompatible: true,
-                ..PublishApiRequest::default()
-            };
-            let mut apis = scene.apis.clone();
-            runtime().spawn(async move { apis.publish_api(publication).await })
-        })
-        .collect();
-    for sent in sent {
-        let answer = runtime().block_on(sent).unwrap().unwrap().into_inner();
-        assert_eq!(answer.steps[0].action, "create", "{answer:?}");
-    }
+    publish_at_once(&scene, COUNT);
     let get = GetExportRequest {
         workspace: scene.provider.clone(),
         export: "ships".to_owned(),
@@ -288,53 +301,46 @@ fn changes_of_an_export_at_once_are_all_made() {
     let export = runtime().block_on(scene.apis.clone().get_export(get)).unwrap();
     let export = export.into_inner().export.unwrap();
     assert_eq!(export.resources.len(), COUNT, "{export:?}");
-    let sent: Vec<_> = (0..COUNT)
-        .map(|index| {
-            let (workspace, export) = (scene.provider.clone(), "ships".to_owned());
-            let mut apis = scene.apis.clone();
-            runtime().spawn(async move {
-                if index % 2 == 0 {
-                    let pause = PauseRolloutRequest {
-                        workspace,
-                        export,
-                        ..PauseRolloutRequest::default()
-                    };
-                    return apis.pause_rollout(pause).await.map(drop);
-                }
-                let resume = ResumeRolloutRequest {
-                    workspace,
-                    export,
-                    ..ResumeRolloutRequest::default()
-                };
-                apis.resume_rollout(resume).await.map(drop)
-            })
+    let change = |index: usize| {
+        let mut apis = scene.apis.clone();
+        let pause = pause(&scene, "");
+        runtime().spawn(async move {
+            if index.is_multiple_of(2) {
+                return apis.pause_rollout(pause).await.map(drop);
+            }
+            let resume = ResumeRolloutRequest {
+                workspace: pause.workspace,
+                export: pause.export,
+                ..ResumeRolloutRequest::default()
+            };
+            apis.resume_rollout(resume).await.map(drop)
         })
-        .collect();
+    };
+    let sent: Vec<_> = (0..COUNT).map(change).collect();
     for sent in sent {
         runtime().block_on(sent).unwrap().unwrap();
     }
-    let pause = |export: &str, etag: &str| PauseRolloutRequest {
-        workspace: scene.provider.clone(),
-        export: export.to_owned(),
-        etag: etag.to_owned(),
-        ..PauseRolloutRequest::default()
-    };
     let mut apis = scene.apis.clone();
-    let stale = runtime().block_on(apis.pause_rollout(pause("ships", "1"))).unwrap_err();
+    let stale = runtime().block_on(apis.pause_rollout(pause(&scene, "1"))).unwrap_err();
     let ships = ("apiexports.apis.kcp.io".to_owned(), "ships".to_owned());
     assert_eq!((stale.code(), resource(&stale)), (Code::Aborted, ships));
-    let missing = PublishApiRequest {
+}
+
+/// An etag of an export that is not there is stale: it is created without one.
+#[test]
+fn an_export_is_created_without_an_etag() {
+    let server = shared();
+    let scene = Scene::new(&server);
+    let request = PublishApiRequest {
         workspace: scene.provider.clone(),
         export: "none".to_owned(),
         manifests: boats(false),
         etag: "9999".to_owned(),
         ..PublishApiRequest::default()
     };
-    let missing = runtime().block_on(apis.publish_api(missing)).unwrap_err();
-    assert_eq!(
-        (missing.code(), resource(&missing).1),
-        (Code::Aborted, "none".to_owned())
-    );
+    let missing = runtime().block_on(scene.apis.clone().publish_api(request)).unwrap_err();
+    let named = resource(&missing).1;
+    assert_eq!((missing.code(), &*named), (Code::Aborted, "none"));
     assert!(missing.message().contains("send none"), "{missing}");
 }
 
