@@ -2,6 +2,7 @@
 
 mod upload;
 
+use super::header_after;
 use crate::{
     backups::{self, CREATE, Links, RESTORE, VERIFY, Wanted, io_failure, precondition},
     host::{BackupFile, blocking},
@@ -71,8 +72,8 @@ impl BackupService for AdminService {
         let once = once(&request.request_id, request.validate_only);
         let started = async {
             Ok(CreateBackupResponse {
-                header: session.header(),
                 operation: self.started(&session, start, request.validate_only).await?,
+                header: header_after(&session),
             })
         };
         self.once(&session, once, &request, started).await.map(Response::new)
@@ -136,8 +137,8 @@ impl BackupService for AdminService {
                 request_id: &request.request_id,
             };
             Ok(VerifyBackupResponse {
-                header: session.header(),
                 operation: self.started(&session, start, request.validate_only).await?,
+                header: header_after(&session),
             })
         };
         self.once(&session, once, &request, started).await.map(Response::new)
@@ -193,6 +194,7 @@ impl BackupService for AdminService {
                 request_id: &request.request_id,
             };
             response.operation = Some(self.start(&session, start).await?);
+            response.header = header_after(&session);
             Ok(response)
         };
         self.once(&session, once, &request, started).await.map(Response::new)

@@ -1,6 +1,6 @@
 //! `MigrationService`: migrations of ThirdPartyResources, a step at a time.
 
-use super::{api::required, conversion::object, or_root};
+use super::{api::required, conversion::object, header_after, or_root};
 use crate::{
     pages::Page,
     requests::Once,
@@ -74,7 +74,7 @@ impl MigrationService for AdminService {
                 }
             };
             Ok(BeginMigrationResponse {
-                header: session.header(),
+                header: header_after(&session),
                 migration: Some(answer(&migration)),
             })
         });
@@ -93,7 +93,7 @@ impl MigrationService for AdminService {
         let advanced = entered.run(async {
             let advanced = migrations::advance(self.registry(), &located.cluster, group, plural).await;
             Ok(AdvanceMigrationResponse {
-                header: session.header(),
+                header: header_after(&session),
                 migration: advanced.map_err(failed)?.as_ref().map(answer),
             })
         });
@@ -112,7 +112,7 @@ impl MigrationService for AdminService {
         let undone = entered.run(async {
             let undone = migrations::undo(self.registry(), &located.cluster, group, plural).await;
             undone.map_err(failed).map(|()| UndoMigrationResponse {
-                header: session.header(),
+                header: header_after(&session),
             })
         });
         let undone = self.once(&session, once(&request.request_id), &request, undone);

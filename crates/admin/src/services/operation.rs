@@ -1,5 +1,6 @@
 //! `OperationService`: the operations of the installation and of workspaces.
 
+use super::header_after;
 use crate::{
     operations::{self, Operations, Record},
     pages::Page,
@@ -125,7 +126,7 @@ impl OperationService for AdminService {
             find(&session, &request.name, "delete")?;
             self.operations.delete(&request.name, request.validate_only).await?;
             Ok(DeleteOperationResponse {
-                header: session.header(),
+                header: header_after(&session),
             })
         };
         self.once(&session, once, &request, deleted).await.map(Response::new)

@@ -4,6 +4,7 @@
 use super::{
     api::{group_named, not_found, required},
     conversion::{RULES, object, of_kind},
+    header_after,
 };
 use crate::{
     pages::{Page as PageToken, hash_bytes},
@@ -103,7 +104,10 @@ impl AdminService {
             objects.extend(answer(&verdict));
         }
         Ok(RecomputeResponse {
-            header: session.header(),
+            header: match apply {
+                true => header_after(session),
+                false => session.header(),
+            },
             objects,
             examined: i64::try_from(page.examined).unwrap_or(i64::MAX),
             next_page_token: page

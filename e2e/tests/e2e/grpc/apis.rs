@@ -374,7 +374,10 @@ fn definitions_are_imported_and_schemas_linted() {
         .unwrap()
         .into_inner();
     assert_eq!((done.steps.len(), &done.resources), (2, &plan.resources));
-    scene.at_provider.get(&schema).expect(200);
+    let schema = scene.at_provider.get(&schema).expect(200);
+    let written = schema["metadata"]["resourceVersion"].as_str().unwrap();
+    let revision = done.header.unwrap().revision;
+    assert!(revision >= written.parse().unwrap(), "{revision} is before {written}");
     runtime().block_on(async {
         let none = ListExportsRequest {
             workspace: scene.provider.clone(),

@@ -7,7 +7,7 @@ use super::{
     rollout,
 };
 use crate::{
-    services::retry::retried,
+    services::{header_after, retry::retried},
     session::{AdminService, Located, Session, right},
     status::invalid,
 };
@@ -127,7 +127,7 @@ impl AdminService {
         });
         let (plan, export) = published.await?;
         Ok(PublishApiResponse {
-            header: session.header_of(export.as_ref().unwrap_or(&Json::Null)),
+            header: header_after(session),
             steps: plan.steps,
             removals: plan.removals,
             notes: plan.notes,
@@ -162,9 +162,8 @@ impl AdminService {
             Ok((plan, resources))
         });
         let (plan, resources) = imported.await?;
-        let revision = self.registry().store.latest().revision();
         Ok(ImportDefinitionsResponse {
-            header: session.header_at(session.snapshot.revision().max(revision)),
+            header: header_after(session),
             steps: plan.steps,
             notes: plan.notes,
             resources,
@@ -206,7 +205,7 @@ impl AdminService {
         });
         let (plan, export) = retired.await?;
         Ok(RetireVersionResponse {
-            header: session.header_of(export.as_ref().unwrap_or(&Json::Null)),
+            header: header_after(session),
             steps: plan.steps,
             removals: plan.removals,
             export: export.map(|export| export_message(&located.path, &export)),

@@ -6,7 +6,7 @@ use super::{
     objects::{binding_message, check_etag, items},
 };
 use crate::{
-    services::retry::retried,
+    services::{header_after, retry::retried},
     session::{Located, Session},
 };
 use insula_api::Json;
@@ -56,7 +56,7 @@ impl Session {
         self.delete(located, &binding, &request.etag, request.validate_only)
             .await?;
         Ok(UnbindApiResponse {
-            header: self.header(),
+            header: header_after(self),
             binding: Some(binding_message(&binding)),
             removed,
         })
