@@ -231,6 +231,47 @@ fn the_chart_sets_settings_that_exist() {
     }
 }
 
+/// With a certificate of their own, replicas hand its CA to clients: the Secret's key that the
+/// values name.
+#[test]
+fn the_chart_passes_the_ca_of_the_serving_certificate() {
+    let text = read(&packaging("helm/insula/templates/statefulset.yaml"));
+    let (_, serving) = text.split_once("{{- if .Values.certificates.servingSecret }}").unwrap();
+    let (_, with_ca) = serving
+        .split_once("{{- with .Values.certificates.servingCa }}")
+        .unwrap();
+    let (with_ca, _) = with_ca.split_once("{{- end }}").unwrap();
+    let lines: Vec<&str> = with_ca
+        .split('\n')
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
+    assert_eq!(
+        lines,
+        ["- name: INSULA_TLS_CA_FILE", "value: /etc/insula/serving/{{ . }}"]
+    );
+    // The folder is where the Secret is mounted.
+    let (_, mount) = text.split_once("- name: serving\n").unwrap();
+    assert_eq!(
+        mount.lines().next().map(str::trim),
+        Some("mountPath: /etc/insula/serving")
+    );
+    // The server takes the three files together.
+    let folder = TempDir::new().unwrap();
+    let file = |name: &str| (folder.path().join(name)).display().to_string();
+    let variables = [
+        ("INSULA_TLS_CERT_FILE", file("tls.crt")),
+        ("INSULA_TLS_KEY_FILE", file("tls.key")),
+        ("INSULA_TLS_CA_FILE", file("ca.crt")),
+    ];
+    assert_eq!(
+        refusal("", &variables.map(|(name, value)| (name.to_owned(), value))),
+        None
+    );
+    let values: Value = serde_saphyr::from_str(&read(&packaging("helm/insula/values.yaml"))).unwrap();
+    assert_eq!(values["certificates"]["servingCa"], "");
+}
+
 /// Returns the values that the schema does not describe.
 fn unknown(values: &Value, schema: &Value, path: &str) -> Vec<String> {
     let Some(fields) = values.as_object().filter(|_| schema["properties"].is_object()) else {

@@ -25,6 +25,9 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if and (eq .Values.store.kind "etcd") (not .Values.store.etcd.endpoints) }}
 {{- fail "store.etcd.endpoints: name the HOST:PORT of every member" }}
 {{- end }}
+{{- if and .Values.certificates.servingCa (not .Values.certificates.servingSecret) }}
+{{- fail "certificates.servingSecret: servingCa is a key of this Secret" }}
+{{- end }}
 {{- if and .Values.store.etcd.clientCertificate (not .Values.store.etcd.secret) }}
 {{- fail "store.etcd.secret: clientCertificate needs a Secret with tls.crt and tls.key" }}
 {{- end }}
