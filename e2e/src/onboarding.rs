@@ -6,6 +6,7 @@
 use std::{
     ffi::OsString,
     fs,
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
@@ -85,25 +86,35 @@ fn protos() -> Vec<String> {
     names.filter(|name| name.starts_with("insula/")).collect()
 }
 
-/// Generates Python's messages and clients. An error is a sentence.
+/// Returns the steps that the guide prints for Python, after the installation of the packages. An
+/// error is a sentence.
 fn python(work: &Path) -> Result<Command, String> {
-    let source = source("python");
-    let packages = install("onboard-python", &source, &["requirements.txt"], false, &|into| {
-        pip(&source, into)
-    })?;
-    let mut generate = Command::new("python3");
-    generate.env("PYTHONPATH", &packages).args(["-m", "grpc_tools.protoc"]);
-    generate.arg("-I").arg(repository().join("proto"));
-    generate
-        .arg("--python_out")
-        .arg(work)
-        .arg("--grpc_python_out")
-        .arg(work);
-    let output = run_bounded(generate.args(protos()), "", RUN);
-    assert!(output.status.success(), "{}", both(&output));
-    let mut command = Command::new("python3");
-    let path = std::env::join_paths([work, &packages]).map_err(|error| error.to_string())?;
-    command.env("PYTHONPATH", path).arg(source.join("onboard.py"));
+    let packages = install(
+        "onboard-python",
+        &source("python"),
+        &["requirements.txt"],
+        false,
+        &|into| pip(&source("python"), into),
+    )?;
+    // The steps find the checkout and the packages in the folder in which they run.
+    let entries = fs::read_dir(&packages).map_err(|error| error.to_string())?;
+    let entries = entries.map_while(Result::ok).map(|entry| entry.path());
+    for path in entries.chain(["proto", "docs"].map(|name| repository().join(name))) {
+        let name = path.file_name().unwrap_or_default();
+        symlink(fs::canonicalize(&path).unwrap(), work.join(name)).map_err(|error| error.to_string())?;
+    }
+    let guide = fs::read_to_string(repository().join("docs/guides/grpc-clients.md")).unwrap();
+    let (_, section) = guide.split_once("## Python\n\n```text\n").unwrap();
+    let (steps, _) = section.split_once("```").unwrap();
+    let (installation, steps) = steps.split_once('\n').unwrap();
+    assert!(installation.starts_with("pip install"), "{installation}");
+    let arguments = "127.0.0.1:6443 .insula/pki lamps.json acme";
+    assert!(steps.contains(arguments), "{steps}");
+    let steps = steps.replace(arguments, "\"$@\"");
+    // Some machines have no `python`.
+    let script = format!("python() {{ python3 \"$@\"; }}\n{steps}");
+    let mut command = Command::new("bash");
+    command.args(["-e", "-c", &script, "python"]);
     Ok(command)
 }
 

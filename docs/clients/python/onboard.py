@@ -2,7 +2,7 @@
 the first, binds it in the second, and watches the rollout until the tenant serves it.
 
     python -m grpc_tools.protoc -I proto --python_out . --grpc_python_out . proto/insula/admin/v1/*.proto
-    python onboard.py 127.0.0.1:6443 .insula/pki lamps.json acme
+    PYTHONPATH=. python docs/clients/python/onboard.py 127.0.0.1:6443 .insula/pki lamps.json acme
 """
 
 import json
