@@ -110,7 +110,8 @@ pub(crate) enum Command {
 
 #[derive(clap::Args)]
 pub(crate) struct Directory {
-    /// The folder, which must be on PATH [default: the folder of this program].
+    /// The folder, which must be on PATH [default: the folder of this program; list looks along
+    /// PATH, too].
     #[arg(long, value_name = "FOLDER", env = "INSULA_PLUGIN_DIR", hide_env_values = true)]
     dir: Option<PathBuf>,
 }
@@ -138,7 +139,7 @@ pub(crate) fn main(command: &Command) -> ExitCode {
 impl Directory {
     fn path(&self) -> anyhow::Result<PathBuf> {
         if let Some(dir) = &self.dir {
-            return Ok(dir.clone());
+            return std::path::absolute(dir).with_context(|| dir.display().to_string());
         }
         let program = program_file()?;
         Ok(program.parent().unwrap_or(Path::new("/")).to_owned())
@@ -222,14 +223,15 @@ fn uninstall(directory: &Directory) -> anyhow::Result<()> {
 }
 
 fn list(directory: &Directory) -> anyhow::Result<()> {
-    let folder = directory.path()?;
+    let mut folders = vec![directory.path()?];
+    if directory.dir.is_none() {
+        folders.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
+    }
     let program = fs::canonicalize(program_file()?).context("this program cannot be found")?;
     for (name, words, _) in &PLUGINS {
-        let link = folder.join(name);
-        let state = match is_ours(&link, &program) {
-            true => link.display().to_string(),
-            false => "not installed".to_owned(),
-        };
+        let mut links = folders.iter().map(|folder| folder.join(name));
+        let found = links.find(|link| is_ours(link, &program));
+        let state = found.map_or("not installed".to_owned(), |link| link.display().to_string());
         print::line(&format!("{words:<26}{state}"))?;
     }
     Ok(())

@@ -52,7 +52,8 @@ pub(crate) struct Arguments {
     /// The workspace to enter [default: your home workspace].
     #[arg(value_name = "WORKSPACE")]
     path: Option<String>,
-    /// Print the path only, for prompts of shells.
+    /// Print the path only. Without a path or with one it enters a workspace as well: prompts of
+    /// shells take `ws . --short`.
     #[arg(long, global = true)]
     short: bool,
     /// Choose from the tree; at a terminal only.

@@ -104,6 +104,26 @@ fn a_demonstration_that_cannot_start_prints_the_cause() {
     assert!(String::from_utf8_lossy(&output.stderr).contains(text(&file)));
 }
 
+#[test]
+fn a_busy_port_is_an_error() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let output = demo(&["--listen", &address]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains(&address));
+}
+
+/// `insula demo -o json | head` ends without a word.
+#[test]
+fn a_closed_output_is_no_error() {
+    let mut process = demo(&["-o", "json"]);
+    let mut process = process.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(process.stdout.take());
+    let output = process.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), &*stderr), (Some(0), ""));
+}
+
 /// A demonstration with `--keep`, which ends with the test.
 struct Kept(Child);
 

@@ -143,7 +143,11 @@ pub(crate) fn authenticator(config: &Config) -> Result<Authenticator, StartError
     let Some(path) = &config.token_file else {
         return Ok(Authenticator::default());
     };
-    let text = read_secret(path)?.ok_or_else(|| StartError::read(path, std::io::ErrorKind::NotFound.into()))?;
+    let missing = || {
+        let cause = "there is no such file: correct --token-file (tokenFile), or create it with mode 0600";
+        StartError::read(path, std::io::Error::new(std::io::ErrorKind::NotFound, cause))
+    };
+    let text = read_secret(path)?.ok_or_else(missing)?;
     let tokens = TokenFile::parse(&text).map_err(|error| StartError::Tokens {
         path: path.clone(),
         cause: error.to_string(),

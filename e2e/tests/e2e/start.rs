@@ -326,12 +326,28 @@ fn unknown_keys_are_refused_with_the_nearest_one() {
         (vec!["--config", file.to_str().unwrap()], None, "listen"),
         (vec![], Some("INSULA_DATADIR"), "INSULA_DATA_DIR"),
         (vec!["--tokenfile", "x"], None, "--token-file"),
+        (vec!["--log-format", "xml"], None, "log.format"),
     ] {
         let (code, stderr) = start(&flags, variable);
         assert_eq!(code, Some(2), "{stderr}");
         assert!(stderr.contains(nearest), "{nearest} in {stderr}");
         assert!(!data.exists(), "nothing is made by a start that is refused");
     }
+}
+
+#[test]
+fn a_missing_token_file_names_its_flag() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, tokens) = (dir.path().join("data"), dir.path().join("none.csv"));
+    let mut command = insula(&["start", "--data-dir", data.to_str().unwrap(), "--token-file"]);
+    let output = run_bounded(command.arg(&tokens), "", Duration::from_secs(20));
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    let expected = format!(
+        "cannot read {}: there is no such file: correct --token-file",
+        tokens.display()
+    );
+    assert!(stderr.contains(&expected), "{stderr}");
 }
 
 /// A word that is no level would be taken for a module, and silence all others.

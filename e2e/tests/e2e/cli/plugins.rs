@@ -2,7 +2,7 @@
 
 use std::{fs, process::Command};
 
-use insula_e2e::{Kubectl, binary, shared, unique};
+use insula_e2e::{Kubectl, binary, insula, shared, unique};
 
 use super::{Ran, Shell, ran};
 
@@ -45,6 +45,17 @@ fn kubectl_runs_the_program_as_plugins() {
     assert!(error.contains("kubectl-ws is there and is another program"), "{error}");
     let list = shell.ok(&["plugin", "list", "--dir", dir]);
     assert!(list.lines().all(|line| line.contains(dir)), "{list}");
+
+    // Without --dir they are looked for along PATH.
+    let mut along = shell.prepared(insula(&["plugin", "list"]));
+    let listed = ran(along.env("PATH", dir));
+    assert!(listed.out.lines().all(|line| line.contains(dir)), "{listed:?}");
+    // A folder is advised by its whole path.
+    let relative = shell.run(&["plugin", "install", "--dir", "plugins", "--kcp"]);
+    assert!(
+        relative.error.contains(&format!("export PATH={dir}:$PATH")),
+        "{relative:?}"
+    );
 
     if Kubectl::for_server(&server).is_some() {
         let path = format!("{dir}:{}", std::env::var("PATH").unwrap());
