@@ -48,7 +48,8 @@ pub struct Arguments {
     )]
     kubeconfig: Option<String>,
     #[arg(
-        help = "Store of the objects: embedded, memory, etcd://HOST:PORT[,HOST:PORT…], or etcds:// with TLS [default: embedded]",
+        help = "Store of the objects: embedded, memory, etcd://HOST:PORT[,HOST:PORT…], or etcds:// with TLS \
+                [default: embedded]",
         long,
         value_name = "STORE"
     )]

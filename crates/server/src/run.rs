@@ -188,7 +188,6 @@ impl Starting {
 
         let (listener, address) = bind(listen).await?;
         let url = endpoint::url(&config, address).url;
-        let external = config.external_url.is_some();
         let lifecycle = Lifecycle::default();
         let metrics = telemetry.metrics();
         let config = Arc::new(config);
@@ -214,12 +213,7 @@ impl Starting {
         })
         .await?;
         let (tls, tasks) = endpoint.announce(&config, &url, &metrics, &clock)?;
-        progress(&Step {
-            name: "identity",
-            what: "TLS + admin identity",
-            detail: format!("{} (0600)", files::shown(&kubeconfig)),
-            took: identified,
-        });
+        progress(&written(&kubeconfig, identified));
         app.tasks.background.extend(tasks);
         let here = Started::new(&url, &kubeconfig, &lifecycle);
         app.tasks.background.extend(here.begin(self.additions.tasks));
@@ -236,10 +230,12 @@ impl Starting {
         };
         let served = tokio::spawn(serve(server, app.tasks, store, self.drivers, writer));
         lifecycle.set_ready();
-        if external {
-            progress(&listening(address, self.begun));
-        }
-        progress(&ready(&url, self.begun));
+        announce(
+            progress,
+            &url,
+            config.external_url.is_some().then_some(address),
+            self.begun,
+        );
         Ok(Running {
             address,
             url,
@@ -250,6 +246,24 @@ impl Starting {
             failed: self.failed,
         })
     }
+}
+
+/// Returns the step after which the kubeconfig is there.
+fn written(kubeconfig: &Path, took: Duration) -> Step {
+    Step {
+        name: "identity",
+        what: "TLS + admin identity",
+        detail: format!("{} (0600)", files::shown(kubeconfig)),
+        took,
+    }
+}
+
+/// Reports the last steps: the address if the URL does not have it, and the URL.
+fn announce(progress: Progress<'_>, url: &str, address: Option<SocketAddr>, begun: Instant) {
+    if let Some(address) = address {
+        progress(&listening(address, begun));
+    }
+    progress(&ready(url, begun));
 }
 
 /// Returns the step that names the port, where the URL of the server does not.

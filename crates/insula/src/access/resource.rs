@@ -126,7 +126,11 @@ mod tests {
 
     #[test]
     fn resources_are_found_by_all_their_names() {
-        let resource = |plural: &str, singular: &str, short: &[&str]| json!({"resource": plural, "singularResource": singular, "shortNames": short, "scope": "Namespaced"});
+        let resource = |plural: &str, singular: &str, short: &[&str]| {
+            json!({
+                "resource": plural, "singularResource": singular, "shortNames": short, "scope": "Namespaced",
+            })
+        };
         let group = |name: &str, versions: &[(&str, Value)]| {
             let versions: Vec<Value> = versions
                 .iter()

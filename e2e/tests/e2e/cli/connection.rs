@@ -41,7 +41,7 @@ struct Authority(Issuer<'static, KeyPair>);
 
 impl Authority {
     /// Returns the authority of a server.
-    fn of(server: &Server) -> Self {
+    fn for_server(server: &Server) -> Self {
         let read = |name: &str| fs::read_to_string(server.data_dir().join("pki").join(name)).unwrap();
         let key = KeyPair::from_pem(&read("ca.key")).unwrap();
         Self(Issuer::from_ca_cert_pem(&read("ca.crt"), key).unwrap())
@@ -90,7 +90,7 @@ fn refused_client_certificates_are_named() {
     let user = |shell: &Shell| format!("user \"me\" in {}", shell.kubeconfig().display());
     for (authority, year, fault) in [
         (
-            Authority::of(&server),
+            Authority::for_server(&server),
             2001,
             "ended on 2001-01-01T00:00:00Z: get a new one",
         ),
@@ -105,7 +105,7 @@ fn refused_client_certificates_are_named() {
             }
         }
     }
-    let mut credentials = Authority::of(&server).credentials(2101);
+    let mut credentials = Authority::for_server(&server).credentials(2101);
     credentials["client-key-data"] = Authority::unknown().credentials(2101)["client-key-data"].clone();
     let shell = shell(&server, &credentials);
     let error = shell.fails(&["access", "list"]);
@@ -116,7 +116,7 @@ fn refused_client_certificates_are_named() {
 #[test]
 fn the_doctor_checks_the_credentials_of_a_running_server() {
     let server = shared();
-    let shell = shell(&server, &Authority::of(&server).credentials(2001));
+    let shell = shell(&server, &Authority::for_server(&server).credentials(2001));
     let ran = shell.run(&["doctor", "-o", "json", "-W", ":root"]);
     assert_eq!(ran.code, 1, "{ran:?}");
     let findings: Vec<Value> = serde_json::from_str(&ran.out).unwrap();
@@ -132,7 +132,7 @@ fn the_doctor_checks_the_credentials_of_a_running_server() {
     );
 }
 
-/// What the program cannot use is said, and not left out.
+/// Parts that the program cannot use are said, and not left out.
 #[test]
 fn unsupported_parts_of_kubeconfigs_are_said() {
     let server = shared();

@@ -305,7 +305,7 @@ fn trees_are_printed_as_kcp_prints_them() {
     }
 }
 
-/// What is written into a kubeconfig is checked first.
+/// A workspace is looked up before it is written into a kubeconfig.
 #[test]
 fn contexts_of_missing_workspaces_are_not_written() {
     let server = shared();
