@@ -218,7 +218,6 @@ fn print(format: Format, published: &[Published], export: &Value) -> anyhow::Res
                 action: "made",
                 detail: Vec::new(),
             };
-            drop(out);
             show(&objects.iter().map(step).collect::<Vec<_>>(), format)?;
         }
     }

@@ -163,11 +163,8 @@ impl<E: SpanExporter> SpanExporter for Counted<E> {
             false => ExportOutcome::Failed,
         };
         self.exports.count(Signal::Spans, outcome, count as u64);
-        self.outage.record(
-            done.as_ref()
-                .map(|()| ())
-                .map_err(|error| error as &dyn std::fmt::Display),
-        );
+        let cause = done.as_ref().err().map(|error| error as &dyn std::fmt::Display);
+        self.outage.record(cause.map_or(Ok(()), Err));
         done
     }
 
