@@ -8,6 +8,7 @@ mod create;
 pub(crate) mod precondition;
 mod restore;
 mod tree;
+mod waiting;
 mod wanted;
 
 pub(crate) use tree::{Links, Tree};

@@ -19,14 +19,14 @@
 //! with the backup. One that stops later opens what still has a record and writes nothing else,
 //! because tenants have written meanwhile. Records of restores that are done are removed by the
 //! next one: until the outcome of an operation is stored, it may be run again. Every run replaces a
-//! record that guards all its transactions, so that a server which has lost the operation to another
-//! one writes nothing more.
+//! record that guards all its transactions, so that a server which has lost the operation to
+//! another one writes nothing more.
 
-use super::{Links, RESTORE, Shared, Wanted, find, open, precondition, wanted::Part};
+use super::{Links, RESTORE, Shared, Wanted, find, open, precondition, waiting::waiting, wanted::Part};
 use crate::operations::{Failure, Job, Operations, Record, Running};
 use futures_util::future::BoxFuture;
-use insula_api::{ClusterName, ClusterPath, Json, Object, ObjectKey, Revision, Scope};
-use insula_catalog::{ids, locate};
+use insula_api::{ClusterName, Json, Object, ObjectKey, Revision, Scope};
+use insula_catalog::ids;
 use insula_store::{CommitError, Entry, Guard, Snapshot, Txn, Write};
 use serde_json::json;
 use std::{
@@ -433,48 +433,6 @@ fn parts(entries: Vec<Entry>) -> Vec<Vec<Entry>> {
         }
     }
     parts
-}
-
-/// Returns the objects that controllers decide about anew once some clusters are open: those in
-/// them, and bindings elsewhere to exports in them.
-fn waiting(snapshot: &Snapshot, clusters: &BTreeSet<ClusterName>) -> Vec<Entry> {
-    let kinds = [
-        ids::apibindings(),
-        ids::apiexports(),
-        ids::namespaces(),
-        ids::customresourcedefinitions(),
-        ids::apiservices(),
-        ids::workspaces(),
-    ];
-    let mut found = Vec::new();
-    for resource in kinds {
-        snapshot.for_each(&Scope::everywhere(resource.clone()), |entry| {
-            let is_here = clusters.contains(&entry.key.cluster);
-            let is_waiting = match () {
-                () if resource == ids::workspaces() => is_here && is_unscheduled(entry),
-                () if resource == ids::apibindings() => is_here || binds(snapshot, entry, clusters),
-                () => is_here,
-            };
-            if is_waiting {
-                found.push(entry.clone());
-            }
-            ControlFlow::Continue(())
-        });
-    }
-    found
-}
-
-fn is_unscheduled(workspace: &Entry) -> bool {
-    workspace.object.body_value()["spec"]["cluster"].is_null()
-}
-
-/// Returns true for a binding to an export in some clusters.
-fn binds(snapshot: &Snapshot, binding: &Entry, clusters: &BTreeSet<ClusterName>) -> bool {
-    let value = binding.object.body_value();
-    let path = value["spec"]["reference"]["export"]["path"].as_str();
-    let path = path.and_then(|path| ClusterPath::parse(path).ok());
-    path.and_then(|path| locate::locate(snapshot, &path).ok())
-        .is_some_and(|cluster| clusters.contains(&cluster))
 }
 
 /// Returns the write of a record.

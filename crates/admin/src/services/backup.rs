@@ -9,7 +9,7 @@ use crate::{
     operations::{Failure, Start},
     pages::{Page, hex},
     requests::Once,
-    session::{AdminService, Located, Session},
+    session::{AdminService, Located, Session, workspace_path},
     status::{self, Fault},
 };
 use insula_api::{ClusterName, ClusterPath, Timestamp};
@@ -385,8 +385,7 @@ fn once(request_id: &str, validate_only: bool) -> Once<'_> {
 }
 
 fn parse_path(path: &str) -> Result<ClusterPath, Status> {
-    ClusterPath::parse(path)
-        .map_err(|error| status::invalid("workspace", format!("{error}; write a path such as root:org")))
+    workspace_path("workspace", path)
 }
 
 fn describe(file: &BackupFile) -> Backup {

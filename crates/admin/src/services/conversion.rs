@@ -241,7 +241,7 @@ impl Session {
         required("stored.workspace", &stored.workspace)?;
         required("stored.schema_name", name)?;
         let get = |resource| right("get", groups::APIS, resource, name);
-        let located = self.locate(&stored.workspace, &get("apiresourceschemas"))?;
+        let located = self.locate_field("stored.workspace", &stored.workspace, &get("apiresourceschemas"))?;
         self.permit(&located.cluster, get("apiconversions"))?;
         let find = |resource| {
             let key = ObjectKey::cluster_scoped(resource, located.cluster.clone(), name);

@@ -7,7 +7,7 @@ use crate::{
     fields,
     pages::hash,
     requests::Once,
-    session::{AdminService, Session, right},
+    session::{AdminService, Session, right, workspace_path},
     status::{self, Fault},
 };
 use insula_api::{ClusterName, ClusterPath, Freeze, ObjectKey, names::groups};
@@ -38,7 +38,7 @@ pub(super) struct Child {
 impl Child {
     /// Finds a workspace by its path. `verb` is the verb on the Workspace that the caller needs.
     pub(super) fn find(session: &Session, workspace: &str, verb: &str) -> Result<Self, Status> {
-        let path = ClusterPath::parse(workspace).map_err(|error| status::invalid("workspace", error))?;
+        let path = workspace_path("workspace", workspace)?;
         let Some(parent) = path.parent() else {
             let problem = match path == ClusterPath::from(&ClusterName::root()) {
                 true => format!("{path} has no parent: it can be neither frozen nor limited"),

@@ -96,7 +96,9 @@ impl QuotaService for AdminService {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
         let listing = right("list", groups::TENANCY, "workspaces", "");
-        let parent = session.locate(or_root(&request.parent), &listing)?.cluster;
+        let parent = session
+            .locate_field("parent", or_root(&request.parent), &listing)?
+            .cluster;
         let from = self.since(request.hours)?;
         let entered = self.enter(&session, &parent).await?;
         entered.run(self.children(&session, &parent, &request, from)).await

@@ -341,7 +341,7 @@ fn bindings_follow_a_provider_that_is_restored_alone() {
     until("its export is back", || is_valid("True"));
 }
 
-/// What was in its grace period at the backup would go as soon as it is back.
+/// A workspace in its grace period at the backup would go as soon as it is back.
 #[test]
 fn a_workspace_in_its_grace_period_comes_back_alive() {
     let server = Server::with(Setup {
