@@ -207,7 +207,10 @@ fn refusals_name_the_resource() {
         let refused = refusal("OperationService/GetOperation", nothing.encode_to_vec()).await;
         assert_eq!(refused.code(), Code::NotFound, "{refused:?}");
         let info = resource_info(&refused);
-        assert_eq!((&*info.resource_type, &*info.resource_name), ("operation", "nothing"));
+        assert_eq!(
+            (&*info.resource_type, &*info.resource_name),
+            ("operations.admin.insula.io", "nothing")
+        );
         let refused = refusal("AccessService/RevokeAccess", revoke.encode_to_vec()).await;
         assert_eq!(refused.code(), Code::NotFound, "{refused:?}");
         let info = resource_info(&refused);
