@@ -264,6 +264,10 @@ fn a_migration_to_a_binding_takes_the_right_to_bind() {
     at_mine
         .post("/apis/extensions/v1beta1/thirdpartyresources", &registration)
         .expect(201);
+    until("boats are served", || {
+        let boats = at_mine.get("/apis/grpc.example.io/v1/namespaces/default/boats");
+        (boats.code == 200).then_some(())
+    });
     let mut migrations = client!(MigrationServiceClient<_>, *server, Who::Anonymous);
     let mut plan = |export_workspace: &str, export: &str| {
         let binding = NewBinding {

@@ -149,6 +149,13 @@ fn resource_info(refusal: &Status) -> rpc::ResourceInfo {
     details.detail::<rpc::ResourceInfo>().unwrap_or_default()
 }
 
+/// Checks that a refusal says which resource does not exist.
+fn is_missing(refusal: &Status, named: (&str, &str)) {
+    let info = resource_info(refusal);
+    let got = (refusal.code(), &*info.resource_type, &*info.resource_name);
+    assert_eq!(got, (Code::NotFound, named.0, named.1), "{refusal:?}");
+}
+
 #[test]
 fn refusals_name_the_resource() {
     let server = shared();
@@ -156,19 +163,6 @@ fn refusals_name_the_resource() {
     let channel = channel(&server, &Who::KcpAdmin);
     let mut object = configmap();
     object["kind"] = json!("Gadget");
-    let nothing = GetOperationRequest {
-        name: "nothing".to_owned(),
-    };
-    let revoke = RevokeAccessRequest {
-        workspace: at.to_owned(),
-        subject: Some(Subject {
-            kind: SubjectKind::User.into(),
-            name: "nobody".to_owned(),
-            namespace: String::new(),
-        }),
-        level: AccessLevel::View.into(),
-        ..RevokeAccessRequest::default()
-    };
     runtime().block_on(async {
         let refusal =
             async |method: &str, message: Vec<u8>| call(&channel, &server, method, &message, &[]).await.status;
@@ -203,24 +197,45 @@ fn refusals_name_the_resource() {
                 .contains(&format!("workspace {at} serves no Gadget in v1")),
             "{refused:?}"
         );
+    });
+}
 
-        let refused = refusal("OperationService/GetOperation", nothing.encode_to_vec()).await;
-        assert_eq!(refused.code(), Code::NotFound, "{refused:?}");
-        let info = resource_info(&refused);
-        assert_eq!(
-            (&*info.resource_type, &*info.resource_name),
-            ("operations.admin.insula.io", "nothing")
-        );
-        let refused = refusal("AccessService/RevokeAccess", revoke.encode_to_vec()).await;
-        assert_eq!(refused.code(), Code::NotFound, "{refused:?}");
-        let info = resource_info(&refused);
-        assert_eq!(
-            (&*info.resource_type, &*info.resource_name),
+#[test]
+fn refusals_name_what_is_missing() {
+    let server = shared();
+    let at = &*with_widgets(&server);
+    let channel = channel(&server, &Who::KcpAdmin);
+    let nothing = GetOperationRequest {
+        name: "nothing".to_owned(),
+    };
+    let revoke = RevokeAccessRequest {
+        workspace: at.to_owned(),
+        subject: Some(Subject {
+            kind: SubjectKind::User.into(),
+            name: "nobody".to_owned(),
+            namespace: String::new(),
+        }),
+        level: AccessLevel::View.into(),
+        ..RevokeAccessRequest::default()
+    };
+    runtime().block_on(async {
+        for (method, message, named) in [
             (
-                "clusterrolebindings.rbac.authorization.k8s.io",
-                "insula:access:view:user:nobody"
-            )
-        );
+                "OperationService/GetOperation",
+                nothing.encode_to_vec(),
+                ("operations.admin.insula.io", "nothing"),
+            ),
+            (
+                "AccessService/RevokeAccess",
+                revoke.encode_to_vec(),
+                (
+                    "clusterrolebindings.rbac.authorization.k8s.io",
+                    "insula:access:view:user:nobody",
+                ),
+            ),
+        ] {
+            is_missing(&call(&channel, &server, method, &message, &[]).await.status, named);
+        }
     });
 }
 
