@@ -22,7 +22,11 @@
 //! record that guards all its transactions, so that a server which has lost the operation to
 //! another one writes nothing more.
 
-use super::{Links, RESTORE, Shared, Wanted, find, open, precondition, waiting::waiting, wanted::Part};
+use super::{
+    Links, RESTORE, Shared, Wanted, find, open, precondition,
+    waiting::waiting,
+    wanted::{Changes, Counts, Difference, Part},
+};
 use crate::operations::{Failure, Job, Operations, Record, Running};
 use futures_util::future::BoxFuture;
 use insula_api::{ClusterName, Json, Object, ObjectKey, Revision, Scope};
@@ -99,15 +103,6 @@ struct Restoring {
     run: Revision,
 }
 
-/// Numbers of objects that a restore has written.
-#[derive(Default)]
-struct Counts {
-    created: u64,
-    updated: u64,
-    deleted: u64,
-    unchanged: u64,
-}
-
 impl Restoring {
     async fn run(mut self, overwrite: bool) -> Result<Json, Failure> {
         let (mut counts, mut touched) = (Counts::default(), None);
@@ -118,12 +113,7 @@ impl Restoring {
         } else {
             precondition::check(&self.latest(), &self.wanted.tree, overwrite)?;
             let changes = self.compare(|_| true).await?;
-            counts = Counts {
-                created: changes.created,
-                updated: changes.updated,
-                deleted: changes.deleted,
-                unchanged: changes.unchanged,
-            };
+            counts = changes.counts;
             let workspaces = Arc::new(changes.workspaces());
             if let Some(wanted) = Arc::get_mut(&mut self.wanted) {
                 wanted.keep(&workspaces);
@@ -131,15 +121,14 @@ impl Restoring {
             self.running.begin_effect().await?;
             self.begin_run().await?;
             self.sweep().await?;
-            touched = Some(self.write(changes.total(), &workspaces).await.map_err(unreachable)?);
+            touched = Some(self.write(counts.total(), &workspaces).await.map_err(unreachable)?);
         }
         let opened = self.open().await;
         // An operation that was interrupted does not know what it had written.
         let clusters = touched.unwrap_or_else(|| self.wanted.tree.clusters.keys().cloned().collect());
         self.touch(clusters).await?;
         opened?;
-        let all = counts.created + counts.updated + counts.deleted;
-        self.running.progress(all, all, "done");
+        self.running.progress(counts.total(), counts.total(), "done");
         Ok(json!({
             "created": counts.created, "updated": counts.updated, "deleted": counts.deleted,
             "unchanged": counts.unchanged, "contentSha256": self.wanted.hash.to_string(),
@@ -174,10 +163,7 @@ impl Restoring {
     }
 
     /// Compares some parts with the present state, on a thread of low priority.
-    async fn compare(
-        &self,
-        is_wanted: impl Fn(&Part) -> bool + Send + 'static,
-    ) -> Result<super::wanted::Changes, Failure> {
+    async fn compare(&self, is_wanted: impl Fn(&Part) -> bool + Send + 'static) -> Result<Changes, Failure> {
         let (wanted, snapshot) = (Arc::clone(&self.wanted), self.latest());
         let compared = self.shared.run(&self.running, move |_| {
             let now = Links::of_snapshot(&snapshot);
@@ -217,10 +203,8 @@ impl Restoring {
         }
         let clusters = self.wanted.clusters(workspaces);
         self.release_homes(&clusters).await?;
-        for part in clusters.chunks(WRITES_MAX) {
-            let records = part.iter().map(|cluster| record(self.to_open(cluster)));
-            self.commit(Vec::new(), records.collect()).await?;
-        }
+        let records = clusters.iter().map(|cluster| record(self.to_open(cluster)));
+        self.commit_all(records.collect()).await?;
         self.commit(Vec::new(), vec![record(self.noted())]).await?;
         let platform = is_installation.then(ClusterName::root);
         Ok(clusters.into_iter().cloned().chain(platform).collect())
@@ -237,11 +221,8 @@ impl Restoring {
             .iter()
             .filter(|top| !self.wanted.tree.owners.contains_key(*top));
         let homes = homes.map(|top| record(ids::closed_home(top)));
-        let writes: Vec<Write> = homes.chain(gates.await?.into_iter().map(Write::Delete)).collect();
-        for part in writes.chunks(WRITES_MAX) {
-            self.commit(Vec::new(), part.to_vec()).await?;
-        }
-        Ok(())
+        let writes = homes.chain(gates.await?.into_iter().map(Write::Delete));
+        self.commit_all(writes.collect()).await
     }
 
     /// Lets homes be created anew that the backup lacks.
@@ -252,7 +233,7 @@ impl Restoring {
         let kept: HashSet<ObjectKey> = to_open.iter().map(|cluster| ids::closed_home(cluster)).collect();
         let mut released = self.records("closed/");
         released.retain(|key| !kept.contains(key));
-        self.delete(released).await
+        self.commit_all(released.into_iter().map(Write::Delete).collect()).await
     }
 
     /// Returns the keys of records whose names begin with a text.
@@ -268,34 +249,26 @@ impl Restoring {
         found
     }
 
-    async fn delete(&self, keys: Vec<ObjectKey>) -> Result<(), Failure> {
-        for part in keys.chunks(WRITES_MAX) {
-            let writes = part.iter().cloned().map(Write::Delete).collect();
-            self.commit(Vec::new(), writes).await?;
+    /// Commits small writes that need no guards.
+    async fn commit_all(&self, writes: Vec<Write>) -> Result<(), Failure> {
+        for part in parts(writes, size) {
+            self.commit(Vec::new(), part).await?;
         }
         Ok(())
     }
 
     /// Writes differences, but no gates. Returns their number.
-    async fn write_all(
-        &self,
-        changes: super::wanted::Changes,
-        (done, total): (&mut u64, u64),
-    ) -> Result<usize, Failure> {
+    async fn write_all(&self, changes: Changes, (done, total): (&mut u64, u64)) -> Result<usize, Failure> {
         let differences = changes.writes(&self.wanted.tree);
         let number = differences.len();
-        let mut differences = differences.into_iter().peekable();
-        while differences.peek().is_some() {
-            let (mut closed, mut writes, mut bytes) = (HashSet::new(), Vec::new(), 0);
-            while let Some(next) = differences.peek()
-                && (writes.is_empty() || writes.len() < WRITES_MAX && bytes + size(&next.write) <= BYTES_MAX)
-            {
-                bytes += size(&next.write);
-                let Some(next) = differences.next() else { break };
-                if let Part::Workspace(top) = next.part {
+        for part in parts(differences, |difference: &Difference| size(&difference.write)) {
+            let mut closed = HashSet::new();
+            let mut writes = Vec::new();
+            for Difference { part, write } in part {
+                if let Part::Workspace(top) = part {
                     closed.insert(top);
                 }
-                writes.push(next.write);
+                writes.push(write);
             }
             *done += writes.len() as u64;
             self.running.progress((*done).min(total), total, "writing objects");
@@ -310,9 +283,8 @@ impl Restoring {
     async fn open(&self) -> Result<(), Failure> {
         let snapshot = self.latest();
         let tree = &self.wanted.tree;
-        let mut clusters: Vec<_> = tree.clusters.iter().collect();
+        let mut clusters = tree.deepest_first();
         clusters.retain(|(cluster, _)| snapshot.get(&self.to_open(cluster)).is_some());
-        clusters.sort_by_key(|(_, path)| std::cmp::Reverse(path.as_str().split(':').count()));
         let (total, mut failed) = (clusters.len() as u64, None);
         for (done, (cluster, path)) in clusters.iter().enumerate() {
             self.running.progress(done as u64, total, "opening workspaces");
@@ -354,7 +326,7 @@ impl Restoring {
         let found = self
             .shared
             .run(&self.running, move |_| Ok(waiting(&snapshot, &clusters)));
-        for part in parts(found.await?) {
+        for part in parts(found.await?, |entry: &Entry| entry.object.size()) {
             let guard = |entry: &Entry| Guard::At(entry.key.clone(), entry.revision);
             let write = |entry: &Entry| Write::Put(entry.key.clone(), Arc::clone(&entry.object));
             let guards = part.iter().map(guard).collect();
@@ -387,7 +359,7 @@ impl Restoring {
             let operation = key.name.strip_prefix(RECORDS).and_then(|name| name.split('/').next());
             *key != present && operation.is_none_or(|name| !unfinished.contains(name))
         });
-        self.delete(old).await
+        self.commit_all(old.into_iter().map(Write::Delete).collect()).await
     }
 
     /// Commits a transaction of this run, and waits for a store that is not available. Returns its
@@ -416,19 +388,19 @@ impl Restoring {
     }
 }
 
-/// Divides objects into transactions.
-fn parts(entries: Vec<Entry>) -> Vec<Vec<Entry>> {
-    let (mut parts, mut bytes) = (Vec::<Vec<Entry>>::new(), 0);
-    for entry in entries {
-        let size = entry.object.size();
+/// Divides what has sizes in bytes into transactions.
+fn parts<T>(items: Vec<T>, size: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
+    let (mut parts, mut bytes) = (Vec::<Vec<T>>::new(), 0);
+    for item in items {
+        let size = size(&item);
         match parts.last_mut() {
             Some(part) if part.len() < WRITES_MAX && bytes + size <= BYTES_MAX => {
                 bytes += size;
-                part.push(entry);
+                part.push(item);
             }
             _ => {
                 bytes = size;
-                parts.push(vec![entry]);
+                parts.push(vec![item]);
             }
         }
     }

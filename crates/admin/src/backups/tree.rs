@@ -184,6 +184,13 @@ impl Tree {
         self.root == ClusterName::root()
     }
 
+    /// Returns the clusters with their paths, the deepest first.
+    pub(crate) fn deepest_first(&self) -> Vec<(&ClusterName, &ClusterPath)> {
+        let mut clusters: Vec<_> = self.clusters.iter().collect();
+        clusters.sort_by_key(|(_, path)| std::cmp::Reverse(path.as_str().split(':').count()));
+        clusters
+    }
+
     /// Returns true for the objects of the tree.
     pub(crate) fn contains(&self, key: &ObjectKey) -> bool {
         let is_within = self.clusters.contains_key(&key.cluster) || self.is_installation() && is_platform(&key.cluster);

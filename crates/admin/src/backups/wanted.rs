@@ -53,22 +53,30 @@ pub(crate) struct Difference {
 #[derive(Default)]
 pub(crate) struct Changes {
     differences: Vec<Difference>,
-    /// Number of objects that do not exist.
+    pub(crate) counts: Counts,
+}
+
+/// Numbers of objects in which the store differs from a backup.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Counts {
+    /// Objects that do not exist.
     pub(crate) created: u64,
-    /// Number of objects that differ.
+    /// Objects that differ.
     pub(crate) updated: u64,
-    /// Number of objects that the backup lacks.
+    /// Objects that the backup lacks.
     pub(crate) deleted: u64,
-    /// Number of objects that are the same.
+    /// Objects that are the same.
     pub(crate) unchanged: u64,
 }
 
-impl Changes {
+impl Counts {
     /// Returns the number of writes.
     pub(crate) fn total(&self) -> u64 {
         self.created + self.updated + self.deleted
     }
+}
 
+impl Changes {
     /// Returns the workspaces in which something differs.
     pub(crate) fn workspaces(&self) -> BTreeSet<ClusterName> {
         let parts = self.differences.iter().filter_map(|difference| match &difference.part {
@@ -219,13 +227,13 @@ impl Wanted {
                 continue;
             };
             match snapshot.get(key) {
-                None => changes.created += 1,
+                None => changes.counts.created += 1,
                 // A bundle is shared, and may be newer.
                 Some(now) if part == Part::Bundles || is_same(&now.object, object) => {
-                    changes.unchanged += 1;
+                    changes.counts.unchanged += 1;
                     continue;
                 }
-                Some(_) => changes.updated += 1,
+                Some(_) => changes.counts.updated += 1,
             }
             puts.push((part, key, object));
         }
@@ -240,7 +248,7 @@ impl Wanted {
             extra.push(entry.key.clone());
             ControlFlow::Continue(())
         });
-        changes.deleted = extra.len() as u64;
+        changes.counts.deleted = extra.len() as u64;
         // The deepest Workspaces first: those above lead to them.
         let levels = |key: &ObjectKey| {
             let above = std::iter::successors(Some(&key.cluster), |at| now.owner(at).map(|owner| &owner.cluster));
@@ -290,10 +298,8 @@ impl Wanted {
             Some(Part::Workspace(top)) => workspaces.contains(&top),
             _ => false,
         };
-        let clusters = self.tree.clusters.iter().filter(|(cluster, _)| is_within(cluster));
-        let mut clusters: Vec<_> = clusters.collect();
-        clusters.sort_by_key(|(_, path)| std::cmp::Reverse(path.as_str().split(':').count()));
-        clusters.into_iter().map(|(cluster, _)| cluster).collect()
+        let clusters = self.tree.deepest_first().into_iter().map(|(cluster, _)| cluster);
+        clusters.filter(|cluster| is_within(cluster)).collect()
     }
 
     /// Returns the clusters at a state that the restore deletes: those of the tree that the backup

@@ -369,10 +369,10 @@ impl AdminService {
         Ok(RestoreChanges {
             workspaces: first(wanted.tree.clusters.values().map(ToString::to_string).collect()),
             deleted_workspaces: first(deleted),
-            created: count(changes.created),
-            updated: count(changes.updated),
-            deleted: count(changes.deleted),
-            unchanged: count(changes.unchanged),
+            created: count(changes.counts.created),
+            updated: count(changes.counts.updated),
+            deleted: count(changes.counts.deleted),
+            unchanged: count(changes.counts.unchanged),
         })
     }
 }

@@ -241,7 +241,7 @@ fn nothing_stays_of_workspaces_below_that_the_backup_lacks() {
 }
 
 /// The server is killed at some time in a restore, also after the first workspaces are open again.
-/// What was acknowledged since then stays.
+/// Every write that was acknowledged since then stays.
 #[test]
 fn a_restore_of_all_survives_kill_9_and_loses_no_later_write() {
     let mut server = Server::start();
