@@ -106,9 +106,7 @@ struct Restoring {
 impl Restoring {
     async fn run(mut self, overwrite: bool) -> Result<Json, Failure> {
         let (mut counts, mut touched) = (Counts::default(), None);
-        // An earlier operation may have had this name.
-        let is_noted = self.running.record.attempt > 1 && self.latest().get(&self.noted()).is_some();
-        if is_noted {
+        if self.latest().get(&self.noted()).is_some() {
             self.begin_run().await?;
         } else {
             precondition::check(&self.latest(), &self.wanted.tree, overwrite)?;
@@ -139,21 +137,25 @@ impl Restoring {
         self.shared.registry.store.latest()
     }
 
+    /// Returns the key of a record of this operation.
+    fn key(&self, end: &str) -> ObjectKey {
+        let own = label(&self.running.name, &self.running.record);
+        ids::serialization_point(&ClusterName::root(), &format!("{RECORDS}{own}{end}"))
+    }
+
     /// Returns the key of the record that says that all is written.
     fn noted(&self) -> ObjectKey {
-        ids::serialization_point(&ClusterName::root(), &format!("{RECORDS}{}", self.running.name))
+        self.key("")
     }
 
     /// Returns the key of the record of a cluster to open.
     fn to_open(&self, cluster: &ClusterName) -> ObjectKey {
-        let name = format!("{RECORDS}{}/{cluster}", self.running.name);
-        ids::serialization_point(&ClusterName::root(), &name)
+        self.key(&format!("/{cluster}"))
     }
 
     /// Returns the key of the record of the present run.
     fn present(&self) -> ObjectKey {
-        let name = format!("{RECORDS}{}/#run", self.running.name);
-        ids::serialization_point(&ClusterName::root(), &name)
+        self.key("/#run")
     }
 
     /// Replaces the record of the run before.
@@ -342,22 +344,18 @@ impl Restoring {
         Ok(())
     }
 
-    /// Removes the records of restores that are done, and of an earlier one of this name.
+    /// Removes the records of restores that are done.
     async fn sweep(&self) -> Result<(), Failure> {
-        let mut unfinished: HashSet<Arc<str>> = HashSet::new();
-        for entry in Operations::list(&self.latest()) {
-            if Record::read(&entry.object).is_some_and(|record| record.outcome.is_none()) {
-                unfinished.insert(entry.key.name);
-            }
-        }
-        if self.running.record.attempt == 1 {
-            unfinished.remove(&self.running.name);
-        }
-        let present = self.present();
+        let known = Operations::list(&self.latest()).into_iter();
+        let unfinished = known.filter_map(|entry| {
+            let record = Record::read(&entry.object)?;
+            record.outcome.is_none().then(|| label(&entry.key.name, &record))
+        });
+        let unfinished: HashSet<String> = unfinished.collect();
         let mut old = self.records(RECORDS);
         old.retain(|key| {
             let operation = key.name.strip_prefix(RECORDS).and_then(|name| name.split('/').next());
-            *key != present && operation.is_none_or(|name| !unfinished.contains(name))
+            operation.is_none_or(|operation| !unfinished.contains(operation))
         });
         self.commit_all(old.into_iter().map(Write::Delete).collect()).await
     }
@@ -386,6 +384,12 @@ impl Restoring {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     }
+}
+
+/// Returns the part of the names of records that stands for an operation. A repeated `request_id`
+/// gives a later operation the name of one that is gone.
+fn label(name: &str, record: &Record) -> String {
+    format!("{name}@{}", record.created)
 }
 
 /// Divides what has sizes in bytes into transactions.
