@@ -2,45 +2,26 @@
 
 use std::time::Duration;
 
+use jiff::SignedDuration;
+
 /// Longest duration that a flag takes: 30 days.
-const SECONDS_MAX: f64 = 30.0 * 24.0 * 3600.0;
+const DURATION_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Parses a duration.
 ///
 /// # Errors
 /// A number without a unit, an unknown unit, or more than 30 days.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
-    let malformed = || format!("`{text}` is no duration: write it as 30s, 2m or 1h");
     if text == "0" {
         return Ok(Duration::ZERO);
     }
-    let (mut rest, mut seconds) = (text, 0.0);
-    if rest.is_empty() {
-        return Err(malformed());
+    let parsed = text.parse::<SignedDuration>().ok();
+    let duration = parsed.and_then(|duration| Duration::try_from(duration).ok());
+    match duration {
+        None => Err(format!("`{text}` is no duration: write it as 30s, 2m or 1h")),
+        Some(long) if long > DURATION_MAX => Err(format!("`{text}` is more than 30 days")),
+        Some(duration) => Ok(duration),
     }
-    while !rest.is_empty() {
-        let number = rest
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .ok_or_else(malformed)?;
-        let value: f64 = rest[..number].parse().map_err(|_| malformed())?;
-        let after = &rest[number..];
-        let unit = after
-            .find(|c: char| c.is_ascii_digit() || c == '.')
-            .unwrap_or(after.len());
-        seconds += value
-            * match &after[..unit] {
-                "ms" => 0.001,
-                "s" => 1.0,
-                "m" => 60.0,
-                "h" => 3600.0,
-                _ => return Err(malformed()),
-            };
-        rest = &after[unit..];
-    }
-    if seconds > SECONDS_MAX {
-        return Err(format!("`{text}` is more than 30 days"));
-    }
-    Ok(Duration::from_secs_f64(seconds))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::{
 
 use clap::ValueEnum;
 use serde::Serialize;
+use tabwriter::TabWriter;
 
 /// Format of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -267,26 +268,10 @@ impl<W: Write> Printer<W> {
     }
 
     pub(crate) fn table(&mut self, table: &Table) -> io::Result<()> {
-        let rows = || std::iter::once(&table.header).chain(&table.rows);
-        let width = |column: usize| {
-            let widths = rows()
-                .filter_map(|row| row.get(column))
-                .map(|cell| cell.text.chars().count());
-            widths.max().unwrap_or_default()
-        };
-        let widths: Vec<usize> = (0..table.header.len()).map(width).collect();
-        for row in rows() {
-            for (column, cell) in row.iter().enumerate() {
-                let text = self.painted(cell);
-                self.out.write_all(text.as_bytes())?;
-                if column + 1 < row.len() {
-                    let pad = widths.get(column).copied().unwrap_or_default() + 3 - cell.text.chars().count();
-                    write!(self.out, "{:pad$}", "")?;
-                }
-            }
-            writeln!(self.out)?;
-        }
-        Ok(())
+        let rows = std::iter::once(&table.header).chain(&table.rows);
+        let painted = rows.map(|row| row.iter().map(|cell| self.painted(cell)).collect());
+        let text = columns(painted)?;
+        self.out.write_all(text.as_bytes())
     }
 
     /// Prints a value as JSON or YAML. Returns false for the table format.
@@ -319,6 +304,20 @@ impl<W: Write> Printer<W> {
             format!("\x1b[{code}m{}\x1b[0m", cell.text)
         }
     }
+}
+
+/// Aligns the cells of rows, in columns of at least six characters that are three spaces apart, as
+/// kubectl and kcp's plugins do.
+pub(crate) fn columns(rows: impl Iterator<Item = Vec<String>>) -> io::Result<String> {
+    let mut writer = TabWriter::new(Vec::new()).minwidth(3).padding(3).ansi(true);
+    for row in rows {
+        writeln!(writer, "{}", row.join("\t"))?;
+    }
+    writer.flush()?;
+    let bytes = writer
+        .into_inner()
+        .map_err(|error| io::Error::other(error.to_string()))?;
+    String::from_utf8(bytes).map_err(io::Error::other)
 }
 
 /// One YAML document.
