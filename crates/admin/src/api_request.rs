@@ -11,10 +11,14 @@ use crate::{
     session::Session,
     status::{self, FieldNames},
 };
-use futures_util::{Stream, StreamExt, future::ready};
+use futures_util::{
+    Stream, StreamExt,
+    future::{BoxFuture, ready},
+};
 use http::{Method, Request, header};
 use insula_api::{ClusterName, Json};
-use std::{fmt::Write, pin::Pin};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
+use std::pin::Pin;
 use tonic::Status;
 
 /// Media types of patches.
@@ -46,7 +50,7 @@ impl ObjectPath<'_> {
         let mut path = format!("/clusters/{}", encoded(cluster.as_str()));
         let mut push = |segment: &str| {
             path.push('/');
-            path += &encoded(segment);
+            path.extend(encoded(segment));
         };
         match self.group.is_empty() {
             true => push("api"),
@@ -69,19 +73,16 @@ impl ObjectPath<'_> {
     }
 }
 
-/// Encodes all bytes but those that need no encoding in any part of a URI.
-fn encoded(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b':' => out.push(char::from(byte)),
-            _ => {
-                // Writing to a String does not fail.
-                let _ = write!(out, "%{byte:02X}");
-            }
-        }
-    }
-    out
+/// Bytes that need encoding in some part of a URI.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b':');
+
+fn encoded(text: &str) -> PercentEncode<'_> {
+    utf8_percent_encode(text, ENCODED)
 }
 
 /// A request of the HTTP API.
@@ -151,7 +152,7 @@ impl ApiRequest {
             self.target.push(joint);
             self.target += key;
             self.target.push('=');
-            self.target += &encoded(value);
+            self.target.extend(encoded(value));
         }
         self
     }
@@ -192,13 +193,16 @@ impl Session {
     ///
     /// # Errors
     /// The refusal of the HTTP API, with its details.
-    pub(crate) async fn http(&self, request: ApiRequest) -> Result<Json, Status> {
-        let names = request.names;
-        let served = Box::pin(self.api.serve_for(&self.caller, request.into_http()?)).await;
-        if !served.status.is_success() {
-            return Err(status::of_http(&served, names));
-        }
-        serde_json::from_slice(&served.body).map_err(|error| Status::internal(format!("an answer is no JSON: {error}")))
+    pub(crate) fn http(&self, request: ApiRequest) -> BoxFuture<'_, Result<Json, Status>> {
+        Box::pin(async move {
+            let names = request.names;
+            let served = self.api.serve_for(&self.caller, request.into_http()?).await;
+            if !served.status.is_success() {
+                return Err(status::of_http(&served, names));
+            }
+            let object = serde_json::from_slice(&served.body);
+            object.map_err(|error| Status::internal(format!("an answer is no JSON: {error}")))
+        })
     }
 
     /// Watches a collection as the caller. The request is a [`ApiRequest::get`] of it.
@@ -208,7 +212,7 @@ impl Session {
     pub(crate) async fn watch(&self, request: ApiRequest) -> Result<WatchEvents, Status> {
         let names = request.names;
         let request = request.query("watch", "true").into_http()?;
-        let lines = Box::pin(self.api.watch_for(&self.caller, request)).await;
+        let lines = self.api.watch_for(&self.caller, request).await;
         let lines = lines.map_err(|served| status::of_http(&served, names))?;
         let events = lines.filter_map(|line| ready(event(&line)));
         // Nothing follows a failure.

@@ -21,7 +21,7 @@ pub use session::{AdminService, Info, Uploads};
 pub use workers::WorkerPool;
 
 use insula_apiserver::{ApiServer, call::Access};
-use insula_proto::FILE_DESCRIPTOR_SET;
+use insula_proto::{FILE_DESCRIPTOR_SET, rpc};
 use prost::Message;
 use prost_types::{DescriptorProto, FieldDescriptorProto, FileDescriptorSet};
 use std::{collections::BTreeMap, sync::Arc};
@@ -93,6 +93,7 @@ pub async fn services(session: AdminService, object_bytes: usize) -> Result<Serv
     let descriptors = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(rpc::FILE_DESCRIPTOR_SET)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     // Reflection is about no workspace: impersonation takes the right to it outside of workspaces.

@@ -8,6 +8,7 @@ use crate::{
     session::Session,
     status::{self, Fault},
 };
+use data_encoding::HEXLOWER;
 use insula_api::{ClusterName, ObjectKey, Revision, names::well_known};
 use insula_catalog::ids;
 use insula_proto::admin::v1::ErrorReason;
@@ -19,7 +20,7 @@ use tonic::{Code, Status};
 /// Entries of a page where the caller names no number, and the most that a page has.
 const SIZE_DEFAULT: usize = 100;
 const SIZE_MAX: usize = 1000;
-/// Digits of a token at most.
+/// Maximum number of digits of a token.
 const TOKEN_CHARS_MAX: usize = 8192;
 /// Bytes of a token before its position: the code and the revision.
 const CODE_BYTES: usize = 16;
@@ -67,11 +68,12 @@ impl Codes {
 
     fn token(&self, revision: Revision, position: &str) -> String {
         let signed = [&revision.0.to_be_bytes(), position.as_bytes()].concat();
-        hex(&[&self.code(&signed)[..], &signed].concat())
+        HEXLOWER.encode(&[&self.code(&signed)[..], &signed].concat())
     }
 
     fn position(&self, token: &str) -> Option<(Revision, String)> {
-        let bytes = unhex(token).filter(|bytes| token.len() <= TOKEN_CHARS_MAX && bytes.len() >= HEAD_BYTES)?;
+        let read = HEXLOWER.decode(token.as_bytes()).ok();
+        let bytes = read.filter(|bytes| token.len() <= TOKEN_CHARS_MAX && bytes.len() >= HEAD_BYTES)?;
         let (code, signed) = bytes.split_at_checked(CODE_BYTES)?;
         let (revision, position) = signed.split_at_checked(HEAD_BYTES - CODE_BYTES)?;
         let revision = u64::from_be_bytes(revision.try_into().ok()?);
@@ -172,25 +174,6 @@ pub(crate) fn hash_bytes(bytes: impl Iterator<Item = u8>) -> u64 {
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
-}
-
-/// Returns bytes as hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    let digit = |half: u8| char::from_digit(u32::from(half), 16).unwrap_or_default();
-    bytes
-        .iter()
-        .flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)])
-        .collect()
-}
-
-/// Reads hexadecimal digits.
-pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digits: Option<Vec<u8>> = text
-        .chars()
-        .map(|digit| u8::try_from(digit.to_digit(16)?).ok())
-        .collect();
-    let digits = digits.filter(|digits| digits.len() % 2 == 0)?;
-    Some(digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
 }
 
 #[cfg(test)]

@@ -13,10 +13,12 @@
 //! create finds the object, names that the server makes up follow from the id).
 
 use crate::{
-    pages::{hash_bytes, hex, unhex},
+    pages::hash_bytes,
     session::{AdminService, Session},
     status::{self, Fault},
 };
+use data_encoding::HEXLOWER;
+use futures_util::future::BoxFuture;
 use insula_api::{ClusterName, Json, ObjectKey, Rng, Scope, Timestamp, Uid};
 use insula_catalog::{Error, ids};
 use insula_proto::{Message, admin::v1::ErrorReason};
@@ -109,32 +111,36 @@ impl AdminService {
     /// INVALID_ARGUMENT for an id that is no UUID or belongs to another request, ABORTED while the
     /// first request runs, FAILED_PRECONDITION where its answer was not kept, and the refusal of
     /// the work.
-    pub(crate) async fn once<Q: Message, A: Message + Default>(
-        &self,
-        session: &Session,
+    pub(crate) fn once<'a, Q: Message, A: Message + Default + 'a>(
+        &'a self,
+        session: &'a Session,
         once: Once<'_>,
         message: &Q,
-        work: impl Future<Output = Result<A, Status>>,
-    ) -> Result<A, Status> {
-        let Some(id) = parse_id(once.request_id)?.filter(|_| !once.validate_only) else {
-            return work.await;
-        };
-        let request = Request::from_message(session, id, &message.encode_to_vec());
-        let (_running, begun) = match self.begun(&request).await? {
-            Begun::Now(running, entry) => (running, entry),
-            Begun::Before(answer) => return replayed(session, &answer),
-        };
-        match work.await {
-            Ok(answer) => {
-                self.done(&request, &begun, &answer.encode_to_vec()).await;
-                Ok(answer)
+        work: impl Future<Output = Result<A, Status>> + Send + 'a,
+    ) -> BoxFuture<'a, Result<A, Status>> {
+        let id = parse_id(once.request_id).map(|id| id.filter(|_| !once.validate_only));
+        let request = id.map(|id| Some(Request::from_message(session, id?, &message.encode_to_vec())));
+        let work: BoxFuture<'a, _> = Box::pin(work);
+        Box::pin(async move {
+            let Some(request) = request? else {
+                return work.await;
+            };
+            let (_running, begun) = match self.begun(&request).await? {
+                Begun::Now(running, entry) => (running, entry),
+                Begun::Before(answer) => return replayed(session, &answer),
+            };
+            match work.await {
+                Ok(answer) => {
+                    self.done(&request, &begun, &answer.encode_to_vec()).await;
+                    Ok(answer)
+                }
+                Err(refusal) => {
+                    // A record that stays is taken over by the repetition.
+                    let _ = commit(self.registry(), &Plan::new(vec![Intent::Delete(begun)])).await;
+                    Err(refusal)
+                }
             }
-            Err(refusal) => {
-                // A record that stays is taken over by the repetition.
-                let _ = commit(self.registry(), &Plan::new(vec![Intent::Delete(begun)])).await;
-                Err(refusal)
-            }
-        }
+        })
     }
 
     /// Begins a request, or finds its answer.
@@ -181,7 +187,7 @@ impl AdminService {
         let mut value = begun.object.body_value();
         value["spec"]["done"] = json!(true);
         if answer.len() <= ANSWER_BYTES_MAX {
-            value["spec"]["answer"] = json!(hex(answer));
+            value["spec"]["answer"] = json!(HEXLOWER.encode(answer));
         }
         let plan = Plan::new(vec![Intent::Update(begun.clone(), value)]);
         if let Err(error) = commit(self.registry(), &plan).await {
@@ -228,7 +234,7 @@ impl Request {
 
     fn record(&self, instance: u64, now: Timestamp) -> Json {
         json!({
-            "apiVersion": format!("{}/v1", ids::INTERNAL), "kind": "Request", "metadata": {"name": &*self.key.name},
+            "apiVersion": ids::INTERNAL_V1, "kind": "Request", "metadata": {"name": &*self.key.name},
             "spec": {"fingerprint": self.fingerprint, "instance": instance.to_string(), "began": now.to_string()},
         })
     }
@@ -249,7 +255,8 @@ impl Request {
         if spec["done"] != json!(true) {
             return Ok(None);
         }
-        match spec["answer"].as_str().and_then(unhex) {
+        let answer = spec["answer"].as_str();
+        match answer.and_then(|answer| HEXLOWER.decode(answer.as_bytes()).ok()) {
             Some(answer) => Ok(Some(answer)),
             None => Err(Fault::new(
                 Code::FailedPrecondition,

@@ -12,7 +12,7 @@ use std::{sync::Arc, time::Duration};
 /// Pause between two writes of a record.
 const PERIOD: Duration = Duration::from_secs(20);
 /// Seconds without a write after which a server counts as gone.
-const GONE_SECONDS: i64 = 60;
+pub const GONE_SECONDS: i64 = 60;
 /// Seconds after which the record of a server that is gone is removed.
 const KEPT_SECONDS: i64 = 3600;
 /// Records that one round removes.
@@ -29,6 +29,14 @@ pub struct Server {
     pub version: String,
     /// Time of the start, in seconds since 1970.
     pub started: i64,
+    /// Format in which it stores objects ([`insula_store::FORMAT`]).
+    #[serde(default = "format_without_field")]
+    pub format: u64,
+}
+
+/// Returns the format of servers whose records name none.
+fn format_without_field() -> u64 {
+    2
 }
 
 fn scope() -> Scope {
@@ -43,7 +51,7 @@ fn read(entry: &Entry) -> Option<(Server, Timestamp)> {
 
 fn write(server: &Server, seen: Timestamp) -> Write {
     let value: Json = json!({
-        "apiVersion": format!("{}/v1", ids::INTERNAL), "kind": "Server", "metadata": {"name": server.name},
+        "apiVersion": ids::INTERNAL_V1, "kind": "Server", "metadata": {"name": server.name},
         "spec": server, "seen": seen.0,
     });
     let object = Object::new(&value, None).expect("it has apiVersion, kind and metadata");
@@ -61,6 +69,16 @@ pub(crate) fn list(snapshot: &Snapshot, now: Timestamp, own: Server) -> Vec<(Ser
     servers.push((own, now));
     servers.sort_unstable_by(|(one, _), (other, _)| one.name.cmp(&other.name));
     servers
+}
+
+/// Returns the servers that were seen in the last minute and store objects in an earlier format,
+/// with the times at which they were seen.
+pub fn earlier(snapshot: &Snapshot, now: Timestamp) -> Vec<(Server, Timestamp)> {
+    let known = snapshot.range(&scope(), None, usize::MAX);
+    let known = known.iter().filter_map(read);
+    known
+        .filter(|(server, seen)| server.format < insula_store::FORMAT && now.since(*seen) <= GONE_SECONDS)
+        .collect()
 }
 
 /// Keeps the record of a server for ever, and removes those of servers that are long gone.

@@ -2,6 +2,7 @@
 //! each right at one state.
 
 use crate::{host::Host, operations::Operations, requests::Requests, servers::Server, status, workers::WorkerPool};
+use futures_util::future::BoxFuture;
 use insula_api::{
     ClusterName, ClusterPath, Json, Revision, Timestamp,
     names::{groups, well_known},
@@ -133,27 +134,39 @@ impl AdminService {
             url: self.registry().external_url.clone(),
             version: self.info.version.clone(),
             started: self.info.started.0,
+            format: insula_store::FORMAT,
         }
     }
 
     /// Begins the session of a call at the latest state.
-    pub async fn begin<T>(&self, request: &Request<T>) -> Result<Session, Status> {
-        let caller = Arc::clone(caller(request)?);
-        let snapshot = self.api.registry.store.snapshot(Revision(0)).await;
-        let snapshot = snapshot.map_err(|error| Status::unavailable(error.to_string()))?;
+    pub fn begin<T>(&self, request: &Request<T>) -> BoxFuture<'static, Result<Session, Status>> {
+        let caller = caller(request).cloned();
         let given = request.metadata().get(REQUEST_ID).and_then(|id| id.to_str().ok());
-        Ok(Session {
-            caller,
-            snapshot,
-            api: Arc::clone(&self.api),
-            request_id: given.unwrap_or_default().to_owned(),
+        let request_id = given.unwrap_or_default().to_owned();
+        let api = Arc::clone(&self.api);
+        Box::pin(async move {
+            let caller = caller?;
+            let snapshot = api.registry.store.snapshot(Revision(0)).await;
+            let snapshot = snapshot.map_err(|error| Status::unavailable(error.to_string()))?;
+            Ok(Session {
+                caller,
+                snapshot,
+                api,
+                request_id,
+            })
         })
     }
 
     /// Enters a workspace with a call, which counts against the workspace's limits from here on.
-    pub async fn enter(&self, session: &Session, cluster: &ClusterName) -> Result<Entered, Status> {
-        let entered = self.api.enter(&session.caller, cluster).await;
-        entered.map_err(|refusal| status::refused(&refusal))
+    pub fn enter<'a>(
+        &'a self,
+        session: &'a Session,
+        cluster: &'a ClusterName,
+    ) -> BoxFuture<'a, Result<Entered, Status>> {
+        Box::pin(async move {
+            let entered = self.api.enter(&session.caller, cluster).await;
+            entered.map_err(|refusal| status::refused(&refusal))
+        })
     }
 }
 

@@ -9,7 +9,10 @@ use insula_api::{ClusterPath, Json};
 use insula_apiserver::call::{Refusal, RefusalReason, Served};
 use insula_auth::Forbidden;
 use insula_catalog::locate::NotLocated;
-use insula_proto::{admin::v1::ErrorReason, rpc};
+use insula_proto::{
+    admin::v1::ErrorReason,
+    rpc::{self, Detail},
+};
 use tonic::{Code, Status};
 
 /// Kubernetes' answer to an applied object that does not fit its schema.
@@ -65,8 +68,8 @@ pub(crate) fn invalid(field: &str, problem: impl std::fmt::Display) -> Status {
 
 /// Returns the reason in the details of a refusal.
 pub(crate) fn reason_in(refusal: &Status) -> Option<String> {
-    let details = rpc::Status::read(refusal.details())?;
-    details.detail::<rpc::ErrorInfo>().map(|info| info.reason)
+    let details = rpc::read(refusal.details())?;
+    rpc::ErrorInfo::find(&details).map(|info| info.reason)
 }
 
 /// Returns the refusal of a number of a request that is outside of its range: OUT_OF_RANGE with the

@@ -1,7 +1,9 @@
 //! The admin API's messages, clients and service traits, generated from `/proto`.
 //!
-//! Besides generated code there are [`value`], the conversion between the JSON of an object and a
-//! `google.protobuf.Struct`, and [`rpc`], the details of refusals.
+//! `cargo xtask proto` writes the generated code into the repository, so that a build runs no
+//! generator; a test compares it with its sources. Besides it there are [`value`], the conversion
+//! between the JSON of an object and a `google.protobuf.Struct`, and [`rpc`], the details of
+//! refusals.
 
 pub mod rpc;
 pub mod value;
@@ -15,19 +17,16 @@ pub mod admin {
     pub mod v1 {
         // Comments in the generated code come from the .proto files, and are laid out for those.
         #![allow(rustdoc::invalid_html_tags, rustdoc::broken_intra_doc_links)]
-        tonic::include_proto!("insula.admin.v1");
+        include!("../generated/insula.admin.v1.rs");
     }
 }
 
 // One line for each method, by its kind: path and function of the service's trait.
-include!(concat!(env!("OUT_DIR"), "/methods.rs"));
+include!("../generated/methods.rs");
 
-/// Every file of `/proto` with its imports, and the details of refusals, as an encoded
-/// `FileDescriptorSet` for reflection.
-pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/insula.binpb"));
-
-/// The same files with their comments, from which the reference is written.
-pub const COMMENTED_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/commented.binpb"));
+/// Every file of `/proto` with its imports, and its comments, as an encoded
+/// `FileDescriptorSet` for reflection. [`rpc::FILE_DESCRIPTOR_SET`] has the details of refusals.
+pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!("../generated/insula.binpb");
 
 /// Appends an encoded `ResponseHeader` to an encoded response. Readers merge it over the one that
 /// the response has: a field that comes again overrides the earlier one.

@@ -6,8 +6,7 @@ use prost::Message;
 use prost_types::{DescriptorProto, FileDescriptorProto, FileDescriptorSet, ServiceDescriptorProto};
 
 fn files() -> Vec<FileDescriptorProto> {
-    let set =
-        FileDescriptorSet::decode(insula_proto::COMMENTED_DESCRIPTOR_SET).expect("the build wrote a descriptor set");
+    let set = FileDescriptorSet::decode(insula_proto::FILE_DESCRIPTOR_SET).expect("a descriptor set");
     set.file
         .into_iter()
         .filter(|file| file.package() == "insula.admin.v1")

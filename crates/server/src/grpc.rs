@@ -7,7 +7,7 @@
 mod completion;
 mod message;
 
-use std::{collections::BTreeMap, fmt::Write, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -28,6 +28,7 @@ use insula_apiserver::{
     call::{Access, Admitted, Call, Caller},
 };
 use insula_auth::audit::Record;
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use tonic::Status;
 use tower::ServiceExt;
 
@@ -44,9 +45,9 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Warnings of the requests of the HTTP API that a call made: one value each, with the bytes
 /// outside of printable ASCII, and `%`, as `%` and two digits.
 const WARNING: HeaderName = HeaderName::from_static("insula-warning");
-/// Bytes of all warnings of an answer at most: most clients take 8 KiB of headers.
+/// Maximum number of bytes of all warnings of an answer: most clients take 8 KiB of headers.
 const WARNINGS_BYTES_MAX: usize = 2048;
-/// Characters of a client's name of a request at most.
+/// Maximum number of characters of a client's name of a request.
 const REQUEST_ID_CHARS_MAX: usize = 128;
 /// Annotation of audit events with the client's name of a request.
 const REQUEST_ID_NOTE: &str = "insula.io/request-id";
@@ -182,7 +183,7 @@ fn with_details(frame: Frame<Bytes>) -> Frame<Bytes> {
 fn add_warnings(headers: &mut HeaderMap, warnings: &[String]) {
     let mut left = WARNINGS_BYTES_MAX;
     for warning in warnings {
-        let value = percent_encoded(warning);
+        let value = utf8_percent_encode(warning, ENCODED).to_string();
         let Some(rest) = left.checked_sub(value.len()) else {
             return;
         };
@@ -193,20 +194,8 @@ fn add_warnings(headers: &mut HeaderMap, warnings: &[String]) {
     }
 }
 
-/// Encodes a text as gRPC encodes a `grpc-message`.
-fn percent_encoded(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b' '..=b'~' if byte != b'%' => out.push(char::from(byte)),
-            _ => {
-                // Writing to a String does not fail.
-                let _ = write!(out, "%{byte:02X}");
-            }
-        }
-    }
-    out
-}
+/// Bytes that gRPC encodes in a `grpc-message`.
+const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
 
 /// Hands a request to a router, which is always ready.
 pub(crate) async fn call_router(router: &Router, request: Request) -> Response {

@@ -3,7 +3,7 @@
 
 mod access;
 mod apis;
-mod backup;
+pub(crate) mod backup;
 mod cancel;
 mod certificates;
 mod claims;
@@ -42,6 +42,7 @@ use insula_proto::admin::v1::{
     cluster_service_client::ClusterServiceClient, conversion_service_client::ConversionServiceClient,
     workspace_service_client::WorkspaceServiceClient,
 };
+use insula_proto::rpc::Detail;
 use prost::Message;
 use prost_types::{FileDescriptorProto, MethodDescriptorProto};
 use serde_json::{Value, json};
@@ -91,9 +92,8 @@ pub(crate) use client;
 
 /// Returns the reason in the details of a refusal, which is one of the closed list.
 pub(crate) fn reason(refusal: &Status) -> String {
-    let details =
-        insula_proto::rpc::Status::read(refusal.details()).unwrap_or_else(|| panic!("no details: {refusal:?}"));
-    let info = details.detail::<insula_proto::rpc::ErrorInfo>().unwrap();
+    let details = insula_proto::rpc::read(refusal.details()).unwrap_or_else(|| panic!("no details: {refusal:?}"));
+    let info = insula_proto::rpc::ErrorInfo::find(&details).unwrap();
     let known = insula_proto::admin::v1::ErrorReason::from_str_name(&format!("ERROR_REASON_{}", info.reason));
     assert!(known.is_some() && info.domain == "insula.io", "{info:?}");
     info.reason
@@ -101,8 +101,8 @@ pub(crate) fn reason(refusal: &Status) -> String {
 
 /// Returns the fields that the details of a refusal name.
 pub(crate) fn bad_fields(refusal: &Status) -> Vec<String> {
-    let details = insula_proto::rpc::Status::read(refusal.details()).unwrap_or_default();
-    let bad = details.detail::<insula_proto::rpc::BadRequest>().unwrap_or_default();
+    let details = insula_proto::rpc::read(refusal.details()).unwrap_or_default();
+    let bad = insula_proto::rpc::BadRequest::find(&details).unwrap_or_default();
     bad.field_violations
         .into_iter()
         .map(|violation| violation.field)

@@ -48,7 +48,7 @@ fn a_record_answers_its_own_request_alone() {
     record["spec"]["done"] = json!(true);
     let not_kept = own.answer(&record).expect_err("no answer");
     assert_eq!(not_kept.code(), Code::FailedPrecondition);
-    record["spec"]["answer"] = json!(hex(b"\x00\xffab"));
+    record["spec"]["answer"] = json!(HEXLOWER.encode(b"\x00\xffab"));
     assert_eq!(own.answer(&record).expect("done"), Some(b"\x00\xffab".to_vec()));
     let other = request("alice", 1, "g").answer(&record).expect_err("another request");
     assert_eq!(other.code(), Code::InvalidArgument);

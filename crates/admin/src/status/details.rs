@@ -3,18 +3,18 @@
 use insula_proto::{
     Message,
     admin::v1::ErrorReason,
-    rpc::{self, BadField, BadRequest, Detail, ErrorInfo, ResourceInfo, RetryInfo},
+    rpc::{self, BadRequest, Detail, ErrorInfo, FieldViolation, ResourceInfo, RetryInfo},
 };
-use std::collections::BTreeMap;
 use tonic::{Code, Status};
 
 /// Domain of the reasons.
 const DOMAIN: &str = "insula.io";
 /// Prefix of the reasons in the enumeration.
 const PREFIX: &str = "ERROR_REASON_";
-/// Fields that a refusal names at most: its headers have a limit of their own in most clients.
+/// Maximum number of fields that a refusal names: its headers have a limit of their own in most
+/// clients.
 const FIELDS_MAX: usize = 16;
-/// Bytes of a message, and of a field's problem, at most. Clients take 8 KiB of headers.
+/// Maximum number of bytes of a message, and of a field's problem. Clients take 8 KiB of headers.
 const MESSAGE_BYTES_MAX: usize = 2048;
 const PROBLEM_BYTES_MAX: usize = 256;
 /// The metadata by which a server says when a call may be made again (gRFC A6).
@@ -25,7 +25,7 @@ pub(crate) struct Fault {
     code: Code,
     reason: ErrorReason,
     message: String,
-    fields: Vec<BadField>,
+    fields: Vec<FieldViolation>,
     resource: Option<ResourceInfo>,
     retry_after: Option<u32>,
 }
@@ -48,10 +48,11 @@ impl Fault {
     #[must_use]
     pub(crate) fn field(mut self, field: &str, problem: &str, reason: &str) -> Self {
         if self.fields.len() < FIELDS_MAX {
-            self.fields.push(BadField {
+            self.fields.push(FieldViolation {
                 field: field.to_owned(),
                 description: problem[..problem.floor_char_boundary(PROBLEM_BYTES_MAX)].to_owned(),
                 reason: reason.to_owned(),
+                ..FieldViolation::default()
             });
         }
         self
@@ -87,7 +88,7 @@ impl Fault {
         let info = ErrorInfo {
             reason: name(reason).to_owned(),
             domain: DOMAIN.to_owned(),
-            metadata: BTreeMap::new(),
+            ..ErrorInfo::default()
         };
         let mut details = vec![info.packed()];
         if !fields.is_empty() {

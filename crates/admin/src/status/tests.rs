@@ -15,18 +15,18 @@ fn limits_say_when_to_call_again() {
         "2000"
     );
     assert_eq!(status.metadata().get("retry-after").expect("a time"), "2");
-    let details = rpc::Status::read(status.details()).expect("details");
-    let retry = details.detail::<rpc::RetryInfo>().expect("a time");
+    let details = rpc::read(status.details()).expect("details");
+    let retry = rpc::RetryInfo::find(&details).expect("a time");
     assert_eq!(retry.retry_delay.map(|delay| delay.seconds), Some(2));
 }
 
 fn reason(status: &Status) -> String {
-    let details = rpc::Status::read(status.details()).expect("details");
+    let details = rpc::read(status.details()).expect("details");
     assert_eq!(
         (details.code, &*details.message),
         (i32::from(status.code()), status.message())
     );
-    details.detail::<rpc::ErrorInfo>().expect("a reason").reason
+    rpc::ErrorInfo::find(&details).expect("a reason").reason
 }
 
 fn served(code: u16, status: &Json) -> Served {
@@ -39,8 +39,8 @@ fn served(code: u16, status: &Json) -> Served {
 }
 
 fn bad_fields(status: &Status) -> Vec<String> {
-    let details = rpc::Status::read(status.details()).expect("details");
-    let fields = details.detail::<rpc::BadRequest>().unwrap_or_default().field_violations;
+    let details = rpc::read(status.details()).expect("details");
+    let fields = rpc::BadRequest::find(&details).unwrap_or_default().field_violations;
     fields.into_iter().map(|field| field.field).collect()
 }
 
@@ -162,14 +162,14 @@ fn invalid_objects_name_their_fields_and_their_resource() {
     let invalid = json!({"message": "m", "details": {"name": "a", "group": "example.io", "kind": "Widget",
         "causes": [{"reason": "FieldValueInvalid", "message": "too large", "field": "spec.size"}]}});
     let status = of_event(&json!({"code": 422, "message": "m", "details": invalid["details"]}));
-    let details = rpc::Status::read(status.details()).expect("details");
-    let fields = details.detail::<rpc::BadRequest>().expect("fields").field_violations;
+    let details = rpc::read(status.details()).expect("details");
+    let fields = rpc::BadRequest::find(&details).expect("fields").field_violations;
     let field = &fields[0];
     assert_eq!(
         (&*field.field, &*field.description, &*field.reason),
         ("object.spec.size", "too large", "FieldValueInvalid")
     );
-    let resource = details.detail::<rpc::ResourceInfo>().expect("a resource");
+    let resource = rpc::ResourceInfo::find(&details).expect("a resource");
     assert_eq!(
         (&*resource.resource_type, &*resource.resource_name),
         ("Widget.example.io", "a")
@@ -179,19 +179,19 @@ fn invalid_objects_name_their_fields_and_their_resource() {
 #[test]
 fn statuses_without_details_get_those_of_their_code() {
     let bare = completed(Status::invalid_argument("page_size: must not be negative"));
-    let details = rpc::Status::read(bare.details()).expect("details");
-    let fields = details.detail::<rpc::BadRequest>().expect("fields").field_violations;
+    let details = rpc::read(bare.details()).expect("details");
+    let fields = rpc::BadRequest::find(&details).expect("fields").field_violations;
     assert_eq!(
         (&*fields[0].field, &*fields[0].description),
         ("page_size", "must not be negative")
     );
     let told = completed(Status::invalid_argument("The thing: is wrong"));
-    let details = rpc::Status::read(told.details()).expect("details");
-    assert_eq!(details.detail::<rpc::BadRequest>(), None);
+    let details = rpc::read(told.details()).expect("details");
+    assert_eq!(rpc::BadRequest::find(&details), None);
     assert_eq!(reason(&completed(Status::not_found("x"))), "NOT_FOUND");
     let missing = completed(Status::not_found("operation \"a\" not found"));
-    let details = rpc::Status::read(missing.details()).expect("details");
-    let resource = details.detail::<rpc::ResourceInfo>().expect("a resource");
+    let details = rpc::read(missing.details()).expect("details");
+    let resource = rpc::ResourceInfo::find(&details).expect("a resource");
     assert_eq!((&*resource.resource_type, &*resource.resource_name), ("operation", "a"));
     let late = completed(Status::new(Code::DeadlineExceeded, ""));
     assert_eq!(

@@ -17,8 +17,7 @@ const OURS: &str = "insula.";
 
 /// Returns all files that the server's reflection serves, imports included.
 fn files() -> Vec<FileDescriptorProto> {
-    let set =
-        FileDescriptorSet::decode(insula_proto::COMMENTED_DESCRIPTOR_SET).expect("the build wrote a descriptor set");
+    let set = FileDescriptorSet::decode(insula_proto::FILE_DESCRIPTOR_SET).expect("a descriptor set");
     set.file
 }
 

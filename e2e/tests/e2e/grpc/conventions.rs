@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use http_body_util::BodyExt;
 use insula_e2e::{Server, Who, runtime, shared};
 use insula_proto::admin::v1::{ListWorkspacesRequest, ListWorkspacesResponse, ResponseHeader};
+use insula_proto::rpc::Detail;
 use prost::Message;
 use prost_types::{DescriptorProto, FileDescriptorSet, field_descriptor_proto::Type};
 use tonic::{Code, Status};
@@ -26,7 +27,7 @@ pub(super) struct Method {
 }
 
 pub(super) fn methods() -> Vec<Method> {
-    let set = FileDescriptorSet::decode(insula_proto::COMMENTED_DESCRIPTOR_SET).unwrap();
+    let set = FileDescriptorSet::decode(insula_proto::FILE_DESCRIPTOR_SET).unwrap();
     let ours = || set.file.iter().filter(|file| file.package() == "insula.admin.v1");
     let message = |name: &str| -> &DescriptorProto {
         let short = name.rsplit('.').next().unwrap();
@@ -104,8 +105,8 @@ pub(super) async fn send(
 
 /// Returns type and name of the object that a refusal is about.
 pub(super) fn resource(refusal: &Status) -> (String, String) {
-    let details = insula_proto::rpc::Status::read(refusal.details()).unwrap_or_default();
-    let resource = details.detail::<insula_proto::rpc::ResourceInfo>();
+    let details = insula_proto::rpc::read(refusal.details()).unwrap_or_default();
+    let resource = insula_proto::rpc::ResourceInfo::find(&details);
     let resource = resource.unwrap_or_else(|| panic!("no object: {refusal:?}"));
     (resource.resource_type, resource.resource_name)
 }
@@ -333,7 +334,7 @@ fn methods_have_the_fields_of_their_kind() {
     }
     assert!(missing.is_empty(), "{missing:?}");
     assert!(excused.is_empty(), "they have what they are excused from: {excused:?}");
-    let types = FileDescriptorSet::decode(insula_proto::COMMENTED_DESCRIPTOR_SET).unwrap();
+    let types = FileDescriptorSet::decode(insula_proto::FILE_DESCRIPTOR_SET).unwrap();
     for message in types.file.iter().flat_map(|file| &file.message_type) {
         for field in &message.field {
             let want = match field.name() {

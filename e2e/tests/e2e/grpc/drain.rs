@@ -6,7 +6,7 @@ use insula_proto::{
         GetInfoRequest, ListWorkspacesRequest, WatchWorkspacesRequest, cluster_service_client::ClusterServiceClient,
         workspace_service_client::WorkspaceServiceClient,
     },
-    rpc,
+    rpc::{self, Detail},
 };
 use prost::Message;
 use std::net::TcpStream;
@@ -41,8 +41,8 @@ fn begun(server: &Server, slow: &Slow) -> (OpenCall, Vec<u8>) {
 }
 
 fn retry_seconds(refusal: &Status) -> Option<i64> {
-    let details = rpc::Status::read(refusal.details())?;
-    Some(details.detail::<rpc::RetryInfo>()?.retry_delay?.seconds)
+    let details = rpc::read(refusal.details())?;
+    Some(rpc::RetryInfo::find(&details)?.retry_delay?.seconds)
 }
 
 async fn info(server: &Server, channel: &Channel) -> Result<(), Status> {

@@ -204,7 +204,7 @@ fn unknown(field: u32) -> Vec<u8> {
 
 /// Returns the methods with an enumeration in their requests, each with the path of the field.
 fn enumerations() -> BTreeSet<String> {
-    let set = FileDescriptorSet::decode(insula_proto::COMMENTED_DESCRIPTOR_SET).unwrap();
+    let set = FileDescriptorSet::decode(insula_proto::FILE_DESCRIPTOR_SET).unwrap();
     let files: Vec<_> = set
         .file
         .iter()

@@ -9,7 +9,7 @@ use insula_proto::{
         AccessLevel, ApplyObjectRequest, BindApiRequest, CreateWorkspaceRequest, GetObjectRequest, GetOperationRequest,
         ListObjectsRequest, ObjectType, RevokeAccessRequest, Subject, SubjectKind, WatchObjectsRequest,
     },
-    rpc,
+    rpc::{self, Detail},
     value::from_json,
 };
 use prost::Message;
@@ -145,8 +145,8 @@ fn limits_of_messages_are_told() {
 }
 
 fn resource_info(refusal: &Status) -> rpc::ResourceInfo {
-    let details = rpc::Status::read(refusal.details()).unwrap();
-    details.detail::<rpc::ResourceInfo>().unwrap_or_default()
+    let details = rpc::read(refusal.details()).unwrap();
+    rpc::ResourceInfo::find(&details).unwrap_or_default()
 }
 
 /// Checks that a refusal says which resource does not exist.
