@@ -1,7 +1,10 @@
-//! Releases: static programs with checksums, a bill of materials, completions, manual pages and the
-//! files of `config/packaging`, in `target/dist`.
+//! Releases: static programs in archives, container images and Debian packages, with the chart, a
+//! bill of materials and checksums, in `target/dist`.
 
+mod deb;
+mod image;
 mod sbom;
+mod tarball;
 mod toolchain;
 
 use std::{
@@ -13,6 +16,11 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use sha2::{Digest, Sha256};
 
+use self::{
+    deb::Package,
+    image::Image,
+    tarball::{Tarball, gzip},
+};
 use crate::{
     report::{Report, say},
     workspace::cargo,
@@ -22,9 +30,6 @@ pub use sbom::bill_of_materials;
 
 /// Targets of a release. The one that runs on most machines comes first.
 const TARGETS: [&str; 2] = ["x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl"];
-
-/// Size of a stripped program at most, in bytes.
-const PROGRAM_BYTES_MAX: u64 = 25_000_000;
 
 /// Files that go along with each program: source in the repository, place in the archive.
 const FILES: [(&str, &str); 6] = [
@@ -64,8 +69,8 @@ struct Dist<'a> {
 /// needs its C library.
 ///
 /// # Errors
-/// Fails when a build fails, a program is too large, or the target that is asked for cannot be
-/// built here.
+/// Fails when a build fails, a file is missing, or the target that is asked for cannot be built
+/// here.
 pub fn run(root: &Path, options: &Options) -> Result<()> {
     let mut report = Report::default();
     let result = match options.plan {
@@ -104,7 +109,7 @@ fn steps(report: &mut Report, root: &Path, options: &Options) -> Result<()> {
     if let Some(program) = &options.program {
         let target = options.target.as_ref().unwrap_or(&dist.host).clone();
         let program = program.clone();
-        archives.push(dist.pack_program(report, &program, &target)?);
+        archives.extend(dist.pack_program(report, &program, &target)?);
     } else {
         let known = TARGETS.map(str::to_owned);
         let chosen = options
@@ -151,44 +156,62 @@ fn folder(root: &Path, given: Option<&Path>) -> Result<PathBuf> {
 }
 
 impl Dist<'_> {
-    /// Builds one target and returns its archive, or nothing where the target cannot be built and
-    /// is not `required`.
-    fn release(&mut self, report: &mut Report, target: &str, required: bool) -> Result<Option<PathBuf>> {
+    /// Builds one target and returns its packages: none where the target cannot be built and is not
+    /// `required`.
+    fn release(&mut self, report: &mut Report, target: &str, required: bool) -> Result<Vec<PathBuf>> {
         let tools = match toolchain::find(self.root, target, &self.host) {
             Ok(tools) => tools,
             Err(missing) if required => bail!("{target}: {missing}"),
             Err(missing) => {
                 report.step("skipped", || Ok(((), format!("{target}: {missing}"))))?;
-                return Ok(None);
+                return Ok(Vec::new());
             }
         };
         let program = report.step("build", || {
             let program = build(self.root, target, &tools)?;
             let bytes = fs::metadata(&program)?.len();
-            ensure!(
-                bytes <= PROGRAM_BYTES_MAX,
-                "{}: {bytes} bytes are more than {PROGRAM_BYTES_MAX}: find the new code with `nm --size-sort`",
-                program.display()
-            );
             Ok((program, format!("{target}, {bytes} bytes")))
         })?;
-        self.pack_program(report, &program, target).map(Some)
+        self.pack_program(report, &program, target)
     }
 
-    /// Packs a program with the files that go along with it, and returns the archive.
-    fn pack_program(&mut self, report: &mut Report, program: &Path, target: &str) -> Result<PathBuf> {
+    /// Packs a program with the files that go along with it, and returns the archive, the image and
+    /// the Debian package.
+    fn pack_program(&mut self, report: &mut Report, program: &Path, target: &str) -> Result<Vec<PathBuf>> {
         let is_ours = target.split('-').next() == self.host.split('-').next() && target.contains("linux");
         if is_ours {
             self.runnable = Some(program.to_owned());
         }
-        report.step("archive", || {
-            let stage = self.out.join(arch(target));
+        let (stage, seconds) = (self.out.join(arch(target)), commit_seconds(self.root));
+        let made = |path: PathBuf, bytes: &[u8]| {
+            write(&path, bytes)?;
+            Ok((path.clone(), path.display().to_string()))
+        };
+        let archive = report.step("archive", || {
             self.fill(program, &stage)?;
             let name = format!("insula-{}-{target}", version());
-            let archive = self.out.join(format!("{name}.tar.gz"));
-            pack(&stage, &name, &archive, commit_seconds(self.root))?;
-            Ok((archive.clone(), archive.display().to_string()))
-        })
+            made(self.out.join(format!("{name}.tar.gz")), &pack(&stage, &name, seconds)?)
+        })?;
+        let image = report.step("image", || {
+            let image = Image {
+                version: version(),
+                arch: arch(target),
+                seconds,
+            };
+            let name = format!("insula-{}-image-{}.tar", version(), image.arch);
+            made(self.out.join(name), &image.archive(&tarball::read(program)?)?)
+        })?;
+        let package = report.step("deb", || {
+            let package = Package {
+                version: version(),
+                arch: arch(target),
+                needs_libc: !target.ends_with("musl"),
+                seconds,
+            };
+            let name = format!("insula_{}_{}.deb", version(), package.arch);
+            made(self.out.join(name), &package.archive(&stage)?)
+        })?;
+        Ok(vec![archive, image, package])
     }
 
     /// Puts the program and the files that go along with it into a folder.
@@ -219,7 +242,7 @@ impl Dist<'_> {
     fn chart(&self) -> Result<PathBuf> {
         let archive = self.out.join(format!("insula-{}.tgz", version()));
         let chart = self.root.join("config/packaging/helm/insula");
-        pack(&chart, "insula", &archive, commit_seconds(self.root))?;
+        write(&archive, &pack(&chart, "insula", commit_seconds(self.root))?)?;
         Ok(archive)
     }
 }
@@ -227,8 +250,9 @@ impl Dist<'_> {
 fn build(root: &Path, target: &str, tools: &[(String, String)]) -> Result<PathBuf> {
     let mut command = cargo(root);
     command.args([
-        "rustc",
-        "--release",
+        "build",
+        "--profile",
+        "dist",
         "--locked",
         "--package",
         "insula-insula",
@@ -236,14 +260,11 @@ fn build(root: &Path, target: &str, tools: &[(String, String)]) -> Result<PathBu
         "insula",
         "--target",
         target,
-        "--",
-        // Cargo forgets `strip` of a profile for packages that the profile has a section for.
-        "-Cstrip=symbols",
     ]);
     command.envs(tools.iter().cloned());
-    let status = command.status().context("cannot run cargo rustc")?;
-    ensure!(status.success(), "cargo rustc failed: the output above says why");
-    Ok(root.join("target").join(target).join("release/insula"))
+    let status = command.status().context("cannot run cargo build")?;
+    ensure!(status.success(), "cargo build failed: the output above says why");
+    Ok(root.join("target").join(target).join("dist/insula"))
 }
 
 /// Returns the output of a command of the program.
@@ -261,26 +282,23 @@ fn output(program: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
     Ok(out.stdout)
 }
 
-/// Packs a folder under another name. Names, modes and times in the archive do not depend on the
-/// machine.
-fn pack(folder: &Path, name: &str, archive: &Path, seconds: u64) -> Result<()> {
-    let base = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let mut tar = Command::new("tar");
-    tar.args([
-        "--sort=name",
-        "--owner=0",
-        "--group=0",
-        "--numeric-owner",
-        "--mode=u+rw,go-w,go+rX",
-        "--use-compress-program=gzip -n",
-    ]);
-    tar.arg(format!("--mtime=@{seconds}"));
-    tar.arg(format!("--transform=s,^{base},{name},"));
-    tar.arg("-cf").arg(archive);
-    tar.arg("-C").arg(folder.parent().unwrap_or(Path::new("."))).arg(&base);
-    let status = tar.status().context("cannot run tar")?;
-    ensure!(status.success(), "tar failed: the output above says why");
-    Ok(())
+/// Returns a compressed archive of a folder under another name.
+fn pack(folder: &Path, name: &str, seconds: u64) -> Result<Vec<u8>> {
+    let mut tar = Tarball::new(seconds);
+    tar.tree(folder, name)?;
+    gzip(&tar.finish()?)
+}
+
+/// Returns a time as CycloneDX and OCI spell it: `1970-01-01T00:00:00Z`.
+fn timestamp(seconds: u64) -> Option<String> {
+    let time = jiff::Timestamp::from_second(seconds.try_into().ok()?).ok()?;
+    Some(time.to_string())
+}
+
+/// Returns the SHA-256 of bytes in hexadecimal.
+fn hex_digest(bytes: &[u8]) -> String {
+    let digest = Sha256::digest(bytes);
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Returns the time of the commit in seconds since 1970, or 0 outside of a repository.
@@ -303,13 +321,8 @@ pub(crate) fn commit_seconds(root: &Path) -> u64 {
 fn checksums(files: &[PathBuf]) -> Result<String> {
     let mut lines = Vec::new();
     for file in files {
-        let bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
-        let digest: String = Sha256::digest(&bytes)
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
         let name = file.file_name().unwrap_or_default().to_string_lossy();
-        lines.push(format!("{digest}  {name}\n"));
+        lines.push(format!("{}  {name}\n", hex_digest(&tarball::read(file)?)));
     }
     lines.sort_by(|a, b| a[66..].cmp(&b[66..]));
     Ok(lines.concat())
@@ -379,21 +392,24 @@ mod tests {
                 .open(files.join("insula"))
                 .expect("it is there");
             file.set_modified(old).expect("its time can be set");
-            let archive = folder.join(format!("{machine}.tar.gz"));
-            pack(&files, "insula-1-x", &archive, 7).expect("tar is there");
-            archive
+            pack(&files, "insula-1-x", 7).expect("the files are there")
         };
-        let (one, other) = (packed("one", 1), packed("other", 2));
-        assert_eq!(
-            fs::read(&one).expect("it is there"),
-            fs::read(other).expect("it is there")
-        );
-        let listed = Command::new("tar").arg("-tzf").arg(one).output().expect("tar is there");
-        let names = String::from_utf8_lossy(&listed.stdout).into_owned();
-        assert_eq!(
-            names,
-            "insula-1-x/\ninsula-1-x/insula\ninsula-1-x/man/\ninsula-1-x/man/insula.1\n"
-        );
+        let one = packed("one", 1);
+        assert_eq!(one, packed("other", 2));
+        let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(&*one));
+        let entries = archive.entries().expect("an archive");
+        let path = |entry: std::io::Result<tar::Entry<'_, _>>| {
+            let entry = entry.expect("an entry");
+            entry.path().expect("a path").to_string_lossy().into_owned()
+        };
+        let names: Vec<String> = entries.map(path).collect();
+        let want = [
+            "insula-1-x/",
+            "insula-1-x/insula",
+            "insula-1-x/man/",
+            "insula-1-x/man/insula.1",
+        ];
+        assert_eq!(names, want);
         fs::remove_dir_all(folder).expect("the folder can be removed");
     }
 

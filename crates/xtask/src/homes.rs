@@ -9,7 +9,10 @@ use crate::{
 
 /// Third-party crates and the folders that may depend on them. A name that ends in `*` covers all
 /// crates with that prefix.
-pub const HOMES: [(&str, &[&str]); 28] = [
+pub const HOMES: [(&str, &[&str]); 31] = [
+    ("regex", &[]),
+    ("regex-automata", &["goformat"]),
+    ("regex-syntax", &["goformat", "conversion"]),
     ("cel", &["cel"]),
     ("jsonschema", &["schema"]),
     ("json-patch", &["apply"]),

@@ -139,64 +139,6 @@ fn the_unit_starts_the_program_as_it_is() {
 }
 
 #[test]
-fn the_image_runs_the_program_without_root() {
-    let path = packaging("docker/Dockerfile");
-    let text = read(&path);
-    let lines: Vec<(&str, &str)> = text
-        .lines()
-        .filter(|line| !line.is_empty() && !line.starts_with('#'))
-        .map(|line| line.split_once(' ').unwrap_or_else(|| panic!("no arguments: {line}")))
-        .collect();
-    let known = [
-        "FROM",
-        "RUN",
-        "ARG",
-        "COPY",
-        "ENV",
-        "VOLUME",
-        "EXPOSE",
-        "USER",
-        "STOPSIGNAL",
-        "ENTRYPOINT",
-        "CMD",
-    ];
-    for (instruction, _) in &lines {
-        assert!(known.contains(instruction), "{instruction}");
-    }
-    let last = lines
-        .iter()
-        .rposition(|(instruction, _)| *instruction == "FROM")
-        .unwrap();
-    assert_eq!(lines[last].1, "scratch");
-    let of = |name: &str| {
-        lines[last..]
-            .iter()
-            .find(|(instruction, _)| *instruction == name)
-            .map(|(_, rest)| *rest)
-    };
-    assert_eq!(of("RUN"), None, "nothing can run on an empty file system");
-    let user: u32 = of("USER").unwrap().split(':').next().unwrap().parse().unwrap();
-    assert_ne!(user, 0);
-    let list = |name: &str| serde_json::from_str::<Vec<String>>(of(name).unwrap()).unwrap();
-    assert_eq!(
-        (list("ENTRYPOINT"), list("CMD")),
-        (vec!["/insula".to_owned()], vec!["start".to_owned()])
-    );
-    assert!(
-        text.contains("/insula /insula\n"),
-        "the program is copied to its entry point"
-    );
-    let environment = of("ENV").unwrap().split_whitespace();
-    let settings: Vec<(String, String)> = environment
-        .filter_map(|pair| pair.split_once('='))
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .collect();
-    assert_eq!(refusal("", &settings), None);
-    let data = settings.iter().find(|(name, _)| name == "INSULA_DATA_DIR").unwrap();
-    assert!(Path::new(&data.1).starts_with(of("VOLUME").unwrap()));
-}
-
-#[test]
 fn the_chart_sets_settings_that_exist() {
     let chart = packaging("helm/insula");
     let values: Value = serde_saphyr::from_str(&read(&chart.join("values.yaml"))).unwrap();
