@@ -20,7 +20,7 @@ use crate::{Server, binary, run_bounded, server::both};
 /// Fetching packages and building against them.
 const FETCH: Duration = Duration::from_secs(8 * 60);
 /// One run of a client.
-const RUN: Duration = Duration::from_secs(3 * 60);
+const RUN: Duration = Duration::from_secs(6 * 60);
 
 /// A language with a client for Kubernetes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,22 +1,20 @@
-//! An HTTPS client that exposes codes, headers, bodies and watch events.
+//! A client that exposes codes, headers, bodies and watch events.
 
-use std::{path::Path, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, header};
 use http_body_util::{BodyExt, Full};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::{
-    client::legacy::{Client as Legacy, connect::HttpConnector},
-    rt::TokioExecutor,
-};
 use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
 use serde_json::Value;
 
-use crate::{PATIENCE, runtime};
+use crate::{
+    PATIENCE, runtime,
+    transport::{InProcess, Transport},
+};
 
 /// The identity of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,9 +32,7 @@ pub enum Who {
 /// A client of one server with one identity.
 #[derive(Clone)]
 pub struct Client {
-    http: Legacy<HttpsConnector<HttpConnector>, Full<Bytes>>,
-    /// HTTP/1.1 alone: the one version in which a connection becomes a WebSocket.
-    pub(crate) http1: Legacy<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    pub(crate) transport: Transport,
     url: String,
     token: Option<String>,
 }
@@ -94,21 +90,23 @@ impl Client {
     /// Returns a client of the server at `url` that trusts the CA of a data directory and shows a
     /// certificate of it.
     pub fn new(url: &str, data_dir: &Path, who: Who) -> Self {
-        let config = tls(data_dir, &who);
-        let connector = || {
-            HttpsConnectorBuilder::new()
-                .with_tls_config(config.clone())
-                .https_only()
-        };
-        let both = connector().enable_http1().enable_http2().build();
-        let first = connector().enable_http1().build();
+        let transport = Transport::https(&tls(data_dir, &who));
+        Self::over(transport, url, who)
+    }
+
+    /// Returns a client of a server in this process. `url` is the URL that the server tells.
+    pub fn in_process(server: Arc<dyn InProcess>, url: &str, who: Who) -> Self {
+        let known = who.clone();
+        Self::over(Transport::Call { server, who: known }, url, who)
+    }
+
+    fn over(transport: Transport, url: &str, who: Who) -> Self {
         let token = match who {
             Who::Token(token) => Some(token),
             Who::KcpAdmin | Who::ShardAdmin | Who::Anonymous => None,
         };
         Self {
-            http: Legacy::builder(TokioExecutor::new()).build(both),
-            http1: Legacy::builder(TokioExecutor::new()).build(first),
+            transport,
             url: url.to_owned(),
             token,
         }
@@ -125,7 +123,7 @@ impl Client {
     /// Returns the same client over HTTP/1.1 alone.
     pub fn over_http1(&self) -> Self {
         Self {
-            http: self.http1.clone(),
+            transport: self.transport.over_http1(),
             ..self.clone()
         }
     }
@@ -137,12 +135,31 @@ impl Client {
 
     /// Sends any request.
     pub fn try_send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Bytes) -> Result<Answer, String> {
-        let request = self.request(method, path, headers, body)?;
+        self.exchange(self.request(method, path, headers, body)?)
+    }
+
+    /// Sends any request, with headers that need not be text.
+    #[track_caller]
+    pub fn send_bytes(&self, method: &str, path: &str, headers: &[(&str, &[u8])], body: Bytes) -> Answer {
+        let mut request = self.request(method, path, &[], body).unwrap();
+        for (name, value) in headers {
+            let name: header::HeaderName = name.parse().unwrap();
+            let value = header::HeaderValue::from_bytes(value).unwrap();
+            match name {
+                header::CONTENT_TYPE => drop(request.headers_mut().insert(name, value)),
+                _ => drop(request.headers_mut().append(name, value)),
+            }
+        }
+        self.exchange(request)
+            .unwrap_or_else(|error| panic!("{method} {path}: {error}"))
+    }
+
+    fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Answer, String> {
+        let line = format!("{} {}", request.method(), request.uri().path());
         runtime().block_on(async {
             let exchange = async {
-                let response = self.http.request(request).await.map_err(|error| format!("{error:?}"))?;
-                let (head, body) = response.into_parts();
-                let bytes = body.collect().await.map_err(|error| format!("{error:?}"))?.to_bytes();
+                let (head, body) = self.transport.send(request).await?.into_parts();
+                let bytes = body.collect().await?.to_bytes();
                 let text = String::from_utf8_lossy(&bytes).into_owned();
                 let body = serde_json::from_str(&text).unwrap_or_default();
                 Ok(Answer {
@@ -154,7 +171,7 @@ impl Client {
                 })
             };
             let answered = tokio::time::timeout(PATIENCE, exchange).await;
-            answered.unwrap_or_else(|_| Err(format!("{method} {path}: no answer within {PATIENCE:?}")))
+            answered.unwrap_or_else(|_| Err(format!("{line}: no answer within {PATIENCE:?}")))
         })
     }
 
@@ -257,7 +274,7 @@ impl Client {
     ) -> Option<T> {
         let request = self.request("GET", path, headers, Bytes::new()).unwrap();
         let read = async {
-            let response = self.http.request(request).await.unwrap();
+            let response = self.transport.send(request).await.unwrap();
             let code = response.status().as_u16();
             let mut body = response.into_body();
             let mut rest = Vec::new();

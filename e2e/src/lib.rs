@@ -3,7 +3,8 @@
 //! Tests are plain functions; asynchronous code runs on one runtime of this process. A test takes
 //! the [`shared`] server and creates workspaces of its own there, or starts a [`Server`] when it
 //! has to kill it. Most tests are scripts ([`run_script`]): requests and commands with the expected
-//! answers.
+//! answers. `tests/in_process.rs` runs the same scripts against the server's parts in its own
+//! process.
 //!
 //! `INSULA_BIN` names the binary (default: `insula` in the folder that these tests were built in),
 //! `INSULA_ETCD` one or more etcds separated by colons, `INSULA_APIEXTENSIONS_APISERVER` a
@@ -33,6 +34,7 @@ mod single;
 mod slow;
 mod stored;
 mod subset;
+mod transport;
 mod websocket;
 mod world;
 
@@ -50,12 +52,13 @@ pub use issuer::{Issuer, Signer};
 pub use kubectl::{Kubectl, Ran, run_bounded};
 pub use mirror::mirror;
 pub use onboarding::Onboarding;
-pub use script::{run_script, scripts_on_disk};
-pub use server::{Server, Setup, Stopped, binary, insula, shared, shared_as, unused_port};
+pub use script::{ControlPlane, run_script, run_script_on, scripts_on_disk};
+pub use server::{Server, Setup, Stopped, binary, insula, shared, shared_as, unused_port, write_tokens};
 pub use single::{Http1, Http2};
 pub use slow::Slow;
 pub use stored::{copy_stored, edit_stored, stored_keys};
 pub use subset::{Captures, matches};
+pub use transport::{AnswerBody, InProcess};
 pub use websocket::WebSocket;
 pub use world::{publish_widgets, ready_workspace, unique, with_widgets, workspace, workspace_owned_by};
 
@@ -81,12 +84,40 @@ pub fn runtime() -> &'static tokio::runtime::Runtime {
 
 /// Polls until there is a value. Panics, naming `what`, after [`PATIENCE`].
 pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
+    let mut attempts = Attempts::begin();
     loop {
         if let Some(value) = ask() {
             return value;
         }
-        assert!(begun.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain until {what}");
-        std::thread::sleep(Duration::from_millis(20));
+        assert!(!attempts.are_over(), "waited {PATIENCE:?} in vain until {what}");
+        attempts.pause();
+    }
+}
+
+/// Attempts within [`PATIENCE`], with pauses that grow: most conditions hold soon.
+pub(crate) struct Attempts {
+    begun: Instant,
+    pause: Duration,
+}
+
+impl Attempts {
+    const LONGEST_PAUSE: Duration = Duration::from_millis(30);
+
+    pub(crate) fn begin() -> Self {
+        Attempts {
+            begun: Instant::now(),
+            pause: Duration::from_millis(1),
+        }
+    }
+
+    /// Returns true once there should be no more attempts.
+    pub(crate) fn are_over(&self) -> bool {
+        self.begun.elapsed() > PATIENCE
+    }
+
+    /// Waits before the next attempt.
+    pub(crate) fn pause(&mut self) {
+        std::thread::sleep(self.pause);
+        self.pause = (2 * self.pause).min(Self::LONGEST_PAUSE);
     }
 }

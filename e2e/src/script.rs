@@ -30,13 +30,13 @@
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use crate::{Captures, Client, Kubectl, PATIENCE, Server, Who, matches, ready_workspace, shared, unique};
+use crate::{Attempts, Captures, Client, Kubectl, Server, Who, matches, ready_workspace, shared, unique};
 
 struct Script {
     workspaces: Vec<String>,
@@ -57,17 +57,57 @@ struct Step {
     wanted: String,
 }
 
+/// A control plane that scripts run against: the program, or its parts in this process.
+pub trait ControlPlane {
+    /// Returns a client with this identity.
+    fn client(&self, who: Who) -> Client;
+
+    /// Returns the URL that the control plane tells of itself.
+    fn url(&self) -> &str;
+
+    /// Returns kubectl for the control plane. Without it, steps that run kubectl are skipped.
+    fn kubectl(&self) -> Option<Kubectl>;
+
+    /// Returns the log so far.
+    fn log(&self) -> String;
+}
+
+impl ControlPlane for Server {
+    fn client(&self, who: Who) -> Client {
+        self.client(who)
+    }
+
+    fn url(&self) -> &str {
+        self.url()
+    }
+
+    fn kubectl(&self) -> Option<Kubectl> {
+        Kubectl::for_server(self)
+    }
+
+    fn log(&self) -> String {
+        self.log()
+    }
+}
+
 /// Runs the script `scripts/NAME.txt` against the shared server.
 ///
 /// # Panics
 /// Panics at the first step whose answer is not the expected one.
 pub fn run_script(name: &str) {
+    run_script_on(&*shared(), name);
+}
+
+/// Runs the script `scripts/NAME.txt` against a control plane.
+///
+/// # Panics
+/// Panics at the first step whose answer is not the expected one.
+pub fn run_script_on(plane: &dyn ControlPlane, name: &str) {
     let script = read(&folder().join(format!("{name}.txt")));
-    let server = shared();
-    let mut runner = ScriptRunner::new(&server, &script.workspaces);
+    let mut runner = ScriptRunner::new(plane, &script.workspaces);
     for step in &script.steps {
         if let Err(error) = runner.run(step) {
-            let recent: Vec<String> = server.log().lines().rev().take(3).map(str::to_owned).collect();
+            let recent: Vec<String> = plane.log().lines().rev().take(3).map(str::to_owned).collect();
             panic!(
                 "{}: {}\n  {}\n{error}\nlog: {recent:#?}",
                 step.location,
@@ -158,9 +198,10 @@ fn head(line: &str, script: &mut Script) {
     }
 }
 
-/// Runs the steps of one script: the server, the workspaces, and values captured from answers.
+/// Runs the steps of one script: the control plane, the workspaces, and values captured from
+/// answers.
 struct ScriptRunner<'a> {
-    server: &'a Server,
+    plane: &'a dyn ControlPlane,
     admin: Client,
     clients: BTreeMap<String, Client>,
     kubectl: Option<Kubectl>,
@@ -169,8 +210,8 @@ struct ScriptRunner<'a> {
 }
 
 impl<'a> ScriptRunner<'a> {
-    fn new(server: &'a Server, workspaces: &[String]) -> Self {
-        let admin = server.admin();
+    fn new(plane: &'a dyn ControlPlane, workspaces: &[String]) -> Self {
+        let (admin, master) = (plane.client(Who::KcpAdmin), plane.client(Who::ShardAdmin));
         let mut variables = Captures::new();
         for name in workspaces {
             // `tenant@alice` is administered by alice.
@@ -180,18 +221,18 @@ impl<'a> ScriptRunner<'a> {
                 user => json!({"experimental.tenancy.kcp.io/owner": json!({"username": user}).to_string()}),
             };
             // Only masters create workspaces for others.
-            let (path, cluster) = ready_workspace(&server.client(Who::ShardAdmin), "root", &unique(name), owner);
+            let (path, cluster) = ready_workspace(&master, "root", &unique(name), owner);
             variables.insert(format!("name.{name}"), path.trim_start_matches("root:").to_owned());
             variables.insert(name.to_owned(), path);
             variables.insert(format!("cluster.{name}"), cluster);
         }
         let default = workspaces[0].split('@').next().unwrap_or_default().to_owned();
-        variables.insert("url".to_owned(), server.url().to_owned());
+        variables.insert("url".to_owned(), plane.url().to_owned());
         Self {
-            server,
+            plane,
             admin,
             clients: BTreeMap::new(),
-            kubectl: Kubectl::for_server(server),
+            kubectl: plane.kubectl(),
             default,
             variables,
         }
@@ -203,17 +244,17 @@ impl<'a> ScriptRunner<'a> {
     }
 
     fn run(&mut self, step: &Step) -> Result<(), String> {
-        let begun = Instant::now();
+        let mut attempts = Attempts::begin();
         loop {
             let result = if step.command.starts_with("kubectl ") {
                 self.command(step)
             } else {
                 self.request(step)
             };
-            if result.is_ok() || !step.eventually || begun.elapsed() > PATIENCE {
+            if result.is_ok() || !step.eventually || attempts.are_over() {
                 return result;
             }
-            std::thread::sleep(Duration::from_millis(30));
+            attempts.pause();
         }
     }
 
@@ -233,7 +274,7 @@ impl<'a> ScriptRunner<'a> {
         let client = self
             .clients
             .entry(format!("{who:?}"))
-            .or_insert_with(|| self.server.client(who))
+            .or_insert_with(|| self.plane.client(who))
             .clone();
         self.in_workspace(client, step)
     }
@@ -353,7 +394,7 @@ impl<'a> ScriptRunner<'a> {
         let words = shell_words(&self.fill(&step.command));
         let view = self
             .view(step)
-            .map(|view| format!("--server={}{view}", self.server.url()));
+            .map(|view| format!("--server={}{view}", self.plane.url()));
         let arguments: Vec<&str> = words.iter().skip(1).chain(&view).map(String::as_str).collect();
         // kubectl reads input that begins with a brace as JSON.
         let input = self.body(step)?;

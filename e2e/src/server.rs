@@ -141,9 +141,7 @@ impl Server {
     /// Starts a server on a data directory that `prepare` creates or fills.
     pub fn with_data(setup: Setup, prepare: impl FnOnce(&Path)) -> Self {
         let dir = TempDir::with_prefix("insula-e2e-").unwrap();
-        let tokens = dir.path().join("tokens.csv");
-        std::fs::write(&tokens, TOKENS).unwrap();
-        std::fs::set_permissions(&tokens, std::fs::Permissions::from_mode(0o600)).unwrap();
+        write_tokens(dir.path());
         prepare(&dir.path().join("data"));
         Self::launch(setup, Arc::new(dir)).unwrap_or_else(|end| panic!("{end}"))
     }
@@ -341,6 +339,14 @@ impl Drop for Server {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+/// Writes the token file of the users of every server here. Returns its path.
+pub fn write_tokens(dir: &Path) -> PathBuf {
+    let path = dir.join("tokens.csv");
+    std::fs::write(&path, TOKENS).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    path
 }
 
 /// Returns a port of this machine that is free now.
