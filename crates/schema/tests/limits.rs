@@ -143,3 +143,51 @@ fn long_keyed_lists_in_opposite_orders_are_correlated() {
     let want = "list[49992].n: Invalid value: 6: list[49992].n in body should be less than or equal to 1";
     assert_eq!(errors, [want]);
 }
+
+/// Returns a schema with a pattern that makes a state of its own for nearly every byte of the text
+/// that is returned with it.
+fn costly_pattern() -> (Structural, String) {
+    let pattern = json!("^(?:[01]*1[01]{700}$|[01]*0[01]{600}2)");
+    let document = json!({"type": "object", "properties": {
+        "plain": {"type": "string", "pattern": pattern},
+        "not": {"type": "string", "not": {"pattern": pattern}},
+        "any": {"type": "string", "anyOf": [{"pattern": pattern}, {"minLength": 1}]},
+        "cheap": {"type": "string", "pattern": "^[a-z]*$"},
+    }});
+    let mut state = 1_u64;
+    let mut next = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        if state >> 63 == 0 { '0' } else { '1' }
+    };
+    let text = (0..100_000).map(|_| next()).collect();
+    (Structural::parse(&document, &FieldPath::root()).unwrap(), text)
+}
+
+#[test]
+fn a_match_without_work_left_refuses_the_object() {
+    let (schema, text) = costly_pattern();
+    for field in ["plain", "not", "any"] {
+        let errors = validate(&json!({field: text, "cheap": "a"}), &schema);
+        let told: Vec<_> = errors
+            .iter()
+            .filter(|e| e.detail.contains("100000 bytes need more than"))
+            .collect();
+        assert_eq!(told.len(), 1, "{field}: {errors:?}");
+        assert_eq!(told[0].field.to_string(), field);
+        assert!(told[0].to_string().len() < 600, "the text is not repeated");
+    }
+}
+
+#[test]
+fn an_unchanged_text_is_not_matched_again() {
+    let (schema, text) = costly_pattern();
+    let old = json!({"plain": text, "any": text, "cheap": "a"});
+    let new = json!({"plain": text, "any": text, "cheap": "b"});
+    assert_eq!(validate_update(&new, &old, &schema).errors, []);
+    let new = json!({"plain": text, "any": text, "cheap": "1"});
+    let errors = validate_update(&new, &old, &schema).errors;
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    assert!(errors[0].to_string().contains("should match"), "{errors:?}");
+}

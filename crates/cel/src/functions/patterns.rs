@@ -2,6 +2,7 @@
 
 use super::{Context, Function, PART_BYTES, both, made, member, two_strings};
 use crate::error::{EvalError, invalid, no_overload};
+use crate::regex;
 use crate::value::{Result, Val};
 
 pub(super) static FUNCTIONS: &[Function] = &[
@@ -13,14 +14,20 @@ pub(super) static FUNCTIONS: &[Function] = &[
         ],
         |cx, a| {
             let (text, pattern) = two_strings(a, "matches")?;
-            let pattern = cx.pattern(text, pattern).map_err(shown_as(""))?;
-            Ok(Val::Bool(pattern.is_match(text)))
+            let (sizes, pattern) = ((text, pattern.len()), cx.pattern(pattern).map_err(shown_as(""))?);
+            let matched = regex::paid(cx.budget, sizes, |work| pattern.regexp().is_match(text, work))?;
+            Ok(Val::Bool(matched))
         },
     ),
     member("find", &["string_find_string: string.(string) -> string"], |cx, a| {
         let (text, pattern) = two_strings(a, "find")?;
-        let pattern = cx.pattern(text, pattern).map_err(shown_as("Illegal regex: "))?;
-        made(cx, pattern.find(text).map_or("", |m| m.as_str()).to_owned())
+        let (sizes, pattern) = (
+            (text, pattern.len()),
+            cx.pattern(pattern).map_err(shown_as("Illegal regex: "))?,
+        );
+        let found = regex::paid(cx.budget, sizes, |work| pattern.find_at(text, 0, work))?;
+        let found = found.and_then(|range| text.get(range)).unwrap_or("");
+        made(cx, found.to_owned())
     }),
     member(
         "findAll",
@@ -48,20 +55,22 @@ fn find_all<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
         _ => return Err(no_overload("findAll")),
     };
     let (text, pattern) = two_strings(text, "findAll")?;
-    let pattern = cx.pattern(text, pattern).map_err(shown_as("Illegal regex: "))?;
+    let (bytes, pattern) = (pattern.len(), cx.pattern(pattern).map_err(shown_as("Illegal regex: "))?);
     let mut found: Vec<Val<'v>> = Vec::new();
-    let mut last_end = None;
-    for matched in pattern.find_iter(text) {
-        if found.len() >= limit {
-            break;
-        }
+    let (mut from, mut last_end) = (0, None);
+    while found.len() < limit {
+        let rest = text.get(from..).unwrap_or("");
+        let next = regex::paid(cx.budget, (rest, bytes), |work| pattern.find_at(text, from, work))?;
+        let Some(range) = next else { break };
         // Go skips an empty match right after another match.
-        if matched.is_empty() && last_end == Some(matched.start()) {
+        if range.is_empty() && last_end == Some(range.start) {
+            let Some(skipped) = rest.chars().next() else { break };
+            from += skipped.len_utf8();
             continue;
         }
-        last_end = Some(matched.end());
-        cx.budget.memory(matched.len() + PART_BYTES)?;
-        found.push(Val::string(matched.as_str()));
+        (from, last_end) = (range.end, Some(range.end));
+        cx.budget.memory(range.len() + PART_BYTES)?;
+        found.push(Val::string(text.get(range).unwrap_or("")));
     }
     Ok(Val::list(found))
 }
