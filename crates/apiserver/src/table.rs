@@ -14,9 +14,19 @@ use crate::{
 use cell::Cell;
 use insula_api::{Json, Timestamp};
 use insula_catalog::{ApiVersion, CellValue, Served, TableColumn};
+use insula_schema::PathBudget;
 use serde_json::{Map, json};
 
 pub use format::{age, human_duration};
+
+/// PathBudget that the printer columns of any row may make.
+const ROW_VISITS_MIN: usize = 2_000;
+
+/// Returns the visits that the printer columns of a row may make, of an object of some bytes of
+/// JSON: about four of each value. So a page costs no more than some readings of its objects.
+pub fn budget_for_row(object_bytes: usize) -> PathBudget {
+    PathBudget::new(ROW_VISITS_MIN.saturating_add(object_bytes))
+}
 
 /// The `object` of each row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -103,9 +113,17 @@ impl<'a> Layout<'a> {
         self.cells.iter().map(Cell::definition).collect()
     }
 
-    /// Returns the row of an object.
-    pub fn row(&self, object: &Json, include: IncludeObject, version: MetaVersion, now: Timestamp) -> Json {
-        let cells: Json = self.cells.iter().map(|cell| cell.value(object, now)).collect();
+    /// Returns the row of an object. All of its cells spend the same visits: see
+    /// [`budget_for_row`].
+    pub fn row(
+        &self,
+        object: &Json,
+        include: IncludeObject,
+        version: MetaVersion,
+        now: Timestamp,
+        budget: &mut PathBudget,
+    ) -> Json {
+        let cells: Json = self.cells.iter().map(|cell| cell.value(object, now, budget)).collect();
         let object = match include {
             IncludeObject::None => Json::Null,
             IncludeObject::Metadata => partial(&object["metadata"], version),
@@ -141,7 +159,7 @@ impl<'a> Layout<'a> {
         columns: Columns,
     ) -> Json {
         let revision = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
-        let row = self.row(object, include, version, now);
+        let row = self.row(object, include, version, now, &mut budget_for_row(0));
         self.table(vec![row], version, list_metadata(revision, None, None), columns)
     }
 }

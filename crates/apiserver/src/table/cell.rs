@@ -3,7 +3,11 @@
 use super::format::{age, definition, human_duration};
 use insula_api::{Json, Timestamp};
 use insula_catalog::{CellValue, Column, TableColumn};
+use insula_schema::{PathBudget, PathTooCostly};
 use serde_json::{Map, json};
+
+/// Bytes of a cell for the price of one visit.
+const BYTES_PER_VISIT: usize = 4;
 
 /// A column.
 #[derive(Debug)]
@@ -32,10 +36,11 @@ impl Cell<'_> {
     }
 
     /// Returns the cell of an object.
-    pub(super) fn value(&self, object: &Json, now: Timestamp) -> Json {
+    pub(super) fn value(&self, object: &Json, now: Timestamp, budget: &mut PathBudget) -> Json {
         match self {
             Cell::Fixed(column) => fixed_value(column.value, object, now),
-            Cell::Printer(column) => printer_value(column, object, now),
+            // An error of the evaluation leaves the cell empty, as in Kubernetes.
+            Cell::Printer(column) => printer_value(column, object, now, budget).unwrap_or_default(),
         }
     }
 }
@@ -65,14 +70,25 @@ fn fixed_value(value: CellValue, object: &Json, now: Timestamp) -> Json {
 }
 
 /// Returns the cell of a definition's column; null for a value that is absent or of another type.
-fn printer_value(column: &Column, object: &Json, now: Timestamp) -> Json {
-    let Some(value) = column.path.first(object) else {
-        return Json::Null;
+fn printer_value(
+    column: &Column,
+    object: &Json,
+    now: Timestamp,
+    budget: &mut PathBudget,
+) -> Result<Json, PathTooCostly> {
+    let Some(value) = column.path.first(object, budget)? else {
+        return Ok(Json::Null);
     };
-    match (column.kind.as_str(), value) {
-        ("string", Json::String(text)) => json!(text),
+    Ok(match (column.kind.as_str(), value) {
+        ("string", Json::String(text)) => {
+            pay_for_text(value, budget)?;
+            json!(text)
+        }
         ("string", Json::Null) => json!("<no value>"),
-        ("string", other) => json!(other.to_string()),
+        ("string", other) => {
+            pay_for_text(other, budget)?;
+            json!(other.to_string())
+        }
         ("integer", Json::Number(number)) => match (number.as_i64(), number.as_f64()) {
             (Some(whole), _) => json!(whole),
             (None, float) => json!(float.map(|float| float as i64)),
@@ -80,5 +96,19 @@ fn printer_value(column: &Column, object: &Json, now: Timestamp) -> Json {
         ("number", Json::Number(_)) | ("boolean", Json::Bool(_)) => value.clone(),
         ("date", Json::String(text)) => json!(age(text, now)),
         _ => Json::Null,
+    })
+}
+
+/// Pays for the text of a value.
+fn pay_for_text(value: &Json, budget: &mut PathBudget) -> Result<(), PathTooCostly> {
+    budget.pay(1)?;
+    match value {
+        Json::Null | Json::Bool(_) | Json::Number(_) => Ok(()),
+        Json::String(text) => budget.pay(text.len() / BYTES_PER_VISIT),
+        Json::Array(list) => list.iter().try_for_each(|item| pay_for_text(item, budget)),
+        Json::Object(map) => map.iter().try_for_each(|(key, item)| {
+            budget.pay(key.len() / BYTES_PER_VISIT)?;
+            pay_for_text(item, budget)
+        }),
     }
 }

@@ -8,7 +8,8 @@ fn now() -> Timestamp {
 }
 
 fn cells(layout: &Layout<'_>, object: &Json) -> Json {
-    layout.row(object, IncludeObject::None, V1, now())["cells"].clone()
+    let budget = &mut budget_for_row(object.to_string().len());
+    layout.row(object, IncludeObject::None, V1, now(), budget)["cells"].clone()
 }
 
 #[test]

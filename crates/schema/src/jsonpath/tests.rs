@@ -35,7 +35,7 @@ fn paths_lead_where_kubectl_says() {
     ];
     for (path, want) in rows {
         let parsed = JsonPath::parse(path).unwrap();
-        let got: Vec<&Json> = parsed.eval(&object);
+        let got: Vec<&Json> = parsed.eval(&object, &mut PathBudget::new(1_000)).unwrap();
         assert_eq!(json!(got), want, "{path}");
     }
 }
@@ -54,4 +54,46 @@ fn malformed_paths_are_refused() {
     ] {
         assert!(JsonPath::parse(path).is_err(), "{path}");
     }
+}
+
+#[test]
+fn paths_nest_filters_and_descents_to_a_depth() {
+    let nested = |levels: usize| format!(".spec{}..zz{}", "[?(@".repeat(levels), ")]".repeat(levels));
+    let depth = |path: &str| match JsonPath::parse(path) {
+        Err(PathError::Depth { depth }) => depth,
+        other => panic!("{path}: {other:?}"),
+    };
+    assert!(JsonPath::parse(&nested(3)).is_ok());
+    assert_eq!(depth(&nested(4)), 5);
+    assert_eq!(depth("..a..b..c..d..e"), 5);
+    assert!(JsonPath::parse(".a[?(@..b==1)]..c..d[?(@.e[?(@.f)])]..g").is_ok());
+    assert_eq!(depth(".a[?(@..b==1)]..c..d[?(@.e[?(@..f)])]..g"), 5);
+    // Filters one after the other do not multiply.
+    assert!(JsonPath::parse(&format!(".a{}", "[?(@.b)]".repeat(100))).is_ok());
+    // No recursion follows what a path says.
+    assert_eq!(depth(&nested(400)), 65);
+}
+
+#[test]
+fn an_evaluation_visits_no_more_values_than_it_may() {
+    let mut value = json!({"a": 1});
+    for _ in 0..60 {
+        value = json!({"a": value, "b": {"c": 1, "d": [1, 2, 3]}});
+    }
+    let object = json!({"spec": value, "long": "x".repeat(100_000)});
+    for path in [".spec..[?(@..[?(@.zz)])]", "..*..*..*..*", "..[?(@..a)]"] {
+        let mut visits = PathBudget::new(20_000);
+        let found = JsonPath::parse(path).unwrap().eval(&object, &mut visits);
+        assert_eq!(found, Err(PathTooCostly), "{path}");
+        assert_eq!(visits.used(), 20_000);
+        // What is spent is spent, for other columns too.
+        let other = JsonPath::parse(".spec").unwrap().first(&object, &mut visits);
+        assert_eq!(other, Err(PathTooCostly));
+    }
+    let mut visits = PathBudget::new(50_000);
+    JsonPath::parse("..[?(@.long==@.long)]")
+        .unwrap()
+        .eval(&json!([object]), &mut visits)
+        .unwrap();
+    assert!(visits.used() > 3_000, "{}", visits.used());
 }
