@@ -1,10 +1,11 @@
 //! Admission policies and webhooks: selection of those that match a write, and their evaluation.
 //!
-//! [`hooks`] finds the bound policies, [`matching`] matches them against the [`request`],
-//! [`params`] collects the parameters of bindings, and [`evaluate`] runs the programs that
+//! `hooks` finds the bound policies, `matching` matches them against the `request`,
+//! `params` collects the parameters of bindings, and `evaluate` runs the programs that
 //! [`insula_catalog::policies`] compiled.
 
 mod authorizer;
+mod budget;
 mod evaluate;
 mod hooks;
 mod matching;
@@ -18,6 +19,7 @@ mod type_check;
 mod validating;
 mod webhooks;
 
+pub use budget::WriteBudget;
 pub use hooks::Policies;
 pub use mutating::Mutations;
 pub use request::{New, Request};

@@ -1,9 +1,10 @@
 //! Evaluation of a policy's programs on one request. It is pure and metered, and evaluates each
 //! variable at most once, when an expression reads it.
 
+use super::budget::{HomeBudget, Portion};
 use insula_api::Json;
 use insula_catalog::policies::compile::{CompiledPolicy, Expression, NamedExpression};
-use insula_cel::{Activation, Authorize, Budget, EvalError, OBJECT_COST_MAX, Outcome, ResourceCheck};
+use insula_cel::{Activation, Authorize, EvalError, OBJECT_COST_MAX, Outcome, ResourceCheck};
 use serde_json::Map;
 use std::collections::BTreeMap;
 
@@ -27,6 +28,8 @@ pub(crate) struct Inputs<'a> {
     pub(crate) authorizer: &'a dyn Authorize,
     /// Resource of the request, for `authorizer.requestResource`.
     pub(crate) request_resource: &'a ResourceCheck,
+    /// Budget of the write, which all evaluations for the same workspace share.
+    pub(crate) budget: &'a HomeBudget,
 }
 
 /// Failure of an expression.
@@ -97,7 +100,10 @@ impl<'a> Evaluation<'a> {
     }
 
     /// Evaluates an expression.
-    pub(crate) fn value(&mut self, expression: &'a Expression, budget: &mut Budget) -> Result<Json, Failure> {
+    pub(crate) fn value(&mut self, expression: &'a Expression, budget: &mut Portion<'_>) -> Result<Json, Failure> {
+        if budget.cel.exhausted() {
+            return Err(Failure::OutOfBudget);
+        }
         let program = expression
             .program
             .as_ref()
@@ -119,10 +125,10 @@ impl<'a> Evaluation<'a> {
                 inputs.authorizer,
                 inputs.request_resource.clone(),
             );
-        match program.eval(&activation, budget) {
+        match program.eval(&activation, &mut budget.cel) {
             Ok(Outcome::Value(value)) => Ok(value),
             Ok(Outcome::Absent) => Ok(Json::Null),
-            Err(EvalError::CostExceeded) if budget.exhausted() => Err(Failure::OutOfBudget),
+            Err(EvalError::CostExceeded) if budget.cel.exhausted() => Err(Failure::OutOfBudget),
             Err(error) => {
                 let why = self.explain(&error);
                 let source = &expression.source;
@@ -134,7 +140,7 @@ impl<'a> Evaluation<'a> {
     }
 
     /// Evaluates a variable that is about to be read, or all of them.
-    fn read_variables(&mut self, name: Option<&str>, budget: &mut Budget) -> Result<(), Failure> {
+    fn read_variables(&mut self, name: Option<&str>, budget: &mut Portion<'_>) -> Result<(), Failure> {
         let policy = self.policy;
         let wanted = policy
             .variables
@@ -181,7 +187,7 @@ impl<'a> Evaluation<'a> {
     /// Evaluates the conditions of the policy. A false condition outweighs errors of the others.
     pub(crate) fn conditions(&mut self) -> Condition {
         let policy = self.policy;
-        let mut budget = Budget::new(CONDITIONS_COST_MAX);
+        let mut budget = self.inputs.budget.portion(CONDITIONS_COST_MAX);
         let mut errors = Vec::new();
         for NamedExpression { expression, .. } in &policy.conditions {
             match self.value(expression, &mut budget) {
@@ -210,7 +216,7 @@ impl<'a> Evaluation<'a> {
             Condition::Fails => return Verdict::default(),
             Condition::Error(message) => return Verdict::refuse(message),
         }
-        let mut budget = Budget::new(OBJECT_COST_MAX);
+        let mut budget = self.inputs.budget.portion(OBJECT_COST_MAX);
         let mut failed = Vec::new();
         for (index, validation) in policy.validations.iter().enumerate() {
             match self.value(&validation.expression, &mut budget) {
@@ -230,6 +236,7 @@ impl<'a> Evaluation<'a> {
             Some(Refusal { index, reason, message })
         });
         let refusals = refusals.collect();
+        drop(budget);
         let (annotations, annotation_errors) = self.annotations();
         Verdict {
             refusals,
@@ -240,7 +247,7 @@ impl<'a> Evaluation<'a> {
 
     /// Returns the reason and message of a false validation, or `None` if the message cannot be
     /// evaluated and failures are ignored.
-    fn message(&mut self, index: usize, budget: &mut Budget) -> Option<(Option<String>, String)> {
+    fn message(&mut self, index: usize, budget: &mut Portion<'_>) -> Option<(Option<String>, String)> {
         let policy = self.policy;
         let validation = &policy.validations[index];
         let mut message = String::new();
@@ -269,7 +276,7 @@ impl<'a> Evaluation<'a> {
 
     fn annotations(&mut self) -> (Vec<(String, String)>, Vec<String>) {
         let policy = self.policy;
-        let mut budget = Budget::new(OBJECT_COST_MAX);
+        let mut budget = self.inputs.budget.portion(OBJECT_COST_MAX);
         let (mut notes, mut errors) = (Vec::new(), Vec::new());
         for NamedExpression { name, expression } in &policy.audit_annotations {
             match self.value(expression, &mut budget) {
@@ -284,6 +291,14 @@ impl<'a> Evaluation<'a> {
 }
 
 impl Verdict {
+    /// Returns the verdict of a policy that the write cannot pay for.
+    pub(crate) fn out_of_budget(policy: &CompiledPolicy) -> Verdict {
+        match policy.spec.ignores_failure() {
+            true => Verdict::default(),
+            false => Verdict::refuse(OUT_OF_BUDGET.to_owned()),
+        }
+    }
+
     fn refuse(message: String) -> Verdict {
         let refusal = Refusal {
             index: 0,

@@ -2,7 +2,7 @@
 
 use crate::policy::{
     authorizer::Authorizer,
-    evaluate::{Condition, Evaluation, Inputs},
+    evaluate::{Condition, Evaluation, Failure, Inputs},
     hooks::{Binding, Hook, Policies},
     matching::ResourceVersion,
     params, patch,
@@ -15,7 +15,7 @@ use insula_catalog::{
     object::metadata_of,
     policies::compile::{CompiledMutation, CompiledPolicy},
 };
-use insula_cel::{Budget, OBJECT_COST_MAX};
+use insula_cel::OBJECT_COST_MAX;
 use insula_schema::Structural;
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -76,9 +76,12 @@ impl<'a> Mutations<'a> {
     /// warnings for the sender.
     pub fn apply(&self, new: &mut Json) -> Result<Vec<String>> {
         let mut warnings = Vec::new();
-        self.apply_policies(new)?;
+        if !self.hooks.is_empty() {
+            self.catalog.run_aside(|| self.apply_policies(new))?;
+        }
         if let Some(webhooks) = &self.webhooks {
-            webhooks.apply(&self.request, new, &mut warnings)?;
+            self.catalog
+                .run_aside(|| webhooks.apply(&self.request, new, &mut warnings))?;
         }
         Ok(warnings)
     }
@@ -102,6 +105,14 @@ impl<'a> Mutations<'a> {
         for invocation in &invocations {
             let key = invocation.key();
             if only.is_some_and(|only| !only.contains(&key)) {
+                continue;
+            }
+            // With nothing left no policy costs more than this.
+            let budget = self.request.budget_of(&invocation.hook.home);
+            let paid = budget.charge_policy().and_then(|()| budget.charge_copies(new));
+            if let Err(failure) = paid {
+                let (hook, message) = (invocation.hook, failure.to_string());
+                hook.fails(Some(invocation.binding), &message, Denial::Mutation, &mut problems);
                 continue;
             }
             let before = new.clone();
@@ -140,7 +151,7 @@ impl<'a> Mutations<'a> {
             for binding in &hook.bindings {
                 let param_ref = binding.spec.param_ref.as_ref();
                 let params = binding.matches(&subject).and_then(|matches| match matches {
-                    true => params::collect(snapshot, &hook.home, request.namespace(), source.as_ref(), param_ref),
+                    true => params::collect(request, &hook.home, source.as_ref(), param_ref),
                     false => Ok(Vec::new()),
                 });
                 match params {
@@ -183,6 +194,7 @@ impl<'a> Mutations<'a> {
             namespace,
             authorizer: &authorizer,
             request_resource: &resource,
+            budget: request.budget_of(&invocation.hook.home),
         };
         let conditions = Inputs {
             object: &object,
@@ -221,11 +233,13 @@ impl<'a> Mutations<'a> {
 fn mutate(policy: &CompiledPolicy, inputs: Inputs<'_>, object: &mut Json, schema: &Structural) -> Done {
     for mutation in &policy.mutations {
         let (CompiledMutation::JsonPatch(expression) | CompiledMutation::ApplyConfiguration(expression)) = mutation;
-        let mut budget = Budget::new(OBJECT_COST_MAX);
+        let failed = |failure: Failure| failure.to_string();
         let inputs = Inputs { object, ..inputs };
-        let change = Evaluation::new(policy, inputs)
-            .value(expression, &mut budget)
-            .map_err(|failure| failure.to_string())?;
+        let change = Evaluation::new(policy, inputs).value(expression, &mut inputs.budget.portion(OBJECT_COST_MAX));
+        let change = change.map_err(failed)?;
+        // Changes may grow the object, which is pruned and completed after each.
+        inputs.budget.charge_copies(object).map_err(failed)?;
+        inputs.budget.charge_copies(&change).map_err(failed)?;
         match mutation {
             CompiledMutation::JsonPatch(_) => patch::json_patch(object, change)?,
             CompiledMutation::ApplyConfiguration(_) => {

@@ -1,5 +1,6 @@
 //! Parameters: objects that a binding passes to its policy as `params`.
 
+use super::request::Request;
 use insula_api::{ClusterName, Json, LabelSelector, ObjectKey, Scope};
 use insula_catalog::{
     Catalog, ScopeKind, Served,
@@ -38,18 +39,18 @@ pub(crate) fn source(
     }
 }
 
-/// Returns the parameters of a binding; `None` is one evaluation without any. Fails with the reason
-/// why the binding cannot be used.
+/// Returns the parameters of a binding; `None` is one evaluation without any. The write pays for
+/// each. Fails with the reason why the binding cannot be used.
 pub(crate) fn collect(
-    snapshot: &Snapshot,
+    request: &Request<'_>,
     cluster: &ClusterName,
-    namespace: &str,
     source: Option<&ParamSource>,
     param_ref: Option<&ParamRef>,
 ) -> Result<Vec<Option<Json>>, String> {
     let (Some(source), Some(param_ref)) = (source, param_ref) else {
         return Ok(vec![None]);
     };
+    let (snapshot, namespace) = (request.snapshot, request.namespace());
     let namespace = match (source.served.api.scope, param_ref.namespace.as_str()) {
         (ScopeKind::Cluster, "") => "",
         (ScopeKind::Cluster, _) => {
@@ -87,9 +88,10 @@ pub(crate) fn collect(
         return Err("no params found for policy binding with `Deny` parameterNotFoundAction".to_owned());
     }
     let values = found.iter().map(|entry| {
-        stored::value(&source.served, entry, &source.version)
-            .map(Some)
-            .map_err(|error| error.to_string())
+        let value = stored::value(&source.served, entry, &source.version).map_err(|error| error.to_string())?;
+        let budget = request.budget_of(cluster);
+        let paid = budget.charge_policy().and_then(|()| budget.charge_copies(&value));
+        paid.map(|()| Some(value)).map_err(|failure| failure.to_string())
     });
     values.collect()
 }

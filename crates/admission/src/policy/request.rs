@@ -1,6 +1,9 @@
 //! A write as policies see it: in the version that a policy matched, with its surroundings.
 
-use super::matching::{ResourceVersion, Subject};
+use super::{
+    budget::{HomeBudget, WriteBudget},
+    matching::{ResourceVersion, Subject},
+};
 use crate::kinds::Operation;
 use insula_access::Target;
 use insula_api::{ClusterName, Json, Labels, ObjectKey};
@@ -34,6 +37,8 @@ pub struct Request<'a> {
     pub old: Option<&'a Entry>,
     /// Audit record of the request.
     pub record: &'a Record,
+    /// CEL budget of the write.
+    pub budget: &'a WriteBudget,
 }
 
 /// The object that is about to be written.
@@ -85,6 +90,11 @@ impl<'a> Request<'a> {
     /// Returns the clusters whose policies and webhooks apply to the write.
     pub(crate) fn homes_of_hooks(&self) -> Vec<ClusterName> {
         exports::homes_of_hooks(self.snapshot, &self.target.cluster, self.served())
+    }
+
+    /// Returns the CEL budget of the policies and webhooks of a cluster.
+    pub(crate) fn budget_of(&self, home: &ClusterName) -> &'a HomeBudget {
+        self.budget.of_home(home, &self.target.cluster)
     }
 
     /// Returns true for the resources of admission policies themselves: a policy that refuses all

@@ -1,13 +1,16 @@
 //! Tests of policies over plain JSON: compilation and evaluation.
 
-use crate::policy::evaluate::{Evaluation, Inputs, Verdict};
+use crate::policy::{
+    budget::HomeBudget,
+    evaluate::{Evaluation, Inputs, Verdict},
+};
 use insula_api::Json;
 use insula_catalog::policies::{
     compile::{CompiledMutation, CompiledPolicy},
     spec::PolicySpec,
     validate,
 };
-use insula_cel::{Authorize, AuthorizerCheck, AuthorizerDecision, Budget, CheckTarget, OBJECT_COST_MAX, ResourceCheck};
+use insula_cel::{Authorize, AuthorizerCheck, AuthorizerDecision, CheckTarget, OBJECT_COST_MAX, ResourceCheck};
 use serde_json::json;
 
 /// Allows reading, and nothing else.
@@ -50,6 +53,7 @@ fn with_inputs<T>(object: &Json, run: impl FnOnce(Inputs<'_>) -> T) -> T {
         namespace: &namespace,
         authorizer: &Reader,
         request_resource: &resource,
+        budget: &HomeBudget::default(),
     })
 }
 
@@ -207,7 +211,7 @@ fn mutations_make_patches_and_configurations() {
         let (CompiledMutation::JsonPatch(program) | CompiledMutation::ApplyConfiguration(program)) =
             &policy.mutations[0];
         let got = with_inputs(&json!({"spec": {"count": 1}}), |inputs| {
-            Evaluation::new(&policy, inputs).value(program, &mut Budget::new(OBJECT_COST_MAX))
+            Evaluation::new(&policy, inputs).value(program, &mut inputs.budget.portion(OBJECT_COST_MAX))
         });
         assert_eq!(got, Ok(want), "{expression}");
     }

@@ -11,8 +11,9 @@ use super::{
 };
 use insula_api::Json;
 use insula_catalog::{Catalog, Denial, Error, Result, ids};
+use insula_cel::ResourceCheck;
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::{cell::OnceCell, collections::BTreeMap};
 
 /// Size limit of an audit annotation; longer ones are cut, as in Kubernetes.
 const NOTE_BYTES_MAX: usize = 10 * 1024;
@@ -37,13 +38,13 @@ pub fn review(policies: &Policies, catalog: &Catalog, request: &Request<'_>, new
         catalog,
         request,
         views: Views::new(request, new, subject.resource.clone()),
+        authorizer: OnceCell::new(),
+        resource: request.checked(),
         warnings: Vec::new(),
         failures: Vec::new(),
         denied: None,
     };
-    for hook in &hooks {
-        review.evaluate(hook, &subject)?;
-    }
+    catalog.run_aside(|| hooks.iter().try_for_each(|hook| review.evaluate(hook, &subject)))?;
     if !review.failures.is_empty() {
         request
             .record
@@ -59,6 +60,9 @@ struct Review<'a> {
     catalog: &'a Catalog,
     request: &'a Request<'a>,
     views: Views<'a>,
+    /// Facts of the sender's rights, once a policy is evaluated.
+    authorizer: OnceCell<Authorizer<'a>>,
+    resource: ResourceCheck,
     warnings: Vec<String>,
     /// Failures for bindings with the action `Audit`.
     failures: Vec<Json>,
@@ -103,7 +107,12 @@ impl Review<'_> {
         source: Option<&ParamSource>,
     ) -> Result<Vec<Verdict>> {
         let (request, param_ref) = (self.request, binding.spec.param_ref.as_ref());
-        let params = match params::collect(request.snapshot, &hook.home, request.namespace(), source, param_ref) {
+        // With nothing left no policy costs more than this.
+        let budget = request.budget_of(&hook.home);
+        if budget.charge_policy().is_err() {
+            return Ok(vec![Verdict::out_of_budget(&hook.policy)]);
+        }
+        let params = match params::collect(request, &hook.home, source, param_ref) {
             Ok(params) => params,
             Err(why) => {
                 self.misconfigured(hook, Some(binding), &why);
@@ -121,7 +130,6 @@ impl Review<'_> {
                 return Ok(Vec::new());
             }
         };
-        let (authorizer, resource) = (Authorizer::new(request), request.checked());
         let verdicts = params.iter().map(|params| {
             let inputs = Inputs {
                 object: &view.object,
@@ -129,8 +137,9 @@ impl Review<'_> {
                 params: params.as_ref().unwrap_or(&Json::Null),
                 request: &view.request,
                 namespace: self.views.namespace(),
-                authorizer: &authorizer,
-                request_resource: &resource,
+                authorizer: self.authorizer.get_or_init(|| Authorizer::new(request)),
+                request_resource: &self.resource,
+                budget,
             };
             Evaluation::new(&hook.policy, inputs).validate()
         });

@@ -6,14 +6,14 @@
 
 use crate::policy::{
     authorizer::Authorizer,
-    evaluate::{Condition, Evaluation, Inputs},
+    evaluate::{Condition, Evaluation, Failure, Inputs},
     matching::{self, ResourceVersion},
     request::{New, Request, VersionedRequest, Views, convert},
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
-use insula_api::{Json, ResourceId, Scope};
+use insula_api::{ClusterName, Json, ResourceId, Scope};
 use insula_catalog::{
-    Error, Result,
+    Catalog, Error, Result,
     object::{place, unplace},
     policies::{
         compile::CompiledPolicy,
@@ -33,9 +33,16 @@ pub(crate) struct Webhook {
     hook: Option<Arc<webhook::Hook>>,
 }
 
+/// The webhooks of one configuration.
+struct Configuration {
+    /// The cluster of the configuration.
+    home: ClusterName,
+    webhooks: Arc<Vec<Webhook>>,
+}
+
 /// Returns all webhooks of one kind of configuration for a write: those of the provider of a bound
 /// API first, then the workspace's own, each in order of the configurations' names.
-fn find(request: &Request<'_>, kind: &ResourceId, mutating: bool) -> Vec<Arc<Vec<Webhook>>> {
+fn find(request: &Request<'_>, kind: &ResourceId, mutating: bool) -> Vec<Configuration> {
     let read = |entry: &insula_store::Entry| {
         entry.object.parsed(|object| {
             let hooks = Hooks::read(&object.body_value()).webhooks;
@@ -49,7 +56,17 @@ fn find(request: &Request<'_>, kind: &ResourceId, mutating: bool) -> Vec<Arc<Vec
             .snapshot
             .range(&Scope::cluster(kind.clone(), home), None, usize::MAX)
     };
-    homes.flat_map(at).map(|entry| read(&entry)).collect()
+    let configuration = |entry: insula_store::Entry| Configuration {
+        webhooks: read(&entry),
+        home: entry.key.cluster,
+    };
+    homes.flat_map(at).map(configuration).collect()
+}
+
+impl Configuration {
+    fn each(&self) -> impl Iterator<Item = (&ClusterName, &Webhook)> {
+        self.webhooks.iter().map(|webhook| (&self.home, webhook))
+    }
 }
 
 impl Webhook {
@@ -85,9 +102,22 @@ impl Webhook {
     }
 
     /// Returns true if the webhook's match conditions hold.
-    fn holds(&self, request: &Request<'_>, view: &VersionedRequest, namespace: &Json) -> Result<bool> {
+    fn holds(
+        &self,
+        request: &Request<'_>,
+        home: &ClusterName,
+        (view, namespace): (&VersionedRequest, &Json),
+    ) -> Result<bool> {
         if self.conditions.conditions.is_empty() {
             return Ok(true);
+        }
+        let budget = request.budget_of(home);
+        if budget.charge_policy().is_err() {
+            let why = Failure::OutOfBudget.to_string();
+            return match self.conditions.spec.ignores_failure() {
+                true => Ok(false),
+                false => Err(request.target.served.api.forbidden(request.name, why)),
+            };
         }
         let (authorizer, resource) = (Authorizer::new(request), request.checked());
         let inputs = Inputs {
@@ -98,6 +128,7 @@ impl Webhook {
             namespace,
             authorizer: &authorizer,
             request_resource: &resource,
+            budget,
         };
         match Evaluation::new(&self.conditions, inputs).conditions() {
             Condition::Holds => Ok(true),
@@ -172,7 +203,7 @@ fn denied(name: &str, status: &Json) -> Error {
 }
 
 /// Calls all validating webhooks at once. The sender receives the first refusal.
-pub fn validate(request: &Request<'_>, new: New<'_>) -> Result<Vec<String>> {
+pub fn validate(catalog: &Catalog, request: &Request<'_>, new: New<'_>) -> Result<Vec<String>> {
     let mut warnings = Vec::new();
     if request.is_exempt() {
         return Ok(warnings);
@@ -184,13 +215,16 @@ pub fn validate(request: &Request<'_>, new: New<'_>) -> Result<Vec<String>> {
     let subject = request.subject(new);
     let mut views = Views::new(request, new, subject.resource.clone());
     let mut asked = Vec::new();
-    for hook in found.iter().flat_map(|hooks| hooks.iter()) {
-        let Some(seen_as) = hook.sees(&subject)? else { continue };
-        let view = views.view(&seen_as)?;
-        if hook.holds(request, &view, views.namespace())? {
-            asked.push((hook, hook.request(request, &view, &view.object)?));
+    catalog.run_aside(|| -> Result<()> {
+        for (home, hook) in found.iter().flat_map(Configuration::each) {
+            let Some(seen_as) = hook.sees(&subject)? else { continue };
+            let view = views.view(&seen_as)?;
+            if hook.holds(request, home, (&view, views.namespace()))? {
+                asked.push((hook, hook.request(request, &view, &view.object)?));
+            }
         }
-    }
+        Ok(())
+    })?;
     for (hook, answer) in asked {
         // The run ends here if a response is missing; all calls are pending by now.
         hook.settle(request, answer.ok_or_else(not_called)?, &mut warnings)?;
@@ -203,7 +237,7 @@ fn not_called() -> Error {
 }
 
 /// Mutating webhooks for a write.
-pub(super) struct Mutators(Vec<Arc<Vec<Webhook>>>);
+pub(super) struct Mutators(Vec<Configuration>);
 
 impl Mutators {
     /// Returns the mutating webhooks for a write, or `None` if there are none.
@@ -215,10 +249,10 @@ impl Mutators {
     /// Applies the webhooks to a sent object, one after the other. Those with the reinvocation
     /// policy `IfNeeded` are called once more if a later webhook changed the object.
     pub(super) fn apply(&self, request: &Request<'_>, new: &mut Json, warnings: &mut Vec<String>) -> Result<()> {
-        let hooks: Vec<&Webhook> = self.0.iter().flat_map(|hooks| hooks.iter()).collect();
+        let hooks: Vec<(&ClusterName, &Webhook)> = self.0.iter().flat_map(Configuration::each).collect();
         let (mut asked, mut again) = (BTreeSet::new(), BTreeSet::new());
-        for (place, hook) in hooks.iter().enumerate() {
-            if hook.change(request, new, warnings)? {
+        for (place, (home, hook)) in hooks.iter().enumerate() {
+            if hook.change(request, home, new, warnings)? {
                 again.append(&mut asked);
             }
             if hook.spec.reinvocation_policy == "IfNeeded" {
@@ -226,7 +260,8 @@ impl Mutators {
             }
         }
         for place in again {
-            hooks[place].change(request, new, warnings)?;
+            let (home, hook) = hooks[place];
+            hook.change(request, home, new, warnings)?;
         }
         Ok(())
     }
@@ -234,7 +269,13 @@ impl Mutators {
 
 impl Webhook {
     /// Applies the webhook in the version that it matched. Returns true if it changed the object.
-    fn change(&self, request: &Request<'_>, new: &mut Json, warnings: &mut Vec<String>) -> Result<bool> {
+    fn change(
+        &self,
+        request: &Request<'_>,
+        home: &ClusterName,
+        new: &mut Json,
+        warnings: &mut Vec<String>,
+    ) -> Result<bool> {
         let target = request.target;
         let subject = request.subject(New::Sent(new));
         let Some(seen_as) = self.sees(&subject)? else {
@@ -242,7 +283,7 @@ impl Webhook {
         };
         let mut views = Views::new(request, New::Sent(new), subject.resource.clone());
         let view = views.view(&seen_as)?;
-        if !self.holds(request, &view, views.namespace())? {
+        if !self.holds(request, home, (&view, views.namespace()))? {
             return Ok(false);
         }
         // A webhook for objects of many workspaces needs the logical cluster of each.
