@@ -4,7 +4,7 @@
 use crate::{
     VERSION, aggregation, discovery,
     negotiate::{self, Negotiated, Representation, Supported},
-    openapi,
+    openapi::{self, serve::Payer},
     reply::{self, Reply, header_text},
     request::{Answer, VirtualWorkspace},
     request_stages::Authorized,
@@ -16,18 +16,43 @@ use http::{HeaderValue, Response, header};
 use insula_api::Json;
 use insula_catalog::Served;
 
+/// Bytes in memory of a version of a resource in a document, without its lists: as a value, and as
+/// text.
+const RESOURCE_BYTES: usize = 4 << 10;
+/// Bytes in memory of each text of a list.
+const TEXT_BYTES: usize = 64;
+/// Copies of a text while a document is made.
+const VALUES: usize = 3;
+
 fn accept(request: &Authorized, supported: Supported) -> Result<Negotiated, Reply> {
     let header = reply::accept_header(&request.parsed.headers);
     negotiate::accept(header.as_deref(), supported).map_err(Reply::from)
 }
 
+/// Returns the APIs of the cluster. The memory of a document about them is reserved.
 fn served(server: &ApiServer, request: &Authorized) -> Result<Vec<Served>, Reply> {
     if let Some(view) = &request.scope.view {
-        return Ok(view.served(&server.registry, &request.scope));
+        let served = view.served(&server.registry, &request.scope);
+        hold(request, &served)?;
+        return Ok(served);
     }
     let cluster = request.scope.cluster.as_ref().ok_or(Reply::NotFoundPage)?;
     let served = server.registry.catalog.served(&request.scope.snapshot, cluster);
-    Ok(third_party::without_switched_off(server.third_party_resources, served))
+    let served = third_party::without_switched_off(server.third_party_resources, served);
+    hold(request, &served)?;
+    Ok(served)
+}
+
+/// Reserves the memory of a document about APIs before it is made.
+fn hold(request: &Authorized, served: &[Served]) -> Result<(), Reply> {
+    let bytes = |one: &Served| {
+        let names = one.names();
+        let lists = names.short_names.iter().chain(&names.categories);
+        let texts: usize = lists.map(|text| TEXT_BYTES + text.len() * VALUES).sum();
+        one.served_versions().count() * (RESOURCE_BYTES + texts)
+    };
+    let bytes = served.iter().map(bytes).sum();
+    Ok(request.parsed.budget.hold(bytes)?)
 }
 
 /// Adapts a discovery document to the request's virtual workspace.
@@ -46,7 +71,9 @@ fn served_in(server: &ApiServer, request: &Authorized, group: &str) -> Result<Ve
     let cluster = request.scope.cluster.as_ref().ok_or(Reply::NotFoundPage)?;
     let catalog = &server.registry.catalog;
     let served = catalog.served_in(&request.scope.snapshot, cluster, group);
-    Ok(third_party::without_switched_off(server.third_party_resources, served))
+    let served = third_party::without_switched_off(server.third_party_resources, served);
+    hold(request, &served)?;
+    Ok(served)
 }
 
 fn show(request: &Authorized, form: Negotiated, body: &Json) -> Response<Body> {
@@ -157,29 +184,47 @@ pub(crate) fn openapi_v3_index(server: &ApiServer, request: &Authorized) -> Answ
     let served = served(server, request)?;
     let mut index = openapi::index(&served, request.scope.view.is_some());
     aggregation::add_to_index(server, &mut index, &aggregation::services(server, request));
-    Ok(openapi::serve::index(&index, &request.parsed.headers).map(Body::from))
+    Ok(openapi::serve::index(index.to_string().into(), &request.parsed.headers))
 }
 
-/// Answers `/openapi/v3/<path>`
-pub(crate) fn openapi_v3(server: &ApiServer, request: &Authorized, path: &str) -> Answer {
-    let served = served_in(server, request, openapi::group_of(path))?;
-    let conditions = openapi::serve::Conditions {
-        headers: &request.parsed.headers,
-        hash: request.parsed.query.get("hash"),
-        base: &virtual_workspace::base(&request.scope),
-        all_groups: request.scope.view.is_some(),
-        now: server.registry.clock.now(),
-    };
-    let found = openapi::serve::v3(&server.openapi, &served, path, conditions)?;
-    found
-        .map(|response| response.map(Body::from))
-        .ok_or(Reply::NotFoundPage)
+/// Answers `/openapi/v3/<path>`. Nothing of the request's body is held while the document is made.
+pub(crate) fn openapi_v3<'a>(
+    server: &'a ApiServer,
+    request: &Authorized,
+    path: &'a str,
+) -> impl Future<Output = Answer> + use<'a> {
+    let served = served_in(server, request, openapi::group_of(path));
+    let (headers, payer) = (request.parsed.headers.clone(), Payer::from_request(request));
+    let hash = request.parsed.query.get("hash").map(str::to_owned);
+    let base = virtual_workspace::base(&request.scope);
+    let all_groups = request.scope.view.is_some();
+    async move {
+        let conditions = openapi::serve::Conditions {
+            payer: &payer,
+            headers: &headers,
+            hash: hash.as_deref(),
+            base: &base,
+            all_groups,
+            now: server.registry.clock.now(),
+        };
+        let found = openapi::serve::v3(&server.openapi, &served?, path, conditions).await?;
+        found.ok_or(Reply::NotFoundPage)
+    }
 }
 
-/// Answers `/openapi/v2`
-pub(crate) fn openapi_v2(server: &ApiServer, request: &Authorized) -> Answer {
-    let served = served(server, request)?;
+/// Answers `/openapi/v2`. Nothing of the request's body is held while the document is made.
+pub(crate) fn openapi_v2<'a>(server: &'a ApiServer, request: &Authorized) -> impl Future<Output = Answer> + use<'a> {
+    let served = served(server, request);
     let extensions = aggregation::openapi_v2(server, &aggregation::services(server, request));
-    let found = openapi::serve::v2(&server.openapi, &served, &extensions, &request.parsed.headers)?;
-    Ok(found.map(Body::from))
+    let (headers, payer) = (request.parsed.headers.clone(), Payer::from_request(request));
+    async move { Ok(openapi::serve::v2(&server.openapi, &served?, &extensions, &headers, &payer).await?) }
+}
+
+impl Payer {
+    fn from_request(request: &Authorized) -> Self {
+        Payer {
+            user: request.parsed.payer.clone(),
+            budget: request.parsed.budget.clone(),
+        }
+    }
 }

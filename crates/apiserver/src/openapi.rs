@@ -6,33 +6,34 @@
 //! thousand tenants of one API share one. Version 2 is composed of a part for each group version,
 //! so that a change of an API costs its own part and no other.
 
+mod cache;
 mod discovery;
 mod extension;
 mod gnostic;
+mod members;
 mod packed;
 mod paths;
-pub mod serve;
+pub(crate) mod serve;
 mod v2;
 
+pub use cache::Cache;
 pub(crate) use extension::{Extension, hash_of as extension_hash};
 
 use crate::discovery::hex_upper;
-use bytes::Bytes;
+use cache::Made;
 use insula_api::Json;
-use insula_catalog::{ApiVersion, BlockingExecutor, Error, Result, Served};
-use packed::Piece;
+use insula_catalog::{ApiVersion, Served};
+use members::{add_json, write_all};
+use packed::{Piece, PieceWriter};
 use serde_json::{Map, json};
 use sha2::{Digest, Sha512};
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
 };
 
-/// Compressed bytes of cached documents, of all tenants.
-const CACHE_BYTES_MAX: usize = 32 << 20;
 /// Version of the documents' form: to be changed whenever documents of the same APIs change.
-const FORM: &str = concat!("4 ", env!("CARGO_PKG_VERSION"));
+const FORM: &str = concat!("5 ", env!("CARGO_PKG_VERSION"));
 
 const COMPONENTS: &str = "#/components/schemas/";
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
@@ -80,10 +81,13 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
-    fn v3(&self) -> Json {
-        match &self.discovery {
-            Some(path) => discovery::document(path),
-            None => v3_document(&self.apis),
+    /// Makes the part, in the format of a version 2 document or in version 3.
+    fn make(&self, form: Option<V2>) -> Made {
+        let whole = |piece: Piece| [piece, Piece::compress(b"")].into();
+        match (form, &self.discovery) {
+            (Some(form), _) => v2::part(&self.apis, form),
+            (None, Some(path)) => whole(Piece::compress(discovery::document(path).to_string().as_bytes())),
+            (None, None) => whole(v3_document(&self.apis)),
         }
     }
 }
@@ -158,125 +162,6 @@ pub fn group_of(path: &str) -> &str {
     rest.split_once('/').map_or(rest, |(group, _)| group)
 }
 
-/// A cache of parts of documents. The oldest part is evicted first.
-pub struct Cache {
-    /// Executor that makes the parts: many large schemas take a while.
-    aside: BlockingExecutor,
-    kept: Mutex<Kept>,
-}
-
-impl Default for Cache {
-    fn default() -> Self {
-        Cache::new(|work| work())
-    }
-}
-
-impl fmt::Debug for Cache {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.kept().fmt(f)
-    }
-}
-
-#[derive(Debug, Default)]
-struct Kept {
-    parts: HashMap<String, Made>,
-    order: VecDeque<String>,
-    bytes: usize,
-}
-
-/// A finished part: in version 2, definitions and paths; in version 3 all in one.
-type Made = [Piece; 2];
-
-impl Cache {
-    /// Returns an empty cache whose parts are made on an executor.
-    pub fn new(aside: BlockingExecutor) -> Self {
-        Cache {
-            aside,
-            kept: Mutex::default(),
-        }
-    }
-
-    /// Reads the version 2 document of an extension server.
-    pub(crate) fn extension(&self, source: &[u8], of: (&str, &str)) -> Extension {
-        let mut made = None;
-        (self.aside)(&mut || made = Some(Extension::read(source, of)));
-        made.unwrap_or_else(|| Extension::read(b"", of))
-    }
-
-    /// Returns a document as a gzip stream, which nearly every client accepts.
-    pub(crate) fn gzip(&self, wanted: &Wanted<'_>) -> Bytes {
-        let parts = self.parts(wanted);
-        let of = |at: usize| parts.iter().map(move |part| part[at].clone());
-        match wanted.form {
-            None => packed::gzip(&of(0).collect::<Vec<_>>()),
-            Some(form) => {
-                let [head, middle, tail] = v2::frame(form);
-                let (definitions, paths) = (of(0), of(1));
-                let all = [head]
-                    .into_iter()
-                    .chain(definitions)
-                    .chain([middle])
-                    .chain(paths)
-                    .chain([tail]);
-                packed::gzip(&all.collect::<Vec<_>>())
-            }
-        }
-    }
-
-    /// Returns a document without compression.
-    ///
-    /// # Errors
-    /// Broken compressed data.
-    pub(crate) fn plain(&self, wanted: &Wanted<'_>) -> Result<Bytes> {
-        let broken = |error| Error::Internal(format!("the OpenAPI document {} is broken: {error}", wanted.hash));
-        packed::plain(&self.gzip(wanted)).map_err(broken)
-    }
-
-    fn parts(&self, wanted: &Wanted<'_>) -> Vec<Made> {
-        let find = |part: &Part<'_>| self.kept().parts.get(&part.hash).cloned();
-        let mut found: Vec<Option<Made>> = wanted.parts.iter().map(find).collect();
-        let make = |part: &Part<'_>| match wanted.form {
-            None => [Piece::compress(part.v3().to_string().as_bytes()), Piece::compress(b"")],
-            Some(form) => v2::part(&part.apis, form),
-        };
-        // Made without the lock: two concurrent requests may both make a part, and no other one
-        // waits.
-        if found.iter().any(Option::is_none) {
-            (self.aside)(&mut || {
-                for (found, part) in found.iter_mut().zip(&wanted.parts) {
-                    found.get_or_insert_with(|| self.keep(&part.hash, make(part)));
-                }
-            });
-        }
-        found
-            .into_iter()
-            .flatten()
-            .chain(wanted.extensions.iter().cloned())
-            .collect()
-    }
-
-    fn keep(&self, hash: &str, made: Made) -> Made {
-        let size = |made: &Made| made.iter().map(Piece::size).sum::<usize>() + hash.len() * 2;
-        let mut kept = self.kept();
-        if kept.parts.insert(hash.to_owned(), made.clone()).is_none() {
-            kept.bytes += size(&made);
-            kept.order.push_back(hash.to_owned());
-        }
-        while kept.bytes > CACHE_BYTES_MAX {
-            let Some(oldest) = kept.order.pop_front() else { break };
-            if let Some(gone) = kept.parts.remove(&oldest) {
-                kept.bytes -= size(&gone);
-            }
-        }
-        made
-    }
-
-    /// A poisoned lock leaves at worst a part that is not counted.
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// Returns the path of a document without a prefix: clients add their own.
 pub fn location(path: &str, hash: &str) -> String {
     format!("/openapi/v3/{}?hash={hash}", path.trim_matches('/'))
@@ -316,28 +201,49 @@ fn hash_of(path: &str, apis: &[ApiOf<'_>]) -> String {
     hex_upper(&hash.finalize())
 }
 
-fn v3_document(apis: &[ApiOf<'_>]) -> Json {
-    let mut paths = Map::new();
-    let mut schemas = Map::new();
-    for (served, version) in apis {
-        paths::add(&mut paths, served, version);
-        let schema = insula_schema::openapi_v3(&version.openapi);
-        schemas.extend(components(served, version, schema));
-        schemas.extend(subresource_components(served, version, insula_schema::openapi_v3));
-    }
-    add_referenced(&paths, &mut schemas);
+/// Returns a version 3 document. What is made of an API is dropped before the next one.
+fn v3_document(apis: &[ApiOf<'_>]) -> Piece {
     let built_in = apis.iter().all(|(served, _)| served.api.strategy.traits().built_in);
     let title = if built_in {
         "Kubernetes"
     } else {
         "Kubernetes CRD Swagger"
     };
-    json!({
-        "openapi": "3.0.0",
-        "info": {"title": title, "version": "v0.1.0"},
-        "paths": paths,
-        "components": {"schemas": schemas},
-    })
+    let info = json!({"title": title, "version": "v0.1.0"});
+    let (mut writer, mut wanted) = (PieceWriter::default(), BTreeSet::new());
+    write_all(
+        &mut writer,
+        format!("{{\"openapi\":\"3.0.0\",\"info\":{info},\"paths\":{{").as_bytes(),
+    );
+    let mut add = |writer: &mut PieceWriter, names: &mut BTreeSet<String>, name: String, value: &Json| {
+        references(value, &mut wanted);
+        let before = if names.is_empty() { "" } else { "," };
+        if names.insert(name.clone()) {
+            add_json(writer, before, &name, value);
+        }
+    };
+    let mut names = BTreeSet::new();
+    for (served, version) in apis {
+        let mut own = Map::new();
+        paths::add(&mut own, served, version);
+        own.into_iter()
+            .for_each(|(path, item)| add(&mut writer, &mut names, path, &item));
+    }
+    write_all(&mut writer, b"},\"components\":{\"schemas\":{");
+    let mut names = BTreeSet::new();
+    for (served, version) in apis {
+        let schema = insula_schema::openapi_v3(&version.openapi);
+        let own = components(served, version, schema).into_iter();
+        own.chain(subresource_components(served, version, insula_schema::openapi_v3))
+            .for_each(|(name, schema)| add(&mut writer, &mut names, name, &schema));
+    }
+    for (name, schema) in referenced(wanted, &names) {
+        let before = if names.is_empty() { "" } else { "," };
+        add_json(&mut writer, before, &name, &schema);
+        names.insert(name);
+    }
+    write_all(&mut writer, b"}}}");
+    writer.finish()
 }
 
 /// Returns the schemas of a kind and of its list.
@@ -411,20 +317,17 @@ fn reference(component: &str) -> Json {
     json!({"$ref": format!("{COMPONENTS}{component}")})
 }
 
-/// Adds the common schemas that paths and schemas refer to, and those that these refer to.
-fn add_referenced(paths: &Map<String, Json>, schemas: &mut Map<String, Json>) {
-    let mut wanted = BTreeSet::new();
-    paths
-        .values()
-        .chain(schemas.values())
-        .for_each(|value| references(value, &mut wanted));
-    let common = common();
+/// Returns the common schemas among the wanted ones, and those that these refer to, except for
+/// those that are there.
+fn referenced(mut wanted: BTreeSet<String>, there: &BTreeSet<String>) -> Map<String, Json> {
+    let (common, mut found) = (common(), Map::new());
     while let Some(name) = wanted.pop_first() {
-        if let (false, Some(schema)) = (schemas.contains_key(&name), common.get(&name)) {
+        if let (false, false, Some(schema)) = (there.contains(&name), found.contains_key(&name), common.get(&name)) {
             references(schema, &mut wanted);
-            schemas.insert(name, schema.clone());
+            found.insert(name, schema.clone());
         }
     }
+    found
 }
 
 fn references(value: &Json, found: &mut BTreeSet<String>) {

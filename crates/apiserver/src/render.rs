@@ -28,6 +28,8 @@ use std::sync::Arc;
 const PAUSE_BYTES: usize = 512 << 10;
 /// Cost of a table's row for each byte of its object, in bytes of a plain list.
 const TABLE_EFFORT: usize = 20;
+/// Cost of a visit of a printer column, in bytes of a plain list.
+const VISIT_EFFORT: usize = 32;
 
 /// Bytes in memory of a parsed value for each byte of its JSON.
 const VALUE_BYTES: usize = 4;
@@ -305,7 +307,9 @@ impl Renderer {
         match self.form.representation {
             Representation::Table(version) => {
                 let layout = self.layout()?;
-                let row = layout.row(&shown.value().await?, self.include, version, self.registry.clock.now());
+                let budget = &mut table::budget_for_row(entry.object.body_len());
+                let now = self.registry.clock.now();
+                let row = layout.row(&shown.value().await?, self.include, version, now, budget);
                 Ok(layout.table(vec![row], version, metadata_at(entry.revision), columns))
             }
             Representation::PartialMetadata(version) | Representation::PartialMetadataList(version) => {
@@ -359,8 +363,9 @@ impl Renderer {
                 Revision(0) => self.value(entry).await?,
                 _ => shown.value().await?,
             };
-            rows.push(layout.row(&object, self.include, version, now));
-            bytes += entry.object.body_len() * TABLE_EFFORT;
+            let budget = &mut table::budget_for_row(entry.object.body_len());
+            rows.push(layout.row(&object, self.include, version, now, budget));
+            bytes += entry.object.body_len() * TABLE_EFFORT + budget.used() * VISIT_EFFORT;
             pause.after(bytes).await;
         }
         Ok(layout.table(rows, version, metadata, columns))

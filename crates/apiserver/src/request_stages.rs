@@ -85,7 +85,7 @@ impl Parsed {
     /// Authenticates the sender, and reads the user as whom they act.
     ///
     /// # Errors
-    /// 401 for a credential that is not valid, 400 for impersonation headers that name nobody.
+    /// 401 for a credential that is not valid, 400 for headers that name nobody or are no text.
     pub async fn authenticate(
         mut self,
         authenticator: &Authenticator,
@@ -101,34 +101,29 @@ impl Parsed {
             Some((snapshot, cluster))
         };
         let headers = self.headers.get_all(http::header::AUTHORIZATION).iter();
-        let protocol = self.upgrade.as_ref().and_then(|_| websocket::credential(&self.headers));
-        let credentials = headers.map(|value| value.as_bytes()).chain(protocol.as_deref());
-        let caller = authenticator
-            .authenticate(
-                self.peer.as_ref(),
-                || impersonate::proxied_user(&self.headers, authenticator.delegate.is_some()),
-                credentials,
-                workspace,
-            )
-            .await
-            .map_err(|why| {
-                tracing::info!(%why, "authentication failed");
-                self.record.about(self.attributes.clone());
-                self.record.refused(&why);
-                match why {
-                    Unauthenticated::Refused(_) => Reply::unauthorized(),
-                    Unauthenticated::Unavailable(why) => Reply::error(&Error::Unavailable(why)),
-                }
-            })?;
+        let protocol = match &self.upgrade {
+            Some(_) => websocket::credential(&self.headers),
+            None => Ok(None),
+        };
+        let protocol = protocol.map_err(|why| self.unauthenticated(Unauthenticated::Refused(why.to_owned())))?;
+        let credentials = headers
+            .map(|value| value.as_bytes())
+            .chain(protocol.as_ref().map(|value| value.as_bytes()));
+        let named = || {
+            let user = impersonate::proxied_user(&self.headers, authenticator.delegate.is_some());
+            user.map_err(Unauthenticated::from)
+        };
+        let caller = authenticator.authenticate(self.peer.as_ref(), named, credentials, workspace);
+        let caller = caller.await.map_err(|why| self.unauthenticated(why))?;
         if let Some(connection) = &self.connection {
             connection.tell(&caller);
         }
-        let forwarded = impersonate::forwarded_user(&caller, &self.headers);
+        let forwarded = impersonate::forwarded_user(&caller, &self.headers)?;
         self.payer = forwarded.as_ref().unwrap_or(&caller).account_name().into();
         match &authenticator.delegate {
             Some(_) => self.route_to(Some(delegate::cluster().as_str()))?,
             // Kubernetes' aggregator knows neither clusters nor paths of extension servers.
-            None => self.route_to(own_cluster(&caller).or(self.is_proxied().then_some(ROOT)))?,
+            None => self.route_to(own_cluster(&caller).or(self.is_proxied()?.then_some(ROOT)))?,
         }
         self.record.about(self.attributes.clone());
         self.record.known(&caller);
@@ -168,9 +163,23 @@ impl Parsed {
         Ok(())
     }
 
-    fn is_proxied(&self) -> bool {
-        let is_proxy = self.peer.as_ref().is_some_and(PeerCertificate::is_front_proxy);
-        is_proxy && impersonate::proxied_user(&self.headers, false).is_some()
+    /// Records the refusal of a credential.
+    fn unauthenticated(&self, why: Unauthenticated) -> Reply {
+        tracing::info!(%why, "authentication failed");
+        self.record.about(self.attributes.clone());
+        self.record.refused(&why);
+        match why {
+            Unauthenticated::Refused(_) => Reply::unauthorized(),
+            Unauthenticated::Malformed(why) => Reply::error(&Error::BadRequest(why)),
+            Unauthenticated::Unavailable(why) => Reply::error(&Error::Unavailable(why)),
+        }
+    }
+
+    fn is_proxied(&self) -> Result<bool, Reply> {
+        match self.peer.as_ref().is_some_and(PeerCertificate::is_front_proxy) {
+            true => Ok(impersonate::proxied_user(&self.headers, false)?.is_some()),
+            false => Ok(false),
+        }
     }
 }
 

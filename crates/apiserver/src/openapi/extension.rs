@@ -31,8 +31,8 @@ impl Extension {
         Extension {
             source: hash_of(source),
             hash: hash_of(hash.as_bytes()),
-            json: v2::pieces(&definitions, &paths, V2::Json),
-            protobuf: v2::pieces(&definitions, &paths, V2::Protobuf),
+            json: v2::pieces(definitions.clone(), paths.clone(), V2::Json),
+            protobuf: v2::pieces(definitions, paths, V2::Protobuf),
         }
     }
 
@@ -45,7 +45,7 @@ impl Extension {
 
     /// Returns the bytes that it holds.
     pub(crate) fn bytes(&self) -> usize {
-        let pieces = self.json.iter().chain(&self.protobuf);
+        let pieces = self.json.iter().chain(self.protobuf.iter());
         pieces.map(super::packed::Piece::size).sum()
     }
 }

@@ -1,12 +1,23 @@
 //! OpenAPI over HTTP: tags, redirects to the right hash, and caching.
 
-use super::{Cache, Extension, V2, Wanted, location};
-use crate::{discovery, gzip, negotiate};
+use super::{
+    Cache, Extension, V2, Wanted, location,
+    packed::{CHUNK_BYTES, Document},
+};
+use crate::{discovery, gzip, limits::Budget, negotiate, status::StatusReply};
+use axum::body::Body;
 use bytes::Bytes;
+use futures_util::stream;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
-use insula_api::{Json, Timestamp};
-use insula_catalog::{Result, Served};
-use std::sync::Arc;
+use insula_api::Timestamp;
+use insula_catalog::Served;
+use std::{convert::Infallible, sync::Arc};
+
+/// The user that a document is for, and the bytes in flight of their request.
+pub(crate) struct Payer {
+    pub(crate) user: Arc<str>,
+    pub(crate) budget: Budget,
+}
 
 /// A document under its own hash never changes.
 const FOR_EVER: &str = "public, immutable";
@@ -14,8 +25,10 @@ const FOR_EVER: &str = "public, immutable";
 const FOR_EVER_SECONDS: i64 = 365 * 24 * 3600;
 
 /// Parts of a request that an OpenAPI v3 answer depends on, beside the document.
-#[derive(Debug, Clone, Copy)]
-pub struct Conditions<'a> {
+#[derive(Clone, Copy)]
+pub(crate) struct Conditions<'a> {
+    /// The user that the answer is for.
+    pub payer: &'a Payer,
     /// The request's headers.
     pub headers: &'a HeaderMap,
     /// The query's hash.
@@ -30,12 +43,11 @@ pub struct Conditions<'a> {
 }
 
 /// Answers `/openapi/v3` with an index: in JSON, whatever is accepted, as in Kubernetes.
-pub fn index(index: &Json, headers: &HeaderMap) -> Response<Bytes> {
-    let bytes = Bytes::from(index.to_string());
+pub(crate) fn index(bytes: Bytes, headers: &HeaderMap) -> Response<Body> {
     let hash = discovery::etag(&bytes);
     let response = match is_known(headers, &hash) {
         true => empty(StatusCode::NOT_MODIFIED),
-        false => Response::new(bytes),
+        false => Response::new(bytes.into()),
     };
     tagged(response, &hash, V2::Json.content_type())
 }
@@ -43,8 +55,13 @@ pub fn index(index: &Json, headers: &HeaderMap) -> Response<Bytes> {
 /// Answers `/openapi/v3/<path>`; nothing where that is not served.
 ///
 /// # Errors
-/// The document is broken.
-pub fn v3(cache: &Cache, served: &[Served], path: &str, conditions: Conditions<'_>) -> Result<Option<Response<Bytes>>> {
+/// 429: the user has too many bytes in flight.
+pub(crate) async fn v3(
+    cache: &Cache,
+    served: &[Served],
+    path: &str,
+    conditions: Conditions<'_>,
+) -> Result<Option<Response<Body>>, StatusReply> {
     let Some(wanted) = super::v3(served, path, conditions.all_groups) else {
         return Ok(None);
     };
@@ -53,9 +70,9 @@ pub fn v3(cache: &Cache, served: &[Served], path: &str, conditions: Conditions<'
         return Ok(Some(empty(StatusCode::NOT_ACCEPTABLE)));
     }
     Ok(Some(match conditions.hash.filter(|hash| !hash.is_empty()) {
-        None => document(cache, &wanted, conditions.headers)?,
+        None => document(cache, &wanted, conditions.headers, conditions.payer).await?,
         Some(hash) if hash == wanted.hash => {
-            let mut response = document(cache, &wanted, conditions.headers)?;
+            let mut response = document(cache, &wanted, conditions.headers, conditions.payer).await?;
             insert(&mut response, header::CACHE_CONTROL, FOR_EVER);
             if let Some(expires) = Timestamp(conditions.now.0 + FOR_EVER_SECONDS).http_date() {
                 insert(&mut response, header::EXPIRES, &expires);
@@ -79,16 +96,17 @@ pub fn v3(cache: &Cache, served: &[Served], path: &str, conditions: Conditions<'
 /// Answers `/openapi/v2`, in protobuf to clients that prefer it to JSON.
 ///
 /// # Errors
-/// The document is broken.
-pub(crate) fn v2(
+/// 429: the user has too many bytes in flight.
+pub(crate) async fn v2(
     cache: &Cache,
     served: &[Served],
     extensions: &[Arc<Extension>],
     headers: &HeaderMap,
-) -> Result<Response<Bytes>> {
+    payer: &Payer,
+) -> Result<Response<Body>, StatusReply> {
     let accepts = all(headers, header::ACCEPT);
     match negotiate::first_supported(accepts.as_deref(), &V2_MEDIA_TYPES) {
-        Some(form) => document(cache, &super::v2(served, extensions, form), headers),
+        Some(form) => document(cache, &super::v2(served, extensions, form), headers, payer).await,
         None => Ok(empty(StatusCode::NOT_ACCEPTABLE)),
     }
 }
@@ -110,18 +128,41 @@ fn all(headers: &HeaderMap, name: header::HeaderName) -> Option<String> {
     (!values.is_empty()).then(|| values.join(","))
 }
 
-fn document(cache: &Cache, wanted: &Wanted<'_>, headers: &HeaderMap) -> Result<Response<Bytes>> {
+async fn document(
+    cache: &Cache,
+    wanted: &Wanted<'_>,
+    headers: &HeaderMap,
+    payer: &Payer,
+) -> Result<Response<Body>, StatusReply> {
     let response = if is_known(headers, &wanted.hash) {
         empty(StatusCode::NOT_MODIFIED)
-    } else if gzip::accepts(headers) {
-        let mut response = Response::new(cache.gzip(wanted));
-        gzip::mark(&mut response);
-        response
     } else {
-        Response::new(cache.plain(wanted)?)
+        let document = cache.document(wanted, &payer.user).await;
+        // The pieces are held until they are sent, even if the cache drops them.
+        payer.budget.hold(document.gzip_bytes() + 2 * CHUNK_BYTES)?;
+        sent(document, headers)
     };
     let form = wanted.form.unwrap_or(V2::Json);
     Ok(tagged(response, &wanted.hash, form.content_type()))
+}
+
+/// Sends a document while it is read from its pieces, compressed or plain.
+fn sent(document: Document, headers: &HeaderMap) -> Response<Body> {
+    let (length, mut response) = match gzip::accepts(headers) {
+        true => {
+            let length = document.gzip_bytes() as u64;
+            let pieces = stream::iter(document.gzip().map(Ok::<Bytes, Infallible>));
+            let mut response = Response::new(Body::from_stream(pieces));
+            gzip::mark(&mut response);
+            (length, response)
+        }
+        false => {
+            let length = document.plain_bytes();
+            (length, Response::new(Body::from_stream(stream::iter(document.plain()))))
+        }
+    };
+    response.headers_mut().insert(header::CONTENT_LENGTH, length.into());
+    response
 }
 
 /// Returns true if the client has the document of this hash.
@@ -129,7 +170,7 @@ fn is_known(headers: &HeaderMap, hash: &str) -> bool {
     discovery::etag_matches(all(headers, header::IF_NONE_MATCH).as_deref(), hash)
 }
 
-fn tagged(mut response: Response<Bytes>, hash: &str, content_type: &'static str) -> Response<Bytes> {
+fn tagged(mut response: Response<Body>, hash: &str, content_type: &'static str) -> Response<Body> {
     let fields = response.headers_mut();
     fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     fields.append(header::VARY, HeaderValue::from_static("Accept"));
@@ -137,14 +178,14 @@ fn tagged(mut response: Response<Bytes>, hash: &str, content_type: &'static str)
     response
 }
 
-fn empty(code: StatusCode) -> Response<Bytes> {
-    let mut response = Response::new(Bytes::new());
+fn empty(code: StatusCode) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
     *response.status_mut() = code;
     response
 }
 
 /// Sets a header, unless its value (a path that a client made up) is none that a header can have.
-fn insert(response: &mut Response<Bytes>, name: header::HeaderName, value: &str) {
+fn insert<T>(response: &mut Response<T>, name: header::HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         response.headers_mut().insert(name, value);
     }

@@ -1,5 +1,7 @@
-use super::*;
+use super::{cache::CACHE_BYTES_MAX, *};
 use crate::fixtures;
+use futures_util::FutureExt;
+use http_body_util::BodyExt;
 
 /// The definition of the scenario `crd-openapi-v3`.
 fn golden() -> Vec<Served> {
@@ -32,9 +34,49 @@ fn golden() -> Vec<Served> {
     vec![fixtures::served(&widgets)]
 }
 
-fn parsed(wanted: &Wanted<'_>) -> Json {
-    serde_json::from_slice(&Cache::default().plain(wanted).expect("is whole")).expect("documents are JSON")
+fn plain(cache: &Cache, wanted: &Wanted<'_>) -> Json {
+    let document = cache
+        .document(wanted, "ann")
+        .now_or_never()
+        .expect("nobody else makes parts");
+    let chunks: Vec<bytes::Bytes> = document.plain().collect::<Result<_, _>>().expect("is whole");
+    serde_json::from_slice(&chunks.concat()).expect("documents are JSON")
 }
+
+fn parsed(wanted: &Wanted<'_>) -> Json {
+    plain(&Cache::default(), wanted)
+}
+
+/// Collects the body of an answer.
+fn whole(answer: http::Response<axum::body::Body>) -> http::Response<bytes::Bytes> {
+    let (head, body) = answer.into_parts();
+    let body = body.collect().now_or_never().expect("the body waits for nothing");
+    http::Response::from_parts(head, body.expect("is whole").to_bytes())
+}
+
+fn second(cache: &Cache, served: &[Served], headers: &http::HeaderMap) -> http::Response<bytes::Bytes> {
+    let answer = serve::v2(cache, served, &[], headers, &FREE).now_or_never();
+    whole(answer.expect("nobody else makes parts").expect("is not limited"))
+}
+
+fn third(
+    cache: &Cache,
+    served: &[Served],
+    path: &str,
+    conditions: serve::Conditions<'_>,
+) -> Option<http::Response<bytes::Bytes>> {
+    let answer = serve::v3(cache, served, path, conditions).now_or_never();
+    answer
+        .expect("nobody else makes parts")
+        .expect("is not limited")
+        .map(whole)
+}
+
+/// A user without limits.
+static FREE: std::sync::LazyLock<serve::Payer> = std::sync::LazyLock::new(|| serve::Payer {
+    user: "ann".into(),
+    budget: Default::default(),
+});
 
 #[test]
 fn the_index_names_documents_by_their_content() {
@@ -144,7 +186,7 @@ fn the_cache_is_bounded() {
         (state >> 56) as u8
     };
     let large: Vec<u8> = (0..CACHE_BYTES_MAX / 4).map(|_| noise()).collect();
-    let made = [Piece::compress(&large), Piece::compress(b"")];
+    let made: Made = [Piece::compress(&large), Piece::compress(b"")].into();
     let cache = Cache::default();
     for i in 0..10 {
         cache.keep(&i.to_string(), made.clone());
@@ -158,14 +200,17 @@ fn the_cache_is_bounded() {
 fn a_change_makes_its_own_part_of_version_2() {
     let (cache, mut served) = (Cache::default(), golden());
     for form in [V2::Json, V2::Protobuf] {
-        cache.gzip(&v2(&served, &[], form));
+        cache
+            .document(&v2(&served, &[], form), "ann")
+            .now_or_never()
+            .expect("is made");
     }
     assert_eq!(cache.kept().order.len(), 2);
     served.push(fixtures::served(&fixtures::widgets(
         json!([{"name": "v1", "served": true, "storage": true}]),
     )));
     let both = v2(&served, &[], V2::Json);
-    let document: Json = serde_json::from_slice(&cache.plain(&both).expect("is whole")).expect("JSON");
+    let document = plain(&cache, &both);
     assert_eq!(cache.kept().order.len(), 3);
     let widgets = document["definitions"].as_object().expect("a map").keys();
     assert_eq!(widgets.filter(|name| name.ends_with(".Widget")).count(), 2);
@@ -176,6 +221,7 @@ fn documents_are_kept_by_their_hash() {
     use http::{HeaderMap, header};
     fn conditions<'a>(headers: &'a HeaderMap, hash: Option<&'a str>) -> serve::Conditions<'a> {
         serve::Conditions {
+            payer: &FREE,
             headers,
             hash,
             base: "/clusters/root",
@@ -185,10 +231,7 @@ fn documents_are_kept_by_their_hash() {
     }
     let (cache, served, path) = (Cache::default(), golden(), "apis/golden.example.com/v1");
     let hash = v3(&served, path, false).expect("is served").hash;
-    let get = |headers: &HeaderMap, hash| {
-        let answer = serve::v3(&cache, &served, path, conditions(headers, hash)).expect("is whole");
-        answer.expect("is served")
-    };
+    let get = |headers: &HeaderMap, hash| third(&cache, &served, path, conditions(headers, hash)).expect("is served");
     let none = HeaderMap::new();
     let plain = get(&none, None);
     assert_eq!(
@@ -225,16 +268,15 @@ fn documents_are_kept_by_their_hash() {
         .parse()
         .expect("a value");
     let protobuf = HeaderMap::from_iter([(header::ACCEPT, protobuf)]);
-    let answer = serve::v2(&cache, &served, &[], &protobuf).expect("is whole");
+    let answer = second(&cache, &served, &protobuf);
     assert_eq!(answer.headers()[header::CONTENT_TYPE], V2::Protobuf.content_type());
     assert!(answer.body().starts_with(b"\x0a\x032.0"), "a gnostic document");
     assert_ne!(answer.headers()[header::ETAG], plain.headers()[header::ETAG]);
     assert_eq!(
-        serve::index(&index(&served, false), &protobuf).headers()[header::CONTENT_TYPE],
+        serve::index(index(&served, false).to_string().into(), &protobuf).headers()[header::CONTENT_TYPE],
         "application/json"
     );
-    let nowhere = serve::v3(&cache, &served, "apis/none/v1", conditions(&none, None));
-    assert!(nowhere.expect("is whole").is_none());
+    assert!(third(&cache, &served, "apis/none/v1", conditions(&none, None)).is_none());
 }
 
 #[test]
@@ -266,22 +308,21 @@ fn documents_are_written_as_their_reader_wishes() {
     ];
     for (accept, version_2, version_3) in rows {
         let headers = HeaderMap::from_iter([(header::ACCEPT, accept.parse().expect("a header"))]);
-        let answer = serve::v2(&cache, &served, &[], &headers).expect("is whole");
+        let answer = second(&cache, &served, &headers);
         let got = answer
             .headers()
             .get(header::CONTENT_TYPE)
             .and_then(|form| form.to_str().ok());
         assert_eq!(got, version_2, "{accept}");
         let conditions = serve::Conditions {
+            payer: &FREE,
             headers: &headers,
             hash: None,
             base: "",
             all_groups: false,
             now: insula_api::Timestamp(0),
         };
-        let third = serve::v3(&cache, &served, "apis/golden.example.com/v1", conditions)
-            .expect("is whole")
-            .expect("is served");
+        let third = third(&cache, &served, "apis/golden.example.com/v1", conditions).expect("is served");
         for (answer, has) in [(answer, version_2.is_some()), (third, version_3)] {
             let code = if has { 200 } else { 406 };
             assert_eq!(

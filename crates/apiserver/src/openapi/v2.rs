@@ -1,6 +1,8 @@
 //! OpenAPI v2 documents, translated from the v3 operations.
 
-use super::{ApiOf, COMPONENTS, Made, V2, components, gnostic, packed::Piece, paths, subresource_components};
+use super::{
+    ApiOf, COMPONENTS, Made, V2, components, gnostic, members::Members, packed::Piece, paths, subresource_components,
+};
 use insula_api::Json;
 use serde_json::{Map, json};
 use std::sync::LazyLock;
@@ -55,32 +57,27 @@ fn make_frame(form: V2) -> Frame {
 
 /// Returns the definitions and paths of a group version.
 pub(super) fn part(apis: &[ApiOf<'_>], form: V2) -> Made {
-    let (mut definitions, mut paths) = (Map::new(), Map::new());
+    let (mut definitions, mut paths) = (Members::new("definitions", form), Members::new("paths", form));
     for (served, version) in apis {
-        paths::add(&mut paths, served, version);
+        let mut own = Map::new();
+        paths::add(&mut own, served, version);
+        paths.extend(own.into_iter().map(|(path, item)| (path, path_item(item))));
         let schemas = components(served, version, insula_schema::openapi_v2(&version.openapi));
         let subresources = subresource_components(served, version, insula_schema::openapi_v2);
         let all = schemas.into_iter().chain(subresources);
         definitions.extend(all.map(|(name, schema)| (name, relocated(schema))));
     }
-    let paths: Map<String, Json> = paths.into_iter().map(|(path, item)| (path, path_item(item))).collect();
-    pieces(&definitions, &paths, form)
+    [definitions.finish(), paths.finish()].into()
 }
 
 /// Returns definitions and paths as parts of a document.
-pub(super) fn pieces(definitions: &Map<String, Json>, paths: &Map<String, Json>, form: V2) -> Made {
-    match form {
-        V2::Json => [definitions, paths].map(|map| {
-            let members: String = map
-                .iter()
-                .map(|(name, value)| format!(",{}:{value}", json!(name)))
-                .collect();
-            Piece::compress(members.as_bytes())
-        }),
-        // A message in several pieces is merged by decoders.
-        V2::Protobuf => [json!({"definitions": definitions}), json!({"paths": paths})]
-            .map(|document| Piece::compress(&gnostic::encoded(&document))),
-    }
+pub(super) fn pieces(definitions: Map<String, Json>, paths: Map<String, Json>, form: V2) -> Made {
+    let piece = |field, members: Map<String, Json>| {
+        let mut written = Members::new(field, form);
+        written.extend(members);
+        written.finish()
+    };
+    [piece("definitions", definitions), piece("paths", paths)].into()
 }
 
 fn path_item(item: Json) -> Json {

@@ -9,10 +9,13 @@ use std::{
 
 use bytes::Bytes;
 use flate2::read::GzDecoder;
-use insula_e2e::{Client, Kubectl, Server, shared, until, workspace};
+use insula_e2e::{Client, Kubectl, Server, Setup, shared, until, workspace};
 use serde_json::{Value, json};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const READERS: usize = 20;
+/// Memory that documents for many readers may take.
+const GROWN_MIB_MAX: u64 = 60;
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 
 /// Fetches a document with gzip and without, checks that both have the same bytes, and returns it.
@@ -218,4 +221,83 @@ fn openapi_documents_of_large_definitions_are_complete() {
     let object = json!({"apiVersion": "large.example.io/v1", "kind": "LAND", "metadata": {"name": "a"},
         "spec": {"field1": "x"}});
     kubectl(&server, &path, "lands.spec", &object);
+}
+
+/// Returns a definition of three versions with 2,400 fields each, whose texts compress well.
+fn wide(plural: &str) -> Value {
+    let text = json!({"type": "string", "description": "x".repeat(50)});
+    let fields = |prefix: &str, count: usize, value: &Value| {
+        let fields = (0..count).map(|n| (format!("{prefix}{n}"), value.clone()));
+        json!({"type": "object", "properties": serde_json::Map::from_iter(fields)})
+    };
+    let schema = json!({"openAPIV3Schema": fields("f", 60, &fields("g", 40, &text))});
+    let version = |n: usize| json!({"name": format!("v{n}"), "served": true, "storage": n == 1, "schema": schema});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.wide.example.io")},
+        "spec": {
+            "group": "wide.example.io", "scope": "Namespaced",
+            "names": {"plural": plural, "kind": plural.to_uppercase()},
+            "versions": [version(1), version(2), version(3)],
+        },
+    })
+}
+
+/// Returns a line of the status of a process, in MiB.
+#[cfg(target_os = "linux")]
+fn status(server: &Server, name: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    let number = line.trim_start_matches(':').trim().trim_end_matches(" kB");
+    number.parse::<u64>().unwrap() >> 10
+}
+
+/// A document is made once for all who wait for it, an API at a time, and sent from the same bytes.
+/// Each reader had its own copies of all schemas and of the whole document: gigabytes.
+#[test]
+#[cfg(target_os = "linux")]
+fn documents_for_many_readers_use_bounded_memory() {
+    let server = Server::with(Setup {
+        flags: vec!["--store".to_owned(), "memory".to_owned()],
+        ..Setup::default()
+    });
+    let admin = server.admin();
+    let client = admin.in_workspace(&workspace(&admin, "openapi").0);
+    for plural in ["as", "bs", "cs", "ds"] {
+        assert!(install(&client, &wide(plural)));
+    }
+    let index = client.get("/openapi/v3").expect(200);
+    let versions = ["v1", "v2", "v3"].map(|version| {
+        let place = &index["paths"][format!("apis/wide.example.io/{version}")];
+        place["serverRelativeURL"].as_str().unwrap().to_owned()
+    });
+    let [first, second, third] = versions.each_ref().map(String::as_str);
+    for paths in [["/openapi/v2"; 3], [first, second, third]] {
+        let before = status(&server, "VmRSS");
+        // Resets the highest memory so far.
+        std::fs::write(format!("/proc/{}/clear_refs", server.pid()), "5").unwrap();
+        let readers = (0..READERS).map(|n| {
+            let (client, path) = (client.clone(), paths[n % 3].to_owned());
+            let client = if n % 2 == 0 { client.over_http1() } else { client };
+            std::thread::spawn(move || client.try_send("GET", &path, &[], Bytes::new()))
+        });
+        let readers: Vec<_> = readers.collect();
+        let mut whole = 0;
+        // One that gets no answer in time fails the test by the memory that it costs.
+        for answer in readers.into_iter().filter_map(|reader| reader.join().unwrap().ok()) {
+            if answer.code == 200 {
+                let length = answer.headers["content-length"].to_str().unwrap();
+                assert_eq!(length, answer.bytes.len().to_string());
+                assert!(answer.body["paths"].is_object(), "{:.200}", answer.text);
+                whole += 1;
+            } else {
+                assert_eq!(answer.code, 429, "{}", answer.text);
+                assert!(answer.headers.contains_key("retry-after"));
+            }
+        }
+        let grown = status(&server, "VmHWM").saturating_sub(before);
+        eprintln!("{READERS} readers of {paths:?}, {whole} answered: +{grown} MiB");
+        assert!(grown < GROWN_MIB_MAX, "{before} MiB before, and {grown} MiB more");
+        assert!(whole > 0);
+    }
 }
