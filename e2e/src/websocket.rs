@@ -32,7 +32,7 @@ impl Client {
         let headers = [&handshake, headers].concat();
         let request = self.request("GET", path, &headers, Bytes::new()).unwrap();
         runtime().block_on(async {
-            let response = self.http1.request(request).await.unwrap();
+            let response = self.transport.upgrade(request).await;
             if response.status() != 101 {
                 return Err(response.status().as_u16());
             }
@@ -52,7 +52,7 @@ impl Client {
         let headers = [("upgrade", protocol), ("connection", "Upgrade")];
         let request = self.request("GET", path, &headers, Bytes::new()).unwrap();
         let echo = async {
-            let response = self.http1.request(request).await.unwrap();
+            let response = self.transport.upgrade(request).await;
             if response.status() != 101 {
                 return Err(response.status().as_u16());
             }

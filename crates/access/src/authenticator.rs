@@ -130,12 +130,12 @@ impl Authenticator {
     pub async fn authenticate<'a>(
         &self,
         peer: Option<&PeerCertificate>,
-        named: impl FnOnce() -> Option<UserInfo>,
+        named: impl FnOnce() -> Result<Option<UserInfo>, Unauthenticated>,
         authorization: impl IntoIterator<Item = &'a [u8]>,
         at: impl FnOnce() -> Option<At>,
     ) -> Result<UserInfo, Unauthenticated> {
         if let Some(proxy) = peer.filter(|peer| peer.is_front_proxy())
-            && let Some(user) = named()
+            && let Some(user) = named()?
         {
             return self.valid(proxy).map(|_| self.foreign(user));
         }

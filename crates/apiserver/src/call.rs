@@ -1,6 +1,6 @@
 //! gRPC calls: admission, limits and time, as for requests over HTTP.
 //!
-//! The [edge](crate::edge) admits a call and hands it to a service, with its [`Caller`] among its
+//! The edge (`edge.rs`) admits a call and hands it to a service, with its [`Caller`] among its
 //! extensions. The service reads the workspace from the message, asks [`Caller::permit`] for each
 //! right, and then [enters](ApiServer::enter) the workspace: from there on the call counts against
 //! the workspace's limits.
@@ -19,6 +19,7 @@ use crate::{
     status,
 };
 use axum::body::{Body, Bytes};
+use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 pub use inner::{Lines, Served};
@@ -220,29 +221,36 @@ impl ApiServer {
     ///
     /// # Errors
     /// The limit that the workspace has reached.
-    pub async fn enter(&self, caller: &Caller, cluster: &ClusterName) -> Result<Entered, Refusal> {
-        let refused = |status| Refusal::from(Reply::from(status));
-        let view = locate::logical_cluster(&self.registry.store.latest(), cluster);
-        let own = view.as_ref().and_then(|view| view.limits.as_deref());
-        let permit = self.limits.in_workspace(cluster, own).map_err(refused)?;
-        let slot = match &caller.meter {
-            Some(meter) => {
-                self.fair_share
-                    .throttle_slot(meter, &Tenant::Workspace(cluster.clone()))
-                    .await
-            }
-            None => Ok(ThrottleSlot::default()),
-        };
-        let slot = slot.map_err(|refusal| refused(self.limits.over_compute(&refusal.to_string())))?;
-        Ok(Entered { _permit: permit, slot })
+    pub fn enter<'a>(
+        &'a self,
+        caller: &'a Caller,
+        cluster: &'a ClusterName,
+    ) -> BoxFuture<'a, Result<Entered, Refusal>> {
+        Box::pin(async move {
+            let refused = |status| Refusal::from(Reply::from(status));
+            let view = locate::logical_cluster(&self.registry.store.latest(), cluster);
+            let own = view.as_ref().and_then(|view| view.limits.as_deref());
+            let permit = self.limits.in_workspace(cluster, own).map_err(refused)?;
+            let slot = match &caller.meter {
+                Some(meter) => {
+                    self.fair_share
+                        .throttle_slot(meter, &Tenant::Workspace(cluster.clone()))
+                        .await
+                }
+                None => Ok(ThrottleSlot::default()),
+            };
+            let slot = slot.map_err(|refusal| refused(self.limits.over_compute(&refusal.to_string())))?;
+            Ok(Entered { _permit: permit, slot })
+        })
     }
 }
 
 impl Entered {
     /// Does the work of the call within the workspace's throttle slot.
-    pub async fn run<T>(self, work: impl Future<Output = T>) -> T {
+    pub fn run<'a, T: Send + 'a>(self, work: impl Future<Output = T> + Send + 'a) -> BoxFuture<'a, T> {
         let span = tracing::info_span!(target: TRACE, "registry");
-        self.slot.run(pin!(work.instrument(span))).await
+        let work: BoxFuture<'a, T> = Box::pin(work.instrument(span));
+        Box::pin(self.slot.run(work))
     }
 }
 
@@ -316,8 +324,8 @@ impl Caller {
         std::mem::take(&mut *self.warnings())
     }
 
-    /// Completes when the client does not wait any more and the call goes on, for one waiter: what
-    /// is left must be worth doing without it.
+    /// Completes when the client has disconnected and the call continues. At most one task waits
+    /// for it.
     pub async fn gone(&self) {
         self.gone.notified().await;
     }

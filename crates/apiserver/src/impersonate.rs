@@ -6,47 +6,33 @@
 //! that counts there alone; names of the system, and the extra fields that scope an identity, are
 //! for administrators of the platform ([`insula_auth::Step::Impersonation`]).
 
-use crate::{query::percent_decoded, reply::Reply};
+use crate::named_identity::{IdentityError, NamedIdentity};
 use http::HeaderMap;
 use insula_api::ClusterName;
 use insula_auth::{
     Attributes, ClusterFacts, EXTRA_SCOPES, EXTRA_WARRANT, Forbidden, GROUP_AUTHENTICATED, GROUP_MASTERS,
     USER_ANONYMOUS, UserInfo, confined_warrant, permit,
 };
-use insula_catalog::Error;
 
-const WITHOUT_USER: &str = "requested impersonation of groups, uid or extra without impersonating a user";
 /// Organization of the certificate `pki/front.crt`.
 pub(crate) const GROUP_FRONT: &str = "system:insula:front";
 pub(crate) const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
-/// Reads the user that the headers name.
-pub(crate) fn requested_user(headers: &HeaderMap) -> Result<Option<UserInfo>, Reply> {
-    let text = |value: &http::HeaderValue| value.to_str().unwrap_or_default().to_owned();
-    let name = headers.get("impersonate-user").map(text).unwrap_or_default();
-    let groups: Vec<String> = headers.get_all("impersonate-group").iter().map(text).collect();
-    let rest = headers
-        .keys()
-        .any(|key| key.as_str().starts_with("impersonate-") && key != "impersonate-user");
-    if name.is_empty() {
-        return match rest {
-            true => Err(Reply::error(&Error::BadRequest(WITHOUT_USER.into()))),
+/// Reads the user that the headers name. An empty name is none, as in Kubernetes.
+pub(crate) fn requested_user(headers: &HeaderMap) -> Result<Option<UserInfo>, IdentityError> {
+    let named = NamedIdentity::read(headers, "impersonate-")?;
+    let Some(name) = named.name.filter(|name| !name.is_empty()) else {
+        return match named.has_more {
+            true => Err(IdentityError::WithoutUser),
             false => Ok(None),
         };
-    }
+    };
     let mut user = UserInfo {
         name,
-        groups,
-        uid: headers.get("impersonate-uid").map(text).unwrap_or_default(),
-        ..UserInfo::default()
+        uid: named.uid,
+        groups: named.groups,
+        extra: named.extra,
     };
-    for key in headers.keys() {
-        if let Some(extra) = key.as_str().strip_prefix("impersonate-extra-") {
-            let extra = percent_decoded(extra).to_lowercase();
-            user.extra
-                .insert(extra, headers.get_all(key).iter().map(text).collect());
-        }
-    }
     let missing: Vec<String> = own_groups(&user)
         .into_iter()
         .filter(|group| !user.is_in(group))
@@ -64,50 +50,57 @@ fn is_front(caller: &UserInfo) -> bool {
 /// Reads the user in whose name another server of the same authority passes a request on. Like an
 /// impersonated user, they count in the workspace of the request alone, and get to no other mount;
 /// only a credential makes a user a master.
-pub(crate) fn forwarded_user(caller: &UserInfo, headers: &HeaderMap) -> Option<UserInfo> {
-    is_front(caller).then(|| remote_user(headers)).flatten()
+pub(crate) fn forwarded_user(caller: &UserInfo, headers: &HeaderMap) -> Result<Option<UserInfo>, IdentityError> {
+    if !is_front(caller) {
+        return Ok(None);
+    }
+    match remote_user(headers)? {
+        Some(user) if user.name.is_empty() => Err(IdentityError::NoName),
+        user => Ok(user),
+    }
 }
 
-/// Reads the user whom a front proxy names. They count as if they had authenticated here. Only the
-/// proxy of a server that this one delegates to may name a master.
-pub fn proxied_user(headers: &HeaderMap, names_masters: bool) -> Option<UserInfo> {
+/// Reads the user whom a front proxy names. They count as if they had authenticated here. An empty
+/// name is none, as in Kubernetes. Only the proxy of a server that this one delegates to may name a
+/// master.
+///
+/// # Errors
+/// A header that is no text.
+pub fn proxied_user(headers: &HeaderMap, names_masters: bool) -> Result<Option<UserInfo>, IdentityError> {
     let is_master = |value: &http::HeaderValue| value.as_bytes() == GROUP_MASTERS.as_bytes();
     let is_master = names_masters && headers.get_all("x-remote-group").iter().any(is_master);
-    let named = remote_user(headers).filter(|user| !user.name.is_empty())?;
+    let Some(named) = remote_user(headers)?.filter(|user| !user.name.is_empty()) else {
+        return Ok(None);
+    };
     if named.name == USER_ANONYMOUS {
-        return Some(UserInfo::anonymous());
+        return Ok(Some(UserInfo::anonymous()));
     }
     let mut user = UserInfo::authenticated(named.name, named.uid, named.groups);
     user.groups.extend(is_master.then(|| GROUP_MASTERS.to_owned()));
     user.extra = named.extra;
-    Some(user)
+    Ok(Some(user))
 }
 
 /// Reads the headers by which proxies name a user.
-fn remote_user(headers: &HeaderMap) -> Option<UserInfo> {
-    let text = |value: &http::HeaderValue| std::str::from_utf8(value.as_bytes()).unwrap_or_default().to_owned();
-    let all = |name: &str| headers.get_all(name).iter().map(text).collect::<Vec<_>>();
-    let name = all("x-remote-user").into_iter().next()?;
-    let extra = headers.keys().filter_map(|key| {
-        let extra = key.as_str().strip_prefix("x-remote-extra-")?;
-        Some((percent_decoded(extra).to_lowercase(), all(key.as_str())))
-    });
+fn remote_user(headers: &HeaderMap) -> Result<Option<UserInfo>, IdentityError> {
+    let named = NamedIdentity::read(headers, "x-remote-")?;
+    let Some(name) = named.name else { return Ok(None) };
     let mut user = UserInfo {
-        uid: all("x-remote-uid").into_iter().next().unwrap_or_default(),
-        groups: all("x-remote-group"),
-        extra: extra.collect(),
         name,
+        uid: named.uid,
+        groups: named.groups,
+        extra: named.extra,
     };
     user.groups
         .retain(|group| group != GROUP_MASTERS && group != GROUP_FRONT && !group.is_empty());
-    Some(user)
+    Ok(Some(user))
 }
 
 /// The refusal of an impersonation.
 #[derive(Debug)]
 pub enum NotActing {
-    /// The headers name no user.
-    Nobody(&'static str),
+    /// The headers name no user, or are no text.
+    Unnamed(IdentityError),
     /// The caller has no right to act as the user.
     Forbidden(String),
 }
@@ -115,10 +108,10 @@ pub enum NotActing {
 /// Returns the user of a request outside of workspaces: the caller, or the user as whom they act.
 ///
 /// # Errors
-/// The headers name no user, or one as whom the caller may not act.
+/// The headers name no user or are no text, or the caller may not act as the user.
 pub fn acting(caller: UserInfo, headers: &HeaderMap) -> Result<UserInfo, NotActing> {
     match requested_user(headers) {
-        Err(_) => Err(NotActing::Nobody(WITHOUT_USER)),
+        Err(why) => Err(NotActing::Unnamed(why)),
         Ok(None) => Ok(caller),
         Ok(Some(user)) => match allowed(&caller, &user, None, &ClusterFacts::default()) {
             Ok(()) => Ok(user),

@@ -76,7 +76,7 @@ pub(crate) async fn forward(limits: &Limits, servers: &dyn Forward, mounted: Mou
     *request.method_mut() = parsed.method;
     *request.uri_mut() = uri;
     *request.headers_mut() = allowed(&parsed.headers, &REQUEST_HEADERS);
-    add_user(&user, request.headers_mut());
+    add_user(&user, request.headers_mut())?;
     let answer = servers.forward(request).await.map_err(|why| unavailable(&why))?;
     Ok(with_permit(answer, permit))
 }
@@ -92,25 +92,49 @@ fn allowed(headers: &HeaderMap, list: &[HeaderName]) -> HeaderMap {
     copied
 }
 
+/// The refusal of an identity that headers cannot name: 400. Without one of its fields, a scope for
+/// example, it would have other rights on the other server.
+#[derive(Debug)]
+pub(crate) struct Unnameable {
+    header: String,
+    text: String,
+}
+
+impl From<Unnameable> for Reply {
+    fn from(Unnameable { header, text }: Unnameable) -> Self {
+        let why = "has characters that a header cannot hold";
+        Reply::error(&Error::BadRequest(format!(
+            "the user cannot be named to the other server: {header} {text:?} {why}"
+        )))
+    }
+}
+
 /// Adds the headers by which front proxies name the user.
-pub(crate) fn add_user(user: &UserInfo, headers: &mut HeaderMap) {
-    let mut add = |name: &str, text: &str| {
-        let name = HeaderName::try_from(name);
-        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(text.as_bytes())) {
-            headers.append(name, value);
-        }
+///
+/// # Errors
+/// The first field that a header cannot hold.
+pub(crate) fn add_user(user: &UserInfo, headers: &mut HeaderMap) -> Result<(), Unnameable> {
+    let mut add = |header: &str, text: &str| {
+        let value = HeaderValue::from_bytes(text.as_bytes());
+        let (Ok(name), Ok(value)) = (HeaderName::try_from(header), value) else {
+            let (header, text) = (header.to_owned(), text.to_owned());
+            return Err(Unnameable { header, text });
+        };
+        headers.append(name, value);
+        Ok(())
     };
-    add("x-remote-user", &user.name);
-    add("x-remote-uid", &user.uid);
+    add("x-remote-user", &user.name)?;
+    add("x-remote-uid", &user.uid)?;
     for group in &user.groups {
-        add("x-remote-group", group);
+        add("x-remote-group", group)?;
     }
     for (key, values) in &user.extra {
         let key: String = key.bytes().map(escaped).collect();
         for value in values {
-            add(&format!("x-remote-extra-{key}"), value);
+            add(&format!("x-remote-extra-{key}"), value)?;
         }
     }
+    Ok(())
 }
 
 /// Percent-encodes a byte that a header's name cannot hold.
@@ -132,4 +156,31 @@ fn with_permit(answer: Response<Body>, permit: WatchPermit) -> Response<Body> {
     *response.status_mut() = parts.status;
     *response.headers_mut() = allowed(&parts.headers, &RESPONSE_HEADERS);
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Without the header of its scope a user had more rights on the other server.
+    #[test]
+    fn a_user_whom_headers_cannot_name_whole_is_not_named() {
+        let named = |user: &UserInfo| {
+            let mut headers = HeaderMap::new();
+            add_user(user, &mut headers)
+                .map(|()| headers)
+                .map_err(|refused| refused.header)
+        };
+        let user = UserInfo::authenticated("jürgen", "", vec!["größe".to_owned()]);
+        let headers = named(&user).expect("all fields can be sent");
+        assert_eq!(headers["x-remote-user"].as_bytes(), "jürgen".as_bytes());
+        let broken = UserInfo::authenticated("a\nb", "", Vec::new());
+        assert_eq!(named(&broken).expect_err("a line break"), "x-remote-user");
+        let mut scoped = user;
+        scoped.extra.insert("scopes".to_owned(), vec!["a\u{7f}".to_owned()]);
+        assert_eq!(
+            named(&scoped).expect_err("a control character"),
+            "x-remote-extra-scopes"
+        );
+    }
 }

@@ -35,8 +35,14 @@ pub enum WatchStart {
     Now,
 }
 
-/// Decodes the percent-encoded bytes of a text. Invalid codes stay as they are.
+/// Decodes the percent-encoded bytes of a text. Invalid codes stay as they are, and bytes that are
+/// not UTF-8 are replaced: not for names by which rights are decided.
 pub fn percent_decoded(text: &str) -> String {
+    String::from_utf8_lossy(&percent_decoded_bytes(text)).into_owned()
+}
+
+/// Decodes the percent-encoded bytes of a text. Invalid codes stay as they are.
+pub(crate) fn percent_decoded_bytes(text: &str) -> Vec<u8> {
     let (mut out, mut bytes) = (Vec::new(), text.bytes());
     while let Some(byte) = bytes.next() {
         if byte != b'%' {
@@ -54,7 +60,7 @@ pub fn percent_decoded(text: &str) -> String {
             None => out.push(byte),
         }
     }
-    String::from_utf8_lossy(&out).into_owned()
+    out
 }
 
 impl Query {

@@ -10,7 +10,7 @@ use crate::{
     websocket,
 };
 use axum::body::Body;
-use http::{HeaderMap, HeaderValue, Method, Request, Uri, header};
+use http::{HeaderMap, Method, Request, Uri, header};
 use insula_access::{Authenticator, PeerCertificate};
 use insula_catalog::Error;
 use insula_registry::Deps;
@@ -42,21 +42,24 @@ pub(crate) fn credentials(headers: &HeaderMap) -> HeaderMap {
 
 impl Credentials {
     /// Copies the credentials of a request without a body.
-    pub(crate) fn from_request(parsed: &Parsed) -> Self {
+    ///
+    /// # Errors
+    /// 401 for a credential among subprotocols that is malformed: the check must not go on without
+    /// it.
+    pub(crate) fn from_request(parsed: &Parsed) -> Result<Self, Reply> {
         let mut headers = credentials(&parsed.headers);
-        let protocol = parsed
-            .upgrade
-            .as_ref()
-            .and_then(|_| websocket::credential(&parsed.headers));
-        if let Some(value) = protocol.and_then(|credential| HeaderValue::from_bytes(&credential).ok()) {
-            headers.append(header::AUTHORIZATION, value);
+        if parsed.upgrade.is_some() {
+            let credential = websocket::credential(&parsed.headers).map_err(|_| Reply::unauthorized())?;
+            if let Some(credential) = credential {
+                headers.append(header::AUTHORIZATION, credential);
+            }
         }
-        Credentials {
+        Ok(Credentials {
             method: parsed.method.clone(),
             uri: parsed.uri.clone(),
             headers,
             peer: parsed.peer.clone(),
-        }
+        })
     }
 
     /// Returns the refusal that the same request gets now, if it concerns the user: 401, 403, 404

@@ -148,10 +148,25 @@ fn asks_for(request: &HeaderMap, protocol: &str) -> bool {
 
 /// Returns the credential that a page put among the subprotocols, in the form of an `Authorization`
 /// header.
-pub(crate) fn credential(request: &HeaderMap) -> Option<Vec<u8>> {
-    let encoded = protocols(request).find_map(|protocol| protocol.strip_prefix(BEARER))?;
-    let token = URL_SAFE_NO_PAD.decode(encoded.trim_end_matches('=')).ok()?;
-    Some([b"Bearer ", &token[..]].concat())
+///
+/// # Errors
+/// Several credentials, or one that cannot be decoded: the request must not go on without it, as
+/// somebody else.
+pub(crate) fn credential(request: &HeaderMap) -> Result<Option<HeaderValue>, &'static str> {
+    let offered = request.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter();
+    let offered = offered.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    let mut encoded = offered.filter_map(|protocol| protocol.trim_ascii().strip_prefix(BEARER.as_bytes()));
+    let Some(first) = encoded.next() else { return Ok(None) };
+    if encoded.next().is_some() {
+        return Err("multiple base64.bearer.authorization tokens specified");
+    }
+    let end = first.iter().rposition(|byte| *byte != b'=').map_or(0, |last| last + 1);
+    let token = URL_SAFE_NO_PAD.decode(&first[..end]);
+    let token = token.map_err(|_| "invalid bearer token: the subprotocol is not base64url")?;
+    let header = HeaderValue::from_bytes(&[b"Bearer ", &token[..]].concat());
+    header
+        .map(Some)
+        .map_err(|_| "invalid bearer token: it has control characters")
 }
 
 fn protocols(request: &HeaderMap) -> impl Iterator<Item = &str> {
@@ -307,9 +322,15 @@ mod tests {
     fn tokens_in_a_subprotocol_are_read() {
         let offered = "binary.k8s.io, base64url.bearer.authorization.k8s.io.dG8ta2Vu";
         let found = credential(&request(&[("sec-websocket-protocol", offered)]));
-        assert_eq!(found.as_deref(), Some(&b"Bearer to-ken"[..]));
-        for none in ["binary.k8s.io", "base64url.bearer.authorization.k8s.io.***"] {
-            assert_eq!(credential(&request(&[("sec-websocket-protocol", none)])), None);
+        assert_eq!(found, Ok(Some(HeaderValue::from_static("Bearer to-ken"))));
+        let none = credential(&request(&[("sec-websocket-protocol", "binary.k8s.io")]));
+        assert_eq!(none, Ok(None));
+        let malformed = "base64url.bearer.authorization.k8s.io.***";
+        for bad in [malformed.to_owned(), format!("{offered}, {malformed}")] {
+            let header = HeaderValue::from_str(&bad).unwrap();
+            let mut headers = HeaderMap::new();
+            headers.append("sec-websocket-protocol", header);
+            assert!(credential(&headers).is_err(), "{bad}");
         }
     }
 }

@@ -5,9 +5,10 @@
 //! or value that the request did not name itself, and the audit log has it with the reason.
 //!
 //! This file has the attacks from outside. `tenants` has those by a tenant in its own workspace,
-//! `framing` malformed requests, `admin` gRPC and other ports, `browsers` browsers, and `mounts`
-//! mounts. Rows 9 and 10 (certificates) are in `access.rs` and `crates/auth/tests`; rows that need
-//! a setup of their own (36, 46, 48–50, 52–63, 65, 66) are in the scripts with that setup.
+//! `framing` malformed requests, `impersonation` headers that name users, `admin` gRPC and other
+//! ports, `browsers` browsers, and `mounts` mounts. Rows 9 and 10 (certificates) are in `access.rs`
+//! and `crates/auth/tests`; rows that need a setup of their own (36, 46, 48–50, 52–63, 65, 66) are
+//! in the scripts with that setup.
 //! Anonymous requests get 403 where the table says 401, as in kcp.
 
 mod admin;
@@ -15,6 +16,7 @@ mod browsers;
 mod escalation;
 mod forged;
 mod framing;
+mod impersonation;
 mod mounts;
 mod names;
 mod revisions;

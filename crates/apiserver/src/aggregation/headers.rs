@@ -1,7 +1,7 @@
 //! Headers of proxied requests and their answers. No credential leaves this server, and no name of
 //! a user comes from elsewhere.
 
-use crate::mounts;
+use crate::mounts::{self, Unnameable};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use insula_api::{ClusterName, names::well_known};
 use insula_auth::UserInfo;
@@ -66,13 +66,13 @@ pub(super) fn add_upgrade(from: &HeaderMap, to: &mut HeaderMap) {
 }
 
 /// Adds the headers that name the user and the cluster of the request.
-pub(super) fn add_identity(user: &UserInfo, cluster: &ClusterName, to: &mut HeaderMap) {
+pub(super) fn add_identity(user: &UserInfo, cluster: &ClusterName, to: &mut HeaderMap) -> Result<(), Unnameable> {
     let mut user = user.clone();
     let is_ours = |key: &String| key.eq_ignore_ascii_case(well_known::EXTRA_WORKSPACE);
     user.extra.retain(|key, _| !is_ours(key));
     user.extra
         .insert(well_known::EXTRA_WORKSPACE.to_owned(), vec![cluster.to_string()]);
-    mounts::add_user(&user, to);
+    mounts::add_user(&user, to)
 }
 
 /// Copies headers, except for some, those of the connection, those that the connection names, and
@@ -162,7 +162,7 @@ mod tests {
         user.extra
             .insert("Insula.io/Cluster".to_owned(), vec!["root".to_owned()]);
         let mut headers = HeaderMap::new();
-        add_identity(&user, &ClusterName::parse("tenant").unwrap(), &mut headers);
+        add_identity(&user, &ClusterName::parse("tenant").unwrap(), &mut headers).unwrap();
         assert_eq!(headers["x-remote-user"].as_bytes(), "jürgen".as_bytes());
         let clusters: Vec<_> = headers.get_all("x-remote-extra-insula.io%2fcluster").iter().collect();
         assert_eq!(clusters, ["tenant"]);

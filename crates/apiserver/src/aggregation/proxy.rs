@@ -124,14 +124,7 @@ pub(crate) async fn proxy(server: &ApiServer, request: Authorized, to: Aggregate
     if upgrade.is_some() {
         headers::add_upgrade(&parsed.headers, &mut fields);
     }
-    headers::add_identity(&user, &cluster, &mut fields);
-    if !fields.contains_key("x-remote-user") {
-        let why = format!(
-            "the user name {:?} cannot be passed on to an extension server",
-            user.name
-        );
-        return Err(Reply::error(&Error::BadRequest(why)));
-    }
+    headers::add_identity(&user, &cluster, &mut fields)?;
     let outgoing = outgoing(&mut parsed, &to, path, fields)?;
     let answered = server.extensions.servers.send(to.home(), &to.backend, outgoing).await;
     let mut response = answered.map_err(|why| {
@@ -293,7 +286,7 @@ impl Stream {
             review: Review {
                 authenticator: server.authenticator.clone(),
                 registry: server.registry.clone(),
-                credentials: Credentials::from_request(parsed),
+                credentials: Credentials::from_request(parsed)?,
                 period: server.bookmark_period,
                 closing: server.closing.clone(),
                 cluster: cluster.clone(),

@@ -17,7 +17,7 @@ use crate::{
     status,
 };
 use axum::body::{Body, Bytes, to_bytes};
-use futures_util::{Stream, StreamExt, stream::unfold};
+use futures_util::{Stream, StreamExt, future::BoxFuture, stream::unfold};
 use http::{HeaderMap, Request, Response, StatusCode, header};
 use insula_access::PeerCertificate;
 use insula_api::{Timestamp, Uid};
@@ -91,9 +91,8 @@ impl ApiServer {
     /// Serves a request of the HTTP API for the sender of an admitted call, who must not be within
     /// [`ApiServer::enter`] of the same workspace: the request enters it by itself. The path names
     /// a cluster or a virtual workspace.
-    pub async fn serve_for(&self, caller: &Caller, request: Request<Vec<u8>>) -> Served {
-        let response = Box::pin(self.respond_for(caller, request, false)).await;
-        served(response).await
+    pub fn serve_for<'a>(&'a self, caller: &'a Caller, request: Request<Vec<u8>>) -> BoxFuture<'a, Served> {
+        Box::pin(async move { served(Box::pin(self.respond_for(caller, request, false)).await).await })
     }
 
     /// Serves a watch for the sender of an admitted call that is answered with a stream, and counts
@@ -102,12 +101,18 @@ impl ApiServer {
     ///
     /// # Errors
     /// The answer of a watch that does not begin.
-    pub async fn watch_for(&self, caller: &Caller, request: Request<Vec<u8>>) -> Result<Lines, Served> {
-        let response = Box::pin(self.respond_for(caller, request, true)).await;
-        match response.status() {
-            StatusCode::OK => Ok(lines(response.into_body())),
-            _ => Err(served(response).await),
-        }
+    pub fn watch_for<'a>(
+        &'a self,
+        caller: &'a Caller,
+        request: Request<Vec<u8>>,
+    ) -> BoxFuture<'a, Result<Lines, Served>> {
+        Box::pin(async move {
+            let response = Box::pin(self.respond_for(caller, request, true)).await;
+            match response.status() {
+                StatusCode::OK => Ok(lines(response.into_body())),
+                _ => Err(served(response).await),
+            }
+        })
     }
 
     async fn respond_for(&self, caller: &Caller, request: Request<Vec<u8>>, in_stream: bool) -> Response<Body> {

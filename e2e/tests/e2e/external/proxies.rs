@@ -112,6 +112,34 @@ fn only_an_allowed_proxy_names_users() {
     assert_eq!(named(scene.user(None, &[ALICE, ADMINS])), Err(403), "anonymous");
 }
 
+/// A name that is no text was read as none, so that the credential behind the proxy counted.
+#[test]
+fn headers_of_a_proxy_that_are_no_text_are_refused() {
+    let scene = scene();
+    let gate = scene.proxies.client("gate", &[]);
+    let code = |pair: Option<&Pair>, path: &str, name: &str, value: &[u8]| {
+        let mut headers: Vec<(&str, &[u8])> = vec![(TOKEN.0, TOKEN.1.as_bytes()), (name, value)];
+        if !name.eq_ignore_ascii_case("X-Remote-User") {
+            headers.push((ALICE.0, ALICE.1.as_bytes()));
+        }
+        let mut open = scene.peer(pair).connect().unwrap();
+        open.send_bytes("GET", path, &headers, "").unwrap().code
+    };
+    let maps = "/clusters/root/api/v1/configmaps";
+    for name in ["X-Remote-User", "X-Remote-Group", "X-Remote-Uid", "X-Remote-Extra-A"] {
+        for path in [maps, "/metrics"] {
+            assert_eq!(code(Some(&gate), path, name, b"pr\xfcfer"), 400, "{name} {path}");
+        }
+        // Headers of others do not count: dave may read everything.
+        assert_eq!(code(None, maps, name, b"pr\xfcfer"), 200, "{name}");
+    }
+    assert_eq!(code(Some(&gate), maps, "X-Remote-Extra-%ff", b"x"), 400);
+    let named = scene.user(Some(&gate), &[("X-Remote-User", "prüfer"), ("X-Remote-Group", "größe")]);
+    let named = named.unwrap();
+    assert_eq!(named["username"], "prüfer");
+    assert_eq!(named["groups"], json!(["größe", "system:authenticated"]));
+}
+
 #[test]
 fn a_user_behind_a_proxy_has_their_own_rights_and_watches() {
     let scene = scene();

@@ -385,6 +385,8 @@ fn impersonation_over_grpc_needs_the_right() {
     let as_alice = [("impersonate-user", "alice")];
     assert_eq!(admin(&as_alice, &mine.path), (Ok("alice".to_owned()), Ok(())));
     assert_eq!(admin(&as_alice, &theirs.path), (Ok("alice".to_owned()), denied));
+    let foreign = [("impersonate-user", "prüfer")];
+    assert_eq!(admin(&foreign, &theirs.path), (Ok("prüfer".to_owned()), denied));
     // An owner may impersonate names in their own workspace, which gives no right; elsewhere the
     // impersonation is refused.
     let as_friend = [("impersonate-user", "friend")];
