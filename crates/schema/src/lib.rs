@@ -11,6 +11,7 @@
 
 mod admit;
 mod columns;
+mod compose;
 mod declare;
 mod decode;
 mod default;
@@ -37,7 +38,6 @@ mod structural;
 mod validate;
 mod value_path;
 
-pub use crate::columns::Column;
 pub use crate::decode::{decode_error, quoted as quoted_time};
 pub use crate::default::default;
 pub use crate::definition::{
@@ -47,7 +47,7 @@ pub use crate::definition::{
 };
 pub use crate::diff::{Change, ChangeKind, diff};
 pub use crate::embedded::{check_embedded, metadata_type_error};
-pub use crate::jsonpath::{JSON_PATH_BYTES_MAX, JsonPath};
+pub use crate::jsonpath::{JSON_PATH_BYTES_MAX, JSON_PATH_DEPTH_MAX, JsonPath, PathBudget, PathError, PathTooCostly};
 pub use crate::lint::{Lint, LintKind, lint, lint_between};
 pub use crate::names::label_1035;
 pub use crate::node::{Children, ListType, MapType, Node, Type};
@@ -55,6 +55,5 @@ pub use crate::openapi::{openapi_v2, openapi_v3};
 pub use crate::parse::{SCHEMA_BYTES_MAX, SCHEMA_DEPTH_MAX, SCHEMA_NODES_MAX};
 pub use crate::prune::{drop_nulls, prune, prune_report};
 pub use crate::ratchet::{Outcome, validate, validate_schema, validate_status, validate_update};
-pub use crate::regexp::PATTERN_BYTES_MAX;
 pub use crate::structs::encode_struct;
 pub use crate::structural::Structural;

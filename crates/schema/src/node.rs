@@ -4,6 +4,7 @@
 use crate::regexp::Pattern;
 use crate::rule::Rule;
 use insula_api::Json;
+use std::sync::Arc;
 
 /// Types of values in a structural schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -80,7 +81,7 @@ pub(crate) struct Limits {
     pub(crate) format: Option<Box<str>>,
     /// Check of the format; `None` for unknown formats, which accept everything.
     pub(crate) check: Option<fn(&str) -> bool>,
-    pub(crate) pattern: Option<Pattern>,
+    pub(crate) pattern: Option<Arc<Pattern>>,
     pub(crate) choices: Vec<Json>,
     pub(crate) minimum: Option<f64>,
     pub(crate) maximum: Option<f64>,

@@ -5,7 +5,7 @@
 
 use crate::keyword::{flag, strings, text};
 use crate::node::{Below, Junctors, Limits, ListType, MapType, Node, Type};
-use crate::regexp::Pattern;
+use crate::regexp::Patterns;
 use crate::rules::{Trust, compile};
 use crate::structural::Structural;
 use crate::value_path::{Keys, ValuePath, join};
@@ -51,8 +51,7 @@ impl Structural {
             wording.extend(errors);
             return Err(wording);
         }
-        let mut errors = Vec::new();
-        let mut root = lower(schema, &ValuePath::ROOT, path, &mut errors);
+        let (mut root, mut errors) = lowered(schema, path);
         if errors.is_empty() {
             let of_rules = compile(&mut root, schema, path, &wording, Trust::New);
             // Errors of defaults are reported alone.
@@ -78,8 +77,7 @@ impl Structural {
     pub fn parse_trusted(schema: &Json) -> Result<Structural, Vec<FieldError>> {
         let path = FieldPath::new("openAPIV3Schema");
         within_limits(schema, &path).map_err(|e| vec![e])?;
-        let mut errors = Vec::new();
-        let mut root = lower(schema, &ValuePath::ROOT, &path, &mut errors);
+        let (mut root, errors) = lowered(schema, &path);
         if !errors.is_empty() {
             return Err(errors);
         }
@@ -139,9 +137,24 @@ fn place(base: &FieldPath, at: &ValuePath<'_>) -> FieldPath {
     join(base, &at.path(Keys::Bracketed))
 }
 
-fn lower(schema: &Json, at: &ValuePath<'_>, base: &FieldPath, errors: &mut Vec<FieldError>) -> Node {
+/// State of the compilation of one schema.
+struct Lowering {
+    errors: Vec<FieldError>,
+    patterns: Patterns,
+}
+
+fn lowered(schema: &Json, base: &FieldPath) -> (Node, Vec<FieldError>) {
+    let mut lowering = Lowering {
+        errors: Vec::new(),
+        patterns: Patterns::new(),
+    };
+    let root = lower(schema, &ValuePath::ROOT, base, &mut lowering);
+    (root, lowering.errors)
+}
+
+fn lower(schema: &Json, at: &ValuePath<'_>, base: &FieldPath, lowering: &mut Lowering) -> Node {
     let mut node = Node {
-        kind: kind(schema, at, base, errors),
+        kind: kind(schema, at, base, lowering),
         nullable: flag(schema, "nullable"),
         int_or_string: flag(schema, "x-kubernetes-int-or-string"),
         preserves_unknown: flag(schema, "x-kubernetes-preserve-unknown-fields"),
@@ -159,8 +172,8 @@ fn lower(schema: &Json, at: &ValuePath<'_>, base: &FieldPath, errors: &mut Vec<F
             MapType::Granular
         },
         required: strings(schema, "required"),
-        limits: limits(schema, at, base, errors),
-        junctors: junctors(schema, at, base, errors),
+        limits: limits(schema, at, base, lowering),
+        junctors: junctors(schema, at, base, lowering),
         rules: Vec::new(),
     };
     if let Some(Json::Object(properties)) = schema.get("properties") {
@@ -168,16 +181,19 @@ fn lower(schema: &Json, at: &ValuePath<'_>, base: &FieldPath, errors: &mut Vec<F
         // The map is sorted by name: no `preserve_order`.
         node.properties = properties
             .iter()
-            .map(|(n, s)| (n.as_str().into(), lower(s, &at.key(n), base, errors)))
+            .map(|(n, s)| (n.as_str().into(), lower(s, &at.key(n), base, lowering)))
             .collect();
     }
     if let Some(items @ Json::Object(_)) = schema.get("items") {
-        node.items = Some(Box::new(lower(items, &at.field("items"), base, errors)));
+        node.items = Some(Box::new(lower(items, &at.field("items"), base, lowering)));
     }
     node.additional = match schema.get("additionalProperties") {
-        Some(values @ Json::Object(_)) => {
-            Some(Box::new(lower(values, &at.field("additionalProperties"), base, errors)))
-        }
+        Some(values @ Json::Object(_)) => Some(Box::new(lower(
+            values,
+            &at.field("additionalProperties"),
+            base,
+            lowering,
+        ))),
         // Values of an open map have no schema, so fields of objects among them are unknown.
         Some(Json::Bool(true)) => Some(Box::default()),
         _ => None,
@@ -186,12 +202,12 @@ fn lower(schema: &Json, at: &ValuePath<'_>, base: &FieldPath, errors: &mut Vec<F
     node
 }
 
-fn kind(schema: &Json, at: &ValuePath<'_>, base: &FieldPath, errors: &mut Vec<FieldError>) -> Option<Type> {
+fn kind(schema: &Json, at: &ValuePath<'_>, base: &FieldPath, lowering: &mut Lowering) -> Option<Type> {
     let name = text(schema, "type");
     let kind = Type::parse(name);
     if kind.is_none() && !name.is_empty() {
         let types = ["array", "boolean", "integer", "number", "object", "string"];
-        errors.push(FieldError::not_supported(
+        lowering.errors.push(FieldError::not_supported(
             &place(base, &at.field("type")),
             &Json::from(name),
             &types,
@@ -210,7 +226,7 @@ fn list_type(schema: &Json) -> ListType {
     }
 }
 
-fn limits(schema: &Json, at: &ValuePath<'_>, base: &FieldPath, errors: &mut Vec<FieldError>) -> Option<Box<Limits>> {
+fn limits(schema: &Json, at: &ValuePath<'_>, base: &FieldPath, lowering: &mut Lowering) -> Option<Box<Limits>> {
     const NAMES: [&str; 14] = [
         "format",
         "pattern",
@@ -260,9 +276,9 @@ fn limits(schema: &Json, at: &ValuePath<'_>, base: &FieldPath, errors: &mut Vec<
     };
     let pattern = text(schema, "pattern");
     if !pattern.is_empty() {
-        match Pattern::compile(pattern) {
+        match lowering.patterns.compile(pattern) {
             Ok(pattern) => limits.pattern = Some(pattern),
-            Err(why) => errors.push(FieldError::invalid(
+            Err(why) => lowering.errors.push(FieldError::invalid(
                 &place(base, &at.field("pattern")),
                 &Json::from(pattern),
                 format!("must be a valid regular expression, but isn't: {why}"),
@@ -272,12 +288,7 @@ fn limits(schema: &Json, at: &ValuePath<'_>, base: &FieldPath, errors: &mut Vec<
     Some(Box::new(limits))
 }
 
-fn junctors(
-    schema: &Json,
-    at: &ValuePath<'_>,
-    base: &FieldPath,
-    errors: &mut Vec<FieldError>,
-) -> Option<Box<Junctors>> {
+fn junctors(schema: &Json, at: &ValuePath<'_>, base: &FieldPath, lowering: &mut Lowering) -> Option<Box<Junctors>> {
     let mut list = |name: &str| -> Vec<Node> {
         let at = at.field(name);
         let schemas = schema
@@ -288,7 +299,7 @@ fn junctors(
         schemas
             .iter()
             .enumerate()
-            .map(|(i, s)| lower(s, &at.index(i), base, errors))
+            .map(|(i, s)| lower(s, &at.index(i), base, lowering))
             .collect()
     };
     let mut junctors = Junctors {
@@ -298,7 +309,7 @@ fn junctors(
         not: None,
     };
     if let Some(not @ Json::Object(_)) = schema.get("not") {
-        junctors.not = Some(lower(not, &at.field("not"), base, errors));
+        junctors.not = Some(lower(not, &at.field("not"), base, lowering));
     }
     let Junctors {
         all_of,

@@ -10,6 +10,7 @@ use crate::validate::validate_value;
 use crate::value_path::join;
 use insula_api::{FieldError, FieldErrorKind, FieldPath, Json};
 use insula_cel::Budget;
+use insula_goformat::regexp::Work;
 
 /// Result of a validation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -31,7 +32,7 @@ pub fn validate(object: &Json, schema: &Structural) -> Vec<FieldError> {
 /// Validates a new object like [`validate`], without rules.
 pub fn validate_schema(object: &Json, schema: &Structural) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    validate_value(object, None, schema.root(), &mut errors);
+    validate_value(object, None, schema.root(), &mut Work::for_object(), &mut errors);
     embedded::validate(object, schema.root(), &mut errors);
     list_type::validate(object, schema.root(), &mut errors);
     errors
@@ -41,7 +42,7 @@ pub fn validate_schema(object: &Json, schema: &Structural) -> Vec<FieldError> {
 /// count.
 pub fn validate_update(new: &Json, old: &Json, schema: &Structural) -> Outcome {
     let mut errors = Vec::new();
-    validate_value(new, Some(old), schema.root(), &mut errors);
+    validate_value(new, Some(old), schema.root(), &mut Work::for_object(), &mut errors);
     embedded::validate(new, schema.root(), &mut errors);
     finish(errors, new, old, schema)
 }
@@ -53,7 +54,7 @@ pub fn validate_status(new: &Json, old: &Json, schema: &Structural) -> Outcome {
     let mut errors = Vec::new();
     if let (Some(status), Some(node)) = (new.get("status"), schema.root().property("status")) {
         let mut found = Vec::new();
-        validate_value(status, old.get("status"), node, &mut found);
+        validate_value(status, old.get("status"), node, &mut Work::for_object(), &mut found);
         errors = relocate(found, &FieldPath::new("status"));
         embedded::validate(new, schema.root(), &mut errors);
     }

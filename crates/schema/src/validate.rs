@@ -9,22 +9,31 @@ use crate::node::{Children, Junctors, Limits, ListType, Node, Type};
 use crate::number::{Number, compare, in_range, is_multiple, same, shown};
 use crate::value_path::{Keys, ValuePath};
 use insula_api::{FieldError, FieldPath, Json};
+use insula_goformat::regexp::{Exhausted, Work};
 
 /// Errors after which the walk ends: a body of three megabytes can have a million, each with a
 /// message.
 const ERRORS_MAX: usize = 1000;
 
+/// Characters of a text that was not matched, in its error.
+const SHOWN_CHARACTERS_MAX: usize = 60;
+
 /// The fields of the root whose errors are never dropped.
 const TYPE_FIELDS: [&str; 2] = ["apiVersion", "kind"];
 
 /// Validates types, bounds and junctors. `old` is the value before the write, if there is one.
-pub(crate) fn validate_value(value: &Json, old: Option<&Json>, node: &Node, errors: &mut Vec<FieldError>) {
-    let mut walk = Walk {
-        errors: std::mem::take(errors),
-        visits: 0,
-    };
+/// Patterns take their work from `work`.
+pub(crate) fn validate_value(
+    value: &Json,
+    old: Option<&Json>,
+    node: &Node,
+    work: &mut Work,
+    errors: &mut Vec<FieldError>,
+) {
+    let mut walk = Walk::new(work);
     walk.node(value, old, node, &ValuePath::ROOT);
-    *errors = walk.errors;
+    errors.append(&mut walk.errors);
+    errors.append(&mut walk.undecided);
 }
 
 /// Returns true for equal values. The items of a keyed list are compared by their keys, in any
@@ -53,19 +62,53 @@ fn is_unchanged(value: &Json, old: &Json, node: &Node) -> bool {
     }
 }
 
-struct Walk {
+struct Walk<'w> {
     errors: Vec<FieldError>,
+    /// Values that no work was left to match. They refuse the object even where an alternative or a
+    /// negation does not need the match, since it is not known.
+    undecided: Vec<FieldError>,
+    work: &'w mut Work,
     /// Number of visited values. Decides which of several failing alternatives came closest.
     visits: usize,
 }
 
-impl Walk {
+impl<'w> Walk<'w> {
+    fn new(work: &'w mut Work) -> Self {
+        Self {
+            errors: Vec::new(),
+            undecided: Vec::new(),
+            work,
+            visits: 0,
+        }
+    }
+
+    /// Validates a value against a branch of a junctor. Returns the errors and the number of
+    /// visits.
+    fn branch(&mut self, value: &Json, branch: &Node, at: &ValuePath<'_>) -> (Vec<FieldError>, usize) {
+        let mut walk = Walk::new(self.work);
+        walk.node(value, None, branch, at);
+        let Walk {
+            errors,
+            mut undecided,
+            work: _,
+            visits,
+        } = walk;
+        self.undecided.append(&mut undecided);
+        (errors, visits)
+    }
+
     fn node(&mut self, value: &Json, old: Option<&Json>, node: &Node, at: &ValuePath<'_>) {
-        if self.errors.len() >= ERRORS_MAX {
+        if self.errors.len() + self.undecided.len() >= ERRORS_MAX {
             return;
         }
         self.visits += 1;
-        let before = self.errors.len();
+        if let (Json::String(new), Some(Json::String(old))) = (value, old)
+            && new == old
+        {
+            // Whatever is wrong with it was wrong before: it need not be matched again.
+            return;
+        }
+        let before = (self.errors.len(), self.undecided.len());
         if value.is_null() {
             if !node.nullable {
                 self.kind(value, node, at);
@@ -86,8 +129,10 @@ impl Walk {
                 self.junctors(value, junctors, at);
             }
         }
-        if self.errors.len() > before && old.is_some_and(|old| is_unchanged(value, old, node)) {
-            self.errors.truncate(before);
+        let now = (self.errors.len(), self.undecided.len());
+        if now != before && old.is_some_and(|old| is_unchanged(value, old, node)) {
+            self.errors.truncate(before.0);
+            self.undecided.truncate(before.1);
         }
     }
 
@@ -234,10 +279,12 @@ impl Walk {
             .filter(|min| text.len() < *min * 4 && text.chars().count() < *min)
         {
             self.push(at, value, format_args!("should be at least {min} chars long"));
-        } else if let Some(pattern) = &limits.pattern
-            && !pattern.matches(text)
-        {
-            self.push(at, value, format_args!("should match '{}'", pattern.source()));
+        } else if let Some(pattern) = &limits.pattern {
+            match pattern.matches(text, self.work) {
+                Ok(true) => {}
+                Ok(false) => self.push(at, value, format_args!("should match '{}'", pattern.source())),
+                Err(Exhausted) => self.unmatched(text, at),
+            }
         }
         if let (Some(check), Some(format)) = (limits.check, &limits.format)
             && !check(text)
@@ -249,6 +296,25 @@ impl Walk {
                 detail,
             ));
         }
+    }
+
+    /// Refuses a text for which no work was left.
+    fn unmatched(&mut self, text: &str, at: &ValuePath<'_>) {
+        let begin: String = text.chars().take(SHOWN_CHARACTERS_MAX).collect();
+        let shown = Json::from(if begin.len() < text.len() { begin + "…" } else { begin });
+        let detail = format!(
+            "{} in body could not be matched with its pattern: its {} bytes need more than what is left of the \
+             {} units of work that matching the patterns of one object may take; the schema needs a maxLength here \
+             or a simpler pattern, or the text must be shorter",
+            at.text(Keys::Dotted),
+            text.len(),
+            self.work.limit()
+        );
+        self.undecided.push(FieldError::invalid_text(
+            &at.path(Keys::Dotted),
+            shown.to_string(),
+            detail,
+        ));
     }
 
     fn number(&mut self, number: Number, value: &Json, limits: &Limits, at: &ValuePath<'_>) {
@@ -351,18 +417,13 @@ impl Walk {
                 self.push_whole(format!("\"{name}\" must validate all the schemas (allOf){none}"));
             }
         }
-        if let Some(not) = not {
-            let mut branch = Walk {
-                errors: Vec::new(),
-                visits: 0,
-            };
-            branch.node(value, None, not, at);
-            if branch.errors.is_empty() {
-                self.push_whole(format!(
-                    "\"{}\" must not validate the schema (not)",
-                    at.text(Keys::Dotted)
-                ));
-            }
+        if let Some(not) = not
+            && self.branch(value, not, at).0.is_empty()
+        {
+            self.push_whole(format!(
+                "\"{}\" must not validate the schema (not)",
+                at.text(Keys::Dotted)
+            ));
         }
     }
 
@@ -376,24 +437,20 @@ impl Walk {
         at: &ValuePath<'_>,
     ) -> (usize, Vec<FieldError>) {
         let mut valid = 0;
-        let mut best: Option<Walk> = None;
+        let mut best: Option<(Vec<FieldError>, usize)> = None;
         for branch in branches {
-            let mut walk = Walk {
-                errors: Vec::new(),
-                visits: 0,
-            };
-            walk.node(value, None, branch, at);
-            if walk.errors.is_empty() {
+            let (errors, visits) = self.branch(value, branch, at);
+            if errors.is_empty() {
                 valid += 1;
                 if valid >= enough {
                     break;
                 }
-            } else if best.as_ref().is_none_or(|b| walk.visits > b.visits) {
-                best = Some(walk);
+            } else if best.as_ref().is_none_or(|(_, most)| visits > *most) {
+                best = Some((errors, visits));
             }
         }
         let best = if valid == 0 { best } else { None };
-        (valid, best.map(|walk| walk.errors).unwrap_or_default())
+        (valid, best.map(|(errors, _)| errors).unwrap_or_default())
     }
 }
 

@@ -106,3 +106,28 @@ fn unchanged_rules_are_not_newly_refused() {
         "{errors:?}"
     );
 }
+
+/// The message of a rule that fails for an unchanged value may exceed its limit: that is a warning,
+/// and the rules that follow still run.
+#[test]
+fn a_message_that_costs_too_much_locks_no_unchanged_value() {
+    let message = "string(self.all(x, self.all(y, self.all(z, x + y + z >= 0))))";
+    let rules = serde_json::json!([
+        {"rule": "size(self) < 9", "messageExpression": message},
+        {"rule": "self.all(x, x != 7)", "message": "no seven"},
+    ]);
+    let items = serde_json::json!({"type": "integer"});
+    let list = serde_json::json!({"type": "array", "items": items, "x-kubernetes-validations": rules});
+    let document = serde_json::json!({"type": "object", "properties": {"l": list}});
+    let schema = Structural::parse_trusted(&document).unwrap();
+    let object = |last: i64| serde_json::json!({"l": (100..300).chain([last]).collect::<Vec<i64>>()});
+    let errors = sorted(&validate(&object(7), &schema));
+    let limit = "call cost exceeds limit for messageExpression";
+    assert!(errors.len() == 1 && errors[0].contains(limit), "{errors:?}");
+    let outcome = validate_update(&object(7), &object(7), &schema);
+    assert!(outcome.errors.is_empty(), "{outcome:?}");
+    let warned = |text: &str| outcome.warnings.iter().any(|warning| warning.contains(text));
+    assert!(warned(limit) && warned("no seven"), "{outcome:?}");
+    let changed = validate_update(&object(7), &object(8), &schema);
+    assert!(changed.errors.len() == 1, "{changed:?}");
+}

@@ -5,7 +5,7 @@ use crate::{deps::Deps, draft::Draft};
 use insula_access::Target;
 use insula_admission::{
     kinds::{self, Operation, Review},
-    policy,
+    policy::{self, WriteBudget},
 };
 use insula_catalog::{Error, Part, Result, stored};
 use insula_store::{Entry, Snapshot};
@@ -21,6 +21,8 @@ pub(crate) struct Admission<'a> {
     pub(crate) name: &'a str,
     /// The object as it was.
     pub(crate) old: Option<&'a Entry>,
+    /// CEL budget of all attempts of the write.
+    pub(crate) budget: &'a WriteBudget,
 }
 
 impl<'a> Admission<'a> {
@@ -35,6 +37,7 @@ impl<'a> Admission<'a> {
             name: self.name,
             old: self.old,
             record: &self.options.record,
+            budget: self.budget,
         }
     }
 }
@@ -76,6 +79,6 @@ pub(crate) fn admit(deps: &Deps, admission: &Admission<'_>, mut new: Option<&mut
     let new = new.as_ref().map_or(policy::New::Nothing, |draft| draft.as_new());
     let request = admission.request();
     warnings.extend(policy::review(&deps.policies, &deps.catalog, &request, new)?);
-    warnings.extend(policy::ask_webhooks(&request, new)?);
+    warnings.extend(policy::ask_webhooks(&deps.catalog, &request, new)?);
     Ok(warnings)
 }

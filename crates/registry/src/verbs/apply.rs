@@ -14,6 +14,7 @@ use crate::{
     owners,
 };
 use insula_access::Target;
+use insula_admission::policy::WriteBudget;
 use insula_api::Json;
 use insula_apply::OnConflict;
 use insula_catalog::{Error, Part, Result, object::group_version};
@@ -61,7 +62,11 @@ pub async fn apply(
             update(deps, target, name, Change::Apply(config, on_conflict), part, options).await
         } else if if_absent == IfAbsent::Create {
             let target = &*calls::attach_for_write(deps, target);
-            calls::run_until_resolved(target, || create_configured(deps, target, name, config, options)).await
+            let budget = &WriteBudget::default();
+            calls::run_until_resolved(target, || {
+                create_configured(deps, target, name, config, options, budget)
+            })
+            .await
         } else {
             Err(api.not_found(name))
         };
@@ -87,6 +92,7 @@ async fn create_configured(
     name: &str,
     config: &Json,
     options: &WriteOptions<'_>,
+    budget: &WriteBudget,
 ) -> Result<Written> {
     let api = &target.served.api;
     let version = target.api_version()?;
@@ -101,7 +107,7 @@ async fn create_configured(
             detail: format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found"),
         });
     }
-    create::create_owned(deps, target, object, options, By::Applied(&managers)).await
+    create::create_owned(deps, target, object, options, By::Applied(&managers), budget).await
 }
 
 /// Checks that the configuration has the kind of the URL and no `managedFields`.

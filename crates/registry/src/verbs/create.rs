@@ -14,7 +14,7 @@ use crate::{
     prepare,
 };
 use insula_access::Target;
-use insula_admission::{kinds::Operation, object_limit, quota};
+use insula_admission::{kinds::Operation, object_limit, policy::WriteBudget, quota};
 use insula_api::{Json, Object, ObjectKey, Revision};
 use insula_catalog::{
     ApiVersion, Cause, Error, Named, Origin, Part, Result, ScopeKind, SerializationPoint, ids, object,
@@ -40,6 +40,7 @@ struct Attempt<'a> {
     options: &'a WriteOptions<'a>,
     by: By<'a>,
     snapshot: &'a Snapshot,
+    budget: &'a WriteBudget,
 }
 
 /// A prepared and admitted object.
@@ -66,10 +67,11 @@ struct Beside {
 pub async fn create(deps: &Deps, target: &Target, body: Json, options: &WriteOptions<'_>) -> Result<Written> {
     let by = By::Update(&options.manager);
     let target = &*calls::attach_for_write(deps, target);
+    let budget = &WriteBudget::default();
     if target.served.pending_calls.is_none() {
-        return create_owned(deps, target, body, options, by).await;
+        return create_owned(deps, target, body, options, by, budget).await;
     }
-    calls::run_until_resolved(target, || create_owned(deps, target, body.clone(), options, by)).await
+    calls::run_until_resolved(target, || create_owned(deps, target, body.clone(), options, by, budget)).await
 }
 
 pub(super) async fn create_owned(
@@ -78,6 +80,7 @@ pub(super) async fn create_owned(
     body: Json,
     options: &WriteOptions<'_>,
     by: By<'_>,
+    budget: &WriteBudget,
 ) -> Result<Written> {
     check_type(target, &body)?;
     let unknown = check_fields(target, &body, options, UnknownFields::Create)?;
@@ -85,7 +88,7 @@ pub(super) async fn create_owned(
     if !options.dry_run {
         check_no_revision(&body).map_err(|refusal| refusal.warned(unknown.clone()))?;
     }
-    match create_checked(deps, target, body, options, by).await {
+    match create_checked(deps, target, body, by, (options, budget)).await {
         Ok(mut written) => {
             written.warnings = [unknown, written.warnings].concat();
             Ok(written)
@@ -98,8 +101,8 @@ async fn create_checked(
     deps: &Deps,
     target: &Target,
     mut body: Json,
-    options: &WriteOptions<'_>,
     by: By<'_>,
+    (options, budget): (&WriteOptions<'_>, &WriteBudget),
 ) -> Result<Written> {
     let mut warnings = Vec::new();
     let mut target = Cow::Borrowed(target);
@@ -119,6 +122,7 @@ async fn create_checked(
             options,
             by,
             snapshot: &snapshot,
+            budget,
         };
         let Prepared { key, mut draft, beside } = attempt.prepare(&mut body, &mut spare, limits, &mut warnings)?;
         if let Some(found) = snapshot.get(&key) {
@@ -181,6 +185,7 @@ impl Attempt<'_> {
             options,
             by,
             snapshot,
+            budget,
         } = *self;
         let name = body["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let mut guards = surroundings(snapshot, target, &name)?;
@@ -199,6 +204,7 @@ impl Attempt<'_> {
             part: Part::Main,
             name: &name,
             old: None,
+            budget,
         };
         if let Some(mutations) = admit::mutations(deps, &admission) {
             // Policies change the sent object.
@@ -275,9 +281,9 @@ fn written(key: ObjectKey, object: Arc<Object>, revision: Revision, warnings: Ve
     }
 }
 
-/// Relocks the snapshot for a creation and its limits. Creations under one limit would conflict
-/// with each other, all but one at a time. They therefore wait for a lock and take their
-/// snapshot under it.
+/// Returns the snapshot and limits of a creation, under the create lock if a limit applies. Of
+/// concurrent creations under one limit all but one would conflict. They therefore wait for the
+/// lock and take their snapshot under it.
 async fn limits(deps: &Deps, target: &Target) -> (Snapshot, Limits, Option<quota::CreateLock>) {
     let look = || {
         let snapshot = deps.store.latest();
@@ -300,7 +306,7 @@ async fn limits(deps: &Deps, target: &Target) -> (Snapshot, Limits, Option<quota
     (snapshot, limits, Some(lock))
 }
 
-/// Relocks the guards of a creation: the workspace, the namespace and the resource's route must
+/// Returns the guards of a creation: the workspace, the namespace and the resource's route must
 /// not change.
 fn surroundings(snapshot: &Snapshot, target: &Target, name: &str) -> Result<Vec<Guard>> {
     let api = &target.served.api;

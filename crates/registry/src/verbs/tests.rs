@@ -306,3 +306,40 @@ fn no_write_slips_past_a_freeze() {
         assert!(matches!(refused, Error::Forbidden { .. }), "{refused}");
     }
 }
+
+/// A definition that its controller has not seen is validated whole, and compared with the old one.
+#[test]
+fn an_error_of_an_object_and_of_its_change_is_told_once() {
+    let deps = workspace(Arc::new(MemoryStore::new()), "one");
+    let mut target = target(&served(), "one");
+    let found = deps.catalog.resolve(
+        &deps.store.latest(),
+        &target.cluster,
+        "apiextensions.k8s.io",
+        "customresourcedefinitions",
+    );
+    (target.served, target.version) = (found.expect("is built in"), "v1".into());
+    let user = UserInfo::authenticated("alice", "", Vec::new());
+    let options = options(&user);
+    let schema = json!({"openAPIV3Schema": {"type": "object"}});
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "sacks.example.io"},
+        "spec": {"group": "example.io", "scope": "Cluster", "names": {"plural": "sacks", "kind": "Sack"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]},
+    });
+    let created = create(&deps, &target, definition, &options).now_or_never();
+    created.expect("at once").expect("it is valid");
+    let patch = |old: &Json| {
+        let mut new = old.clone();
+        new["spec"]["preserveUnknownFields"] = json!(true);
+        Ok(new)
+    };
+    let change = Change::Patch(&patch);
+    let refused = update(&deps, &target, "sacks.example.io", change, Part::Main, &options).now_or_never();
+    let Err(Error::Invalid { errors, .. }) = refused.expect("at once") else {
+        panic!("such a definition cannot preserve unknown fields");
+    };
+    let fields: Vec<&str> = errors.iter().map(|error| error.field.as_str()).collect();
+    assert_eq!(fields, ["spec.preserveUnknownFields"]);
+}

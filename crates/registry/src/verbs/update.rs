@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{calls, deps::Deps};
 use insula_access::Target;
-use insula_admission::{kinds::Operation, quota};
+use insula_admission::{kinds::Operation, policy::WriteBudget, quota};
 use insula_api::{Json, Object};
 use insula_catalog::{Part, Result};
 use insula_store::{CommitError, Entry, Guard, Snapshot, Txn, Write};
@@ -42,7 +42,11 @@ pub async fn update(
     options: &WriteOptions<'_>,
 ) -> Result<Written> {
     let target = &*calls::attach_for_write(deps, target);
-    calls::run_until_resolved(target, || update_once(deps, target, name, &change, part, options)).await
+    let budget = &WriteBudget::default();
+    calls::run_until_resolved(target, || {
+        update_once(deps, target, name, (&change, part), options, budget)
+    })
+    .await
 }
 
 /// Runs an update once. The run is the last one if it leaves no call pending.
@@ -50,12 +54,12 @@ async fn update_once(
     deps: &Deps,
     target: &Target,
     name: &str,
-    change: &Change<'_>,
-    part: Part,
+    change: (&Change<'_>, Part),
     options: &WriteOptions<'_>,
+    budget: &WriteBudget,
 ) -> Result<Written> {
     let mut noted = Vec::new();
-    let written = update_noting(deps, target, name, change, part, options, &mut noted).await;
+    let written = update_noting(deps, target, name, change, (options, budget), &mut noted).await;
     written.map_err(|refusal| refusal.warned(noted))
 }
 
@@ -64,9 +68,8 @@ async fn update_noting(
     deps: &Deps,
     target: &Target,
     name: &str,
-    change: &Change<'_>,
-    part: Part,
-    options: &WriteOptions<'_>,
+    (change, part): (&Change<'_>, Part),
+    (options, budget): (&WriteOptions<'_>, &WriteBudget),
     noted: &mut Vec<String>,
 ) -> Result<Written> {
     let unknown = check_body(target, change, options)?;
@@ -86,6 +89,7 @@ async fn update_noting(
             part,
             name,
             old: Some(&old),
+            budget,
         };
         noted.clone_from(&unknown);
         let changed = prepare(deps, &admission, &old, change, noted)?;

@@ -10,6 +10,7 @@ use crate::validate::validate_value;
 use crate::value_path::ValuePath;
 use insula_api::{FieldError, FieldErrorKind, FieldPath, Json};
 use insula_cel::Budget;
+use insula_goformat::regexp::Work;
 
 /// Context of a node during the walk.
 #[derive(Clone, Copy, PartialEq)]
@@ -25,15 +26,26 @@ enum DefaultContext<'a> {
 }
 
 pub(super) fn check(root: &Node, path: &FieldPath, errors: &mut Vec<FieldError>) {
-    walk(root, DefaultContext::Root, path, errors);
+    let found = &mut Found {
+        errors: std::mem::take(errors),
+        work: Work::for_object(),
+    };
+    walk(root, DefaultContext::Root, path, found);
+    errors.append(&mut found.errors);
 }
 
-fn walk(node: &Node, context: DefaultContext<'_>, path: &FieldPath, errors: &mut Vec<FieldError>) {
+/// Results of a walk. All defaults of a schema share the work of one object.
+struct Found {
+    errors: Vec<FieldError>,
+    work: Work,
+}
+
+fn walk(node: &Node, context: DefaultContext<'_>, path: &FieldPath, out: &mut Found) {
     if !node.below.defaults {
         return;
     }
     if let Some(value) = &node.default {
-        check_default(value, node, context, &path.child("default"), errors);
+        check_default(value, node, context, &path.child("default"), out);
     }
     for (name, field) in node.properties() {
         let below = match context {
@@ -47,7 +59,7 @@ fn walk(node: &Node, context: DefaultContext<'_>, path: &FieldPath, errors: &mut
             DefaultContext::Root => DefaultContext::Elsewhere,
             other => other,
         };
-        walk(field, below, &path.child("properties").key(name), errors);
+        walk(field, below, &path.child("properties").key(name), out);
     }
     if let Some(items) = node.items() {
         walk(
@@ -58,14 +70,14 @@ fn walk(node: &Node, context: DefaultContext<'_>, path: &FieldPath, errors: &mut
                 context
             },
             &path.child("items"),
-            errors,
+            out,
         );
     }
     if let Some(values) = node.additional() {
         let path = path.child("additionalProperties");
         if context == DefaultContext::Metadata && values.default.is_some() {
             let why = "must not be set inside additionalProperties applying to object metadata";
-            errors.push(FieldError::forbidden(&path.child("default"), why));
+            out.errors.push(FieldError::forbidden(&path.child("default"), why));
         } else {
             walk(
                 values,
@@ -75,7 +87,7 @@ fn walk(node: &Node, context: DefaultContext<'_>, path: &FieldPath, errors: &mut
                     context
                 },
                 &path,
-                errors,
+                out,
             );
         }
     }
@@ -85,16 +97,10 @@ fn is_meta(name: &str) -> bool {
     matches!(name, "apiVersion" | "kind" | "metadata")
 }
 
-fn check_default(
-    value: &Json,
-    node: &Node,
-    context: DefaultContext<'_>,
-    path: &FieldPath,
-    errors: &mut Vec<FieldError>,
-) {
+fn check_default(value: &Json, node: &Node, context: DefaultContext<'_>, path: &FieldPath, out: &mut Found) {
     match context {
         DefaultContext::TopLevel(name) => {
-            errors.push(FieldError::forbidden(
+            out.errors.push(FieldError::forbidden(
                 path,
                 format!("must not be set in top-level {name}"),
             ));
@@ -108,7 +114,7 @@ fn check_default(
             let mut found = Vec::new();
             embedded::resource(&object, &ValuePath::ROOT, &mut found);
             for why in found {
-                errors.push(FieldError::invalid(
+                out.errors.push(FieldError::invalid(
                     path,
                     value,
                     format!("must result in valid metadata: {why}"),
@@ -119,14 +125,15 @@ fn check_default(
     }
     let is_root = context == DefaultContext::Root;
     if !is_pruned(value, node, is_root) {
-        errors.push(FieldError::invalid(path, value, "must not have unknown fields"));
+        out.errors
+            .push(FieldError::invalid(path, value, "must not have unknown fields"));
         return;
     }
     // The defaults below complete a default before it is used.
     let mut completed = value.clone();
     default_value(&mut completed, node);
     let mut found = Vec::new();
-    validate_value(&completed, None, node, &mut found);
+    validate_value(&completed, None, node, &mut out.work, &mut found);
     if node.int_or_string {
         // Kubernetes does not check the type of such a default.
         found.retain(|error| error.kind != FieldErrorKind::TypeInvalid);
@@ -138,5 +145,5 @@ fn check_default(
     if found.is_empty() {
         found = check_value(&completed, None, node, &mut Budget::new(RULE_COST_PER_OBJECT_MAX)).errors;
     }
-    errors.extend(relocate(found, path));
+    out.errors.extend(relocate(found, path));
 }

@@ -2,7 +2,7 @@
 
 use super::{alternatives, children};
 use crate::keyword::{flag, strings, text};
-use crate::regexp::Pattern;
+use crate::regexp;
 use insula_api::{FieldError, FieldPath, Json};
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
@@ -94,7 +94,7 @@ fn unsupported(schema: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) {
     }
     let pattern = text(schema, "pattern");
     if !pattern.is_empty()
-        && let Some(why) = Pattern::compile(pattern).err()
+        && let Some(why) = regexp::parse(pattern).err()
     {
         let why = format!("must be a valid regular expression, but isn't: {why}");
         errors.push(FieldError::invalid(&path.child("pattern"), &Json::from(pattern), why));

@@ -1,8 +1,6 @@
 //! Mail addresses, as Go's `net/mail` reads them (RFC 5322 with its obsolete forms).
 
-use regex::Regex;
 use std::net::IpAddr;
-use std::sync::LazyLock;
 
 /// Returns true for one address: `one@example.com`, `Some One <one@example.com>`, also in a group
 /// of its own (`ones: one@example.com;`).
@@ -173,15 +171,16 @@ fn has_whole_labels(atom: &str) -> bool {
     atom.split('.').all(|label| !label.is_empty())
 }
 
+/// Returns the character set of an encoded word: `=?utf-8?q?text?=`.
+fn charset_of(word: &str) -> Option<&str> {
+    let (charset, rest) = word.strip_prefix("=?")?.strip_suffix("?=")?.split_once('?')?;
+    let (encoding, text) = rest.split_once('?')?;
+    let known = !charset.is_empty() && ["b", "B", "q", "Q"].contains(&encoding);
+    (known && text.bytes().all(|b| (b' '..=b'~').contains(&b))).then_some(charset)
+}
+
 /// Returns false for an encoded word (RFC 2047) in a character set that Go does not know.
 fn is_in_known_charset(word: &str) -> bool {
-    static ENCODED: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^=\?([^?]+)\?[bBqQ]\?[ -~]*\?=$").ok());
-    let charset = ENCODED
-        .as_ref()
-        .and_then(|encoded| encoded.captures(word))
-        .map(|found| {
-            let (_, [charset]) = found.extract();
-            charset.to_ascii_lowercase()
-        });
+    let charset = charset_of(word).map(str::to_ascii_lowercase);
     charset.is_none_or(|charset| ["utf-8", "iso-8859-1", "us-ascii"].contains(&&*charset))
 }

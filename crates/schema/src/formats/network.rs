@@ -1,7 +1,7 @@
 //! Addresses of hosts and networks.
 
 use super::{digits, hex};
-use regex::Regex;
+use insula_goformat::regexp::{Limits, Regexp, Syntax, Work};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 use std::sync::LazyLock;
@@ -79,17 +79,21 @@ pub(super) fn is_hostname(text: &str) -> bool {
 }
 
 fn is_letter(c: char) -> bool {
-    static LETTER: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^\p{L}$").ok());
+    static LETTER: LazyLock<Option<Regexp>> = LazyLock::new(|| class(r"^\pL$"));
     c.is_ascii_alphabetic() || !c.is_ascii() && matches(&LETTER, c)
 }
 
 fn is_symbol(c: char) -> bool {
-    static SYMBOL: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^\p{S}$").ok());
+    static SYMBOL: LazyLock<Option<Regexp>> = LazyLock::new(|| class(r"^\pS$"));
     "$+<=>^`|~".contains(c) || !c.is_ascii() && matches(&SYMBOL, c)
 }
 
-fn matches(class: &LazyLock<Option<Regex>>, c: char) -> bool {
-    class
-        .as_ref()
-        .is_some_and(|class| class.is_match(c.encode_utf8(&mut [0; 4])))
+fn class(pattern: &str) -> Option<Regexp> {
+    Syntax::parse(pattern, &Limits::USUAL).ok()?.compile().ok()
+}
+
+fn matches(class: &LazyLock<Option<Regexp>>, c: char) -> bool {
+    let text = c.encode_utf8(&mut [0; 4]).to_owned();
+    let one = |class: &Regexp| class.is_match(&text, &mut Work::new(u64::MAX)) == Ok(true);
+    class.as_ref().is_some_and(one)
 }

@@ -1,8 +1,6 @@
 //! Dates, times and durations.
 
 use super::digits;
-use regex::Regex;
-use std::sync::LazyLock;
 
 /// Returns the value of a text of ASCII digits.
 fn number(text: &str) -> Option<u32> {
@@ -140,11 +138,18 @@ fn is_go_duration(text: &str) -> bool {
 fn has_counted_unit(text: &str) -> bool {
     const UNITS: [&str; 11] = ["ns", "us", "µs", "ms", "s", "m", "h", "hr", "d", "w", "wk"];
     const WORDS: [&str; 8] = ["nano", "micro", "milli", "sec", "min", "hour", "day", "week"];
-    static COUNTED: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"([0-9]+)[ \t\n\r\x0C]*([A-Za-zµ]+)").ok());
-    let Some(counted) = &*COUNTED else { return false };
     let mut any = false;
-    for found in counted.captures_iter(text) {
-        let (_, [count, unit]) = found.extract();
+    let mut rest = text;
+    while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
+        let counted = rest.get(start..).unwrap_or("");
+        let after = counted.trim_start_matches(|c: char| c.is_ascii_digit());
+        let count = counted.get(..counted.len() - after.len()).unwrap_or("");
+        let named = after.trim_start_matches([' ', '\t', '\n', '\r', '\x0C']);
+        rest = named.trim_start_matches(|c: char| c.is_ascii_alphabetic() || c == 'µ');
+        let unit = named.get(..named.len() - rest.len()).unwrap_or("");
+        if unit.is_empty() {
+            continue;
+        }
         if count.parse::<i64>().is_err() {
             return false;
         }

@@ -4,7 +4,10 @@
 //! runs only where the old value is known: fields and map entries by name, items of keyed lists by
 //! key, items of other lists never. On an update, a rule without `oldSelf` that fails for an
 //! unchanged value gives a warning; where the old value is unknown, the enclosing list decides if
-//! the value counts as unchanged.
+//! the value counts as unchanged. A rule that cannot be evaluated gives a warning as well, also if
+//! only fields changed that it does not read: it failed in the same way before, and as an error it
+//! would lock the object, with its labels, finalizers and status. Kubernetes refuses such writes.
+//! Limits are never ratcheted: where they end an evaluation, rules remain that did not run.
 
 use super::{Findings, Rule, Segment};
 use crate::list_type::Correlation;
@@ -82,6 +85,25 @@ impl<'p, 'a> Before<'p, 'a> {
     fn unchanged(&self) -> bool {
         self.pair.is_some_and(Pair::unchanged)
     }
+
+    /// Returns true if a rule gives the same result as before: its value did not change, or no
+    /// field that it reads. Transition rules compare, so that each of their results is new.
+    fn same_inputs(&self, rule: &Rule, value: &Json) -> bool {
+        let Ok(program) = &rule.program else { return false };
+        let same = |old: &Json| program.references().iter().all(|read| same_at(value, old, &read.path));
+        !rule.reads_old && (self.unchanged() || self.old.is_some_and(same))
+    }
+}
+
+/// Returns true if two values are equal at a path, or at the last object or list on the way.
+fn same_at(new: &Json, old: &Json, path: &[String]) -> bool {
+    match (path.split_first(), new, old) {
+        (Some((name, rest)), Json::Object(new), Json::Object(old)) => match (new.get(name), old.get(name)) {
+            (Some(new), Some(old)) => same_at(new, old, rest),
+            (new, old) => new == old,
+        },
+        _ => new == old,
+    }
 }
 
 struct Run<'b> {
@@ -150,50 +172,60 @@ impl Run<'_> {
                 return self.findings.errors.push(type_at(at, value, why));
             }
         };
-        let error = match program.eval(&activation(rule, value, old, node), self.budget) {
+        let (error, ratchets) = match program.eval(&activation(rule, value, old, node), self.budget) {
             Ok(Outcome::Value(Json::Bool(true))) => return,
             Ok(Outcome::Value(Json::Bool(false))) => {
-                let error = self.failed(rule, value, old, node, at);
-                if !rule.reads_old && !self.exhausted && before.unchanged() {
-                    return self.findings.warnings.push(error.to_string());
-                }
-                error
+                let ratchets = !rule.reads_old && before.unchanged();
+                let error = self.failed(rule, value, old, node, at).unwrap_or_else(|limit| {
+                    // The rules that follow have the rest of the budget.
+                    self.exhausted = !ratchets;
+                    limit
+                });
+                (error, ratchets)
             }
-            Ok(_) => type_at(at, value, format!("{NOT_BOOL} evaluating rule: {}", rule.shown())),
             Err(EvalError::CostExceeded) => {
                 self.exhausted = true;
-                let why = if self.budget.exhausted() {
-                    "validation failed due to running out of cost budget, no further validation rules will be run"
-                        .to_owned()
-                } else {
-                    format!(
-                        "'{}': no further validation rules will be run due to call cost exceeds limit for rule: {}",
-                        EvalError::CostExceeded,
-                        rule.shown()
-                    )
-                };
-                type_at(at, value, why)
+                (type_at(at, value, out_of_cost(rule, self.budget)), false)
+            }
+            Ok(_) => {
+                let why = format!("{NOT_BOOL} evaluating rule: {}", rule.shown());
+                (type_at(at, value, why), before.same_inputs(rule, value))
             }
             Err(EvalError::NoSuchOverload { .. }) => {
                 const WORDS: &str = "call arguments did not match a supported operator, function or macro signature";
                 let why = format!("'no such overload': {WORDS} for rule: {}", rule.shown());
-                type_at(at, value, why)
+                (type_at(at, value, why), before.same_inputs(rule, value))
             }
-            Err(error) => type_at(at, value, format!("{error} evaluating rule: {}", rule.shown())),
+            Err(error) => {
+                let why = format!("{error} evaluating rule: {}", rule.shown());
+                let ratchets = !error.is_limit() && before.same_inputs(rule, value);
+                (type_at(at, value, why), ratchets)
+            }
         };
-        self.findings.errors.push(error);
+        match ratchets {
+            true => self.findings.warnings.push(error.to_string()),
+            false => self.findings.errors.push(error),
+        }
     }
 
     /// Returns the error of a rule that does not hold.
-    fn failed(&mut self, rule: &Rule, value: &Json, old: Option<&Json>, node: &Node, at: &ValuePath<'_>) -> FieldError {
+    ///
+    /// # Errors
+    ///
+    /// The error of its message, which exceeds a limit.
+    fn failed(
+        &mut self,
+        rule: &Rule,
+        value: &Json,
+        old: Option<&Json>,
+        node: &Node,
+        at: &ValuePath<'_>,
+    ) -> Result<FieldError, FieldError> {
         let detail = match self.message(rule, value, old, node) {
             Ok(Some(text)) => text,
             Ok(None) if rule.message.is_empty() => format!("failed rule: {}", rule.source().trim()),
             Ok(None) => rule.message.trim().to_owned(),
-            Err(why) => {
-                self.exhausted = true;
-                return type_at(at, value, why);
-            }
+            Err(why) => return Err(type_at(at, value, why)),
         };
         let place = at.path(Keys::Bracketed);
         let field = rule.field_path.iter().fold(place, |path, step| match step {
@@ -214,7 +246,7 @@ impl Run<'_> {
             error.kind = FieldErrorKind::Duplicate;
             error.detail.clear();
         }
-        error
+        Ok(error)
     }
 
     /// Evaluates the rule's `messageExpression`. `None` if there is none or its result is unusable.
@@ -251,6 +283,19 @@ impl Run<'_> {
         let usable = !text.is_empty() && !text.contains('\n') && text.len() <= MESSAGE_BYTES_MAX;
         Ok(usable.then(|| text.to_owned()))
     }
+}
+
+/// Returns the text for a rule that exceeds the object's budget, or the limit of one rule.
+fn out_of_cost(rule: &Rule, budget: &Budget) -> String {
+    if budget.exhausted() {
+        return "validation failed due to running out of cost budget, no further validation rules will be run"
+            .to_owned();
+    }
+    format!(
+        "'{}': no further validation rules will be run due to call cost exceeds limit for rule: {}",
+        EvalError::CostExceeded,
+        rule.shown()
+    )
 }
 
 const NOT_BOOL: &str = "rule did not evaluate to a bool";
