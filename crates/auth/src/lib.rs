@@ -16,6 +16,7 @@ pub mod audit;
 mod authorize;
 pub mod bearer;
 pub mod certificate;
+pub mod ec_key;
 mod identities;
 pub mod jwt;
 mod rbac;

@@ -13,9 +13,9 @@ use std::{
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 
-pub(crate) use edit::{Edit, Put, write_document};
+pub(crate) use edit::{Edit, Put, text, write_document};
 
-/// Bytes of a kubeconfig at most.
+/// Maximum number of bytes of a kubeconfig.
 const BYTES_MAX: u64 = 4 << 20;
 /// Fields of clusters and users that name files.
 const FILE_FIELDS: [&str; 4] = ["certificate-authority", "client-certificate", "client-key", "tokenFile"];

@@ -4,6 +4,7 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Context, bail};
 use base64::{Engine, engine::general_purpose::STANDARD};
+use insula_auth::ec_key::for_kubeconfig;
 use serde_json::{Value, json};
 
 use crate::{
@@ -11,7 +12,7 @@ use crate::{
     connection::{Connection, Resolved},
     duration,
     files::text,
-    kubeconfig::{Entry, write_document},
+    kubeconfig::{self, Entry, write_document},
     print, workspace,
 };
 
@@ -73,7 +74,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let context = arguments.name.as_deref().unwrap_or(&path);
     let document = document(&resolved, context, name, user)?;
     if output.as_os_str() == "-" {
-        return print::raw(&print::yaml(&document)?);
+        return print::raw(&kubeconfig::text(&document)?);
     }
     if output.exists() {
         bail!("{} is there already", output.display());
@@ -114,6 +115,10 @@ fn credentials(user: &Entry) -> anyhow::Result<Value> {
     };
     for field in ["client-certificate", "client-key"] {
         if let Some(pem) = pem(user, field)? {
+            let pem = match str::from_utf8(&pem) {
+                Ok(text) => for_kubeconfig(text).into_owned().into_bytes(),
+                Err(_) => pem,
+            };
             fields.remove(field);
             fields.insert(format!("{field}-data"), json!(STANDARD.encode(pem)));
         }

@@ -7,10 +7,14 @@
 use std::{path::Path, sync::Arc};
 
 use insula_access::accounts::{Accounts, Sign};
-use insula_auth::service_account::{ALGORITHM, Claims, Verifier, key_name};
+use insula_auth::{
+    ec_key::to_pkcs8,
+    service_account::{ALGORITHM, Claims, Verifier, key_name},
+};
 use insula_store::Store;
 use jsonwebtoken::{EncodingKey, Header, encode};
-use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
+use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PublicKeyData};
+use rustls_pki_types::{PrivateKeyDer, pem::PemObject};
 
 use crate::{
     Env, StartError,
@@ -42,9 +46,18 @@ pub(crate) fn open(data_dir: &Path, env: &Env, store: &Arc<dyn Store>) -> Result
 
 fn read(path: &Path) -> Result<Option<KeyPair>, StartError> {
     let Some(pem) = read_secret(path)? else { return Ok(None) };
-    let key = KeyPair::from_pem_and_sign_algo(&pem, &PKCS_ECDSA_P256_SHA256);
-    key.map(Some)
-        .map_err(|error| wrong(path, format!("is not a private key on P-256 as PKCS #8: {error}")))
+    let unusable = |error: &dyn std::fmt::Display| wrong(path, format!("is not a private key on P-256: {error}"));
+    let der = PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|error| unusable(&error))?;
+    let read = |der: &PrivateKeyDer<'_>| KeyPair::from_der_and_sign_algo(der, &PKCS_ECDSA_P256_SHA256);
+    let key = read(&der).map_err(|error| unusable(&error))?;
+    let PrivateKeyDer::Sec1(sec1) = &der else {
+        return Ok(Some(key));
+    };
+    // Tokens are signed with the key as PKCS #8.
+    let pkcs8 = to_pkcs8(sec1.secret_sec1_der(), &key.subject_public_key_info());
+    read(&PrivateKeyDer::Pkcs8(pkcs8.into()))
+        .map(Some)
+        .map_err(|error| unusable(&error))
 }
 
 fn make(path: &Path) -> Result<KeyPair, StartError> {

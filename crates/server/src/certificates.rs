@@ -447,17 +447,7 @@ fn alternative_names(chain: &[CertificateDer<'static>]) -> Vec<String> {
 
 /// Returns a certificate as PEM text.
 pub(crate) fn pem(certificate: &CertificateDer<'_>) -> String {
-    use base64::{Engine, engine::general_purpose::STANDARD};
-    let text = STANDARD.encode(certificate);
-    let mut pem = "-----BEGIN CERTIFICATE-----\n".to_owned();
-    let mut rest = text.as_str();
-    while !rest.is_empty() {
-        let (line, after) = rest.split_at(rest.len().min(64));
-        pem += line;
-        pem += "\n";
-        rest = after;
-    }
-    pem + "-----END CERTIFICATE-----\n"
+    insula_auth::ec_key::to_pem("CERTIFICATE", certificate)
 }
 
 fn refused(path: &Path, cause: String) -> StartError {

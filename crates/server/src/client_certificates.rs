@@ -7,6 +7,7 @@ use std::path::Path;
 
 use insula_admin::host::ClientCertificate;
 use insula_api::Timestamp;
+use insula_auth::ec_key::for_kubeconfig;
 use rcgen::{DistinguishedName, KeyPair, SigningKey};
 
 use crate::{
@@ -56,7 +57,7 @@ pub(crate) fn sign(
     let named = named.ok_or("the certificate cannot be signed")?;
     Ok(ClientCertificate {
         certificate: crate::certificates::pem(&named.into()),
-        key: own.serialize_pem(),
+        key: for_kubeconfig(&own.serialize_pem()).into_owned(),
         not_after: Timestamp(not_after),
     })
 }

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
+use insula_auth::ec_key::for_kubeconfig;
 use serde_json::Value;
 
 use crate::{
@@ -90,7 +91,9 @@ impl Written {
         let ca = read(&pki.join("ca.crt"))?;
         let keys =
             [KCP_ADMIN.0, SHARD_ADMIN.0].map(|name| read_secret(&pki.join(format!("{name}.key"))).ok().flatten());
-        let mut own = keys.into_iter().chain([ca]).flatten().map(|pem| STANDARD.encode(pem));
+        // Builds before 0.1.0 wrote the keys as they are on disk.
+        let forms = |pem: String| [STANDARD.encode(&*for_kubeconfig(&pem)), STANDARD.encode(pem)];
+        let mut own = keys.into_iter().chain([ca]).flatten().flat_map(forms);
         Ok(own.any(|own| self.encoded.contains(&own)))
     }
 }
@@ -137,7 +140,7 @@ impl User {
         Ok(User {
             name,
             certificate: read(certificate)?.unwrap_or_default(),
-            key: read_secret(key)?.unwrap_or_default(),
+            key: for_kubeconfig(&read_secret(key)?.unwrap_or_default()).into_owned(),
         })
     }
 }

@@ -12,7 +12,6 @@ use anyhow::{Context, bail};
 use serde_json::{Value, json};
 
 use super::{Entry, File, Paths, Section};
-use crate::print::yaml;
 
 /// Longest wait for another program that edits the same file.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -113,7 +112,7 @@ impl File {
 
     /// Replaces the file by a complete new one. A link stays a link, and the mode stays.
     fn write(&self) -> anyhow::Result<()> {
-        let text = format!("{}{}", self.header, yaml(&self.document)?);
+        let text = format!("{}{}", self.header, text(&self.document)?);
         write_atomically(&self.path, &text)
     }
 }
@@ -182,5 +181,16 @@ impl Drop for Lock {
 
 /// Writes a document of its own, complete or not at all.
 pub(crate) fn write_document(path: &Path, document: &Value) -> anyhow::Result<()> {
-    write_atomically(path, &yaml(document)?)
+    write_atomically(path, &text(document)?)
+}
+
+/// Returns the text of a kubeconfig, with each datum on the line of its field: readers that are not
+/// YAML parsers take the rest of that line.
+pub(crate) fn text(document: &Value) -> anyhow::Result<String> {
+    let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
+    let mut text = serde_saphyr::to_string_with_options(document, options)?;
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    Ok(text)
 }

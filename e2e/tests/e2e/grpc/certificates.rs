@@ -47,6 +47,7 @@ fn acting_as<T>(mut request: Request<T>, user: &str, groups: &[&str]) -> Request
 
 /// Reads the ConfigMaps of a workspace with the credential of a kubeconfig. Returns the code.
 fn used(server: &Server, workspace: &str, kubeconfig: &str) -> u16 {
+    crate::kubeconfigs::assert_readable(kubeconfig);
     let config: Value = serde_saphyr::from_str(kubeconfig).unwrap();
     let user = &config["users"][0]["user"];
     let pem = |field: &str| {
