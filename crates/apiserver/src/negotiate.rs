@@ -158,6 +158,15 @@ pub(crate) fn first_supported<T: Copy>(header: Option<&str>, supported: &[(&str,
     })
 }
 
+/// Returns the first value that a function has for a media range of the `Accept` header, in the
+/// client's order of preference. The function gets a range as `type/subtype`, and its version.
+pub fn preferred<T>(header: Option<&str>, served: impl Fn(&str, Option<&str>) -> Option<T>) -> Option<T> {
+    media_ranges(header).iter().find_map(|MediaRange { media, .. }| {
+        let kind = format!("{}/{}", media.kind, media.subtype);
+        served(&kind, media.param("version"))
+    })
+}
+
 fn meet(range: &MediaRange, supported: Supported) -> Option<Negotiated> {
     let format = format_of(&range.media)?;
     if supported == Supported::Watch && format == Format::Yaml {

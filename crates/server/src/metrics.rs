@@ -5,6 +5,7 @@
 //! series. A server with a hundred thousand workspaces has as many series as one with three. Labels
 //! of providers (use of exported versions, rollouts, conversions) have a limit on their series.
 
+pub(crate) mod format;
 mod labels;
 pub(crate) mod otlp;
 mod process;

@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use insula_e2e::{Server, until, with_widgets};
+use insula_e2e::{Client, Server, until, with_widgets};
 use serde_json::{Value, json};
 
 /// Values of the label `code`, whose series begin with the first answer of a class.
@@ -19,6 +19,13 @@ struct Metric {
     help: String,
     /// Values by label.
     labels: BTreeMap<String, BTreeSet<String>>,
+}
+
+/// Returns `/metrics` as OpenMetrics text.
+fn open_metrics(client: &Client) -> String {
+    client
+        .get_with("/metrics", &[("accept", "application/openmetrics-text")])
+        .text
 }
 
 /// Reads OpenMetrics text. Names are those of samples; a distribution has its plain name.
@@ -203,7 +210,7 @@ fn scraped() -> BTreeMap<String, Metric> {
     let watched = client.watch("/api/v1/namespaces?watch=true", Some);
     assert!(watched.is_some());
     until("the status of the export is counted", || {
-        let text = admin.get("/metrics").text;
+        let text = open_metrics(&admin);
         let shown = [
             "insula_rollout_bindings{",
             "insula_api_version_last_use_timestamp_seconds{",
