@@ -27,6 +27,8 @@ pub struct Etcd {
     members: Vec<Member>,
     /// Files that members are started with over TLS: the CA, the certificate and its key.
     tls: Option<[PathBuf; 3]>,
+    /// Bytes of the database at which the alarm NOSPACE is raised; None for etcd's default.
+    quota_bytes: Option<u64>,
     dir: TempDir,
 }
 
@@ -57,8 +59,13 @@ impl Etcd {
 
     /// Starts a cluster and waits until it has a leader.
     pub fn cluster(program: &Path, members: usize) -> Self {
+        Self::with_quota(program, members, None)
+    }
+
+    /// Starts a cluster whose members take this many bytes.
+    pub fn with_quota(program: &Path, members: usize, quota_bytes: Option<u64>) -> Self {
         for _ in 0..STARTS_MAX {
-            let mut etcd = Self::spawn(program, members);
+            let mut etcd = Self::spawn(program, members, quota_bytes);
             let ready = until("etcd has a leader", || {
                 let ended = etcd.members.iter_mut().any(|m| m.process.try_wait().unwrap().is_some());
                 if ended {
@@ -74,7 +81,7 @@ impl Etcd {
         panic!("{} does not start", program.display());
     }
 
-    fn spawn(program: &Path, members: usize) -> Self {
+    fn spawn(program: &Path, members: usize, quota_bytes: Option<u64>) -> Self {
         // In memory where possible: these tests do not measure the disk.
         let shm = Path::new("/dev/shm");
         let place = if shm.is_dir() {
@@ -92,7 +99,7 @@ impl Etcd {
         let pairs: Vec<&[SocketAddr]> = addresses.chunks(2).collect();
         let peers: Vec<SocketAddr> = pairs.iter().map(|pair| pair[1]).collect();
         let start = |(index, pair): (usize, &&[SocketAddr])| Member {
-            process: launch(program, dir.path(), index, pair[0], &peers, None),
+            process: launch(program, dir.path(), index, (pair[0], &peers), None, quota_bytes),
             client: pair[0],
             peer: pair[1],
         };
@@ -100,6 +107,7 @@ impl Etcd {
             program: program.to_owned(),
             members: pairs.iter().enumerate().map(start).collect(),
             tls: None,
+            quota_bytes,
             dir,
         }
     }
@@ -109,6 +117,31 @@ impl Etcd {
         let scheme = if self.tls.is_some() { "etcds" } else { "etcd" };
         let clients: Vec<String> = self.members.iter().map(|member| member.client.to_string()).collect();
         format!("{scheme}://{}", clients.join(","))
+    }
+
+    /// Writes keys, a hundred in a transaction.
+    pub fn put_all(&self, pairs: &[(Vec<u8>, Vec<u8>)]) {
+        for part in pairs.chunks(100) {
+            let put = |(key, value): &(Vec<u8>, Vec<u8>)| {
+                let (key, value) = (crate::base64(key), crate::base64(value));
+                json!({"requestPut": {"key": key, "value": value}})
+            };
+            let txn = json!({"success": part.iter().map(put).collect::<Vec<_>>()});
+            let answer = post(self.members[0].client, "/v3/kv/txn", &txn);
+            let is_done = answer.as_ref().is_some_and(|answer| answer["succeeded"] == true);
+            assert!(is_done, "{answer:?}");
+        }
+    }
+
+    /// Returns the number of keys that begin with a text, which is not empty.
+    pub fn count(&self, prefix: &str) -> usize {
+        let mut end = prefix.to_owned().into_bytes();
+        *end.last_mut().unwrap() += 1;
+        let [key, end] = [prefix.as_bytes(), &end].map(crate::base64);
+        let range = json!({"key": key, "range_end": end, "count_only": true});
+        let answer = post(self.members[0].client, "/v3/kv/range", &range).expect("etcd answers");
+        // Protobuf's JSON leaves a zero out, and writes numbers of 64 bits as texts.
+        answer["count"].as_str().map_or(0, |count| count.parse().unwrap())
     }
 
     /// Returns the leader's index, if a member knows one.
@@ -187,7 +220,9 @@ impl Etcd {
     pub fn restart(&mut self, index: usize) {
         let peers: Vec<SocketAddr> = self.members.iter().map(|member| member.peer).collect();
         let client = self.members[index].client;
-        self.members[index].process = launch(&self.program, self.dir.path(), index, client, &peers, self.tls.as_ref());
+        let addresses = (client, &*peers);
+        let (dir, tls) = (self.dir.path(), self.tls.as_ref());
+        self.members[index].process = launch(&self.program, dir, index, addresses, tls, self.quota_bytes);
     }
 
     /// Waits until every member answers and knows a leader.
@@ -213,6 +248,22 @@ impl Etcd {
         let alarm = json!({"action": "ACTIVATE", "alarm": "NOSPACE"});
         let answer = post(self.members[0].client, "/v3/maintenance/alarm", &alarm);
         assert!(answer.is_some_and(|answer| answer["error"].is_null()), "no alarm");
+    }
+
+    /// Frees the space of deleted objects, and ends the alarm, as an operator does.
+    pub fn free_space(&self) {
+        let ask = |path: &str, body: &Value| {
+            let answer = post(self.members[0].client, path, body);
+            let answer = answer.unwrap_or_else(|| panic!("no answer of {path}"));
+            assert!(answer["error"].is_null(), "{path}: {answer}");
+            answer
+        };
+        let status = ask("/v3/maintenance/status", &json!({}));
+        let revision = &status["header"]["revision"];
+        ask("/v3/kv/compaction", &json!({"revision": revision, "physical": true}));
+        ask("/v3/maintenance/defragment", &json!({}));
+        let alarm = json!({"action": "DEACTIVATE", "memberID": status["header"]["member_id"], "alarm": "NOSPACE"});
+        ask("/v3/maintenance/alarm", &alarm);
     }
 
     /// Makes members require TLS and a client certificate of the CA from the next start on.
@@ -265,9 +316,9 @@ fn launch(
     program: &Path,
     dir: &Path,
     index: usize,
-    client: SocketAddr,
-    peers: &[SocketAddr],
+    (client, peers): (SocketAddr, &[SocketAddr]),
     tls: Option<&[PathBuf; 3]>,
+    quota_bytes: Option<u64>,
 ) -> Child {
     let scheme = if tls.is_some() { "https" } else { "http" };
     let (client, peer) = (format!("{scheme}://{client}"), format!("http://{}", peers[index]));
@@ -288,6 +339,9 @@ fn launch(
     if let Some([ca, certificate, key]) = tls {
         command.arg("--client-cert-auth").arg("--trusted-ca-file").arg(ca);
         command.arg("--cert-file").arg(certificate).arg("--key-file").arg(key);
+    }
+    if let Some(bytes) = quota_bytes {
+        command.arg(format!("--quota-backend-bytes={bytes}"));
     }
     command.stdout(Stdio::null()).stderr(log).spawn().unwrap()
 }

@@ -1,12 +1,18 @@
 //! Commits: sends a transaction until its outcome is known.
+//!
+//! A full etcd refuses every transaction that puts a key, and with it the number in the session's
+//! key. A transaction that only deletes is then sent without its number, in the session that there
+//! is: a late or a rolled back etcd executes it no more than any other. One thing is lost: when its
+//! answer is lost, nobody knows if it happened. So the number is left out only after etcd has said
+//! that it is full, which means that nothing was executed.
 
 use crate::{
     EtcdStore,
-    errors::{Meaning, meaning, request_too_large},
+    errors::{Meaning, is_full, meaning, request_too_large, says_full},
     keys::Keys,
     members::{Member, Pauses},
     origin::Verdict,
-    sessions::{Expected, Seen, Session},
+    sessions::{Anchor, Expected, Seen},
 };
 use etcd_client::{Compare, CompareOp, Error, GetOptions, TxnOp, TxnOpResponse, TxnResponse};
 use insula_api::Revision;
@@ -42,16 +48,18 @@ enum Step {
     Retry,
     /// The transaction did not happen, and the member cannot be used.
     NextMember,
+    /// The transaction did not happen, because etcd is full, and does if it puts nothing.
+    WithoutNumber,
 }
 
-/// One sending of a transaction to one member, in one session.
+/// One sending of a transaction to one member, after one anchor.
 struct Attempt<'a> {
     store: &'a EtcdStore,
     txn: &'a Txn,
     /// The transaction writes its number. A transaction that may change nothing does not, so that
-    /// it takes no revision.
+    /// it takes no revision, and none does that a full etcd is to execute.
     marked: bool,
-    session: Session,
+    anchor: Anchor,
     member: Member,
     expected: Expected<'a>,
     knowledge: &'a Mutex<Knowledge>,
@@ -73,10 +81,17 @@ impl EtcdStore {
     }
 
     async fn commit_until_known(&self, txn: &Txn, knowledge: &Mutex<Knowledge>) -> Result<Revision, CommitError> {
-        let mut pauses = Pauses::default();
+        let (mut pauses, mut with_number) = (Pauses::default(), changes_something(txn));
         loop {
-            let session = self.sessions.get(&self.members, &self.origin).await;
-            let session = session.map_err(CommitError::Unavailable)?;
+            let anchor = match self.sessions.get(&self.members, &self.origin).await {
+                Ok(session) => Anchor::Session(session),
+                Err(reason) if says_full(&reason) && only_deletes(txn) => {
+                    with_number = false;
+                    Anchor::Mark(self.sessions.last_mark(|| self.origin.known()).0)
+                }
+                Err(reason) if says_full(&reason) => return Err(full(&reason)),
+                Err(reason) => return Err(CommitError::Unavailable(reason)),
+            };
             let generation = self.members.generation();
             let limit = self.members.options().attempt_timeout;
             let step = match tokio::time::timeout(limit, self.members.current()).await {
@@ -84,8 +99,8 @@ impl EtcdStore {
                     let mut attempt = Attempt {
                         store: self,
                         txn,
-                        marked: changes_something(txn),
-                        session,
+                        marked: with_number,
+                        anchor,
                         member,
                         expected: self.sessions.expect(),
                         knowledge,
@@ -104,6 +119,7 @@ impl EtcdStore {
             match step {
                 Step::Done(outcome) => return outcome,
                 Step::Retry => {}
+                Step::WithoutNumber => with_number = false,
                 Step::NextMember => {
                     let reason = knowledge.lock().reason.clone();
                     self.members.failed(generation, &reason);
@@ -117,8 +133,11 @@ impl EtcdStore {
 impl Attempt<'_> {
     async fn run(&mut self) -> Step {
         let known = self.store.origin.known();
-        let mark = self.marked.then(|| self.expected.write(&self.session));
-        let request = request(&self.store.keys, &self.session, mark, self.txn);
+        let mark = match &self.anchor {
+            Anchor::Session(session) if self.marked => Some(self.expected.write(session)),
+            Anchor::Session(_) | Anchor::Mark(_) => None,
+        };
+        let request = request(&self.store.keys, &self.anchor, mark, self.txn);
         let limit = self.store.members.options().attempt_timeout;
         let mut kv = self.member.kv.clone();
         self.knowledge.lock().sent = true;
@@ -136,6 +155,10 @@ impl Attempt<'_> {
                 };
             }
             Ok(Err(error)) => match meaning(&error) {
+                Meaning::Refused if self.marked && is_full(&error) && only_deletes(self.txn) => {
+                    *self.knowledge.lock() = Knowledge::not_sent(error.to_string());
+                    return Step::WithoutNumber;
+                }
                 Meaning::Refused => return Step::Done(Err(refusal(&error, self.txn))),
                 Meaning::NotExecuted => {
                     *self.knowledge.lock() = Knowledge::not_sent(error.to_string());
@@ -152,14 +175,14 @@ impl Attempt<'_> {
 
     /// Finds out whether a transaction without an answer happened.
     async fn resolve(&mut self) -> Step {
-        if !self.marked {
+        let (true, Anchor::Session(session)) = (self.marked, &self.anchor) else {
             return Step::Done(Err(self.unknown("nothing tells whether it happened")));
-        }
+        };
         let ended = async {
             let next = self
                 .store
                 .sessions
-                .end(&self.session, &self.store.members, &self.store.origin);
+                .end(session, &self.store.members, &self.store.origin);
             let began = next.await?.began;
             self.store.origin.mvcc.reached(began).await;
             Ok::<(), String>(())
@@ -234,16 +257,32 @@ impl Attempt<'_> {
                 return Step::NextMember;
             }
         }
-        match self
-            .store
-            .sessions
-            .end(&self.session, &self.store.members, &self.store.origin)
-            .await
-        {
+        let Anchor::Session(session) = &self.anchor else {
+            return Step::Retry;
+        };
+        let sessions = &self.store.sessions;
+        match sessions.end(session, &self.store.members, &self.store.origin).await {
             Ok(_) => Step::Retry,
+            Err(reason) if says_full(&reason) => {
+                sessions.forget(session);
+                Step::Retry
+            }
             Err(reason) => Step::Done(Err(CommitError::Unavailable(reason))),
         }
     }
+}
+
+/// Returns true for a transaction that a full etcd executes.
+fn only_deletes(txn: &Txn) -> bool {
+    txn.writes.iter().all(|write| matches!(write, Write::Delete(_)))
+}
+
+/// Returns the error of a transaction that a full etcd refuses.
+fn full(reason: &str) -> CommitError {
+    CommitError::Full(format!(
+        "etcd is full, and only deletions are taken: {reason}; raise --quota-backend-bytes, or delete objects and \
+         `etcdctl defrag`, then `etcdctl alarm disarm`"
+    ))
 }
 
 /// Returns true for a transaction that cannot happen without a new revision.
@@ -260,13 +299,13 @@ fn changes_something(txn: &Txn) -> bool {
     })
 }
 
-fn request(keys: &Keys, session: &Session, mark: Option<TxnOp>, txn: &Txn) -> etcd_client::Txn {
+fn request(keys: &Keys, anchor: &Anchor, mark: Option<TxnOp>, txn: &Txn) -> etcd_client::Txn {
     let look = |key: Vec<u8>| TxnOp::get(key, Some(GetOptions::new().with_keys_only()));
     let compares: Vec<Compare> = txn
         .guards
         .iter()
         .map(|guard| compare(keys, guard))
-        .chain([session.compare()])
+        .chain(anchor.compare())
         .collect();
     let looks: Vec<TxnOp> = txn.guards.iter().map(|guard| look(keys.object(guard.key()))).collect();
     let operations: Vec<TxnOp> = txn
@@ -301,6 +340,9 @@ fn compare(keys: &Keys, guard: &Guard) -> Compare {
 }
 
 fn refusal(error: &Error, txn: &Txn) -> CommitError {
+    if is_full(error) {
+        return full(&error.to_string());
+    }
     if !request_too_large(error) {
         return CommitError::Unavailable(error.to_string());
     }

@@ -70,6 +70,19 @@ pub(crate) fn request_too_large(error: &Error) -> bool {
     has_text(error, &texts)
 }
 
+/// Text of the refusal of a put while the alarm NOSPACE is on.
+const FULL: &str = "database space exceeded";
+
+/// Returns true when etcd has no space for what the request puts. It executed nothing.
+pub(crate) fn is_full(error: &Error) -> bool {
+    has_text(error, &[FULL])
+}
+
+/// Returns true for the text of an error for which [`is_full`] is true.
+pub(crate) fn says_full(reason: &str) -> bool {
+    reason.contains(FULL)
+}
+
 /// Returns true when the revision asked for was compacted.
 pub(crate) fn compacted(error: &Error) -> bool {
     has_text(error, &["required revision has been compacted"])

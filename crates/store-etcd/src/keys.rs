@@ -2,6 +2,10 @@
 
 use insula_api::ObjectKey;
 
+/// Name of the mark of the format among the objects. It is no name of an object, so that programs
+/// before format 3, which know no mark, refuse the store; their error shows the name.
+const FORMAT_MARK: &str = "!a-later-version-of-insula-uses-this-store";
+
 /// The keys under one prefix.
 #[derive(Clone)]
 pub(crate) struct Keys {
@@ -9,6 +13,7 @@ pub(crate) struct Keys {
     objects: Vec<u8>,
     sessions: Vec<u8>,
     tick: Vec<u8>,
+    format: Vec<u8>,
 }
 
 impl Keys {
@@ -19,6 +24,7 @@ impl Keys {
             objects: format!("{root}objects/").into_bytes(),
             sessions: format!("{root}sessions/").into_bytes(),
             tick: format!("{root}tick").into_bytes(),
+            format: format!("{root}objects/{FORMAT_MARK}").into_bytes(),
             root: root.into_bytes(),
         }
     }
@@ -64,9 +70,20 @@ impl Keys {
         [&*self.objects, &*key.encode()].concat()
     }
 
+    /// Returns the key of the mark of the format.
+    pub(crate) fn format(&self) -> Vec<u8> {
+        self.format.clone()
+    }
+
+    /// Returns true for the key of the mark of the format.
+    pub(crate) fn is_format(&self, key: &[u8]) -> bool {
+        key == self.format
+    }
+
     /// Returns the encoded object key of an etcd key, if it belongs to an object.
     pub(crate) fn encoded<'a>(&self, key: &'a [u8]) -> Option<&'a [u8]> {
         key.strip_prefix(self.objects.as_slice())
+            .filter(|_| !self.is_format(key))
     }
 }
 
@@ -93,6 +110,12 @@ mod tests {
             let at = keys.object(&key);
             assert!(start < at && at < end && at.starts_with(keys.root()), "{prefix}");
             assert_eq!(keys.encoded(&at), Some(&*key.encode()));
+            let mark = keys.format();
+            assert!(start < mark && mark < end && keys.encoded(&mark).is_none(), "{prefix}");
+            assert!(
+                ObjectKey::decode(&mark[start.len()..]).is_err(),
+                "earlier programs refuse it"
+            );
             let session = keys.session(7, 1);
             assert!(keys.is_session(&session) && !keys.is_session(&at) && keys.encoded(&session).is_none());
             assert!(keys.tick() >= end && keys.tick().starts_with(keys.root()) && keys.encoded(&keys.tick()).is_none());

@@ -11,6 +11,10 @@
 //! `sessions.rs`); `<prefix>/tick` is written to move a quiet prefix on. An etcd with other users
 //! has gaps in our revisions. Compaction applies to all users of the etcd.
 //!
+//! A key among the objects, which is none, marks the format ([`insula_store::FORMAT`]). A program
+//! ends when it finds the mark of a later format, or one appears. Programs before format 3 know no
+//! mark: they take the key for a damaged object, do not start, and do not follow etcd beyond it.
+//!
 //! One member of etcd is used at a time (see `members.rs`). When it fails, reads go to the next
 //! one, and transactions are sent again once it is certain that they did not happen. An etcd whose
 //! state does not continue the state that was read ends the store (see `origin.rs`): its driver
@@ -32,9 +36,9 @@ mod survey;
 
 pub use survey::{MemberStatus, survey};
 
-use etcd_client::{GetOptions, KvClient};
+use etcd_client::{Compare, CompareOp, GetOptions, KvClient, TxnOp};
 use insula_api::{Revision, Scope};
-use insula_store::{BoxFuture, CommitError, Cursor, Gone, Measures, Mvcc, Snapshot, SnapshotError, Store, Txn};
+use insula_store::{BoxFuture, CommitError, Cursor, FORMAT, Gone, Measures, Mvcc, Snapshot, SnapshotError, Store, Txn};
 use keys::Keys;
 use members::Members;
 use mirror::{Loaded, Mirror, MirrorError};
@@ -118,6 +122,17 @@ pub enum ConnectError {
         /// Description of the damage.
         reason: String,
     },
+    /// A program of a later format uses the store.
+    #[error("{}", describe_format(*.found))]
+    Format {
+        /// Format of the store.
+        found: u64,
+    },
+}
+
+/// Says that the store has a later format.
+fn describe_format(found: u64) -> String {
+    format!("the store has format {found}, this version reads {FORMAT}; start the version that upgraded it")
 }
 
 /// A store on etcd.
@@ -126,6 +141,8 @@ pub struct EtcdStore {
     origin: Arc<Origin>,
     sessions: Arc<Sessions>,
     keys: Keys,
+    /// The mark of the format, when the store was opened.
+    format: Option<u64>,
     /// Held while a tick is written: one tick serves all waiting requests.
     tick: tokio::sync::Mutex<()>,
 }
@@ -152,6 +169,7 @@ impl EtcdStore {
         let members = Arc::new(Members::new(endpoints, options));
         let loaded = load(&members, &keys).await.map_err(|error| match error {
             MirrorError::Damaged { key, reason } => ConnectError::Damaged { key, reason },
+            MirrorError::Format(found) => ConnectError::Format { found },
             other => unreachable(other.to_string()),
         })?;
         let origin = Arc::new(Origin {
@@ -171,9 +189,36 @@ impl EtcdStore {
             origin,
             sessions,
             keys,
+            format: loaded.format,
             tick: tokio::sync::Mutex::default(),
         };
         Ok((store, mirror.run()))
+    }
+
+    /// Returns the format that the store was marked with when it was opened; `None` for a store
+    /// that is new or of a program before format 3.
+    pub fn format(&self) -> Option<u64> {
+        self.format
+    }
+
+    /// Marks the store with the present format, unless it has a mark. Earlier programs cannot use
+    /// it from then on.
+    ///
+    /// # Errors
+    /// The reason why etcd does not take the mark.
+    pub async fn mark_format(&self) -> Result<(), String> {
+        let options = self.members.options();
+        let key = self.keys.format();
+        let mark = |mut kv: KvClient| {
+            let absent = Compare::create_revision(key.clone(), CompareOp::Equal, 0);
+            let put = TxnOp::put(key.clone(), FORMAT.to_string(), None);
+            let txn = etcd_client::Txn::new().when([absent]).and_then([put]);
+            async move { kv.txn(txn).await }
+        };
+        let marked = self
+            .members
+            .repeat(options.request_timeout, options.attempt_timeout, mark);
+        marked.await.map(drop)
     }
 
     /// Reads etcd's current revision, from its majority.

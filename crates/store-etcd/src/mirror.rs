@@ -9,7 +9,7 @@ use crate::{
 };
 use etcd_client::{Error, Event, EventType, GetOptions, KeyValue, KvClient, WatchOptions, WatchResponse, WatchStream};
 use insula_api::{Object, ObjectKey, Revision};
-use insula_store::{Commit, Entry};
+use insula_store::{Commit, Entry, FORMAT};
 use std::{convert::Infallible, sync::Arc};
 
 /// Objects in a page of the load.
@@ -22,6 +22,8 @@ pub(crate) struct Loaded {
     pub(crate) cluster: u64,
     /// The latest transaction.
     pub(crate) last: Option<Mark>,
+    /// The mark of the format.
+    pub(crate) format: Option<u64>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +32,8 @@ pub(crate) enum MirrorError {
     Etcd(#[from] Error),
     #[error("the key {key} holds no object: {reason}")]
     Damaged { key: String, reason: String },
+    #[error("{}", crate::describe_format(*.0))]
+    Format(u64),
     #[error("the watch ended: {0}")]
     Ended(String),
     #[error("compacted")]
@@ -49,7 +53,7 @@ pub(crate) struct Mirror {
 /// Reads everything, page by page, all at the revision of the first page.
 pub(crate) async fn load(kv: &mut KvClient, keys: &Keys) -> Result<Loaded, MirrorError> {
     let (mut start, end) = keys.objects();
-    let (mut entries, mut at, mut limit) = (Vec::new(), None, PAGE_MAX);
+    let (mut entries, mut at, mut limit, mut format) = (Vec::new(), None, PAGE_MAX, None);
     loop {
         let mut options = GetOptions::new().with_range(end.clone()).with_limit(limit);
         if let Some((revision, _)) = at {
@@ -69,6 +73,10 @@ pub(crate) async fn load(kv: &mut KvClient, keys: &Keys) -> Result<Loaded, Mirro
         for kv in page.take_kvs() {
             start.clear();
             start.extend_from_slice(kv.key());
+            if keys.is_format(kv.key()) {
+                format = Some(readable_format(&kv)?);
+                continue;
+            }
             entries.push(entry(keys, &kv)?);
         }
         // The next page begins with the first key after the last one.
@@ -79,8 +87,22 @@ pub(crate) async fn load(kv: &mut KvClient, keys: &Keys) -> Result<Loaded, Mirro
                 entries,
                 cluster,
                 last: newest_mark(kv, keys, revision).await?,
+                format,
             });
         }
+    }
+}
+
+/// Reads the mark of the format, and refuses a later format.
+fn readable_format(kv: &KeyValue) -> Result<u64, MirrorError> {
+    let text = String::from_utf8_lossy(kv.value());
+    let format = text.parse().map_err(|_| MirrorError::Damaged {
+        key: String::from_utf8_lossy(kv.key()).into(),
+        reason: format!("{text:?} is no format"),
+    })?;
+    match format > FORMAT {
+        true => Err(MirrorError::Format(format)),
+        false => Ok(format),
     }
 }
 
@@ -134,6 +156,10 @@ impl Mirror {
                 Ok(never) => match never {},
             };
             let reason = error.to_string();
+            if let MirrorError::Format(_) = error {
+                // What the later program writes cannot be read, now or later.
+                self.origin.status.fail(reason.clone());
+            }
             // An object that cannot be read is the same on other members, but trying one costs
             // nothing.
             self.members.failed(generation, &reason);
@@ -239,8 +265,11 @@ impl Mirror {
                     EventType::Delete => Written::Deleted(kv.key().to_vec()),
                 });
             }
+            if self.keys.is_format(kv.key()) && event.event_type() == EventType::Put {
+                readable_format(kv)?;
+            }
             if self.keys.encoded(kv.key()).is_none() {
-                // A tick or a session: it has a revision and no object.
+                // A tick, a session or the mark of the format: it has a revision and no object.
                 continue;
             }
             let write = match event.event_type() {
@@ -276,6 +305,8 @@ impl Mirror {
             entries,
             cluster,
             last,
+            // A later one is refused by the load.
+            format: _,
         } = loaded;
         if cluster != self.origin.cluster || revision < known {
             return Err(MirrorError::Ended("it is another cluster".into()));

@@ -11,6 +11,8 @@
 //! - an etcd that was rolled back executes nothing, for there the key is older than the server has
 //!   seen it, or absent.
 //!
+//! A full etcd takes no number, and begins no session: see `commit.rs` for deletions there.
+//!
 //! By example: session 1 begins at 10; transactions 7 and 8 are sent, the connection breaks.
 //! Session 2 begins at 12 and deletes the key of session 1. The watch shows 11: number 7, then 12.
 //! So 7 is committed at 11, and 8 may be sent again.
@@ -70,6 +72,27 @@ impl Mark {
             key: kv.key().to_vec(),
             revision: Revision(kv.mod_revision().unsigned_abs()),
             value: kv.value().to_vec(),
+        }
+    }
+}
+
+/// Evidence in a transaction that it is executed by a state of etcd that continues ours.
+pub(crate) enum Anchor {
+    /// The session of this server, which also ends a late transaction.
+    Session(Session),
+    /// The latest transaction that the watch has shown, of whichever server, for deletions in a
+    /// full etcd, where no session can begin. Without one the guards and the header are evidence.
+    Mark(Option<Mark>),
+}
+
+impl Anchor {
+    pub(crate) fn compare(&self) -> Option<Compare> {
+        match self {
+            Self::Session(session) => Some(session.compare()),
+            Self::Mark(mark) => mark.as_ref().map(|mark| {
+                let revision = i64::try_from(mark.revision.0).unwrap_or(i64::MAX);
+                Compare::mod_revision(mark.key.clone(), CompareOp::Greater, revision - 1)
+            }),
         }
     }
 }
@@ -181,6 +204,12 @@ impl Sessions {
             seen,
             lost: false,
         }
+    }
+
+    /// Forgets a session that has ended, where a full etcd lets no other one begin.
+    pub(crate) fn forget(&self, ended: &Session) {
+        let mut ledger = self.ledger.lock();
+        ledger.current.take_if(|current| current.number == ended.number);
     }
 
     /// Returns the current session, as new as the watch has shown it.

@@ -39,6 +39,13 @@ pub use state::Entry;
 pub use txn::{CommitError, Gone, Guard, SnapshotError, TXN_BYTES_MAX, TXN_OPS_MAX, Txn, TxnLimit, Write};
 pub use watch::Cursor;
 
+/// Format of stored objects. A program refuses a store of a later format.
+///
+/// Format 1, of the embedded store alone, has no checksums. Format 2 has other names of internal
+/// resources than format 3; the server that owns these names moves the objects, and all engines
+/// keep programs of format 2 away before the first object has moved.
+pub const FORMAT: u64 = 3;
+
 /// A boxed future, so that `dyn Store` works.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 

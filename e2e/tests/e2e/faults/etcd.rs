@@ -1,6 +1,7 @@
 //! Servers on an etcd cluster that loses members or quorum, or is rolled back.
 
 mod credentials;
+mod full;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
