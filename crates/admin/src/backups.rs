@@ -20,7 +20,7 @@ use crate::{
     workers::WorkerPool,
 };
 use insula_api::{ClusterName, Json, ObjectKey};
-use insula_catalog::ids;
+use insula_catalog::{earlier_names::present_key, ids};
 use insula_registry::Deps;
 use insula_store::{
     Snapshot,
@@ -165,7 +165,7 @@ fn read(file: impl io::Read) -> Result<(backup::Summary, Hash), Failure> {
 fn read_file(file: impl io::Read) -> Result<(backup::Summary, Hash), BackupError> {
     let mut content = ContentHash::default();
     let read = backup::read(io::BufReader::with_capacity(1 << 20, file), |_, entry| {
-        if counts(&entry.key) {
+        if counts(&present_key(&entry.key)) {
             content.add(&entry.key, &entry.object);
         }
         Ok::<_, BackupError>(())

@@ -59,7 +59,7 @@ pub fn of_definition(definition: &Json, conversion: &Json) -> Json {
 
 fn assemble(name: &str, annotations: Json, spec: Json, rules: Option<Json>) -> Json {
     let mut bundle = json!({
-        "apiVersion": format!("{}/v1", ids::INTERNAL), "kind": "Bundle",
+        "apiVersion": ids::INTERNAL_V1, "kind": "Bundle",
         "metadata": {"name": name, "annotations": annotations},
         "spec": spec,
     });

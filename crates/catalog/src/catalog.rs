@@ -71,9 +71,16 @@ impl Catalog {
         self.system.add(kind)
     }
 
-    /// Sets the executor for searches. The default runs them on the caller's thread.
+    /// Sets the executor for long work. The default runs it on the caller's thread.
     pub fn work_aside(&mut self, aside: BlockingExecutor) {
         self.prover.aside = aside;
+    }
+
+    /// Runs work that may take more than some milliseconds, without blocking other requests.
+    pub fn run_aside<T>(&self, work: impl FnOnce() -> T) -> T {
+        let (mut work, mut done) = (Some(work), None);
+        (self.prover.aside)(&mut || done = work.take().map(|work| work()));
+        done.expect("an executor runs its work before it returns")
     }
 
     /// Returns the built-in kinds.
@@ -91,8 +98,8 @@ impl Catalog {
             return Some(self.bundles.clone());
         }
         let key = ids::resource_route(cluster, group, plural);
-        let claim = snapshot.get(&key)?;
-        self.follow(snapshot, cluster, key, &claim)
+        let route = snapshot.get(&key)?;
+        self.follow(snapshot, cluster, key, &route)
     }
 
     /// Returns all resources that a cluster serves: built-in kinds first, then by the name of their
@@ -102,7 +109,7 @@ impl Catalog {
         if *cluster == ClusterName::bound_crds() {
             all.push(self.bundles.clone());
         }
-        all.extend(self.claimed(snapshot, cluster));
+        all.extend(self.routed(snapshot, cluster));
         all
     }
 
@@ -111,8 +118,8 @@ impl Catalog {
     }
 
     /// Returns the resources that a cluster serves in addition to the built-in kinds.
-    pub fn claimed(&self, snapshot: &Snapshot, cluster: &ClusterName) -> Vec<Served> {
-        self.claimed_where(snapshot, cluster, |_| true)
+    pub fn routed(&self, snapshot: &Snapshot, cluster: &ClusterName) -> Vec<Served> {
+        self.routed_where(snapshot, cluster, |_| true)
     }
 
     /// Returns the resources of one group that a cluster serves, built-in kinds first. Skips the
@@ -123,16 +130,16 @@ impl Catalog {
         if group == ids::INTERNAL && *cluster == ClusterName::bound_crds() {
             all.push(self.bundles.clone());
         }
-        all.extend(self.claimed_where(snapshot, cluster, |name| ids::group_of(name) == group));
+        all.extend(self.routed_where(snapshot, cluster, |name| ids::group_of(name) == group));
         all
     }
 
-    fn claimed_where(&self, snapshot: &Snapshot, cluster: &ClusterName, wanted: impl Fn(&str) -> bool) -> Vec<Served> {
+    fn routed_where(&self, snapshot: &Snapshot, cluster: &ClusterName, wanted: impl Fn(&str) -> bool) -> Vec<Served> {
         let mut found = Vec::new();
         let scope = Scope::cluster(ids::resource_routes(), cluster.clone());
         let wanted = |key: &ObjectKey| wanted(&key.name);
-        snapshot.for_each_wanted(&scope, wanted, |claim| {
-            found.extend(self.follow(snapshot, cluster, claim.key.clone(), claim));
+        snapshot.for_each_wanted(&scope, wanted, |route| {
+            found.extend(self.follow(snapshot, cluster, route.key.clone(), route));
             ControlFlow::Continue(())
         });
         found
@@ -140,7 +147,7 @@ impl Catalog {
 
     /// Returns the API of a resource from the first cluster that serves it in a version, or else in
     /// any. With an identity, considers only routes to the exporter with that identity.
-    pub fn claimed_by(
+    pub fn routed_anywhere(
         &self,
         snapshot: &Snapshot,
         (group, version, plural): (&str, &str, &str),
@@ -150,10 +157,10 @@ impl Catalog {
         let serves = |served: &Served| served.served_versions().any(|served| *served.name == *version);
         let mut found: Option<Served> = None;
         let wanted = |key: &ObjectKey| key.name == name;
-        snapshot.for_each_wanted(&Scope::everywhere(ids::resource_routes()), wanted, |claim| {
+        snapshot.for_each_wanted(&Scope::everywhere(ids::resource_routes()), wanted, |route| {
             let meant = |said: &ResourceRoute| identity.is_none_or(|identity| *said.identity == *identity);
-            if meant(&claim.object.parsed(ResourceRoute::read)) {
-                let next = self.follow(snapshot, &claim.key.cluster, claim.key.clone(), claim);
+            if meant(&route.object.parsed(ResourceRoute::read)) {
+                let next = self.follow(snapshot, &route.key.cluster, route.key.clone(), route);
                 if found.is_none() || next.as_ref().is_some_and(serves) {
                     found = next;
                 }
@@ -167,9 +174,9 @@ impl Catalog {
         found.map(|served| Served { guard: None, ..served })
     }
 
-    fn follow(&self, snapshot: &Snapshot, cluster: &ClusterName, key: ObjectKey, claim: &Entry) -> Option<Served> {
-        let said = claim.object.parsed(ResourceRoute::read);
-        let guard = Some((key, claim.revision));
+    fn follow(&self, snapshot: &Snapshot, cluster: &ClusterName, key: ObjectKey, route: &Entry) -> Option<Served> {
+        let said = route.object.parsed(ResourceRoute::read);
+        let guard = Some((key, route.revision));
         let source = match (&said.bundle, &said.definition) {
             (Some(bundle), _) => snapshot.get(&ids::bundle(bundle))?,
             (None, Some(definition)) => snapshot.get(&definition.key(cluster))?,

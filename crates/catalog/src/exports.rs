@@ -83,9 +83,9 @@ fn aggregated(export: &Json) -> Vec<String> {
 /// for resources that are not bound and for exports without a maximal permission policy. The policy
 /// ends with its export.
 pub fn policy_of(snapshot: &Snapshot, cluster: &ClusterName, group: &str, resource: &str) -> Option<ClusterName> {
-    let claim = snapshot.get(&ids::resource_route(cluster, group, resource))?;
-    let claim = claim.object.parsed(ResourceRoute::read);
-    let export = claim.export.as_ref()?;
+    let route = snapshot.get(&ids::resource_route(cluster, group, resource))?;
+    let route = route.object.parsed(ResourceRoute::read);
+    let export = route.export.as_ref()?;
     let found = snapshot.get(&export.key())?;
     let view = found.object.parsed(ExportView::read);
     view.has_local_policy.then(|| export.cluster.clone())
@@ -96,9 +96,9 @@ pub fn policy_of(snapshot: &Snapshot, cluster: &ClusterName, group: &str, resour
 /// apply to all consumers while the export exists.
 pub fn homes_of_hooks(snapshot: &Snapshot, cluster: &ClusterName, served: &Served) -> Vec<ClusterName> {
     let exporter = || {
-        let (claim, _) = served.guard.as_ref()?;
-        let claim = snapshot.get(claim)?.object.parsed(ResourceRoute::read);
-        let export = claim.export.as_ref()?;
+        let (route, _) = served.guard.as_ref()?;
+        let route = snapshot.get(route)?.object.parsed(ResourceRoute::read);
+        let export = route.export.as_ref()?;
         snapshot.get(&export.key())?;
         (export.cluster != *cluster).then(|| export.cluster.clone())
     };

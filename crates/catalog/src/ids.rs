@@ -6,6 +6,19 @@ use std::sync::LazyLock;
 /// Group of the objects that tenants cannot see: routes, bundles and serialization points.
 pub const INTERNAL: &str = "internal.insula.io";
 
+/// Version of the objects that tenants cannot see.
+pub const INTERNAL_V1: &str = "internal.insula.io/v1";
+
+/// Resource of the routes of resource names.
+pub const RESOURCE_ROUTES: &str = "resourceroutes";
+/// Kind of the routes of resource names.
+pub const RESOURCE_ROUTE: &str = "ResourceRoute";
+
+/// Resource of the serialization points.
+pub const SERIALIZATION_POINTS: &str = "serializationpoints";
+/// Kind of the serialization points.
+pub const SERIALIZATION_POINT: &str = "SerializationPoint";
+
 /// Group of roles and their bindings.
 pub const RBAC: &str = "rbac.authorization.k8s.io";
 
@@ -27,13 +40,13 @@ macro_rules! resource {
 
 resource! {
     /// Routes of resource names in a cluster.
-    resource_routes = INTERNAL, "claims";
+    resource_routes = INTERNAL, RESOURCE_ROUTES;
     /// Bundles of schema and rules in `system:bound-crds`.
     bundles = INTERNAL, "bundles";
     /// Records of the versions that tenants use ([`crate::version_uses::UseRecord`]).
     version_uses = INTERNAL, "versionuses";
     /// Serialization points ([`crate::SerializationPoint`]).
-    serialization_points = INTERNAL, "registers";
+    serialization_points = INTERNAL, SERIALIZATION_POINTS;
     /// Records of migrations of ThirdPartyResources ([`crate::registration::Migration`]).
     registration_migrations = INTERNAL, "registrationmigrations";
     /// Records of the requests of gRPC clients that are answered once.
@@ -136,8 +149,8 @@ pub fn closed_home(cluster: &ClusterName) -> ObjectKey {
 }
 
 /// Returns the group in the name of a route; the empty string for the core group.
-pub fn group_of(claim: &str) -> &str {
-    match claim.split_once('.') {
+pub fn group_of(route: &str) -> &str {
+    match route.split_once('.') {
         Some((_, "core")) | None => "",
         Some((_, group)) => group,
     }

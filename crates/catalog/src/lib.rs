@@ -13,6 +13,7 @@ pub mod compile;
 mod convert;
 mod definitions;
 pub mod digest;
+pub mod earlier_names;
 mod error;
 pub mod exports;
 pub mod freeze;

@@ -195,7 +195,7 @@ pub fn record_of(cluster: &ClusterName, at: Timestamp) -> ObjectKey {
 pub fn added(known: Option<&Json>, key: &ObjectKey, at: Timestamp, amounts: &Amounts) -> Json {
     let fresh = || {
         json!({
-            "apiVersion": format!("{}/v1", ids::INTERNAL), "kind": "Metering", "metadata": {"name": &*key.name},
+            "apiVersion": ids::INTERNAL_V1, "kind": "Metering", "metadata": {"name": &*key.name},
             "spec": {"hours": {}},
         })
     };

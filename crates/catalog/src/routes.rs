@@ -116,7 +116,7 @@ impl ResourceRoute {
             spec.insert("identity".into(), Json::String(self.identity.to_string()));
         }
         serde_json::json!({
-            "apiVersion": format!("{}/v1", ids::INTERNAL), "kind": "Claim", "metadata": {"name": name}, "spec": spec,
+            "apiVersion": ids::INTERNAL_V1, "kind": ids::RESOURCE_ROUTE, "metadata": {"name": name}, "spec": spec,
         })
     }
 }

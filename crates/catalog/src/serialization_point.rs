@@ -41,6 +41,18 @@ impl SerializationPoint {
         }
     }
 
+    /// Returns the write of the object of a key.
+    ///
+    /// # Errors
+    /// Returns `Internal` if the object cannot be built.
+    pub fn put(key: ObjectKey) -> Result<Write> {
+        let value = json!({
+            "apiVersion": ids::INTERNAL_V1, "kind": ids::SERIALIZATION_POINT, "metadata": {"name": &*key.name},
+        });
+        let object = Object::new(&value, None).map_err(|error| Error::Internal(error.to_string()))?;
+        Ok(Write::Put(key, Arc::new(object)))
+    }
+
     /// Returns the guard and write that a create commits together with its object.
     ///
     /// # Errors
@@ -51,14 +63,10 @@ impl SerializationPoint {
                 Guard::At(self.key.clone(), entry.revision),
                 Write::Put(self.key.clone(), entry.object.clone()),
             ),
-            None => {
-                let new = json!({"apiVersion": "internal.insula.io/v1", "kind": "Register", "metadata": {"name": &*self.key.name}});
-                let new = Object::new(&new, None).map_err(|error| Error::Internal(error.to_string()))?;
-                (
-                    Guard::Absent(self.key.clone()),
-                    Write::Put(self.key.clone(), Arc::new(new)),
-                )
-            }
+            None => (
+                Guard::Absent(self.key.clone()),
+                SerializationPoint::put(self.key.clone())?,
+            ),
         })
     }
 }

@@ -152,7 +152,7 @@ impl UseRecord {
             .map(|(version, at)| (version.to_string(), at.to_string().into()))
             .collect();
         serde_json::json!({
-            "apiVersion": format!("{}/v1", ids::INTERNAL), "kind": "VersionUses", "metadata": {"name": name},
+            "apiVersion": ids::INTERNAL_V1, "kind": "VersionUses", "metadata": {"name": name},
             "spec": {"export": self.export.write(), "identity": &*self.identity, "versions": versions},
         })
     }

@@ -113,7 +113,7 @@ impl Reconciler for ApiBindings {
             // The bundle was collected while a route to it was being written.
             "bundles" if change.new.is_none() => of_bundle(snapshot, &key.name),
             // The name is free again.
-            "claims" if change.new.is_none() => in_cluster(snapshot, &key.cluster),
+            ids::RESOURCE_ROUTES if change.new.is_none() => in_cluster(snapshot, &key.cluster),
             "customresourcedefinitions" | "thirdpartyresources" => waiting_in_cluster(snapshot, &key.cluster),
             _ => Vec::new(),
         }

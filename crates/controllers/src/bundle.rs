@@ -63,8 +63,8 @@ impl Reconciler for Bundles {
     /// Walks routes until one refers to the bundle. There is no counter that could drift.
     fn observe(&self, key: &ObjectKey, snapshot: &Snapshot) -> World {
         let mut is_routed = false;
-        snapshot.for_each(&Scope::everywhere(ids::resource_routes()), |claim| {
-            is_routed = claim.object.parsed(ResourceRoute::read).bundle.as_deref() == Some(&*key.name);
+        snapshot.for_each(&Scope::everywhere(ids::resource_routes()), |route| {
+            is_routed = route.object.parsed(ResourceRoute::read).bundle.as_deref() == Some(&*key.name);
             if is_routed {
                 ControlFlow::Break(())
             } else {

@@ -96,7 +96,7 @@ impl Reconciler for Migrations {
             }
             // The definition was reconciled before its route followed; or managed fields name
             // versions that are no longer served.
-            "claims" if change.old.is_some() => vec![change.key.clone()],
+            ids::RESOURCE_ROUTES if change.old.is_some() => vec![change.key.clone()],
             // The end of one request starts the next.
             "storageversionmigrations" => {
                 let resource = &object.body_value()["spec"]["resource"];

@@ -341,7 +341,7 @@ fn key_of(registry: &Deps, value: &Json) -> ObjectKey {
     let text = |pointer: &str| value.pointer(pointer).and_then(Json::as_str).unwrap_or_default();
     let (group, _) = text("/apiVersion").split_once('/').unwrap_or_default();
     let resource = match text("/kind") {
-        "Claim" => ids::resource_routes(),
+        ids::RESOURCE_ROUTE => ids::resource_routes(),
         kind => {
             let mut system = registry.catalog.system().iter();
             let served = system.find(|served| **served.group() == *group && *served.names().kind == *kind);

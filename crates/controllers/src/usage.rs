@@ -109,7 +109,7 @@ impl Reconciler for Usages {
                 let is_new = change.old.is_none() && change.new.is_some();
                 exports.chain(is_new.then(|| Key::Record(key.clone()))).collect()
             }
-            "claims" if change.new.is_none() => vec![Key::Record(record_of(key))],
+            ids::RESOURCE_ROUTES if change.new.is_none() => vec![Key::Record(record_of(key))],
             "apiexports" if change.new.is_some() => vec![Key::Export(key.clone())],
             // A schema never changes.
             "apiresourceschemas" if change.old.is_none() => {

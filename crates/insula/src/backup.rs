@@ -13,6 +13,7 @@ use std::{
 use anyhow::{Context, bail};
 use clap::Subcommand;
 use insula_api::{ClusterName, ObjectKey, ResourceId, Revision, Scope};
+use insula_catalog::earlier_names::{present_key, present_object};
 use insula_store::{
     Entry, Store,
     backup::{self, BackupError, Encoder, Header, Summary},
@@ -266,7 +267,13 @@ fn restore(arguments: &Restoring) -> anyhow::Result<()> {
     let revision = summary.header.revision.0.checked_add(*bump_revision);
     let revision = Revision(revision.context("--bump-revision is too large")?);
     let mut restored = Restore::begin(to, STORE)?;
-    let again = each(file, "restored", |_, entry| restored.put(entry));
+    let again = each(file, "restored", |_, entry| {
+        restored.put(Entry {
+            key: present_key(&entry.key),
+            object: present_object(&entry.key, entry.object),
+            ..entry
+        })
+    });
     match again {
         Ok(again) if again == summary => restored.finish(revision)?,
         other => {

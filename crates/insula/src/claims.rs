@@ -19,9 +19,6 @@ use crate::{
 pub(crate) const BINDINGS: &str = "/apis/apis.kcp.io/v1alpha2/apibindings";
 /// Writes of a binding that others change meanwhile.
 const WRITES_MAX: usize = 5;
-/// Narrowest column of kubectl's tables, and the space between two.
-const COLUMN_MIN: usize = 6;
-const COLUMN_GAP: usize = 3;
 
 /// Reads and answers permission claims of the workspace's APIBindings.
 #[derive(clap::Args)]
@@ -159,7 +156,7 @@ async fn list(client: &Client, name: Option<&str>, output: Objects) -> anyhow::R
     };
     let rows: Vec<Row<'_>> = bindings.iter().flat_map(rows).collect();
     match output {
-        Objects::Human => print::raw(&table(&rows)),
+        Objects::Human => print::raw(&table(&rows)?),
         Objects::Json => print::line(&serde_json::to_string_pretty(&rows)?),
         Objects::Yaml => print::raw(&print::yaml(&rows)?),
         Objects::Name => rows.iter().try_for_each(|row| print::line(&row.resource)),
@@ -193,29 +190,19 @@ fn rows(binding: &Value) -> Vec<Row<'_>> {
     rows
 }
 
-/// Draws the table of kcp's plugin: columns of at least six, three spaces apart.
-fn table(rows: &[Row<'_>]) -> String {
-    let mut lines = vec![["APIBINDING", "GROUP-RESOURCE", "VERBS", "STATUS"].map(str::to_owned)];
+/// Draws the table of kcp's plugin.
+fn table(rows: &[Row<'_>]) -> anyhow::Result<String> {
+    let header = ["APIBINDING", "GROUP-RESOURCE", "VERBS", "STATUS"].map(str::to_owned);
     let cells = |row: &Row<'_>| {
-        [
+        vec![
             row.binding.to_owned(),
             row.resource.clone(),
             row.verbs.join(","),
             row.state.to_owned(),
         ]
     };
-    lines.extend(rows.iter().map(cells));
-    let width = |column: usize| {
-        let widths = lines.iter().map(|line| line[column].chars().count());
-        widths.max().unwrap_or_default().max(COLUMN_MIN - COLUMN_GAP) + COLUMN_GAP
-    };
-    let widths: [usize; 3] = std::array::from_fn(width);
-    let mut out = String::new();
-    for [binding, resource, verbs, state] in &lines {
-        let [first, second, third] = widths;
-        out += &format!("{binding:<first$}{resource:<second$}{verbs:<third$}{state}\n");
-    }
-    out
+    let lines = std::iter::once(header.to_vec()).chain(rows.iter().map(cells));
+    Ok(print::columns(lines)?)
 }
 
 async fn decide(client: &Client, selection: &Selection, state: State) -> anyhow::Result<()> {
@@ -415,7 +402,7 @@ mod tests {
     fn the_table_is_that_of_kcp() {
         let binding = binding();
         assert_eq!(
-            table(&rows(&binding)),
+            table(&rows(&binding)).unwrap(),
             "APIBINDING   GROUP-RESOURCE       VERBS   STATUS\n\
              w            secrets              get     Accepted\n\
              w            widgets.example.io   *       Pending\n"

@@ -1,13 +1,16 @@
 //! Format of a backup file: every object of one revision, in key order, with checksums and a hash.
 //!
 //! ```text
-//! magic     "insula-backup 1\n"
+//! magic     "insula-backup 2\n"
 //! header    frame of JSON: revision, created, version, installation
 //! object    frame of key length, key, revision, created, stored form; one for each object
 //! trailer   length 0, number of objects, SHA-256 of the frames of all objects
 //! frame     length (4 bytes, little endian), checksum (16 bytes, over the frame's number and its
 //!           bytes), bytes
 //! ```
+//!
+//! Version 1 is the same, with the names of internal resources that stores of format 2 have. It is
+//! read as well; whoever writes its objects into a store translates the names.
 //!
 //! Nothing may follow the trailer. The hash leaves out the header, so that two backups of one state
 //! have the same hash.
@@ -22,10 +25,12 @@ use std::{
     sync::Arc,
 };
 
-const MAGIC: &[u8; 16] = b"insula-backup 1\n";
+const MAGIC: &[u8; 16] = b"insula-backup 2\n";
+/// Magic of version 1.
+const MAGIC_BEFORE: &[u8; 16] = b"insula-backup 1\n";
 /// Bytes of the magic that all versions of the format share.
 const MAGIC_SHARED: usize = 14;
-/// Most bytes of a frame. No object is larger: a transaction holds at most 1.5 MiB.
+/// Maximum number of bytes of a frame. No object is larger: a transaction holds at most 1.5 MiB.
 const FRAME_BYTES_MAX: usize = 16 << 20;
 const FRAME_HEAD: usize = 4 + 16;
 /// Bytes of the trailer: zero length, number of objects, hash.
@@ -298,7 +303,7 @@ impl<R: Read> Reader<R> {
             Err(BackupError::Truncated { .. }) => return Err(BackupError::Foreign),
             other => other?,
         }
-        if magic != *MAGIC {
+        if magic != *MAGIC && magic != *MAGIC_BEFORE {
             return Err(match magic[..MAGIC_SHARED] == MAGIC[..MAGIC_SHARED] {
                 true => BackupError::Format,
                 false => BackupError::Foreign,
@@ -483,7 +488,7 @@ mod tests {
         let text = |bytes: &[u8]| read_all(bytes).unwrap_err().to_string();
         assert_eq!(text(b""), "not a backup of insula");
         assert_eq!(text(&[7; 100]), "not a backup of insula");
-        let later = b"insula-backup 2\nanything";
+        let later = b"insula-backup 3\nanything";
         assert_eq!(text(later), "a backup in a format that this version does not read");
     }
 }

@@ -29,7 +29,7 @@ const CLIENTS: u64 = 8;
 const ROUND: u64 = 1_000_000;
 
 fn key(txn: u64, part: u64) -> ObjectKey {
-    let resource = ResourceId::local("example.io", ["bundles", "claims"][part as usize % 2]);
+    let resource = ResourceId::local("example.io", ["bundles", "resourceroutes"][part as usize % 2]);
     ObjectKey::cluster_scoped(resource, ClusterName::root(), &format!("{txn}.{part}"))
 }
 
@@ -102,7 +102,7 @@ fn read_back(dir: &Path) -> (Revision, BTreeMap<u64, Revision>) {
     let store = EmbeddedStore::open(dir, Options::default()).unwrap();
     let view = store.latest();
     let mut parts: BTreeMap<u64, Vec<Revision>> = BTreeMap::new();
-    for resource in ["bundles", "claims"] {
+    for resource in ["bundles", "resourceroutes"] {
         for entry in view.range(
             &Scope::everywhere(ResourceId::local("example.io", resource)),
             None,

@@ -131,7 +131,7 @@ fn damage_and_other_formats_are_refused() {
     let cases: [(Spoil<'_>, &str); 5] = [
         (
             &|txn| drop(txn.open_table(meta).unwrap().insert("format", 9)),
-            "the store has format 9, this version reads 2",
+            "the store has format 9, this version reads 3",
         ),
         (
             &|txn| drop(txn.open_table(objects).unwrap().insert(&*a, &b"short"[..])),
@@ -181,4 +181,29 @@ fn an_emptied_or_missing_file_is_refused() {
     assert!(refused().starts_with("the store is damaged: objects.redb is empty, and no record says"));
     std::fs::write(&objects, kept).unwrap();
     assert!(refused().starts_with("the store is damaged: acknowledged is missing or empty beside objects.redb"));
+}
+
+#[test]
+fn the_first_write_upgrades_format_2() {
+    use redb::{Database, ReadableDatabase, TableDefinition};
+    let meta: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+    let dir = tempfile::tempdir().unwrap();
+    now(open(dir.path()).unwrap().commit(put("a"))).unwrap();
+    let file = || Database::open(dir.path().join("objects.redb")).unwrap();
+    let format = || {
+        let database = file();
+        let txn = database.begin_read().unwrap();
+        txn.open_table(meta).unwrap().get("format").unwrap().unwrap().value()
+    };
+    assert_eq!(format(), 3);
+    let database = file();
+    let txn = database.begin_write().unwrap();
+    txn.open_table(meta).unwrap().insert("format", 2).unwrap();
+    txn.commit().unwrap();
+    drop(database);
+    drop(open(dir.path()).unwrap());
+    assert_eq!(format(), 2, "it was only read");
+    now(open(dir.path()).unwrap().commit(put("b"))).unwrap();
+    assert_eq!(format(), 3);
+    assert!(open(dir.path()).unwrap().latest().get(&key("a")).is_some());
 }

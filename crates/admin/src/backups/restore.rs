@@ -29,8 +29,8 @@ use super::{
 };
 use crate::operations::{Failure, Job, Operations, Record, Running};
 use futures_util::future::BoxFuture;
-use insula_api::{ClusterName, Json, Object, ObjectKey, Revision, Scope};
-use insula_catalog::ids;
+use insula_api::{ClusterName, Json, ObjectKey, Revision, Scope};
+use insula_catalog::{SerializationPoint, ids};
 use insula_store::{CommitError, Entry, Guard, Snapshot, Txn, Write};
 use serde_json::json;
 use std::{
@@ -413,10 +413,7 @@ fn parts<T>(items: Vec<T>, size: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
 
 /// Returns the write of a record.
 fn record(key: ObjectKey) -> Write {
-    let value = json!({"apiVersion": format!("{}/v1", ids::INTERNAL), "kind": "Register",
-        "metadata": {"name": &*key.name}});
-    let object = Object::new(&value, None).expect("it has apiVersion, kind and metadata");
-    Write::Put(key, Arc::new(object))
+    SerializationPoint::put(key).expect("it has apiVersion, kind and metadata")
 }
 
 fn size(write: &Write) -> usize {

@@ -3,7 +3,10 @@
 use super::{Links, Tree, counts, io_failure, read_failure, tree::is_platform};
 use crate::operations::Failure;
 use insula_api::{ClusterName, ClusterPath, Object, ObjectKey, Scope};
-use insula_catalog::ids;
+use insula_catalog::{
+    earlier_names::{present_key, present_object},
+    ids,
+};
 use insula_registry::grace;
 use insula_store::{
     Entry, Snapshot, Write,
@@ -158,7 +161,7 @@ impl Wanted {
             read.map_err(read_failure)
         };
         let mut links = Links::default();
-        let header = visit(&mut |entry| links.note(&entry))?.header;
+        let header = visit(&mut |entry| links.note(&present(entry)))?.header;
         super::precondition::of_this_installation(&header, snapshot)?;
         let root = ClusterName::root();
         let base = match ClusterName::parse(&header.cluster) {
@@ -178,12 +181,13 @@ impl Wanted {
         let tree = links.tree(&cluster, path);
         let (mut objects, mut hash) = (BTreeMap::new(), ContentHash::default());
         visit(&mut |entry| {
-            let Entry { key, object, .. } = entry;
+            let key = present_key(&entry.key);
             if tree.contains(&key) {
                 if counts(&key) {
-                    hash.add(&key, &object);
+                    // As it was written: the hash tells whether this is what was backed up.
+                    hash.add(&entry.key, &entry.object);
                 }
-                let object = kept(object);
+                let object = kept(present_object(&entry.key, entry.object));
                 let now = snapshot.get(&key).filter(|now| is_same(&now.object, &object));
                 objects.insert(key.encode(), (key, now.map_or(object, |now| now.object)));
             }
@@ -323,6 +327,15 @@ impl Changes {
             Write::Delete(_) => true,
         });
         differences
+    }
+}
+
+/// Returns an object of a backup under its present names.
+fn present(entry: Entry) -> Entry {
+    Entry {
+        key: present_key(&entry.key),
+        object: present_object(&entry.key, entry.object),
+        ..entry
     }
 }
 

@@ -161,7 +161,7 @@ impl Record {
     /// Returns the record as an object.
     pub fn write(&self, name: &str) -> Object {
         let value = json!({
-            "apiVersion": format!("{}/v1", ids::INTERNAL), "kind": "Operation",
+            "apiVersion": ids::INTERNAL_V1, "kind": "Operation",
             "metadata": {"name": name}, "spec": self,
         });
         Object::new(&value, None).expect("it has apiVersion, kind and metadata")

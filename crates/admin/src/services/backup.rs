@@ -7,11 +7,12 @@ use crate::{
     backups::{self, CREATE, Links, RESTORE, VERIFY, Wanted, io_failure, precondition},
     host::{BackupFile, blocking},
     operations::{Failure, Start},
-    pages::{Page, hex},
+    pages::Page,
     requests::Once,
     session::{AdminService, Located, Session, workspace_path},
     status::{self, Fault},
 };
+use data_encoding::HEXLOWER;
 use insula_api::{ClusterName, ClusterPath, Timestamp};
 use insula_catalog::locate;
 use insula_proto::admin::v1::{
@@ -256,7 +257,7 @@ impl Sending {
             file.take(CHUNK_BYTES as u64).read_to_end(&mut data)?;
             hash.update(&data);
             let sha256 = match data.is_empty() {
-                true => hex(&hash.clone().finalize()),
+                true => HEXLOWER.encode(&hash.clone().finalize()),
                 false => String::new(),
             };
             Ok::<_, std::io::Error>((data, sha256))

@@ -190,13 +190,13 @@ impl ExportName {
         access_request: AccessRequest<'_>,
     ) -> Option<Grant> {
         let key = ids::resource_route(cluster, access_request.group, access_request.resource);
-        let claim = snapshot.get(&key)?;
-        let route = claim.object.parsed(ResourceRoute::read);
+        let found = snapshot.get(&key)?;
+        let route = found.object.parsed(ResourceRoute::read);
         let is_own =
             !offer.identity.is_empty() && *route.identity == *offer.identity && route.export.as_ref() == Some(self);
         is_own.then_some(Grant {
             objects: Objects::Own,
-            given_by: (key, claim.revision),
+            given_by: (key, found.revision),
         })
     }
 

@@ -158,7 +158,7 @@ impl Migration {
     /// Returns the record as an object.
     pub fn write(&self) -> Json {
         json!({
-            "apiVersion": format!("{}/v1", ids::INTERNAL), "kind": "RegistrationMigration",
+            "apiVersion": ids::INTERNAL_V1, "kind": "RegistrationMigration",
             "metadata": {"name": format!("{}.{}", self.plural, self.group)}, "spec": self,
         })
     }

@@ -22,7 +22,7 @@ pub(crate) struct ServedApi {
 /// Returns every bound or defined API of the cluster that the binding does not bring.
 pub(super) fn others(registry: &Deps, snapshot: &Snapshot, own: &ObjectKey) -> Vec<ServedApi> {
     let mut others = Vec::new();
-    for served in registry.catalog.claimed(snapshot, &own.cluster) {
+    for served in registry.catalog.routed(snapshot, &own.cluster) {
         let origin = match &served.origin {
             Origin::Bound { binding } if *binding == own.name => continue,
             Origin::Bound { binding } => {

@@ -107,12 +107,12 @@ async fn a_binding_serves_at_one_revision() {
 
     let snapshot = rig.registry.store.latest();
     let cluster = rig.cluster("root:tenant");
-    let claim = snapshot
+    let route = snapshot
         .get(&ids::resource_route(&cluster, "example.io", "widgets"))
         .unwrap();
     let bound = snapshot.get(&rig.keys(ids::apibindings())[0]).unwrap();
     let bundle = snapshot.get(&rig.keys(ids::bundles())[0]).unwrap();
-    assert_eq!((claim.revision, bundle.revision), (bound.revision, bound.revision));
+    assert_eq!((route.revision, bundle.revision), (bound.revision, bound.revision));
 
     let status = status(&rig, "root:tenant", "widgets");
     let kinds: Vec<&Json> = status["conditions"]

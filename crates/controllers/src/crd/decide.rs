@@ -40,7 +40,7 @@ pub(super) fn decide(world: &World) -> Plan {
     let had = value["status"]["acceptedNames"].clone();
     let (accepted, names_accepted) = names::accept(&value["spec"]["names"], &had, &world.taken);
     // Another API may have the route already, while its names do not show yet.
-    let lost = world.claim.as_ref().is_some_and(|claim| !is_own(claim, &entry.key));
+    let lost = world.route.as_ref().is_some_and(|route| !is_own(route, &entry.key));
     let names_accepted = match lost {
         true => plural_conflict(&value),
         false => names_accepted,
@@ -162,18 +162,18 @@ fn serve(world: &World, definition: &Entry) -> Vec<Intent> {
         identity: "".into(),
         storage: world.storage.clone(),
         closing: false,
-        frozen: world.claim.as_ref().is_some_and(is_frozen),
+        frozen: world.route.as_ref().is_some_and(is_frozen),
         marks: Default::default(),
     };
-    match &world.claim {
+    match &world.route {
         None => intents.push(Intent::Create(
-            world.claim_key.clone(),
-            wanted.write(&world.claim_key.name),
+            world.route_key.clone(),
+            wanted.write(&world.route_key.name),
         )),
-        Some(claim) => {
-            let mut value = claim.object.body_value();
-            value["spec"] = wanted.write(&world.claim_key.name)["spec"].clone();
-            intents.push(Intent::Update(claim.clone(), value));
+        Some(route) => {
+            let mut value = route.object.body_value();
+            value["spec"] = wanted.write(&world.route_key.name)["spec"].clone();
+            intents.push(Intent::Update(route.clone(), value));
         }
     }
     intents
@@ -198,7 +198,7 @@ pub(crate) fn close(route: &Entry) -> Option<Intent> {
 fn delete(world: &World, entry: &Entry, old: &Json) -> Plan {
     let mut value = old.clone();
     let mut intents = world.instances.intents.clone();
-    let own = world.claim.iter().filter(|claim| is_own(claim, &entry.key));
+    let own = world.route.iter().filter(|route| is_own(route, &entry.key));
     intents.extend(own.clone().filter_map(close));
     if world.instances.is_clean() && intents.is_empty() {
         drop_finalizer(&mut value, finalizers::CUSTOM_RESOURCES);

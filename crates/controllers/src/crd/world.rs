@@ -24,8 +24,8 @@ pub(crate) struct World {
     pub(crate) alive: Option<Vec<Intent>>,
     /// Names of other APIs of its group; empty once its own names are accepted.
     pub(crate) taken: Taken,
-    pub(crate) claim_key: ObjectKey,
-    pub(crate) claim: Option<Entry>,
+    pub(crate) route_key: ObjectKey,
+    pub(crate) route: Option<Entry>,
     /// Bundle that serves it, if an APIConversion gives it rules that compile.
     pub(crate) bundle: Option<WantedBundle>,
     /// Its storage version.
@@ -58,13 +58,13 @@ pub(super) fn observe(registry: &Deps, gate: &Gate, key: &ObjectKey, snapshot: &
     let none = Json::Null;
     let spec = definition.as_ref().map_or(&none, |(_, value)| &value["spec"]);
     let (group, plural) = (text(spec, "/group"), text(spec, "/names/plural"));
-    let claim_key = ids::resource_route(cluster, group, plural);
+    let route_key = ids::resource_route(cluster, group, plural);
     let deleting = definition
         .as_ref()
         .is_some_and(|(entry, _)| entry.object.meta.is_deleting());
-    let claim = snapshot.get(&claim_key);
+    let route = snapshot.get(&route_key);
     // A registration may have the name: then its objects are not the definition's.
-    let is_foreign = claim.as_ref().is_some_and(|claim| !is_own(claim, key));
+    let is_foreign = route.as_ref().is_some_and(|route| !is_own(route, key));
     let instances = match deleting && !is_foreign {
         true => {
             let contents = [Content::custom(ResourceId::local(group, plural))];
@@ -86,8 +86,8 @@ pub(super) fn observe(registry: &Deps, gate: &Gate, key: &ObjectKey, snapshot: &
             _ => Taken::default(),
         },
         alive: alive(snapshot, cluster),
-        claim,
-        claim_key,
+        route,
+        route_key,
         bundle,
         storage: storage_version(spec).map(Into::into),
         rules_broken,
@@ -154,7 +154,7 @@ fn wanted_bundle(
 }
 
 /// Returns true for the route of a definition or registration.
-pub(crate) fn is_own(claim: &Entry, definition: &ObjectKey) -> bool {
-    let route = claim.object.parsed(ResourceRoute::read);
+pub(crate) fn is_own(route: &Entry, definition: &ObjectKey) -> bool {
+    let route = route.object.parsed(ResourceRoute::read);
     route.definition.is_some() && route.definition == DefinitionName::of_key(definition)
 }

@@ -94,13 +94,13 @@ fn look(
         // Its versions differ in nothing but their name.
         Origin::Local { definition } if definition.kind != DefinitionKind::CustomResource => (None, false),
         Origin::Local { definition } => {
-            let claim = snapshot.get(key).map(|claim| claim.object.parsed(ResourceRoute::read));
+            let route = snapshot.get(key).map(|route| route.object.parsed(ResourceRoute::read));
             let found = find(ids::customresourcedefinitions(), &definition.name);
-            let (Some(claim), Some((entry, value))) = (claim, found) else {
+            let (Some(route), Some((entry, value))) = (route, found) else {
                 return Resource::Changing;
             };
             // The served API, the definition and the guarding route must agree.
-            if claim.storage.as_ref() != Some(&storage) || storage_version(&value["spec"]) != Some(&storage) {
+            if route.storage.as_ref() != Some(&storage) || storage_version(&value["spec"]) != Some(&storage) {
                 return Resource::Changing;
             }
             let defined = super::names_of(&value, |version| version["served"] == true);
@@ -108,12 +108,12 @@ fn look(
                 .served_versions()
                 .map(|version| version.name.to_string())
                 .collect();
-            if claim.bundle.is_some() && serves != defined {
+            if route.bundle.is_some() && serves != defined {
                 return Resource::Following;
             }
             // Without conversion rules definitions behave as in Kubernetes, where fields that the
             // storage version lacks are lost when an object is written: that needs a request.
-            (Some(Owner::Definition(entry, value)), claim.bundle.is_some())
+            (Some(Owner::Definition(entry, value)), route.bundle.is_some())
         }
     };
     let due = automatic && owner.as_ref().is_some_and(|owner| owner.is_mixed(key, &storage));
@@ -139,32 +139,32 @@ fn look(
 
 impl Owner {
     /// Returns true if objects may be stored in other versions.
-    fn is_mixed(&self, claim: &ObjectKey, storage: &str) -> bool {
+    fn is_mixed(&self, route: &ObjectKey, storage: &str) -> bool {
         let versions = match self {
-            Owner::Binding(_, value) => bound(value, claim).map_or(&[][..], |bound| list(bound, "/storageVersions")),
+            Owner::Binding(_, value) => bound(value, route).map_or(&[][..], |bound| list(bound, "/storageVersions")),
             Owner::Definition(_, value) => list(value, "/status/storedVersions"),
         };
         versions.iter().any(|version| version != storage)
     }
 
     /// Writes that all objects are stored in one version.
-    pub(super) fn show_stored(&self, value: &mut Json, claim: &ObjectKey, storage: &str) {
+    pub(super) fn show_stored(&self, value: &mut Json, route: &ObjectKey, storage: &str) {
         match self {
             Owner::Definition(..) => value["status"]["storedVersions"] = json!([storage]),
             Owner::Binding(..) => {
                 let bound = value["status"]["boundResources"].as_array_mut();
-                let of_claim = bound.into_iter().flatten().filter(|bound| is_claimed(bound, claim));
-                of_claim.for_each(|bound| bound["storageVersions"] = json!([storage]));
+                let routed = bound.into_iter().flatten().filter(|bound| is_routed_by(bound, route));
+                routed.for_each(|bound| bound["storageVersions"] = json!([storage]));
             }
         }
     }
 }
 
-fn is_claimed(bound: &Json, claim: &ObjectKey) -> bool {
-    ids::resource_route(&claim.cluster, text(bound, "/group"), text(bound, "/resource")).name == claim.name
+fn is_routed_by(bound: &Json, route: &ObjectKey) -> bool {
+    ids::resource_route(&route.cluster, text(bound, "/group"), text(bound, "/resource")).name == route.name
 }
 
-fn bound<'a>(binding: &'a Json, claim: &ObjectKey) -> Option<&'a Json> {
+fn bound<'a>(binding: &'a Json, route: &ObjectKey) -> Option<&'a Json> {
     let mut all = list(binding, "/status/boundResources").iter();
-    all.find(|bound| is_claimed(bound, claim))
+    all.find(|bound| is_routed_by(bound, route))
 }

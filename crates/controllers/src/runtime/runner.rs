@@ -266,6 +266,6 @@ async fn attempt<K: Key>(registry: Arc<Deps>, reconciler: Arc<dyn Decisions<K>>,
     }
     (
         key,
-        Outcome::Failed("somebody else kept changing what it was about to change".to_owned()),
+        Outcome::Failed(format!("{CONFLICTS_MAX} conflicts with other writes in a row")),
     )
 }

@@ -4,10 +4,12 @@
 //! `objects`: encoded key → checksum (16 bytes, little endian), revision (8 bytes), created (8
 //! bytes), the object's stored form. The checksum covers the key and all that follows it.
 //!
-//! `meta`: `format` → 2, `revision` → the newest revision, `sum.low` and `sum.high` → the seal of
+//! `meta`: `format` → 3, `revision` → the newest revision, `sum.low` and `sum.high` → the seal of
 //! all objects at it.
 //!
-//! Format 1 had no checksums and no seal; it is upgraded when it is opened.
+//! Format 1 had no checksums and no seal; it is upgraded when it is opened. Format 2 differs only
+//! in the names of some resources; the first write upgrades it, so that a store which was only
+//! read stays with the program that wrote it.
 
 use super::{
     Disk, OpenError,
@@ -17,7 +19,7 @@ use super::{
     reserve::Reserve,
 };
 use crate::{
-    Entry,
+    Entry, FORMAT,
     plan::{Overlay, Pending},
 };
 use insula_api::{Object, ObjectKey, Revision};
@@ -32,15 +34,18 @@ use std::{
 
 const OBJECTS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("objects");
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
-const FORMAT: u64 = 2;
 /// The format without checksums.
 const UNSEALED: u64 = 1;
+/// The format with other names of resources.
+const EARLIER_NAMES: u64 = 2;
 /// redb writes its magic number last when it creates a file.
 const MAGIC: &[u8; 4] = b"redb";
 
 pub(super) struct ObjectFile {
     database: Database,
     shared: Arc<Shared>,
+    /// The format in `meta`.
+    format: u64,
     digest: Digest,
     record: Record,
     /// Bytes that deletions left unused in the file since it was last compacted.
@@ -96,6 +101,7 @@ impl ObjectFile {
         let mut file = ObjectFile {
             database,
             shared,
+            format: FORMAT,
             digest: Digest::default(),
             record,
             // Not known yet: the first full disk looks for unused space once.
@@ -104,6 +110,7 @@ impl ObjectFile {
         let (found, revision) = file.prepare()?;
         let entries = file.load(found, revision)?;
         let seal = file.digest.seal(revision);
+        file.format = found.max(EARLIER_NAMES);
         let upgraded_from = match found {
             UNSEALED => {
                 file.record.reset(seal).map_err(failed)?;
@@ -146,7 +153,7 @@ impl ObjectFile {
                 txn.commit().map_err(unusable)?;
                 Ok((FORMAT, FIRST))
             }
-            Some(found @ (UNSEALED | FORMAT)) => {
+            Some(found @ (UNSEALED | EARLIER_NAMES | FORMAT)) => {
                 txn.abort().map_err(unusable)?;
                 let revision = revision.ok_or_else(|| unusable("no revision"))?;
                 Ok((found, Revision(revision)))
@@ -213,6 +220,7 @@ impl ObjectFile {
     }
 
     /// Writes format 2, in one transaction: a crash leaves all of format 1 or all of format 2.
+    /// The names of resources stay, so the format is not 3 yet.
     fn upgrade(&self, entries: &[Entry], seal: Seal) -> Result<(), redb::Error> {
         let txn = self.database.begin_write()?;
         {
@@ -224,7 +232,7 @@ impl ObjectFile {
                 objects.insert(&*key, value.as_slice())?;
             }
             let mut meta = txn.open_table(META)?;
-            meta.insert("format", FORMAT)?;
+            meta.insert("format", EARLIER_NAMES)?;
             put_seal(&mut meta, seal)?;
         }
         Ok(txn.commit()?)
@@ -241,10 +249,13 @@ impl ObjectFile {
             let mut meta = txn.open_table(META).map_err(redb::Error::from)?;
             let seal = digest.seal(revision);
             put_seal(&mut meta, seal).map_err(redb::Error::from)?;
+            if self.format != FORMAT {
+                meta.insert("format", FORMAT).map_err(redb::Error::from)?;
+            }
             seal
         };
         txn.commit().map_err(redb::Error::from)?;
-        (self.digest, self.unused) = (digest, unused);
+        (self.digest, self.unused, self.format) = (digest, unused, FORMAT);
         Ok(self.record.note(seal)?)
     }
 
@@ -400,7 +411,7 @@ fn damaged(key: &[u8], reason: impl Display) -> OpenError {
     }
 }
 
-/// Encodes a value of format 2 into a buffer. Returns its checksum.
+/// Encodes a value, in the form since format 2, into a buffer. Returns its checksum.
 fn encode_value(out: &mut Vec<u8>, key: &[u8], revision: Revision, created: Revision, object: &Object) -> u128 {
     out.clear();
     out.extend_from_slice(&[0; 16]);
@@ -412,7 +423,7 @@ fn encode_value(out: &mut Vec<u8>, key: &[u8], revision: Revision, created: Revi
     checksum
 }
 
-/// Verifies a value of format 2 and returns the part behind its checksum.
+/// Verifies a value, in the form since format 2, and returns the part behind its checksum.
 fn verified<'a>(key: &[u8], value: &'a [u8]) -> Result<&'a [u8], OpenError> {
     let (stored, rest) = value.split_first_chunk().ok_or_else(|| damaged(key, "too short"))?;
     if u128::from_le_bytes(*stored) != checksum(key, rest) {

@@ -71,12 +71,12 @@ fn restore(server: &Server, request: RestoreBackupRequest) -> Result<RestoreBack
     answered.map(tonic::Response::into_inner)
 }
 
-pub(super) fn restored(server: &Server, request: RestoreBackupRequest) -> Value {
+pub(crate) fn restored(server: &Server, request: RestoreBackupRequest) -> Value {
     let started = restore(server, request).unwrap();
     runtime().block_on(async { result(done(server, started.operation).await) })
 }
 
-pub(super) fn delete_workspace(server: &Server, path: &str) {
+pub(crate) fn delete_workspace(server: &Server, path: &str) {
     let (parent, name) = path.rsplit_once(':').unwrap();
     let parent = server.admin().in_workspace(parent);
     parent.delete(&format!("{WORKSPACES}/{name}")).expect(200);

@@ -5,10 +5,11 @@ use super::{describe, once};
 use crate::{
     backups::{self, io_failure, read_failure},
     host::{BackupFile, NewBackup, blocking},
-    pages::{hash, hex},
+    pages::hash,
     session::{AdminService, Session},
     status::{self, Fault},
 };
+use data_encoding::HEXLOWER;
 use insula_proto::admin::v1::{ErrorReason, UploadBackupRequest, UploadBackupResponse};
 use insula_store::backup::{BackupError, Summary};
 use sha2::{Digest as _, Sha256};
@@ -111,7 +112,7 @@ impl AdminService {
             }
         }
         let Receiving { file, hash, left } = receiving;
-        if left > 0 || hex(&hash.finalize()) != sha256 {
+        if left > 0 || HEXLOWER.encode(&hash.finalize()) != sha256 {
             let text = "the bytes that came do not have the SHA-256 of the first message: send the file again";
             return Err(Status::data_loss(text));
         }

@@ -69,7 +69,7 @@ async fn a_binding_that_goes_leaves_its_routes_to_its_successor() {
     );
     let route = "
 apiVersion: internal.insula.io/v1
-kind: Claim
+kind: ResourceRoute
 metadata: {name: widgets.example.io, annotations: {kcp.io/cluster: tenant}}
 spec: {binding: widgets, bundle: b, identity: abc}
 ";
