@@ -20,7 +20,7 @@ pub use diff::{Difference, differences};
 pub use draft::{Draft, NoVersions, Pair, Side, draft, versions_to_draft};
 pub use lint::{Finding, Severity, lint};
 pub use manifest::{Manifest, without_rules};
-pub use plan::{Published, export, keep_rules, offered, publish};
+pub use plan::{Published, RulesSource, export, keep_rules, offered, publish, refuse_drafts};
 pub use removal::{Removal, confirm, removals};
 pub use steps::{Step, steps};
 

@@ -11,7 +11,7 @@ use insula_catalog::{Api, Result, bundle, ids, parts};
 use insula_store::Entry;
 use std::sync::Arc;
 
-/// Most warnings that an answer surely has room for.
+/// Maximum number of warnings that an answer surely has room for.
 const WARNINGS_MAX: usize = 8;
 
 pub(super) const RULES: Rules = Rules {
@@ -151,12 +151,12 @@ fn usage(review: &Review<'_>, name: &str) -> Usage {
     let key = ObjectKey::cluster_scoped(ids::apiresourceschemas(), review.cluster.clone(), name);
     match review.snapshot.get(&key) {
         Some(schema) => usage::of_schema(review.snapshot, &schema.object.meta.uid.to_string()),
-        None => Usage::claimed(
+        None => Usage::routed(
             review.snapshot,
-            |entry, claim| {
+            |entry, route| {
                 entry.key.cluster == *review.cluster
-                    && claim.bundle.is_some()
-                    && claim
+                    && route.bundle.is_some()
+                    && route
                         .definition
                         .as_ref()
                         .is_some_and(|found| found.is_custom_resource(name))

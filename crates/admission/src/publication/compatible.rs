@@ -31,15 +31,20 @@ pub fn review<E>(find: Find<'_, E>, published: &mut [Published], accepted: bool,
             continue;
         }
         let mut error = format!("{count} between its versions, which have no rules: {how}");
-        for one in breaks.iter().take(LISTED_MAX) {
-            error.push_str(&format!("\n  {one}"));
-        }
-        if breaks.len() > LISTED_MAX {
-            error.push_str(&format!("\n  and {} more", breaks.len() - LISTED_MAX));
-        }
+        list(&mut error, &breaks);
         api.errors.push(error);
     }
     Ok(())
+}
+
+/// Appends the first items to an error, a line each, and counts the others.
+pub(super) fn list(error: &mut String, items: &[String]) {
+    for one in items.iter().take(LISTED_MAX) {
+        error.push_str(&format!("\n  {one}"));
+    }
+    if items.len() > LISTED_MAX {
+        error.push_str(&format!("\n  and {} more", items.len() - LISTED_MAX));
+    }
 }
 
 /// Returns the fields that break. A refused API has other errors.

@@ -77,7 +77,7 @@ impl Draft {
 }
 
 impl Pair {
-    fn new(pair: &Suggestion) -> Pair {
+    pub(super) fn new(pair: &Suggestion) -> Pair {
         let made = |guess: &Guess| match (&guess.source, &guess.transformation) {
             (_, Some(Json::String(text))) => Some(text.clone()),
             (_, Some(template)) => Some(template.to_string()),
@@ -92,6 +92,16 @@ impl Pair {
             transformations: pair.forth.iter().filter_map(made).collect(),
             needs_work: pair.work.clone(),
         }
+    }
+
+    /// Returns the pair as a line: `v1 .spec.size ↔ v2 .spec.bytes by int(self) (97%)`.
+    pub(super) fn line(&self, (from, to): (&str, &str)) -> String {
+        let by = match self.transformations.is_empty() {
+            true => String::new(),
+            false => format!(" by {}", self.transformations.join("; ")),
+        };
+        let (old, new) = (self.from.join(", "), self.to.join(", "));
+        format!("{from} {old} ↔ {to} {new}{by} ({}%)", self.confidence)
     }
 }
 

@@ -1,9 +1,9 @@
 //! Plan of a publication: a schema named by its content, its rules, and the export that offers it.
 
-use super::{Find, Manifest, text};
+use super::{Find, Manifest, Pair, compatible::list, text};
 use insula_api::{FieldError, Json, names::labels};
 use insula_catalog::{Api, digest};
-use insula_conversion::{VersionSchema, proof::Search, suggest};
+use insula_conversion::{Path, VersionSchema, proof::Search, suggest};
 use serde_json::{Map, json};
 
 /// Bytes of a label's value (Kubernetes).
@@ -20,12 +20,25 @@ pub struct Published {
     pub schema: Json,
     /// The APIConversion, or several joined ones.
     pub conversion: Option<Json>,
-    /// True if the files contain no rules: the rules are a draft, or missing.
-    pub unwritten: bool,
+    /// The source of its rules.
+    pub rules: RulesSource,
     /// Remarks for the author.
     pub remarks: Vec<String>,
     /// Errors for which the server would refuse the API.
     pub errors: Vec<String>,
+}
+
+/// The source of an API's rules.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RulesSource {
+    /// The author's files.
+    Files,
+    /// The rules of the schema that is published already, or offered now.
+    Published,
+    /// A draft in place of a conversion webhook, not accepted by anybody: its guesses, a line each.
+    Draft(Vec<String>),
+    /// Nothing: the API has no rules.
+    Missing,
 }
 
 /// Fields of a version that definitions and schemas share. `schema` is one level higher in a
@@ -64,13 +77,22 @@ impl Published {
         manifest.compile()
     }
 
+    /// Returns true if the files contain no rules: the rules are a draft, or missing.
+    pub fn is_unwritten(&self) -> bool {
+        match self.rules {
+            RulesSource::Draft(_) | RulesSource::Missing => true,
+            RulesSource::Files | RulesSource::Published => false,
+        }
+    }
+
     /// Replaces a draft by the published rules, if they fit: their author may have changed them.
-    pub fn adopt(&mut self, conversion: &Json) -> bool {
+    fn adopt(&mut self, conversion: &Json) -> bool {
         let draft = self.conversion.replace(named(conversion, self.name()));
         let fits = self.compile().is_ok();
         if !fits {
             self.conversion = draft;
         } else {
+            self.rules = RulesSource::Published;
             self.errors.clear();
             self.remarks = vec![format!("keeps the rules of {}", text(conversion, "/metadata/name"))];
         }
@@ -120,7 +142,10 @@ pub fn publish(manifest: Manifest<'_>) -> Published {
     let schema =
         json!({"apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIResourceSchema", "metadata": metadata, "spec": spec});
     let mut remarks = Vec::new();
-    let unwritten = manifest.conversion.is_none();
+    let mut rules = match manifest.conversion {
+        Some(_) => RulesSource::Files,
+        None => RulesSource::Missing,
+    };
     let mut conversion = manifest.conversion.map(|conversion| named(conversion, &name));
     let is_webhook = text(definition, "/spec/conversion/strategy") == "Webhook";
     if is_webhook && conversion.is_none() {
@@ -129,7 +154,11 @@ pub fn publish(manifest: Manifest<'_>) -> Published {
             conversion: None,
         };
         match alone.assemble() {
-            Ok(api) => conversion = draft(&api, &name, &mut remarks),
+            Ok(api) => {
+                if let Some((draft, guesses)) = draft(&api, &name, &mut remarks) {
+                    (conversion, rules) = (Some(draft), RulesSource::Draft(guesses));
+                }
+            }
             Err(errors) => remarks.push(insula_api::aggregate(&errors)),
         }
     }
@@ -153,7 +182,7 @@ pub fn publish(manifest: Manifest<'_>) -> Published {
         plural: plural.to_owned(),
         schema,
         conversion,
-        unwritten,
+        rules,
         remarks,
         errors,
     }
@@ -197,11 +226,12 @@ fn named(conversion: &Json, name: &str) -> Json {
 }
 
 /// Drafts rules between the stored version and each other one, as far as they can be guessed.
-/// Fields without a counterpart are under `preserve`, so that the author notices them.
-fn draft(api: &Api, name: &str, remarks: &mut Vec<String>) -> Option<Json> {
+/// Fields without a counterpart are under `preserve`, so that the author notices them. Returns the
+/// rules, and its guesses as lines.
+fn draft(api: &Api, name: &str, remarks: &mut Vec<String>) -> Option<(Json, Vec<String>)> {
     let stored = api.bundle.storage();
     let old = version(api, stored)?;
-    let mut conversions = Vec::new();
+    let (mut conversions, mut guesses) = (Vec::new(), Vec::new());
     for other in api.bundle.versions().filter(|version| *version != stored) {
         let new = version(api, other)?;
         let mut found = suggest(&old, &new);
@@ -236,13 +266,24 @@ fn draft(api: &Api, name: &str, remarks: &mut Vec<String>) -> Option<Json> {
              counterpart{refused}",
             guessed.len()
         ));
+        guesses.extend(guessed.iter().map(|pair| Pair::new(pair).line((stored, other))));
+        guesses.extend(left_out.iter().map(|pair| {
+            let why = pair.work.as_deref().unwrap_or_default();
+            format!(
+                "{} is left out, both are preserved: {why}",
+                Pair::new(pair).line((stored, other))
+            )
+        }));
+        let preserved = |version: &str, path: &Path| format!("{version} {path} is preserved, without a counterpart");
+        guesses.extend(found.only_old.iter().map(|path| preserved(stored, path)));
+        guesses.extend(found.only_new.iter().map(|path| preserved(other, path)));
         conversions.extend(rules["conversions"].as_array().into_iter().flatten().cloned());
     }
     let conversion = json!({
         "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIConversion", "metadata": {"name": name},
         "spec": {"conversions": conversions},
     });
-    (!conversions_are_empty(&conversion)).then_some(conversion)
+    (!conversions_are_empty(&conversion)).then_some((conversion, guesses))
 }
 
 fn version(api: &Api, name: &str) -> Option<VersionSchema> {
@@ -287,21 +328,46 @@ pub fn offered(export: &Json, api: &Published) -> Option<String> {
 }
 
 /// Keeps stored rules instead of a draft: those under the new name, or under the name of the schema
-/// that is offered now.
+/// that is offered now. A stored draft that the export does not offer stays a draft: an import, or
+/// a publication that ended half-way, stored it, and nobody has accepted it.
 ///
 /// # Errors
 /// Stored rules cannot be read.
 pub fn keep_rules<E>(find: Find<'_, E>, existing: Option<&Json>, api: &mut Published) -> Result<(), E> {
-    let names = [
-        Some(api.name().to_owned()),
-        existing.and_then(|export| offered(export, api)),
-    ];
-    for name in names.into_iter().flatten() {
-        if let Some(rules) = find("APIConversion", &name)?
-            && api.adopt(&rules)
-        {
+    if !api.is_unwritten() {
+        return Ok(());
+    }
+    let (new, offered) = (api.name().to_owned(), existing.and_then(|export| offered(export, api)));
+    let in_service = offered.as_ref() == Some(&new);
+    for name in [Some(new), offered].into_iter().flatten() {
+        let Some(rules) = find("APIConversion", &name)? else {
+            continue;
+        };
+        let is_draft = matches!(&api.rules, RulesSource::Draft(_))
+            && name == api.name()
+            && api
+                .conversion
+                .as_ref()
+                .is_some_and(|draft| draft["spec"] == rules["spec"]);
+        if is_draft && !in_service {
+            continue;
+        }
+        if api.adopt(&rules) {
             break;
         }
     }
     Ok(())
+}
+
+/// Adds an error to every API whose rules are a draft that nobody has accepted, with its guesses.
+/// `how` names the caller's ways to review and to accept it.
+pub fn refuse_drafts(published: &mut [Published], how: &str) {
+    for api in published {
+        let RulesSource::Draft(guesses) = &api.rules else {
+            continue;
+        };
+        let mut error = format!("its rules are a draft, guessed in place of a conversion webhook: {how}");
+        list(&mut error, guesses);
+        api.errors.push(error);
+    }
 }

@@ -19,19 +19,20 @@ use crate::{
     print::{Cell, Format, Printer, Stdout, Table, Tone, yaml},
 };
 
-/// Names a schema h<eight hexadecimal digits of its content>.<plural>.<group>, so that the same
+/// Names a schema `h<eight hexadecimal digits of its content>.<plural>.<group>`, so that the same
 /// content has the same name and a change creates a new schema. Rules of a definition's name are
 /// published with it; a definition with a conversion webhook and without rules gets a draft of
-/// rules. Other resources of the export stay unchanged.
+/// rules, which --apply writes only with --accept-draft. Other resources of the export stay
+/// unchanged.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Without --diff and --apply the objects are printed, ready for kubectl apply.
 
 Exit codes:
   0  printed, applied, rolled out, no difference, or all stored objects can be read
-  1  an object is refused, versions without rules are incompatible, or a removal is not confirmed;
-     with --diff, there is a difference; with --check, a stored object could not be read;
-     with --wait, the rollout has stopped
+  1  an object is refused, versions without rules are incompatible, a draft of rules is not
+     accepted, or a removal is not confirmed; with --diff, there is a difference; with --check, a
+     stored object could not be read; with --wait, the rollout has stopped
   2  a file or the server cannot be read, or a flag is wrong")]
 pub(crate) struct Arguments {
     /// CustomResourceDefinitions, and APIConversions of their names. A folder gives its files, - is
@@ -59,6 +60,10 @@ pub(crate) struct Arguments {
     /// Publish also versions without rules between which fields break.
     #[arg(long)]
     accept_incompatible: bool,
+    /// Put drafts of rules into service, which are guessed for definitions with a conversion
+    /// webhook and without rules.
+    #[arg(long, requires = "apply")]
+    accept_draft: bool,
     /// Remove this version, such as widgets.example.io/v1, although consumers may use it. Without
     /// it, --apply asks at a terminal, and fails elsewhere.
     #[arg(long, value_name = "RESOURCE/VERSION", requires = "apply")]
@@ -91,6 +96,10 @@ impl Arguments {
 /// Way to accept versions between which fields break.
 const ACCEPT: &str = "write rules (insula conversion suggest drafts them), or accept it by --accept-incompatible";
 
+/// Ways to review and to accept a draft of rules.
+const REVIEW: &str = "review it (without --apply the command prints it, with --check it tries it on the stored \
+                      objects) and give the rules by --filename, or accept it by --accept-draft";
+
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let sources = apis::load(&arguments.files)?.sources;
     let mut published: Vec<Published> = sources.iter().map(publish).collect::<anyhow::Result<_>>()?;
@@ -98,10 +107,13 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let target = arguments.target()?;
     let existing = target.get("apis.kcp.io/v1alpha2", "APIExport", &name)?;
     let find = |kind: &str, name: &str| target.find(kind, name);
-    for api in published.iter_mut().filter(|api| api.unwritten) {
+    for api in &mut published {
         publication::keep_rules(&find, existing.as_ref(), api)?;
     }
     publication::review(&find, &mut published, arguments.accept_incompatible, ACCEPT)?;
+    if arguments.apply && !arguments.accept_draft {
+        publication::refuse_drafts(&mut published, REVIEW);
+    }
     let mut export = publication::export(&name, existing.as_ref(), &published);
     for api in &published {
         let print_remark = |kind: &str, text: &String| eprintln!("{kind}: {}: {text}", api.name());

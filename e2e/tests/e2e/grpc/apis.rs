@@ -277,6 +277,55 @@ fn versions_that_break_need_rules_or_consent() {
     });
 }
 
+/// Returns a publication of a definition with a webhook, in a workspace where it has no rules.
+fn webhook_publication(scene: &Scene) -> PublishApiRequest {
+    let mut definition = definition(false);
+    definition["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": {
+        "conversionReviewVersions": ["v1"], "clientConfig": {"url": "https://converter.example.io/convert"}}});
+    scene.publication(vec![message(&definition)])
+}
+
+#[test]
+fn a_guessed_draft_is_served_only_by_consent() {
+    let server = shared();
+    let scene = Scene::new(&server);
+    let mut apis = scene.apis.clone();
+    runtime().block_on(async {
+        let publication = || webhook_publication(&scene);
+        let refusal = "v2 .spec.title";
+        refused(
+            apis.publish_api(publication()).await,
+            Code::FailedPrecondition,
+            "set accept_draft",
+        );
+        refused(apis.publish_api(publication()).await, Code::FailedPrecondition, refusal);
+        // An import stores the draft, which changes nothing for a publication.
+        let import = ImportDefinitionsRequest {
+            workspace: scene.provider.clone(),
+            definitions: publication().manifests,
+            ..ImportDefinitionsRequest::default()
+        };
+        apis.import_definitions(import).await.unwrap();
+        refused(apis.publish_api(publication()).await, Code::FailedPrecondition, refusal);
+        let plan = PublishApiRequest {
+            validate_only: true,
+            ..publication()
+        };
+        let notes = apis.publish_api(plan).await.unwrap().into_inner().notes;
+        assert!(notes.iter().any(|note| note.contains(refusal)), "{notes:?}");
+        let accepted = PublishApiRequest {
+            accept_draft: true,
+            ..publication()
+        };
+        apis.publish_api(accepted).await.unwrap();
+        let again = apis.publish_api(publication()).await.unwrap().into_inner();
+        assert!(
+            again.notes.iter().any(|note| note.contains("keeps the rules")),
+            "{again:?}"
+        );
+    });
+}
+
 #[test]
 fn exports_are_listed_in_pages_of_one_revision() {
     let server = shared();

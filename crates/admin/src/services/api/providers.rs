@@ -107,6 +107,7 @@ impl AdminService {
         let options = Options {
             export: request.export,
             accept_incompatible: request.accept_incompatible,
+            accept_draft: request.accept_draft,
             confirm_removals: request.confirm_removals,
             etag: request.etag,
             validate_only: dry_run,

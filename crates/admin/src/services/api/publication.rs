@@ -7,7 +7,7 @@ use super::{
 };
 use crate::status::Fault;
 use insula_admission::publication::{
-    self, Manifest, Published, Removal, Step, has_same_contents, is_accepted, keep_rules, updated,
+    self, Manifest, Published, Removal, RulesSource, Step, has_same_contents, is_accepted, keep_rules, updated,
 };
 use insula_api::{ClusterName, Json};
 use insula_catalog::parts;
@@ -23,6 +23,8 @@ pub(super) struct Options {
     /// The name of the export; empty for the group of what is published.
     pub(super) export: String,
     pub(super) accept_incompatible: bool,
+    /// Rules that are a draft may be put into service.
+    pub(super) accept_draft: bool,
     pub(super) confirm_removals: Vec<String>,
     pub(super) etag: String,
     /// Nothing is written, so that nothing need be confirmed.
@@ -44,7 +46,7 @@ pub(super) struct Plan {
 /// Plans schemas and rules, without an export.
 pub(super) fn import(snapshot: &Snapshot, cluster: &ClusterName, published: &mut [Published]) -> Result<Plan, Status> {
     let find = |kind: &str, name: &str| Ok::<_, Status>(objects::published(snapshot, cluster, kind, name));
-    for api in published.iter_mut().filter(|api| api.unwritten) {
+    for api in published.iter_mut() {
         keep_rules(&find, None, api)?;
     }
     check(published)?;
@@ -71,11 +73,16 @@ pub(super) fn publish(
     let name = export_name(options, &published)?;
     let existing = find("APIExport", &name)?;
     check_etag(&options.etag, ("apiexports", &name), existing.as_ref())?;
-    for api in published.iter_mut().filter(|api| api.unwritten) {
+    for api in published.iter_mut() {
         keep_rules(&find, existing.as_ref(), api)?;
     }
     let how = "give rules (ConversionService.SuggestRules drafts them), or set accept_incompatible";
     publication::review(&find, &mut published, options.accept_incompatible, how)?;
+    if !options.accept_draft && !options.validate_only {
+        let how = "give reviewed rules (ConversionService.SuggestRules shows the whole draft, CheckRollout tries it on \
+                   the stored objects), or set accept_draft";
+        publication::refuse_drafts(&mut published, how);
+    }
     check(&published)?;
     let mut export = publication::export(&name, existing.as_ref(), &published);
     let mut removals = publication::removals(&find, existing.as_ref(), &published)?;
@@ -159,7 +166,12 @@ pub(super) fn confirm(
 fn notes(published: &[Published]) -> Vec<String> {
     let notes = published.iter().flat_map(|api| {
         let name = api.name();
-        api.remarks.iter().map(move |remark| format!("{name}: {remark}"))
+        let guesses: &[String] = match &api.rules {
+            RulesSource::Draft(guesses) => guesses,
+            RulesSource::Files | RulesSource::Published | RulesSource::Missing => &[],
+        };
+        let remarks = api.remarks.iter().chain(guesses);
+        remarks.map(move |remark| format!("{name}: {remark}"))
     });
     notes.collect()
 }

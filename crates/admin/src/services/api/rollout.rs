@@ -6,7 +6,7 @@ use super::{
     objects::{self, items},
     publication::{Options, confirm},
 };
-use insula_admission::publication::{Published, removals};
+use insula_admission::publication::{Published, RulesSource, removals};
 use insula_api::{Json, ObjectKey};
 use insula_catalog::{
     digest,
@@ -57,7 +57,7 @@ pub(super) fn aborted(
             plural: resource,
             schema,
             conversion: None,
-            unwritten: false,
+            rules: RulesSource::Published,
             remarks: Vec::new(),
             errors: Vec::new(),
         }));

@@ -68,9 +68,7 @@ pub(in crate::services) fn of_manifests(
 ) -> Result<Vec<Trial>, Status> {
     let find = |kind: &str, name: &str| Ok::<_, Status>(objects::published(snapshot, cluster, kind, name));
     let trial = |mut published: Published| {
-        if published.unwritten {
-            keep_rules(&find, Some(export), &mut published)?;
-        }
+        keep_rules(&find, Some(export), &mut published)?;
         let api = published.compile().map_err(|errors| {
             Status::failed_precondition(format!("{}: {}", published.name(), insula_api::aggregate(&errors)))
         })?;
