@@ -20,7 +20,7 @@ impl<'v> Machine<'v, '_> {
                 Ok(Val::Bool(b)) if b == decides => return Ok(Val::Bool(b)),
                 Ok(Val::Bool(_)) => {}
                 Ok(_) => failure = failure.or(Some(no_overload(""))),
-                Err(error) if error.is_fatal() => return Err(error),
+                Err(error) if error.is_limit() => return Err(error),
                 Err(error) => {
                     self.context.budget.charge(cost::ERROR)?;
                     failure = failure.or(Some(error));
@@ -73,13 +73,13 @@ impl<'v> Machine<'v, '_> {
 
     /// Applies one operator to the result so far and leaves its own result in `left`.
     fn link(&mut self, left: &mut Result<'v>, link: &'v Link) -> Result<'v> {
-        if is_fatal(left) {
+        if is_limit(left) {
             return std::mem::replace(left, Ok(Val::Null));
         }
         // Both sides are evaluated before the error of the first counts. An operator is charged
         // even if an operand is an error.
         let right = self.eval(&link.operand);
-        if is_fatal(&right) {
+        if is_limit(&right) {
             return right;
         }
         match (&*left, &right) {
@@ -116,8 +116,8 @@ impl<'v> Machine<'v, '_> {
     }
 }
 
-fn is_fatal(result: &Result<'_>) -> bool {
-    matches!(result, Err(error) if error.is_fatal())
+fn is_limit(result: &Result<'_>) -> bool {
+    matches!(result, Err(error) if error.is_limit())
 }
 
 /// Returns true for an integer beside a double.

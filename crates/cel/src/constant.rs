@@ -140,7 +140,7 @@ fn convert(function: &Function, argument: &Const) -> Result<Option<Const>, EvalE
     let arguments = [Val::from_const(argument)];
     match (function.call)(&mut Context::new(&mut budget, &[]), &arguments) {
         Ok(value) => Ok(scalar(value)),
-        Err(error) if error.is_fatal() => Ok(None),
+        Err(error) if error.is_limit() => Ok(None),
         Err(EvalError::NoSuchOverload { .. }) => Err(functions::no_such_overload(function.name, &arguments)),
         Err(error) => Err(error),
     }

@@ -5,6 +5,7 @@
 //! object (the caller keeps one `Budget` per object).
 
 use crate::error::EvalError;
+use insula_goformat::regexp::Work;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -59,6 +60,9 @@ pub struct Budget {
     grows: bool,
     price: UnitCounter,
     effort: UnitCounter,
+    /// Work of patterns, which depends on the states that they have from earlier texts. So it is
+    /// not charged as effort, but bounds all evaluations together.
+    matching: Work,
     bytes: usize,
     rounds: u32,
     interrupt: Option<Arc<AtomicBool>>,
@@ -100,6 +104,7 @@ impl Budget {
             interrupt: None,
             price: UnitCounter::default(),
             effort: UnitCounter::default(),
+            matching: Work::for_object(),
             bytes: 0,
         };
         budget.begin();
@@ -202,6 +207,11 @@ impl Budget {
     #[inline]
     pub(crate) fn charge(&mut self, units: u64) -> Result<(), EvalError> {
         self.effort.charge(units)
+    }
+
+    /// Returns the work that matching of patterns may still do.
+    pub(crate) fn matching(&mut self) -> &mut Work {
+        &mut self.matching
     }
 
     /// Charges the effort of reading `bytes` bytes of text once.

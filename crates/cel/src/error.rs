@@ -38,7 +38,7 @@ pub struct Issue {
     pub snippet: Arc<str>,
 }
 
-/// Issues listed at most; a source of 2,000 tokens could have as many.
+/// Maximum number of issues listed; a source of 2,000 tokens could have as many.
 const ISSUES_MAX: usize = 100;
 
 impl CompileError {
@@ -341,7 +341,7 @@ impl EvalError {
     /// Returns true for exhausted resources, which end the evaluation. `||`, `&&`, `exists` and
     /// `all` may absorb every other error.
     #[inline]
-    pub(crate) fn is_fatal(&self) -> bool {
+    pub fn is_limit(&self) -> bool {
         matches!(
             self,
             Self::CostExceeded | Self::MemoryExceeded | Self::DepthExceeded | Self::Interrupted

@@ -15,7 +15,9 @@ use crate::ir::{Element, Entry, NODE_DEPTH_MAX, Node};
 use crate::json;
 use crate::price;
 use crate::program::{AbsenceMode, Code, Numbers, Program, Variable};
+use crate::regex;
 use crate::value::{Declared, ListVal, MapVal, Outcome, Result, Val};
+use insula_goformat::regexp::Regexp;
 use serde_json::{Map, Value};
 use smallvec::SmallVec;
 use std::rc::Rc;
@@ -34,7 +36,7 @@ impl Program {
     ) -> std::result::Result<Outcome, EvalError> {
         budget.begin();
         match run(self.code(), activation, budget, 0) {
-            Ok(ref value) => json::outcome(value, budget),
+            Ok(ref value) => json::outcome(value, self.code().mode, budget),
             Err(EvalError::Absent) => Ok(Outcome::Absent),
             Err(error) => Err(error),
         }
@@ -238,7 +240,7 @@ impl<'v, 'm> Machine<'v, 'm> {
                 let result = run(code, self.activation, self.context.budget, self.depth);
                 self.context.budget.close(outer);
                 match result {
-                    Err(error) if error.is_fatal() || error == EvalError::Absent => Err(error),
+                    Err(error) if error.is_limit() || error == EvalError::Absent => Err(error),
                     Err(error) => Err(invalid(format!(
                         "composited variable \"{name}\" fails to evaluate: {error}"
                     ))),
@@ -269,12 +271,14 @@ impl<'v, 'm> Machine<'v, 'm> {
     }
 
     #[inline(never)]
-    fn matches(&mut self, target: &'v Node, pattern: &regex::Regex, pattern_bytes: usize) -> Result<'v> {
+    fn matches(&mut self, target: &'v Node, pattern: &Regexp, pattern_bytes: usize) -> Result<'v> {
         let target = self.eval(target)?;
         let text = target.as_str().ok_or(no_overload(""))?;
         self.charge(price::matching(text, pattern_bytes))?;
-        crate::regex::charge(self.context.budget, text, pattern_bytes)?;
-        Ok(Val::Bool(pattern.is_match(text)))
+        let matched = regex::paid(self.context.budget, (text, pattern_bytes), |work| {
+            pattern.is_match(text, work)
+        })?;
+        Ok(Val::Bool(matched))
     }
 
     #[inline(never)]

@@ -153,7 +153,7 @@ impl<'v> Machine<'v, '_> {
                 }
                 Ok(Val::Bool(_)) => {}
                 Ok(_) => failure = failure.take().or(Some(no_overload(""))),
-                Err(error) if error.is_fatal() => return Err(error),
+                Err(error) if error.is_limit() => return Err(error),
                 Err(error) => {
                     machine.context.budget.charge(cost::ERROR)?;
                     failure = failure.take().or(Some(error));

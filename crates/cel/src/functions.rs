@@ -23,11 +23,13 @@ mod text;
 pub(crate) mod time;
 mod url;
 mod version;
+mod yaml;
 
 use crate::cost::Budget;
 use crate::error::{EvalError, Overflowing, invalid, no_overload};
 use crate::regex::Pattern;
 use crate::value::{Result, Val};
+use insula_goformat::regexp::Finder;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -46,9 +48,6 @@ pub(crate) struct Context<'m> {
 
 /// Dynamic patterns in the cache. Others are compiled, and charged, again.
 const PATTERNS_KEPT_MAX: usize = 4;
-/// Bytes of a compiled pattern for one cost unit: a pattern of the largest size takes half of a
-/// call's limit.
-const PATTERN_BYTES_A_UNIT: usize = 2;
 
 impl<'m> Context<'m> {
     pub(crate) fn new(budget: &'m mut Budget, constants: &'m [Pattern]) -> Self {
@@ -59,16 +58,14 @@ impl<'m> Context<'m> {
         }
     }
 
-    /// Returns a compiled pattern, and charges for matching `text` with it.
-    fn pattern(&mut self, text: &str, pattern: &str) -> std::result::Result<Arc<::regex::Regex>, EvalError> {
-        crate::regex::charge(self.budget, text, pattern.len())?;
+    /// Returns a compiled pattern, and charges for compiling it.
+    fn pattern(&mut self, pattern: &str) -> std::result::Result<Arc<Finder>, EvalError> {
         let mut known = self.constants.iter().chain(&self.patterns);
         if let Some(known) = known.find(|p| *p.text == *pattern) {
             return Ok(known.compiled.clone());
         }
-        self.budget.charge(pattern.len() as u64)?;
-        let pay = |bytes: usize| self.budget.charge((bytes / PATTERN_BYTES_A_UNIT) as u64);
-        let compiled = Arc::new(crate::regex::compile_paid(pattern, pay)?.map_err(invalid)?);
+        let compiled = crate::regex::compile_paid(pattern, self.budget)?;
+        let compiled = Arc::new(compiled.map_err(|why| invalid(why.to_string()))?);
         if self.patterns.len() == PATTERNS_KEPT_MAX {
             self.patterns.remove(0);
         }
@@ -136,7 +133,7 @@ const fn both(name: &'static str, signatures: &'static [&'static str], call: Imp
 }
 
 /// Returns the tables of all functions.
-fn tables() -> [&'static [Function]; 19] {
+fn tables() -> [&'static [Function]; 20] {
     [
         CORE,
         optionals::FUNCTIONS,
@@ -156,6 +153,7 @@ fn tables() -> [&'static [Function]; 19] {
         version::FUNCTIONS,
         math::FUNCTIONS,
         documents::FUNCTIONS,
+        yaml::FUNCTIONS,
         spans::FUNCTIONS,
     ]
 }

@@ -7,6 +7,7 @@
 use crate::functions::Function;
 use crate::operator::Operator;
 use crate::value::Const;
+use insula_goformat::regexp::Regexp;
 use std::sync::Arc;
 
 /// Depth of a tree. Evaluation recurses once a level and must fit a 2 MiB stack in a debug build.
@@ -53,7 +54,7 @@ pub(crate) enum Node {
     /// `x.matches('constant')`, compiled with the program.
     Matches {
         target: Box<Node>,
-        pattern: Arc<regex::Regex>,
+        pattern: Arc<Regexp>,
         pattern_bytes: usize,
     },
     Fold(Box<Fold>),

@@ -4,6 +4,7 @@ use crate::compare::DEPTH_MAX;
 use crate::cost::Budget;
 use crate::error::{EvalError, invalid};
 use crate::functions::time;
+use crate::program::AbsenceMode;
 use crate::value::Outcome;
 use crate::value::{Val, key_text};
 use serde_json::{Map, Number, Value};
@@ -15,7 +16,7 @@ const LEAF_BYTES: usize = 640;
 const LEAF_ENTRIES: usize = 6;
 
 /// Returns the result of an evaluation; an empty optional is an absent value.
-pub(crate) fn outcome(value: &Val<'_>, budget: &mut Budget) -> Result<Outcome, EvalError> {
+pub(crate) fn outcome(value: &Val<'_>, mode: AbsenceMode, budget: &mut Budget) -> Result<Outcome, EvalError> {
     match value {
         // The most frequent results are written in place, not moved out of another result.
         Val::Str(text) => {
@@ -24,19 +25,19 @@ pub(crate) fn outcome(value: &Val<'_>, budget: &mut Budget) -> Result<Outcome, E
         }
         Val::Bool(b) => Ok(Outcome::Value(Value::Bool(*b))),
         Val::Optional(None) => Ok(Outcome::Absent),
-        Val::Optional(Some(inner)) => outcome_of_some(inner, budget),
-        _ => Ok(Outcome::Value(to_json(value, budget, DEPTH_MAX)?)),
+        Val::Optional(Some(inner)) => outcome_of_some(inner, mode, budget),
+        _ => Ok(Outcome::Value(to_json(value, mode, budget, DEPTH_MAX)?)),
     }
 }
 
-fn outcome_of_some(inner: &Val<'_>, budget: &mut Budget) -> Result<Outcome, EvalError> {
+fn outcome_of_some(inner: &Val<'_>, mode: AbsenceMode, budget: &mut Budget) -> Result<Outcome, EvalError> {
     match inner {
         Val::Optional(_) => Err(invalid("an optional of an optional has no JSON form")),
-        _ => Ok(Outcome::Value(to_json(inner, budget, DEPTH_MAX)?)),
+        _ => Ok(Outcome::Value(to_json(inner, mode, budget, DEPTH_MAX)?)),
     }
 }
 
-fn to_json(value: &Val<'_>, budget: &mut Budget, depth: usize) -> Result<Value, EvalError> {
+fn to_json(value: &Val<'_>, mode: AbsenceMode, budget: &mut Budget, depth: usize) -> Result<Value, EvalError> {
     let depth = depth.checked_sub(1).ok_or(EvalError::DepthExceeded)?;
     Ok(match value {
         Val::Null => Value::Null,
@@ -55,14 +56,14 @@ fn to_json(value: &Val<'_>, budget: &mut Budget, depth: usize) -> Result<Value, 
         Val::JsonList(items, _) => {
             let mut made = array(items.len(), budget)?;
             for item in *items {
-                made.push(to_json(&Val::from_json(item), budget, depth)?);
+                made.push(to_json(&Val::from_json(item), mode, budget, depth)?);
             }
             Value::Array(made)
         }
         Val::List(list) => {
             let mut made = array(list.items.len(), budget)?;
-            for item in &list.items {
-                made.push(to_json(item, budget, depth)?);
+            for item in list.items.iter().filter_map(|item| present(item, mode)) {
+                made.push(to_json(item, mode, budget, depth)?);
             }
             Value::Array(made)
         }
@@ -70,16 +71,17 @@ fn to_json(value: &Val<'_>, budget: &mut Budget, depth: usize) -> Result<Value, 
             let mut made = object(fields.len(), budget)?;
             for (key, value) in *fields {
                 budget.allocation(key.len())?;
-                made.insert(key.clone(), to_json(&Val::from_json(value), budget, depth)?);
+                made.insert(key.clone(), to_json(&Val::from_json(value), mode, budget, depth)?);
             }
             Value::Object(made)
         }
         Val::Map(map) => {
             let mut made = object(map.entries.len(), budget)?;
-            for (key, value) in &map.entries {
+            let entries = map.entries.iter();
+            for (key, value) in entries.filter_map(|(key, value)| Some((key, present(value, mode)?))) {
                 let key = key_text(key).ok_or_else(|| invalid("unsupported key type"))?;
                 budget.allocation(key.len())?;
-                made.insert(key, to_json(value, budget, depth)?);
+                made.insert(key, to_json(value, mode, budget, depth)?);
             }
             Value::Object(made)
         }
@@ -89,6 +91,15 @@ fn to_json(value: &Val<'_>, budget: &mut Budget, depth: usize) -> Result<Value, 
         Val::Invalid(message) => return Err(invalid((**message).to_owned())),
         Val::Optional(_) | Val::Type(_) => return Err(formless(value)),
     })
+}
+
+/// Returns an entry or item as it is in the result. Where absence is a result, an optional stands
+/// for its value, and one without is left out.
+fn present<'m, 'v>(value: &'m Val<'v>, mode: AbsenceMode) -> Option<&'m Val<'v>> {
+    match (value, mode) {
+        (Val::Optional(inner), AbsenceMode::Absent) => inner.as_deref(),
+        _ => Some(value),
+    }
 }
 
 fn array(length: usize, budget: &mut Budget) -> Result<Vec<Value>, EvalError> {

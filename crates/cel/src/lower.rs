@@ -29,10 +29,13 @@ pub(crate) fn lower(parsed: &Parsed, checked: &Checked, env: &Env) -> Result<Low
         patterns: Vec::new(),
     };
     let node = lowering.node(&parsed.tree, 0)?;
+    let mut lookups = Vec::new();
+    crate::lookups::lookups(&parsed.tree, &mut lookups);
     Ok(Lowered {
         node,
         variables: lowering.used,
         references: lowering.references,
+        lookups,
         patterns: lowering.patterns,
     })
 }
@@ -206,7 +209,7 @@ impl Lowering<'_> {
         if let ("find" | "findAll", [_, Node::Const(Const::String(text)), ..]) = (function.name, &*arguments)
             && self.patterns.iter().all(|known| *known.text != **text)
         {
-            let compiled = crate::regex::compile(text).map_err(|why| CompileError::planning(why.to_string()))?;
+            let compiled = crate::regex::compile_finder(text).map_err(|why| CompileError::planning(why.to_string()))?;
             self.patterns.push(Pattern {
                 text: (**text).into(),
                 compiled: compiled.into(),

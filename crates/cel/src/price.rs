@@ -19,7 +19,7 @@ impl Price {
             "check" => Self::Authorization,
             "fieldSelector" | "labelSelector" => Self::Selector,
             "json.encode" => Self::TenthOfResult,
-            "json.decode" => Self::Tenth,
+            "json.decode" | "yaml.decode" => Self::Tenth,
             "math.greatest" | "math.least" => Self::Compared,
             "isSorted" | "sum" | "min" | "max" | "indexOf" | "lastIndexOf" => Self::Traversal,
             "ip" | "bytes" => Self::TenthOfText,

@@ -3,6 +3,7 @@
 use crate::decl::Decl;
 use crate::error::Issue;
 use crate::ir::Node;
+use crate::lookups::Lookup;
 use crate::regex::Pattern;
 use crate::types::Type;
 
@@ -28,7 +29,8 @@ pub struct Reference {
     pub tested: bool,
 }
 
-/// Bounds of an evaluation's cost from the declared bounds alone, in the units of [`Budget`].
+/// Bounds of an evaluation's cost from the declared bounds alone, in the units of
+/// [`crate::Budget`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Estimate {
     /// Lower bound.
@@ -44,6 +46,7 @@ pub(crate) struct Lowered {
     /// Variables in use; a `Node::Variable` is an index here.
     pub(crate) variables: Vec<String>,
     pub(crate) references: Vec<Reference>,
+    pub(crate) lookups: Vec<Lookup>,
     /// Constant patterns of `find` and `findAll`.
     pub(crate) patterns: Vec<Pattern>,
 }
@@ -136,5 +139,10 @@ impl Program {
     /// first appearance.
     pub fn references(&self) -> &[Reference] {
         &self.lowered.references
+    }
+
+    /// Returns the look-ups in map literals that every evaluation makes.
+    pub fn lookups(&self) -> &[Lookup] {
+        &self.lowered.lookups
     }
 }

@@ -101,6 +101,8 @@ fn types_prove_which_calls_cannot_fail() {
         ("json.encode(self)", "text", false),
         ("json.encode(self)", "any", false),
         ("json.decode(self)", "text", true),
+        ("yaml.encode(self)", "any", false),
+        ("yaml.decode(self)", "text", true),
     ] {
         let program = Program::compile_in(source, &env(Some(ty))).expect(source);
         assert_eq!(program.can_fail(), can_fail, "{source}");
@@ -112,18 +114,40 @@ fn types_prove_which_calls_cannot_fail() {
 fn large_values_are_charged() {
     let item = json!({"text": "x".repeat(60_000)});
     let repeated = "[self, self, self, self, self, self, self, self]";
-    let nested = format!("json.encode([{}])", [repeated; 32].join(", "));
-    let program = Program::compile_in(&nested, &env(Some("any"))).expect("it compiles");
-    let failed = program.eval(&Activation::new().with("self", &item), &mut Budget::new(CALL_COST_MAX));
-    assert!(
-        matches!(failed, Err(EvalError::CostExceeded | EvalError::MemoryExceeded)),
-        "{failed:?}"
-    );
+    for function in ["json.encode", "yaml.encode"] {
+        let nested = format!("{function}([{}])", [repeated; 32].join(", "));
+        let program = Program::compile_in(&nested, &env(Some("any"))).expect("it compiles");
+        let failed = program.eval(&Activation::new().with("self", &item), &mut Budget::new(CALL_COST_MAX));
+        assert!(
+            matches!(failed, Err(EvalError::CostExceeded | EvalError::MemoryExceeded)),
+            "{failed:?}"
+        );
+    }
+}
+
+/// Aliases that repeat aliases are bounded before they are read.
+#[test]
+fn aliases_are_charged() {
+    let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for level in 1..9 {
+        let below = vec![format!("*a{}", level - 1); 10].join(", ");
+        writeln!(text, "a{level}: &a{level} [{below}]").expect("text");
+    }
+    let text = Value::String(text);
+    let program = Program::compile_in("yaml.decode(self)", &env(Some("text"))).expect("it compiles");
+    let failed = program.eval(&Activation::new().with("self", &text), &mut Budget::new(CALL_COST_MAX));
+    assert!(failed.is_err(), "{failed:?}");
+}
+
+#[test]
+fn large_texts_are_charged() {
     let many = Value::String(format!("[{}0]", "0,".repeat(1_000_000)));
-    let program = Program::compile_in("size(json.decode(self))", &env(Some("text"))).expect("it compiles");
-    let failed = program.eval(&Activation::new().with("self", &many), &mut Budget::new(CALL_COST_MAX));
-    assert!(
-        matches!(failed, Err(EvalError::CostExceeded | EvalError::MemoryExceeded)),
-        "{failed:?}"
-    );
+    for source in ["size(json.decode(self))", "size(yaml.decode(self))"] {
+        let program = Program::compile_in(source, &env(Some("text"))).expect("it compiles");
+        let failed = program.eval(&Activation::new().with("self", &many), &mut Budget::new(CALL_COST_MAX));
+        assert!(
+            matches!(failed, Err(EvalError::CostExceeded | EvalError::MemoryExceeded)),
+            "{failed:?}"
+        );
+    }
 }

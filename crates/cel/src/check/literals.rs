@@ -84,7 +84,7 @@ impl Validator<'_> {
             self.pattern_bytes = self.pattern_bytes.checked_sub(bytes).ok_or(())?;
             Ok::<(), ()>(())
         };
-        matches!(crate::regex::compile_paid(pattern, pay), Ok(Ok(_)))
+        crate::regex::compiles(pattern, pay) == Ok(true)
     }
 
     fn list(&mut self, list: &ListExpr) {

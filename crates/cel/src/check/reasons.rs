@@ -197,6 +197,8 @@ pub(super) fn why(id: &str) -> &'static str {
         "string_format" => "the format may not fit its arguments",
         "json_decode_string" => "not every text is JSON",
         "json_encode" => "not every value has a JSON form",
+        "yaml_decode_string" => "not every text is YAML",
+        "yaml_encode" => "not every value has a YAML form",
         "math_abs_int" | "durations_from_seconds_int" | "durations_from_seconds_double" => {
             "the result may be too large"
         }

@@ -270,7 +270,7 @@ impl<'c> Prover<'c> {
                 "math_@max_list_int" | "math_@max_list_uint" | "math_@min_list_int" | "math_@min_list_uint",
                 [_, _, ..],
             ) => true,
-            ("json_encode", [value]) => is_encodable(self.checked.ty(value.id)),
+            ("json_encode" | "yaml_encode", [value]) => is_encodable(self.checked.ty(value.id)),
             ("@mapInsert_map_key_value", [_, key, _]) => self.is_key(key),
             ("@mapInsert_map_map", [_, entry]) => self.is_entry_of_key(entry),
             _ => false,

@@ -8,6 +8,9 @@ use crate::cost::{AUTHORIZATION, NAMED_PATTERN_CHARACTERS_MAX};
 use crate::types::Type;
 use cel::common::ast::{Expr, LiteralValue};
 
+/// Bytes of a line of YAML for each byte of JSON: the deepest one is indented by all its levels.
+const YAML_LINE: u64 = 2 * crate::compare::DEPTH_MAX as u64 + 4;
+
 /// Characters of the longest name of a format.
 const FORMAT_CHARACTERS_MAX: u64 = 64;
 /// Bytes of an address: version 4 and version 6.
@@ -58,6 +61,11 @@ pub(super) fn call(walk: &Walk<'_>, name: &str, has_target: bool, operands: &[Op
             let size = super::document::text(walk, value);
             Call::makes(size.scaled(CHARACTER), size)
         }
+        ("yaml.encode", [value]) => {
+            let size = super::document::text(walk, value);
+            // Effort is charged while the text is written. A line is indented by its depth.
+            Call::makes(size.scaled(CHARACTER), size.times(Range::exactly(YAML_LINE)))
+        }
         _ => return extension(name, operands),
     })
 }
@@ -81,7 +89,9 @@ fn extension(name: &str, operands: &[Operand<'_>]) -> Option<Call> {
         ("@sortByAssociatedKeys", [_, keys]) => sorted(keys),
         ("math.greatest" | "math.least", [one]) => Call::costs(one.size().or(Range::ONE)),
         ("math.greatest" | "math.least", several) => Call::costs(Range::exactly(several.len() as u64)),
-        ("json.decode", [text]) => Call::makes(text.size().scaled(CHARACTER), Range::up_to(text.size().max)),
+        ("json.decode" | "yaml.decode", [text]) => {
+            Call::makes(text.size().scaled(CHARACTER), Range::up_to(text.size().max))
+        }
         _ => return None,
     })
 }

@@ -139,7 +139,7 @@ fn formless(value: &Val<'_>) -> EvalError {
 
 /// Reads a JSON text. The error names line and column.
 fn decode<'v>(text: &str, budget: &mut Budget) -> Result<'v> {
-    let mut reader = Reader { budget, failure: None };
+    let mut reader = Reader::new(budget);
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let read = reader.deserialize(&mut deserializer);
     let read = read.and_then(|value| deserializer.end().map(|()| value));
@@ -151,14 +151,18 @@ fn decode<'v>(text: &str, budget: &mut Budget) -> Result<'v> {
     }
 }
 
-/// Reader of JSON into values, which charges for each before it is made.
-struct Reader<'b> {
+/// Reader of documents into values, which charges for each before it is made.
+pub(super) struct Reader<'b> {
     budget: &'b mut Budget,
     /// The budget's error, which must not become a message.
-    failure: Option<EvalError>,
+    pub(super) failure: Option<EvalError>,
 }
 
-impl Reader<'_> {
+impl<'b> Reader<'b> {
+    pub(super) fn new(budget: &'b mut Budget) -> Reader<'b> {
+        Reader { budget, failure: None }
+    }
+
     fn pay<E: Error>(&mut self, bytes: usize) -> std::result::Result<(), E> {
         let paid = self.budget.charge(cost::ITEM).and_then(|()| self.budget.memory(bytes));
         paid.map_err(|failure| {
@@ -178,7 +182,7 @@ const VALUE_BYTES: usize = 2 * size_of::<Val<'_>>();
 /// Bytes of an entry of a map while it is read and sorted, without the key's text.
 const ENTRY_BYTES: usize = 8 * size_of::<Val<'_>>();
 
-/// Reads one value, at any depth. `serde_json` bounds the depth.
+/// Reads one value, at any depth. The decoder bounds the depth.
 impl<'de> DeserializeSeed<'de> for &mut Reader<'_> {
     type Value = Val<'static>;
 
@@ -191,7 +195,7 @@ impl<'de> Visitor<'de> for &mut Reader<'_> {
     type Value = Val<'static>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON value")
+        f.write_str("a value")
     }
 
     fn visit_unit<E>(self) -> std::result::Result<Self::Value, E> {

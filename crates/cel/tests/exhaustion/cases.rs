@@ -250,7 +250,7 @@ fn patterns() -> Vec<Case> {
             "1 MB pattern",
             "'a'.matches(self)",
             &pattern,
-            &["exceeds 4096 bytes", COST],
+            &["it has more than 65536 bytes", COST],
         ),
     ]
 }
