@@ -30,6 +30,42 @@ impl Scale {
         (!path.is_empty()).then_some(found)
     }
 
+    /// Returns the whole number at a path; `None` if there is none.
+    ///
+    /// # Errors
+    /// Returns the message of Go's accessor for a value of another type there, or on the way.
+    pub fn number(object: &Json, path: &str) -> Result<Option<i64>, String> {
+        let found = Scale::found(object, path)?;
+        let number = |value: &Json| value.as_i64().ok_or_else(|| mistyped(path, value, "int64"));
+        found.map(number).transpose()
+    }
+
+    /// Returns the text at a path; `None` if there is none.
+    ///
+    /// # Errors
+    /// Returns the message of Go's accessor for a value of another type there, or on the way.
+    pub fn text<'a>(object: &'a Json, path: &str) -> Result<Option<&'a str>, String> {
+        let found = Scale::found(object, path)?;
+        let text = |value: &'a Json| value.as_str().ok_or_else(|| mistyped(path, value, "string"));
+        found.map(text).transpose()
+    }
+
+    fn found<'a>(object: &'a Json, path: &str) -> Result<Option<&'a Json>, String> {
+        let mut value = object;
+        let mut above = String::new();
+        for name in Scale::segments(path).filter(|_| !path.is_empty()) {
+            let Some(fields) = value.as_object() else {
+                return Err(mistyped(&above, value, "map[string]interface {}"));
+            };
+            above = format!("{above}.{name}");
+            match fields.get(name) {
+                Some(below) => value = below,
+                None => return Ok(None),
+            }
+        }
+        Ok((!path.is_empty()).then_some(value))
+    }
+
     /// Returns the fields of a path.
     pub fn segments(path: &str) -> impl Iterator<Item = &str> {
         path.trim_start_matches('.').split('.')
@@ -95,5 +131,37 @@ impl Scale {
             None => Some("should be a label selector as a string".into()),
             Some(text) => LabelSelector::parse(text).err().map(|why| why.to_string()),
         }
+    }
+}
+/// Returns the error of Go's accessors for unstructured objects.
+fn mistyped(path: &str, value: &Json, wanted: &str) -> String {
+    let path = path.trim_start_matches('.');
+    let (shown, kind) = (printed(value), go_type(value));
+    format!(".{path} accessor error: {shown} is of the type {kind}, expected {wanted}")
+}
+
+/// Returns a value as Go prints it (`%v`).
+fn printed(value: &Json) -> String {
+    match value {
+        Json::Null => "<nil>".to_owned(),
+        Json::String(text) => text.clone(),
+        Json::Array(items) => format!("[{}]", items.iter().map(printed).collect::<Vec<_>>().join(" ")),
+        Json::Object(fields) => {
+            let fields = fields.iter().map(|(name, value)| format!("{name}:{}", printed(value)));
+            format!("map[{}]", fields.collect::<Vec<_>>().join(" "))
+        }
+        other => other.to_string(),
+    }
+}
+
+fn go_type(value: &Json) -> &'static str {
+    match value {
+        Json::Null => "<nil>",
+        Json::Bool(_) => "bool",
+        Json::Number(number) if number.is_i64() => "int64",
+        Json::Number(_) => "float64",
+        Json::String(_) => "string",
+        Json::Array(_) => "[]interface {}",
+        Json::Object(_) => "map[string]interface {}",
     }
 }

@@ -1,8 +1,8 @@
 //! Alignment of two lists: pairs each item of one list with its item of the other.
 //!
-//! Items of keyed lists and sets are paired by key. Other lists are aligned by a longest common
-//! subsequence; gaps of equal length then pair in order, so that an item edited in place stays the
-//! same item.
+//! Items of keyed lists and sets are paired by key, or by the part of it that both lists have.
+//! Other lists are aligned by a longest common subsequence; gaps of equal length then pair in
+//! order, so that an item edited in place stays the same item.
 //!
 //! ```text
 //! a = [x y z]   b = [x Y z w]     x–x, z–z are common; the gap [y]/[Y] pairs; w is new
@@ -10,7 +10,7 @@
 
 use insula_schema::{ListType, Node};
 use serde_json::Value as Json;
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 /// Comparisons that one alignment may make. Lists whose differing middles need more pair in order:
 /// the result stays correct, but items are recognised less precisely.
@@ -18,11 +18,63 @@ const CELLS_MAX: usize = 65_536;
 
 /// Returns for each item of `a` the index of its item in `b`, if it has one.
 pub(crate) fn align(a: &[Json], b: &[Json], node: Option<&Node>, same: fn(&Json, &Json) -> bool) -> Vec<Option<usize>> {
-    if let (Some(a_keys), Some(b_keys)) = (identities(a, node), identities(b, node)) {
+    let is_set = node.is_some_and(|node| *node.list_type() == ListType::Set);
+    if is_set && let (Some(a_keys), Some(b_keys)) = (identities(a, node), identities(b, node)) {
         let places: HashMap<&str, usize> = b_keys.iter().enumerate().map(|(j, key)| (key.as_str(), j)).collect();
         return a_keys.iter().map(|key| places.get(key.as_str()).copied()).collect();
     }
-    by_sequence(a, b, same)
+    by_visible_key(a, b, node, same).unwrap_or_else(|| by_sequence(a, b, same))
+}
+
+/// Pairs items by the part of their key that both lists have, then equal ones, then the others in
+/// order; `None` unless the list has keys and both sides some part of them.
+fn by_visible_key(
+    a: &[Json],
+    b: &[Json],
+    node: Option<&Node>,
+    same: fn(&Json, &Json) -> bool,
+) -> Option<Vec<Option<usize>>> {
+    let ListType::Map { keys } = node?.list_type() else {
+        return None;
+    };
+    let has = |items: &[Json], key: &str| items.iter().any(|item| item.get(key).is_some());
+    let visible = keys.iter().filter(|key| has(a, key) && has(b, key));
+    // An item may lack a key that its list shows: then it has the default.
+    let default = |key: &String| node?.items()?.child(key)?.default();
+    let visible: Vec<(&String, Option<&Json>)> = visible.map(|key| (key, default(key))).collect();
+    if visible.is_empty() {
+        return None;
+    }
+    let identity = |item: &Json| {
+        let value = |(key, default): &(&String, Option<&'_ Json>)| item.get(key.as_str()).or(*default).cloned();
+        let values: Vec<Option<Json>> = visible.iter().map(value).collect();
+        serde_json::to_string(&values).unwrap_or_default()
+    };
+    let mut groups: HashMap<String, VecDeque<usize>> = HashMap::new();
+    for (j, item) in b.iter().enumerate() {
+        groups.entry(identity(item)).or_default().push_back(j);
+    }
+    let identities: Vec<String> = a.iter().map(identity).collect();
+    let mut pairs = vec![None; a.len()];
+    let mut comparisons = CELLS_MAX;
+    for (i, item) in a.iter().enumerate() {
+        let Some(free) = groups.get_mut(&identities[i]) else {
+            continue;
+        };
+        let compared = free.len().min(comparisons);
+        if let Some(at) = free.iter().take(compared).position(|j| same(item, &b[*j])) {
+            comparisons -= at + 1;
+            pairs[i] = free.remove(at);
+        } else {
+            comparisons -= compared;
+        }
+    }
+    for (pair, identity) in pairs.iter_mut().zip(&identities) {
+        if let (None, Some(free)) = (&pair, groups.get_mut(identity)) {
+            *pair = free.pop_front();
+        }
+    }
+    Some(pairs)
 }
 
 /// Returns the identity of each item of a keyed list or a set, or `None` unless all items have

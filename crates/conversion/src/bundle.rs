@@ -7,16 +7,20 @@ use crate::passthrough::same_shape;
 use crate::path::Path;
 use crate::rules::{RuleSet, Validation};
 use crate::trace::Trace;
+use crate::union::UNION;
 use insula_api::{FieldError, FieldPath, Json};
 use insula_cel::Budget;
 use insula_schema::{Node, Structural};
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 mod compile;
+mod joined;
+mod metadata;
 mod price;
 mod recompute;
+mod route;
 mod stored;
 mod written;
 
@@ -24,7 +28,7 @@ pub use price::{MayFail, Outlook};
 pub use recompute::{Difference, Owns, Recomputed, Step, Writer};
 pub use written::{RULES_UNKNOWN, Written, written};
 
-/// Most versions that one API may have.
+/// Maximum number of versions that one API may have.
 pub const VERSIONS_MAX: usize = 64;
 
 /// One version of an API.
@@ -84,15 +88,22 @@ impl ToStore {
 #[derive(Debug)]
 pub struct Bundle {
     group: String,
+    /// The versions, and the union of them behind, if the hub lacks a field of any.
     pub(crate) versions: Vec<Version>,
     storage: usize,
     hub: usize,
+    /// The version that all others are made from: the union, else the hub.
+    top: usize,
+    /// Plans between the union and the versions.
+    shared: BTreeMap<(usize, usize), Converter>,
     pub(crate) loss_policy: LossPolicy,
     validation: Validation,
     /// True if any rule reads or writes labels, annotations or names.
     rules_see_metadata: bool,
+    /// Labels and annotations that rules write or move away: (map, key).
+    ruled_metadata: BTreeSet<(String, String)>,
     pub(crate) converters: BTreeMap<(usize, usize), Converter>,
-    /// Paths that rules claim between two versions with converters both ways: lower index first.
+    /// Paths that rules claim between two versions: lower index first.
     pub(crate) claims: BTreeMap<(usize, usize), Claims>,
     /// Fingerprints of the rules, both ways, between each two versions that have some.
     rules: BTreeMap<(usize, usize), u64>,
@@ -147,7 +158,7 @@ impl Bundle {
             return self.read_alone(root, to, Cow::Borrowed(stored.value), budget);
         }
         let root = self.index(stored.version)?;
-        stored::Views::open(self, root, stored)?.read(to, budget)
+        stored::Views::open(self, root, stored, budget)?.read(to, budget)
     }
 
     /// Reads like [`Bundle::get`], but consumes the object: values that do not move are not copied.
@@ -260,7 +271,7 @@ impl Bundle {
 
     /// Returns the names of all versions, in the order of the schema.
     pub fn versions(&self) -> impl Iterator<Item = &str> {
-        self.versions.iter().map(|version| version.name.as_str())
+        self.named().map(|version| version.name.as_str())
     }
 
     /// Returns the schema of a version, or `None` if there is no such version.
@@ -270,7 +281,7 @@ impl Bundle {
 
     /// Returns the names of the versions that clients can use.
     pub fn served(&self) -> impl Iterator<Item = &str> {
-        self.versions.iter().filter(|v| v.served).map(|v| v.name.as_str())
+        self.named().filter(|v| v.served).map(|v| v.name.as_str())
     }
 
     /// Returns true if rules read or write labels, annotations or names.
@@ -288,23 +299,14 @@ impl Bundle {
         self.converters.get(&(self.index(from).ok()?, self.index(to).ok()?))
     }
 
-    /// Returns the claims of the rules between two versions that convert to each other directly.
-    pub(crate) fn claims(&self, a: usize, b: usize) -> Option<&Claims> {
-        self.claims.get(&(a.min(b), a.max(b)))
+    /// The versions that clients know.
+    fn named(&self) -> impl Iterator<Item = &Version> {
+        self.versions.iter().filter(|version| version.name != UNION)
     }
 
-    /// Returns the pairs of versions of which one view is made from the other directly and back,
-    /// with the claims of their rules.
-    pub(crate) fn neighbours(&self) -> impl Iterator<Item = (&Version, &Version, &Claims)> {
-        let lossless = self.loss_policy == LossPolicy::Lossless;
-        (0..self.versions.len()).filter_map(move |version| {
-            let parent = self.parent(self.storage, version).filter(|_| lossless)?;
-            Some((
-                &self.versions[parent],
-                &self.versions[version],
-                self.claims(parent, version)?,
-            ))
-        })
+    /// Returns the claims of the rules between two versions.
+    pub(crate) fn claims(&self, a: usize, b: usize) -> Option<&Claims> {
+        self.claims.get(&(a.min(b), a.max(b)))
     }
 
     /// Returns the `apiVersion` of objects of a version.
@@ -312,35 +314,15 @@ impl Bundle {
         Some(self.api_version(self.index(version).ok()?))
     }
 
-    /// Returns the conversions that follow an edit in version `from`, in the order of a write: up
-    /// to the stored version, then from there to the others.
-    pub(crate) fn edit_hops(&self, from: &str) -> Vec<(&str, &str)> {
-        let root = self.storage;
-        let Ok(mut at) = self.index(from) else {
-            return Vec::new();
-        };
-        // Without a residual, the laws do not apply.
-        if self.loss_policy == LossPolicy::None {
-            return Vec::new();
-        }
-        let (mut known, mut edit_hops) = (vec![at], Vec::new());
-        while let Some(parent) = self.parent(root, at) {
-            edit_hops.push((at, parent));
-            known.push(parent);
-            at = parent;
-        }
-        let others = (0..self.versions.len()).filter(|version| !known.contains(version));
-        edit_hops.extend(others.filter_map(|version| Some((self.parent(root, version)?, version))));
-        let name = |version: usize| self.versions[version].name.as_str();
-        edit_hops.into_iter().map(|(a, b)| (name(a), name(b))).collect()
-    }
-
     /// Converts an object and traces the inputs of its computed values.
-    pub(crate) fn traced(&self, object: &Json, to: &str, budget: &mut Budget) -> Result<(Json, Trace), ConvertError> {
-        let from = object["apiVersion"].as_str().unwrap_or_default();
-        let from = self.index(insula_api::names::version_of(from))?;
+    pub(crate) fn traced(
+        &self,
+        object: &Json,
+        (from, to): (&str, &str),
+        budget: &mut Budget,
+    ) -> Result<(Json, Trace), ConvertError> {
         let mut trace = Trace::default();
-        let made = self.route(from, self.index(to)?, object, budget, Some(&mut trace))?;
+        let made = self.route(self.index(from)?, self.index(to)?, object, budget, Some(&mut trace))?;
         Ok((made, trace))
     }
 
@@ -353,8 +335,17 @@ impl Bundle {
         kept
     }
 
+    /// Makes every version from the hub: what code does to fields is not known.
+    pub(crate) fn without_union(&mut self) {
+        self.versions
+            .truncate(self.versions.len() - usize::from(self.top != self.hub));
+        self.top = self.hub;
+        self.shared.clear();
+    }
+
     fn index(&self, version: &str) -> Result<usize, ConvertError> {
         let found = self.versions.iter().position(|v| v.name == version);
+        let found = found.or_else(|| (version == UNION).then_some(self.top));
         found.ok_or_else(|| self.failure(version, version, Cause::UnknownVersion(version.to_owned())))
     }
 
@@ -369,9 +360,12 @@ impl Bundle {
     }
 
     fn api_version(&self, version: usize) -> Json {
-        let name = &self.versions[version].name;
+        let name = match self.versions[version].name.as_str() {
+            UNION => self.hub(),
+            name => name,
+        };
         Json::String(if self.group.is_empty() {
-            name.clone()
+            name.to_owned()
         } else {
             format!("{}/{name}", self.group)
         })
@@ -396,95 +390,15 @@ impl Bundle {
         insula_schema::prune(&mut out, &self.versions[to].schema);
         out
     }
-
-    /// Returns the converters from `a` to `b`: the pair's own, else those through the hub.
-    fn hops(&self, a: usize, b: usize) -> impl Iterator<Item = &Converter> {
-        let direct = self.converters.get(&(a, b));
-        let by_hub = [(a, self.hub), (self.hub, b)]
-            .into_iter()
-            .filter_map(|pair| self.converters.get(&pair));
-        let hub_needed = direct.is_none();
-        direct.into_iter().chain(by_hub.filter(move |_| hub_needed))
-    }
-
-    fn can_fail(&self, a: usize, b: usize) -> bool {
-        self.hops(a, b)
-            .any(|hop| hop.can_fail() || self.over_budget && hop.ruled)
-    }
-
-    /// Returns the stored version if `to` can be read from the object alone: there is no residual
-    /// and no version between the two.
-    fn readable_root(&self, version: &str, residual: Option<&[u8]>, to: usize) -> Option<usize> {
-        let root = self.index(version).ok()?;
-        let alone = residual.is_none_or(written::is_alone);
-        let readable_root = alone && self.loss_policy != LossPolicy::None;
-        (readable_root && self.parent(root, to) == Some(root)).then_some(root)
-    }
-
-    /// Reads a stored object that needs no residual, in version `to`.
-    fn read_alone(
-        &self,
-        root: usize,
-        to: usize,
-        stored: Cow<'_, Json>,
-        budget: &mut Budget,
-    ) -> Result<Json, ConvertError> {
-        let mut object = stored;
-        let version = &self.versions[root];
-        if version.has_defaults {
-            insula_schema::default(object.to_mut(), &version.schema);
-        }
-        let mut hops = self.hops(root, to).peekable();
-        if hops.peek().is_none() {
-            return Ok(self.relabelled(&object, to));
-        }
-        for hop in hops {
-            object = Cow::Owned(match object {
-                Cow::Borrowed(object) => hop.run(object, budget, None)?,
-                Cow::Owned(object) => hop.run_over(object, budget)?,
-            });
-        }
-        Ok(object.into_owned())
-    }
-
-    fn route(
-        &self,
-        a: usize,
-        b: usize,
-        object: &Json,
-        budget: &mut Budget,
-        mut trace: Option<&mut Trace>,
-    ) -> Result<Json, ConvertError> {
-        let mut made: Option<Json> = None;
-        for hop in self.hops(a, b) {
-            // The trace records the inputs of the last converter's rules.
-            let trace = if hop.to == self.versions[b].name {
-                trace.take()
-            } else {
-                None
-            };
-            made = Some(hop.run(made.as_ref().unwrap_or(object), budget, trace)?);
-        }
-        Ok(made.unwrap_or_else(|| self.relabelled(object, b)))
-    }
-
-    /// Returns the parent of `version` in the tree of versions whose root is the stored version.
-    fn parent(&self, root: usize, version: usize) -> Option<usize> {
-        let direct = |a, b| self.converters.get(&(a, b)).is_some_and(|c| c.ruled);
-        if version == root {
-            None
-        } else if version == self.hub || root == self.hub || direct(root, version) || direct(version, root) {
-            Some(root)
-        } else {
-            Some(self.hub)
-        }
-    }
 }
 
 impl Version {
     /// Prunes and defaults a merged or patched object, as a reader receives it.
     fn tidied(&self, mut object: Json) -> Json {
-        insula_schema::prune(&mut object, &self.schema);
+        // The union keeps what no version shows any more.
+        if self.name != UNION {
+            insula_schema::prune(&mut object, &self.schema);
+        }
         if self.has_defaults {
             insula_schema::default(&mut object, &self.schema);
         }

@@ -38,6 +38,19 @@ impl Claims {
         claims
     }
 
+    /// Collects the claims between `a` and `b`, of their own rules and of those that lead from one
+    /// over the hub to the other.
+    pub(crate) fn of_pair(a: &str, b: &str, hub: &str, directions: &[Direction]) -> Claims {
+        let mut claims = Claims::between(a, b, directions);
+        for version in [a, b]
+            .into_iter()
+            .filter(|version| ![a, b].contains(&hub) && *version != hub)
+        {
+            claims.0.extend(Claims::between(version, hub, directions).0);
+        }
+        claims
+    }
+
     /// Adds what a rule claims below `items`, a path common to both sides. Rules over the items of
     /// a list or map that fill the same list or map claim paths inside of the items.
     fn rule(&mut self, rule: &Rule, items: &[Segment], read: &[Segment], destination: &[Segment]) {
@@ -68,11 +81,11 @@ impl Claims {
         self.0.push(Path::from_segments(path));
     }
 
-    fn cover(&self, at: &[Segment]) -> bool {
+    pub(crate) fn cover(&self, at: &[Segment]) -> bool {
         self.0.iter().any(|claim| covers(claim.segments(), at))
     }
 
-    fn below(&self, at: &[Segment]) -> bool {
+    pub(crate) fn below(&self, at: &[Segment]) -> bool {
         let inside = |claim: &Path| claim.segments().len() > at.len() && covers(&claim.segments()[..at.len()], at);
         self.0.iter().any(inside)
     }
@@ -93,22 +106,25 @@ impl Claims {
         kinds(a) == kinds(b) && !self.cover(path) && !self.below(path)
     }
 
-    /// Returns the first field that both versions carry and whose values differ.
-    pub(crate) fn difference(&self, a: (&Node, &Json), b: (&Node, &Json)) -> Option<String> {
+    /// Returns the first field that both versions carry and whose values differ. `between`: the
+    /// schemas of the versions that lie between the two, whose defaults one may show and the other
+    /// not.
+    pub(crate) fn difference(&self, a: (&Node, &Json), b: (&Node, &Json), between: &[&Node]) -> Option<String> {
         let side = |(node, value)| Side {
             node,
             value: Some(value),
         };
-        self.differs(side(a), side(b), &mut Vec::new())
+        self.differs(side(a), side(b), between, &mut Vec::new())
     }
 
-    fn differs(&self, a: Side<'_>, b: Side<'_>, at: &mut Vec<Segment>) -> Option<String> {
+    fn differs(&self, a: Side<'_>, b: Side<'_>, between: &[&Node], at: &mut Vec<Segment>) -> Option<String> {
         if a.value == b.value || self.cover(at) {
             return None;
         }
         // Versions may differ in their defaults, and in the objects that hold defaulted fields.
         let same_default = a.node.default() == b.node.default();
-        let excused = |a: &Side<'_>, b: &Side<'_>| a.is_default() && (b.value.is_none() || !same_default);
+        let fallback = |a: &Side<'_>| a.is_default() || between.iter().any(|node| node.default() == a.value);
+        let excused = |a: &Side<'_>, b: &Side<'_>| b.value.is_none() && fallback(a) || a.is_default() && !same_default;
         if excused(&a, &b) || excused(&b, &a) {
             return None;
         }
@@ -116,14 +132,14 @@ impl Claims {
             return None;
         }
         match known_kind(a.node) {
-            Some(Kind::Object) => self.objects(a, b, at),
-            Some(Kind::List) => self.lists(a, b, at),
+            Some(Kind::Object) => self.objects(a, b, between, at),
+            Some(Kind::List) => self.lists(a, b, between, at),
             Some(Kind::Scalar(_)) => Some(text(at)),
             None => None,
         }
     }
 
-    fn objects(&self, a: Side<'_>, b: Side<'_>, at: &mut Vec<Segment>) -> Option<String> {
+    fn objects(&self, a: Side<'_>, b: Side<'_>, between: &[&Node], at: &mut Vec<Segment>) -> Option<String> {
         if a.node.embedded() || b.node.embedded() {
             return None;
         }
@@ -139,7 +155,8 @@ impl Claims {
                 continue;
             };
             at.push(Segment::Field(name.to_owned()));
-            let found = self.differs(a.field(name, below_a), b.field(name, below_b), at);
+            let between: Vec<&Node> = between.iter().filter_map(|node| node.child(name)).collect();
+            let found = self.differs(a.field(name, below_a), b.field(name, below_b), &between, at);
             at.pop();
             if found.is_some() {
                 return found;
@@ -149,7 +166,7 @@ impl Claims {
     }
 
     /// Compares items in order. Lists whose items rules make may have other lengths.
-    fn lists(&self, a: Side<'_>, b: Side<'_>, at: &mut Vec<Segment>) -> Option<String> {
+    fn lists(&self, a: Side<'_>, b: Side<'_>, between: &[&Node], at: &mut Vec<Segment>) -> Option<String> {
         let (Some(item_a), Some(item_b)) = (a.node.items(), b.node.items()) else {
             return None;
         };
@@ -157,6 +174,7 @@ impl Claims {
         if left.map(<[Json]>::len) != right.map(<[Json]>::len) {
             return (!self.below(at) && kinds(item_a) == kinds(item_b)).then(|| text(at));
         }
+        let between: Vec<&Node> = between.iter().filter_map(|node| node.items()).collect();
         let pairs = left.unwrap_or_default().iter().zip(right.unwrap_or_default());
         for (index, (left, right)) in pairs.enumerate() {
             at.push(Segment::Index(index));
@@ -164,7 +182,7 @@ impl Claims {
                 node,
                 value: Some(value),
             };
-            let found = self.differs(side(item_a, left), side(item_b, right), at);
+            let found = self.differs(side(item_a, left), side(item_b, right), &between, at);
             at.pop();
             if found.is_some() {
                 return found;
@@ -204,7 +222,7 @@ impl<'a> Side<'a> {
 }
 
 /// Returns the type of a node's values, with nullability; `None` if it declares no type.
-fn kinds(node: &Node) -> Option<(Kind, bool)> {
+pub(crate) fn kinds(node: &Node) -> Option<(Kind, bool)> {
     known_kind(node).map(|kind| (kind, node.nullable()))
 }
 
@@ -223,7 +241,7 @@ fn split(path: &[Segment]) -> (&[Segment], &[Segment]) {
     (&path[..end], path.get(end + 1..).unwrap_or_default())
 }
 
-fn text(at: &[Segment]) -> String {
+pub(crate) fn text(at: &[Segment]) -> String {
     let path = Path::from_segments(at.to_vec()).to_string();
     path.strip_prefix('.').unwrap_or(&path).to_owned()
 }

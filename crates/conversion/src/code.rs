@@ -49,6 +49,7 @@ impl Bundle {
             converter.ruled = true;
             converter.code = Some(code.convert);
             self.loss_policy = LossPolicy::Lossless;
+            self.without_union();
             // Code may move any field.
             if let Some((a, b)) = known {
                 self.claims.remove(&(a.min(b), a.max(b)));

@@ -21,7 +21,10 @@ use crate::trace::Seg;
 use insula_schema::{Node, Structural, Type};
 use std::fmt;
 
+mod hidden;
 mod made;
+
+pub(crate) use hidden::hidden;
 
 /// Coverage of the fields of one version in another version.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -254,6 +257,10 @@ fn outcome(
             How::Items(Some(passthrough)) if covered && !rest.is_empty() && passes(passthrough, rest) => {
                 lands(path, read, rest, &mut carried, &mut moved);
             }
+            // The items of a list of scalars, which is a path of its own.
+            How::Move(_) if is_every(&read.path, path) && !moved.iter().any(|to| to.segments() == read.to) => {
+                moved.push(Path::from_segments(read.to.clone()));
+            }
             How::Compute(rule) if covered || starts(&read.path, path) => {
                 let rule = converter.facts.get(*rule).map(|facts| facts.path.clone());
                 let computed = Computed {
@@ -278,6 +285,11 @@ fn outcome(
         (true, false, true) if losing => FieldOutcome::Dropped,
         (true, false, true) => FieldOutcome::Preserved,
     }
+}
+
+/// Returns true if `items` is the path of all items of the list or map at `path`.
+fn is_every(items: &[Segment], path: &[Segment]) -> bool {
+    matches!(items.split_last(), Some((Segment::Each(_), list)) if starts(list, path) && list.len() == path.len())
 }
 
 /// Marks fields that the other version has, too, and does not show although no rule claims them.

@@ -7,6 +7,8 @@
 //! 5. Readable: every stored object can be read in every served version.
 //! 6. Carried: a field that two versions have and that no rule moves or writes reads the same in
 //!    both.
+//! 7. Identity: an item that an edit leaves alone stays as it is in every version, and one that is
+//!    edited keeps what the writer cannot see.
 
 use crate::bundle::{Bundle, ToStore};
 use crate::error::ConvertError;
@@ -17,6 +19,8 @@ use insula_schema::Node;
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+
+mod identity;
 
 /// A law that an object breaks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +50,9 @@ pub enum Law {
     /// A field that two versions have, and that no rule between them moves or writes, reads the
     /// same in both.
     Carried,
+    /// An item that an edit leaves alone stays as it is in every version, and one that is edited
+    /// keeps what the writer cannot see.
+    Identity,
 }
 
 impl fmt::Display for Violation {
@@ -88,12 +95,20 @@ pub fn later_edit_wins(bundle: &Bundle, from: &str, before: &ToStore, after: &To
     Laws::new(bundle).later_edit_wins(from, before, after)
 }
 
-/// Checks law 6 between all versions that convert to each other directly.
+/// Checks law 6 between all versions.
 ///
 /// # Errors
 /// Returns the first path whose values differ.
 pub fn carried(bundle: &Bundle, stored: &ToStore) -> Result<(), Violation> {
     Laws::new(bundle).carried(stored)
+}
+
+/// Checks law 7 between the version of the writer and all others.
+///
+/// # Errors
+/// Returns the first item that the edit changes although the writer did not.
+pub fn identity(bundle: &Bundle, from: &str, before: &ToStore, after: &ToStore) -> Result<(), Violation> {
+    Laws::new(bundle).identity(from, before, after)
 }
 
 /// The laws of one API.
@@ -152,14 +167,48 @@ impl<'a> Laws<'a> {
         // Law 5 covers versions that cannot be read.
         let read = |version| Some((version, self.read(stored, version, Law::Carried).ok()?));
         let views: BTreeMap<&str, Json> = self.bundle.versions().filter_map(read).collect();
-        for (a, b, claims) in self.bundle.neighbours() {
+        for (a, b, claims) in self.bundle.pairs() {
             let (Some(view_a), Some(view_b)) = (views.get(&*a.name), views.get(&*b.name)) else {
                 continue;
             };
-            if let Some(place) = claims.difference((a.schema.root(), view_a), (b.schema.root(), view_b)) {
+            let between = [self.bundle.hub(), self.bundle.storage()];
+            let between = between.map(|version| self.bundle.schema(version).map(|schema| schema.root()));
+            let between: Vec<&Node> = between.into_iter().flatten().collect();
+            if let Some(place) = claims.difference((a.schema.root(), view_a), (b.schema.root(), view_b), &between) {
                 return Err(Violation {
                     law: Law::Carried,
                     version: b.name.clone(),
+                    place,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn identity(&self, from: &str, before: &ToStore, after: &ToStore) -> Result<(), Violation> {
+        let read = |stored: &ToStore, version: &str| self.read(stored, version, Law::Identity).ok();
+        let own = read(before, from).zip(read(after, from));
+        let Some((was, is)) = own else { return Ok(()) };
+        for (a, b, claims) in self.bundle.pairs() {
+            let (writer, other) = match (a.name == from, b.name == from) {
+                (true, _) => (a, b),
+                (_, true) => (b, a),
+                _ => continue,
+            };
+            let Some((had, has)) = read(before, &other.name).zip(read(after, &other.name)) else {
+                continue;
+            };
+            let seen = |node, before, after| identity::Seen {
+                node,
+                before: Some(before),
+                after: Some(after),
+            };
+            let writer = seen(writer.schema.root(), &was, &is);
+            let found = identity::broken(claims, writer, seen(other.schema.root(), &had, &has), &mut Vec::new());
+            if let Some(place) = found {
+                return Err(Violation {
+                    law: Law::Identity,
+                    version: other.name.clone(),
                     place,
                 });
             }
@@ -221,7 +270,7 @@ impl<'a> Laws<'a> {
         if let Some(schema) = bundle.schema(a) {
             insula_schema::default(&mut object, schema);
         }
-        let made = bundle.traced(&object, b, &mut object_budget()).ok();
+        let made = bundle.traced(&object, (a, b), &mut object_budget()).ok();
         Ok(made.map(|(made, trace)| (bundle.without_dropped(&made, b), trace)))
     }
 

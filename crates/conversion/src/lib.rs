@@ -8,10 +8,15 @@
 //! # The algebra
 //!
 //! One version is stored; rules are written around a hub, by default the stored version. The
-//! versions form a tree. Its root is the stored version; its children are the hub and the versions
-//! that have direct rules with it; all others are children of the hub. Between a version and its
-//! parent there are two conversions, *down* (to the version) and *up* (to the parent). Rules may
-//! define any function: it may compute, drop fields, and need not be the inverse of the other one.
+//! *union* is a version that no client sees: the hub's fields, and beside them those that the hub
+//! lacks and other versions have. Fields of equal path and kind have one place in it, and so have
+//! fields that a rule moves to each other. Where the hub lacks nothing, it is the union.
+//!
+//! The versions form a tree. Its root is the stored version; its children are the union and the
+//! versions that have direct rules with a stored version that is not the hub; all others are
+//! children of the union. Between a version and its parent there are two conversions, *down* (to
+//! the version) and *up* (to the parent). Rules may define any function: it may compute, drop
+//! fields, and need not be the inverse of the other one.
 //!
 //! ```text
 //! convert     passthrough (same path, compatible schema), then rules;
@@ -44,12 +49,16 @@
 //!    carries that hash as a guard, and is ignored without it.
 //! 5. **Readable**: `put` makes every served view that a rule can fail to make, and returns the
 //!    rule's error if one does.
-//! 6. **Carried**: a field that both of two versions have, and that no rule between them moves or
-//!    writes, reads the same in both: passthrough excludes only what rules use up.
+//! 6. **Shared**: a field that both of two versions have, and that no rule between them moves or
+//!    writes, reads the same in both, also where the hub lacks it: the union has one place for it,
+//!    and passthrough excludes only what rules use up.
+//! 7. **Identity**: an item that a rule names (`list[0]`, `map['main']`) is there as long as
+//!    anything in it is, and a value that is written into it goes there, whatever of it a version
+//!    shows.
 //!
-//! Items of lists are identified by their list-map keys, else by a longest common subsequence; then
-//! gaps of equal length pair in order. Items and entries of maps are added and removed as a whole;
-//! hidden fields of an object survive edits around them.
+//! Other items of lists are identified by the part of their list-map key that both sides show, else
+//! by a longest common subsequence; then gaps of equal length pair in order. Items and entries of
+//! maps are added and removed as a whole; hidden fields of an object survive edits around them.
 //!
 //! # An example
 //!
@@ -105,7 +114,8 @@
 //!
 //! `rules`: one model for every notation. `plan`: from rules to operations (`passthrough`: fields
 //! that need no rule; `scope`: names and paths against schemas; `fit`: results against schemas).
-//! `convert`: execution of a plan. `merge`, `align`: three-way merge of edits. `residual`, `trace`:
+//! `union`: the fields of all versions in one tree. `convert`: execution of a plan. `merge`,
+//! `align`, `fixed`: three-way merge of edits, identity of items. `residual`, `trace`:
 //! data stored beside an object. `bundle`: the tree of versions, get and put. `field_coverage`: the
 //! outcome of every field; `code`: functions in place of rules; `origin`: the field behind an error
 //! of another version; `carried`: fields that no rule may change. `portable`: objects that carry
@@ -124,6 +134,7 @@ mod convert;
 mod error;
 mod field_coverage;
 mod fit;
+mod fixed;
 pub mod laws;
 mod merge;
 mod origin;
@@ -137,6 +148,7 @@ mod rules;
 mod scope;
 mod suggest;
 mod trace;
+mod union;
 
 pub use crate::bundle::{
     Bundle, Difference, LossPolicy, MayFail, Outlook, Owns, RULES_UNKNOWN, Recomputed, Step, Stored, ToStore,

@@ -14,17 +14,26 @@
 //! Items of lists and entries of maps are added and removed as a whole; fields of an object that
 //! the editor could not see survive the edit.
 
-use crate::align::{align, covers, equal};
+use crate::align::{align, covers};
+use crate::fixed::Fixed;
 use crate::trace::Trace;
 use insula_schema::{Node, Structural};
 use serde_json::{Map, Value as Json};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
+
+mod lists;
+mod origin;
+
+pub(crate) use origin::Origin;
+
+use lists::{merge_lists, present, remove_named};
 
 /// A value, and the trace of the inputs that it was computed from.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Side<'a> {
     pub(crate) value: Option<&'a Json>,
     pub(crate) trace: Option<&'a Trace>,
+    origin: Option<Origin<'a>>,
 }
 
 impl<'a> Side<'a> {
@@ -32,13 +41,20 @@ impl<'a> Side<'a> {
         Side {
             value: Some(value),
             trace: (!trace.is_empty()).then_some(trace),
+            origin: None,
         }
+    }
+
+    /// Adds the value that this one was converted from.
+    pub(crate) fn with_origin(self, origin: Option<Origin<'a>>) -> Side<'a> {
+        Side { origin, ..self }
     }
 
     pub(crate) fn field(&self, name: &str) -> Side<'a> {
         Side {
             value: self.value.and_then(|v| v.get(name)),
             trace: self.trace.and_then(|t| t.field(name)),
+            origin: self.origin.and_then(|origin| origin.field(name)),
         }
     }
 
@@ -46,6 +62,16 @@ impl<'a> Side<'a> {
         Side {
             value: self.value.and_then(|v| v.get(index)),
             trace: self.trace.and_then(|t| t.index(index)),
+            origin: self.origin.and_then(|origin| origin.index(index)),
+        }
+    }
+
+    /// Returns an item; null stands for none.
+    fn item(&self, index: usize) -> Side<'a> {
+        let item = self.index(index);
+        match item.value {
+            Some(Json::Null) => Side::default(),
+            _ => item,
         }
     }
 
@@ -70,7 +96,13 @@ impl<'a> Side<'a> {
 /// edited; the rest stays.
 pub fn apply_edit(schema: &Structural, old: &Json, new: &Json, onto: &Json) -> Json {
     let none = Trace::default();
-    let mut merged = merge_objects(schema, Side::new(old, &none), Side::new(new, &none), onto);
+    let mut merged = merge_objects(
+        schema,
+        Side::new(old, &none),
+        Side::new(new, &none),
+        onto,
+        &Fixed::default(),
+    );
     if let Some(Json::Object(kept)) = onto.get("metadata") {
         let mut metadata = kept.clone();
         for name in ["labels", "annotations"] {
@@ -86,7 +118,7 @@ pub fn apply_edit(schema: &Structural, old: &Json, new: &Json, onto: &Json) -> J
 
 /// Merges whole objects. Of `metadata`, only labels and annotations are merged; the rest is
 /// `new`'s.
-pub(crate) fn merge_objects(schema: &Structural, old: Side<'_>, new: Side<'_>, onto: &Json) -> Json {
+pub(crate) fn merge_objects(schema: &Structural, old: Side<'_>, new: Side<'_>, onto: &Json, fixed: &Fixed) -> Json {
     let mut out = Map::new();
     let mut names: BTreeSet<&str> = BTreeSet::new();
     for map in [old.map(), new.map(), onto.as_object()].into_iter().flatten() {
@@ -96,13 +128,13 @@ pub(crate) fn merge_objects(schema: &Structural, old: Side<'_>, new: Side<'_>, o
         let merged = match name {
             "apiVersion" | "kind" => onto.get(name).or_else(|| new.value?.get(name)).cloned(),
             "metadata" => metadata(old.field(name), new.field(name), onto.get(name)),
-            _ => merge(
-                schema.root().child(name),
-                old.field(name),
-                new.field(name),
-                onto.get(name),
-                false,
-            ),
+            _ => {
+                let place = Location {
+                    node: schema.root().child(name),
+                    fixed: fixed.field(name),
+                };
+                merge(place, old.field(name), new.field(name), onto.get(name), false)
+            }
         };
         out.extend(merged.map(|value| (name.to_owned(), value)));
     }
@@ -113,7 +145,7 @@ fn metadata(old: Side<'_>, new: Side<'_>, onto: Option<&Json>) -> Option<Json> {
     let mut out = new.map().cloned().unwrap_or_default();
     for name in ["labels", "annotations"] {
         match merge(
-            None,
+            Location::default(),
             old.field(name),
             new.field(name),
             onto.and_then(|o| o.get(name)),
@@ -126,31 +158,71 @@ fn metadata(old: Side<'_>, new: Side<'_>, onto: Option<&Json>) -> Option<Json> {
     (!out.is_empty() || new.value.is_some()).then_some(Json::Object(out))
 }
 
+/// Location of a value: its schema, and the items and entries in it that rules name.
+#[derive(Debug, Clone, Copy, Default)]
+struct Location<'a> {
+    node: Option<&'a Node>,
+    fixed: Option<&'a Fixed>,
+}
+
+impl<'a> Location<'a> {
+    fn field(&self, name: &str) -> Location<'a> {
+        Location {
+            node: self.node.and_then(|node| node.child(name)),
+            fixed: self.fixed.and_then(|fixed| fixed.field(name)),
+        }
+    }
+
+    fn index(&self, index: usize) -> Location<'a> {
+        Location {
+            node: self.node.and_then(Node::items),
+            fixed: self.fixed.and_then(|fixed| fixed.index(index)),
+        }
+    }
+
+    /// Returns true if the value is a map, of which rules do not name this entry.
+    fn is_entry(&self, name: &str) -> bool {
+        let is_map = self.node.is_some_and(|node| node.additional().is_some());
+        is_map && !self.fixed.is_some_and(|fixed| fixed.names(name))
+    }
+
+    /// Returns a new value as it is stored.
+    fn take(&self, value: &Json) -> Json {
+        let mut value = value.clone();
+        if let Some(fixed) = self.fixed {
+            fixed.close_gaps(&mut value);
+        }
+        value
+    }
+}
+
 /// Merges one value. `force`: a value above was computed anew, so that values win even where they
 /// are equal.
-fn merge(node: Option<&Node>, old: Side<'_>, new: Side<'_>, onto: Option<&Json>, force: bool) -> Option<Json> {
+fn merge(place: Location<'_>, old: Side<'_>, new: Side<'_>, onto: Option<&Json>, force: bool) -> Option<Json> {
     let here = old.hash() != new.hash();
     if !force && !here && old.value == new.value && old.trace == new.trace {
         return onto.cloned();
     }
     let force = force || here;
-    let Some(onto) = onto else { return new.value.cloned() };
+    let Some(onto) = onto else {
+        return new.value.map(|value| place.take(value));
+    };
     match (old.value, new.value) {
         // Computed from other inputs, but absent both times: the value in `onto` was derived from
         // the old inputs.
         (None, None) if here => None,
-        (None, None) => Some(merge_fields(node, old, new, onto, force)),
-        (Some(seen), None) => remove(node, seen, onto),
+        (None, None) => Some(merge_fields(place, old, new, onto, force)),
+        (Some(seen), None) => remove(place, seen, onto),
         (_, Some(value)) => match (value, onto) {
-            (Json::Object(_), Json::Object(_)) => Some(merge_fields(node, old, new, onto, force)),
-            (Json::Array(_), Json::Array(items)) => Some(Json::Array(merge_lists(node, old, new, items, force))),
-            _ if force || old.value != Some(value) => Some(value.clone()),
+            (Json::Object(_), Json::Object(_)) => Some(merge_fields(place, old, new, onto, force)),
+            (Json::Array(_), Json::Array(items)) => Some(Json::Array(merge_lists(place, old, new, items, force))),
+            _ if force || old.value != Some(value) => Some(place.take(value)),
             _ => Some(onto.clone()),
         },
     }
 }
 
-fn merge_fields(node: Option<&Node>, old: Side<'_>, new: Side<'_>, onto: &Json, force: bool) -> Json {
+fn merge_fields(place: Location<'_>, old: Side<'_>, new: Side<'_>, onto: &Json, force: bool) -> Json {
     let Some(stands) = onto.as_object() else {
         return onto.clone();
     };
@@ -158,17 +230,16 @@ fn merge_fields(node: Option<&Node>, old: Side<'_>, new: Side<'_>, onto: &Json, 
     for map in [old.map(), new.map()].into_iter().flatten() {
         names.extend(map.keys().map(String::as_str));
     }
-    let is_map = node.is_some_and(|n| n.additional().is_some());
     let mut out = Map::new();
     for name in names {
         let (old, new) = (old.field(name), new.field(name));
         // An entry of a map is removed with all its fields.
-        let dies = is_map && old.value.is_some() && new.value.is_none();
+        let dies = old.value.is_some() && new.value.is_none() && place.is_entry(name);
         let merged = if dies {
             None
         } else {
             let force = force && (old.value.is_some() || new.value.is_some());
-            merge(node.and_then(|n| n.child(name)), old, new, stands.get(name), force)
+            merge(place.field(name), old, new, stands.get(name), force)
         };
         out.extend(merged.map(|value| (name.to_owned(), value)));
     }
@@ -176,26 +247,39 @@ fn merge_fields(node: Option<&Node>, old: Side<'_>, new: Side<'_>, onto: &Json, 
 }
 
 /// Returns what remains of `stands` without everything that `seen` shows.
-fn remove(node: Option<&Node>, seen: &Json, stands: &Json) -> Option<Json> {
+fn remove(place: Location<'_>, seen: &Json, stands: &Json) -> Option<Json> {
     match (seen, stands) {
         (Json::Object(seen), Json::Object(stands)) => {
-            let is_map = node.is_some_and(|n| n.additional().is_some());
             let mut out = Map::new();
             for (name, value) in stands {
                 let left = match seen.get(name) {
                     None => Some(value.clone()),
-                    Some(_) if is_map => None,
-                    Some(seen) => remove(node.and_then(|n| n.child(name)), seen, value),
+                    Some(_) if place.is_entry(name) => None,
+                    Some(seen) => remove(place.field(name), seen, value),
                 };
                 out.extend(left.map(|value| (name.clone(), value)));
             }
-            // Without its required fields, the rest would not be a valid object.
-            let whole = node.is_none_or(|n| n.required().iter().all(|name| out.contains_key(name)));
-            (whole && !out.is_empty()).then_some(Json::Object(out))
+            // Without its required fields, the rest would not be a valid object; defaults alone are
+            // nothing that anybody wrote.
+            let whole = place
+                .node
+                .is_none_or(|node| node.required().iter().all(|name| out.contains_key(name)));
+            let default = |name: &String| place.node.and_then(|node| node.child(name)?.default());
+            let is_left = out.iter().any(|(name, value)| default(name) != Some(value));
+            (whole && is_left).then_some(Json::Object(out))
+        }
+        (Json::Array(seen), Json::Array(stands)) if place.by_index(seen, stands) => {
+            let left = stands.iter().enumerate().filter_map(|(i, item)| match seen.get(i) {
+                Some(seen) if !seen.is_null() => remove_named(place.index(i), seen, item),
+                _ => Some(item.clone()),
+            });
+            let left: Vec<Json> = left.collect();
+            (!left.is_empty()).then_some(Json::Array(left))
         }
         (Json::Array(seen), Json::Array(stands)) => {
+            let (seen, _) = present(seen, place.fixed.is_some_and(Fixed::has_items));
             let mut visible = vec![false; stands.len()];
-            align(seen, stands, node, covers)
+            align(&seen, stands, place.node, covers)
                 .into_iter()
                 .flatten()
                 .for_each(|k| visible[k] = true);
@@ -211,122 +295,6 @@ fn remove(node: Option<&Node>, seen: &Json, stands: &Json) -> Option<Json> {
     }
 }
 
-/// Merges two lists. Items of `onto` that `old` does not show are hidden from the editor: each
-/// stays behind the item that it followed.
-fn merge_lists(node: Option<&Node>, old: Side<'_>, new: Side<'_>, onto: &[Json], force: bool) -> Vec<Json> {
-    let (before, after) = (old.list(), new.list());
-    let item_node = node.and_then(Node::items);
-    let to_onto = align(before, onto, node, covers);
-    let to_after = align(before, after, node, equal);
-    let mut from_before: HashMap<usize, usize> = HashMap::new();
-    to_after.iter().enumerate().for_each(|(i, j)| {
-        if let Some(j) = j {
-            from_before.insert(*j, i);
-        }
-    });
-    let seen: BTreeSet<usize> = to_onto.iter().flatten().copied().collect();
-    // An item that the editor adds may already exist, hidden from the editor.
-    let added = if crate::align::identities(after, node).is_some() {
-        align(after, onto, node, equal)
-    } else {
-        Vec::new()
-    };
-    let mut placed: Vec<(Option<usize>, Option<Json>)> = Vec::new();
-    for (j, item) in after.iter().enumerate() {
-        placed.push(match from_before.get(&j) {
-            Some(&i) => {
-                let at = to_onto[i];
-                let stands = at.and_then(|k| onto.get(k));
-                let (was, is) = (old.index(i), new.index(j));
-                // Missing although it was shown: removed through another version. Only an edit
-                // restores it.
-                let gone = stands.is_none() && !force && was.value == is.value && was.trace == is.trace;
-                (
-                    at,
-                    if gone {
-                        None
-                    } else {
-                        merge(item_node, was, is, stands, force)
-                    },
-                )
-            }
-            None => match added.get(j).copied().flatten().filter(|k| !seen.contains(k)) {
-                Some(k) => (
-                    Some(k),
-                    merge(item_node, Side::default(), new.index(j), onto.get(k), force),
-                ),
-                None => (None, Some(item.clone())),
-            },
-        });
-    }
-    let kept: BTreeSet<usize> = placed.iter().filter_map(|(k, _)| *k).collect();
-    let hidden = |k: &usize| !seen.contains(k) && !kept.contains(k);
-    let order: Vec<usize> = to_after.iter().flatten().copied().collect();
-    let reordered = order.windows(2).any(|pair| pair[0] > pair[1]);
-    if reordered {
-        editors_order(placed, onto, hidden)
-    } else {
-        standing_order(placed, onto, hidden)
-    }
-}
-
-/// Orders items after an edit that moved some: the editor's order holds, and hidden items follow
-/// the item that they followed before.
-fn editors_order(
-    placed: Vec<(Option<usize>, Option<Json>)>,
-    onto: &[Json],
-    hidden: impl Fn(&usize) -> bool,
-) -> Vec<Json> {
-    let known: BTreeSet<usize> = placed.iter().filter_map(|(k, _)| *k).collect();
-    let mut behind: HashMap<Option<usize>, Vec<Json>> = HashMap::new();
-    let mut last = None;
-    for (k, item) in onto.iter().enumerate() {
-        if known.contains(&k) {
-            last = Some(k);
-        } else if hidden(&k) {
-            behind.entry(last).or_default().push(item.clone());
-        }
-    }
-    let mut out = behind.remove(&None).unwrap_or_default();
-    for (k, item) in placed {
-        out.extend(item);
-        if k.is_some() {
-            out.extend(behind.remove(&k).unwrap_or_default());
-        }
-    }
-    out
-}
-
-/// Orders items after an edit that moved none: the current order holds, and new items follow the
-/// item behind which they were inserted.
-fn standing_order(
-    placed: Vec<(Option<usize>, Option<Json>)>,
-    onto: &[Json],
-    hidden: impl Fn(&usize) -> bool,
-) -> Vec<Json> {
-    let mut merged: HashMap<usize, Option<Json>> = HashMap::new();
-    let mut behind: HashMap<Option<usize>, Vec<Json>> = HashMap::new();
-    let mut last = None;
-    for (k, item) in placed {
-        if let Some(k) = k {
-            merged.insert(k, item);
-            last = Some(k);
-        } else if let Some(item) = item {
-            behind.entry(last).or_default().push(item);
-        }
-    }
-    let mut out = behind.remove(&None).unwrap_or_default();
-    for (k, item) in onto.iter().enumerate() {
-        if let Some(item) = merged.remove(&k) {
-            out.extend(item);
-        } else if hidden(&k) {
-            out.push(item.clone());
-        }
-        out.extend(behind.remove(&Some(k)).unwrap_or_default());
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -336,8 +304,9 @@ mod tests {
         let side = |value| Side {
             value: Some(value),
             trace: None,
+            origin: None,
         };
-        merge(None, side(old), side(new), Some(onto), false)
+        merge(Location::default(), side(old), side(new), Some(onto), false)
     }
 
     #[test]

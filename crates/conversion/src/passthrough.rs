@@ -7,7 +7,7 @@
 use crate::path::{Path, Segment, covers};
 use crate::rules::Rule;
 use insula_schema::{Node, Type};
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 use std::collections::{BTreeMap, BTreeSet};
 
 mod fields;
@@ -21,8 +21,13 @@ pub(crate) enum Passthrough {
     Whole,
     /// Copies a scalar of this type.
     Scalar { kind: Scalar, nullable: bool },
-    /// Copies an object field by field.
-    Object { fields: Fields, nullable: bool },
+    /// Copies an object field by field. `sheds`: one that loses its last field on the way is left
+    /// out, where it is a field itself.
+    Object {
+        fields: Fields,
+        nullable: bool,
+        sheds: bool,
+    },
     /// Copies a list item by item.
     List { items: Box<Passthrough>, nullable: bool },
 }
@@ -38,6 +43,25 @@ pub(crate) enum Scalar {
 }
 
 impl Passthrough {
+    /// Like [`Passthrough::copy`], for the value of a field.
+    fn copy_field(&self, value: &Json) -> Option<Json> {
+        self.copy(value).filter(|copied| !self.is_shed(value, copied))
+    }
+
+    fn is_shed(&self, value: &Json, kept: &Json) -> bool {
+        let is_empty = |value: &Json| value.as_object().is_some_and(Map::is_empty);
+        matches!(self, Passthrough::Object { sheds: true, .. }) && is_empty(kept) && !is_empty(value)
+    }
+
+    /// Like [`Passthrough::keep`], for the value of a field.
+    fn keep_field(&self, value: &mut Json) -> bool {
+        if !matches!(self, Passthrough::Object { sheds: true, .. }) {
+            return self.keep(value);
+        }
+        let was_empty = value.as_object().is_some_and(Map::is_empty);
+        self.keep(value) && (was_empty || !value.as_object().is_some_and(Map::is_empty))
+    }
+
     /// Returns a copy of the value for the destination; `None` if it does not fit.
     pub(crate) fn copy(&self, value: &Json) -> Option<Json> {
         match (self, value) {
@@ -139,7 +163,13 @@ impl Scalar {
 /// Paths excluded from passthrough: those that rules write or move elsewhere, and those that the
 /// author drops. Nothing at or below them passes through.
 #[derive(Debug, Default)]
-pub(crate) struct Except(Vec<Path>);
+pub(crate) struct Except {
+    paths: Vec<Path>,
+    /// The paths that the author drops, which are in `paths`, too.
+    dropped: Vec<Path>,
+    /// Objects of which no field passes are left out, because rules move them all.
+    pub(crate) sheds: bool,
+}
 
 impl Except {
     /// Excludes the paths that a rule uses up, relative to the object or to the item of a loop:
@@ -166,33 +196,48 @@ impl Except {
 
     /// Excludes a path.
     pub(crate) fn path(&mut self, path: Path) {
-        self.0.push(path);
+        self.paths.push(path);
+    }
+
+    /// Excludes a path that the author drops.
+    pub(crate) fn drop(&mut self, path: Path) {
+        self.dropped.push(path.clone());
+        self.paths.push(path);
     }
 
     /// Returns all excluded paths.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
-        self.0.iter()
+        self.paths.iter()
     }
 
-    fn covers(&self, at: &[Segment]) -> bool {
-        self.0.iter().any(|p| covers(p.segments(), at))
+    /// Returns true if nothing passes through at a path.
+    pub(crate) fn covers(&self, at: &[Segment]) -> bool {
+        self.paths.iter().any(|p| covers(p.segments(), at))
     }
 
     /// Returns true if a path below `at` is excluded.
     fn below(&self, at: &[Segment]) -> bool {
-        self.0
-            .iter()
-            .any(|p| p.segments().len() > at.len() && covers(&p.segments()[..at.len()], at))
+        any_below(&self.paths, at)
+    }
+
+    /// Returns true if an object at this path is left out when its last field is.
+    fn sheds(&self, at: &[Segment]) -> bool {
+        self.sheds && any_below(&self.paths, at) && !any_below(&self.dropped, at)
     }
 
     /// Returns the names of entries directly below `at` that exclusions mention.
     fn names(&self, at: &[Segment]) -> BTreeSet<&str> {
-        let next = self.0.iter().filter_map(|p| match p.segments().get(at.len()) {
+        let next = self.paths.iter().filter_map(|p| match p.segments().get(at.len()) {
             Some(Segment::Field(name)) if covers(&p.segments()[..at.len()], at) => Some(name.as_str()),
             _ => None,
         });
         next.collect()
     }
+}
+
+fn any_below(paths: &[Path], at: &[Segment]) -> bool {
+    let below = |path: &Path| path.segments().len() > at.len() && covers(&path.segments()[..at.len()], at);
+    paths.iter().any(below)
 }
 
 /// Compiles the passthrough from `from` to `to`; `None` if no values pass. An absent `from` stands
@@ -280,6 +325,7 @@ fn object(from: Option<&Node>, to: &Node, except: &Except, at: &mut Vec<Segment>
     Some(Passthrough::Object {
         fields: Fields::new(fields, rest.map(Box::new)),
         nullable: to.nullable(),
+        sheds: except.sheds(at),
     })
 }
 

@@ -5,9 +5,9 @@
 
 use std::fmt;
 
-/// Most bytes of one path. The longest that a real schema needs is far below.
+/// Maximum number of bytes of one path. The longest that a real schema needs is far below.
 pub const PATH_BYTES_MAX: usize = 1_024;
-/// Most segments of one path: no schema is deeper.
+/// Maximum number of segments of one path: no schema is deeper.
 pub const PATH_SEGMENTS_MAX: usize = 64;
 
 /// One step of a [`Path`].
@@ -20,7 +20,8 @@ pub enum Segment {
     /// Every element of a list or entry of a map, as `[i]`. The name is the variable that holds its
     /// index or key; it is empty for `[]`.
     Each(String),
-    /// The entry of a map under the key that this CEL expression returns, as `[self.name]`.
+    /// The entry of a map under the key that this CEL expression returns, as `[self.name]`, or
+    /// `[self]` for items that are texts.
     Key(String),
 }
 
@@ -158,7 +159,8 @@ fn inside(text: &str) -> Result<Segment, String> {
         let index = text.parse().map_err(|_| "an index is too large".to_owned())?;
         return Ok(Segment::Index(index));
     }
-    if is_identifier(text) {
+    // `self` is no variable's name: it is the item, as the key of a map by texts.
+    if is_identifier(text) && text != "self" {
         Ok(Segment::Each(text.to_owned()))
     } else {
         Ok(Segment::Key(text.to_owned()))

@@ -5,6 +5,7 @@
 //! `itemRules` compile to the same [`Each`].
 
 use crate::error::Cause;
+use crate::fixed::Fixed;
 use crate::passthrough::{self, Except, Fields, Kind, Passthrough, known_kind};
 use crate::path::{Path, Segment};
 use crate::rules::{Direction, Rule, Source, Template};
@@ -42,6 +43,10 @@ pub(crate) struct Plan {
     pub(crate) indexed: Vec<Box<[Seg]>>,
     /// True if results never need pruning.
     pub(crate) exact: bool,
+    /// The named items and entries that rules write.
+    pub(crate) fixed: Fixed,
+    /// Paths of the object that its rules use up.
+    pub(crate) except: Except,
 }
 
 /// One operation. Paths are relative to its scope: the object, or the item of a loop.
@@ -176,15 +181,18 @@ impl RuleFacts {
     }
 }
 
-/// Compiles one direction. Without rules, a plan only passes fields through.
+/// Compiles one direction. Without rules, a plan only passes fields through. `moves`: rules beside
+/// the author's, about fields that the author's rules leave alone.
 pub(crate) fn compile(
     from: VersionScope<'_>,
     to: VersionScope<'_>,
     direction: Option<&Direction>,
+    moves: &[Rule],
 ) -> Result<(Plan, Vec<RuleFacts>), Vec<FieldError>> {
     let mut errors = Vec::new();
     let mut facts = Vec::new();
     let mut except = Except::default();
+    except.sheds = to.is_wide();
     let mut plan = Plan {
         fields: Fields::default(),
         left: Vec::new(),
@@ -193,21 +201,28 @@ pub(crate) fn compile(
         others: Vec::new(),
         indexed: Vec::new(),
         exact: false,
+        fixed: Fixed::default(),
+        except: Except::default(),
     };
+    let mut scope = body::Scope::object(from, to);
     if let Some(direction) = direction {
-        let mut scope = body::Scope::object(from, to);
         for rule in &direction.rules {
             check_destination(rule, &to, &mut errors);
             let from = rule.moved().map(Path::segments).unwrap_or_default();
             except.rule(rule, from, rule.destination.segments());
             scope.add(rule, &mut plan.ops, &mut facts, &mut errors);
         }
-        // Defaults run last: they fill fields that no other operation wrote.
-        plan.ops.sort_by_key(Op::fills);
-        plan.indexed = indexed(&plan.ops);
         paths_exist(direction, &from, &mut errors);
-        direction.drop.iter().for_each(|path| except.path(path.clone()));
+        direction.drop.iter().for_each(|path| except.drop(path.clone()));
     }
+    for rule in moves {
+        let from = rule.moved().map(Path::segments).unwrap_or_default();
+        except.rule(rule, from, rule.destination.segments());
+        scope.add(rule, &mut plan.ops, &mut facts, &mut errors);
+    }
+    // Defaults run last: they fill fields that no other operation wrote.
+    plan.ops.sort_by_key(Op::fills);
+    plan.indexed = indexed(&plan.ops);
     let mut at = Vec::new();
     plan.fields = whole(from, to, &except, &mut at);
     for path in except.paths() {
@@ -215,6 +230,8 @@ pub(crate) fn compile(
     }
     plan.exact = exact(&plan, to.schema.root());
     (plan.batches, plan.others) = batch::group(&plan.ops);
+    plan.except = except;
+    plan.fixed = Fixed::written(&plan.ops, to.root());
     if errors.is_empty() {
         Ok((plan, facts))
     } else {
@@ -258,6 +275,18 @@ impl Op {
         match self {
             Op::Move { to, .. } | Op::Compute { to, .. } => to,
             Op::Each(each) => &each.to,
+        }
+    }
+
+    /// Returns the paths that it reads and writes without an expression.
+    pub(crate) fn paths(&self) -> Vec<&[Seg]> {
+        match self {
+            Op::Move { from, to, .. } => vec![from, to],
+            Op::Compute { this, to, .. } => match this {
+                This::At(from) | This::Around(from) => vec![from, to],
+                This::Both { around, .. } => vec![around, to],
+            },
+            Op::Each(each) => vec![&each.from, &each.to],
         }
     }
 

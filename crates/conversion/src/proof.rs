@@ -25,7 +25,7 @@ mod rules;
 mod shrink;
 mod text;
 
-use crate::bundle::{Bundle, ToStore};
+use crate::bundle::{Bundle, LossPolicy, ToStore};
 use crate::error::{Cause, ConvertError};
 use crate::laws::Laws;
 use crate::object_budget;
@@ -44,9 +44,9 @@ pub use finding::{Counterexample, Finding};
 pub use fitting::Misfit;
 pub(crate) use fitting::general;
 
-/// Most sequences that are tried to make a counterexample smaller.
+/// Maximum number of sequences that are tried to make a counterexample smaller.
 const SHRINKS_MAX: usize = 2_000;
-/// Most counterexamples that one search reports.
+/// Maximum number of counterexamples that one search reports.
 const COUNTEREXAMPLES_MAX: usize = 8;
 /// Work of a search by default: a fraction of a second.
 const WORK_MAX: u64 = 400_000;
@@ -66,6 +66,23 @@ pub struct Search {
     /// values in each pair of versions, and for the cost of its expressions. Small APIs end with
     /// the last case, large ones with the work.
     pub work: u64,
+}
+
+impl Search {
+    /// Returns the extent of a search over an API: a search of two versions for each pair of its
+    /// versions, so that more versions do not leave less for each.
+    #[must_use]
+    pub fn of_every_pair(self, bundle: &Bundle) -> Search {
+        let versions = bundle.versions().count() as u32;
+        let pairs = (versions * versions.saturating_sub(1) / 2).max(1);
+        // Work counts both directions, and a version with itself: four for two versions.
+        let work = u64::from(versions * versions).max(4) / 4;
+        Search {
+            cases: self.cases.saturating_mul(pairs),
+            work: self.work.saturating_mul(work),
+            ..self
+        }
+    }
 }
 
 impl Default for Search {
@@ -105,7 +122,8 @@ pub struct Write {
     pub object: Json,
 }
 
-/// Searches for a reason not to serve these rules; an API without rules has none.
+/// Searches for a reason not to serve an API: with and without rules, for each pair of its
+/// versions.
 ///
 /// # Errors
 /// Returns the findings at the paths of their rules, each with an object that shows it and with
@@ -113,10 +131,13 @@ pub struct Write {
 /// only.
 pub fn prove(bundle: &Bundle, how: Search) -> Result<Searched, Vec<FieldError>> {
     let refuses = bundle.validation() == Validation::Refuse;
-    if !bundle.has_rules() && !refuses {
+    let is_lawful = bundle.loss_policy() == LossPolicy::Lossless || bundle.has_rules();
+    if bundle.versions().count() < 2 || !is_lawful && !refuses {
         return Ok(Searched::default());
     }
+    let how = how.of_every_pair(bundle);
     let mut found = finding::withheld(bundle);
+    found.extend(finding::hiding(bundle));
     found.extend(rules::failing(bundle));
     let searched = match search_all(bundle, how) {
         Ok(searched) if found.is_empty() => searched,
@@ -338,6 +359,7 @@ impl<'b> Prover<'b> {
                 .map_err(Finding::Breaks)?;
             laws.later_edit_wins(&write.version, before, &after)
                 .map_err(Finding::Breaks)?;
+            laws.identity(&write.version, before, &after).map_err(Finding::Breaks)?;
         }
         Ok(WriteOutcome::Stored(after, views))
     }

@@ -17,16 +17,18 @@ pub(crate) struct VersionScope<'s> {
     /// The version's name.
     pub(crate) name: &'s str,
     pub(crate) schema: &'s Structural,
+    /// The schema that expressions see.
+    declares: &'s Structural,
     metadata: &'s Structural,
     /// Declaration of the whole object, made for the first expression: most directions have none.
     declared: &'s OnceCell<Decl>,
 }
 
-/// Most characters of a label's value and of a namespace's name.
+/// Maximum number of characters of a label's value and of a namespace's name.
 const LABEL_MAX: u64 = 63;
-/// Most characters of a name.
+/// Maximum number of characters of a name.
 const NAME_MAX: u64 = 253;
-/// Most bytes of all annotations together.
+/// Maximum number of bytes of all annotations together.
 const ANNOTATIONS_MAX: u64 = 256 * 1024;
 
 /// Returns a schema of labels, annotations and names, which every object has and no schema
@@ -52,17 +54,28 @@ impl<'s> VersionScope<'s> {
         VersionScope {
             name,
             schema,
+            declares: schema,
             metadata,
             declared,
         }
+    }
+
+    /// Returns the same scope with more fields, which expressions do not see.
+    pub(crate) fn with_fields_of(self, schema: &'s Structural) -> Self {
+        VersionScope { schema, ..self }
+    }
+
+    /// Returns true if it has fields that expressions do not see.
+    pub(crate) fn is_wide(&self) -> bool {
+        !std::ptr::eq(self.schema, self.declares)
     }
 
     /// Returns the declaration of the whole object for expressions: the schema's fields,
     /// `apiVersion`, `kind` and the metadata that rules may read.
     pub(crate) fn declaration(&self) -> Decl {
         let declare = || {
-            let root = self.schema.declaration();
-            let root = widened(self.schema.root(), root).unwrap_or_else(|| root.clone());
+            let root = self.declares.declaration();
+            let root = widened(self.declares.root(), root).unwrap_or_else(|| root.clone());
             let mut fields: Vec<Field> = match root.shape() {
                 Shape::Object { fields, .. } => fields.clone(),
                 _ => Vec::new(),

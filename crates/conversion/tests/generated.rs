@@ -6,6 +6,10 @@
 
 mod support;
 
+use insula_conversion::proof::objects;
+use insula_conversion::{Bundle, ToStore, object_budget};
+use support::apis::generated_api;
+use support::bundle;
 use support::laws::hold;
 
 const SEED: u64 = 2026;
@@ -27,4 +31,61 @@ fn the_laws_hold_for_made_up_apis() {
 #[test]
 fn the_laws_hold_for_other_made_up_apis() {
     holds(SEED + 1);
+}
+
+/// An object reads the same in every version before storage moves, after it, and after the object
+/// is written in the new storage version.
+#[test]
+fn objects_stay_what_they_are_when_storage_moves() {
+    let mut moved = 0;
+    for seed in 0..300 {
+        let doc = generated_api(SEED * 10_000 + seed);
+        // Dropped fields are shown until an object moves.
+        let rules = doc["rules"]["conversions"].as_array().unwrap();
+        if rules.iter().any(|direction| direction["drop"] != serde_json::json!([])) {
+            continue;
+        }
+        let names: Vec<&String> = doc["versions"].as_object().unwrap().keys().collect();
+        let at = |storage: &str| {
+            let mut doc = doc.clone();
+            doc["storage"] = storage.into();
+            bundle(&doc).ok()
+        };
+        let before = at(doc["storage"].as_str().unwrap()).unwrap();
+        for storage in &names {
+            let Some(after) = at(storage).filter(|after| after.storage() != before.storage()) else {
+                continue;
+            };
+            for from in &names {
+                let schema = before.schema(from).unwrap();
+                for x in objects(schema, &format!("example.io/{from}"), seed, 6) {
+                    let Ok(old) = before.put(&x, from, None, &mut object_budget()) else {
+                        continue;
+                    };
+                    let views = |bundle: &Bundle, stored: &ToStore, version: &str| {
+                        let read = |to: &&String| bundle.get(stored.stored(version), to, &mut object_budget()).ok();
+                        names.iter().map(read).collect::<Vec<_>>()
+                    };
+                    let was = views(&before, &old, before.storage());
+                    assert_eq!(
+                        views(&after, &old, before.storage()),
+                        was,
+                        "world {seed} {from} {x}\n{doc}"
+                    );
+                    let shown = was[names.iter().position(|name| name == from).unwrap()]
+                        .clone()
+                        .unwrap();
+                    let stored = old.stored(before.storage());
+                    let new = after.put(&shown, from, Some(stored), &mut object_budget()).unwrap();
+                    assert_eq!(
+                        views(&after, &new, after.storage()),
+                        was,
+                        "world {seed} {from} {x}\n{doc}"
+                    );
+                    moved += 1;
+                }
+            }
+        }
+    }
+    assert!(moved > 3_000, "{moved}");
 }

@@ -77,7 +77,7 @@ fn nothing_is_carried_where_nothing_is_hidden() {
         &json!({"spec": {"firstName": "Bob"}, "metadata": {"annotations": {"a": "b"}, "uid": "u"}}),
     );
     let seen = to(&names, &x, "v2");
-    assert!(!carries(&seen));
+    assert!(!carries(&seen), "{seen}");
     assert_eq!(seen["metadata"], x["metadata"]);
     assert_eq!(to(&names, &seen, "v1"), x);
     assert_eq!(to(&names, &x, "v1"), x);

@@ -54,10 +54,13 @@ pub async fn set_annotations(
                 }
             }
         }
-        match commit(deps, &Plan::new(vec![Intent::Update(entry, value)])).await {
-            Ok(_) => {
-                let now = deps.store.latest().get(&key);
-                return now.ok_or_else(|| Error::Internal("the LogicalCluster is gone".into()));
+        match commit(deps, &Plan::new(vec![Intent::Update(entry.clone(), value)])).await {
+            Ok(None) => return Ok(entry),
+            Ok(Some(revision)) => {
+                // As it was written: others may have changed it since.
+                let written = deps.store.at_revision(revision).ok();
+                let entry = written.and_then(|snapshot| snapshot.get(&key));
+                return entry.ok_or_else(|| Error::Internal("the history of the write is gone".into()));
             }
             Err(error @ Error::Conflict { .. }) => outcome = Err(error),
             Err(error) => return Err(error),

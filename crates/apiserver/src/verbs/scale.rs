@@ -99,15 +99,20 @@ async fn show(registry: &Deps, target: &Target, entry: &Entry, paths: &Scale) ->
     }
 }
 
+/// Returns the replicas of an object, if it has some; values of another type are errors, as in
+/// Kubernetes, and are never overwritten.
+fn check_types(object: &Json, paths: &Scale) -> Result<Option<i64>> {
+    let replicas = Scale::number(object, &paths.spec_replicas).map_err(Error::Mistyped)?;
+    Scale::number(object, &paths.status_replicas).map_err(Error::Mistyped)?;
+    Scale::text(object, &paths.selector).map_err(Error::Mistyped)?;
+    Ok(replicas)
+}
+
 fn scale_from(object: &Json, paths: &Scale) -> Result<Json> {
-    let replicas = Scale::value(object, &paths.spec_replicas)
-        .and_then(Json::as_i64)
-        .ok_or_else(|| {
-            Error::Internal(format!(
-                "the spec replicas field {:?} does not exist",
-                paths.spec_replicas
-            ))
-        })?;
+    let replicas = check_types(object, paths)?.ok_or_else(|| {
+        let path = &paths.spec_replicas;
+        Error::Internal(format!("the spec replicas field {path:?} does not exist"))
+    })?;
     let metadata = &object["metadata"];
     let mut shown = json!({});
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
@@ -141,6 +146,7 @@ async fn update(
     let api = request.target.served.api.clone();
     let name = request.name.clone();
     let change = |current: &Json| -> Result<Json> {
+        check_types(current, paths)?;
         let shown = scale_from(current, paths).unwrap_or_else(|_| {
             json!({"kind": "Scale", "apiVersion": API_VERSION, "metadata": {
                 "name": current["metadata"]["name"], "resourceVersion": current["metadata"]["resourceVersion"]}, "spec": {}})
@@ -200,6 +206,8 @@ async fn apply_scale(
     let wanted = (&config, on_conflict);
     let part = (Part::Scale, IfAbsent::Refuse);
     let registry = &request.server.registry;
+    let current = verbs::get(registry, &request.request.scope.snapshot, target, &request.name)?;
+    check_types(&verbs::show(registry, target, &current).await?, paths)?;
     let configured = verbs::apply(registry, target, &request.name, wanted, part, &options).await;
     let configured = configured.map_err(|error| match error {
         Error::ApplyConflict(mut conflicts) => {

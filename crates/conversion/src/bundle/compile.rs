@@ -9,11 +9,16 @@ use crate::path::{Path, Segment};
 use crate::plan::{self, Expression};
 use crate::rules::{Direction, RULES_MAX, Rule, RuleSet, Validation};
 use crate::scope::{VersionScope, metadata_schema};
+use crate::union::{Member, UNION, Union, union};
 use insula_api::{FieldError, FieldPath, Json};
 use insula_cel::{CALL_COST_MAX, Decl, OBJECT_COST_MAX};
 use insula_schema::Node;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Plans by the versions that they convert from and to.
+type Converters = BTreeMap<(usize, usize), Converter>;
 
 pub(super) fn compile(
     group: &str,
@@ -72,13 +77,14 @@ pub(super) fn compile(
         .collect();
     let spokes = (0..versions.len()).filter(|v| *v != hub);
     pairs.extend(spokes.flat_map(|v| [(v, hub), (hub, v)]));
-    let both = pairs.iter().filter(|(a, b)| a < b && pairs.contains(&(*b, *a)));
-    let between = |a: usize, b: usize| Claims::between(&versions[a].name, &versions[b].name, directions);
-    let claims = both.map(|(a, b)| ((*a, *b), between(*a, *b))).collect();
+    let name = |version: usize| versions[version].name.as_str();
+    let every = (0..versions.len()).flat_map(|b| (0..b).map(move |a| (a, b)));
+    let claims = every.map(|(a, b)| ((a, b), Claims::of_pair(name(a), name(b), name(hub), directions)));
+    let claims = claims.collect();
     let mut converters = BTreeMap::new();
     for (a, b) in pairs {
         let rules = direction(a, b);
-        match converter(group, views[a], (views[b], &versions[b]), rules) {
+        match converter(group, views[a], (views[b], &versions[b]), rules, &[]) {
             Ok(converter) => {
                 converters.insert((a, b), converter);
             }
@@ -99,17 +105,29 @@ pub(super) fn compile(
     if !errors.is_empty() {
         return Err(errors);
     }
+    let shared = match loss_policy {
+        LossPolicy::Lossless => joined(group, &views, &versions, hub, &converters, directions),
+        LossPolicy::None => None,
+    };
     let fingerprints = directions
         .iter()
         .filter_map(|d| Some(((find(&d.from)?, find(&d.to)?), d.fingerprint())))
         .collect();
+    let mut all: Vec<Version> = versions.iter().map(|v| version(v, directions)).collect();
+    let (mut top, mut edges) = (hub, BTreeMap::new());
+    if let Some((union, converters)) = shared {
+        (top, edges) = (all.len(), converters);
+        all.push(union);
+    }
     Ok(Bundle {
         group: group.to_owned(),
-        versions: versions.iter().map(|v| version(v, directions)).collect(),
+        top,
+        shared: edges,
         storage: stored,
         hub,
         loss_policy,
         validation,
+        ruled_metadata: ruled_metadata(directions),
         rules_see_metadata: directions.iter().flat_map(|d| &d.rules).any(Rule::sees_metadata),
         claims,
         rules: rules_between(versions.len(), &fingerprints, |a, b| {
@@ -121,7 +139,64 @@ pub(super) fn compile(
         records_rules: true,
         over_budget: price::total(&converters) > OBJECT_COST_MAX,
         converters,
+        versions: all,
     })
+}
+
+/// Returns the union of the versions, and its plans from and to each; `None` if the hub has a place
+/// for every field.
+fn joined(
+    group: &str,
+    views: &[VersionScope<'_>],
+    versions: &[VersionSchema],
+    hub: usize,
+    converters: &BTreeMap<(usize, usize), Converter>,
+    directions: &[Direction],
+) -> Option<(Version, Converters)> {
+    let plans = |version: usize| {
+        let up = converters.get(&(version, hub))?;
+        Some((&up.plan, &converters.get(&(hub, version))?.plan))
+    };
+    let member = |(v, version): (usize, &'_ VersionSchema)| (v, version.name.clone());
+    let names: Vec<(usize, String)> = versions.iter().enumerate().map(member).collect();
+    let members: Vec<Member<'_>> = names
+        .iter()
+        .map(|(v, name)| Member {
+            name,
+            schema: &versions[*v].schema,
+            plans: plans(*v),
+        })
+        .collect();
+    let Union { schema, moves } = union(&versions[hub].schema, &members, directions)?;
+    let schema = Arc::new(schema);
+    let top = versions.len();
+    let wide = views[hub].with_fields_of(&schema);
+    let union = VersionSchema {
+        name: views[hub].name.to_owned(),
+        served: false,
+        schema: schema.clone(),
+    };
+    let find = |a: usize, b: usize| {
+        let named = |d: &&Direction| d.from == versions[a].name && d.to == versions[b].name;
+        directions.iter().find(named)
+    };
+    let mut edges = BTreeMap::new();
+    for (v, (up, down)) in moves.iter().enumerate() {
+        // The author's rules compile: they did with the hub alone.
+        let to = converter(group, views[v], (wide, &union), find(v, hub), up);
+        let from = converter(group, wide, (views[v], &versions[v]), find(hub, v), down);
+        let (Ok(to), Ok(from)) = (to, from) else { return None };
+        edges.insert((v, top), to);
+        edges.insert((top, v), from);
+    }
+    let union = Version {
+        name: UNION.to_owned(),
+        served: false,
+        has_defaults: has_defaults(schema.root()),
+        schema,
+        drop: Vec::new(),
+    };
+    Some((union, edges))
 }
 
 fn converter(
@@ -129,8 +204,9 @@ fn converter(
     from: VersionScope<'_>,
     (to, target): (VersionScope<'_>, &VersionSchema),
     rules: Option<&Direction>,
+    moves: &[Rule],
 ) -> Result<Converter, Vec<FieldError>> {
-    let (plan, facts) = plan::compile(from, to, rules)?;
+    let (plan, facts) = plan::compile(from, to, rules, moves)?;
     let mut converter = Converter {
         group: group.to_owned(),
         from: from.name.to_owned(),
@@ -158,6 +234,19 @@ fn version(version: &VersionSchema, directions: &[Direction]) -> Version {
         has_defaults: has_defaults(version.schema.root()),
         drop: own.flat_map(|d| d.drop.iter().cloned()).collect(),
     }
+}
+
+/// Returns the labels and annotations that rules write or move away.
+fn ruled_metadata(directions: &[Direction]) -> BTreeSet<(String, String)> {
+    let rules = directions.iter().flat_map(|direction| &direction.rules);
+    let paths = rules.flat_map(|rule| rule.moved().into_iter().chain([&rule.destination]));
+    let key = |path: &Path| match path.segments() {
+        [Segment::Field(metadata), Segment::Field(part), Segment::Field(key), ..] if metadata == "metadata" => {
+            Some((part.clone(), key.clone()))
+        }
+        _ => None,
+    };
+    paths.filter_map(key).collect()
 }
 
 /// Checks the names of versions and the number of rules.

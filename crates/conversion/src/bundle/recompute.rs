@@ -14,6 +14,7 @@ use super::stored::{Views, Write};
 use super::written::{Changed, Records, Written};
 use super::{Bundle, Stored, ToStore};
 use crate::error::ConvertError;
+use crate::fixed::Fixed;
 use crate::merge::{Side, merge_objects};
 use crate::trace::Trace;
 use insula_api::Json;
@@ -80,7 +81,7 @@ impl Bundle {
         budget: &mut Budget,
     ) -> Result<Recomputed, ConvertError> {
         let root = self.index(stored.version)?;
-        let now = Views::open(self, root, stored)?;
+        let now = Views::open(self, root, stored, budget)?;
         let mut correction = Correction {
             bundle: self,
             root,
@@ -158,7 +159,7 @@ impl Correction<'_> {
             return Ok(());
         };
         let record = self.records.get(writer.version).copied().unwrap_or_default();
-        let mut then = Views::open(former, former.index(self.stored.version)?, self.stored)?;
+        let mut then = Views::open(former, former.index(self.stored.version)?, self.stored, budget)?;
         let seen = self.seen(former, &mut then, writer.version, budget)?;
         let mut shown = seen.clone();
         if self.now.make(at, budget).is_ok() {
@@ -264,7 +265,8 @@ impl Correction<'_> {
 
 fn merged(schema: &insula_schema::Structural, was: &Json, is: &Json, onto: &Json) -> Json {
     let untraced = Trace::default();
-    merge_objects(schema, Side::new(was, &untraced), Side::new(is, &untraced), onto)
+    let (was, is) = (Side::new(was, &untraced), Side::new(is, &untraced));
+    merge_objects(schema, was, is, onto, &Fixed::default())
 }
 
 /// Returns `onto` with the fields of `merged`, but for those that `keeps` tells to keep by their

@@ -1,11 +1,14 @@
 //! Reads and writes of stored objects. The crate's documentation describes the algebra.
 
+use super::metadata::{same_content, with_metadata};
 use super::written::{self, Edit, RULES_UNKNOWN, Records, Written};
 use super::{Bundle, Stored, ToStore};
 use crate::error::{Cause, ConvertError};
-use crate::merge::{Side, merge_objects};
+use crate::fixed::Fixed;
+use crate::merge::{Origin, Side, merge_objects};
 use crate::residual::{self, Patch};
 use crate::trace::Trace;
+use crate::union::UNION;
 use insula_api::Json;
 use insula_cel::Budget;
 use std::borrow::Cow;
@@ -13,18 +16,23 @@ use std::collections::BTreeMap;
 
 /// The views of one stored object: the object in each version, made on demand.
 pub(super) struct Views<'a> {
-    bundle: &'a Bundle,
-    root: usize,
+    pub(super) bundle: &'a Bundle,
+    pub(super) root: usize,
     /// The stored object, without defaults that were added later.
-    raw: &'a Json,
-    stored: Cow<'a, Json>,
+    pub(super) raw: &'a Json,
+    pub(super) stored: Cow<'a, Json>,
     pub(super) residuals: BTreeMap<String, Patch>,
     pub(super) records: Records,
     made: BTreeMap<usize, Json>,
 }
 
 impl<'a> Views<'a> {
-    pub(super) fn open(bundle: &'a Bundle, root: usize, stored: Stored<'a>) -> Result<Self, ConvertError> {
+    pub(super) fn open(
+        bundle: &'a Bundle,
+        root: usize,
+        stored: Stored<'a>,
+        budget: &mut Budget,
+    ) -> Result<Self, ConvertError> {
         let version = &bundle.versions[root];
         let malformed = |why| bundle.failure(&version.name, &version.name, Cause::Residual(why));
         let (residuals, beside) = residual::decode(stored.residual).map_err(malformed)?;
@@ -34,7 +42,7 @@ impl<'a> Views<'a> {
         if version.has_defaults {
             insula_schema::default(stored.to_mut(), &version.schema);
         }
-        Ok(Views {
+        let mut views = Views {
             bundle,
             root,
             raw,
@@ -42,7 +50,21 @@ impl<'a> Views<'a> {
             residuals,
             records,
             made: BTreeMap::new(),
-        })
+        };
+        // The storage version or the hub has changed: today's hub shows all that they share.
+        if bundle.top == bundle.hub
+            && root != bundle.hub
+            && let Some(patch) = views.residuals.remove(UNION)
+        {
+            let hub = bundle.versions[bundle.hub].name.clone();
+            views.residuals.entry(hub).or_insert(patch);
+        }
+        let is_split = bundle.top != bundle.hub && !views.residuals.is_empty() && !views.residuals.contains_key(UNION);
+        if is_split {
+            // An object whose rules fail reads as far as it did before.
+            views.residuals = views.joined(budget).unwrap_or(views.residuals);
+        }
+        Ok(views)
     }
 
     /// Returns the object as readers of version `to` receive it.
@@ -125,7 +147,7 @@ pub(super) fn update(
             budget,
         );
     }
-    let mut before = Views::open(bundle, root, old)?;
+    let mut before = Views::open(bundle, root, old, budget)?;
     before.make(from, budget)?;
     if let Some(value) = without_conversion(&before, x, from) {
         let residual = old.residual.map(<[u8]>::to_vec);
@@ -136,20 +158,13 @@ pub(super) fn update(
     let mut at = from;
     while let Some(parent) = bundle.parent(root, at) {
         before.make(parent, budget)?;
-        let (was, was_from) = traced(bundle, at, parent, before.view(at), budget)?;
-        let (is, is_from) = traced(bundle, at, parent, &views[&at], budget)?;
         let onto = if parent == root {
             before.raw
         } else {
             before.view(parent)
         };
         let target = &bundle.versions[parent];
-        let merged = merge_objects(
-            &target.schema,
-            Side::new(&was, &was_from),
-            Side::new(&is, &is_from),
-            onto,
-        );
+        let merged = edited(bundle, (at, parent), (before.view(at), &views[&at]), onto, budget)?;
         if parent == root && target.has_defaults {
             raw = Some(merged.clone());
         }
@@ -186,46 +201,28 @@ fn without_conversion(before: &Views<'_>, x: &Json, from: usize) -> Option<Json>
     }
 }
 
-/// Returns true if only metadata that no rule sees differs. Such a write needs no converter, so
-/// that a finalizer can be removed from an object that cannot be converted.
-fn same_content(bundle: &Bundle, shown: &Json, x: &Json) -> bool {
-    let (Some(shown), Some(x)) = (shown.as_object(), x.as_object()) else {
-        return false;
-    };
-    let part =
-        |map: &'_ serde_json::Map<String, Json>, name: &str| map.get("metadata").and_then(|m| m.get(name)).cloned();
-    let seen = bundle.rules_see_metadata
-        && ["labels", "annotations"]
-            .iter()
-            .any(|name| part(shown, name) != part(x, name));
-    let others = |map: &serde_json::Map<String, Json>| map.keys().filter(|name| *name != "metadata").count();
-    !seen
-        && others(shown) == others(x)
-        && shown
-            .iter()
-            .all(|(name, value)| name == "metadata" || x.get(name) == Some(value))
+/// Returns `onto`, an object of version `b`, with an edit that was made in version `a`.
+pub(super) fn edited(
+    bundle: &Bundle,
+    (a, b): (usize, usize),
+    (before, after): (&Json, &Json),
+    onto: &Json,
+    budget: &mut Budget,
+) -> Result<Json, ConvertError> {
+    let (was, was_from) = bundle.side(a, b, before, budget)?;
+    let (is, is_from) = bundle.side(a, b, after, budget)?;
+    let none = Fixed::default();
+    let mut hops = bundle.hops(a, b);
+    let (first, second) = (hops.next(), hops.next());
+    let fixed = second.or(first).map_or(&none, |hop| &hop.plan.fixed);
+    let source = first.filter(|hop| second.is_none() && hop.code.is_none());
+    let origin = |object| source.map(|hop| Origin::object(object, bundle.versions[a].schema.root(), &hop.plan.fields));
+    let old = Side::new(&was, &was_from).with_origin(origin(before));
+    let new = Side::new(&is, &is_from).with_origin(origin(after));
+    Ok(merge_objects(&bundle.versions[b].schema, old, new, onto, fixed))
 }
 
-/// Returns the stored object with the metadata of the written one.
-fn with_metadata(bundle: &Bundle, stored: &Json, x: &Json) -> Json {
-    let mut out = stored.clone();
-    let (Some(map), Some(metadata)) = (out.as_object_mut(), x.get("metadata")) else {
-        return out;
-    };
-    let mut metadata = metadata.clone();
-    if let (true, Some(new)) = (bundle.rules_see_metadata, metadata.as_object_mut()) {
-        for part in ["labels", "annotations"] {
-            match stored.get("metadata").and_then(|m| m.get(part)) {
-                Some(kept) => new.insert(part.to_owned(), kept.clone()),
-                None => new.remove(part),
-            };
-        }
-    }
-    map.insert("metadata".to_owned(), metadata);
-    out
-}
-
-fn traced(
+pub(super) fn traced(
     bundle: &Bundle,
     a: usize,
     b: usize,
@@ -237,9 +234,27 @@ fn traced(
     Ok((made, trace))
 }
 
+/// Returns what a version shows beside the conversion of its parent: `above` is the parent, `base`
+/// its conversion.
+pub(super) fn residual_of(
+    bundle: &Bundle,
+    (parent, version): (usize, usize),
+    (above, base): (&Json, &Json),
+    object: &Json,
+    budget: &mut Budget,
+) -> Result<Option<Patch>, ConvertError> {
+    let schema = &bundle.versions[version].schema;
+    let patch = residual::diff_objects(schema, Side::new(base, &Trace::default()), object);
+    if patch.is_none() || !bundle.can_fail(parent, version) {
+        return Ok(patch);
+    }
+    let (base, trace) = traced(bundle, parent, version, above, budget)?;
+    Ok(residual::diff_objects(schema, Side::new(&base, &trace), object))
+}
+
 /// Moves a stored object to the current storage version; every version reads as before.
 fn migrate(bundle: &Bundle, root: usize, old: Stored<'_>, budget: &mut Budget) -> Result<ToStore, ConvertError> {
-    let mut before = Views::open(bundle, root, old)?;
+    let mut before = Views::open(bundle, root, old, budget)?;
     let mut views = BTreeMap::new();
     let mut residuals = before.residuals.clone();
     for (v, version) in bundle.versions.iter().enumerate() {
@@ -298,6 +313,11 @@ impl Write<'_, '_> {
             if needed || must_read {
                 self.follow(version, needed)?;
             }
+        }
+        // Tells that what versions share has one home: earlier programs had one for each version.
+        if bundle.top != bundle.hub && !self.residuals.is_empty() {
+            let none = || Patch::Fields(BTreeMap::new());
+            self.residuals.entry(UNION.to_owned()).or_insert_with(none);
         }
         self.record();
         let read = self.views.remove(&root).unwrap_or_default();
@@ -381,11 +401,7 @@ impl Write<'_, '_> {
         if !target.drop.is_empty() {
             residual::forget(object.to_mut(), &base, &target.drop);
         }
-        let mut patch = residual::diff_objects(&target.schema, Side::new(&base, &Trace::default()), &object);
-        if patch.is_some() && self.bundle.can_fail(parent, version) {
-            let (base, trace) = traced(self.bundle, parent, version, above, self.budget)?;
-            patch = residual::diff_objects(&target.schema, Side::new(&base, &trace), &object);
-        }
+        let patch = residual_of(self.bundle, (parent, version), (above, &base), &object, self.budget)?;
         match patch {
             Some(patch) => self.residuals.insert(target.name.clone(), patch),
             None => self.residuals.remove(&target.name),
@@ -410,35 +426,24 @@ impl Write<'_, '_> {
         let Some(above) = self.views.get(&parent) else {
             return Ok(());
         };
-        let made = if needed {
-            traced(bundle, parent, version, above, self.budget)
-        } else {
-            bundle
-                .route(parent, version, above, self.budget, None)
-                .map(|made| (made, Trace::default()))
+        let old = self.old.as_mut().filter(|_| needed);
+        let old = old.and_then(|old| old.make(version, self.budget).is_ok().then_some(old));
+        let made = match &old {
+            Some(old) => {
+                let sides = (old.view(parent), above);
+                edited(bundle, (parent, version), sides, old.view(version), self.budget).map(|view| target.tidied(view))
+            }
+            None => bundle.route(parent, version, above, self.budget, None),
         };
-        let (is, is_from) = match made {
-            Ok(made) => made,
+        match made {
+            Ok(view) => self.views.insert(version, view),
             Err(error) if target.served => return Err(error),
             // The version is not served; its residual stays as it is.
             Err(_) => return Ok(()),
         };
-        let (Some(old), true) = (&mut self.old, needed) else {
-            self.views.insert(version, is);
-            return Ok(());
-        };
-        let Ok(()) = old.make(version, self.budget) else {
-            self.views.insert(version, is);
-            return Ok(());
-        };
-        let (was, was_from) = traced(bundle, parent, version, old.view(parent), self.budget)?;
-        let merged = merge_objects(
-            &target.schema,
-            Side::new(&was, &was_from),
-            Side::new(&is, &is_from),
-            old.view(version),
-        );
-        self.views.insert(version, target.tidied(merged));
-        self.remember(version)
+        match old {
+            Some(_) => self.remember(version),
+            None => Ok(()),
+        }
     }
 }

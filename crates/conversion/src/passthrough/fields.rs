@@ -32,14 +32,14 @@ impl Fields {
         let mut how = self.walk();
         let crossing = map
             .iter()
-            .filter_map(|(name, value)| Some((name.clone(), how(name)?.copy(value)?)));
+            .filter_map(|(name, value)| Some((name.clone(), how(name)?.copy_field(value)?)));
         crossing.collect()
     }
 
     /// Removes the fields that the destination does not have.
     pub(crate) fn keep(&self, map: &mut Map<String, Json>) {
         let mut how = self.walk();
-        let mut keep = |name: &str, value: &mut Json| how(name).is_some_and(|how| how.keep(value));
+        let mut keep = |name: &str, value: &mut Json| how(name).is_some_and(|how| how.keep_field(value));
         if self.few {
             // Building a map is cheaper than removing most of its entries one by one.
             let all = std::mem::take(map).into_iter();

@@ -410,7 +410,7 @@ impl<'s> Scope<'s> {
                 return Some(Fill::Key(Box::new(key)));
             }
             (true, _) if over_map => return Some(Fill::SameKey),
-            (true, _) => "items of a list need a key: end the path in [self.name], say",
+            (true, _) => "items of a list need a key: end the path in [self.name], say, or in [self] if they are texts",
         };
         errors.push(FieldError::invalid(&at, &Json::from(rule.destination.to_string()), why));
         None

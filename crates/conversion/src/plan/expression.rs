@@ -15,7 +15,7 @@ pub(crate) use super::size::LARGEST_OBJECT_COST;
 /// Cost of one expression, summed over its runs for one object, in CEL cost units, up to which the
 /// declared bounds alone decide: Kubernetes' limit for a rule of a schema.
 const EXPRESSION_COST_MAX: u64 = 10_000_000;
-/// Most missing bounds that a message names.
+/// Maximum number of missing bounds that a message names.
 const BOUNDS_SHOWN: usize = 4;
 
 /// The names that an expression may use, with their types.
@@ -143,6 +143,7 @@ impl Names<'_> {
     fn compile(&self, text: &str, target: Option<&Target<'_>>) -> Result<Expression, String> {
         let program = Program::compile_in(text, &self.env()).map_err(|error| error.to_string())?;
         reads_named_fields(&program, &self.from, self.this.path.segments().is_empty())?;
+        self.has_all_entries(&program)?;
         let place = target.and_then(|target| target.place);
         let result = program.result();
         let fits = match target {
@@ -167,6 +168,37 @@ impl Names<'_> {
             sure: fits == Fit::Sure && !program.can_fail() && (most <= CALL_COST_MAX || sized.sure),
             program,
         })
+    }
+
+    /// Checks that maps in which a rule looks up an enumeration have an entry for each of its
+    /// values: without one, the value would be absent, and nothing would tell.
+    fn has_all_entries(&self, program: &Program) -> Result<(), String> {
+        for lookup in program.lookups() {
+            let (path, place) = match lookup.variable.as_str() {
+                "self" => (self.this.path.segments(), self.this.place),
+                name if name == self.from.name => (&[][..], self.from.root()),
+                _ => continue,
+            };
+            let node = lookup
+                .path
+                .iter()
+                .try_fold(place, |place, name| Some(place?.child(name)));
+            let Some(node) = node.flatten() else { continue };
+            let values = node.choices().iter().filter_map(Json::as_str);
+            let missing: Vec<&str> = values
+                .filter(|value| !lookup.keys.iter().any(|key| key == value))
+                .collect();
+            if missing.is_empty() {
+                continue;
+            }
+            let fields = lookup.path.iter().cloned().map(Segment::Field);
+            let path = Path::from_segments(path.iter().cloned().chain(fields).collect());
+            return Err(format!(
+                "{path}: no entry for {}: add one, or write {{…}}[?key] if such a value has none",
+                missing.join(", ")
+            ));
+        }
+        Ok(())
     }
 
     /// Returns true if the version's name is a variable.

@@ -3,12 +3,12 @@
 use super::{Write, general};
 use crate::bundle::Bundle;
 use crate::error::ConvertError;
-use crate::field_coverage::{FieldOutcome, field_coverage};
+use crate::field_coverage::{FieldOutcome, field_coverage, hidden};
 use crate::laws::{self, Law};
 use insula_api::{FieldError, FieldPath, Json};
 use std::fmt;
 
-/// Most bytes of an object that a message shows.
+/// Maximum number of bytes of an object that a message shows.
 const SHOWN_MAX: usize = 240;
 
 /// A sequence of writes that breaks a law or fails.
@@ -163,6 +163,30 @@ pub(super) fn withheld(bundle: &Bundle) -> Vec<FieldError> {
                 format!("{from} and {to} have this field and no rule moves or writes it, but {to} would not show it");
             let at = FieldPath::new("spec").child("conversions");
             errors.push(FieldError::invalid(&at, &Json::from(field.path.to_string()), why));
+        }
+    }
+    errors
+}
+
+/// Returns an error for each rule that hides a field which both versions have: one for each rule.
+pub(super) fn hiding(bundle: &Bundle) -> Vec<FieldError> {
+    let mut errors: Vec<FieldError> = Vec::new();
+    for direction in field_coverage(bundle) {
+        let (from, to) = (&direction.from, &direction.to);
+        for hidden in hidden(bundle, &direction) {
+            let (field, place, rule) = (&hidden.field, &hidden.place, hidden.rule);
+            if errors.iter().any(|error| error.field == rule.written_at) {
+                continue;
+            }
+            let why = format!(
+                "{from} has {field}, too, which would be {place} of {to} without this rule: its value would be \
+                 hidden. Say which one counts: write onlyIfAbsent: true, read the field by a rule, or put it under drop"
+            );
+            errors.push(FieldError::invalid(
+                &rule.written_at,
+                &Json::from(rule.destination.as_str()),
+                why,
+            ));
         }
     }
     errors

@@ -1,6 +1,7 @@
 //! Generated texts that fit a node's format, pattern and length.
 
 use super::random::Random;
+use insula_goformat::regexp::{Limits, Syntax};
 use insula_schema::Node;
 use regex_syntax::hir::{Class, Hir, HirKind};
 use std::cell::RefCell;
@@ -36,7 +37,7 @@ const TEXTS: &[&str] = &[
     "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
 ];
 
-/// Most repetitions where a pattern sets no upper bound.
+/// Maximum number of repetitions where a pattern sets no upper bound.
 const REPEAT: u32 = 3;
 
 /// The parsed patterns of a search: parsing takes longer than generating a text.
@@ -105,30 +106,31 @@ fn of_pattern(pattern: &str, patterns: &Patterns, random: &mut Random) -> Option
 }
 
 fn parse(pattern: &str) -> Option<Hir> {
-    let hir = regex_syntax::ParserBuilder::new()
-        .unicode(false)
-        .utf8(false)
-        .build()
-        .parse(pattern)
-        .ok();
-    hir.or_else(|| regex_syntax::parse(pattern).ok())
+    let syntax = Syntax::parse(pattern, &Limits::USUAL).ok()?;
+    Some(syntax.hir().clone())
 }
 
 fn sample(hir: &Hir, random: &mut Random, out: &mut Vec<u8>) {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => {}
         HirKind::Literal(literal) => out.extend_from_slice(&literal.0),
-        HirKind::Class(Class::Bytes(class)) => {
-            let range = random.pick(class.ranges()).copied();
-            out.extend(range.map(|r| within(u32::from(r.start()), u32::from(r.end()), random)));
-        }
+        HirKind::Class(Class::Bytes(_)) => {}
         HirKind::Class(Class::Unicode(class)) => {
-            let range = random.pick(class.ranges()).copied();
-            let code = range.map(|r| {
-                u32::from(r.start()) + random.below((u32::from(r.end()) - u32::from(r.start()) + 1) as usize) as u32
-            });
-            let char = code.and_then(char::from_u32).unwrap_or('a');
-            out.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes());
+            let ranges = class
+                .ranges()
+                .iter()
+                .map(|r| (u32::from(r.start()), u32::from(r.end())));
+            let printable: Vec<_> = ranges.clone().filter_map(printable).collect();
+            let ranges = if printable.is_empty() {
+                ranges.collect()
+            } else {
+                printable
+            };
+            let code = random
+                .pick(&ranges)
+                .map(|(low, high)| low + random.below((high - low + 1) as usize) as u32);
+            let character = code.and_then(char::from_u32).unwrap_or('a');
+            out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
         }
         HirKind::Repetition(repetition) => {
             let max = repetition
@@ -148,9 +150,8 @@ fn sample(hir: &Hir, random: &mut Random, out: &mut Vec<u8>) {
     }
 }
 
-/// Returns a byte of a range, printable if the range has printable ones.
-fn within(start: u32, end: u32, random: &mut Random) -> u8 {
-    let (low, high) = (start.max(0x20), end.min(0x7e));
-    let (low, high) = if low <= high { (low, high) } else { (start, start) };
-    u8::try_from(low + random.below((high - low + 1) as usize) as u32).unwrap_or(b'a')
+/// Returns the printable ASCII characters of a range.
+fn printable((low, high): (u32, u32)) -> Option<(u32, u32)> {
+    let (low, high) = (low.max(0x20), high.min(0x7e));
+    (low <= high).then_some((low, high))
 }

@@ -41,7 +41,23 @@ const FEATURES: &[&str] = &[
         self.name, to: item.name}, {from: self.paths, to: item.matches, itemRules: [{from: self.p, to: \
         item.path}]}]}], ba: [{from: @.spec.routes#, to: spec.rules#, itemRules: [{from: self.name, to: item.name}, \
         {from: self.matches, to: item.paths, itemRules: [{from: self.path, to: item.p}]}]}]}",
+    // Lists of both versions, whose items have fields of their own: without keys, with one, with a
+    // key that the other lacks, inside items.
+    "{a: {rows#: [{x: string, y: string}]}, b: {rows#: [{x: string, z: integer}]}, ab: [], ba: []}",
+    "{a: {'sets#[n]': [{n!: string, y: string}]}, b: {'sets#[n]': [{n!: string, z: {deep: integer, q: string}}]}, \
+        ab: [], ba: []}",
+    "{a: {'keys#[n]': [{n!: string, y: string}]}, b: {'keys#[n,t]': [{n!: string, t: {$: {type: string, default: \
+        T}}, v: integer}]}, ab: [], ba: []}",
+    "{a: {'outer#[n]': [{n!: string, inner: [{p: string}], y: string}]}, b: {'outer#[n]': [{n!: string, inner: [{p: \
+        string, w: integer}]}]}, ab: [], ba: []}",
+    // An item and an entry that rules name.
+    "{a: {account#: string}, b: {domains#: [{account: string, name: string}]}, ab: [{field: spec.account#, \
+        destination: 'spec.domains#[0].account'}], ba: [{field: 'spec.domains#[0].account', destination: \
+        spec.account#}]}",
+    "{a: {main#: string}, b: {ways#: {'*': {account: string, name: string}}}, ab: [{field: spec.main#, destination: \
+        \"spec.ways#['main'].account\"}], ba: [{field: \"spec.ways#['main'].account\", destination: spec.main#}]}",
     // Maps.
+    "{a: {units#: {'*': {x: string, y: string}}}, b: {units#: {'*': {x: string, z: integer}}}, ab: [], ba: []}",
     "{a: {tags#: {'*': string}}, b: {marks#: {'*': string}}, ab: [{field: spec.tags#, destination: spec.marks#}], \
         ba: [{field: spec.marks#, destination: spec.tags#}]}",
     "{a: {envs#: {'*': {value: string, note: string}}}, b: {'vars#[name]': [{name!: string, value: string}]}, ab: \
@@ -59,6 +75,9 @@ const FEATURES: &[&str] = &[
     "{a: {seconds#: {$: {type: integer, minimum: 0, maximum: 100000}}}, b: {minutes#: {$: {type: integer, minimum: \
         0, maximum: 100000}}}, ab: [{field: spec.seconds#, destination: spec.minutes#, transformation: self / 60}], \
         ba: [{field: spec.minutes#, destination: spec.seconds#, transformation: 'self < 1000 ? self * 60 : 60000'}]}",
+    // A rule that reads more than it needs.
+    "{a: {left#: string, right#: string}, b: {joined#: {sum: string, own: string}}, ab: [{field: spec, destination: \
+        spec.joined#.sum, transformation: self.left# + self.right#}], ba: []}",
     // Split and join, which can fail; computed without a way back.
     "{a: {first#: string, last#: string}, b: {full#: string}, ab: [{from: '@.spec.first# + \" \" + @.spec.last#', \
         to: spec.full#}], ba: [{from: '@.spec.full#.split(\" \")[0]', to: spec.first#, mayFail: true}, {from: \
@@ -66,6 +85,7 @@ const FEATURES: &[&str] = &[
     "{a: {text#: string}, b: {text#: string, size#: integer}, ab: [{field: spec.text#, destination: spec.size#, \
         transformation: size(self)}], ba: []}",
     "{a: {gone#: string}, b: {}, ab: [], ba: [], drop_a: [spec.gone#]}",
+    "{a: {box#: {gone: string, kept: string}}, b: {box#: {kept: string}}, ab: [], ba: [], drop_a: [spec.box#.gone]}",
     // The same name for something else; defaults of either side; a constant where the other has
     // nothing.
     "{a: {same#: integer}, b: {same#: string}, ab: [], ba: []}",

@@ -43,7 +43,7 @@ fn fields(map: &Map<String, Json>) -> Json {
         let mut child = expand(short);
         if let Some(key) = key {
             child["x-kubernetes-list-type"] = json!("map");
-            child["x-kubernetes-list-map-keys"] = json!([key]);
+            child["x-kubernetes-list-map-keys"] = key.split(',').collect();
         }
         properties.insert(name.into(), child);
         if need {

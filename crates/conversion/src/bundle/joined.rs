@@ -1,0 +1,69 @@
+//! Objects that a program stored which gave each version a home of its own.
+
+use super::stored::{Views, edited, residual_of, traced};
+use crate::error::ConvertError;
+use crate::merge::Side;
+use crate::residual::{self, Patch};
+use crate::trace::Trace;
+use crate::union::UNION;
+use insula_cel::Budget;
+use std::collections::BTreeMap;
+
+impl Views<'_> {
+    /// Returns the residuals of an object that an earlier program stored: each version had a home
+    /// of its own for what it shares with others. Where two differ, the one that was written last
+    /// counts.
+    pub(super) fn joined(&self, budget: &mut Budget) -> Result<BTreeMap<String, Patch>, ConvertError> {
+        let (bundle, top) = (self.bundle, self.bundle.top);
+        let plain = bundle.route(self.root, top, &self.stored, budget, None)?;
+        let schema = &bundle.versions[top].schema;
+        let mut union = plain.clone();
+        let mut shown = Vec::new();
+        for version in self.by_last_write() {
+            let target = &bundle.versions[version];
+            let Some(patch) = self.residuals.get(&target.name) else {
+                continue;
+            };
+            let (base, trace) = traced(bundle, top, version, &plain, budget)?;
+            let object = target.tidied(residual::apply_objects(&target.schema, patch, base.clone(), &trace));
+            union = edited(bundle, (version, top), (&base, &object), &union, budget)?;
+            shown.push((version, object));
+        }
+        let mut residuals = self.residuals.clone();
+        let none = Trace::default();
+        let shared = residual::diff_objects(schema, Side::new(&plain, &none), &union);
+        let shared = shared.unwrap_or_else(|| Patch::Fields(BTreeMap::new()));
+        residuals.insert(UNION.to_owned(), shared);
+        for (version, object) in shown {
+            let target = &bundle.versions[version];
+            let is = bundle.route(top, version, &union, budget, None)?;
+            let object = edited(bundle, (top, version), (&plain, &union), &object, budget)?;
+            let patch = residual_of(bundle, (top, version), (&union, &is), &target.tidied(object), budget)?;
+            match patch {
+                Some(patch) => residuals.insert(target.name.clone(), patch),
+                None => residuals.remove(&target.name),
+            };
+        }
+        Ok(residuals)
+    }
+
+    /// Returns the versions that are made from the union, the one that was written last at the end:
+    /// `metadata.managedFields` tells when.
+    fn by_last_write(&self) -> Vec<usize> {
+        let managers = self.raw["metadata"]["managedFields"].as_array();
+        let last = |version: &usize| {
+            let name = &self.bundle.versions[*version].name;
+            let own = managers.into_iter().flatten().filter(|manager| {
+                let version = manager["apiVersion"].as_str().map(insula_api::names::version_of);
+                version == Some(name.as_str())
+            });
+            // RFC 3339 in UTC: the order of the texts is that of the times.
+            own.filter_map(|manager| manager["time"].as_str()).max()
+        };
+        let top = self.bundle.top;
+        let made = |version: &usize| self.bundle.parent(self.root, *version) == Some(top);
+        let mut versions: Vec<usize> = (0..top).filter(made).collect();
+        versions.sort_by_key(last);
+        versions
+    }
+}

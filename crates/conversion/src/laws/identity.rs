@@ -1,0 +1,107 @@
+//! The law of identity: an item that an edit leaves alone stays as it is in every version, and one
+//! that is edited keeps what the writer cannot see.
+
+use crate::align::{align, equal};
+use crate::carried::{Claims, kinds, text};
+use crate::passthrough::{Kind, known_kind};
+use crate::path::Segment;
+use insula_schema::{ListType, Node};
+use serde_json::Value as Json;
+
+/// One version of an edit: its schema, and its views before and after.
+#[derive(Clone, Copy)]
+pub(super) struct Seen<'a> {
+    pub(super) node: &'a Node,
+    pub(super) before: Option<&'a Json>,
+    pub(super) after: Option<&'a Json>,
+}
+
+impl<'a> Seen<'a> {
+    fn field(&self, name: &str, node: &'a Node) -> Seen<'a> {
+        let field = |value: Option<&'a Json>| value.and_then(|value| value.get(name));
+        Seen {
+            node,
+            before: field(self.before),
+            after: field(self.after),
+        }
+    }
+
+    fn lists(&self) -> Option<(&'a [Json], &'a [Json])> {
+        let list = |value: Option<&'a Json>| match value {
+            None => Some(&[][..]),
+            Some(value) => value.as_array().map(Vec::as_slice),
+        };
+        Some((list(self.before)?, list(self.after)?))
+    }
+}
+
+/// Compares what an edit in one version does to another one. Returns the first item that it changes
+/// although the writer did not, or that it takes something from.
+pub(super) fn broken(claims: &Claims, writer: Seen<'_>, other: Seen<'_>, at: &mut Vec<Segment>) -> Option<String> {
+    if claims.cover(at) || kinds(writer.node) != kinds(other.node) || writer.before == writer.after {
+        return None;
+    }
+    match known_kind(writer.node) {
+        Some(Kind::Object) if !writer.node.embedded() && !other.node.embedded() => {
+            writer.node.properties().find_map(|(name, own)| {
+                if at.is_empty() && matches!(name, "apiVersion" | "kind" | "metadata") {
+                    return None;
+                }
+                at.push(Segment::Field(name.to_owned()));
+                let theirs = other.node.property(name);
+                let found =
+                    theirs.and_then(|theirs| broken(claims, writer.field(name, own), other.field(name, theirs), at));
+                at.pop();
+                found
+            })
+        }
+        Some(Kind::List) if !claims.below(at) => items(claims, writer, other, at),
+        _ => None,
+    }
+}
+
+fn items(claims: &Claims, writer: Seen<'_>, other: Seen<'_>, at: &mut Vec<Segment>) -> Option<String> {
+    let ((was, is), (had, has)) = (writer.lists()?, other.lists()?);
+    let (own, theirs) = (writer.node.items()?, other.node.items()?);
+    // Equal items cannot be told apart, and a list of another length holds hidden ones.
+    let repeats = was.iter().enumerate().any(|(i, item)| was[..i].contains(item));
+    if was.len() != had.len() || repeats || kinds(own) != kinds(theirs) {
+        return None;
+    }
+    if is.len() != has.len() {
+        return Some(text(at));
+    }
+    let is_keyed = |node: &Node| matches!(node.list_type(), ListType::Map { .. });
+    let node = (is_keyed(writer.node) && writer.node.list_type() == other.node.list_type()).then_some(writer.node);
+    let pairs = align(was, is, node, equal);
+    pairs.iter().enumerate().find_map(|(i, to)| {
+        let j = (*to)?;
+        at.push(Segment::Index(j));
+        let found = if was[i] == is[j] {
+            (had[i] != has[j]).then(|| text(at))
+        } else if node.is_some() {
+            let seen = |node, before, after| Seen {
+                node,
+                before: Some(before),
+                after: Some(after),
+            };
+            hidden(own, theirs, (&had[i], &has[j]), at)
+                .or_else(|| broken(claims, seen(own, &was[i], &is[j]), seen(theirs, &had[i], &has[j]), at))
+        } else {
+            None
+        };
+        at.pop();
+        found
+    })
+}
+
+/// Returns a field of an item that the writer's version lacks, if an edit of the item changes it.
+fn hidden(own: &Node, theirs: &Node, (had, has): (&Json, &Json), at: &mut Vec<Segment>) -> Option<String> {
+    let names = theirs.properties().map(|(name, _)| name);
+    let mut lacking = names.filter(|name| own.child(name).is_none() && !own.preserves_unknown());
+    let changed = lacking.find(|name| had.get(name) != has.get(name))?;
+    at.push(Segment::Field(changed.to_owned()));
+    let found = text(at);
+    at.pop();
+    Some(found)
+}

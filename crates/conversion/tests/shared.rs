@@ -1,0 +1,214 @@
+//! A value that two versions have is one value, whatever lies between them: fields that the hub
+//! lacks, at every depth, with rules and without.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use insula_conversion::{Bundle, Stored, ToStore, laws, object_budget};
+use serde_json::{Value as Json, json};
+use support::{bundle_of, object};
+
+/// An object in the making, written through several versions.
+struct Written<'b> {
+    bundle: &'b Bundle,
+    stored: Option<ToStore>,
+}
+
+impl<'b> Written<'b> {
+    fn new(bundle: &'b Bundle) -> Self {
+        Written { bundle, stored: None }
+    }
+
+    fn put(&mut self, version: &str, spec: Json) -> &mut Self {
+        let x = object(version, &json!({"spec": spec}));
+        let old = self.stored.as_ref().map(|stored| stored.stored(self.bundle.storage()));
+        let after = self.bundle.put(&x, version, old, &mut object_budget()).unwrap();
+        laws::put_get(self.bundle, &x, version, &after).unwrap();
+        laws::get_put(self.bundle, &after).unwrap();
+        laws::carried(self.bundle, &after).unwrap();
+        self.stored = Some(after);
+        self
+    }
+
+    fn shows(&self, version: &str) -> Json {
+        let stored = self.stored.as_ref().unwrap().stored(self.bundle.storage());
+        self.bundle.get(stored, version, &mut object_budget()).unwrap()["spec"].clone()
+    }
+
+    fn residual(&self) -> String {
+        let residual = self.stored.as_ref().unwrap().residual.clone();
+        String::from_utf8(residual.unwrap_or_default()).unwrap()
+    }
+}
+
+const ADDED: &str = "
+versions:
+  v1: {spec: {url: string}}
+  v2: {spec: {url: string, f: string}}
+  v3: {spec: {url: string, f: string, g: string}}
+";
+
+#[test]
+fn a_field_that_the_stored_version_lacks_is_one_field_without_rules() {
+    let bundle = bundle_of(ADDED);
+    let mut written = Written::new(&bundle);
+    written.put("v2", json!({"url": "u", "f": "2"}));
+    assert_eq!(written.shows("v1"), json!({"url": "u"}));
+    assert_eq!(written.shows("v3"), json!({"url": "u", "f": "2"}));
+    written.put("v3", json!({"url": "u", "f": "3", "g": "g"}));
+    assert_eq!(written.shows("v2"), json!({"url": "u", "f": "3"}));
+    written.put("v1", json!({"url": "w"}));
+    assert_eq!(written.shows("v3"), json!({"url": "w", "f": "3", "g": "g"}));
+    written.put("v2", json!({"url": "w"}));
+    assert_eq!(written.shows("v3"), json!({"url": "w", "g": "g"}));
+    let spec = json!({"spec": {"fields": {"g": {"set": "g"}}}});
+    assert_eq!(written.residual(), json!({"*": {"fields": spec}}).to_string());
+}
+
+#[test]
+fn it_stays_one_field_when_storage_moves() {
+    let before = bundle_of(ADDED);
+    let mut written = Written::new(&before);
+    written.put("v2", json!({"url": "u", "f": "2"}));
+    let old = written.stored.take().unwrap();
+    for storage in ["v2", "v3"] {
+        let after = bundle_of(&format!("storage: {storage}\n{ADDED}"));
+        for version in ["v1", "v2", "v3"] {
+            let shown = after.get(old.stored("v1"), version, &mut object_budget()).unwrap();
+            let f = (version != "v1").then(|| json!("2"));
+            assert_eq!(shown["spec"].get("f"), f.as_ref(), "{storage} {version}");
+        }
+        let x = object("v3", &json!({"spec": {"url": "u", "f": "3"}}));
+        let moved = after
+            .put(&x, "v3", Some(old.stored("v1")), &mut object_budget())
+            .unwrap();
+        let shown = after.get(moved.stored(storage), "v2", &mut object_budget()).unwrap();
+        assert_eq!(shown["spec"], json!({"url": "u", "f": "3"}), "{storage}");
+        laws::get_put(&after, &moved).unwrap();
+    }
+}
+
+#[test]
+fn fields_of_items_entries_and_nested_lists_are_shared() {
+    let bundle = bundle_of(
+        "
+versions:
+  v1: {spec: {l: [{n: string}], m: {'*': {n: string}}, 'k[n]': [{n!: string, in: [{a: string}]}]}}
+  v2: {spec: {l: [{n: string, x: string}], m: {'*': {n: string, x: string}}, 'k[n]': [{n!: string, in: [{a: string,
+       b: string}]}]}}
+  v3: {spec: {l: [{n: string, x: string}], m: {'*': {n: string, x: string}}, 'k[n]': [{n!: string, in: [{a: string,
+       b: string}]}]}}
+",
+    );
+    let spec = json!({"l": [{"n": "1"}, {"n": "2", "x": "x2"}], "m": {"a": {"x": "xa"}}, "k": [{"n": "k",
+        "in": [{"a": "a", "b": "b"}]}]});
+    let mut written = Written::new(&bundle);
+    written.put("v2", spec.clone());
+    assert_eq!(written.shows("v3"), spec);
+    let without = json!({"l": [{"n": "2"}], "m": {"a": {}}, "k": [{"n": "k", "in": [{"a": "c"}]}, {"n": "new"}]});
+    written.put("v1", without);
+    let left = json!({"l": [{"n": "2", "x": "x2"}], "m": {"a": {"x": "xa"}}, "k": [{"n": "k",
+        "in": [{"a": "c", "b": "b"}]}, {"n": "new"}]});
+    assert_eq!(written.shows("v3"), left);
+    assert_eq!(written.shows("v2"), left);
+}
+
+#[test]
+fn a_path_that_means_another_kind_in_the_hub_has_a_home_too() {
+    let bundle = bundle_of(
+        "
+versions:
+  v1: {spec: {same: {deep: string}, l: [{same: integer}]}}
+  v2: {spec: {same: string, l: [{same: string}]}}
+  v3: {spec: {same: string, l: [{same: string}]}}
+",
+    );
+    let mut written = Written::new(&bundle);
+    written.put("v2", json!({"same": "a", "l": [{"same": "b"}]}));
+    assert_eq!(written.shows("v3"), json!({"same": "a", "l": [{"same": "b"}]}));
+    assert_eq!(written.shows("v1"), json!({"l": [{}]}));
+    written.put("v1", json!({"same": {"deep": "d"}, "l": [{"same": 1}]}));
+    assert_eq!(written.shows("v3"), json!({"same": "a", "l": [{"same": "b"}]}));
+}
+
+#[test]
+fn rules_of_a_pair_join_fields_that_the_hub_lacks() {
+    let bundle = bundle_of(
+        "
+versions:
+  v1: {spec: {url: string}}
+  v2: {spec: {url: string, f: string, o: {a: string}, l: [{x: string}]}}
+  v3: {spec: {url: string, g: string, p: {b: string}, l: [{y: string}]}}
+rules:
+  hub: v1
+  conversions:
+  - {from: v1, to: v2, rules: []}
+  - {from: v1, to: v3, rules: []}
+  - from: v2
+    to: v3
+    rules:
+    - {field: .spec.f, destination: .spec.g}
+    - {field: .spec.o.a, destination: .spec.p.b}
+    - {field: '.spec.l[i].x', destination: '.spec.l[].y'}
+  - from: v3
+    to: v2
+    rules:
+    - {field: .spec.g, destination: .spec.f}
+    - {from: v3.spec.p.b, to: .spec.o.a}
+    - {field: '.spec.l[i].y', destination: '.spec.l[].x'}
+",
+    );
+    let mut written = Written::new(&bundle);
+    written.put("v2", json!({"f": "f", "o": {"a": "a"}, "l": [{"x": "x"}]}));
+    assert_eq!(
+        written.shows("v3"),
+        json!({"g": "f", "p": {"b": "a"}, "l": [{"y": "x"}]})
+    );
+    written.put("v3", json!({"g": "g", "p": {"b": "b"}, "l": [{"y": "x"}, {"y": "z"}]}));
+    assert_eq!(
+        written.shows("v2"),
+        json!({"f": "g", "o": {"a": "b"}, "l": [{"x": "x"}, {"x": "z"}]})
+    );
+    written.put("v1", json!({"url": "u"}));
+    assert_eq!(written.shows("v2")["f"], "g");
+}
+
+#[test]
+fn what_an_earlier_program_stored_in_two_homes_is_joined() {
+    let bundle = bundle_of(ADDED);
+    let set = |f: &str| json!({"fields": {"spec": {"fields": {"f": {"set": f}}}}});
+    let manager = |version: &str, time: &str| json!({"apiVersion": format!("example.io/{version}"), "time": time});
+    for (v2, v3, f) in [("1", "2", "of v3"), ("2", "1", "of v2")] {
+        let time = |second: &str| format!("2026-01-01T00:00:0{second}Z");
+        let managers = json!([manager("v2", &time(v2)), manager("v3", &time(v3))]);
+        let value = object(
+            "v1",
+            &json!({"spec": {"url": "u"}, "metadata": {"managedFields": managers}}),
+        );
+        let both = json!({"v2": set("of v2"), "v3": set("of v3")}).to_string();
+        let old = |residual| Stored {
+            value: &value,
+            version: "v1",
+            residual: Some(residual),
+        };
+        for version in ["v2", "v3"] {
+            let shown = bundle.get(old(both.as_bytes()), version, &mut object_budget()).unwrap();
+            assert_eq!(shown["spec"], json!({"url": "u", "f": f}), "{version}");
+        }
+        // One home is enough to show it in both; what is written next has one.
+        let one = json!({"v2": set("of v2")}).to_string();
+        let mut shown = bundle.get(old(one.as_bytes()), "v3", &mut object_budget()).unwrap();
+        assert_eq!(shown["spec"]["f"], "of v2");
+        let same = bundle
+            .put(&shown, "v3", Some(old(one.as_bytes())), &mut object_budget())
+            .unwrap();
+        assert_eq!(same.residual.as_deref(), Some(one.as_bytes()));
+        shown["spec"]["g"] = json!("g");
+        let after = bundle
+            .put(&shown, "v3", Some(old(one.as_bytes())), &mut object_budget())
+            .unwrap();
+        let fields = json!({"f": {"set": "of v2"}, "g": {"set": "g"}});
+        let home = json!({"*": {"fields": {"spec": {"fields": fields}}}}).to_string();
+        assert_eq!(String::from_utf8(after.residual.unwrap()).unwrap(), home);
+    }
+}
