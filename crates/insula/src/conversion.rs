@@ -1,5 +1,6 @@
 //! `insula conversion …`: tools for conversion rules. Only `recompute` needs a server.
 
+mod check;
 mod convert;
 mod coverage;
 mod differences;
@@ -17,6 +18,8 @@ use clap::Subcommand;
 pub(crate) enum Command {
     /// Check rules, search for objects that lose data, and convert samples.
     Test(test::Arguments),
+    /// Compare rules with a converter that a project has already.
+    Check(check::Arguments),
     /// Convert objects to another version.
     Convert(convert::Arguments),
     /// List the outcome of every field in every direction.
@@ -32,6 +35,7 @@ pub(crate) enum Command {
 pub(crate) fn main(command: &Command) -> ExitCode {
     let done = match command {
         Command::Test(arguments) => test::run(arguments),
+        Command::Check(arguments) => check::run(arguments),
         Command::Convert(arguments) => convert::run(arguments),
         Command::Coverage(arguments) => coverage::run(arguments),
         Command::Suggest(arguments) => suggest::run(arguments),

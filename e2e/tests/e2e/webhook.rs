@@ -84,6 +84,68 @@ fn engine() -> Value {
         "spec": {"liters": 6, "label": "loud", "mode": "Slow", "comment": "only v2 knows"}})
 }
 
+/// Runs `insula conversion check`, and returns its exit code and its directions.
+fn check(folder: &str, arguments: &[&str]) -> (i32, Value, String) {
+    let fixed = ["conversion", "check", "-f", folder, "--objects", "40", "-o", "json"];
+    let (code, out, error) = ran(&[&fixed, arguments].concat(), "");
+    (code, serde_json::from_str(&out).unwrap_or_default(), error)
+}
+
+#[test]
+fn rules_are_compared_with_a_webhook() {
+    let server = insula_e2e::shared();
+    let pki = |name: &str| server.data_dir().join("pki").join(name);
+    let folder = sample("field-to-field");
+    let webhook = Webhook::start(&folder, &pki("server.crt"), &pki("server.key"));
+    let authority = pki("ca.crt");
+    let trusting = |url: &str| {
+        let authority = authority.to_str().unwrap();
+        check(&folder, &["--against", url, "--certificate-authority", authority])
+    };
+    let (code, directions, error) = trusting(&webhook.url);
+    assert_eq!(code, 0, "{directions}{error}");
+    let counts = |direction: &Value| direction["objects"] == direction["agree"] && direction["objects"] != 0;
+    let directions = directions.as_array().unwrap();
+    assert!(directions.len() == 2 && directions.iter().all(counts), "{directions:?}");
+    // A certificate that is not trusted, and nobody.
+    let (code, _, error) = check(&folder, &["--against", &webhook.url]);
+    assert!(code == 2 && error.contains(&webhook.url), "{error}");
+    let url = webhook.url.clone();
+    drop(webhook);
+    let (code, _, error) = trusting(&url);
+    assert!(code == 2 && error.contains("Connection refused"), "{error}");
+}
+
+#[test]
+fn rules_are_compared_with_a_command() {
+    let folder = sample("field-to-field");
+    let told = |status: &str| format!("printf '{{\"response\":{{\"result\":{status},\"convertedObjects\":[]}}}}'");
+    let (code, directions, _) = check(
+        &folder,
+        &["--against", &told("{\"status\":\"Failed\",\"message\":\"no\"}")],
+    );
+    assert_eq!((code, &directions[0]["agree"]), (1, &json!(0)), "{directions}");
+    // The smallest object that there is.
+    let difference = json!({"object": {"apiVersion": "samples.example.io/v1", "kind": "Person"}, "field": "",
+        "rules": "converts it", "other": "refuses it: no"});
+    assert_eq!(directions[0]["difference"], difference);
+    for (command, why) in [
+        (
+            told("{\"status\":\"Success\"}"),
+            "the answer has 0 objects instead of 41",
+        ),
+        (
+            "cat".to_owned(),
+            "the answer is no ConversionReview: it has no response.result.status",
+        ),
+        ("echo no".to_owned(), "the answer is no ConversionReview"),
+        ("exit 7".to_owned(), "exit status: 7"),
+    ] {
+        let (code, _, error) = check(&folder, &["--against", &command]);
+        assert!(code == 2 && error.contains(why), "{command}: {error}");
+    }
+}
+
 #[test]
 fn the_conversion_webhook_round_trips_objects() {
     let server = insula_e2e::shared();

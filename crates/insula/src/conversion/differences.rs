@@ -6,13 +6,26 @@ use serde_json::Value;
 /// Returns the paths at which `a` and `b` differ, each as short as possible. `apiVersion` and
 /// metadata other than labels and annotations are left out, since rules do not convert them.
 pub(super) fn paths(a: &Value, b: &Value) -> Vec<String> {
+    let differences = values(a, b).into_iter();
+    differences.map(|difference| difference.path).collect()
+}
+
+/// A path at which two objects differ, with both values.
+pub(super) struct Difference<'a> {
+    pub(super) path: String,
+    pub(super) a: Option<&'a Value>,
+    pub(super) b: Option<&'a Value>,
+}
+
+/// Like [`paths`], with the values.
+pub(super) fn values<'a>(a: &'a Value, b: &'a Value) -> Vec<Difference<'a>> {
     let mut out = Vec::new();
     let mut at = Vec::new();
     walk(Some(a), Some(b), &mut at, &mut out);
     out
 }
 
-fn walk(a: Option<&Value>, b: Option<&Value>, at: &mut Vec<Segment>, out: &mut Vec<String>) {
+fn walk<'a>(a: Option<&'a Value>, b: Option<&'a Value>, at: &mut Vec<Segment>, out: &mut Vec<Difference<'a>>) {
     if a == b || skipped(at) {
         return;
     }
@@ -34,7 +47,11 @@ fn walk(a: Option<&Value>, b: Option<&Value>, at: &mut Vec<Segment>, out: &mut V
                 at.pop();
             }
         }
-        _ => out.push(Path::from_segments(at.clone()).to_string()),
+        _ => out.push(Difference {
+            path: Path::from_segments(at.clone()).to_string(),
+            a,
+            b,
+        }),
     }
 }
 

@@ -241,7 +241,7 @@ fn check(source: &Source, arguments: &Arguments) -> (Report, Option<Api>) {
 fn search(bundle: &Bundle, arguments: &Arguments) -> Searched {
     let mut how = Search {
         seed: arguments.seed,
-        ..Search::default()
+        ..Search::default().of_every_pair(bundle)
     };
     if let Some(cases) = arguments.cases {
         how.cases = cases;
