@@ -18,18 +18,24 @@ use axum::{
 };
 use http::{
     StatusCode,
-    header::{AUTHORIZATION, CONTENT_TYPE},
+    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, VARY},
     request::Parts,
 };
-use insula_access::{Authenticator, OnAuthenticated, PeerCertificate};
+use insula_access::{Authenticator, OnAuthenticated, PeerCertificate, Unauthenticated};
 use insula_api::{Clock, ClusterName};
-use insula_apiserver::{ApiServer, NotActing};
+use insula_apiserver::{ApiServer, NotActing, proxied_user};
 use insula_auth::{Attributes, ClusterFacts, Permit, audit::Record};
 use insula_store::Store;
 use serde_json::json;
 use tokio::sync::{Mutex, Semaphore};
 
-use crate::{VERSION, backup, certificates::Alarm, config::StoreChoice, lifecycle::Lifecycle, metrics::Metrics};
+use crate::{
+    VERSION, backup,
+    certificates::Alarm,
+    config::StoreChoice,
+    lifecycle::Lifecycle,
+    metrics::{Metrics, format::Format},
+};
 
 const METRICS: &str = "/metrics";
 
@@ -190,8 +196,14 @@ async fn version(State(health): State<Health>, request: Parts) -> Response {
 async fn text(State(health): State<Health>, request: Parts) -> Response {
     match permit(&health, &request, request.uri.path()).await {
         Ok(_) => {
-            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            ([(CONTENT_TYPE, kind)], Body::from(health.metrics.text())).into_response()
+            let accept = request
+                .headers
+                .get_all(ACCEPT)
+                .iter()
+                .filter_map(|value| value.to_str().ok());
+            let format = Format::preferred_by(Some(&accept.collect::<Vec<_>>().join(",")));
+            let headers = [(CONTENT_TYPE, format.content_type()), (VARY, ACCEPT.as_str())];
+            (headers, Body::from(format.write(health.metrics.text()))).into_response()
         }
         Err(refusal) => refusal.into_response(),
     }
@@ -202,29 +214,21 @@ async fn text(State(health): State<Health>, request: Parts) -> Response {
 pub(crate) async fn permit(health: &Health, request: &Parts, path: &str) -> Result<Permit, Refusal> {
     let record = request.extensions.get::<Record>().cloned().unwrap_or_default();
     let peer = request.extensions.get::<PeerCertificate>();
-    let authorization = request
-        .headers
-        .get_all(AUTHORIZATION)
-        .iter()
-        .map(http::HeaderValue::as_bytes);
-    let user = health
-        .authenticator
-        .authenticate(
-            peer,
-            || insula_apiserver::proxied_user(&request.headers, health.authenticator.delegate.is_some()),
-            authorization,
-            || None,
-        )
-        .await
-        .map_err(|error| {
-            tracing::debug!(%error, "a credential was refused");
-            record.refused(&error);
-            Refusal {
-                code: StatusCode::UNAUTHORIZED,
-                reason: "Unauthorized",
-                message: "Unauthorized".to_owned(),
+    let (headers, authenticator) = (&request.headers, &health.authenticator);
+    let authorization = headers.get_all(AUTHORIZATION).iter().map(http::HeaderValue::as_bytes);
+    let named = || proxied_user(headers, authenticator.delegate.is_some()).map_err(Unauthenticated::from);
+    let user = authenticator.authenticate(peer, named, authorization, || None).await;
+    let user = user.map_err(|error| {
+        tracing::debug!(%error, "a credential was refused");
+        record.refused(&error);
+        let (code, reason, message) = match error {
+            Unauthenticated::Malformed(message) => (StatusCode::BAD_REQUEST, "BadRequest", message),
+            Unauthenticated::Refused(_) | Unauthenticated::Unavailable(_) => {
+                (StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized".to_owned())
             }
-        })?;
+        };
+        Refusal { code, reason, message }
+    })?;
     let attributes = Attributes {
         verb: request.method.as_str().to_lowercase(),
         path: path.to_owned(),
@@ -236,7 +240,7 @@ pub(crate) async fn permit(health: &Health, request: &Parts, path: &str) -> Resu
     }
     let user = insula_apiserver::acting(user, &request.headers).map_err(|why| {
         let (code, reason, message) = match why {
-            NotActing::Nobody(message) => (StatusCode::BAD_REQUEST, "BadRequest", message.to_owned()),
+            NotActing::Unnamed(why) => (StatusCode::BAD_REQUEST, "BadRequest", why.to_string()),
             NotActing::Forbidden(message) => (StatusCode::FORBIDDEN, "Forbidden", message),
         };
         record.refused(&message);

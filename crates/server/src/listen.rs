@@ -25,6 +25,7 @@ use hyper::{
 use hyper_util::rt::{TokioIo, TokioTimer};
 use insula_access::{OnAuthenticated, PeerCertificate};
 use insula_apiserver::{fair_share::ConnectionMeter, websocket::Afterwards};
+use rustls_pki_types::CertificateDer;
 use tokio::{
     io::AsyncWriteExt,
     net::{TcpListener, TcpStream},
@@ -246,25 +247,23 @@ async fn converse(
     peer: SocketAddr,
 ) {
     let (_, session) = stream.get_ref();
-    let certificate = session.peer_certificates().and_then(|chain| tls.peer(chain));
+    let chain = session.peer_certificates().unwrap_or_default();
+    let facts = PeerFacts::new(tls, chain, peer, Arc::clone(&open.meter));
     // ALPN decides the protocol. Detecting it by the first bytes would have no time limit.
     let agreed_on_2 = session.alpn_protocol() == Some(b"h2");
     let connection = &open.slot.connection;
     connection.shook_hands(agreed_on_2);
-    if let Some(account) = certificate.as_ref().and_then(PeerCertificate::account) {
+    if let Some(account) = facts.certificate.as_ref().and_then(PeerCertificate::account) {
         connection.authenticated(&account);
     }
     let next = Arc::default();
     let requests = Requests {
         answer: Arc::clone(&shared.answer),
-        forgets_forwarded: tls.distrusts_forwarded(certificate.as_ref()),
-        certificate,
-        meter: Arc::clone(&open.meter),
+        facts,
         afterwards: afterwards(shared, open),
         authenticated: on_authenticated(connection),
         connection: Arc::clone(connection),
         next: agreed_on_2.then(|| Arc::clone(&next)),
-        peer,
     };
     let (io, limits) = (TokioIo::new(stream), &shared.limits);
     let ended = if agreed_on_2 {
@@ -284,19 +283,55 @@ async fn converse(
     }
 }
 
-/// Service of a connection: adds the facts about the peer to each request.
-struct Requests {
-    answer: Answer,
+/// Facts about a peer, which each of its requests carries.
+pub(crate) struct PeerFacts {
+    address: SocketAddr,
     certificate: Option<PeerCertificate>,
     /// The peer is no front proxy, and others may not say for whom they ask.
     forgets_forwarded: bool,
     meter: Arc<ConnectionMeter>,
+}
+
+impl PeerFacts {
+    /// Returns the facts about a peer that shows a verified chain of certificates, or none.
+    pub(crate) fn new(
+        tls: &Tls,
+        chain: &[CertificateDer<'_>],
+        address: SocketAddr,
+        meter: Arc<ConnectionMeter>,
+    ) -> Self {
+        let certificate = tls.peer(chain);
+        PeerFacts {
+            address,
+            forgets_forwarded: tls.distrusts_forwarded(certificate.as_ref()),
+            certificate,
+            meter,
+        }
+    }
+
+    /// Adds the facts to a request.
+    pub(crate) fn add_to(&self, request: &mut Request<Body>) {
+        if self.forgets_forwarded {
+            request.headers_mut().remove("x-forwarded-for");
+        }
+        let known = request.extensions_mut();
+        known.insert(PeerAddress(self.address));
+        known.insert(Arc::clone(&self.meter));
+        if let Some(certificate) = &self.certificate {
+            known.insert(certificate.clone());
+        }
+    }
+}
+
+/// Service of a connection: adds the facts about the peer to each request.
+struct Requests {
+    answer: Answer,
+    facts: PeerFacts,
     afterwards: Afterwards,
     authenticated: OnAuthenticated,
     connection: Arc<Connection>,
     /// Passes the exchange of a request to its HTTP/2 task.
     next: Option<Arc<Mutex<Option<Arc<Exchange>>>>>,
-    peer: SocketAddr,
 }
 
 impl Service<Request<Incoming>> for Requests {
@@ -313,17 +348,10 @@ impl Service<Request<Incoming>> for Requests {
             self.connection.called();
         }
         let mut request = request.map(Body::new);
-        if self.forgets_forwarded {
-            request.headers_mut().remove("x-forwarded-for");
-        }
+        self.facts.add_to(&mut request);
         let upgrades = request.headers().contains_key(header::UPGRADE);
         let known = request.extensions_mut();
-        known.insert(PeerAddress(self.peer));
-        known.insert(Arc::clone(&self.meter));
         known.insert(self.authenticated.clone());
-        if let Some(certificate) = &self.certificate {
-            known.insert(certificate.clone());
-        }
         if upgrades {
             known.insert(self.afterwards.clone());
         }

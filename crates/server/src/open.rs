@@ -14,7 +14,7 @@ use insula_store::{
     embedded::{EmbeddedStore, OpenError, Options},
 };
 
-use insula_store_etcd::{Credentials, EtcdStore, MemberStatus, Options as EtcdOptions, Tls};
+use insula_store_etcd::{ConnectError, Credentials, EtcdStore, MemberStatus, Options as EtcdOptions, Tls};
 use tokio::sync::oneshot;
 
 use crate::{
@@ -34,6 +34,8 @@ const ETCD_RETRY: Duration = Duration::from_millis(500);
 pub(crate) struct Opened {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) driver: Option<Background>,
+    /// The store, if it is on etcd.
+    pub(crate) etcd: Option<Arc<EtcdStore>>,
     /// Receives the reason when the store can never be used again, and the process has to end.
     pub(crate) failed: Option<oneshot::Receiver<String>>,
     /// Description for the progress line.
@@ -45,6 +47,7 @@ pub(crate) async fn open(config: &Config, env: &Env) -> Result<Opened, StartErro
         StoreChoice::Memory => Ok(Opened {
             store: Arc::new(MemoryStore::new()),
             driver: None,
+            etcd: None,
             failed: None,
             what: "in memory: everything is gone at exit".to_owned(),
         }),
@@ -73,11 +76,19 @@ async fn etcd(config: &Config, endpoints: &Endpoints, instance: u64) -> Result<O
                         let _ = failure.send(reason);
                     }
                 });
+                let store = Arc::new(store);
                 return Ok(Opened {
-                    store: Arc::new(store),
+                    store: Arc::clone(&store) as Arc<dyn Store>,
                     driver: Some(driver),
+                    etcd: Some(store),
                     failed: Some(failed),
                     what: config.store.to_string(),
+                });
+            }
+            Err(error @ ConnectError::Format { .. }) => {
+                return Err(StartError::Store {
+                    store: config.store.to_string(),
+                    cause: error.to_string(),
                 });
             }
             Err(error) => chain(&error),
@@ -182,6 +193,7 @@ async fn embedded(config: &Config, clock: &Arc<dyn Clock>) -> Result<Opened, Sta
             Ok(Opened {
                 store: Arc::new(store),
                 driver: None,
+                etcd: None,
                 failed: None,
                 what: shown_with_mode(&config.data_dir),
             })

@@ -10,35 +10,23 @@ use std::{
     time::{Duration, Instant},
 };
 
-use insula_access::Authenticator;
-use insula_apiserver::fair_share::FairShare;
-use insula_auth::jwt::Issuer;
-use insula_store::Store;
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
     sync::oneshot,
-    task::{JoinHandle, JoinSet},
+    task::JoinHandle,
 };
-use tokio_util::task::TaskTracker;
 
 use crate::{
-    Additions, Env, StartError, Started, accounts,
-    audit::{self, Writer},
-    build::{Parts, Tasks, build, cores},
+    Additions, Env, StartError,
     config::{Config, Limits, LogFormat},
-    descriptors,
-    endpoint::{self, Endpoint},
-    files, housekeeping, identity, issuers, kubeconfig,
+    descriptors, files, housekeeping,
     lifecycle::Lifecycle,
     listen::{self, Server},
-    metrics::Metrics,
     notify::Manager,
-    open::{self, Opened},
-    priority::PriorityRuntimes,
     progress::{self, Progress, Step},
+    starting::Starting,
     telemetry::{self, Telemetry},
-    tls,
 };
 
 /// Exit code of a process that gets a second signal: 128 + SIGINT, as in shells.
@@ -108,54 +96,24 @@ pub async fn start_with(
     additions: Additions,
     progress: Progress<'_>,
 ) -> Result<Running, StartError> {
-    start_measured(config, env, additions, (progress, &Telemetry::default())).await
+    Box::pin(start_measured(
+        config,
+        env,
+        additions,
+        (progress, &Telemetry::default()),
+    ))
+    .await
 }
 
 async fn start_measured(
     config: Config,
     env: Env,
-    mut additions: Additions,
+    additions: Additions,
     (progress, telemetry): (Progress<'_>, &Telemetry),
 ) -> Result<Running, StartError> {
-    let begun = Instant::now();
-    tls::install_provider();
-    if let Some(path) = &config.kubeconfig {
-        kubeconfig::check(path, &config.data_dir)?;
-    }
-    let mut authenticator = open::authenticator(&config)?;
-    authenticator.delegate = additions.delegate.take();
-    let issuers = issuers::read(&config)?;
-    files::private_dir(&config.data_dir)?;
-
-    let Opened {
-        store,
-        driver,
-        failed,
-        what,
-    } = open::open(&config, &env).await?;
-    // A store on etcd answers only while its driver runs, and the wiring already uses it.
-    let mut drivers = JoinSet::new();
-    if let Some(driver) = driver {
-        drivers.spawn(driver);
-    }
-    progress(&Step {
-        name: "store",
-        what: "store ready",
-        detail: what,
-        took: begun.elapsed(),
-    });
-    let starting = Starting {
-        config,
-        env,
-        authenticator,
-        issuers,
-        store: Arc::clone(&store),
-        drivers,
-        failed,
-        begun,
-        additions,
-    };
-    let started = starting.serve(progress, telemetry).await;
+    let starting = Starting::open(config, env, additions, progress).await?;
+    let store = Arc::clone(&starting.store);
+    let started = serve(starting, progress, telemetry).await;
     if started.is_err() {
         // Releases the directory: the program may retry with another port.
         store.close().await;
@@ -163,99 +121,36 @@ async fn start_measured(
     started
 }
 
-/// A start with an open store.
-struct Starting {
-    config: Config,
-    env: Env,
-    authenticator: Authenticator,
-    issuers: Vec<Issuer>,
-    store: Arc<dyn Store>,
-    drivers: JoinSet<()>,
-    failed: Option<oneshot::Receiver<String>>,
-    begun: Instant,
-    additions: Additions,
-}
-
-impl Starting {
-    async fn serve(self, progress: Progress<'_>, telemetry: &Telemetry) -> Result<Running, StartError> {
-        let (config, env, store, mut authenticator) = (self.config, self.env, self.store, self.authenticator);
-        let identifying = Instant::now();
-        let listen = resolve(&config.listen).await?;
-        let endpoint = Endpoint::prepare(&config, listen, env.clock.now())?;
-        let kubeconfig = endpoint.kubeconfig.clone();
-        authenticator.accounts = Some(accounts::open(&config.data_dir, &env, &store)?);
-        let identified = identifying.elapsed();
-
-        let (listener, address) = bind(listen).await?;
-        let url = endpoint::url(&config, address).url;
-        let lifecycle = Lifecycle::default();
-        let metrics = telemetry.metrics();
-        let config = Arc::new(config);
-        let (audit, writer) = audit::open(&config, Arc::clone(&env.clock), &metrics)?;
-        let (runtimes, clock) = (runtimes(&config.limits), Arc::clone(&env.clock));
-        let mut app = build(Parts {
-            config: Arc::clone(&config),
-            env,
-            store: Arc::clone(&store),
-            authenticator,
-            issuers: self.issuers,
-            metrics: Arc::clone(&metrics),
-            lifecycle: lifecycle.clone(),
-            url: url.clone(),
-            trust: endpoint.trust.clone(),
-            mounts: mounts(&config, &endpoint.identity, Arc::clone(&metrics))?,
-            front_proxies: Arc::clone(&endpoint.front_proxies),
-            certificates: Arc::clone(&endpoint.alarm),
-            audit,
-            runtimes: Arc::clone(&runtimes),
-            log: telemetry.log.clone(),
-            kinds: self.additions.kinds,
-        })
-        .await?;
-        let (tls, tasks) = endpoint.announce(&config, &url, &metrics, &clock)?;
-        progress(&written(&kubeconfig, identified));
-        app.tasks.background.extend(tasks);
-        let here = Started::new(&url, &kubeconfig, &lifecycle);
-        app.tasks.background.extend(here.begin(self.additions.tasks));
-
-        let server = Server {
-            listener,
-            tls,
-            answer: app.answer,
-            limits: possible(&config.limits),
-            runtimes,
-            lifecycle: lifecycle.clone(),
-            metrics,
-            drain: Duration::from_secs(config.drain_seconds),
-        };
-        let served = tokio::spawn(serve(server, app.tasks, store, self.drivers, writer));
-        lifecycle.set_ready();
-        announce(
-            progress,
-            &url,
-            config.external_url.is_some().then_some(address),
-            self.begun,
-        );
-        Ok(Running {
-            address,
-            url,
-            kubeconfig,
-            lifecycle,
-            delay: Duration::from_secs(config.shutdown_delay_seconds),
-            served,
-            failed: self.failed,
-        })
-    }
-}
-
-/// Returns the step after which the kubeconfig is there.
-fn written(kubeconfig: &Path, took: Duration) -> Step {
-    Step {
-        name: "identity",
-        what: "TLS + admin identity",
-        detail: format!("{} (0600)", files::shown(kubeconfig)),
-        took,
-    }
+/// Opens the port, and serves on it.
+async fn serve(mut starting: Starting, progress: Progress<'_>, telemetry: &Telemetry) -> Result<Running, StartError> {
+    let begun = starting.begun;
+    let identified = starting.identify().await?;
+    let (listener, address) = bind(identified.listen).await?;
+    let mut assembled = starting.assemble(identified, address, (progress, telemetry)).await?;
+    let config = Arc::clone(&assembled.config);
+    let server = Server {
+        listener,
+        tls: Arc::clone(&assembled.tls),
+        answer: Arc::clone(&assembled.answer),
+        limits: possible(&config.limits),
+        runtimes: Arc::clone(&assembled.runtimes),
+        lifecycle: assembled.lifecycle.clone(),
+        metrics: Arc::clone(&assembled.metrics),
+        drain: Duration::from_secs(config.drain_seconds),
+    };
+    let (url, kubeconfig) = (assembled.url.clone(), assembled.kubeconfig.clone());
+    let (lifecycle, failed) = (assembled.lifecycle.clone(), assembled.failed.take());
+    let served = assembled.begin(listen::serve(server));
+    announce(progress, &url, config.external_url.is_some().then_some(address), begun);
+    Ok(Running {
+        address,
+        url,
+        kubeconfig,
+        lifecycle,
+        delay: Duration::from_secs(config.shutdown_delay_seconds),
+        served,
+        failed,
+    })
 }
 
 /// Reports the last steps: the address if the URL does not have it, and the URL.
@@ -300,37 +195,6 @@ fn possible(limits: &Limits) -> Limits {
         connections: descriptors::connections(limits.connections),
         ..limits.clone()
     }
-}
-
-/// Creates the priority runtimes, which share the cores between tenants.
-fn runtimes(limits: &Limits) -> Arc<PriorityRuntimes> {
-    let fair_share = FairShare::new(cores(), limits.compute_percent_per_workspace);
-    PriorityRuntimes::new(cores(), fair_share)
-}
-
-/// Serves until the shutdown, and closes the store when nothing uses it any more.
-async fn serve(server: Server, tasks: Tasks, store: Arc<dyn Store>, drivers: JoinSet<()>, audit: Arc<Writer>) {
-    let (lifecycle, runtimes) = (server.lifecycle.clone(), Arc::clone(&server.runtimes));
-    let beside = TaskTracker::new();
-    for work in tasks.background {
-        let lifecycle = lifecycle.clone();
-        let work = async move {
-            tokio::select! {
-                () = lifecycle.gone() => {}
-                () = work => {}
-            }
-        };
-        beside.spawn_on(work, runtimes.controllers());
-    }
-    listen::serve(server).await;
-    beside.close();
-    beside.wait().await;
-    tasks.last_writes.await;
-    store.close().await;
-    // The audit events of the last requests are written before the end.
-    drop(tokio::task::spawn_blocking(move || audit.close()).await);
-    // Nothing is left to follow.
-    drop(drivers);
 }
 
 /// Runs a server program: starts with progress on standard error, serves until SIGTERM or SIGINT,
@@ -409,27 +273,4 @@ pub(crate) async fn resolve(listen: &str) -> Result<SocketAddr, StartError> {
     addresses
         .next()
         .ok_or_else(|| wrong("the name has no address".to_owned()))
-}
-
-/// Creates the client of servers that workspaces are mounted from.
-fn mounts(
-    config: &Config,
-    identity: &identity::Identity,
-    metrics: Arc<Metrics>,
-) -> Result<Arc<dyn insula_apiserver::Forward>, StartError> {
-    let unusable = |cause: String| StartError::Identity {
-        path: identity.front.key.clone(),
-        cause,
-    };
-    let shown = crate::outbound::Shown {
-        ca: files::read(&identity.ca)?.unwrap_or_default().into_bytes(),
-        certificate: files::read(&identity.front.certificate)?
-            .unwrap_or_default()
-            .into_bytes(),
-        key: files::read_secret(&identity.front.key)?
-            .unwrap_or_default()
-            .into_bytes(),
-    };
-    let mounts = crate::outbound::Mounts::new(&config.workspaces.mounts, &shown, metrics).map_err(unusable)?;
-    Ok(Arc::new(mounts))
 }

@@ -7,10 +7,11 @@
 use std::{collections::BTreeMap, fmt, path::PathBuf};
 
 use serde_json::{Map, Value};
+use strsim::osa_distance;
 
 use super::{Config, StoreChoice, serving, workspaces};
 
-/// Seconds of a webhook call at most, as in Kubernetes.
+/// Maximum number of seconds of a webhook call, as in Kubernetes.
 const WEBHOOK_SECONDS_MAX: u32 = 30;
 
 /// Sources to read.
@@ -444,35 +445,15 @@ fn nearest<'a>(written: &str, known: impl Iterator<Item = &'a String>) -> Option
     known
         .map(|key| {
             // Also `bodyBytes` for `limits.bodyBytes`: the section is easily forgotten.
-            let whole = distance(&lower, &key.to_lowercase());
+            let whole = osa_distance(&lower, &key.to_lowercase());
             (
-                whole.min(distance(&lower, &last(key)) + usize::from(key.contains('.'))),
+                whole.min(osa_distance(&lower, &last(key)) + usize::from(key.contains('.'))),
                 key,
             )
         })
         .min()
         .filter(|(distance, key)| *distance <= 1 + key.len().min(written.len()) / 4)
         .map(|(_, key)| key.clone())
-}
-
-/// Returns the edit distance of two words: letters to add, drop, change or swap with their
-/// neighbour.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];
-    for i in 1..=a.len() {
-        let mut row = vec![i];
-        for j in 1..=b.len() {
-            let change = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            let mut best = change.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                best = best.min(rows[i - 2][j - 2] + 1);
-            }
-            row.push(best);
-        }
-        rows.push(row);
-    }
-    rows[a.len()][b.len()]
 }
 
 #[cfg(test)]
