@@ -122,14 +122,14 @@ async fn answer(server: &ApiServer, authorized: Authorized, kind: &mut RequestKi
         Rest::ThirdParty { group, version } => {
             documents::third_party(server, &authorized, group.as_deref(), version.as_deref())
         }
-        Rest::OpenApiV2 => documents::openapi_v2(server, &authorized),
+        Rest::OpenApiV2 => documents::openapi_v2(server, &authorized).await,
         Rest::OpenApiV3(None) => documents::openapi_v3_index(server, &authorized),
         Rest::OpenApiV3(Some(path)) => match aggregation::document(server, &authorized, &path) {
             Some(to) => {
                 let path = format!("/openapi/v3/apis/{}", to.service.api_version());
                 aggregation::proxy(server, authorized, to, &path).await
             }
-            None => documents::openapi_v3(server, &authorized, &path),
+            None => documents::openapi_v3(server, &authorized, &path).await,
         },
         Rest::Other(path) => other(&authorized, &path),
     }
@@ -327,7 +327,7 @@ fn everywhere(
     // Lists and watches have different names for it.
     let metadata_alone = || [Supported::List, Supported::Watch].iter().any(is_metadata);
     (identity.is_some() || metadata_alone())
-        .then(|| catalog.claimed_by(snapshot, (group, &path.version, plural), identity))?
+        .then(|| catalog.routed_anywhere(snapshot, (group, &path.version, plural), identity))?
 }
 
 /// The refusal of a verb across clusters, in kcp's words. Virtual workspaces answer a GET as one of

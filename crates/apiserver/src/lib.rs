@@ -1,7 +1,7 @@
 //! HTTP in, registry out: paths, typed stages, negotiation, discovery, OpenAPI, tables, watches,
 //! Status.
 //!
-//! A request walks `Parsed → Authenticated → Located → Authorized` ([`stage`]) and then
+//! A request walks `Parsed → Authenticated → Located → Authorized` ([`request_stages`]) and then
 //! [`dispatch`] calls one verb of the registry. Nothing here decides about objects.
 
 pub mod aggregation;
@@ -23,6 +23,7 @@ mod impersonate;
 pub mod limits;
 mod metered;
 mod mounts;
+mod named_identity;
 pub mod negotiate;
 pub mod openapi;
 pub mod path;
@@ -46,6 +47,7 @@ pub mod websocket;
 pub use extensions::{ExtensionServers, Extensions, Outages, Unreachable};
 pub use impersonate::{NotActing, acting, proxied_user};
 pub use mounts::{Forward, Nowhere};
+pub use named_identity::IdentityError;
 pub use request::{RequestKind, ResourceClass};
 pub use server::ApiServer;
 

@@ -72,6 +72,6 @@ where
         }
     }
     Err(Error::Webhook(
-        format!("webhooks were asked {RUNS_MAX} times, and there was no end of it").into(),
+        format!("gave up after {RUNS_MAX} rounds of webhook calls").into(),
     ))
 }

@@ -368,6 +368,9 @@ impl Versions for Seen<'_> {
                 .and_then(|owned| served.get(owned.stored(&served.api.storage_version().name), &to.name)),
         };
         let mut seen = seen.map_err(|failed| failed.to_string())?;
+        if !served.asks(&from.name, &to.name) {
+            served.api.bundle.keep_metadata(own, &mut seen);
+        }
         seen["apiVersion"] = Json::String(served.api_version(&to.name));
         seen["kind"] = Json::String(served.names().kind.to_string());
         Ok(seen)

@@ -231,7 +231,9 @@ fn by_strategy(
         let had = strategy.validate(old_stored);
         errors.retain(|error| !had.contains(error));
     }
-    errors.extend(strategy.validate_update(&stored, old_stored));
+    // A rule of the change may be one of the object as well, and is told once.
+    let of_change = strategy.validate_update(&stored, old_stored).into_iter();
+    errors.extend(of_change.filter(|error| !errors.contains(error)).collect::<Vec<_>>());
     let checked = (&stored, residual.as_deref());
     errors.extend(errors_in_other_versions(context, checked, Some(old))?);
     refuse(served, &old.object.meta.name, errors)?;

@@ -90,11 +90,11 @@ fn review_change(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<
             continue;
         };
         let text = |field: &str| resource[field].as_str().unwrap_or_default();
-        let claim = ids::resource_route(review.cluster, text("group"), text("name")).name;
+        let route = ids::resource_route(review.cluster, text("group"), text("name")).name;
         let lacks = |object: &Object| !versions.iter().any(|version| version == object.version());
-        let usage = Usage::claimed(
+        let usage = Usage::routed(
             review.snapshot,
-            |entry, said| entry.key.name == claim && !identity.is_empty() && *said.identity == *identity,
+            |entry, said| entry.key.name == route && !identity.is_empty() && *said.identity == *identity,
             lacks,
         );
         if !usage.is_empty() {

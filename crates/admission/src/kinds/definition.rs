@@ -51,11 +51,11 @@ fn check_stored_versions(review: &Review<'_>, new: &Json, old: &Json) -> Result<
         return Ok(());
     }
     let name = new["metadata"]["name"].as_str().unwrap_or_default();
-    let usage = Usage::claimed(
+    let usage = Usage::routed(
         review.snapshot,
-        |entry, claim| {
+        |entry, route| {
             entry.key.cluster == *review.cluster
-                && claim
+                && route
                     .definition
                     .as_ref()
                     .is_some_and(|found| found.is_custom_resource(name))
@@ -85,15 +85,15 @@ fn explain(review: &Review<'_>, name: &str, mut errors: Vec<FieldError>) -> Vec<
             continue;
         }
         let version = error.value.trim_matches('"');
-        let usage = Usage::claimed(
+        let usage = Usage::routed(
             review.snapshot,
-            |entry, claim| {
+            |entry, route| {
                 entry.key.cluster == *review.cluster
-                    && claim
+                    && route
                         .definition
                         .as_ref()
                         .is_some_and(|found| found.is_custom_resource(name))
-                    && claim.bundle.is_some()
+                    && route.bundle.is_some()
             },
             |object| object.version() == version,
         );

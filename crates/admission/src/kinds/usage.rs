@@ -23,23 +23,23 @@ pub(super) struct Usage {
 impl Usage {
     /// Counts, in every workspace, the objects that satisfy `is_meant` and whose route satisfies
     /// `is_one`.
-    pub(super) fn claimed(
+    pub(super) fn routed(
         snapshot: &Snapshot,
         is_one: impl Fn(&Entry, &ResourceRoute) -> bool,
         is_meant: impl Fn(&Object) -> bool,
     ) -> Self {
         let mut usage = Usage::default();
-        snapshot.for_each(&Scope::everywhere(ids::resource_routes()), |claim| {
-            let said = claim.object.parsed(ResourceRoute::read);
-            if is_one(claim, &said)
-                && let Some((plural, group)) = claim.key.name.split_once('.')
+        snapshot.for_each(&Scope::everywhere(ids::resource_routes()), |route| {
+            let said = route.object.parsed(ResourceRoute::read);
+            if is_one(route, &said)
+                && let Some((plural, group)) = route.key.name.split_once('.')
             {
                 let resource = ResourceId {
                     group: if group == "core" { "" } else { group }.into(),
                     resource: plural.into(),
                     identity: said.identity.clone(),
                 };
-                usage.count(snapshot, &claim.key.cluster, resource, &is_meant);
+                usage.count(snapshot, &route.key.cluster, resource, &is_meant);
             }
             ControlFlow::Continue(())
         });
@@ -94,6 +94,6 @@ impl Usage {
 
 /// Counts the objects that the bundles of a schema serve.
 pub(super) fn of_schema(snapshot: &Snapshot, uid: &str) -> Usage {
-    let is_one = |claim: &ResourceRoute| claim.bundle.as_deref().is_some_and(|name| ids::is_bundle_of(name, uid));
-    Usage::claimed(snapshot, |_, claim| is_one(claim), |_| true)
+    let is_one = |route: &ResourceRoute| route.bundle.as_deref().is_some_and(|name| ids::is_bundle_of(name, uid));
+    Usage::routed(snapshot, |_, route| is_one(route), |_| true)
 }

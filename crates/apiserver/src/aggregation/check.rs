@@ -38,7 +38,7 @@ const TICK: Duration = Duration::from_secs(1);
 const CHECK_TIME: Duration = Duration::from_secs(5);
 /// Seconds between two checks of a server that passes them.
 const PERIOD_SECONDS: i64 = 30;
-/// Seconds between two checks of a server that fails them, at most.
+/// Maximum number of seconds between two checks of a server that fails them.
 const PAUSE_SECONDS_MAX: i64 = 60;
 /// Checks at once, of all workspaces.
 const CHECKS_MAX: usize = 128;
@@ -283,7 +283,7 @@ async fn get(server: &ApiServer, due: &Due, path: &str, bytes_max: usize) -> Res
     *request.uri_mut() = uri.map_err(|_| failed("the URL cannot be understood"))?;
     let headers = request.headers_mut();
     headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
-    mounts::add_user(&user, headers);
+    mounts::add_user(&user, headers).map_err(|_| failed("the aggregator cannot be named in a header"))?;
     let answer = async {
         let sent = server.extensions.servers.send(&due.key.cluster, &due.backend, request);
         let (head, body) = sent.await?.into_parts();

@@ -106,7 +106,7 @@ pub(crate) async fn watch(request: &mut ResourceRequest<'_>) -> Answer {
     // From the state that resolved and authorised the request, so that no change is missed while
     // the watch begins.
     let dependencies = Dependencies::follow(&registry, &request.target, scope.snapshot.revision());
-    let credentials = Credentials::from_request(parsed);
+    let credentials = Credentials::from_request(parsed)?;
     let events = match begin(&registry, &request.target, options, start).await {
         Ok((watch, initial_end)) => Events::Running(Box::new(Running {
             authenticator: server.authenticator.clone(),

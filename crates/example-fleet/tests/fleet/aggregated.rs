@@ -213,7 +213,9 @@ fn docks(fleet: &Aggregated, run: &dyn Fn(&[&str], &str) -> String) {
     let dock = format!("/clusters/{}{SHIPS}/fram/dock", fleet.path);
     let watched = fleet.client.watch(&format!("{SHIPS}?watch=true"), |event| {
         if event["type"] == "ADDED" {
-            let answer = run(&["create", "--raw", &dock, "-f", "-"], "{\"port\": \"Tromso\"}");
+            // kubectl 1.35 appends the path to that of the server's URL.
+            let raw = ["create", "--raw", &dock, "-f", "-", "--server", fleet.server.url()];
+            let answer = run(&raw, "{\"port\": \"Tromso\"}");
             assert!(answer.contains("docked in Tromso"), "{answer}");
         }
         (event["object"]["status"]["port"] == "Tromso").then_some(())

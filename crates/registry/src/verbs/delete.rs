@@ -17,7 +17,7 @@ use crate::{
 };
 use futures_util::future::join_all;
 use insula_access::Target;
-use insula_admission::kinds::Operation;
+use insula_admission::{kinds::Operation, policy::WriteBudget};
 use insula_api::{Json, Object, Timestamp};
 use insula_catalog::{
     Error, OnDelete, Part, Result, Strategy, ids,
@@ -96,7 +96,8 @@ pub async fn delete(
     options: &WriteOptions<'_>,
 ) -> Result<Deletion> {
     let target = &*calls::attach_for_write(deps, target);
-    calls::run_until_resolved(target, || delete_once(deps, target, name, how, options)).await
+    let budget = &WriteBudget::default();
+    calls::run_until_resolved(target, || delete_once(deps, target, name, how, options, budget)).await
 }
 
 /// Runs a deletion once. Policies may request the object in another version.
@@ -106,6 +107,7 @@ async fn delete_once(
     name: &str,
     how: &DeleteOptions,
     options: &WriteOptions<'_>,
+    budget: &WriteBudget,
 ) -> Result<Deletion> {
     check_not_terminating(target, name, "delete")?;
     for _ in 0..ATTEMPTS_MAX {
@@ -122,6 +124,7 @@ async fn delete_once(
             part: Part::Main,
             name,
             old: Some(&old),
+            budget,
         };
         let warnings = admit::admit(deps, &admission, None)?;
         target.served.check_answers()?;
@@ -146,14 +149,8 @@ async fn delete_once(
         };
         let mut guards = vec![Guard::At(old.key.clone(), old.revision)];
         guards.extend(target.hold(&snapshot, None)?.into_iter().chain(thawed));
-        match deps
-            .store
-            .commit(Txn {
-                guards,
-                writes: vec![write],
-            })
-            .await
-        {
+        let writes = vec![write];
+        match deps.store.commit(Txn { guards, writes }).await {
             Ok(revision) => {
                 return done(match object {
                     Some(object) => Deleted::Held(Entry {

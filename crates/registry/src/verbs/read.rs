@@ -110,10 +110,10 @@ pub async fn list_at(
 /// earlier resource of the same name are not part of its history. In kube-apiserver, too, the
 /// history begins with the definition.
 pub(super) fn served_since(now: &Snapshot, target: &Target) -> Revision {
-    let claim = target.served.guard.as_ref();
-    claim
-        .and_then(|(claim, _)| now.get(claim))
-        .map_or(Revision(0), |claim| claim.created)
+    let route = target.served.guard.as_ref();
+    route
+        .and_then(|(route, _)| now.get(route))
+        .map_or(Revision(0), |route| route.created)
 }
 
 /// Returns true if another cluster had this name at the older state. Home workspaces are named
