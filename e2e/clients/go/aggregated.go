@@ -5,9 +5,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -211,10 +213,53 @@ func appliesExtension(ctx context.Context, config *rest.Config) {
 	must(client.Delete(ctx, "applied", metav1.DeleteOptions{}))
 }
 
+// told is the object that an informer's event is about: one that went while the informer could not watch is told as its
+// last known state.
+func told(object any) *unstructured.Unstructured {
+	if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = gone.Obj
+	}
+	return object.(*unstructured.Unstructured)
+}
+
+// requests keeps what a client asked and was answered, to be printed if a check fails.
+type requests struct {
+	http.RoundTripper
+	lock  sync.Mutex
+	asked []string
+}
+
+func (kept *requests) RoundTrip(request *http.Request) (*http.Response, error) {
+	answer, err := kept.RoundTripper.RoundTrip(request)
+	told := fmt.Sprint(err)
+	if err == nil {
+		told = answer.Status
+	}
+	kept.lock.Lock()
+	defer kept.lock.Unlock()
+	kept.asked = append(kept.asked, fmt.Sprint(time.Now().Format("05.000 "), request.Method, " ", request.URL.RequestURI(), ": ", told))
+	return answer, err
+}
+
+func (kept *requests) printOnPanic() {
+	if why := recover(); why != nil {
+		kept.lock.Lock()
+		fmt.Println(strings.Join(kept.asked, "\n"))
+		panic(why)
+	}
+}
+
 // An informer survives that its server is away: requests fail with 503, and what happens after the return is seen.
 func recovers(ctx context.Context, config *rest.Config) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	kept := &requests{}
+	defer kept.printOnPanic()
+	config = rest.CopyConfig(config)
+	config.Wrap(func(inner http.RoundTripper) http.RoundTripper {
+		kept.RoundTripper = inner
+		return kept
+	})
 	everything := dynamic.NewForConfigOrDie(config)
 	client := everything.Resource(flunders).Namespace(namespace)
 	got(client.Create(ctx, flunder("before", map[string]any{}), metav1.CreateOptions{}))
@@ -225,7 +270,7 @@ func recovers(ctx context.Context, config *rest.Config) {
 	note := func(kind string, object any) {
 		lock.Lock()
 		defer lock.Unlock()
-		seen = append(seen, kind+" "+object.(*unstructured.Unstructured).GetName())
+		seen = append(seen, kind+" "+told(object).GetName())
 	}
 	got(informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { note("add", object) },

@@ -230,7 +230,7 @@ func informs(ctx context.Context, config *rest.Config) {
 	note := func(kind string, object any) {
 		lock.Lock()
 		defer lock.Unlock()
-		seen = append(seen, kind+" "+object.(*unstructured.Unstructured).GetName())
+		seen = append(seen, kind+" "+told(object).GetName())
 	}
 	got(informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { note("add", object) },

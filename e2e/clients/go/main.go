@@ -17,7 +17,8 @@ import (
 )
 
 // The longest that anything is waited for.
-const patience = 30 * time.Second
+// A client whose revision is said to be too new asks ten times, four seconds apart, before it lists anew.
+const patience = 90 * time.Second
 
 func main() {
 	klog.LogToStderr(false)
@@ -25,7 +26,7 @@ func main() {
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	must(err)
 	config.QPS = -1
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	type step struct {
 		name string

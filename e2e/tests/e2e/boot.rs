@@ -270,7 +270,11 @@ fn drive(project: &Project, program: &Path) {
     assert!(run(&["get", "configmap", "example-boat", "-o", "yaml"], "").contains("message: hello"));
     assert!(run(&["explain", "boat.spec.message"], "").contains("A text for people"));
     let path = "/clusters/root/apis/ships.example.com/v1/namespaces/default/boats/example/dock";
-    let answer = run(&["create", "--raw", path, "-f", "-"], "{\"reason\": \"repairs\"}");
+    // kubectl 1.35 appends the path to that of the server's URL.
+    let answer = run(
+        &["create", "--raw", path, "-f", "-", "--server", server.url()],
+        "{\"reason\": \"repairs\"}",
+    );
     assert!(answer.contains("dock was asked for: repairs"), "{answer}");
     run(&["delete", "boat", "example"], "");
     until("its ConfigMap is deleted with it", || {

@@ -2,8 +2,8 @@
 //!
 //! Blocks marked `sh`, `bash` or `console` are run, those of one file in order in one `bash -e`, in
 //! a folder with only this repository's `config`, and with `insula` on the path. A block that needs
-//! a server starts it. In `console` blocks the lines after `$ ` are run. `cargo run --release -- X`
-//! is run as `insula X`; other `cargo`, `git` and `target/` commands are not run. Other blocks
+//! a server starts it. In `console` blocks the lines after `$ ` are run. `cargo run -- X` is run
+//! as `insula X`; other `cargo`, `git` and `target/` commands are not run. Other blocks
 //! (`text`, `yaml`) are for reading. Files that mention `$PUBLISHED` need the definitions of other
 //! projects and are skipped without them. Files with `insula boot` run in the empty folder of a
 //! project, and take the library from this repository.
@@ -76,8 +76,10 @@ fn ends_the_shell(line: &str) -> Option<&str> {
 }
 
 fn command(line: &str) -> String {
-    if let Some(arguments) = line.strip_prefix("cargo run --release -- ") {
-        return format!("insula {arguments}");
+    for run in ["cargo run -- ", "cargo run --release -- "] {
+        if let Some(arguments) = line.strip_prefix(run) {
+            return format!("insula {arguments}");
+        }
     }
     // Builds, and measurements with a release build.
     let others = ["cargo ", "git ", "cd ", "target/"];
@@ -187,6 +189,7 @@ fn every_command_of_the_documents_works() {
     let files = documents();
     let kubectl = Command::new("kubectl").args(["version", "--client"]).output();
     let has_kubectl = kubectl.is_ok_and(|output| output.status.success());
+    let has_python = Command::new("python3").arg("--version").output().is_ok();
     let mut failures = Vec::new();
     for file in files {
         let Ok(text) = fs::read_to_string(&file) else { continue };
@@ -194,6 +197,10 @@ fn every_command_of_the_documents_works() {
         let Some(script) = script(name, &text) else { continue };
         if script.contains("kubectl") && !has_kubectl {
             eprintln!("skipped: no kubectl for {name}");
+            continue;
+        }
+        if script.contains("python3 ") && !has_python {
+            eprintln!("skipped: no python3 for {name}");
             continue;
         }
         if script.contains("$PUBLISHED") && !published().exists() {
@@ -205,11 +212,33 @@ fn every_command_of_the_documents_works() {
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
 }
 
+/// kubectl 1.35 appends a raw path to that of the server's URL; earlier ones replace it. So
+/// documents name raw paths of workspaces where that URL has no path. `/readyz` is the same
+/// everywhere.
+#[test]
+fn raw_paths_are_the_same_for_every_kubectl() {
+    let mut found = 0;
+    for file in documents() {
+        let text = fs::read_to_string(&file).unwrap_or_default();
+        for line in text.lines().filter(|line| line.contains("kubectl")) {
+            let Some((_, path)) = line.split_once(" --raw ") else {
+                continue;
+            };
+            let is_raw = path.starts_with(['/', '$']) && !path.starts_with("/readyz ");
+            found += usize::from(is_raw);
+            assert!(!is_raw || line.contains("--context base"), "{}: {line}", file.display());
+        }
+    }
+    assert!(found > 3, "{found}");
+}
+
 #[test]
 fn code_blocks_are_found_by_their_language() {
     let text = "# T\n```sh\necho a\n```\n```text\nrm -rf x\n```\n\
-        ```console\n$ cargo run --release -- version\ninsula 1\n```\n```bash\ngit clone x\n```\n";
-    let wanted = "echo '# T:2'\necho a\necho '# T:8'\ninsula version\necho '# T:12'\n: not run: git clone x\n";
+        ```console\n$ cargo run --release -- version\ninsula 1\n```\n\
+        ```bash\ngit clone x\ncargo run -- demo\n```\n";
+    let wanted =
+        "echo '# T:2'\necho a\necho '# T:8'\ninsula version\necho '# T:12'\n: not run: git clone x\ninsula demo\n";
     assert_eq!(script("T", text).as_deref(), Some(wanted));
     assert_eq!(script("T", "no blocks\n```yaml\na: b\n```\n"), None);
 }

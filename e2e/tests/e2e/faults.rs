@@ -1,10 +1,12 @@
 //! Faults, limits and attacks against the shipped binary, one file for each part of the server.
 
+mod columns;
 mod connections;
 mod etcd;
 pub(crate) mod grpc;
 mod memory;
 mod openapi;
+mod policies;
 mod restore;
 mod store;
 mod watches;

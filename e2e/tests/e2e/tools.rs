@@ -343,11 +343,32 @@ impl Publisher {
         fs::write(self.folder.path().join("widgets.yaml"), definition.to_string()).unwrap();
     }
 
-    /// Runs the command with `--diff` or `--apply`, and returns its steps.
-    fn publish(&self, how: &str, code: i32) -> Value {
+    /// Returns the arguments of the command with some flags.
+    fn arguments<'a>(&'a self, how: &[&'a str]) -> Vec<&'a str> {
         let folder = self.folder.path().to_str().unwrap();
         let target = ["--kubeconfig", &self.kubeconfig, "--workspace", &self.workspace];
-        answer(&[&["export", "publish", how, "-f", folder], &target[..]].concat(), code)
+        [&["export", "publish", "-f", folder], how, &target[..]].concat()
+    }
+
+    /// Runs the command with `--diff` or `--apply`, and returns its steps.
+    fn publish(&self, how: &[&str], code: i32) -> Value {
+        answer(&self.arguments(how), code)
+    }
+
+    /// Runs the command, which refuses a draft, and checks that it names the draft's guesses.
+    fn assert_draft_is_refused(&self, how: &[&str]) {
+        let (code, out, error) = ran(&self.arguments(how), "");
+        assert_eq!((code, out.as_str()), (1, ""), "{how:?}: {error}");
+        for part in [
+            "error: ",
+            "its rules are a draft, guessed in place of a conversion webhook",
+            "--accept-draft",
+            "v1 .spec.firstName",
+            "v2 .spec.name.first",
+            "v1 .spec.hint is preserved",
+        ] {
+            assert!(error.contains(part), "{how:?}: {part:?} is missing in {error}");
+        }
     }
 }
 
@@ -382,12 +403,23 @@ fn export_publish_creates_and_updates_an_export() {
 /// Publishes a schema, rules and an export. Returns the schema's name.
 fn publish_first(publisher: &Publisher, client: &Client) -> String {
     let wanted = ["APIResourceSchema create", "APIConversion create", "APIExport create"];
-    assert_eq!(actions(&publisher.publish("--diff", 1)), wanted);
-    let applied = publisher.publish("--apply", 0);
+    assert_eq!(actions(&publisher.publish(&["--diff"], 1)), wanted);
+    for how in [&["--apply"][..], &["--apply", "--check", "--wait", "--yes"]] {
+        publisher.assert_draft_is_refused(how);
+    }
+    for kind in [
+        "v1alpha1/apiresourceschemas",
+        "v1alpha1/apiconversions",
+        "v1alpha2/apiexports",
+    ] {
+        let list = client.get(&format!("/apis/apis.kcp.io/{kind}")).expect(200);
+        assert_eq!(list["items"], json!([]), "a refused draft leaves nothing behind");
+    }
+    let applied = publisher.publish(&["--apply", "--accept-draft"], 0);
     assert_eq!(actions(&applied), wanted.map(|action| format!("{action}d")));
     let name = applied[0]["name"].as_str().unwrap();
     assert!(name.starts_with('h') && name.ends_with(".widgets.example.io"), "{name}");
-    assert_unchanged(&publisher.publish("--diff", 0));
+    assert_unchanged(&publisher.publish(&["--diff"], 0));
     let rules = client
         .get(&format!("/apis/apis.kcp.io/v1alpha1/apiconversions/{name}"))
         .expect(200);
@@ -413,13 +445,13 @@ fn edit_rules(publisher: &Publisher, client: &Client, name: &str) {
     client
         .merge(&format!("/apis/apis.kcp.io/v1alpha1/apiconversions/{name}"), &drop)
         .expect(200);
-    assert_unchanged(&publisher.publish("--diff", 0));
+    assert_unchanged(&publisher.publish(&["--diff"], 0));
 }
 
 /// Changes the definition's content: that creates a new schema, and the export moves to it.
 fn publish_change(publisher: &Publisher, client: &Client, name: &str) {
     publisher.write(json!({"type": "string", "maxLength": 9}));
-    let steps = publisher.publish("--diff", 1);
+    let steps = publisher.publish(&["--diff"], 1);
     assert_eq!(
         steps[0]["detail"],
         json!([
@@ -427,7 +459,7 @@ fn publish_change(publisher: &Publisher, client: &Client, name: &str) {
             "v2 .spec.name.first narrowed: maxLength 9 added (breaking)"
         ])
     );
-    assert_eq!(actions(&publisher.publish("--apply", 0))[2], "APIExport updated");
+    assert_eq!(actions(&publisher.publish(&["--apply"], 0))[2], "APIExport updated");
     let export = client
         .get("/apis/apis.kcp.io/v1alpha2/apiexports/example.io")
         .expect(200);

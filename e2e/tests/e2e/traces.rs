@@ -352,11 +352,7 @@ fn the_collector_gets_the_metrics_of_the_endpoint() {
         .lines()
         .filter_map(|line| {
             let (name, kind) = line.strip_prefix("# TYPE ")?.split_once(' ')?;
-            Some(match kind {
-                "counter" => (format!("{name}_total"), kind.to_owned()),
-                "info" => (format!("{name}_info"), "gauge".to_owned()),
-                _ => (name.to_owned(), kind.to_owned()),
-            })
+            Some((name.to_owned(), kind.to_owned()))
         })
         .collect();
     let exported: BTreeMap<String, String> = sent

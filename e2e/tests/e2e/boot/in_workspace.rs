@@ -78,7 +78,9 @@ pub(super) fn offers_and_withdraws(project: &Project) {
     assert!(run(&["get", "boats"], "").contains("example"));
     assert!(run(&["explain", "boat.spec.message"], "").contains("A text for people"));
     let dock = format!("/clusters/{path}/apis/ships.example.com/v1/namespaces/default/boats/example/dock");
-    let answer = run(&["create", "--raw", &dock, "-f", "-"], "{\"reason\": \"repairs\"}");
+    // kubectl 1.35 appends the path to that of the server's URL.
+    let raw = ["create", "--raw", &dock, "-f", "-", "--server", server.url()];
+    let answer = run(&raw, "{\"reason\": \"repairs\"}");
     assert!(answer.contains("dock was asked for: repairs"), "{answer}");
     until("the controller has seen the boat", || {
         let seen = "jsonpath={.status.observedGeneration}";

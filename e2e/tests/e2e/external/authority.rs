@@ -232,15 +232,28 @@ impl OpenConnection {
         headers: &[(&str, &str)],
         body: &str,
     ) -> Result<Answer, String> {
+        let headers: Vec<(&str, &[u8])> = headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
+        self.send_bytes(method, path, &headers, body)
+    }
+
+    /// Sends a request with headers that need not be text.
+    pub(crate) fn send_bytes(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &[u8])],
+        body: &str,
+    ) -> Result<Answer, String> {
         let length = body.len();
-        let mut text = format!("{method} {path} HTTP/1.1\r\nHost: test\r\nContent-Length: {length}\r\n");
-        text += "Content-Type: application/json\r\nAccept: application/json\r\n";
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: test\r\nContent-Length: {length}\r\n");
+        let mut bytes = head.into_bytes();
+        bytes.extend(b"Content-Type: application/json\r\nAccept: application/json\r\n");
         for (name, value) in headers {
-            text += &format!("{name}: {value}\r\n");
+            bytes.extend([name.as_bytes(), b": ", value, b"\r\n"].concat());
         }
-        text += &format!("\r\n{body}");
+        bytes.extend([b"\r\n", body.as_bytes()].concat());
         let exchange = async {
-            self.stream.write_all(text.as_bytes()).await?;
+            self.stream.write_all(&bytes).await?;
             let mut seen = Vec::new();
             loop {
                 if let Some(answer) = answer(&seen) {

@@ -239,7 +239,7 @@ fn only_administrators_of_the_platform_take_backups() {
             (answer.code != 429).then_some(answer)
         });
         assert_eq!(answer.code, 200, "{who:?}: {}", answer.text);
-        assert!(answer.bytes.starts_with(b"insula-backup 1\n"));
+        assert!(answer.bytes.starts_with(b"insula-backup 2\n"));
     }
 }
 
