@@ -1,8 +1,8 @@
 //! Another server that knows users and decides about requests, where this server cannot.
 //!
-//! A delegate answers for one cluster here, [`CLUSTER`]. Identities that it vouches for come with
-//! names and groups of its own; the extra fields by which kcp confines an identity to clusters name
-//! clusters of the delegate, so they have other names here.
+//! A delegate answers for one cluster here, that of [`cluster`]. Identities that it vouches for
+//! come with names and groups of its own; the extra fields by which kcp confines an identity to
+//! clusters name clusters of the delegate, so they have other names here.
 
 use futures_util::future::BoxFuture;
 use insula_api::ClusterName;

@@ -15,7 +15,7 @@ use std::{
 /// `metadata.resourceVersion`: the store assigns the revision only when it commits. A read writes
 /// it between `head`, which ends with `"metadata":{`, and `tail`; in the storage version that is
 /// two copies of bytes and no parsing. Most objects of a kind have the same head and share it (see
-/// [`crate::heads`]).
+/// `heads.rs`).
 pub struct Object {
     /// Decoded metadata.
     pub meta: Meta,

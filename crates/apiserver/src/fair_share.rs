@@ -1,7 +1,7 @@
 //! Fair sharing of CPU time between tenants.
 //!
 //! The server charges each tenant for the CPU time of its requests. Usage decays with a half-life
-//! of [`HALF_LIFE`]. A tenant is *throttled* while other tenants are active and it has used more
+//! of `HALF_LIFE`. A tenant is *throttled* while other tenants are active and it has used more
 //! than a tenth of the machine and about as much as the heaviest tenant: its requests run on
 //! threads of low priority. So a flood gets the CPU time that others leave, and delays nobody,
 //! however much they do themselves. A throttled tenant returns to normal priority when its usage of
@@ -9,7 +9,7 @@
 //! tenant without others is never throttled.
 //!
 //! A limit may cap the CPU share of one workspace while other tenants are active. Requests above
-//! the cap queue for a [throttle slot](throttle), one at a time: a flood slows others down for as
+//! the cap queue for a throttle slot, one at a time: a flood slows others down for as
 //! long as it runs, whatever its priority, and the cap makes that a small part of the time.
 //!
 //! This module keeps the usage. The threads, and the tasks that run on them, are the server's.

@@ -390,7 +390,7 @@ mod tests {
             });
             assert_eq!(parse(path), Ok(Route::Cluster { path: None, rest }), "{path}");
         }
-        // One request, one cluster: what stands behind it is never read as a second one.
+        // One request has one cluster: a second `/clusters/` segment is not parsed.
         assert!(matches!(
             parse("/clusters/root:a/clusters/root:b/api/v1/configmaps"),
             Ok(Route::Cluster {

@@ -4,7 +4,7 @@
 //! objects.
 //!
 //! A message is `k8s\0` and a `runtime.Unknown`: type (apiVersion, kind) and the object's own
-//! bytes. [`messages`] finds the fields of both directions.
+//! bytes. `messages` finds the fields of both directions.
 
 mod messages;
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //!
 //! These types are below the stages, the virtual workspaces and the verbs, which add their own
 //! methods to them. The query is decoded, and the verb and the attributes are derived, once for
-//! each route: see [`Parsed::set_route`].
+//! each route: see `Parsed::set_route`.
 
 use crate::{
     limits::Budget,

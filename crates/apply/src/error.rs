@@ -2,7 +2,7 @@
 
 use crate::PATCH_DEPTH_MAX;
 
-/// Most operations in one patch: Kubernetes' limit.
+/// Maximum number of operations in one patch: Kubernetes' limit.
 pub const JSON_PATCH_OPERATIONS_MAX: usize = 10_000;
 
 /// A patch that was not applied; the target is unchanged.

@@ -12,11 +12,11 @@ use json_patch::{
     AddOperation, CopyOperation, MoveOperation, PatchOperation, RemoveOperation, ReplaceOperation, TestOperation,
 };
 
-/// Most bytes that `copy` operations may add together, since copies of copies grow exponentially:
-/// Kubernetes' limit.
+/// Maximum number of bytes that `copy` operations may add together, since copies of copies grow
+/// exponentially: Kubernetes' limit.
 pub const COPY_BYTES_MAX: usize = 3 * 1024 * 1024;
-/// Most values that all operations together may touch. 10,000 insertions at the head of a list of
-/// 5,000 items fit; a patch that would keep a core busy for minutes does not.
+/// Maximum number of values that all operations together may touch. 10,000 insertions at the head
+/// of a list of 5,000 items fit; a patch that would keep a core busy for minutes does not.
 const WORK_NODES_MAX: usize = 50_000_000;
 
 /// Applies a JSON patch: all of its operations, or none.

@@ -4,7 +4,7 @@
 //! Kubernetes ignores a malformed header. Here a client that failed to identify itself gets an
 //! error, and no second credential can hide behind the first.
 
-/// Most bytes of a token; real ones have about 1–4 KiB.
+/// Maximum number of bytes of a token; real ones have about 1–4 KiB.
 pub const TOKEN_BYTES_MAX: usize = 16 * 1024;
 
 /// Refusal of a header: 401. The texts never contain parts of the header.

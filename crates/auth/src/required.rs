@@ -17,7 +17,7 @@ pub enum RequiredGroupsError {
     TooLong,
 }
 
-/// Most bytes of a list: every request to the workspace is compared with all of it.
+/// Maximum number of bytes of a list: every request to the workspace is compared with all of it.
 const BYTES_MAX: usize = 4096;
 
 impl RequiredGroups {

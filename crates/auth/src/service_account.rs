@@ -15,7 +15,7 @@ pub const ISSUER: &str = "https://kcp.default.svc";
 pub const ALGORITHM: Algorithm = Algorithm::ES256;
 /// Allowed clock difference between two servers, in seconds.
 const LEEWAY: i64 = 10;
-/// Most bytes of a token; longer ones are refused without parsing.
+/// Maximum number of bytes of a token; longer ones are refused without parsing.
 const TOKEN_BYTES_MAX: usize = 16 * 1024;
 
 /// Claims of a token, in Kubernetes' format.

@@ -9,7 +9,7 @@ use crate::user::UserInfo;
 use sha2::{Digest, Sha256};
 use std::{collections::BTreeMap, fmt, hint::black_box};
 
-/// Most lines of a file: each lookup compares all of them.
+/// Maximum number of lines of a file: each lookup compares all of them.
 pub(crate) const TOKEN_FILE_LINES_MAX: usize = 10_000;
 
 /// Users by token digest.

@@ -7,7 +7,7 @@ use insula_store::{Change, Entry, Snapshot};
 use serde_json::json;
 use std::{collections::BTreeSet, ops::ControlFlow};
 
-/// Most APIConversions of one schema.
+/// Maximum number of APIConversions of one schema.
 pub const PARTS_MAX: usize = 32;
 
 /// Returns the name of the schema or definition that an APIConversion belongs to: that of its

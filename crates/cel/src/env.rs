@@ -78,7 +78,7 @@ impl Env {
     }
 
     /// Adds the library of conversion rules: `math.*` as in cel-go's extension, `json.encode` and
-    /// `json.decode`, `durations.format` and `durations.fromSeconds`.
+    /// `json.decode`, the same of `yaml`, `durations.format` and `durations.fromSeconds`.
     #[must_use]
     pub fn conversion(mut self) -> Env {
         self.conversion = true;

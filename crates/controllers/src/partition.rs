@@ -17,7 +17,8 @@ use std::{
     sync::Arc,
 };
 
-/// Most characters of a Partition's name, and those of them that are a digest if it is cut.
+/// Maximum number of characters of a Partition's name, and the number of those that are a digest
+/// if it is cut.
 const NAME_MAX: usize = 63;
 const DIGEST: usize = 5;
 

@@ -22,7 +22,7 @@ use serde_json::Map;
 
 /// Name of the annotation that holds the residual.
 pub const RESIDUAL_ANNOTATION: &str = "insula.io/residual";
-/// Most bytes of all annotations of an object: Kubernetes' limit.
+/// Maximum number of bytes of all annotations of an object: Kubernetes' limit.
 const ANNOTATIONS_BYTES_MAX: usize = 256 << 10;
 
 /// One API, compiled once for each version as the storage version.

@@ -20,9 +20,9 @@ mod parse;
 
 pub use parse::{parse_rules, rules_in_schema};
 
-/// Most directions in one rule set.
+/// Maximum number of directions in one rule set.
 pub const DIRECTIONS_MAX: usize = 64;
-/// Most rules in one direction, nested ones included.
+/// Maximum number of rules in one direction, nested ones included.
 pub const RULES_MAX: usize = 512;
 /// Greatest depth of `itemRules` within `itemRules`.
 pub const ITEM_RULES_DEPTH_MAX: usize = 8;

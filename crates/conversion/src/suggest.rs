@@ -34,7 +34,8 @@ use places::{Loose, Objects, Walk, unchanged};
 const TIE: f64 = 0.04;
 /// Score of the keys of two lists that belong together.
 const BOTH_KEYS: f64 = 0.9;
-/// Most fields of one version that are compared: the cost grows with the product of both numbers.
+/// Maximum number of fields of one version that are compared: the cost grows with the product of
+/// both numbers.
 const PLACES_MAX: usize = 1_000;
 
 /// A pair of fields that probably hold the same value, with rules for both directions.

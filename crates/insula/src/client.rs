@@ -29,7 +29,7 @@ use crate::{
     kubeconfig::Entry,
 };
 
-/// Bytes of an answer at most. Our servers send no larger ones.
+/// Maximum number of bytes of an answer. Our servers send no larger ones.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// Form of discovery that has all resources.
 const DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-/// Bytes of a file at most. Larger files hold no manifests.
+/// Maximum number of bytes of a file. Larger files hold no manifests.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// One document of a file.

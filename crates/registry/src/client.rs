@@ -1,5 +1,5 @@
-//! The in-process client of controllers. A plan of writes is prepared like any other write and
-//! committed as one transaction.
+//! The in-process client of controllers. It stamps metadata and commits a plan as one transaction.
+//! Writes of reconcilers are not pruned, defaulted, validated or admitted.
 
 use crate::{deps::Deps, verbs::commit_error};
 use insula_api::{Json, Object, ObjectKey, Revision, Uid};

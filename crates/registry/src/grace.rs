@@ -6,9 +6,9 @@
 //! ```
 //! The whole state is in the Workspace: `deletionTimestamp` is the time at which the deletion goes
 //! on, and `deletionGracePeriodSeconds` is above 0 until then. Requests find neither the workspace
-//! nor those below it ([`locate::awaits_deletion`]); its content and its LogicalCluster stay as
-//! they are. The end of the grace period sets `deletionGracePeriodSeconds` to 0. From then on the
-//! workspace is one that is being deleted, as without a grace period.
+//! nor those below it ([`insula_catalog::locate::awaits_deletion`]); its content and its
+//! LogicalCluster stay as they are. The end of the grace period sets `deletionGracePeriodSeconds`
+//! to 0. From then on the workspace is one that is being deleted, as without a grace period.
 
 use crate::metadata::{FOREGROUND, ORPHAN};
 use insula_api::{Json, Meta, Timestamp};

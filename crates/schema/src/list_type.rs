@@ -12,7 +12,7 @@ use std::collections::HashMap;
 /// items.
 const PAIRWISE_MAX: usize = 16;
 
-/// Duplicates reported at most.
+/// Maximum number of duplicates reported.
 const ERRORS_MAX: usize = 1000;
 
 /// Checks every set and keyed list.

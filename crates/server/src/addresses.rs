@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use crate::config::ExternalUrl;
 
-/// Addresses of the machine that a certificate names at most: a machine with many containers has
-/// hundreds.
+/// Maximum number of addresses of the machine that a certificate names: a machine with many
+/// containers has hundreds.
 const ADDRESSES_MAX: usize = 32;
 /// Addresses of documentation (RFC 5737, RFC 3849), which a default route leads to. No packet is
 /// sent.

@@ -33,7 +33,7 @@ use crate::{
     metrics::{ClosedFor, GaugeGuard, Metrics},
 };
 
-/// Divisor of the slots that gives those that accounts leave to strangers.
+/// One slot in this many is kept for connections that have shown no credential.
 const FOR_STRANGERS: usize = 10;
 /// Bounds of the time between two sweeps, which is a quarter of the shortest time limit.
 const SWEEP_MIN: Duration = Duration::from_millis(100);

@@ -22,7 +22,7 @@ const TENANT_LABELS: [&str; 7] = [
     "user=\"",
 ];
 
-/// Marks that are kept at most.
+/// Maximum number of marks that are kept.
 const MARKS_MAX: usize = 4096;
 
 /// Revisions of the past, with the times at which they were the latest.

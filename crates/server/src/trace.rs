@@ -33,7 +33,7 @@ use crate::{
 /// Kubernetes' header for the id of a request.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("audit-id");
 
-/// Characters of a workspace path in logs at most.
+/// Maximum number of characters of a workspace path in logs.
 const WORKSPACE_CHARS_MAX: usize = 128;
 
 /// Id and span of a request that is being answered.

@@ -16,8 +16,8 @@ use parking_lot::Mutex;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Bytes of an answer at most. A larger page is requested in halves; a single object is far
-/// smaller.
+/// Maximum number of bytes of an answer. A larger page is requested in halves; a single object is
+/// far smaller.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
 /// Interval of HTTP/2 pings while a request or the watch is open. etcd ends connections of clients

@@ -7,11 +7,11 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// Changes that one pull returns at most, rounded up to a whole revision.
+/// Maximum number of changes that one pull returns, rounded up to a whole revision.
 const PULL_MAX: usize = 1000;
 
-/// Bytes of objects that one pull returns at most, rounded up to a whole revision. A cursor far
-/// behind keeps no more than this in memory after the log has trimmed it.
+/// Maximum number of bytes of objects that one pull returns, rounded up to a whole revision. A
+/// cursor far behind keeps no more than this in memory after the log has trimmed it.
 const PULL_BYTES_MAX: usize = 1 << 20;
 
 /// Changes that are scanned while the lock is held once, rounded up to a whole revision: a cursor

@@ -3,13 +3,13 @@
 use insula_api::{Object, ObjectKey, Revision};
 use std::{collections::HashSet, fmt, sync::Arc};
 
-/// Most guards in one transaction, and most writes. etcd's default is 128 (`--max-txn-ops`), of
-/// which the store on etcd needs one each for itself. Every engine has the same limit, so that a
-/// transaction that fits one engine fits all.
+/// Maximum number of guards in one transaction, and of writes. etcd's default is 128
+/// (`--max-txn-ops`), of which the store on etcd needs one each for itself. Every engine has the
+/// same limit, so that a transaction that fits one engine fits all.
 pub const TXN_OPS_MAX: usize = 127;
 
-/// Most bytes of keys and objects in one transaction. etcd refuses requests over 1.5 MiB
-/// (`--max-request-bytes`); the rest is room for framing.
+/// Maximum number of bytes of keys and objects in one transaction. etcd refuses requests over 1.5
+/// MiB (`--max-request-bytes`); the rest is room for framing.
 pub const TXN_BYTES_MAX: usize = 1536 * 1024 - 64 * 1024;
 
 /// Writes that happen together if every guard holds.

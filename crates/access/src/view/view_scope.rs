@@ -113,8 +113,8 @@ pub struct AllClusters {
     pub labels: LabelSelector,
     /// Only objects that are being deleted are seen.
     pub deleting: bool,
-    /// Clusters that serve another generation of the API than the target: most serve the same, and
-    /// stand nowhere.
+    /// Clusters that serve another generation of the API than the target. All others, which serve
+    /// the same, are not listed.
     others: RwLock<BTreeMap<ClusterName, Served>>,
 }
 
@@ -207,9 +207,9 @@ impl Target {
         }
     }
 
-    /// The ranges of keys that hold what is looked at, in order. Objects of an export's own API lie
-    /// together, whoever's they are; those of other APIs lie among everybody's, and only consumers'
-    /// are looked at.
+    /// Returns the ranges of keys that are read, in order. Objects of an export's own API are one
+    /// range of keys across all tenants. Objects of claimed APIs are read in one range for each
+    /// consumer.
     pub fn ranges(&self, snapshot: &Snapshot) -> Vec<Scope> {
         let resource = self.served.resource_id();
         let ViewScope::AllClusters(across) = &self.view_scope else {

@@ -24,7 +24,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 const BEAT_MICROS: i64 = 5_000_000;
 /// Time in which a cancelled job may end by itself.
 const CANCEL_TIME: Duration = Duration::from_secs(10);
-/// Runs of one job at most: work that ends the server must not do so for ever.
+/// Maximum number of runs of one job: work that ends the server must not do so for ever.
 const ATTEMPTS_MAX: u32 = 3;
 /// Seconds for which the record of an operation is kept after its end.
 const KEPT_SECONDS: i64 = 7 * 24 * 3600;

@@ -26,7 +26,7 @@ use tonic::Status;
 
 /// Former rules of one request.
 const FORMER_MAX: usize = 16;
-/// Most objects of an answer.
+/// Maximum number of objects of an answer.
 const PAGE_MAX: usize = 500;
 /// Bytes of objects to write after which a page ends.
 const PAGE_BYTES_MAX: usize = 4 << 20;

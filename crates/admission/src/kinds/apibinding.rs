@@ -11,7 +11,7 @@ use serde_json::json;
 use std::ops::ControlFlow;
 
 const FINALIZER: &str = "apis.kcp.io/apibinding-finalizer";
-/// Exports that a message names at most.
+/// Maximum number of exports that a message names.
 const EXPORTS_NAMED_MAX: usize = 5;
 const EXPORT_LABEL: &str = "internal.apis.kcp.io/export";
 

@@ -14,7 +14,7 @@ use futures_util::TryStreamExt;
 use insula_catalog::{Error, ObjectChange, Part, SubresourceBody, SubresourceHandler, SubresourceRequest};
 use insula_registry::{Change, verbs};
 
-/// Answers of a handler for one request at most: each follows a write by another client.
+/// Maximum number of answers of a handler for one request: each follows a write by another client.
 const ATTEMPTS_MAX: usize = 8;
 const TEXT: &str = "text/plain; charset=utf-8";
 

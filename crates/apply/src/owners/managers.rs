@@ -5,7 +5,7 @@ use insula_api::{Json, Timestamp};
 use serde_json::{Map, json};
 use std::collections::BTreeMap;
 
-/// Most managers with updates; the oldest beyond are merged into `ancient-changes`.
+/// Maximum number of managers with updates; the oldest beyond are merged into `ancient-changes`.
 pub const UPDATE_MANAGERS_MAX: usize = 10;
 const ANCIENT: &str = "ancient-changes";
 

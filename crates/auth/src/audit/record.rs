@@ -12,9 +12,9 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
-/// Most bytes of an annotation; longer ones are cut, as in Kubernetes.
+/// Maximum number of bytes of an annotation; longer ones are cut, as in Kubernetes.
 const NOTE_BYTES_MAX: usize = 10 << 10;
-/// Most annotations of one request; tenants' webhooks write some of them.
+/// Maximum number of annotations of one request; tenants' webhooks write some of them.
 const NOTES_MAX: usize = 64;
 
 /// Destination of audit events. It must not wait for a disk.
@@ -41,7 +41,7 @@ struct Shared {
     log: Arc<Log>,
     /// `None` after the last event, and for requests that the policy leaves out.
     state: Mutex<Option<State>>,
-    /// Facts about a request that the policy leaves out: it may make requests that are recorded.
+    /// Facts of a request that is not audited, for the audited requests that it makes.
     left_out: OnceLock<Facts>,
 }
 

@@ -7,11 +7,12 @@ use insula_api::{FieldError, FieldPath, Json};
 use insula_cel::Program;
 use std::{collections::BTreeSet, sync::Arc};
 
-/// Most issuers of one configuration, as in Kubernetes.
+/// Maximum number of issuers of one configuration, as in Kubernetes.
 pub const ISSUERS_MAX: usize = 64;
-/// Most rules and mappings of one issuer: each is an expression that runs for every request.
+/// Maximum number of rules and mappings of one issuer: each is an expression that runs for every
+/// request.
 const RULES_MAX: usize = 64;
-/// Most bytes of a URL or an audience; the limit of a certificate bundle follows.
+/// Maximum number of bytes of a URL or an audience; the limit of a certificate bundle follows.
 const URL_BYTES_MAX: usize = 2048;
 const CA_BYTES_MAX: usize = 64 << 10;
 

@@ -6,10 +6,10 @@ use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, P
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 use serde_json::Map;
 
-/// Most keys of one issuer. Issuers in use have two or three; a token without a key id is tried
-/// with each.
+/// Maximum number of keys of one issuer. Issuers in use have two or three; a token without a key id
+/// is tried with each.
 const KEYS_MAX: usize = 32;
-/// Most bytes of a key id; longer ones match no key.
+/// Maximum number of bytes of a key id; longer ones match no key.
 const KEY_ID_BYTES_MAX: usize = 1024;
 
 const RSA: [Algorithm; 6] = [

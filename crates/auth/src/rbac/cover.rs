@@ -5,8 +5,8 @@ use super::rule::{PolicyRule, quoted};
 use crate::user::UserInfo;
 use std::collections::{HashMap, hash_map::Entry};
 
-/// Most single permissions of a granted role that are compared; larger ones are refused to users
-/// who do not hold them as whole rules. Comparing takes time.
+/// Maximum number of single permissions of a granted role that are compared; larger ones are
+/// refused to users who do not hold them as whole rules. Comparing takes time.
 const SINGLE_RULES_MAX: usize = 10_000;
 
 /// Returns the parts of the wanted rules that the held ones do not cover, as single permissions,

@@ -21,7 +21,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Tenants that bind the API at most: requests are spread over them; other workspaces are idle.
+/// Maximum number of tenants that bind the API: requests are spread over them; other workspaces are
+/// idle.
 const BOUND_MAX: usize = 200;
 
 /// State that all measurements share.

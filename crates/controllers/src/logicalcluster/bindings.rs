@@ -26,7 +26,7 @@ pub(crate) struct DefaultBinding {
     pub(crate) binding: Option<Loaded<ApiBinding>>,
 }
 
-/// Lifetime of the type's word on a binding.
+/// Time for which the workspace type manages a binding.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keep {
     /// Until the binding exists (`InitializeOnly`).

@@ -23,7 +23,7 @@ use serde_json::json;
 /// Seconds until a workspace that cannot be scheduled is tried again.
 const UNSCHEDULABLE_SECONDS: u64 = 30;
 
-/// Seconds between two looks at a workspace whose deletion may be taken back, at most.
+/// Maximum number of seconds between two looks at a workspace whose deletion may be taken back.
 const GRACE_LOOK_SECONDS: u64 = 60;
 /// The condition that tells what the deletion waits for.
 const CONTENT_DELETED: &str = "WorkspaceContentDeleted";

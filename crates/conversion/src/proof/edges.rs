@@ -14,7 +14,7 @@ use serde_json::{Map, Value as Json, json};
 const DEPTH_MAX: usize = 12;
 /// Longest text or list that is made to satisfy a lower bound.
 const FILL_MAX: usize = 256;
-/// Most choices of an enum that are tried.
+/// Maximum number of choices of an enum that are tried.
 const CHOICES_MAX: usize = 8;
 /// Number of texts made for a pattern; the seed for making them follows.
 const PATTERN_TEXTS: usize = 4;

@@ -11,9 +11,9 @@ use insula_api::{FieldError, FieldPath, Json};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Most kinds of misfits that one search reports.
+/// Maximum number of kinds of misfits that one search reports.
 const MISFITS_MAX: usize = 256;
-/// Most sequences of writes that are tried to make one example smaller.
+/// Maximum number of sequences of writes that are tried to make one example smaller.
 const TRIES_MAX: usize = 300;
 
 /// A value that a version shows although its schema refuses it.

@@ -8,7 +8,7 @@ use insula_api::Json;
 use insula_schema::{ListType, Node, Structural, Type};
 use serde_json::{Map, Number, json};
 
-/// Most values in one object; optional fields beyond are left out.
+/// Maximum number of values in one object; optional fields beyond are left out.
 const VALUES_MAX: usize = 400;
 /// Tries to generate an object that the schema accepts.
 const TRIES: usize = 8;

@@ -20,9 +20,9 @@ use serde_json::json;
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
-/// Most paths whose values are varied.
+/// Maximum number of paths whose values are varied.
 const LEAVES_MAX: usize = 32;
-/// Most objects that are converted.
+/// Maximum number of objects that are converted.
 const OBJECTS_MAX: usize = 600;
 /// Cost limit of all these conversions together, in CEL cost units.
 const SEARCH_COST_MAX: u64 = 2 * OBJECT_COST_MAX;

@@ -7,8 +7,8 @@ use crate::proof::{Search, Searched, prove};
 use crate::rules::parse_rules;
 use insula_api::{FieldError, FieldPath};
 
-/// Most trials. Each marks rules or leaves suggestions out, so that the loop ends anyway; a draft
-/// that needs more is useless.
+/// Maximum number of trials. Each marks rules or leaves suggestions out, so that the loop ends
+/// anyway; a draft that needs more is useless.
 const TRIES_MAX: usize = 16;
 
 /// A rule: its direction, and its position there.

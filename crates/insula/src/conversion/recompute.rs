@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
     /// standard input.
     #[arg(long = "old", value_name = "FILE")]
     former: Vec<PathBuf>,
-    /// Take objects that do not record their rules as written by those of --old.
+    /// Treat objects without a rule record as written by the rules of --old.
     #[arg(long, requires = "former")]
     assume_old: bool,
     /// Store the recomputed objects.

@@ -16,7 +16,7 @@ mod review;
 
 use review::{Api, respond};
 
-/// Bytes of a request body at most. One request may hold a list of objects.
+/// Maximum number of bytes of a request body. One request may hold a list of objects.
 const BODY_BYTES_MAX: usize = 256 << 20;
 
 /// Answers ConversionReviews (apiextensions.k8s.io/v1) on every path, and GET /healthz. Stores

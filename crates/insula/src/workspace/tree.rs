@@ -16,7 +16,7 @@ use crate::{
 
 /// Requests at a time.
 const CONCURRENT: usize = 16;
-/// Depth of a tree at most; a mount that leads back to its parent must end.
+/// Maximum depth of a tree; a mount that leads back to its parent must end.
 const DEPTH_MAX: usize = 64;
 
 #[derive(clap::Args)]

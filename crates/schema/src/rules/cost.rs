@@ -7,7 +7,7 @@ use insula_api::{FieldError, FieldPath};
 pub(crate) const RULE_COST_MAX: u64 = 10_000_000;
 /// Cost units of all rules of a schema, as in Kubernetes.
 const SCHEMA_COST_MAX: u64 = 100_000_000;
-/// Most expensive rules named in the refusal of a schema.
+/// Maximum number of rules that the refusal of a schema names, the most expensive ones.
 const NAMED_MAX: usize = 4;
 
 /// Estimated costs of a schema's rules.

@@ -13,10 +13,11 @@ use serde_json::json;
 
 use crate::{grpc, listen::PeerAddress, trace::REQUEST_ID};
 
-/// Characters of a user agent at most; longer ones are cut, as in Kubernetes.
+/// Maximum number of characters of a user agent; longer ones are cut, as in Kubernetes.
 const USER_AGENT_CHARS_MAX: usize = 1024;
 const CUT: &str = "...TRUNCATED";
-/// Addresses of `X-Forwarded-For` that are recorded at most; clients may write any number.
+/// Maximum number of addresses of `X-Forwarded-For` that are recorded; clients may write any
+/// number.
 const FORWARDED_MAX: usize = 16;
 
 /// Audit record of a request that is being answered. A request that ends without an answer is

@@ -24,7 +24,7 @@ use crate::{
 
 /// Pause between two reads of the queue: requests that arrive meanwhile wake no thread.
 const PERIOD: Duration = Duration::from_millis(10);
-/// Bytes that one call writes at most.
+/// Maximum number of bytes that one call writes.
 const BATCH_BYTES: usize = 1 << 20;
 /// Longest time that a request waits for room in the queue, if requests wait at all. A stalled log
 /// does not stop the server.

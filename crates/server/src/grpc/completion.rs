@@ -2,9 +2,9 @@
 //!
 //! A write is dropped with its call at the client's deadline, or when the client cancels it or
 //! loses its connection. Dropped between two of its steps it would leave a part of its effect, or
-//! an effect without the record of its `request_id`, whose repetition is then refused. So what is
-//! left of a write that has begun goes on by itself, within the time of a request. It keeps the
-//! permit of its call: who abandons many writes has no more of them at a time than who waits.
+//! an effect without the record of its `request_id`, whose repetition is then refused. So a write
+//! that has begun continues without its caller, within the time of a request. An abandoned write
+//! keeps its in-flight permit, so that abandoning calls does not raise a user's limit.
 
 use std::{
     pin::Pin,

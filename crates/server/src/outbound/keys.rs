@@ -32,7 +32,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 const FRESH: Duration = Duration::from_secs(300);
 /// Age at which keys are not trusted any more, even if their issuer does not answer.
 const STALE: Duration = Duration::from_secs(3600);
-/// Bytes of a document at most.
+/// Maximum number of bytes of a document.
 const DOCUMENT_BYTES_MAX: usize = 256 << 10;
 /// Issuers of workspaces whose keys are cached. Above this number the cache is cleared, and keys
 /// are fetched when they are needed.

@@ -19,7 +19,8 @@ const TRACEPARENT: &str = "traceparent";
 const TRACESTATE: &str = "tracestate";
 /// Bytes of `00-<trace>-<span>-<flags>`.
 const PARENT_BYTES: usize = 55;
-/// Bytes of a `tracestate` at most. A longer one is dropped, as the recommendation allows.
+/// Maximum number of bytes of a `tracestate`. A longer one is dropped, as the recommendation
+/// allows.
 const STATE_BYTES_MAX: usize = 512;
 
 /// Returns the position of a request's caller in a trace. A malformed `traceparent` is ignored, and

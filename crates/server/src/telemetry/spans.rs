@@ -28,13 +28,13 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 use super::outage::Outage;
 use crate::metrics::{ExportOutcome, Exports, Signal};
 
-/// Spans that wait for the collector at most: a few megabytes.
+/// Maximum number of spans that wait for the collector: a few megabytes.
 const QUEUE_SPANS: usize = 4096;
-/// Spans of one message at most.
+/// Maximum number of spans of one message.
 const BATCH_SPANS: usize = 512;
 /// Time in which spans gather for a message.
 const LINGER: Duration = Duration::from_millis(500);
-/// Bytes of a text at most.
+/// Maximum number of bytes of a text.
 const TEXT_BYTES_MAX: usize = 256;
 
 /// Returns true for spans of traces. All others are context of log lines.

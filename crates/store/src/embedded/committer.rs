@@ -10,7 +10,7 @@ use insula_api::Revision;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
-/// Transactions in one flush at most. Larger batches would raise the latency of the first
+/// Maximum number of transactions in one flush. Larger batches would raise the latency of the first
 /// transaction more than the throughput.
 const BATCH_MAX: usize = 1024;
 

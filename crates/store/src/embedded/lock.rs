@@ -14,7 +14,7 @@ pub(super) struct DirLock {
     _file: File,
 }
 
-/// Bytes that are read of a lock file at most.
+/// Maximum number of bytes that are read of a lock file.
 const HOLDER_BYTES_MAX: u64 = 512;
 
 impl DirLock {

@@ -22,7 +22,7 @@ const STEP_BYTES: u64 = 1 << 20;
 /// Divisor of the reserve that gives the bytes of one batch: a batch writes more bytes than its
 /// objects have.
 const BATCH_SHARE: u64 = 4;
-/// Bytes of a batch at most. A larger batch would only take longer.
+/// Maximum number of bytes of a batch. A larger batch would only take longer.
 const BATCH_BYTES_MAX: u64 = 16 << 20;
 
 /// The reserve of a store.

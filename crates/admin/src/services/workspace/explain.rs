@@ -11,7 +11,7 @@ use insula_proto::admin::v1::{ExplainWorkspaceResponse, Finding, Workspace};
 use insula_registry::Deps;
 use std::ops::ControlFlow;
 
-/// Findings of one explanation at most.
+/// Maximum number of findings of one explanation.
 const FINDINGS_MAX: usize = 100;
 
 /// State that an explanation looks at.
