@@ -4,7 +4,6 @@
 
 mod api_request;
 pub mod backups;
-mod dispatch;
 mod fields;
 pub mod host;
 pub mod operations;
@@ -21,7 +20,7 @@ pub use session::{AdminService, Info, Uploads};
 pub use workers::WorkerPool;
 
 use insula_apiserver::{ApiServer, call::Access};
-use insula_proto::{FILE_DESCRIPTOR_SET, rpc};
+use insula_proto::{FILE_DESCRIPTOR_SET, admin::v1, rpc};
 use prost::Message;
 use prost_types::{DescriptorProto, FieldDescriptorProto, FileDescriptorSet};
 use std::{collections::BTreeMap, sync::Arc};
@@ -61,7 +60,7 @@ pub struct Health(HealthReporter);
 impl Health {
     /// Says `NOT_SERVING` of every service from now on, so that clients call another server.
     pub async fn end(&self) {
-        for name in dispatch::SERVICES.iter().chain(&[""]) {
+        for name in SERVICES.iter().chain(&[""]) {
             self.0.set_service_status(*name, ServingStatus::NotServing).await;
         }
     }
@@ -110,18 +109,42 @@ pub async fn services(session: AdminService, object_bytes: usize) -> Result<Serv
     let routes = Routes::new(health.max_decoding_message_size(OPEN_BYTES_MAX))
         .add_service(tower::Layer::layer(&guard, v1))
         .add_service(tower::Layer::layer(&guard, v1alpha));
-    // Of methods without objects the edge takes smaller messages.
-    let dispatch = dispatch::Dispatch::new(session, object_bytes);
-    let mut routes = routes.into_axum_router();
-    for name in dispatch::SERVICES {
+    for name in SERVICES {
         reporter.set_service_status(*name, ServingStatus::Serving).await;
-        routes = routes.route_service(&format!("/{name}/{{method}}"), dispatch.clone());
     }
+    let routes = add_services(routes, Arc::new(session), object_bytes);
     Ok(Services {
-        routes: routes.into(),
+        routes,
         health: Health(reporter),
         methods: methods(object_bytes)?,
     })
+}
+
+macro_rules! admin_services {
+    ($($module:ident::$server:ident)*) => {
+        /// Full names of the admin services.
+        const SERVICES: &[&str] = &[$(v1::$module::SERVICE_NAME),*];
+
+        /// Adds the admin services. Of methods without objects the edge takes smaller messages.
+        fn add_services(routes: Routes, session: Arc<AdminService>, object_bytes: usize) -> Routes {
+            routes$(.add_service(
+                v1::$module::$server::from_arc(session.clone()).max_decoding_message_size(object_bytes),
+            ))*
+        }
+    };
+}
+admin_services! {
+    access_service_server::AccessServiceServer
+    api_service_server::ApiServiceServer
+    backup_service_server::BackupServiceServer
+    cluster_service_server::ClusterServiceServer
+    conversion_service_server::ConversionServiceServer
+    maintenance_service_server::MaintenanceServiceServer
+    migration_service_server::MigrationServiceServer
+    object_service_server::ObjectServiceServer
+    operation_service_server::OperationServiceServer
+    quota_service_server::QuotaServiceServer
+    workspace_service_server::WorkspaceServiceServer
 }
 
 /// Returns the methods of all descriptors by path.
@@ -234,6 +257,20 @@ fn is_read_only(method: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_service_is_served() {
+        let files = FileDescriptorSet::decode(FILE_DESCRIPTOR_SET).unwrap().file;
+        let name = |file: &prost_types::FileDescriptorProto, name: &str| format!("{}.{name}", file.package());
+        let described = files
+            .iter()
+            .flat_map(|file| file.service.iter().map(|service| name(file, service.name())));
+        let mut served: Vec<_> = SERVICES.to_vec();
+        served.sort_unstable();
+        let mut described: Vec<_> = described.collect();
+        described.sort_unstable();
+        assert_eq!(served, described);
+    }
 
     #[test]
     fn messages_with_objects_may_be_large() {

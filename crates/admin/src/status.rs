@@ -1,16 +1,14 @@
 //! gRPC statuses of errors: refusals of the edge, of the authorizers, of the HTTP API and of
 //! workspaces. Messages are those that HTTP clients read; details are messages of `google.rpc`.
 
-mod details;
-
-pub(crate) use details::Fault;
-
 use insula_api::{ClusterPath, Json};
 use insula_apiserver::call::{Refusal, RefusalReason, Served};
 use insula_auth::Forbidden;
 use insula_catalog::locate::NotLocated;
+pub(crate) use insula_proto::fault::Fault;
 use insula_proto::{
     admin::v1::ErrorReason,
+    fault::{self, is_field},
     rpc::{self, Detail},
 };
 use tonic::{Code, Status};
@@ -41,7 +39,7 @@ pub fn refused(refusal: &Refusal) -> Status {
         RefusalReason::Timeout => Code::DeadlineExceeded,
         RefusalReason::Internal => Code::Internal,
     };
-    Fault::new(code, details::reason_of(code), message)
+    Fault::new(code, fault::reason_of(code), message)
         .retry(*retry_after)
         .status()
 }
@@ -98,20 +96,6 @@ pub(crate) fn not_found(resource_type: &str, name: &str, message: impl Into<Stri
     Fault::new(Code::NotFound, ErrorReason::NotFound, message)
         .resource(resource_type, name)
         .status()
-}
-
-/// Returns the refusal of bytes that are no message of the method. `problem` is the decoder's, with
-/// the path of the field where it knows it:
-/// `failed to decode Protobuf message: GetObjectRequest.name: invalid string value`.
-pub(crate) fn undecodable(problem: &str) -> Status {
-    let problem = problem.split_once("message: ").map_or(problem, |(_, problem)| problem);
-    let message = format!("the request is no message of this method: {problem}");
-    let fault = Fault::new(Code::InvalidArgument, ErrorReason::InvalidField, message);
-    let field = problem.split_once(": ").and_then(|(path, _)| path.split_once('.'));
-    match field {
-        Some((_, field)) if is_field(field) => fault.field(field, "cannot be decoded", "").status(),
-        _ => fault.status(),
-    }
 }
 
 /// Names of a request's fields for paths in refusals of the HTTP API: pairs of the beginning of a
@@ -260,7 +244,7 @@ pub fn completed(status: Status) -> Status {
         (Code::Internal, "") => "the server failed on this call; its log has more under the request's id",
         _ => message,
     };
-    let mut fault = Fault::new(code, details::reason_of(code), message);
+    let mut fault = Fault::new(code, fault::reason_of(code), message);
     if let (Code::NotFound, Some((kind, name))) = (code, missing(message)) {
         fault = fault.resource(kind, name);
     }
@@ -272,13 +256,6 @@ pub fn completed(status: Status) -> Status {
     let mut completed = fault.status();
     *completed.metadata_mut() = status.metadata().clone();
     completed
-}
-
-/// Returns true for texts that may be the path of a field of a request.
-fn is_field(text: &str) -> bool {
-    // A header of the call has dashes.
-    let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '_' | '.' | '[' | ']' | '-');
-    !text.is_empty() && text.chars().all(is_part)
 }
 
 /// Returns the kind and the name in a message of the form `kind "name" not found`.

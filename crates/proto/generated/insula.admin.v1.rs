@@ -776,7 +776,7 @@ pub mod access_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.AccessService/GrantAccess",
             );
@@ -802,7 +802,7 @@ pub mod access_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.AccessService/RevokeAccess",
             );
@@ -829,7 +829,7 @@ pub mod access_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.AccessService/ListAccess",
             );
@@ -852,7 +852,7 @@ pub mod access_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.AccessService/WhoCan",
             );
@@ -878,7 +878,7 @@ pub mod access_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.AccessService/CheckAccess",
             );
@@ -904,7 +904,7 @@ pub mod access_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.AccessService/GetKubeconfig",
             );
@@ -932,7 +932,7 @@ pub mod access_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.AccessService/ListVisible",
             );
@@ -1124,7 +1124,7 @@ pub mod access_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GrantAccessSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1169,7 +1169,7 @@ pub mod access_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = RevokeAccessSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1214,7 +1214,7 @@ pub mod access_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListAccessSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1259,7 +1259,7 @@ pub mod access_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = WhoCanSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1304,7 +1304,7 @@ pub mod access_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = CheckAccessSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1349,7 +1349,7 @@ pub mod access_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GetKubeconfigSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1394,7 +1394,7 @@ pub mod access_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListVisibleSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -2558,7 +2558,7 @@ pub mod api_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.ApiService/ListExports",
             );
@@ -2583,7 +2583,7 @@ pub mod api_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.ApiService/GetExport",
             );
@@ -2611,7 +2611,7 @@ pub mod api_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.ApiService/PublishApi",
             );
@@ -2636,7 +2636,7 @@ pub mod api_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.ApiService/DiffApi",
             );
@@ -2662,7 +2662,7 @@ pub mod api_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.ApiService/CheckRollout",
             );
@@ -2687,7 +2687,7 @@ pub mod api_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.ApiService/PauseRollout",
             );
@@ -2712,7 +2712,7 @@ pub mod api_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.ApiService/ResumeRollout",
             );
@@ -2738,7 +2738,7 @@ pub mod api_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.ApiService/AbortRollout",
             );
@@ -2764,7 +2764,7 @@ pub mod api_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.ApiService/ImportDefinitions",
             );
@@ -2793,7 +2793,7 @@ pub mod api_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.ApiService/BindApi",
             );
@@ -2818,7 +2818,7 @@ pub mod api_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.ApiService/UnbindApi",
             );
@@ -2843,7 +2843,7 @@ pub mod api_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.ApiService/ListClaims",
             );
@@ -2868,7 +2868,7 @@ pub mod api_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.ApiService/AcceptClaims",
             );
@@ -2893,7 +2893,7 @@ pub mod api_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.ApiService/RejectClaims",
             );
@@ -2918,7 +2918,7 @@ pub mod api_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.ApiService/ListConsumers",
             );
@@ -2944,7 +2944,7 @@ pub mod api_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.ApiService/GetVersionUsage",
             );
@@ -2971,7 +2971,7 @@ pub mod api_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.ApiService/LintApi",
             );
@@ -2998,7 +2998,7 @@ pub mod api_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.ApiService/RetireVersion",
             );
@@ -3281,7 +3281,7 @@ pub mod api_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListExportsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3326,7 +3326,7 @@ pub mod api_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GetExportSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3371,7 +3371,7 @@ pub mod api_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = PublishApiSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3416,7 +3416,7 @@ pub mod api_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = DiffApiSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3461,7 +3461,7 @@ pub mod api_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = CheckRolloutSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3506,7 +3506,7 @@ pub mod api_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = PauseRolloutSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3551,7 +3551,7 @@ pub mod api_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ResumeRolloutSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3596,7 +3596,7 @@ pub mod api_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = AbortRolloutSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3641,7 +3641,7 @@ pub mod api_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ImportDefinitionsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3686,7 +3686,7 @@ pub mod api_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = BindApiSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3731,7 +3731,7 @@ pub mod api_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = UnbindApiSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3776,7 +3776,7 @@ pub mod api_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListClaimsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3821,7 +3821,7 @@ pub mod api_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = AcceptClaimsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3866,7 +3866,7 @@ pub mod api_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = RejectClaimsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3911,7 +3911,7 @@ pub mod api_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListConsumersSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3956,7 +3956,7 @@ pub mod api_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GetVersionUsageSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -4001,7 +4001,7 @@ pub mod api_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = LintApiSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -4046,7 +4046,7 @@ pub mod api_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = RetireVersionSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -4393,7 +4393,7 @@ pub mod operation_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.OperationService/GetOperation",
             );
@@ -4420,7 +4420,7 @@ pub mod operation_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.OperationService/ListOperations",
             );
@@ -4451,7 +4451,7 @@ pub mod operation_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.OperationService/CancelOperation",
             );
@@ -4481,7 +4481,7 @@ pub mod operation_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.OperationService/WaitOperation",
             );
@@ -4508,7 +4508,7 @@ pub mod operation_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.OperationService/DeleteOperation",
             );
@@ -4694,7 +4694,7 @@ pub mod operation_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GetOperationSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -4740,7 +4740,7 @@ pub mod operation_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListOperationsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -4786,7 +4786,7 @@ pub mod operation_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = CancelOperationSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -4832,7 +4832,7 @@ pub mod operation_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = WaitOperationSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -4878,7 +4878,7 @@ pub mod operation_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = DeleteOperationSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -5300,7 +5300,7 @@ pub mod backup_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.BackupService/CreateBackup",
             );
@@ -5327,7 +5327,7 @@ pub mod backup_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.BackupService/ListBackups",
             );
@@ -5352,7 +5352,7 @@ pub mod backup_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.BackupService/GetBackup",
             );
@@ -5377,7 +5377,7 @@ pub mod backup_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.BackupService/VerifyBackup",
             );
@@ -5404,7 +5404,7 @@ pub mod backup_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.BackupService/DeleteBackup",
             );
@@ -5440,7 +5440,7 @@ pub mod backup_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.BackupService/RestoreBackup",
             );
@@ -5467,7 +5467,7 @@ pub mod backup_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.BackupService/DownloadBackup",
             );
@@ -5502,7 +5502,7 @@ pub mod backup_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.BackupService/UploadBackup",
             );
@@ -5724,7 +5724,7 @@ pub mod backup_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = CreateBackupSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -5769,7 +5769,7 @@ pub mod backup_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListBackupsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -5814,7 +5814,7 @@ pub mod backup_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GetBackupSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -5859,7 +5859,7 @@ pub mod backup_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = VerifyBackupSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -5904,7 +5904,7 @@ pub mod backup_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = DeleteBackupSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -5949,7 +5949,7 @@ pub mod backup_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = RestoreBackupSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -5995,7 +5995,7 @@ pub mod backup_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = DownloadBackupSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -6042,7 +6042,7 @@ pub mod backup_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = UploadBackupSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -6243,7 +6243,7 @@ pub mod cluster_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.ClusterService/GetInfo",
             );
@@ -6380,7 +6380,7 @@ pub mod cluster_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GetInfoSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -7001,7 +7001,7 @@ pub mod conversion_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.ConversionService/Validate",
             );
@@ -7031,7 +7031,7 @@ pub mod conversion_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.ConversionService/Convert",
             );
@@ -7058,7 +7058,7 @@ pub mod conversion_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.ConversionService/Recompute",
             );
@@ -7086,7 +7086,7 @@ pub mod conversion_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.ConversionService/SuggestRules",
             );
@@ -7113,7 +7113,7 @@ pub mod conversion_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.ConversionService/GetCoverage",
             );
@@ -7141,7 +7141,7 @@ pub mod conversion_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.ConversionService/ListConversionFailures",
             );
@@ -7333,7 +7333,7 @@ pub mod conversion_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ValidateSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -7378,7 +7378,7 @@ pub mod conversion_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ConvertSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -7423,7 +7423,7 @@ pub mod conversion_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = RecomputeSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -7469,7 +7469,7 @@ pub mod conversion_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = SuggestRulesSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -7515,7 +7515,7 @@ pub mod conversion_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GetCoverageSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -7564,7 +7564,7 @@ pub mod conversion_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListConversionFailuresSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -7932,7 +7932,7 @@ pub mod maintenance_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.MaintenanceService/Compact",
             );
@@ -7959,7 +7959,7 @@ pub mod maintenance_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.MaintenanceService/GetHealth",
             );
@@ -7986,7 +7986,7 @@ pub mod maintenance_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.MaintenanceService/ListMembers",
             );
@@ -8014,7 +8014,7 @@ pub mod maintenance_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.MaintenanceService/GetConfig",
             );
@@ -8041,7 +8041,7 @@ pub mod maintenance_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.MaintenanceService/GetLogLevel",
             );
@@ -8068,7 +8068,7 @@ pub mod maintenance_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.MaintenanceService/SetLogLevel",
             );
@@ -8096,7 +8096,7 @@ pub mod maintenance_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.MaintenanceService/GetSupportBundle",
             );
@@ -8299,7 +8299,7 @@ pub mod maintenance_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = CompactSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -8344,7 +8344,7 @@ pub mod maintenance_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GetHealthSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -8390,7 +8390,7 @@ pub mod maintenance_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListMembersSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -8435,7 +8435,7 @@ pub mod maintenance_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GetConfigSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -8481,7 +8481,7 @@ pub mod maintenance_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GetLogLevelSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -8527,7 +8527,7 @@ pub mod maintenance_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = SetLogLevelSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -8578,7 +8578,7 @@ pub mod maintenance_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GetSupportBundleSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -9012,7 +9012,7 @@ pub mod migration_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.MigrationService/PlanMigration",
             );
@@ -9040,7 +9040,7 @@ pub mod migration_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.MigrationService/BeginMigration",
             );
@@ -9067,7 +9067,7 @@ pub mod migration_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.MigrationService/AdvanceMigration",
             );
@@ -9097,7 +9097,7 @@ pub mod migration_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.MigrationService/UndoMigration",
             );
@@ -9124,7 +9124,7 @@ pub mod migration_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.MigrationService/ListMigrations",
             );
@@ -9302,7 +9302,7 @@ pub mod migration_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = PlanMigrationSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -9348,7 +9348,7 @@ pub mod migration_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = BeginMigrationSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -9394,7 +9394,7 @@ pub mod migration_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = AdvanceMigrationSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -9440,7 +9440,7 @@ pub mod migration_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = UndoMigrationSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -9486,7 +9486,7 @@ pub mod migration_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListMigrationsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -9885,7 +9885,7 @@ pub mod object_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.ObjectService/GetObject",
             );
@@ -9910,7 +9910,7 @@ pub mod object_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.ObjectService/ListObjects",
             );
@@ -9936,7 +9936,7 @@ pub mod object_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.ObjectService/ApplyObject",
             );
@@ -9961,7 +9961,7 @@ pub mod object_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.ObjectService/DeleteObject",
             );
@@ -9990,7 +9990,7 @@ pub mod object_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.ObjectService/WatchObjects",
             );
@@ -10174,7 +10174,7 @@ pub mod object_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GetObjectSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -10219,7 +10219,7 @@ pub mod object_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListObjectsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -10264,7 +10264,7 @@ pub mod object_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ApplyObjectSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -10309,7 +10309,7 @@ pub mod object_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = DeleteObjectSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -10355,7 +10355,7 @@ pub mod object_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = WatchObjectsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -10724,7 +10724,7 @@ pub mod quota_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.QuotaService/GetLimits",
             );
@@ -10750,7 +10750,7 @@ pub mod quota_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.QuotaService/SetLimits",
             );
@@ -10775,7 +10775,7 @@ pub mod quota_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.QuotaService/GetUsage",
             );
@@ -10800,7 +10800,7 @@ pub mod quota_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.QuotaService/ListUsage",
             );
@@ -10965,7 +10965,7 @@ pub mod quota_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GetLimitsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -11010,7 +11010,7 @@ pub mod quota_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = SetLimitsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -11055,7 +11055,7 @@ pub mod quota_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GetUsageSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -11100,7 +11100,7 @@ pub mod quota_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListUsageSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -11733,7 +11733,7 @@ pub mod workspace_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.WorkspaceService/ListWorkspaces",
             );
@@ -11762,7 +11762,7 @@ pub mod workspace_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.WorkspaceService/GetWorkspace",
             );
@@ -11791,7 +11791,7 @@ pub mod workspace_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.WorkspaceService/TreeWorkspaces",
             );
@@ -11820,7 +11820,7 @@ pub mod workspace_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.WorkspaceService/FreezeWorkspace",
             );
@@ -11852,7 +11852,7 @@ pub mod workspace_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.WorkspaceService/ThawWorkspace",
             );
@@ -11879,7 +11879,7 @@ pub mod workspace_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.WorkspaceService/CreateWorkspace",
             );
@@ -11909,7 +11909,7 @@ pub mod workspace_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.WorkspaceService/UpdateWorkspace",
             );
@@ -11943,7 +11943,7 @@ pub mod workspace_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.WorkspaceService/DeleteWorkspace",
             );
@@ -11975,7 +11975,7 @@ pub mod workspace_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.WorkspaceService/UndeleteWorkspace",
             );
@@ -12007,7 +12007,7 @@ pub mod workspace_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.WorkspaceService/WatchWorkspaces",
             );
@@ -12037,7 +12037,7 @@ pub mod workspace_service_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::CheckedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/insula.admin.v1.WorkspaceService/ExplainWorkspace",
             );
@@ -12295,7 +12295,7 @@ pub mod workspace_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListWorkspacesSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -12341,7 +12341,7 @@ pub mod workspace_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GetWorkspaceSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -12388,7 +12388,7 @@ pub mod workspace_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = TreeWorkspacesSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -12434,7 +12434,7 @@ pub mod workspace_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = FreezeWorkspaceSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -12480,7 +12480,7 @@ pub mod workspace_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ThawWorkspaceSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -12526,7 +12526,7 @@ pub mod workspace_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = CreateWorkspaceSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -12572,7 +12572,7 @@ pub mod workspace_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = UpdateWorkspaceSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -12618,7 +12618,7 @@ pub mod workspace_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = DeleteWorkspaceSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -12664,7 +12664,7 @@ pub mod workspace_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = UndeleteWorkspaceSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -12712,7 +12712,7 @@ pub mod workspace_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = WatchWorkspacesSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -12758,7 +12758,7 @@ pub mod workspace_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ExplainWorkspaceSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,

@@ -2,9 +2,11 @@
 //!
 //! `cargo xtask proto` writes the generated code into the repository, so that a build runs no
 //! generator; a test compares it with its sources. Besides it there are [`value`], the conversion
-//! between the JSON of an object and a `google.protobuf.Struct`, and [`rpc`], the details of
-//! refusals.
+//! between the JSON of an object and a `google.protobuf.Struct`, and refusals ([`fault`]) with
+//! their details ([`rpc`]).
 
+pub mod codec;
+pub mod fault;
 pub mod rpc;
 pub mod value;
 
@@ -20,9 +22,6 @@ pub mod admin {
         include!("../generated/insula.admin.v1.rs");
     }
 }
-
-// One line for each method, by its kind: path and function of the service's trait.
-include!("../generated/methods.rs");
 
 /// Every file of `/proto` with its imports, and its comments, as an encoded
 /// `FileDescriptorSet` for reflection. [`rpc::FILE_DESCRIPTOR_SET`] has the details of refusals.

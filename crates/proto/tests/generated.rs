@@ -12,7 +12,7 @@ use std::{
 };
 
 use prost::Message;
-use prost_types::{FileDescriptorProto, FileDescriptorSet};
+use prost_types::FileDescriptorSet;
 use serde_json::Value;
 
 /// Folder of the admin API's files, below `/proto`.
@@ -69,12 +69,12 @@ fn code_and_descriptors_are_those_of_the_admin_api() {
     let opened = described.open_files(admin_files());
     opened.expect("the admin API compiles");
     let admin = described.file_descriptor_set();
-    check(&generated.join("methods.rs"), methods(&admin.file).as_bytes());
 
     let out = tempfile::tempdir().expect("a folder can be made");
     // Ordered maps, so that equal requests encode to equal bytes: idempotency compares them.
     tonic_prost_build::configure()
         .btree_map(".")
+        .codec_path("crate::codec::CheckedCodec")
         .out_dir(out.path())
         .compile_fds(admin)
         .expect("code for the admin API");
@@ -117,39 +117,4 @@ fn etcd_client() -> (String, PathBuf) {
     let text = |key: &str| client[key].as_str().expect("a text").to_owned();
     let manifest = PathBuf::from(text("manifest_path"));
     (text("version"), manifest.parent().expect("a folder").to_owned())
-}
-
-/// Returns the macro `for_each_service`, which hands the services and methods of the admin API to
-/// another macro.
-fn methods(files: &[FileDescriptorProto]) -> String {
-    let mut services = String::new();
-    for service in files.iter().flat_map(|file| &file.service) {
-        let name = service.name();
-        services += &format!("{}_server::{name} \"insula.admin.v1.{name}\" {{\n", snake(name));
-        for method in &service.method {
-            let kind = match (method.client_streaming(), method.server_streaming()) {
-                (false, false) => "unary",
-                (false, true) => "server_streaming",
-                (true, false) => "client_streaming",
-                (true, true) => "streaming",
-            };
-            let method = method.name();
-            services += &format!("{kind} \"/insula.admin.v1.{name}/{method}\" {};\n", snake(method));
-        }
-        services += "}\n";
-    }
-    let head = "/// Calls a macro with all services and methods of the admin API.\n#[macro_export]";
-    format!("{head}\nmacro_rules! for_each_service {{ ($each:ident) => {{ $each! {{\n{services}}} }} }}\n")
-}
-
-/// Returns a name in snake case, as the generated code spells modules and functions.
-fn snake(name: &str) -> String {
-    let mut snake = String::new();
-    for letter in name.chars() {
-        if letter.is_ascii_uppercase() && !snake.is_empty() {
-            snake.push('_');
-        }
-        snake.push(letter.to_ascii_lowercase());
-    }
-    snake
 }

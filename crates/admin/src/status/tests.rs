@@ -96,12 +96,12 @@ fn refusals_name_the_fields_of_the_request() {
 
 #[test]
 fn bytes_that_are_no_message_are_the_callers_fault() {
-    let named = undecodable("failed to decode Protobuf message: GetObjectRequest.name: invalid string value");
+    let named = fault::undecodable("failed to decode Protobuf message: GetObjectRequest.name: invalid string value");
     assert_eq!(
         (named.code(), bad_fields(&named)),
         (Code::InvalidArgument, vec!["name".to_owned()])
     );
-    let bare = undecodable("failed to decode Protobuf message: buffer underflow");
+    let bare = fault::undecodable("failed to decode Protobuf message: buffer underflow");
     assert_eq!(
         (bare.code(), bare.message()),
         (

@@ -1,10 +1,11 @@
-//! Details of refusals: messages of `google.rpc` in `grpc-status-details-bin`.
+//! Refusals of the admin API with their details, messages of `google.rpc` in
+//! `grpc-status-details-bin`.
 
-use insula_proto::{
-    Message,
+use crate::{
     admin::v1::ErrorReason,
     rpc::{self, BadRequest, Detail, ErrorInfo, FieldViolation, ResourceInfo, RetryInfo},
 };
+use prost::Message;
 use tonic::{Code, Status};
 
 /// Domain of the reasons.
@@ -21,7 +22,8 @@ const PROBLEM_BYTES_MAX: usize = 256;
 const PUSHBACK: &str = "grpc-retry-pushback-ms";
 
 /// A refusal with its details.
-pub(crate) struct Fault {
+#[derive(Debug)]
+pub struct Fault {
     code: Code,
     reason: ErrorReason,
     message: String,
@@ -31,7 +33,8 @@ pub(crate) struct Fault {
 }
 
 impl Fault {
-    pub(crate) fn new(code: Code, reason: ErrorReason, message: impl Into<String>) -> Self {
+    /// Makes a refusal. Longer messages than 2,048 bytes are cut.
+    pub fn new(code: Code, reason: ErrorReason, message: impl Into<String>) -> Self {
         let mut message = message.into();
         message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX));
         Fault {
@@ -46,7 +49,7 @@ impl Fault {
 
     /// Names a field that is wrong.
     #[must_use]
-    pub(crate) fn field(mut self, field: &str, problem: &str, reason: &str) -> Self {
+    pub fn field(mut self, field: &str, problem: &str, reason: &str) -> Self {
         if self.fields.len() < FIELDS_MAX {
             self.fields.push(FieldViolation {
                 field: field.to_owned(),
@@ -60,7 +63,7 @@ impl Fault {
 
     /// Names the object that the refusal is about.
     #[must_use]
-    pub(crate) fn resource(mut self, resource_type: &str, name: &str) -> Self {
+    pub fn resource(mut self, resource_type: &str, name: &str) -> Self {
         self.resource = Some(ResourceInfo {
             resource_type: resource_type.to_owned(),
             resource_name: name.to_owned(),
@@ -71,12 +74,13 @@ impl Fault {
 
     /// Sets the seconds after which the call may be made again.
     #[must_use]
-    pub(crate) fn retry(mut self, seconds: Option<u32>) -> Self {
+    pub fn retry(mut self, seconds: Option<u32>) -> Self {
         self.retry_after = seconds;
         self
     }
 
-    pub(crate) fn status(self) -> Status {
+    /// Returns the refusal as gRPC sends it.
+    pub fn status(self) -> Status {
         let Fault {
             code,
             reason,
@@ -127,7 +131,7 @@ fn name(reason: ErrorReason) -> &'static str {
 }
 
 /// Returns the reason of a refusal that says no other.
-pub(super) fn reason_of(code: Code) -> ErrorReason {
+pub fn reason_of(code: Code) -> ErrorReason {
     match code {
         Code::InvalidArgument => ErrorReason::InvalidField,
         Code::OutOfRange => ErrorReason::NotRepresentable,
@@ -144,4 +148,25 @@ pub(super) fn reason_of(code: Code) -> ErrorReason {
         Code::Cancelled => ErrorReason::Cancelled,
         Code::Ok | Code::Unknown | Code::Internal | Code::DataLoss => ErrorReason::Internal,
     }
+}
+
+/// Returns the refusal of bytes that are no message of the method. `problem` is the decoder's, with
+/// the path of the field where it knows it:
+/// `failed to decode Protobuf message: GetObjectRequest.name: invalid string value`.
+pub fn undecodable(problem: &str) -> Status {
+    let problem = problem.split_once("message: ").map_or(problem, |(_, problem)| problem);
+    let message = format!("the request is no message of this method: {problem}");
+    let fault = Fault::new(Code::InvalidArgument, ErrorReason::InvalidField, message);
+    let field = problem.split_once(": ").and_then(|(path, _)| path.split_once('.'));
+    match field {
+        Some((_, field)) if is_field(field) => fault.field(field, "cannot be decoded", "").status(),
+        _ => fault.status(),
+    }
+}
+
+/// Returns true for texts that may be the path of a field of a request.
+pub fn is_field(text: &str) -> bool {
+    // A header of the call has dashes.
+    let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '_' | '.' | '[' | ']' | '-');
+    !text.is_empty() && text.chars().all(is_part)
 }
