@@ -1,7 +1,7 @@
 //! The layers of crates. A crate depends only on crates of lower layers; the exceptions are listed
 //! here.
 
-use crate::workspace::{Kind, Package};
+use crate::workspace::{Dependency, Kind, Package};
 
 /// A layer: crates that do not depend on each other, unless [`SAME_FLOOR`] lists the pair.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ pub const FLOORS: [Floor; 7] = [
     },
     Floor {
         name: "rim",
-        crates: &["e2e", "example-fleet", "sim", "bench", "xtask"],
+        crates: &["e2e", "example-fleet", "sim", "bench", "xtask", "features"],
         what: "development only",
     },
 ];
@@ -76,6 +76,10 @@ pub const SAME_FLOOR: [(&str, &str); 20] = [
     ("example-fleet", "e2e"),
     ("sdk", "sdk-derive"),
 ];
+
+/// The package that selects third-party features. Every crate has it as a development dependency,
+/// and the program as a dependency: it ships the features that tests ran with.
+pub const FEATURES: &str = "insula-features";
 
 /// Dependencies that bring time, randomness, threads or I/O into the functions over values. `proto`
 /// is exempt: the code generated for gRPC names its transport.
@@ -119,12 +123,19 @@ fn forbidden_of(package: &Package) -> Vec<String> {
             package.name
         )];
     };
-    let ours = package.dependencies.iter().filter_map(|dependency| {
-        let (to, below) = place(&dependency.name)?;
-        let allowed = below < height || SAME_FLOOR.contains(&(from, to));
-        let (own, other) = (FLOORS[height].name, FLOORS[below].name);
-        (!allowed).then(|| format!("{from} ({own}) -> {to} ({other}): a crate names only crates below it"))
-    });
+    let selects = |dependency: &&Dependency| {
+        dependency.name == FEATURES && (from == "insula" || dependency.kind == Kind::Development)
+    };
+    let ours = package
+        .dependencies
+        .iter()
+        .filter(|one| !selects(one))
+        .filter_map(|dependency| {
+            let (to, below) = place(&dependency.name)?;
+            let allowed = below < height || SAME_FLOOR.contains(&(from, to));
+            let (own, other) = (FLOORS[height].name, FLOORS[below].name);
+            (!allowed).then(|| format!("{from} ({own}) -> {to} ({other}): a crate names only crates below it"))
+        });
     let pure = height <= 1 && from != "proto";
     let impure = package.dependencies.iter().filter(move |dependency| {
         pure && dependency.kind == Kind::Normal && NOT_IN_PURE.contains(&dependency.name.as_str())
