@@ -202,6 +202,7 @@ impl<'a> Laws<'a> {
                 node,
                 before: Some(before),
                 after: Some(after),
+                fallback: None,
             };
             let writer = seen(writer.schema.root(), &was, &is);
             let found = identity::broken(claims, writer, seen(other.schema.root(), &had, &has), &mut Vec::new());

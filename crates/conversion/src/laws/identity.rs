@@ -14,6 +14,8 @@ pub(super) struct Seen<'a> {
     pub(super) node: &'a Node,
     pub(super) before: Option<&'a Json>,
     pub(super) after: Option<&'a Json>,
+    /// The value that a reader is shown where nothing is stored.
+    pub(super) fallback: Option<&'a Json>,
 }
 
 impl<'a> Seen<'a> {
@@ -23,7 +25,13 @@ impl<'a> Seen<'a> {
             node,
             before: field(self.before),
             after: field(self.after),
+            fallback: node.default().or(field(self.fallback)),
         }
+    }
+
+    /// Returns true if nothing is stored and a default is shown: the value is no edit's.
+    fn is_default(&self) -> bool {
+        self.after.is_some() && self.after == self.fallback
     }
 
     fn lists(&self) -> Option<(&'a [Json], &'a [Json])> {
@@ -39,6 +47,9 @@ impl<'a> Seen<'a> {
 /// although the writer did not, or that it takes something from.
 pub(super) fn broken(claims: &Claims, writer: Seen<'_>, other: Seen<'_>, at: &mut Vec<Segment>) -> Option<String> {
     if claims.cover(at) || kinds(writer.node) != kinds(other.node) || writer.before == writer.after {
+        return None;
+    }
+    if writer.after.is_none() && other.is_default() {
         return None;
     }
     match known_kind(writer.node) {
@@ -84,6 +95,7 @@ fn items(claims: &Claims, writer: Seen<'_>, other: Seen<'_>, at: &mut Vec<Segmen
                 node,
                 before: Some(before),
                 after: Some(after),
+                fallback: None,
             };
             hidden(own, theirs, (&had[i], &has[j]), at)
                 .or_else(|| broken(claims, seen(own, &was[i], &is[j]), seen(theirs, &had[i], &has[j]), at))
