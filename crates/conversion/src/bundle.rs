@@ -321,9 +321,7 @@ impl Bundle {
         (from, to): (&str, &str),
         budget: &mut Budget,
     ) -> Result<(Json, Trace), ConvertError> {
-        let mut trace = Trace::default();
-        let made = self.route(self.index(from)?, self.index(to)?, object, budget, Some(&mut trace))?;
-        Ok((made, trace))
+        stored::traced(self, self.index(from)?, self.index(to)?, object, budget)
     }
 
     /// Returns the object without the fields that the author allows to be lost.

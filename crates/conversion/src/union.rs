@@ -153,9 +153,7 @@ impl Scope<'_> {
         let mut paths = self.ops.0.iter().chain(self.ops.1).flat_map(Op::paths);
         self.except.iter().any(|except| except.covers(&at.scope)) || paths.any(by_index)
     }
-}
 
-impl Scope<'_> {
     /// Returns true if rules use up all fields of an object: then it is no more than their parent.
     fn hollows(&self, node: &Node, at: &mut At) -> bool {
         let is_bare = node.additional().is_none() && !node.preserves_unknown() && !node.embedded();
