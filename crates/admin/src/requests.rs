@@ -3,14 +3,17 @@
 //!
 //! ```text
 //! absent ──begin──> Begun ──effect, answer──> Done ──24 h──> absent
-//!                     └──────refusal──────> absent
+//!                     ├──────refusal──────> absent
+//!                     └─unknown outcome─> Begun
 //! ```
 //! A record is an internal object named `<payer>/<request_id>`. Its creation is guarded, so that
 //! of two requests at the same time one runs. A repetition that finds a record that is begun is
 //! ABORTED as long as the request may still run: while this server runs it, or, on a store that
 //! servers share, for [`LEASE_SECONDS`] after another server began it. After that its server is
-//! taken for dead, and the repetition runs the request again: its writes are guarded themselves (a
-//! create finds the object, names that the server makes up follow from the id).
+//! taken for dead, and the repetition runs the request again: its writes are guarded themselves,
+//! names that the server makes up follow from the id, and a creation that finds the object of an
+//! earlier run ([`Session::made_before`]) answers with it. The same holds after a failure that does
+//! not say whether there was an effect.
 
 use crate::{
     pages::hash_bytes,
@@ -125,7 +128,7 @@ impl AdminService {
             let Some(request) = request? else {
                 return work.await;
             };
-            let (_running, begun) = match self.begun(&request).await? {
+            let (_running, begun) = match self.begun(session, &request).await? {
                 Begun::Now(running, entry) => (running, entry),
                 Begun::Before(answer) => return replayed(session, &answer),
             };
@@ -134,6 +137,7 @@ impl AdminService {
                     self.done(&request, &begun, &answer.encode_to_vec()).await;
                     Ok(answer)
                 }
+                Err(failure) if is_open(&failure) => Err(failure),
                 Err(refusal) => {
                     // A record that stays is taken over by the repetition.
                     let _ = commit(self.registry(), &Plan::new(vec![Intent::Delete(begun)])).await;
@@ -144,12 +148,12 @@ impl AdminService {
     }
 
     /// Begins a request, or finds its answer.
-    async fn begun(&self, request: &Request) -> Result<Begun<'_>, Status> {
+    async fn begun(&self, session: &Session, request: &Request) -> Result<Begun<'_>, Status> {
         let registry = self.registry();
         let snapshot = registry.store.snapshot(insula_api::Revision(0)).await;
         let snapshot = snapshot.map_err(|error| Status::unavailable(error.to_string()))?;
         let now = registry.clock.now();
-        let record = request.record(self.requests.instance, now);
+        let mut record = request.record(self.requests.instance, now);
         let mut intents = match snapshot.get(&request.key) {
             None => vec![Intent::Create(request.key.clone(), record)],
             Some(entry) => {
@@ -164,8 +168,13 @@ impl AdminService {
                         return Err(in_progress());
                     }
                 }
+                if !is_expired(&known, now) {
+                    let first = first_begun(&known);
+                    record["spec"]["first"] = json!(first.to_string());
+                    session.runs_again(first);
+                }
                 let mut value = known;
-                value["spec"] = record["spec"].clone();
+                value["spec"] = record["spec"].take();
                 vec![Intent::Update(entry, value)]
             }
         };
@@ -299,6 +308,36 @@ fn in_progress() -> Status {
 fn began(record: &Json) -> Timestamp {
     let began = record["spec"]["began"].as_str().and_then(Timestamp::parse);
     began.unwrap_or(Timestamp(0))
+}
+
+/// Returns when the request ran for the first time.
+fn first_begun(record: &Json) -> Timestamp {
+    let first = record["spec"]["first"].as_str().and_then(Timestamp::parse);
+    first.unwrap_or_else(|| began(record))
+}
+
+/// Returns true for failures after which the request may have had its effect.
+fn is_open(failure: &Status) -> bool {
+    match failure.code() {
+        // Answers without room in memory are refused after their writes.
+        Code::ResourceExhausted
+        | Code::Cancelled
+        | Code::DataLoss
+        | Code::DeadlineExceeded
+        | Code::Internal
+        | Code::Unavailable
+        | Code::Unknown => true,
+        Code::Ok
+        | Code::Aborted
+        | Code::AlreadyExists
+        | Code::FailedPrecondition
+        | Code::InvalidArgument
+        | Code::NotFound
+        | Code::OutOfRange
+        | Code::PermissionDenied
+        | Code::Unauthenticated
+        | Code::Unimplemented => false,
+    }
 }
 
 fn is_expired(record: &Json, now: Timestamp) -> bool {

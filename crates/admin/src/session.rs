@@ -19,7 +19,7 @@ use insula_catalog::{
 use insula_proto::admin::v1::ResponseHeader;
 use insula_registry::Deps;
 use insula_store::Snapshot;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use tonic::{Request, Status};
 
 /// A name that no cluster has: rights there are those that a user has everywhere.
@@ -70,6 +70,9 @@ pub struct Session {
     pub snapshot: Snapshot,
     pub(crate) api: Arc<ApiServer>,
     request_id: String,
+    /// When the request of the call, told by its `request_id`, ran for the first time, if it runs
+    /// again.
+    first_run: OnceLock<Timestamp>,
 }
 
 /// A workspace in which the caller has a right.
@@ -153,6 +156,7 @@ impl AdminService {
                 snapshot,
                 api,
                 request_id,
+                first_run: OnceLock::new(),
             })
         })
     }
@@ -185,6 +189,27 @@ impl Session {
             revision: revision.0,
             request_id: self.request_id.clone(),
         })
+    }
+
+    /// Says that the request of the call has run before, and since when.
+    pub(crate) fn runs_again(&self, first_run: Timestamp) {
+        // A call has one request.
+        let _ = self.first_run.set(first_run);
+    }
+
+    /// Returns true for an object that an earlier run of the call's request has made: the caller
+    /// made it after that run began. `owner` is the annotation in which an object names its
+    /// creator.
+    pub(crate) fn made_before(&self, object: &Json, owner: &str) -> bool {
+        let Some(first_run) = self.first_run.get() else {
+            return false;
+        };
+        let metadata = &object["metadata"];
+        let owner = metadata["annotations"][owner].as_str();
+        let owner: Option<Json> = owner.and_then(|owner| serde_json::from_str(owner).ok());
+        let created = metadata["creationTimestamp"].as_str().and_then(Timestamp::parse);
+        owner.is_some_and(|owner| owner["username"] == self.caller.name())
+            && created.is_some_and(|created| created >= *first_run)
     }
 
     /// Returns the header of a reply with an object that was written: at its revision, or at that

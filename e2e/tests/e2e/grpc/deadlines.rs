@@ -1,7 +1,7 @@
 //! Writes whose deadline is too short: they have no effect, or one that a repetition finds.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     future::Future,
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
@@ -394,15 +394,21 @@ fn a_storm_of_short_deadlines_is_bounded() {
         Ok::<_, Status>(answer.into_inner().workspace.unwrap().uid)
     };
     runtime().block_on(async {
-        let calls = (0..CALLS).map(|n| call(n % IDS, Some(Duration::from_millis(1 + n as u64 % 20))));
-        let mut codes = BTreeMap::<String, usize>::new();
-        for outcome in futures_util::future::join_all(calls).await {
-            let code = outcome.err().map_or(Code::Ok, |refusal| refusal.code());
-            let allowed = [Code::Ok, Code::DeadlineExceeded, Code::ResourceExhausted, Code::Aborted];
-            assert!(allowed.contains(&code), "{code:?}");
-            *codes.entry(format!("{code:?}")).or_default() += 1;
+        let mut late = false;
+        // On a busy machine a client may read its clock only when all answers are there.
+        for _ in 0..50 {
+            let calls = (0..CALLS).map(|n| call(n % IDS, Some(Duration::from_millis(1 + n as u64 % 20))));
+            for outcome in futures_util::future::join_all(calls).await {
+                let allowed = [Code::Ok, Code::DeadlineExceeded, Code::ResourceExhausted, Code::Aborted];
+                let code = outcome.as_ref().map_or_else(Status::code, |_| Code::Ok);
+                assert!(allowed.contains(&code), "{outcome:?}");
+                late |= code == Code::DeadlineExceeded;
+            }
+            if late {
+                break;
+            }
         }
-        assert!(codes.contains_key("DeadlineExceeded"), "{codes:?}");
+        assert!(late, "no deadline was too short");
     });
     let alice = server.client(Who::Token("alice-token".to_owned()));
     alice.in_workspace(&quiet).get(MAPS).expect(200);

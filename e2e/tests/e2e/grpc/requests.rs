@@ -1,10 +1,14 @@
 //! Idempotency of writes where servers die, and where two of them share a store.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
+use futures_util::future::join_all;
 use insula_e2e::{Client, Etcd, Hook, Reply, Server, Setup, Who, runtime, shared, until, workspace};
 use insula_proto::admin::v1::{
     AccessLevel, CreateWorkspaceRequest, CreateWorkspaceResponse, GrantAccessRequest, GrantAccessResponse, Subject,
@@ -24,20 +28,24 @@ const HOOKS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconf
 /// with the id has ended.
 async fn create(server: &Server, parent: &str, id: &str) -> CreateWorkspaceResponse {
     let mut client = client!(WorkspaceServiceClient<_>, *server, Who::KcpAdmin);
-    let request = CreateWorkspaceRequest {
-        parent: parent.to_owned(),
-        name_prefix: "made-".to_owned(),
-        request_id: id.to_owned(),
-        ..CreateWorkspaceRequest::default()
-    };
+    let request = creation(parent, id);
     for _ in 0..1000 {
         match client.create_workspace(request.clone()).await {
             Ok(answer) => return answer.into_inner(),
             Err(refusal) => assert_eq!(reason(&refusal), "REQUEST_IN_PROGRESS", "{refusal:?}"),
         }
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
     panic!("the request never ends");
+}
+
+fn creation(parent: &str, id: &str) -> CreateWorkspaceRequest {
+    CreateWorkspaceRequest {
+        parent: parent.to_owned(),
+        name_prefix: "made-".to_owned(),
+        request_id: id.to_owned(),
+        ..CreateWorkspaceRequest::default()
+    }
 }
 
 /// Two servers on one store run a request once, whichever gets it, and when both do.
@@ -61,6 +69,38 @@ fn a_request_to_two_servers_runs_once() {
     });
     let made = first.admin().in_workspace(&parent).get(WORKSPACES).expect(200);
     assert_eq!(made["items"].as_array().unwrap().len(), 6);
+}
+
+/// A server that is killed in the middle of creations forgets none of their ids: the repetition
+/// finds the workspace that was made, or makes it.
+#[test]
+fn creations_are_repeated_after_kill_9() {
+    const CALLS: usize = 32;
+    let mut server = Server::start();
+    let (parent, _) = workspace(&server.admin(), "killed");
+    for round in 0..6 {
+        let id = |n: usize| format!("7d1b3ad0-94a5-4f4e-9d3d-{:012x}", round * CALLS + n);
+        let channel = channel(&server, &Who::KcpAdmin);
+        runtime().block_on(async {
+            let calls = (0..CALLS).map(async |n| {
+                let mut client = WorkspaceServiceClient::with_origin(channel.clone(), super::origin(&server));
+                client.create_workspace(creation(&parent, &id(n))).await
+            });
+            // The calls are cut off in different steps.
+            let time = Duration::from_millis(2 + 2 * round as u64);
+            let _ = tokio::time::timeout(time, join_all(calls)).await;
+        });
+        server.kill9();
+        server = server.restart();
+        runtime().block_on(async {
+            for n in 0..CALLS {
+                let uid = async || create(&server, &parent, &id(n)).await.workspace.unwrap().uid;
+                assert_eq!(uid().await, uid().await);
+            }
+        });
+        let found = server.admin().in_workspace(&parent).get(WORKSPACES).expect(200);
+        assert_eq!(found["items"].as_array().unwrap().len(), (round + 1) * CALLS);
+    }
 }
 
 async fn grant(server: &Server, request: GrantAccessRequest) -> Result<GrantAccessResponse, Status> {

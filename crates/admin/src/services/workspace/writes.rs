@@ -11,7 +11,7 @@ use crate::{
 };
 use insula_api::{
     ClusterName, ClusterPath, Json, ObjectKey, Revision, Scope,
-    names::{api_versions, groups},
+    names::{annotations, api_versions, groups},
 };
 use insula_catalog::{ids, locate};
 use insula_proto::admin::v1::{
@@ -55,7 +55,14 @@ impl AdminService {
         };
         let work = async {
             let create = ApiRequest::create(workspaces("").in_cluster(&cluster), &object).names(FIELDS);
-            let created = session.http(create.validate_only(request.validate_only)).await?;
+            let created = match session.http(create.validate_only(request.validate_only)).await {
+                Err(refusal) if refusal.code() == Code::AlreadyExists => {
+                    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+                    let found = self.made_before(session, &cluster, name);
+                    found.ok_or(refusal)?
+                }
+                answered => answered?,
+            };
             Ok(CreateWorkspaceResponse {
                 header: session.header_of(&created),
                 workspace: Some(describe_object(&created, &path)),
@@ -73,6 +80,16 @@ impl AdminService {
             answer.workspace = Some(workspace);
         }
         Ok(answer)
+    }
+
+    /// Returns a workspace that an earlier run of the same request has created.
+    fn made_before(&self, session: &Session, cluster: &ClusterName, name: &str) -> Option<Json> {
+        let key = ObjectKey::cluster_scoped(ids::workspaces(), cluster.clone(), name);
+        let entry = self.registry().store.latest().get(&key)?;
+        let object = entry.object.value(entry.revision);
+        session
+            .made_before(&object, annotations::WORKSPACE_OWNER)
+            .then_some(object)
     }
 
     /// Waits until a workspace is ready. The deadline of the call ends the wait.
