@@ -4,8 +4,9 @@
 use std::{
     collections::BTreeSet,
     fs,
+    io::{BufRead, BufReader},
     path::{Path, PathBuf},
-    process::Stdio,
+    process::{Command, Stdio},
 };
 
 use anyhow::{Context, Result, ensure};
@@ -137,24 +138,92 @@ fn steps(report: &mut Report, root: &Path, only: Option<&str>) -> Result<()> {
         ))
     })?;
     let binary = report.step("build", || with_path(build(root)?))?;
-    report.step("tests", || {
+    let ready = |args: &[&str]| {
         let mut command = cargo(root);
-        // All failures are reported, not those of the first test program alone.
-        command.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
-        if let Some(only) = only {
-            command.args(["--test", "e2e", "--", only]);
+        command.args(["test", "--locked", "--no-fail-fast"]).args(args);
+        command.env("INSULA_BIN", &binary).env("INSULA_ETCD", &etcd);
+        command
+    };
+    report.step("tests", || {
+        let tests = ready(&match only {
+            Some(only) => vec!["--workspace", "--test", "e2e", "--", only],
+            // All failures are reported, not those of the first test program alone.
+            None => vec!["--workspace"],
+        });
+        let Outcome { passed, failures } = run_tests(tests)?;
+        if passed {
+            let outcome = only.map_or("passed".to_owned(), |only| format!("passed (only \"{only}\")"));
+            return Ok(((), outcome));
         }
-        let status = command
-            .env("INSULA_BIN", binary)
-            .env("INSULA_ETCD", etcd)
-            .status()
-            .context("cannot run cargo test")?;
-        ensure!(status.success(), "cargo test failed: the output above says which tests");
-        Ok((
-            (),
-            only.map_or("passed".to_owned(), |only| format!("passed (only \"{only}\")")),
-        ))
+        let repeated = repeated(&failures);
+        ensure!(
+            !repeated.is_empty(),
+            "cargo test failed: the output above says which tests"
+        );
+        say(&format!("\n==> again, by themselves: {}", repeated.join(", ")))?;
+        let again = run_tests(ready(
+            &[
+                &["--package", "insula-e2e", "--test", "e2e", "--", "--exact"],
+                &*repeated,
+            ]
+            .concat(),
+        ))?;
+        ensure!(
+            again.passed,
+            "cargo test failed, twice: the output above says which tests"
+        );
+        Ok(((), format!("passed; only when repeated: {}", repeated.join(", "))))
     })
+}
+
+/// Failed end-to-end tests that are repeated at most. More are no accident.
+const REPEATED_MAX: usize = 3;
+
+/// The end of a run of tests.
+struct Outcome {
+    passed: bool,
+    /// Lines about failures: `test NAME ... FAILED`, and of cargo, `    `-p PACKAGE --test NAME``.
+    failures: Vec<String>,
+}
+
+/// Runs tests, whose output is shown.
+fn run_tests(mut tests: Command) -> Result<Outcome> {
+    // Both streams are one, so that the failed programs at the end are read, too.
+    let (output, input) = std::io::pipe().context("no pipe")?;
+    tests.stdout(input.try_clone()?).stderr(input);
+    let mut running = tests.spawn().context("cannot run cargo test")?;
+    // The command holds the other end of the pipe.
+    drop(tests);
+    let mut failures = Vec::new();
+    for line in BufReader::new(output).split(b'\n') {
+        let line = String::from_utf8_lossy(&line?).into_owned();
+        say(&line)?;
+        if line.ends_with(FAILED) || line.starts_with(PROGRAM) {
+            failures.push(line);
+        }
+    }
+    let passed = running.wait()?.success();
+    Ok(Outcome { passed, failures })
+}
+
+/// End of a line about a test that failed.
+const FAILED: &str = " ... FAILED";
+/// Beginning of a line about a program in which tests failed.
+const PROGRAM: &str = "    `-p ";
+const END_TO_END: &str = "    `-p insula-e2e --test e2e`";
+
+/// Returns the names of the tests to repeat: a few end-to-end tests, which share the machine with
+/// others and depend on its pace. Failures of other tests are final.
+fn repeated(failures: &[String]) -> Vec<&str> {
+    let (programs, tests): (Vec<&str>, Vec<&str>) = failures
+        .iter()
+        .map(String::as_str)
+        .partition(|line| line.starts_with(PROGRAM));
+    if programs != [END_TO_END] || tests.len() > REPEATED_MAX {
+        return Vec::new();
+    }
+    let names = tests.iter().map(|line| line.trim_end_matches(FAILED));
+    names.filter_map(|line| line.strip_prefix("test ")).collect()
 }
 
 /// Builds the binary under test and returns its path.
@@ -186,4 +255,41 @@ fn executable(message: &str) -> Option<PathBuf> {
 fn with_path(path: PathBuf) -> Result<(PathBuf, String)> {
     let shown = path.display().to_string();
     Ok((path, shown))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_end_to_end_tests_are_repeated_and_no_others() {
+        let failed = |names: &[&str], programs: &[&str]| {
+            let tests = names.iter().map(|name| format!("test {name} ... FAILED"));
+            tests
+                .chain(programs.iter().map(|program| (*program).to_owned()))
+                .collect::<Vec<_>>()
+        };
+        let few = failed(&["a::b", "c"], &[END_TO_END]);
+        assert_eq!(repeated(&few), ["a::b", "c"]);
+        let other = "    `-p insula-api --lib`";
+        assert!(repeated(&failed(&["a"], &[other])).is_empty());
+        assert!(repeated(&failed(&["a"], &[END_TO_END, other])).is_empty());
+        assert!(repeated(&failed(&["a", "b", "c", "d"], &[END_TO_END])).is_empty());
+        // The program did not end by itself.
+        assert!(repeated(&failed(&[], &[END_TO_END])).is_empty());
+    }
+
+    #[test]
+    fn failures_are_read_from_both_streams() {
+        let print = |script: &str| {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", script]);
+            run_tests(shell)
+        };
+        let outcome = print("echo 'test a ... FAILED'; echo 'test b ... ok'; echo '    `-p x --lib`' >&2; exit 1");
+        let outcome = outcome.expect("it runs");
+        assert!(!outcome.passed);
+        assert_eq!(outcome.failures, ["test a ... FAILED", "    `-p x --lib`"]);
+        assert!(print("exit 0").expect("it runs").passed);
+    }
 }
