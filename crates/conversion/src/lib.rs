@@ -165,7 +165,7 @@ pub use crate::rules::{
     DIRECTIONS_MAX, Direction, ITEM_RULES_DEPTH_MAX, Malformed, RULES_MAX, Rule, RuleAt, RuleSet, Source, Template,
     Validation, parse_rules, rules_in_schema,
 };
-pub use crate::suggest::{Guess, Source as GuessSource, Suggestion, Suggestions, suggest};
+pub use crate::suggest::{Guess, SURE, Source as GuessSource, Suggestion, Suggestions, suggest};
 pub use insula_cel::Budget;
 
 /// Returns the cost budget for all conversions of one object. It grows with the object's size.

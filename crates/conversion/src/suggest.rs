@@ -30,8 +30,13 @@ use anchors::Anchors;
 use compare::compare;
 use places::{Loose, Objects, Walk, unchanged};
 
+/// Confidence from which on a suggestion becomes a rule unasked. Below it most pairs have one word
+/// in common.
+pub const SURE: f64 = 0.6;
 /// Score difference below which two candidates count as equal.
 const TIE: f64 = 0.04;
+/// Least score of similar fields that alone of their type changed in their object.
+const ALONE: f64 = 0.65;
 /// Score of the keys of two lists that belong together.
 const BOTH_KEYS: f64 = 0.9;
 /// Maximum number of fields of one version that are compared: the cost grows with the product of
@@ -182,6 +187,16 @@ pub fn suggest(old: &VersionSchema, new: &VersionSchema) -> Suggestions {
 }
 
 impl Suggestions {
+    /// Leaves out pairs with less confidence; their fields have no counterpart.
+    pub fn retain_confident(&mut self, least: f64) {
+        let (kept, unsure): (Vec<_>, Vec<_>) = std::mem::take(&mut self.pairs)
+            .into_iter()
+            .partition(|pair| pair.confidence >= least);
+        self.only_old.extend(unsure.iter().flat_map(|pair| pair.old.clone()));
+        self.only_new.extend(unsure.iter().flat_map(|pair| pair.new.clone()));
+        self.pairs = kept;
+    }
+
     /// Returns the `spec` of an APIConversion with the rules of both directions.
     pub fn rules(&self) -> Json {
         let (old, new) = &self.versions;
@@ -196,6 +211,7 @@ impl Suggestions {
 }
 
 /// Two unmatched fields and their similarity.
+#[derive(Clone)]
 struct Pair {
     old: usize,
     new: usize,
@@ -228,7 +244,6 @@ enum Link {
 }
 
 /// Paths that already have a counterpart, in each version.
-#[derive(Default)]
 struct Used {
     old: Vec<Vec<Segment>>,
     new: Vec<Vec<Segment>>,
@@ -249,9 +264,12 @@ impl Used {
 
 /// Compares two objects: whole objects, or two items.
 fn scope(objects: Objects<'_, '_>, keys: &[(Segment, Segment)], out: &mut Suggestions) {
-    let Walk { olds, news, .. } = Walk::new(objects, out);
+    let Walk { olds, news, moved, .. } = Walk::new(objects, out);
     let (above_old, above_new) = objects.above;
-    let mut used = Used::default();
+    let mut used = Used {
+        old: moved.0,
+        new: moved.1,
+    };
     // Inside items, a rule reads one field of each item.
     let whole = objects.whole();
     if whole {
@@ -278,19 +296,22 @@ fn scope(objects: Objects<'_, '_>, keys: &[(Segment, Segment)], out: &mut Sugges
         if taken(&used.old, &a.path) || taken(&used.new, &b.path) {
             continue;
         }
+        let alone = matches!(pair.link, Link::Move)
+            && a.above() == b.above()
+            && a.is_alone(&olds, &used.old)
+            && b.is_alone(&news, &used.new);
         used.old.push(a.path.clone());
         used.new.push(b.path.clone());
-        let rival = pairs.iter().find(|other| {
-            let shares = (other.old == pair.old) != (other.new == pair.new);
-            let nested = |x: &[Segment], y: &[Segment]| x.starts_with(y) || y.starts_with(x);
-            let same = nested(&olds[other.old].path, &a.path) && nested(&news[other.new].path, &b.path);
-            shares && !same && pair.score - other.score < TIE
-        });
-        let rival = rival.map(|other| match other.old == pair.old {
+        let rival = rival(pair, &pairs, (&olds, &news)).map(|other| match other.old == pair.old {
             true => joined(above_new, &news[other.new].path),
             false => joined(above_old, &olds[other.old].path),
         });
-        settle(pair, rival.as_ref(), (a, b), (above_old, above_new), out);
+        let mut pair = pair.clone();
+        if alone && pair.score < ALONE {
+            pair.score = ALONE;
+            pair.reasons.push("no others of their type have changed".to_owned());
+        }
+        settle(&pair, rival.as_ref(), (a, b), (above_old, above_new), out);
     }
     if whole {
         let free_old: Vec<_> = olds.iter().filter(|place| !taken(&used.old, &place.path)).collect();
@@ -309,6 +330,17 @@ fn scope(objects: Objects<'_, '_>, keys: &[(Segment, Segment)], out: &mut Sugges
     };
     out.only_old.extend(left(&olds, &used.old, above_old));
     out.only_new.extend(left(&news, &used.new, above_new));
+}
+
+/// Returns a pair of about the same score that shares one of the fields.
+fn rival<'p>(pair: &Pair, pairs: &'p [Pair], (olds, news): (&[Loose<'_>], &[Loose<'_>])) -> Option<&'p Pair> {
+    let (a, b) = (&olds[pair.old].path, &news[pair.new].path);
+    pairs.iter().find(|other| {
+        let shares = (other.old == pair.old) != (other.new == pair.new);
+        let nested = |x: &[Segment], y: &[Segment]| x.starts_with(y) || y.starts_with(x);
+        let same = nested(&olds[other.old].path, a) && nested(&news[other.new].path, b);
+        shares && !same && pair.score - other.score < TIE
+    })
 }
 
 /// Returns all similar pairs, the best first.

@@ -6,7 +6,7 @@
 mod support;
 
 use expect_test::expect;
-use insula_conversion::{Suggestions, VersionSchema, suggest};
+use insula_conversion::{SURE, Suggestions, VersionSchema, suggest};
 use insula_schema::Structural;
 use std::collections::BTreeMap;
 use std::fs;
@@ -49,7 +49,7 @@ fn without_names(path: &str) -> String {
 
 fn drafted(found: &Suggestions) -> Vec<Move> {
     let mut out = Vec::new();
-    for pair in found.pairs.iter().filter(|pair| pair.confidence >= 0.4) {
+    for pair in found.pairs.iter().filter(|pair| pair.confidence >= SURE) {
         for old in &pair.old {
             out.extend(
                 pair.new
@@ -161,13 +161,13 @@ fn most_moves_of_published_apis_are_suggested() {
         azuread-application            21      27    21     0
         cert-manager-certificate       13      13    13     0
         cert-manager-issuer             9       9     9     0
-        cluster-api-cluster            64      56    59     1
-        cluster-api-machine            27      23    23     0
+        cluster-api-cluster            64      59    62     1
+        cluster-api-machine            27      24    24     0
         flux-helmrelease                0       0     0     0
         karpenter-nodepool              3       3     3     0
         tekton-task                     3       3     3     0
         tekton-taskrun                  6       3     5     0
-        all                           182     194   172     1
+        all                           182     198   176     1
     "#]]
     .assert_eq(&(lines.join("\n") + "\n"));
 }

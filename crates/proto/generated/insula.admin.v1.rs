@@ -6665,7 +6665,7 @@ pub struct SuggestRulesRequest {
     /// The new version. Empty means the last one that the old schema does not have.
     #[prost(string, tag = "5")]
     pub to_version: ::prost::alloc::string::String,
-    /// Leave out suggestions with less confidence, in percent. 0 means 40.
+    /// Leave out suggestions with less confidence, in percent. 0 means 60; 1 keeps every guess.
     #[prost(int32, tag = "6")]
     pub min_confidence: i32,
 }

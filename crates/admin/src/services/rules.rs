@@ -28,7 +28,7 @@ use std::sync::Arc;
 use tonic::Status;
 
 /// Confidence in percent from which on a suggestion is kept where the caller names none.
-const CONFIDENCE: i32 = 40;
+const CONFIDENCE: i32 = 60;
 
 /// Drafts rules. Returns the drafts, and an APIConversion with all their rules.
 pub(super) fn drafts(request: SuggestRulesRequest) -> Result<(Vec<RuleDraft>, Struct), Status> {

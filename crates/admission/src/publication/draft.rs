@@ -127,11 +127,7 @@ pub fn draft(
     progress: &mut dyn FnMut(usize, usize),
 ) -> Draft {
     let mut found = suggest(from, to);
-    let enough = |confidence: f64| percent(confidence) >= min_confidence;
-    let (kept, unsure): (Vec<_>, Vec<_>) = found.pairs.into_iter().partition(|pair| enough(pair.confidence));
-    found.only_old.extend(unsure.iter().flat_map(|pair| pair.old.clone()));
-    found.only_new.extend(unsure.iter().flat_map(|pair| pair.new.clone()));
-    found.pairs = kept;
+    found.retain_confident(f64::from(min_confidence) / 100.0);
     let pairs = found.pairs.len();
     let refused = found.try_out(group, (from, to), Search::default(), &mut |trial| {
         progress(pairs, trial)

@@ -3,7 +3,7 @@
 use super::{Find, Manifest, Pair, compatible::list, text};
 use insula_api::{FieldError, Json, names::labels};
 use insula_catalog::{Api, digest};
-use insula_conversion::{Path, VersionSchema, proof::Search, suggest};
+use insula_conversion::{Path, SURE, VersionSchema, proof::Search, suggest};
 use serde_json::{Map, json};
 
 /// Bytes of a label's value (Kubernetes).
@@ -235,6 +235,7 @@ fn draft(api: &Api, name: &str, remarks: &mut Vec<String>) -> Option<(Json, Vec<
     for other in api.bundle.versions().filter(|version| *version != stored) {
         let new = version(api, other)?;
         let mut found = suggest(&old, &new);
+        found.retain_confident(SURE);
         // Other errors show when the author publishes the draft.
         found.try_out(&api.group, (&old, &new), Search::default(), &mut |_| {});
         let (left_out, guessed): (Vec<_>, Vec<_>) = found.pairs.iter().partition(|pair| pair.work.is_some());

@@ -9,6 +9,8 @@ use insula_schema::Node;
 
 /// Confidence in fields of one name in an object that was the only item of a list.
 const ONLY_ITEM: f64 = 0.93;
+/// Confidence in fields that one version keeps below the name of the other.
+const VERSIONED: f64 = 0.95;
 
 /// A field without a counterpart at its own path.
 pub(super) struct Loose<'s> {
@@ -31,6 +33,16 @@ impl Loose<'_> {
 
     pub(super) fn above(&self) -> &[Segment] {
         self.path.split_last().map_or(&[], |(_, above)| above)
+    }
+
+    /// Returns true if no other field of the same object and shape is without a counterpart.
+    pub(super) fn is_alone(&self, places: &[Loose<'_>], used: &[Vec<Segment>]) -> bool {
+        let like = |other: &&Loose<'_>| other.above() == self.above() && same_shape(other.node, self.node);
+        let mut left = places
+            .iter()
+            .filter(like)
+            .filter(|other| !super::taken(used, &other.path));
+        left.next().is_some() && left.next().is_none()
     }
 }
 
@@ -57,6 +69,8 @@ pub(super) struct Walk<'s, 'a> {
     at: Vec<Segment>,
     pub(super) olds: Vec<Loose<'s>>,
     pub(super) news: Vec<Loose<'s>>,
+    /// Paths below both objects that have a counterpart at another path.
+    pub(super) moved: (Vec<Vec<Segment>>, Vec<Vec<Segment>>),
 }
 
 impl<'s, 'a> Walk<'s, 'a> {
@@ -68,9 +82,40 @@ impl<'s, 'a> Walk<'s, 'a> {
             at: Vec::new(),
             olds: Vec::new(),
             news: Vec::new(),
+            moved: (Vec::new(), Vec::new()),
         };
+        if objects.whole() {
+            walk.versioned(out);
+        }
         walk.fields(objects.old, objects.new, out);
         walk
+    }
+
+    /// Pairs fields of the status that one version keeps below the name of another: the conditions
+    /// of Cluster API and of projects that follow it.
+    ///
+    /// ```text
+    /// v1beta1 .status.conditions          ↔  v1beta2 .status.deprecated.v1beta1.conditions
+    /// v1beta1 .status.v1beta2.conditions  ↔  v1beta2 .status.conditions
+    /// ```
+    fn versioned(&mut self, out: &mut Suggestions) {
+        let (Some(old), Some(new)) = (self.objects.old.property("status"), self.objects.new.property("status")) else {
+            return;
+        };
+        let (old_name, new_name) = out.versions.clone();
+        let reasons = vec!["the place of another version's status".to_owned()];
+        let mut pair = |old: Vec<Segment>, new: Vec<Segment>| {
+            let [from, to] = [&old, &new].map(|path| Path::from_segments(path.clone()));
+            out.pairs.push(Suggestion::moved(from, to, VERSIONED, reasons.clone()));
+            self.moved.0.push(old);
+            self.moved.1.push(new);
+        };
+        for (there, here) in former(new, old).into_iter().chain(named(new, &old_name, old)) {
+            pair(here, there);
+        }
+        for (there, here) in former(old, new).into_iter().chain(named(old, &new_name, new)) {
+            pair(there, here);
+        }
     }
 
     fn fields(&mut self, old: &'s Node, new: &'s Node, out: &mut Suggestions) {
@@ -94,7 +139,10 @@ impl<'s, 'a> Walk<'s, 'a> {
         let Some(b) = b else {
             return self.everything(a, true, out);
         };
-        if unchanged(a, b) || self.in_status() && conditions(&self.at, a) && conditions(&self.at, b) {
+        if self.moved.0.contains(&self.at) || self.moved.1.contains(&self.at) {
+            self.everything(a, true, out);
+            self.everything(b, false, out);
+        } else if unchanged(a, b) || self.in_status() && conditions(&self.at, a) && conditions(&self.at, b) {
             self.same(out);
         } else if is_object(a) && is_object(b) {
             self.fields(a, b, out);
@@ -158,6 +206,10 @@ impl<'s, 'a> Walk<'s, 'a> {
 
     /// Collects a field of one version and, if it is an object, all fields below it.
     fn everything(&mut self, node: &'s Node, is_old: bool, out: &mut Suggestions) {
+        let moved = if is_old { &self.moved.0 } else { &self.moved.1 };
+        if moved.contains(&self.at) {
+            return;
+        }
         if self.in_status() && conditions(&self.at, node) {
             let (list, path) = match is_old {
                 true => (&mut out.only_old, self.old()),
@@ -196,6 +248,37 @@ impl<'s> Loose<'s> {
             bare: NameWords::from_path(&bare, node.description()),
         }
     }
+}
+
+/// Returns the fields below `deprecated.<version>` of a status, with the fields of another status
+/// that they were: (there, here).
+fn former(status: &Node, other: &Node) -> Vec<(Vec<Segment>, Vec<Segment>)> {
+    let Some(deprecated) = status.property("deprecated") else {
+        return Vec::new();
+    };
+    let mut versions = deprecated.properties();
+    let (Some((version, fields)), None) = (versions.next(), versions.next()) else {
+        return Vec::new();
+    };
+    homes(fields, &["status", "deprecated", version], other)
+}
+
+/// Returns the fields below the name of another version of a status, with those of that version.
+fn named(status: &Node, version: &str, other: &Node) -> Vec<(Vec<Segment>, Vec<Segment>)> {
+    let fields = status.property(version);
+    fields.map_or_else(Vec::new, |fields| homes(fields, &["status", version], other))
+}
+
+fn homes(fields: &Node, above: &[&str], other: &Node) -> Vec<(Vec<Segment>, Vec<Segment>)> {
+    let path = |above: &[&str], name: &str| -> Vec<Segment> {
+        let names = above.iter().copied().chain([name]);
+        names.map(|name| Segment::Field(name.to_owned())).collect()
+    };
+    let same = |(name, there): &(&str, &Node)| other.property(name).is_some_and(|here| same_shape(there, here));
+    let homes = fields.properties().filter(same);
+    homes
+        .map(|(name, _)| (path(above, name), path(&["status"], name)))
+        .collect()
 }
 
 /// Returns true for two fields of one shape whose enumerations have the same words throughout.

@@ -40,8 +40,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "VERSION")]
     to: Option<String>,
     /// Leave out suggestions with less confidence, in percent.
-    #[arg(long, value_name = "PERCENT", default_value_t = 40)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 60)]
     min_confidence: u8,
+    /// Write rules for every suggestion, also for those that are mere guesses.
+    #[arg(long, conflicts_with = "min_confidence")]
+    include_guesses: bool,
     /// Format of the output.
     #[arg(long, short, value_enum, default_value = "yaml")]
     output: Format,
@@ -120,9 +123,14 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             conversions: Vec::new(),
         },
     );
+    let least = if arguments.include_guesses {
+        0
+    } else {
+        arguments.min_confidence
+    };
     for (from, to) in &pairs {
         let mut progress = Progress::stderr();
-        let draft = draft(arguments.min_confidence, &old.group, (from, to), &mut |pairs, trial| {
+        let draft = draft(least, &old.group, (from, to), &mut |pairs, trial| {
             progress.show(&format!(
                 "{} → {}: checking {pairs} suggestions, trial {trial}",
                 from.name, to.name
