@@ -81,6 +81,7 @@ pub fn compile(definition: &Definition<'_>, builtin: Option<&'static Builtin>) -
         Ok(rules) => with_rules(rules.as_ref())?,
         Err(malformed) => return Err(malformed.with_errors_of(|rest| with_rules(Some(rest)))),
     };
+    bundle = bundle.of_kind(spec["names"]["kind"].as_str().unwrap_or_default());
     if let Some(builtin) = builtin {
         bundle = bundle.without_records();
         bundle = bundle.with_code(builtin.code.to_vec(), &FieldPath::new("spec"))?;

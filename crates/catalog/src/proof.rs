@@ -31,10 +31,10 @@ impl Prover {
     /// Searches the rules of a bundle for a counterexample to the conversion laws.
     ///
     /// # Errors
-    /// Returns the counterexamples as field errors.
+    /// Returns the first counterexamples as field errors, and the number of the others.
     pub fn prove(&self, bundle: &Bundle) -> Proof {
         let mut told = Ok(Searched::default());
         (self.aside)(&mut || told = proof::prove(bundle, Search::default()));
-        told
+        told.map_err(proof::counted)
     }
 }

@@ -88,6 +88,8 @@ impl ToStore {
 #[derive(Debug)]
 pub struct Bundle {
     group: String,
+    /// The kind of objects that searches make.
+    kind: String,
     /// The versions, and the union of them behind, if the hub lacks a field of any.
     pub(crate) versions: Vec<Version>,
     storage: usize,
@@ -140,6 +142,18 @@ impl Bundle {
         path: &FieldPath,
     ) -> Result<Bundle, Vec<FieldError>> {
         compile::compile(group, versions, storage, rules, loss_policy, path)
+    }
+
+    /// Names the kind of the objects, for those that a search makes; without it their kind is
+    /// `Kind`.
+    #[must_use]
+    pub fn of_kind(self, kind: &str) -> Bundle {
+        let kind = kind.to_owned();
+        Bundle { kind, ..self }
+    }
+
+    pub(crate) fn kind(&self) -> &str {
+        &self.kind
     }
 
     /// Reads a stored object in version `to`.

@@ -40,7 +40,7 @@ use random::Random;
 use std::cell::{Cell, RefCell};
 use text::Patterns;
 
-pub use finding::{Counterexample, Finding};
+pub use finding::{Counterexample, Finding, counted};
 pub use fitting::Misfit;
 pub(crate) use fitting::general;
 
@@ -127,8 +127,8 @@ pub struct Write {
 ///
 /// # Errors
 /// Returns the findings at the paths of their rules, each with an object that shows it and with
-/// advice. Values that another version's schema refuses are findings under [`Validation::Refuse`]
-/// only.
+/// advice; [`counted`] shortens them for people. Values that another version's schema refuses are
+/// findings under [`Validation::Refuse`] only.
 pub fn prove(bundle: &Bundle, how: Search) -> Result<Searched, Vec<FieldError>> {
     let refuses = bundle.validation() == Validation::Refuse;
     let is_lawful = bundle.loss_policy() == LossPolicy::Lossless || bundle.has_rules();
@@ -172,7 +172,7 @@ pub fn search(bundle: &Bundle, how: Search) -> Result<Searched, Box<Counterexamp
 /// breaks a law.
 ///
 /// # Errors
-/// Returns the counterexamples, shrunk, in the order of the cases that found them.
+/// Returns the counterexamples, shrunk: lost values before failures, of equals the smallest first.
 pub fn search_all(bundle: &Bundle, how: Search) -> Result<Searched, Vec<Counterexample>> {
     up_to(bundle, how, COUNTEREXAMPLES_MAX)
 }
@@ -213,6 +213,7 @@ fn up_to(bundle: &Bundle, how: Search, most: usize) -> Result<Searched, Vec<Coun
         }
     }
     if !found.is_empty() {
+        found.sort_by_key(Counterexample::rank);
         return Err(found);
     }
     searched.misfits = prover.misfits.into_inner().smallest(bundle, how);
@@ -221,7 +222,7 @@ fn up_to(bundle: &Bundle, how: Search, most: usize) -> Result<Searched, Vec<Coun
 
 /// Generates valid objects of a schema: first the corners (minimal, complete), then objects
 /// between. The same seed generates the same objects.
-pub fn objects(schema: &Structural, api_version: &str, seed: u64, count: u32) -> Vec<Json> {
+pub fn objects(schema: &Structural, (api_version, kind): (&str, &str), seed: u64, count: u32) -> Vec<Json> {
     let (mut random, patterns) = (Random::new(seed), Patterns::default());
     let api_version = Json::from(api_version);
     let one = |case| {
@@ -230,7 +231,7 @@ pub fn objects(schema: &Structural, api_version: &str, seed: u64, count: u32) ->
             Fill::Near => Fill::Some(50),
             other => other,
         };
-        generate::object(schema, &api_version, fill, (None, &patterns), &mut random)
+        generate::object(schema, (&api_version, kind), fill, (None, &patterns), &mut random)
     };
     (0..count).filter_map(one).collect()
 }
@@ -328,7 +329,13 @@ impl<'b> Prover<'b> {
         let focus = self.focus.iter().find(|(name, _)| *name == version);
         let focus = focus.map(|(_, focus)| focus);
         let api_version = self.bundle.api_version_of(version)?;
-        let fresh = generate::object(schema, &api_version, fill, (focus, &self.patterns), random)?;
+        let fresh = generate::object(
+            schema,
+            (&api_version, self.bundle.kind()),
+            fill,
+            (focus, &self.patterns),
+            random,
+        )?;
         let Some(stored) = stored else { return Some(fresh) };
         let shown = self
             .bundle

@@ -35,30 +35,34 @@ fn every_kind_is_shown_once_by_its_smallest_object() {
         shown,
         [
             concat!(
+                r#"v2 would refuse spec.size: Required value"#,
+                r#"; shown by {"apiVersion":"example.io/v1","kind":"Kind","metadata":{"name":"a"},"#,
+                r#""spec":{}} written as v1"#
+            ),
+            concat!(
                 r#"v2 would refuse spec.kindOf: Unsupported value: "": supported values: "Fast", "Slow""#,
-                r#"; shown by {"spec":{"mode":""}} written as v1"#
+                r#"; shown by {"apiVersion":"example.io/v1","kind":"Kind","metadata":{"name":"a"},"#,
+                r#""spec":{"mode":""}} written as v1"#
             ),
             concat!(
                 r#"v2 would refuse spec.name: Too long: may not be more than 3 bytes"#,
-                r#"; shown by {"spec":{"name":"1h30m"}} written as v1"#
+                r#"; shown by {"apiVersion":"example.io/v1","kind":"Kind","metadata":{"name":"a"},"#,
+                r#""spec":{"name":"1h30m"}} written as v1"#
             ),
             concat!(
                 r#"v2 would refuse spec.ports[0].port: Invalid value: 443"#,
                 r#": spec.ports[0].port in body should be less than or equal to 9"#,
-                r#"; shown by {"spec":{"ports":[{"port":443}]}} written as v1"#
-            ),
-            concat!(
-                r#"v2 would refuse spec.size: Required value"#,
-                r#"; shown by {"spec":{}} written as v1"#
+                r#"; shown by {"apiVersion":"example.io/v1","kind":"Kind","metadata":{"name":"a"},"#,
+                r#""spec":{"ports":[{"port":443}]}} written as v1"#
             ),
         ]
     );
-    let moved = searched.misfits[0].rule.as_ref().unwrap();
+    let moved = searched.misfits[1].rule.as_ref().unwrap();
     assert_eq!(
         (moved.0.as_str(), &*moved.1),
         ("spec.conversions[0].rules[0].destination", ".spec.kindOf")
     );
-    assert!(searched.misfits[1].rule.is_none());
+    assert!(searched.misfits[2].rule.is_none());
     let alone = search(
         &compiled(RULES),
         Search {

@@ -58,7 +58,7 @@ fn objects_stay_what_they_are_when_storage_moves() {
             };
             for from in &names {
                 let schema = before.schema(from).unwrap();
-                for x in objects(schema, &format!("example.io/{from}"), seed, 6) {
+                for x in objects(schema, (&format!("example.io/{from}"), "Kind"), seed, 6) {
                     let Ok(old) = before.put(&x, from, None, &mut object_budget()) else {
                         continue;
                     };

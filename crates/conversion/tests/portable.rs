@@ -118,7 +118,12 @@ fn there_and_back_gives_the_same() {
         let names: Vec<&String> = doc["versions"].as_object().unwrap().keys().collect();
         for (i, from) in names.iter().enumerate() {
             let schema = Structural::parse_trusted(&schema(&doc["versions"][from])).unwrap();
-            for x in proof::objects(&schema, &format!("example.io/{from}"), seed * 64 + i as u64, 6) {
+            for x in proof::objects(
+                &schema,
+                (&format!("example.io/{from}"), "Kind"),
+                seed * 64 + i as u64,
+                6,
+            ) {
                 for via in &names {
                     let Ok(there) = portable.convert(&x, via, &mut object_budget()) else {
                         continue;

@@ -103,7 +103,10 @@ rules:
 ",
         &[
             "conversions[1].rules[0]",
-            r#"shown by {"spec":{"size":""}} written as v2 (seed"#,
+            concat!(
+                r#"shown by {"apiVersion":"example.io/v2","kind":"Kind","metadata":{"name":"a"},"#,
+                r#""spec":{"size":""}} written as v2 (seed"#
+            ),
             "mayFail: true",
         ],
     ),
@@ -119,7 +122,10 @@ rules:
 "#,
         &[
             "conversions[0].rules[0]",
-            r#"shown by {"spec":{"names":""}} written as v2"#,
+            concat!(
+                r#"shown by {"apiVersion":"example.io/v2","kind":"Kind","metadata":{"name":"a"},"#,
+                r#""spec":{"names":""}} written as v2"#
+            ),
         ],
     ),
 ];

@@ -194,7 +194,7 @@ fn converting_in_place_is_converting() {
         for from in bundle.versions() {
             let schema = bundle.schema(from).unwrap();
             let api_version = format!("samples.example.io/{from}");
-            for mut object in insula_conversion::proof::objects(schema, &api_version, 2026, 200) {
+            for mut object in insula_conversion::proof::objects(schema, (&api_version, "Kind"), 2026, 200) {
                 insula_schema::default(&mut object, schema);
                 for to in bundle.versions().filter(|to| *to != from) {
                     let looked_at = bundle.convert(&object, to, &mut object_budget());

@@ -79,15 +79,22 @@ fn finish(mut errors: Vec<FieldError>, new: &Json, old: &Json, schema: &Structur
     }
 }
 
+/// Kubernetes' error beside errors that keep rules from running.
+const RULES_UNCHECKED: &str = "some validation rules were not checked because the object was invalid; correct the \
+                               existing errors to complete validation";
+
+/// Returns true for an error that only follows from others: it goes when they go.
+pub fn is_consequence(error: &FieldError) -> bool {
+    error.detail == RULES_UNCHECKED
+}
+
 /// Runs the rules, unless earlier errors would make them fail.
 fn check_rules(new: &Json, old: Option<&Json>, schema: &Structural, errors: &[FieldError]) -> Findings {
     if !schema.root().below.rules {
         return Findings::default();
     }
     if errors.iter().any(is_blocking) {
-        let why = "some validation rules were not checked because the object was invalid; correct the existing \
-                   errors to complete validation";
-        let error = FieldError::invalid_text(&FieldPath::root(), "null", why);
+        let error = FieldError::invalid_text(&FieldPath::root(), "null", RULES_UNCHECKED);
         return Findings {
             errors: vec![error],
             warnings: Vec::new(),

@@ -12,7 +12,7 @@ use insula_store::Entry;
 use std::sync::Arc;
 
 /// Maximum number of warnings that an answer surely has room for.
-const WARNINGS_MAX: usize = 8;
+const WARNINGS_MAX: usize = 5;
 
 pub(super) const RULES: Rules = Rules {
     write: |review, new, old| self::review(review, new, old),
@@ -108,17 +108,17 @@ fn joined(
 }
 
 /// Warns of values that one version accepts and another one shows although its schema refuses them:
-/// one warning for each kind, with the smallest object.
+/// one warning with an object for each of the first kinds, and the number of the others.
 pub(super) fn warn_of_misfits(review: &Review<'_>, api: &Arc<Api>) {
     if let Ok(searched) = review.catalog.proof(api) {
-        if searched.misfits.len() > WARNINGS_MAX {
-            review.warn(format!(
-                "{} kinds of values that one version accepts and another refuses; the condition Fitting lists them all",
-                searched.misfits.len()
-            ));
-        }
-        for misfit in &searched.misfits {
+        for misfit in searched.misfits.iter().take(WARNINGS_MAX) {
             review.warn(misfit.to_string());
+        }
+        if let Some(more @ 1..) = searched.misfits.len().checked_sub(WARNINGS_MAX) {
+            review.warn(format!(
+                "{more} more kinds of values that one version accepts and another refuses: insula conversion test \
+                 lists them"
+            ));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Status of an APIConversion: conditions, and for each direction the coverage of every field, the
-//! cost of the rules, and the rules that may fail. Its size is bounded: a schema of a thousand
-//! fields in ten versions has a status of some kilobytes.
+//! cost of the rules, and the rules that may fail. It has at most 8 KiB, however many fields and
+//! versions the schema has: everyone who watches rules reads it.
 
 use crate::write::{drop_condition, sort_conditions};
 use insula_api::{Condition, FieldError, Json, Timestamp, aggregate, set_condition};
@@ -11,12 +11,18 @@ use insula_conversion::{
 use serde_json::json;
 use std::sync::Arc;
 
-/// Bytes of a message.
-const MESSAGE_MAX: usize = 4_096;
-/// Bytes of the message of the condition `Fitting`, which lists all findings.
-const FITTING_BYTES_MAX: usize = 32_000;
-/// Bytes of all rows of all directions.
-const ROWS_BYTES_MAX: usize = 128 * 1_024;
+/// Bytes of a status, as JSON.
+const STATUS_BYTES_MAX: usize = 8 * 1_024;
+/// Bytes of all that a status has beside messages and directions: types, reasons, times, commas.
+const FRAME_BYTES_MAX: usize = 1_024;
+/// Bytes of the message of the condition `Valid`, as JSON.
+const VALID_BYTES_MAX: usize = 3_072;
+/// Bytes of the message of the condition `Fitting`, as JSON.
+const FITTING_BYTES_MAX: usize = 2_048;
+/// Bytes of a message that names fields, as JSON.
+const NAMES_BYTES_MAX: usize = 512;
+/// Kinds of refused values that a condition has in full.
+const MISFITS_MAX: usize = 5;
 /// Destinations and rules that one row names.
 const NAMED_MAX: usize = 8;
 /// Fields that a condition names.
@@ -37,7 +43,7 @@ pub(crate) enum Outcome {
 /// Returns the fingerprint of these rules with this schema. The suffix is the number of the form of
 /// this status: an older one is written anew.
 pub(super) fn observed(api: &Api) -> String {
-    format!("{:016x}-2", api.fingerprint)
+    format!("{:016x}-3", api.fingerprint)
 }
 
 /// Position of an APIConversion among those of its schema. Each shows what its own rules do; the
@@ -145,7 +151,10 @@ pub(super) fn write(object: &mut Json, part: &PartView<'_>, outcome: &Outcome, n
                 let own = |misfit: &&Misfit| part.owns(misfit.rule.as_ref().map(|(at, _)| at.as_str()));
                 fitting(&searched.misfits.iter().filter(own).collect::<Vec<_>>())
             }));
-            let directions = directions(part, &field_coverage, &api.bundle.outlooks());
+            let messages = conditions.iter().map(|condition| json_len(&condition.message));
+            let room = STATUS_BYTES_MAX - FRAME_BYTES_MAX;
+            let room = room.saturating_sub(messages.sum());
+            let directions = directions(part, &field_coverage, &api.bundle.outlooks(), room);
             (conditions, Some((observed(api), directions)))
         }
     };
@@ -183,7 +192,7 @@ fn waiting(name: &str) -> Condition {
 }
 
 fn invalid(reason: &str, errors: &[FieldError]) -> Condition {
-    Condition::fails("Valid", reason, clipped(aggregate(errors)))
+    Condition::fails("Valid", reason, clipped(aggregate(errors), VALID_BYTES_MAX))
 }
 
 /// Returns the condition `Valid`: no counterexample was found.
@@ -238,13 +247,18 @@ fn fitting(misfits: &[&Misfit]) -> Condition {
         misfits.len(),
         Misfit::HELP
     );
-    for (number, misfit) in misfits.iter().enumerate() {
+    let mut room = FITTING_BYTES_MAX - json_len(&message);
+    let mut more = misfits.len();
+    for misfit in misfits.iter().take(MISFITS_MAX) {
         let line = format!("\n{misfit}");
-        if message.len() + line.len() > FITTING_BYTES_MAX {
-            message.push_str(&format!("\nand {} more", misfits.len() - number));
+        let Some(rest) = room.checked_sub(json_len(&line)) else {
             break;
-        }
+        };
+        (room, more) = (rest, more - 1);
         message.push_str(&line);
+    }
+    if more > 0 {
+        message.push_str(&format!("\nand {more} more: insula conversion test lists them"));
     }
     Condition::fails("Fitting", "ValuesRefused", message).severity("Info")
 }
@@ -265,71 +279,125 @@ fn named(all: &[FieldCoverage], wanted: impl Fn(&FieldCoverage, &FieldOutcome) -
     let shown = names.get(..SHOWN_MAX.min(names.len()))?.join(", ");
     match names.len() {
         0 => None,
-        n if n > SHOWN_MAX => Some(clipped(format!("{shown}, and {} more", n - SHOWN_MAX))),
-        _ => Some(clipped(shown)),
+        n if n > SHOWN_MAX => Some(format!(
+            "{}, and {} more",
+            clipped(shown, NAMES_BYTES_MAX),
+            n - SHOWN_MAX
+        )),
+        _ => Some(clipped(shown, NAMES_BYTES_MAX)),
     }
 }
 
-fn clipped(mut text: String) -> String {
-    if text.len() > MESSAGE_MAX {
-        let end = (0..=MESSAGE_MAX).rev().find(|i| text.is_char_boundary(*i));
-        text.truncate(end.unwrap_or_default());
-        text.push('…');
+/// Returns the bytes of a text in JSON.
+fn json_len(text: &str) -> usize {
+    Json::from(text).to_string().len()
+}
+
+/// Cuts a text to some bytes in JSON.
+fn clipped(mut text: String, most: usize) -> String {
+    if json_len(&text) <= most {
+        return text;
     }
+    let (mut low, mut high) = (0, text.len());
+    while low + 1 < high {
+        let middle = text.floor_char_boundary(low.midpoint(high));
+        if middle <= low {
+            break;
+        }
+        match json_len(&text[..middle]) <= most {
+            true => low = middle,
+            false => high = middle,
+        }
+    }
+    text.truncate(low);
+    text.push('…');
     text
 }
 
-fn directions(part: &PartView<'_>, all: &[FieldCoverage], outlooks: &[Outlook]) -> Json {
-    let mut room = ROWS_BYTES_MAX;
-    let mut out = Vec::new();
+/// A row of a direction.
+struct Row {
+    list: &'static str,
+    value: Json,
+    /// True for a field that merely stays where it is, which the schemas tell as well.
+    is_plain: bool,
+    is_kept: bool,
+}
+
+/// Returns what fits of each direction. Rows that tell most are chosen first.
+fn directions(part: &PartView<'_>, all: &[FieldCoverage], outlooks: &[Outlook], mut room: usize) -> Json {
+    let mut out: Vec<(Json, Vec<Row>)> = Vec::new();
     for field_coverage in all {
-        let mut direction = json!({"from": field_coverage.from, "to": field_coverage.to});
         let outlook = outlooks
             .iter()
             .find(|o| o.from == field_coverage.from && o.to == field_coverage.to);
+        let mut direction = json!({"from": field_coverage.from, "to": field_coverage.to});
         if let Some(outlook) = outlook {
             direction["cost"] = Json::from(outlook.cost);
-            let rules = outlook.may_fail.iter().filter(|r| part.owns(Some(&r.rule)));
-            let rows = rules.map(|r| json!({"rule": part.own_name(&r.rule), "reason": r.reason, "marked": r.marked}));
-            put_rows(&mut direction, "mayFail", rows, &mut room);
         }
-        let rows = field_coverage.fields.iter().map(|field| {
-            let mut row = json!({"path": field.path.to_string(), "fate": field.outcome.word()});
-            let to = field.outcome.destinations().into_iter().map(ToString::to_string);
-            let rules = field
-                .outcome
-                .rules()
-                .into_iter()
-                .map(|rule| part.own_name(rule).to_owned());
-            for (name, named) in [("to", to.collect::<Vec<_>>()), ("rules", rules.collect())] {
-                if !named.is_empty() {
-                    row[name] = named.into_iter().take(NAMED_MAX).collect();
-                }
-            }
-            row
-        });
-        put_rows(&mut direction, "fields", rows, &mut room);
-        out.push(direction);
+        let bytes = direction.to_string().len() + LISTS_BYTES;
+        if let Some(rest) = room.checked_sub(bytes) {
+            room = rest;
+            out.push((direction, rows(part, field_coverage, outlook).collect()));
+        }
     }
-    Json::Array(out)
+    for plain in [false, true] {
+        let rows = out.iter_mut().flat_map(|(_, rows)| rows);
+        for row in rows.filter(|row| row.is_plain == plain) {
+            let rest = room.checked_sub(row.value.to_string().len() + 1);
+            row.is_kept = rest.is_some();
+            room = rest.unwrap_or(room);
+        }
+    }
+    out.into_iter()
+        .map(|(direction, rows)| with_rows(direction, rows))
+        .collect()
 }
 
-/// Writes as many rows as fit, and the number of omitted ones.
-fn put_rows(out: &mut Json, name: &str, rows: impl Iterator<Item = Json>, room: &mut usize) {
-    let (mut kept, mut omitted) = (Vec::new(), 0);
-    for row in rows {
-        let bytes = row.to_string().len();
-        if bytes > *room {
-            omitted += 1;
-        } else {
-            *room -= bytes;
-            kept.push(row);
+fn with_rows(mut direction: Json, rows: Vec<Row>) -> Json {
+    let omitted = rows.iter().filter(|row| !row.is_kept).count();
+    for Row { list, value, .. } in rows.into_iter().filter(|row| row.is_kept) {
+        match direction[list].as_array_mut() {
+            Some(rows) => rows.push(value),
+            None => direction[list] = Json::Array(vec![value]),
         }
     }
-    if !kept.is_empty() {
-        out[name] = Json::Array(kept);
-    }
     if omitted > 0 {
-        out["omitted"] = Json::from(out["omitted"].as_u64().unwrap_or(0) + omitted);
+        direction["omitted"] = Json::from(omitted);
     }
+    direction
+}
+
+/// Bytes of the names and brackets of a direction's lists, and of the number of omitted rows.
+const LISTS_BYTES: usize = 56;
+
+fn rows<'a>(
+    part: &'a PartView<'_>,
+    direction: &'a FieldCoverage,
+    outlook: Option<&'a Outlook>,
+) -> impl Iterator<Item = Row> + 'a {
+    let may_fail = outlook.into_iter().flat_map(|outlook| &outlook.may_fail);
+    let may_fail = may_fail.filter(|r| part.owns(Some(&r.rule))).map(|r| Row {
+        list: "mayFail",
+        value: json!({"rule": part.own_name(&r.rule), "reason": r.reason, "marked": r.marked}),
+        is_plain: false,
+        is_kept: false,
+    });
+    let fields = direction.fields.iter().map(|field| {
+        let mut row = json!({"path": field.path.to_string(), "fate": field.outcome.word()});
+        let to = field.outcome.destinations().into_iter().map(ToString::to_string);
+        let rules = field.outcome.rules().into_iter();
+        let rules = rules.map(|rule| part.own_name(rule).to_owned());
+        for (name, named) in [("to", to.collect::<Vec<_>>()), ("rules", rules.collect())] {
+            if !named.is_empty() {
+                row[name] = named.into_iter().take(NAMED_MAX).collect();
+            }
+        }
+        Row {
+            list: "fields",
+            value: row,
+            is_plain: field.outcome == FieldOutcome::Carried,
+            is_kept: false,
+        }
+    });
+    may_fail.chain(fields)
 }

@@ -117,3 +117,69 @@ async fn waiting_rules_that_do_not_hold_say_why_when_their_schema_comes() {
     );
     assert_eq!(condition(&object, "Lossless").expect("has a status")["status"], "False");
 }
+
+/// Four versions of 80 fields with long names: bounds differ, and one field each is in no other.
+fn large_schema() -> Json {
+    let version = |number: usize| {
+        let field = |at: usize| {
+            let name = format!("{}{at}", "aFieldWithAnUncommonlyLongName".repeat(3));
+            (name, json!({"type": "string", "enum": ["", format!("\"{number}\"")]}))
+        };
+        let mut fields: serde_json::Map<String, Json> = (0..80).map(field).collect();
+        fields.insert(format!("only{number}"), json!({"type": "string"}));
+        let spec = json!({"type": "object", "properties": fields});
+        json!({"name": format!("v{number}"), "served": true, "storage": number == 1,
+               "schema": {"type": "object", "properties": {"spec": spec}}})
+    };
+    json!({
+        "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIResourceSchema",
+        "metadata": {"name": "today.widgets.example.io"},
+        "spec": {
+            "group": "example.io", "scope": "Namespaced",
+            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
+            "versions": (1..=4).map(version).collect::<Vec<_>>(),
+        },
+    })
+}
+
+#[tokio::test]
+async fn a_status_has_at_most_8_kib() {
+    let rig = TestControlPlane::new().await;
+    let org = rig.workspace("root", "org").await;
+    let renamed = |from: usize, to: usize| {
+        let rule = json!({"field": format!(".spec.only{from}"), "destination": format!(".spec.only{to}")});
+        json!({"from": format!("v{from}"), "to": format!("v{to}"), "rules": [rule]})
+    };
+    let rules = json!({
+        "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIConversion",
+        "metadata": {"name": "today.widgets.example.io"},
+        "spec": {"conversions": (2..=4).flat_map(|n| [renamed(1, n), renamed(n, 1)]).collect::<Vec<_>>()},
+    });
+    rig.create(&org, "apiresourceschemas", &large_schema().to_string())
+        .await;
+    rig.create(&org, "apiconversions", &rules.to_string()).await;
+    rig.settle().await;
+    let object = rules_of_today(&rig, &org);
+    let bytes = object["status"].to_string().len();
+    assert!((6 * 1_024..=8 * 1_024).contains(&bytes), "{bytes} bytes");
+    let message = condition(&object, "Fitting").expect("has a status")["message"].clone();
+    let message = message.as_str().expect("a text");
+    assert!(message.contains(r#""apiVersion":"example.io/v"#), "{message}");
+    assert!(message.contains(r#""kind":"Widget""#), "{message}");
+    assert!(
+        message.ends_with(" more: insula conversion test lists them"),
+        "{message}"
+    );
+    let omitted = |direction: &Json| direction["omitted"].as_u64();
+    let directions = object["status"]["directions"].as_array().expect("directions");
+    assert_eq!(directions.len(), 6);
+    assert!(
+        directions.iter().filter_map(omitted).sum::<u64>() > 400,
+        "{directions:?}"
+    );
+    // Fields that rules move are told rather than those that stay.
+    for direction in directions {
+        let fields = direction["fields"].as_array().expect("fields");
+        assert!(fields.iter().any(|field| field["fate"] == "moved"), "{direction}");
+    }
+}

@@ -121,6 +121,7 @@ pub(super) fn compile(
     }
     Ok(Bundle {
         group: group.to_owned(),
+        kind: "Kind".to_owned(),
         top,
         shared: edges,
         storage: stored,

@@ -1,15 +1,18 @@
 //! Findings of a search, and their messages.
 
-use super::{Write, general};
+use super::{Write, general, values};
 use crate::bundle::Bundle;
 use crate::error::ConvertError;
 use crate::field_coverage::{FieldOutcome, field_coverage, hidden};
 use crate::laws::{self, Law};
 use insula_api::{FieldError, FieldPath, Json};
+use serde_json::json;
 use std::fmt;
 
 /// Maximum number of bytes of an object that a message shows.
-const SHOWN_MAX: usize = 240;
+const SHOWN_MAX: usize = 1_024;
+/// Maximum number of findings that a refusal has in full.
+const FINDINGS_MAX: usize = 5;
 
 /// A sequence of writes that breaks a law or fails.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,6 +54,14 @@ impl Finding {
                 a.version == b.version && general(&a.place) == general(&b.place)
             }
             _ => self.is_like(other),
+        }
+    }
+
+    /// Returns the order of findings: lost values before writes that are refused.
+    fn rank(&self) -> u8 {
+        match self {
+            Finding::Breaks(_) => 0,
+            Finding::Fails(_) => 1,
         }
     }
 
@@ -100,6 +111,21 @@ impl fmt::Display for Counterexample {
     }
 }
 
+/// Keeps the first five findings in full, and counts the others.
+pub fn counted(mut found: Vec<FieldError>) -> Vec<FieldError> {
+    let more = found.len().saturating_sub(FINDINGS_MAX);
+    if more > 0 {
+        found.truncate(FINDINGS_MAX);
+        let why = format!("{more} more findings: insula conversion test -o json lists them");
+        found.push(FieldError::invalid_text(
+            &FieldPath::new("spec").child("conversions"),
+            "",
+            why,
+        ));
+    }
+    found
+}
+
 /// Prints a sequence of writes: `{…} written as v1, then {…} written as v2`.
 pub(super) fn written(script: &[Write], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     for (i, write) in script.iter().enumerate() {
@@ -111,15 +137,14 @@ pub(super) fn written(script: &[Write], f: &mut fmt::Formatter<'_>) -> fmt::Resu
     Ok(())
 }
 
-/// Prints the parts of an object that rules convert, without the fields that every object has.
+/// Prints an object as `kubectl apply` takes it.
 pub(super) fn shown(object: &Json) -> String {
     let mut shown = object.clone();
     if let Some(fields) = shown.as_object_mut() {
-        fields.retain(|name, value| match name.as_str() {
-            "apiVersion" | "kind" => false,
-            "metadata" => value.get("labels").or(value.get("annotations")).is_some(),
-            _ => true,
-        });
+        let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
+        if let Some(metadata) = metadata.as_object_mut() {
+            metadata.entry("name").or_insert_with(|| json!("a"));
+        }
     }
     let mut text = shown.to_string();
     if text.len() > SHOWN_MAX {
@@ -134,6 +159,12 @@ pub(super) fn shown(object: &Json) -> String {
 }
 
 impl Counterexample {
+    /// Returns the order of counterexamples: the gravest first, of equals the smallest.
+    pub(super) fn rank(&self) -> (u8, usize, u64) {
+        let values = self.script.iter().map(|write| values(&write.object)).sum();
+        (self.finding.rank(), self.script.len(), values)
+    }
+
     /// Returns the finding as a validation error, at the path of the rule that most likely causes
     /// it.
     pub(super) fn as_error(&self, bundle: &Bundle) -> FieldError {

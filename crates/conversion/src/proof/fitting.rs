@@ -99,8 +99,9 @@ impl Misfits {
         let writer = script.last().map(|write| write.version.as_str());
         for (version, view) in views.iter().filter(|(version, _)| Some(*version) != writer) {
             let Some(schema) = bundle.schema(version) else { continue };
-            for error in insula_schema::validate(view, schema) {
-                let kind = Kind::from_error(version, &error);
+            let errors = insula_schema::validate(view, schema);
+            for error in errors.iter().filter(|error| !insula_schema::is_consequence(error)) {
+                let kind = Kind::from_error(version, error);
                 let room = self.0.len() < MISFITS_MAX;
                 match self.0.get_mut(&kind) {
                     Some(known) if size(script) < size(known) => *known = script.to_vec(),
@@ -133,7 +134,10 @@ impl Misfits {
                 script,
             })
         };
-        self.0.into_iter().filter_map(smallest).collect()
+        let mut misfits: Vec<Misfit> = self.0.into_iter().filter_map(smallest).collect();
+        // The easiest to understand come first.
+        misfits.sort_by_key(|misfit| size(&misfit.script));
+        misfits
     }
 }
 

@@ -35,7 +35,7 @@ const FAR: usize = 10;
 /// that rules touch.
 pub(super) fn object(
     schema: &Structural,
-    api_version: &Json,
+    (api_version, kind): (&Json, &str),
     fill: Fill,
     (focus, patterns): (Option<&Focus>, &Patterns),
     random: &mut Random,
@@ -49,7 +49,7 @@ pub(super) fn object(
         };
         let mut made = maker.fields(schema.root(), true, focus);
         made.insert("apiVersion".to_owned(), api_version.clone());
-        made.insert("kind".to_owned(), Json::from("Kind"));
+        made.insert("kind".to_owned(), Json::from(kind));
         made.insert("metadata".to_owned(), maker.metadata());
         normal(Json::Object(made), schema)
     })

@@ -38,12 +38,12 @@ pub(super) fn failing(bundle: &Bundle) -> Vec<FieldError> {
     for ((from, _), converter) in bundle.converters.iter().filter(|(_, converter)| converter.ruled) {
         let (version, declared) = (&bundle.versions[*from], OnceCell::new());
         let view = VersionScope::new(&version.name, &version.schema, &metadata, &declared);
-        errors.extend(counterexamples(converter, &view));
+        errors.extend(counterexamples(converter, &view, bundle.kind()));
     }
     errors
 }
 
-fn counterexamples(converter: &Converter, from: &VersionScope<'_>) -> Vec<FieldError> {
+fn counterexamples(converter: &Converter, from: &VersionScope<'_>, kind: &str) -> Vec<FieldError> {
     let mut reads = Reads {
         version: from.name,
         facts: &converter.facts,
@@ -58,6 +58,7 @@ fn counterexamples(converter: &Converter, from: &VersionScope<'_>) -> Vec<FieldE
     let mut search = Search {
         converter,
         from,
+        kind,
         cost: 0,
         tried: 0,
         open: reads.rules,
@@ -194,6 +195,8 @@ fn below(place: SchemaNode<'_>, path: &mut Vec<Segment>, depth: usize, out: &mut
 struct Search<'a> {
     converter: &'a Converter,
     from: &'a VersionScope<'a>,
+    /// Kind of the objects.
+    kind: &'a str,
     cost: u64,
     tried: usize,
     /// Rules without a failing object so far.
@@ -253,7 +256,7 @@ impl Search<'_> {
     }
 
     fn object(&self, values: &[(&[Segment], &Json)]) -> Json {
-        let mut object = json!({"metadata": {"name": "example"}});
+        let mut object = json!({"metadata": {"name": "a"}});
         for (path, value) in values {
             let place = match path.first() {
                 Some(Segment::Field(name)) if name == "metadata" => None,
@@ -264,7 +267,7 @@ impl Search<'_> {
         let group = &self.converter.group;
         let slash = if group.is_empty() { "" } else { "/" };
         object["apiVersion"] = Json::from(format!("{group}{slash}{}", self.from.name));
-        object["kind"] = Json::from("Example");
+        object["kind"] = Json::from(self.kind);
         object
     }
 

@@ -126,10 +126,8 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
                 continue;
             };
             let api_version = api_version_of(api, from);
-            let mut objects = proof::objects(from_schema, &api_version, arguments.seed, arguments.objects);
-            for object in &mut objects {
-                object["kind"] = Value::from(&*api.names.kind);
-            }
+            let kind = (&*api_version, &*api.names.kind);
+            let mut objects = proof::objects(from_schema, kind, arguments.seed, arguments.objects);
             let own = samples.iter().filter(|object| object["apiVersion"] == *api_version);
             objects.extend(own.cloned());
             for to in served.iter().filter(|to| *to != from) {

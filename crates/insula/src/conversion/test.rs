@@ -259,11 +259,12 @@ fn search(bundle: &Bundle, arguments: &Arguments) -> Searched {
             refuses: bundle.validation() == Validation::Refuse,
         },
         Err(found) => {
+            let cases = found.iter().map(|one| one.case + 1).max();
             let mut found = found.into_iter().map(shown);
             let first = found.next();
             Searched {
                 seed: how.seed,
-                cases: first.as_ref().map_or(0, |found| found.case + 1),
+                cases: cases.unwrap_or_default(),
                 writes: 0,
                 refused: 0,
                 counterexample: first,

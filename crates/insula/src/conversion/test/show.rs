@@ -46,6 +46,8 @@ fn report<W: Write>(printer: &mut Printer<W>, report: &Report) -> anyhow::Result
 
 /// Fields that a report lists.
 const BREAKS_MAX: usize = 40;
+/// Findings of a search that are printed in full.
+const FINDINGS_MAX: usize = 5;
 
 fn incompatible<W: Write>(printer: &mut Printer<W>, report: &Report) -> anyhow::Result<()> {
     let count = report.incompatible.len();
@@ -89,14 +91,24 @@ fn unfitting<W: Write>(printer: &mut Printer<W>, search: &Searched) -> anyhow::R
     };
     let head = format!("{kinds} of values that one version accepts and another refuses, {what}:");
     printer.line(&["  ".into(), Cell::new(tone, head)])?;
-    for one in &search.unfitting {
+    for one in search.unfitting.iter().take(FINDINGS_MAX) {
         let rule = one.rule.as_ref().map(|rule| format!(" ({rule})")).unwrap_or_default();
         printer.text(&format!("    {} would refuse {}{rule}", one.version, one.error))?;
         for write in &one.writes {
             printer.text(&format!("      written as {}: {}", write.version, write.object))?;
         }
     }
+    more(printer, count, "kinds")?;
     printer.text(&format!("    remedy: {}", Misfit::HELP))?;
+    Ok(())
+}
+
+/// Counts what is left out after the first findings.
+fn more<W: Write>(printer: &mut Printer<W>, count: usize, what: &str) -> anyhow::Result<()> {
+    let more = count.saturating_sub(FINDINGS_MAX);
+    if more > 0 {
+        printer.text(&format!("    and {more} more {what}: -o json lists them"))?;
+    }
     Ok(())
 }
 
@@ -114,10 +126,10 @@ fn searched<W: Write>(printer: &mut Printer<W>, search: &Searched) -> anyhow::Re
         return unfitting(printer, search);
     };
     counterexample(printer, search.seed, found)?;
-    for found in &search.further {
+    for found in search.further.iter().take(FINDINGS_MAX - 1) {
         counterexample(printer, search.seed, found)?;
     }
-    Ok(())
+    more(printer, search.further.len() + 1, "findings")
 }
 
 fn counterexample<W: Write>(printer: &mut Printer<W>, seed: u64, found: &Found) -> anyhow::Result<()> {
