@@ -5,7 +5,7 @@ mod support;
 
 use expect_test::{Expect, expect};
 use insula_conversion::proof::Search;
-use insula_conversion::{Suggestion, Suggestions, VersionSchema, suggest};
+use insula_conversion::{SURE, Suggestion, Suggestions, VersionSchema, suggest};
 use insula_schema::Structural;
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
@@ -179,11 +179,12 @@ fn of_sample(folder: &File) -> (usize, usize, usize, Vec<String>) {
         other => vec![(hub, other, &direction["fromHub"]), (other, hub, &direction["toHub"])],
     });
     for (from, to, rules) in directions {
-        let (draft, _) = guessed(
+        let (mut draft, _) = guessed(
             &version(from),
             &version(to),
             [from.as_str().unwrap(), to.as_str().unwrap()],
         );
+        draft.retain_confident(SURE);
         work += draft.pairs.iter().filter(|pair| pair.work.is_some()).count();
         let draft = draft.rules();
         let (mut wanted, mut got) = (BTreeSet::new(), BTreeSet::new());
@@ -226,13 +227,13 @@ fn most_of_the_samples_rules_are_found() {
     lines.push(format!("all {} of {}", sum.0, sum.1));
     eprintln!("{}", all_missed.join("\n"));
     expect![[r#"
-        certificates 87 of 131
+        certificates 67 of 131
         computed 0 of 3
         defaults-and-constants 0 of 3
-        durations 6 of 9
+        durations 2 of 9
         enumerations 4 of 6
         field-to-field 4 of 4
-        fields-and-map 5 of 6
+        fields-and-map 0 of 6
         functions 2 of 6
         inverted 4 of 4
         item-rules 4 of 4
@@ -242,7 +243,7 @@ fn most_of_the_samples_rules_are_found() {
         map-to-list 2 of 2
         move-list 2 of 2
         moves 10 of 12
-        nested-items 6 of 6
+        nested-items 4 of 6
         numbers-and-text 6 of 9
         one-and-many 4 of 4
         outside 1 of 1
@@ -254,7 +255,7 @@ fn most_of_the_samples_rules_are_found() {
         split-and-join 8 of 8
         stricter 0 of 2
         values-from-outside 2 of 6
-        all 194 of 299
+        all 163 of 299
     "#]]
     .assert_eq(&(lines.join("\n") + "\n"));
 }
