@@ -27,6 +27,8 @@ use insula_schema::{ListType, Node, Structural};
 
 mod pairs;
 
+use pairs::{Computed, Joining};
+
 /// The name of the union where versions have theirs: of a stored residual, say.
 pub(crate) const UNION: &str = "*";
 
@@ -64,8 +66,13 @@ pub(crate) fn union(hub: &Structural, members: &[Member<'_>], directions: &[Dire
             moves: Default::default(),
             grown: false,
         };
+        let joining = Joining {
+            hub,
+            union: &tree,
+            directions,
+        };
         for (other, homes) in &seen {
-            growth.of_pair((other, homes), member, hub, &tree, directions);
+            growth.of_pair((other, homes), member, joining);
         }
         let mut scope = Scope {
             except: vec![&up.except, &down.except],
@@ -87,14 +94,17 @@ pub(crate) fn union(hub: &Structural, members: &[Member<'_>], directions: &[Dire
 }
 
 /// Homes of the contents of a version's lists, maps and objects that rules map: prefixes of paths
-/// in the version, with those in the union.
+/// in the version, with those in the union. And fields that are computed from the home of another.
 #[derive(Default)]
-struct Homes(Vec<(Vec<Segment>, Vec<Segment>)>);
+struct Homes {
+    places: Vec<(Vec<Segment>, Vec<Segment>)>,
+    computed: Vec<Computed>,
+}
 
 impl Homes {
     fn find(&self, path: &[Segment]) -> Vec<Segment> {
         let longest = self
-            .0
+            .places
             .iter()
             .filter(|(own, _)| own.len() <= path.len() && alike(own, &path[..own.len()]))
             .max_by_key(|(own, _)| own.len());
@@ -286,7 +296,7 @@ impl Growth<'_> {
                 self.grown = true;
             }
         }
-        self.homes.0.push((at.own.clone(), inner.union.clone()));
+        self.homes.places.push((at.own.clone(), inner.union.clone()));
         self.moves(&at.own, &inner.union);
     }
 
@@ -302,6 +312,9 @@ impl Growth<'_> {
         for rule in &self.moves.0 {
             let Source::Field(from) = &rule.source else { continue };
             except.rule(rule, from.segments(), rule.destination.segments());
+            if rule.transformation.is_some() {
+                except.path(from.clone());
+            }
         }
         except
     }
@@ -377,7 +390,7 @@ impl Growth<'_> {
                     }
                     inner.own.push(Segment::Each(String::new()));
                     inner.union.push(Segment::Each(String::new()));
-                    self.homes.0.push((inner.own.clone(), inner.union.clone()));
+                    self.homes.places.push((inner.own.clone(), inner.union.clone()));
                     let scope = Scope {
                         except: vec![&up.except, &down.except],
                         ops: (&up.body, &down.body),
@@ -386,7 +399,7 @@ impl Growth<'_> {
                     self.mapped(joined, part, &scope, &mut inner);
                 }
                 _ => {
-                    self.homes.0.push((inner.own.clone(), inner.union.clone()));
+                    self.homes.places.push((inner.own.clone(), inner.union.clone()));
                     let scope = Scope {
                         except: Vec::new(),
                         ops: (&[], &[]),

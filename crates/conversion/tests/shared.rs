@@ -174,6 +174,46 @@ rules:
 }
 
 #[test]
+fn rules_of_a_pair_compute_one_value_from_the_other() {
+    let text = "
+versions:
+  v1: {spec: {url: string}}
+  v2: {spec: {url: string, wait: {$: {type: string, format: duration}}}}
+  v3: {spec: {url: string, seconds: integer}}
+  v4: {spec: {url: string, seconds: integer}}
+rules:
+  hub: v1
+  conversions:
+  - {from: v1, to: v2, rules: []}
+  - {from: v1, to: v3, rules: []}
+  - {from: v1, to: v4, rules: []}
+  - from: v2
+    to: v3
+    rules:
+    - {field: .spec.wait, destination: .spec.seconds, transformation: duration(self).getSeconds()}
+  - from: v3
+    to: v2
+    rules:
+    - {field: .spec.seconds, destination: .spec.wait, transformation: string(self) + 's'}
+";
+    for storage in ["v1", "v2", "v3", "v4"] {
+        let bundle = bundle_of(&format!("storage: {storage}\n{text}"));
+        let mut written = Written::new(&bundle);
+        written.put("v2", json!({"url": "u", "wait": "1m30s"}));
+        assert_eq!(written.shows("v3"), json!({"url": "u", "seconds": 90}), "{storage}");
+        assert_eq!(written.shows("v4"), json!({"url": "u", "seconds": 90}), "{storage}");
+        // What was written is kept as long as it has the same value.
+        written.put("v3", json!({"url": "w", "seconds": 90}));
+        assert_eq!(written.shows("v2"), json!({"url": "w", "wait": "1m30s"}), "{storage}");
+        written.put("v4", json!({"url": "w", "seconds": 5}));
+        assert_eq!(written.shows("v3"), json!({"url": "w", "seconds": 5}), "{storage}");
+        assert_eq!(written.shows("v2"), json!({"url": "w", "wait": "5s"}), "{storage}");
+        written.put("v1", json!({"url": "x"}));
+        assert_eq!(written.shows("v4"), json!({"url": "x", "seconds": 5}), "{storage}");
+    }
+}
+
+#[test]
 fn what_an_earlier_program_stored_in_two_homes_is_joined() {
     let bundle = bundle_of(ADDED);
     let set = |f: &str| json!({"fields": {"spec": {"fields": {"f": {"set": f}}}}});
