@@ -70,11 +70,12 @@ use std::{
 /// Longest wait for any condition.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Returns the runtime for futures of tests.
+/// Returns the runtime for futures of tests, and for the servers that tests stand in for. It has
+/// threads for handlers that keep theirs waiting.
 pub fn runtime() -> &'static tokio::runtime::Runtime {
     static RUNTIME: LazyLock<tokio::runtime::Runtime> = LazyLock::new(|| {
         tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
+            .worker_threads(16)
             .enable_all()
             .build()
             .unwrap()
