@@ -25,9 +25,11 @@ use crate::trace::Seg;
 use insula_api::FieldPath;
 use insula_schema::{ListType, Node, Structural};
 
+mod classes;
 mod pairs;
 
-use pairs::{Computed, Joining};
+use classes::Classes;
+use pairs::AllComputed;
 
 /// The name of the union where versions have theirs: of a stored residual, say.
 pub(crate) const UNION: &str = "*";
@@ -52,12 +54,16 @@ pub(crate) struct Union {
 pub(crate) fn union(hub: &Structural, members: &[Member<'_>], directions: &[Direction]) -> Option<Union> {
     let mut tree = hub.root().clone();
     let mut grown = false;
-    let mut moves = Vec::new();
-    let mut seen: Vec<(&Member<'_>, Homes)> = Vec::new();
-    for member in members {
+    let mut moves: Vec<(Vec<Rule>, Vec<Rule>)> = members.iter().map(|_| Default::default()).collect();
+    let mut seen: Vec<(usize, Homes)> = Vec::new();
+    let classes = Classes::find(hub, members, directions);
+    let computed = AllComputed::find(hub, members, directions);
+    let mut order: Vec<usize> = (0..members.len()).collect();
+    order.sort_by_key(|member| computed.is_late(*member));
+    for number in order {
+        let member = &members[number];
         let Some((up, down)) = member.plans else {
-            moves.push(Default::default());
-            seen.push((member, Homes::default()));
+            seen.push((number, Homes::default()));
             continue;
         };
         let mut growth = Growth {
@@ -66,14 +72,8 @@ pub(crate) fn union(hub: &Structural, members: &[Member<'_>], directions: &[Dire
             moves: Default::default(),
             grown: false,
         };
-        let joining = Joining {
-            hub,
-            union: &tree,
-            directions,
-        };
-        for (other, homes) in &seen {
-            growth.of_pair((other, homes), member, joining);
-        }
+        growth.classes(&classes, (number, member), &seen, &mut tree);
+        growth.computed(&computed, (number, member), &seen, &tree);
         let mut scope = Scope {
             except: vec![&up.except, &down.except],
             ops: (&up.ops, &down.ops),
@@ -84,8 +84,8 @@ pub(crate) fn union(hub: &Structural, members: &[Member<'_>], directions: &[Dire
         growth.object(&mut tree, member.schema.root(), &scope, &mut at, true);
         growth.mapped(&mut tree, member.schema.root(), &scope, &mut at);
         grown |= growth.grown;
-        moves.push(growth.moves);
-        seen.push((member, growth.homes));
+        moves[number] = growth.moves;
+        seen.push((number, growth.homes));
     }
     grown.then(|| Union {
         schema: Structural::composed(tree),
@@ -94,17 +94,14 @@ pub(crate) fn union(hub: &Structural, members: &[Member<'_>], directions: &[Dire
 }
 
 /// Homes of the contents of a version's lists, maps and objects that rules map: prefixes of paths
-/// in the version, with those in the union. And fields that are computed from the home of another.
+/// in the version, with those in the union.
 #[derive(Default)]
-struct Homes {
-    places: Vec<(Vec<Segment>, Vec<Segment>)>,
-    computed: Vec<Computed>,
-}
+struct Homes(Vec<(Vec<Segment>, Vec<Segment>)>);
 
 impl Homes {
     fn find(&self, path: &[Segment]) -> Vec<Segment> {
         let longest = self
-            .places
+            .0
             .iter()
             .filter(|(own, _)| own.len() <= path.len() && alike(own, &path[..own.len()]))
             .max_by_key(|(own, _)| own.len());
@@ -296,7 +293,7 @@ impl Growth<'_> {
                 self.grown = true;
             }
         }
-        self.homes.places.push((at.own.clone(), inner.union.clone()));
+        self.homes.0.push((at.own.clone(), inner.union.clone()));
         self.moves(&at.own, &inner.union);
     }
 
@@ -390,7 +387,7 @@ impl Growth<'_> {
                     }
                     inner.own.push(Segment::Each(String::new()));
                     inner.union.push(Segment::Each(String::new()));
-                    self.homes.places.push((inner.own.clone(), inner.union.clone()));
+                    self.homes.0.push((inner.own.clone(), inner.union.clone()));
                     let scope = Scope {
                         except: vec![&up.except, &down.except],
                         ops: (&up.body, &down.body),
@@ -399,7 +396,7 @@ impl Growth<'_> {
                     self.mapped(joined, part, &scope, &mut inner);
                 }
                 _ => {
-                    self.homes.places.push((inner.own.clone(), inner.union.clone()));
+                    self.homes.0.push((inner.own.clone(), inner.union.clone()));
                     let scope = Scope {
                         except: Vec::new(),
                         ops: (&[], &[]),
@@ -469,6 +466,13 @@ fn below<'n>(node: &'n Node, path: &[Segment]) -> Option<&'n Node> {
     path.iter().try_fold(node, |node, segment| match segment {
         Segment::Field(name) => node.property(name),
         _ => contents(node),
+    })
+}
+
+fn below_mut<'n>(node: &'n mut Node, path: &[Segment]) -> Option<&'n mut Node> {
+    path.iter().try_fold(node, |node, segment| match segment {
+        Segment::Field(name) => node.property_mut(name),
+        _ => contents_mut(node),
     })
 }
 

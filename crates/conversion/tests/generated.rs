@@ -76,7 +76,11 @@ fn objects_stay_what_they_are_when_storage_moves() {
                         .clone()
                         .unwrap();
                     let stored = old.stored(before.storage());
-                    let new = after.put(&shown, from, Some(stored), &mut object_budget()).unwrap();
+                    let new = match after.put(&shown, from, Some(stored), &mut object_budget()) {
+                        // A rule may fail in the storage version, as its author says.
+                        Err(failed) if failed.rule.is_some() && doc.to_string().contains("mayFail") => continue,
+                        new => new.unwrap(),
+                    };
                     assert_eq!(
                         views(&after, &new, after.storage()),
                         was,

@@ -131,17 +131,29 @@ pub(super) fn compile(
         ruled_metadata: ruled_metadata(directions),
         rules_see_metadata: directions.iter().flat_map(|d| &d.rules).any(Rule::sees_metadata),
         claims,
-        rules: rules_between(versions.len(), &fingerprints, |a, b| {
-            match converters.contains_key(&(a, b)) {
-                true => vec![(a, b)],
-                false => vec![(a, hub), (hub, b)],
-            }
-        }),
+        rules: rules_between(versions.len(), &fingerprints, |a, b| ways(&converters, hub, (a, b))),
         records_rules: true,
         over_budget: price::total(&converters) > OBJECT_COST_MAX,
         converters,
         versions: all,
     })
+}
+
+/// Returns the pairs of versions whose rules decide how one version's object reads in another.
+fn ways(converters: &Converters, hub: usize, (a, b): (usize, usize)) -> Vec<(usize, usize)> {
+    let ruled = |a, b| {
+        converters
+            .get(&(a, b))
+            .is_some_and(|converter: &Converter| converter.ruled)
+    };
+    let by_hub = |version| ruled(version, hub) || ruled(hub, version);
+    let around = vec![(a, hub), (hub, b)];
+    match converters.contains_key(&(a, b)) {
+        false => around,
+        true if a == hub || b == hub || !by_hub(a) || !by_hub(b) => vec![(a, b)],
+        // Rules beside the hub say what is one value.
+        true => [vec![(a, b)], around].concat(),
+    }
 }
 
 /// Returns the union of the versions, and its plans from and to each; `None` if the hub has a place

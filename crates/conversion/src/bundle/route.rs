@@ -14,7 +14,7 @@ impl Bundle {
     /// rules of its own to a storage version that is no hub has no pair but with that.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = (&Version, &Version, &Claims)> {
         let (root, lossless) = (self.storage, self.loss_policy == LossPolicy::Lossless);
-        let beside = move |version: usize| root != self.hub && self.is_direct(root, version);
+        let beside = move |version: usize| self.is_direct(root, version);
         let all = self.claims.iter().filter(move |_| lossless);
         all.filter_map(move |((a, b), claims)| {
             let lone = beside(*a) && *b != root || beside(*b) && *a != root;
@@ -144,7 +144,7 @@ impl Bundle {
     pub(super) fn parent(&self, root: usize, version: usize) -> Option<usize> {
         if version == root {
             None
-        } else if version == self.top || root == self.top || root != self.hub && self.is_direct(root, version) {
+        } else if version == self.top || root == self.top || self.is_direct(root, version) {
             Some(root)
         } else {
             Some(self.top)
@@ -156,9 +156,11 @@ impl Bundle {
         self.top != self.hub && (from, to) == (self.hub, self.top)
     }
 
-    /// Returns true if the author wrote rules between two versions.
-    pub(super) fn is_direct(&self, a: usize, b: usize) -> bool {
-        let ruled = |pair| self.converters.get(&pair).is_some_and(|converter| converter.ruled);
-        ruled((a, b)) || ruled((b, a))
+    /// Returns true if a version has rules with a stored version that is not the hub, and none with
+    /// the hub: it is converted by those alone.
+    fn is_direct(&self, root: usize, version: usize) -> bool {
+        let ruled = |a, b| self.converters.get(&(a, b)).is_some_and(|converter| converter.ruled);
+        let are_ruled = |a, b| ruled(a, b) || ruled(b, a);
+        root != self.hub && are_ruled(root, version) && !are_ruled(version, self.hub)
     }
 }

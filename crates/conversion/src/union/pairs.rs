@@ -1,148 +1,186 @@
 //! Rules of a pair of versions beside the hub: what they move, or compute in both directions, is
 //! one value of both.
 
-use super::{Growth, Homes, Member, below, meets};
+use super::classes::{Classes, between, is_claimed};
+use super::{At, Growth, Homes, Member, Scope, below, below_mut, meets};
+use crate::passthrough::Except;
 use crate::path::{Path, Segment};
-use crate::plan::Plan;
 use crate::rules::{Direction, Rule, Source};
 use insula_schema::{Node, Structural};
 
-/// A field of a version whose value is computed from the home of another version's field.
+/// Two fields of which rules compute each from the other. The one that only its version has is
+/// computed from the home of the other.
 ///
 /// ```text
-/// hub v1 {}      v2 {duration: "90s"}      v3 {seconds: 90}      union {duration: "90s"}
+/// hub v1 {}      v2 {duration: "90s"}      v3, v4 {seconds: 90}      union {seconds: 90}
 /// ```
-#[derive(Clone)]
-pub(super) struct Computed {
-    /// Path in the version.
-    own: Path,
-    /// Rules to the union, and back.
-    rules: (Rule, Rule),
+struct Computed<'a> {
+    /// The field that is computed: number of the version, and path.
+    own: (usize, &'a Path),
+    /// The other field.
+    from: (usize, &'a Path),
+    /// The rule that computes it, and the way back.
+    rules: (&'a Rule, &'a Rule),
 }
 
-/// The schemas of the hub and of the union so far, and the rules of all pairs.
-#[derive(Clone, Copy)]
-pub(super) struct Joining<'a> {
-    pub(super) hub: &'a Structural,
-    pub(super) union: &'a Node,
-    pub(super) directions: &'a [Direction],
-}
+/// All computed fields.
+pub(super) struct AllComputed<'a>(Vec<Computed<'a>>);
 
-impl<'a> Joining<'a> {
-    fn rules(&self, from: &str, to: &str) -> &'a [Rule] {
-        let found = self.directions.iter().find(|d| d.from == from && d.to == to);
-        found.map(|d| d.rules.as_slice()).unwrap_or_default()
+impl<'a> AllComputed<'a> {
+    pub(super) fn find(hub: &Structural, members: &[Member<'_>], directions: &'a [Direction]) -> Self {
+        let has = |member: &Member<'_>, path: &Path| below(member.schema.root(), path.segments()).is_some();
+        let is_free = |member: &Member<'_>, path: &Path| {
+            let lacks = below(hub.root(), path.segments()).is_none();
+            lacks && member.plans.is_some() && has(member, path) && !is_claimed(member, path)
+        };
+        let is_shared = |path: &Path| members.iter().filter(|member| has(member, path)).count() > 1;
+        let mut all = Vec::new();
+        for (a, from) in members.iter().enumerate() {
+            for (b, own) in members.iter().enumerate().filter(|(b, _)| *b != a) {
+                let (there, back) = (
+                    between(directions, from.name, own.name),
+                    between(directions, own.name, from.name),
+                );
+                for (theirs, ours) in there.iter().filter_map(one_to_one) {
+                    let rules = alone(there, (theirs, ours)).zip(alone(back, (ours, theirs)));
+                    let Some((there, back)) = rules else { continue };
+                    let is_moved = there.transformation.is_none() && back.transformation.is_none();
+                    let is_known = all.iter().any(|known: &Computed<'_>| known.from == (b, ours));
+                    if is_moved || is_known || is_shared(ours) || !is_free(from, theirs) || !is_free(own, ours) {
+                        continue;
+                    }
+                    all.push(Computed {
+                        own: (b, ours),
+                        from: (a, theirs),
+                        rules: (there, back),
+                    });
+                }
+            }
+        }
+        AllComputed(all)
     }
 
-    fn is_of_hub(&self, path: &[Segment]) -> bool {
-        below(self.hub.root(), path).is_some()
+    /// Returns true if fields of a version are computed: the others have their homes before.
+    pub(super) fn is_late(&self, member: usize) -> bool {
+        self.0.iter().any(|computed| computed.own.0 == member)
     }
 }
 
 impl Growth<'_> {
-    /// Adds moves for rules between the version and another one, about fields that the hub lacks.
-    pub(super) fn of_pair(&mut self, (other, homes): (&Member<'_>, &Homes), own: &Member<'_>, joining: Joining<'_>) {
-        let (there, back) = (joining.rules(other.name, own.name), joining.rules(own.name, other.name));
-        let mut pairs: Vec<(Path, Path)> = there.iter().filter_map(plain_move).collect();
-        let reverse = back.iter().filter_map(plain_move).map(|(from, to)| (to, from));
-        let more: Vec<(Path, Path)> = reverse.filter(|pair| !pairs.contains(pair)).collect();
-        pairs.extend(more);
-        for (theirs, ours) in pairs {
-            // Another rule of the pair says something else about either field.
-            let contradicts = |rules: &[Rule], (from, to): (&Path, &Path)| {
-                rules.iter().any(|rule| match plain_move(rule) {
-                    Some((source, place)) => (source == *from || place.overlaps(to)) && (&source, &place) != (from, to),
-                    None => rule.destination.overlaps(to),
-                })
-            };
-            if contradicts(there, (&theirs, &ours)) || contradicts(back, (&ours, &theirs)) {
-                continue;
-            }
+    /// Adds moves for the paths of a version that are one value with other paths of earlier
+    /// versions.
+    pub(super) fn classes(
+        &mut self,
+        classes: &Classes,
+        (number, own): (usize, &Member<'_>),
+        seen: &[(usize, Homes)],
+        union: &mut Node,
+    ) {
+        let is_seen = |member: usize| homes_of(seen, member).is_some();
+        for (ours, (first, theirs)) in classes.of(number, is_seen) {
+            let Some(homes) = homes_of(seen, *first) else { continue };
             let place = homes.find(theirs.segments());
-            let theirs_claimed = is_claimed(other, &theirs);
-            let ours_claimed = is_claimed(own, &ours);
-            let beside = !joining.is_of_hub(&place) && !joining.is_of_hub(ours.segments());
-            let kinds = below(joining.union, &place).zip(below(own.schema.root(), ours.segments()));
-            let fits = kinds.is_some_and(|(joined, ours)| meets(joined, ours));
-            if beside && fits && !theirs_claimed && !ours_claimed && place != ours.segments() {
-                self.homes.places.push((ours.segments().to_vec(), place.clone()));
+            let kinds = below(union, &place).zip(below(own.schema.root(), ours.segments()));
+            if kinds.is_some_and(|(joined, ours)| meets(joined, ours)) && place != ours.segments() {
+                self.homes.0.push((ours.segments().to_vec(), place.clone()));
                 self.moves(ours.segments(), &place);
             }
         }
-        self.computed(other, homes, own, joining);
+        self.items(own.schema.root(), union);
     }
 
-    /// Adds the rules that compute a field of the version from one of another version and back, and
-    /// those of fields that the version has in common with the other.
-    fn computed(&mut self, other: &Member<'_>, homes: &Homes, own: &Member<'_>, joining: Joining<'_>) {
-        let (there, back) = (joining.rules(other.name, own.name), joining.rules(own.name, other.name));
-        for rule in there {
-            let Some((theirs, ours)) = one_to_one(rule) else {
+    /// Joins the rest of the items of which moves take a part.
+    fn items(&mut self, own: &Node, union: &mut Node) {
+        let moved: Vec<(Vec<Segment>, Vec<Segment>)> = self.homes.0.clone();
+        let mut levels: Vec<(&[Segment], &[Segment])> = Vec::new();
+        for (ours, place) in &moved {
+            for level in ends(ours).zip(ends(place)).map(|(a, b)| (&ours[..a], &place[..b])) {
+                if !levels.contains(&level) {
+                    levels.push(level);
+                }
+            }
+        }
+        for (ours, place) in levels {
+            let mut except = Except::default();
+            let inside = moved
+                .iter()
+                .filter(|(own, there)| own.starts_with(ours) && there.starts_with(place));
+            for (own, there) in inside {
+                for rest in [&own[ours.len()..], &there[place.len()..]] {
+                    let end = ends(rest).next().map_or(rest.len(), |end| end - 1);
+                    except.path(Path::from_segments(rest[..end].to_vec()));
+                }
+            }
+            let (Some(joined), Some(part)) = (below_mut(union, place), below(own, ours)) else {
                 continue;
             };
-            let place = homes.find(theirs.segments());
-            // No other rule has to do with either field.
-            let alone = |rules: &[Rule], (from, to): (&Path, &Path)| {
-                let mut touching = rules.iter().filter(|rule| rule.destination.overlaps(to));
-                let found = touching.next().filter(|_| touching.next().is_none())?;
-                (one_to_one(found)? == (from, to)).then(|| found.clone())
+            let mut at = At {
+                scope: Vec::new(),
+                own: ours.to_vec(),
+                union: place.to_vec(),
             };
-            let (Some(there), Some(back)) = (alone(there, (theirs, ours)), alone(back, (ours, theirs))) else {
-                continue;
+            let scope = Scope {
+                except: vec![&except],
+                ops: (&[], &[]),
             };
-            let is_moved = there.transformation.is_none() && back.transformation.is_none();
-            let beside = !joining.is_of_hub(&place) && !joining.is_of_hub(ours.segments());
-            // The union has a place for the other field, and none for this one.
-            let places = (below(joining.union, &place), below(joining.union, ours.segments()));
-            let free = below(own.schema.root(), &place).is_none();
-            let claimed = is_claimed(other, theirs) || is_claimed(own, ours);
-            if is_moved || !beside || !matches!(places, (Some(_), None)) || !free || claimed {
+            self.homes.0.push((ours.to_vec(), place.to_vec()));
+            if meets(joined, part) {
+                self.value(joined, part, &scope, &mut at);
+            }
+        }
+    }
+
+    /// Adds the rules of the version's computed fields.
+    pub(super) fn computed(
+        &mut self,
+        all: &AllComputed<'_>,
+        (number, own): (usize, &Member<'_>),
+        seen: &[(usize, Homes)],
+        union: &Node,
+    ) {
+        for Computed { own: at, from, rules } in all.0.iter().filter(|computed| computed.own.0 == number) {
+            let Some(homes) = homes_of(seen, from.0) else { continue };
+            let place = homes.find(from.1.segments());
+            let known = self.moves.0.iter().chain(&self.moves.1);
+            let overlaps = |rule: &Rule| {
+                let source = matches!(&rule.source, Source::Field(path) if path.overlaps(at.1));
+                source || rule.destination.overlaps(at.1)
+            };
+            let is_taken = below(own.schema.root(), &place).is_some() || known.into_iter().any(overlaps);
+            if below(union, &place).is_none() || is_taken {
                 continue;
             }
             let place = Path::from_segments(place);
-            let computed = Computed {
-                own: ours.clone(),
-                rules: (
-                    Rule {
-                        destination: place.clone(),
-                        ..back
-                    },
-                    Rule {
-                        source: Source::Field(place),
-                        ..there
-                    },
-                ),
-            };
-            self.compute(computed);
-        }
-        for known in &homes.computed {
-            let (ours, theirs) = [own, other]
-                .map(|member| below(member.schema.root(), known.own.segments()))
-                .into();
-            let same = ours.zip(theirs).is_some_and(|(ours, theirs)| meets(ours, theirs));
-            let free = below(own.schema.root(), known.rules.0.destination.segments()).is_none();
-            if same && free && !is_claimed(own, &known.own) {
-                self.compute(known.clone());
-            }
+            self.moves.0.push(Rule {
+                destination: place.clone(),
+                ..rules.1.clone()
+            });
+            self.moves.1.push(Rule {
+                source: Source::Field(place),
+                ..rules.0.clone()
+            });
         }
     }
+}
 
-    fn compute(&mut self, computed: Computed) {
-        let known = self.moves.0.iter().chain(&self.moves.1);
-        let overlaps = |rule: &Rule| {
-            let source = match &rule.source {
-                Source::Field(path) => path.overlaps(&computed.own),
-                Source::Expression(_) => false,
-            };
-            source || rule.destination.overlaps(&computed.own)
-        };
-        if known.into_iter().any(overlaps) {
-            return;
-        }
-        self.moves.0.push(computed.rules.0.clone());
-        self.moves.1.push(computed.rules.1.clone());
-        self.homes.computed.push(computed);
-    }
+/// Returns the homes of the contents of a version that was joined before.
+fn homes_of(seen: &[(usize, Homes)], member: usize) -> Option<&Homes> {
+    seen.iter()
+        .find(|(number, _)| *number == member)
+        .map(|(_, homes)| homes)
+}
+
+/// Returns the rule that gives one field for another, if no other rule has to do with the latter.
+fn alone<'r>(rules: &'r [Rule], (from, to): (&Path, &Path)) -> Option<&'r Rule> {
+    let mut touching = rules.iter().filter(|rule| rule.destination.overlaps(to));
+    let found = touching.next().filter(|_| touching.next().is_none())?;
+    (one_to_one(found)? == (from, to)).then_some(found)
+}
+
+/// Returns the lengths of the parts of a path that end in an item.
+fn ends(path: &[Segment]) -> impl Iterator<Item = usize> {
+    let each = |(at, segment): (usize, &Segment)| matches!(segment, Segment::Each(_)).then_some(at + 1);
+    path.iter().enumerate().filter_map(each)
 }
 
 /// Returns the fields of a rule that gives one field for another: a path of fields each.
@@ -151,33 +189,4 @@ fn one_to_one(rule: &Rule) -> Option<(&Path, &Path)> {
     let fields = |path: &Path| path.segments().iter().all(|step| matches!(step, Segment::Field(_)));
     let plain = rule.item_rules.is_empty() && !rule.only_if_absent && rule.at.source == "field";
     (plain && fields(from) && fields(&rule.destination)).then_some((from, &rule.destination))
-}
-
-/// Returns the paths of a rule that only moves or copies one value, also one of each item.
-fn plain_move(rule: &Rule) -> Option<(Path, Path)> {
-    let Source::Field(from) = &rule.source else { return None };
-    let indexed = |path: &Path| {
-        let odd = |segment: &Segment| matches!(segment, Segment::Index(_) | Segment::Key(_));
-        path.segments().iter().any(odd)
-    };
-    let is_plain = rule.transformation.is_none()
-        && rule.item_rules.is_empty()
-        && !rule.only_if_absent
-        && !indexed(from)
-        && !indexed(&rule.destination);
-    // The name of a loop's variable does not matter.
-    let unnamed = |path: &Path| {
-        let step = |segment: &Segment| match segment {
-            Segment::Each(_) => Segment::Each(String::new()),
-            other => other.clone(),
-        };
-        Path::from_segments(path.segments().iter().map(step).collect())
-    };
-    is_plain.then(|| (unnamed(from), unnamed(&rule.destination)))
-}
-
-/// Returns true if the rules between a version and the hub use up a path.
-fn is_claimed(member: &Member<'_>, path: &Path) -> bool {
-    let claims = |plan: &Plan| plan.except.covers(path.segments());
-    member.plans.is_some_and(|(up, down)| claims(up) || claims(down))
 }

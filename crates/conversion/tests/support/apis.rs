@@ -159,6 +159,26 @@ pub fn generated_api(seed: u64) -> Json {
             ));
         }
     }
+    // Rules beside the hub are about what it lacks.
+    let beside = |version: usize| -> Vec<usize> {
+        let lacks = shapes[version].iter().zip(&shapes[hub]);
+        lacks.map(|(own, hub)| if *hub == 2 { *own } else { 2 }).collect()
+    };
+    let spokes = (0..names.len()).filter(|spoke| *spoke != hub);
+    for (a, b) in spokes
+        .clone()
+        .flat_map(|b| spokes.clone().filter(move |a| *a < b).map(move |a| (a, b)))
+    {
+        if dice.below(2) == 0 {
+            continue;
+        }
+        for (from, to) in [(a, b), (b, a)] {
+            let found = direction(&features, (&names[from], &beside(from)), (&names[to], &beside(to)));
+            if found["rules"] != json!([]) {
+                conversions.push(found);
+            }
+        }
+    }
     let storage = &names[dice.below(names.len())];
     json!({"storage": storage, "versions": versions, "rules": {"hub": names[hub], "conversions": conversions}})
 }
