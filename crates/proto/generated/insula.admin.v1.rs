@@ -25,7 +25,7 @@ pub struct FieldViolation {
     /// The field's path as Kubernetes spells it, from the object's root: "spec.conversions\[0\].rules\[2\].to".
     #[prost(string, tag = "1")]
     pub field: ::prost::alloc::string::String,
-    /// What kind of mistake it is, as Kubernetes names its causes: "FieldValueInvalid", "FieldValueRequired",
+    /// The kind of mistake, as Kubernetes names its causes: "FieldValueInvalid", "FieldValueRequired",
     /// "FieldValueNotFound", "FieldValueDuplicate", "FieldValueNotSupported", and so on.
     #[prost(string, tag = "2")]
     pub reason: ::prost::alloc::string::String,
@@ -36,19 +36,19 @@ pub struct FieldViolation {
 /// One observation about an object, as in its status.conditions.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Condition {
-    /// What is observed, in CamelCase, for example "WorkspaceInitialized".
+    /// The observation, in CamelCase, for example "WorkspaceInitialized".
     #[prost(string, tag = "1")]
     pub r#type: ::prost::alloc::string::String,
     /// "True", "False" or "Unknown".
     #[prost(string, tag = "2")]
     pub status: ::prost::alloc::string::String,
-    /// Why, for programs: one CamelCase word.
+    /// The reason, for programs: one CamelCase word.
     #[prost(string, tag = "3")]
     pub reason: ::prost::alloc::string::String,
-    /// Why, for people.
+    /// The reason, for people.
     #[prost(string, tag = "4")]
     pub message: ::prost::alloc::string::String,
-    /// When status last changed.
+    /// Time of the last change of status.
     #[prost(message, optional, tag = "5")]
     pub last_transition_time: ::core::option::Option<::prost_types::Timestamp>,
 }
@@ -318,7 +318,7 @@ pub struct GrantAccessRequest {
 /// A granted level.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GrantAccessResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The bindings that stand for the grant: of the level first, then the one that lets the subject
@@ -355,7 +355,7 @@ pub struct RevokeAccessRequest {
 /// A revoked level.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RevokeAccessResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The bindings that are gone.
@@ -377,7 +377,7 @@ pub struct ListAccessRequest {
     /// True leaves out the bindings that every workspace has.
     #[prost(bool, tag = "3")]
     pub only_own: bool,
-    /// How many to answer at most. 0 means 100; anything above 1000 is taken as 1000.
+    /// Maximum number in the answer. 0 means 100; anything above 1000 is taken as 1000.
     #[prost(int32, tag = "4")]
     pub page_size: i32,
     /// Empty for the first page, then next_page_token of the previous one.
@@ -387,7 +387,7 @@ pub struct ListAccessRequest {
 /// A page of bindings.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListAccessResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// One entry for each subject of each binding: the owner first, then bindings by name.
@@ -403,10 +403,10 @@ pub struct WhoCanRequest {
     /// The workspace: its path or the name of its logical cluster. Empty means "root".
     #[prost(string, tag = "1")]
     pub workspace: ::prost::alloc::string::String,
-    /// What. Required.
+    /// The question. Required.
     #[prost(message, optional, tag = "2")]
     pub question: ::core::option::Option<AccessQuestion>,
-    /// How many to answer at most. 0 means 100; anything above 1000 is taken as 1000.
+    /// Maximum number in the answer. 0 means 100; anything above 1000 is taken as 1000.
     #[prost(int32, tag = "3")]
     pub page_size: i32,
     /// Empty for the first page, then next_page_token of the previous one.
@@ -430,7 +430,7 @@ pub struct Holder {
 /// A page of subjects.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct WhoCanResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The subjects: the owner first, then those of bindings by name.
@@ -446,13 +446,13 @@ pub struct CheckAccessRequest {
     /// The workspace: its path or the name of its logical cluster. Empty means "root".
     #[prost(string, tag = "1")]
     pub workspace: ::prost::alloc::string::String,
-    /// Who. Absent means the caller.
+    /// The subject. Absent means the caller.
     #[prost(message, optional, tag = "2")]
     pub subject: ::core::option::Option<Subject>,
     /// Groups of a user, which their credential names.
     #[prost(string, repeated, tag = "3")]
     pub groups: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// What. Required.
+    /// The question. Required.
     #[prost(message, optional, tag = "4")]
     pub question: ::core::option::Option<AccessQuestion>,
 }
@@ -465,20 +465,20 @@ pub struct AccessStep {
     /// "allow", "deny" or "no opinion".
     #[prost(string, tag = "2")]
     pub opinion: ::prost::alloc::string::String,
-    /// Why, for people.
+    /// The reason, for people.
     #[prost(string, tag = "3")]
     pub reason: ::prost::alloc::string::String,
 }
 /// A decision.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct CheckAccessResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// True if the subject may do it.
     #[prost(bool, tag = "2")]
     pub allowed: bool,
-    /// Why, for people.
+    /// The reason, for people.
     #[prost(string, tag = "3")]
     pub reason: ::prost::alloc::string::String,
     /// The steps of the authorization until the first opinion. For those only who may create
@@ -517,32 +517,32 @@ pub struct GetKubeconfigRequest {
 /// A kubeconfig.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetKubeconfigResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The kubeconfig, as YAML. A secret if it has a token or a certificate.
     #[prost(string, tag = "2")]
     pub kubeconfig: ::prost::alloc::string::String,
-    /// When the token or the certificate expires. Absent without one.
+    /// End of the token or the certificate. Absent without one.
     #[prost(message, optional, tag = "3")]
     pub expire_time: ::core::option::Option<::prost_types::Timestamp>,
 }
 /// Asks what a subject sees.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListVisibleRequest {
-    /// Where to begin: the path of a workspace or the name of a logical cluster. Empty means "root".
+    /// The beginning: the path of a workspace or the name of a logical cluster. Empty means "root".
     #[prost(string, tag = "1")]
     pub workspace: ::prost::alloc::string::String,
-    /// Who. Required.
+    /// The subject. Required.
     #[prost(message, optional, tag = "2")]
     pub subject: ::core::option::Option<Subject>,
     /// Groups of a user, which their credential names.
     #[prost(string, repeated, tag = "3")]
     pub groups: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// How many levels below the first to descend. 0 means all.
+    /// Maximum number of levels below the first. 0 means all.
     #[prost(uint32, tag = "4")]
     pub max_depth: u32,
-    /// How many workspaces to answer at most. 0 means 100; anything above 1000 is taken as 1000.
+    /// Maximum number of workspaces in the answer. 0 means 100; anything above 1000 is taken as 1000.
     #[prost(int32, tag = "5")]
     pub page_size: i32,
     /// Empty for the first page, then next_page_token of the previous one.
@@ -578,7 +578,7 @@ pub struct VisibleWorkspace {
 /// A page of workspaces.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListVisibleResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The workspaces: parents before their children, siblings by name.
@@ -1541,7 +1541,7 @@ pub struct ListExportsRequest {
     /// The workspace.
     #[prost(string, tag = "1")]
     pub workspace: ::prost::alloc::string::String,
-    /// How many exports to answer at most.
+    /// Maximum number of exports in the answer.
     #[prost(int32, tag = "2")]
     pub page_size: i32,
     /// Empty for the first page, then next_page_token of the previous one.
@@ -1551,7 +1551,7 @@ pub struct ListExportsRequest {
 /// Exports of a workspace.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListExportsResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The exports, by name.
@@ -1574,7 +1574,7 @@ pub struct GetExportRequest {
 /// An export.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GetExportResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The export.
@@ -1593,7 +1593,7 @@ pub struct PublishStep {
     /// "create", "update" or "unchanged".
     #[prost(string, tag = "3")]
     pub action: ::prost::alloc::string::String,
-    /// What changes, a text each: "v1 .spec.size removed: … (breaking)".
+    /// Changes, a text each: "v1 .spec.size removed: … (breaking)".
     #[prost(string, repeated, tag = "4")]
     pub details: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
@@ -1613,7 +1613,7 @@ pub struct VersionRemoval {
     #[prost(string, tag = "4")]
     pub message: ::prost::alloc::string::String,
 }
-/// What to publish.
+/// The API to publish.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PublishApiRequest {
     /// The workspace of the export.
@@ -1646,10 +1646,10 @@ pub struct PublishApiRequest {
     #[prost(bool, tag = "9")]
     pub accept_draft: bool,
 }
-/// What is published, or would be.
+/// The API that is published, or would be.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PublishApiResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The objects, in the order of writing.
@@ -1685,7 +1685,7 @@ pub struct DiffApiRequest {
 /// The changes from the old APIs to the new ones.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct DiffApiResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The changes.
@@ -1729,7 +1729,7 @@ pub struct CheckRolloutRequest {
     /// The release, as in PublishApiRequest. Empty means what the export offers.
     #[prost(message, repeated, tag = "3")]
     pub manifests: ::prost::alloc::vec::Vec<::prost_types::Struct>,
-    /// How many objects to examine at most.
+    /// Maximum number of objects that are examined.
     #[prost(int32, tag = "4")]
     pub page_size: i32,
     /// Empty for the first page, then next_page_token of the previous one.
@@ -1739,7 +1739,7 @@ pub struct CheckRolloutRequest {
 /// The outcome for a page of objects.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct CheckRolloutResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The objects that could not be read, by resource, logical cluster, namespace and name.
@@ -1805,7 +1805,7 @@ pub struct PauseRolloutRequest {
 /// An export whose rollout is paused.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PauseRolloutResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The export.
@@ -1834,7 +1834,7 @@ pub struct ResumeRolloutRequest {
 /// An export whose rollout continues.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ResumeRolloutResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The export.
@@ -1867,7 +1867,7 @@ pub struct AbortRolloutRequest {
 /// An export whose release is taken back.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct AbortRolloutResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The export.
@@ -1896,7 +1896,7 @@ pub struct ImportDefinitionsRequest {
 /// Imported definitions.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ImportDefinitionsResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The objects, in the order of writing.
@@ -1962,7 +1962,7 @@ pub struct BindApiRequest {
 /// A new binding.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct BindApiResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The binding. It serves its resources as soon as its phase is "Bound".
@@ -1991,13 +1991,13 @@ pub struct UnbindApiRequest {
 /// A removed binding.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct UnbindApiResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The binding, as it was.
     #[prost(message, optional, tag = "2")]
     pub binding: ::core::option::Option<BoundExport>,
-    /// What goes with it.
+    /// Objects that go with it.
     #[prost(message, repeated, tag = "3")]
     pub removed: ::prost::alloc::vec::Vec<RemovedObjects>,
 }
@@ -2023,7 +2023,7 @@ pub struct ListClaimsRequest {
     /// Its name. Required.
     #[prost(string, tag = "2")]
     pub binding: ::prost::alloc::string::String,
-    /// How many claims to answer at most.
+    /// Maximum number of claims in the answer.
     #[prost(int32, tag = "3")]
     pub page_size: i32,
     /// Empty for the first page, then next_page_token of the previous one.
@@ -2033,7 +2033,7 @@ pub struct ListClaimsRequest {
 /// The permission claims of a binding.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListClaimsResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The claims, in the order of the export.
@@ -2046,7 +2046,7 @@ pub struct ListClaimsResponse {
     #[prost(string, tag = "4")]
     pub etag: ::prost::alloc::string::String,
 }
-/// What an export asks for, and the decision of a workspace.
+/// A claim of an export, and the decision of a workspace.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PermissionClaim {
     /// The group; empty for Kubernetes' core group.
@@ -2093,7 +2093,7 @@ pub struct AcceptClaimsRequest {
 /// The claims of the binding.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct AcceptClaimsResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// All claims, in the order of the export.
@@ -2128,7 +2128,7 @@ pub struct RejectClaimsRequest {
 /// The claims of the binding.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RejectClaimsResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// All claims, in the order of the export.
@@ -2147,7 +2147,7 @@ pub struct ListConsumersRequest {
     /// The name of the export. Required.
     #[prost(string, tag = "2")]
     pub export: ::prost::alloc::string::String,
-    /// How many bindings to answer at most.
+    /// Maximum number of bindings in the answer.
     #[prost(int32, tag = "3")]
     pub page_size: i32,
     /// Empty for the first page, then next_page_token of the previous one.
@@ -2157,7 +2157,7 @@ pub struct ListConsumersRequest {
 /// Bindings of an export.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListConsumersResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The bindings, by logical cluster and name.
@@ -2191,7 +2191,7 @@ pub struct Consumer {
     /// It serves what is on offer, as its condition BindingUpToDate says.
     #[prost(bool, tag = "7")]
     pub up_to_date: bool,
-    /// Why it does not.
+    /// The reason if it does not.
     #[prost(string, tag = "8")]
     pub message: ::prost::alloc::string::String,
 }
@@ -2218,7 +2218,7 @@ pub struct GetVersionUsageRequest {
 /// The use of an export by consumers.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GetVersionUsageResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// Each version on offer.
@@ -2257,7 +2257,7 @@ pub struct LintApiRequest {
 /// Findings about schemas.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct LintApiResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The findings, by schema.
@@ -2299,7 +2299,7 @@ pub struct RetireVersionRequest {
     /// The version: "widgets.example.io/v1" or "widgets/v1". Required.
     #[prost(string, tag = "3")]
     pub version: ::prost::alloc::string::String,
-    /// What to do. Required.
+    /// The action. Required.
     #[prost(enumeration = "RetirementStep", tag = "4")]
     pub step: i32,
     /// The text of the warning for users of a deprecated version. Empty means the server's own.
@@ -2321,7 +2321,7 @@ pub struct RetireVersionRequest {
 /// The retirement of a version.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RetireVersionResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The objects, in the order of writing.
@@ -4178,7 +4178,7 @@ pub struct GetOperationRequest {
 /// The operation.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GetOperationResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The operation.
@@ -4208,7 +4208,7 @@ pub struct ListOperationsRequest {
 /// A page of operations.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListOperationsResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The operations, the newest first.
@@ -4234,7 +4234,7 @@ pub struct CancelOperationRequest {
 /// The operation that was asked to end.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct CancelOperationResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The operation.
@@ -4254,7 +4254,7 @@ pub struct WaitOperationRequest {
 /// The operation at its end or at the timeout.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct WaitOperationResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The operation.
@@ -4277,7 +4277,7 @@ pub struct DeleteOperationRequest {
 /// The record is deleted.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DeleteOperationResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
 }
@@ -4987,7 +4987,7 @@ pub struct CreateBackupRequest {
 /// The backup begins.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct CreateBackupResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The operation. Its result has name, objects, sha256 and contentSha256: a hash without
@@ -5011,7 +5011,7 @@ pub struct ListBackupsRequest {
 /// A page of backups.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListBackupsResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The backups, the newest first.
@@ -5031,7 +5031,7 @@ pub struct GetBackupRequest {
 /// The backup.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetBackupResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The backup.
@@ -5054,7 +5054,7 @@ pub struct VerifyBackupRequest {
 /// The verification begins.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct VerifyBackupResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The operation. It fails with DATA_LOSS for a backup that is damaged. Its result is that of
@@ -5078,7 +5078,7 @@ pub struct DeleteBackupRequest {
 /// The backup is deleted.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DeleteBackupResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
 }
@@ -5106,7 +5106,7 @@ pub struct RestoreBackupRequest {
 /// The restore begins, or would change this.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RestoreBackupResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The operation. Its result has created, updated, deleted, unchanged and contentSha256. Absent
@@ -5149,7 +5149,7 @@ pub struct DownloadBackupRequest {
 /// A part of the file of a backup.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DownloadBackupResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The next bytes of the file.
@@ -5182,7 +5182,7 @@ pub struct UploadBackupRequest {
 /// The backup is stored.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct UploadBackupResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The backup. Absent with validate_only.
@@ -6103,7 +6103,7 @@ pub struct GetInfoRequest {}
 /// The installation, the server that answered, and the caller.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetInfoResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The server's own version (semver, without a leading "v"), for example "0.1.0".
@@ -6118,7 +6118,7 @@ pub struct GetInfoResponse {
     /// The storage engine in use: "embedded" or "etcd".
     #[prost(string, tag = "5")]
     pub store: ::prost::alloc::string::String,
-    /// When the server that answered was started.
+    /// Time at which the server that answered was started.
     #[prost(message, optional, tag = "6")]
     pub start_time: ::core::option::Option<::prost_types::Timestamp>,
     /// Whom the server takes the caller for.
@@ -6227,7 +6227,7 @@ pub mod cluster_service_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Who answers, what runs there, and as whom the caller is known. Needs no right beyond a valid identity.
+        /// Returns the server, what runs there, and the caller's name. Needs no right beyond a valid identity.
         pub async fn get_info(
             &mut self,
             request: impl tonic::IntoRequest<super::GetInfoRequest>,
@@ -6267,7 +6267,7 @@ pub mod cluster_service_server {
     /// Generated trait containing gRPC methods that should be implemented for use with ClusterServiceServer.
     #[async_trait]
     pub trait ClusterService: std::marker::Send + std::marker::Sync + 'static {
-        /// Who answers, what runs there, and as whom the caller is known. Needs no right beyond a valid identity.
+        /// Returns the server, what runs there, and the caller's name. Needs no right beyond a valid identity.
         async fn get_info(
             &self,
             request: tonic::Request<super::GetInfoRequest>,
@@ -6454,10 +6454,10 @@ pub struct ValidateRequest {
 /// The verdict on a schema with rules.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ValidateResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
-    /// Whether the pair would be admitted.
+    /// True if the pair would be admitted.
     #[prost(bool, tag = "2")]
     pub valid: bool,
     /// Everything that is wrong, in the order of the fields. Empty exactly when valid is true.
@@ -6477,13 +6477,13 @@ pub struct ConvertRequest {
     /// The version to convert to: "v2", without the group. Required.
     #[prost(string, tag = "4")]
     pub to_version: ::prost::alloc::string::String,
-    /// Where schema and rules come from. Required.
+    /// Source of schema and rules. Required.
     #[prost(oneof = "convert_request::Source", tags = "1, 2")]
     pub source: ::core::option::Option<convert_request::Source>,
 }
 /// Nested message and enum types in `ConvertRequest`.
 pub mod convert_request {
-    /// Where schema and rules come from. Required.
+    /// Source of schema and rules. Required.
     #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Source {
         /// Given in this request.
@@ -6522,7 +6522,7 @@ pub struct StoredRules {
 /// A converted object.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ConvertResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The object in the version asked for, pruned and defaulted by that version's schema.
@@ -6558,7 +6558,7 @@ pub struct RecomputeRequest {
     /// Store the recomputed objects. Each is guarded by its resourceVersion.
     #[prost(bool, tag = "7")]
     pub apply: bool,
-    /// How many objects to answer at most. 0 means 100; anything above 500 is taken as 500. Negative
+    /// Maximum number of objects in the answer. 0 means 100; anything above 500 is taken as 500. Negative
     /// is INVALID_ARGUMENT.
     #[prost(int32, tag = "8")]
     pub page_size: i32,
@@ -6574,7 +6574,7 @@ pub struct RecomputeRequest {
 /// Objects that were written by other rules than today's.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RecomputeResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The objects, sorted by logical cluster, namespace and name.
@@ -6602,7 +6602,7 @@ pub struct RecomputedObject {
     /// Its resourceVersion when it was examined.
     #[prost(string, tag = "4")]
     pub resource_version: ::prost::alloc::string::String,
-    /// What is to be done about it.
+    /// The remedy.
     #[prost(enumeration = "RecomputeState", tag = "5")]
     pub state: i32,
     /// The versions that wrote it by other rules.
@@ -6672,7 +6672,7 @@ pub struct SuggestRulesRequest {
 /// Drafted rules.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SuggestRulesResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// An APIConversion with the rules of the draft.
@@ -6700,7 +6700,7 @@ pub struct RuleDraft {
     /// Fields of the new version without a counterpart.
     #[prost(string, repeated, tag = "5")]
     pub only_in_to: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Why admission would refuse the draft.
+    /// The reason for which admission would refuse the draft.
     #[prost(string, repeated, tag = "6")]
     pub refused: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
@@ -6719,20 +6719,20 @@ pub struct SuggestedPair {
     /// Reasons.
     #[prost(string, repeated, tag = "4")]
     pub reasons: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Why its rules would be refused; the draft leaves them out then.
+    /// The reason for which its rules would be refused; the draft leaves them out then.
     #[prost(string, tag = "5")]
     pub needs_work: ::prost::alloc::string::String,
 }
 /// Rules to examine.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GetCoverageRequest {
-    /// Where schema and rules come from. Required.
+    /// Source of schema and rules. Required.
     #[prost(oneof = "get_coverage_request::Source", tags = "1, 2")]
     pub source: ::core::option::Option<get_coverage_request::Source>,
 }
 /// Nested message and enum types in `GetCoverageRequest`.
 pub mod get_coverage_request {
-    /// Where schema and rules come from. Required.
+    /// Source of schema and rules. Required.
     #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Source {
         /// Given in this request.
@@ -6746,7 +6746,7 @@ pub mod get_coverage_request {
 /// The outcome of every field.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GetCoverageResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The directions between the hub and each other version, and between pairs with rules.
@@ -6818,7 +6818,7 @@ pub struct ListConversionFailuresRequest {
     /// The version in which objects are to be read. Empty means every served one.
     #[prost(string, tag = "5")]
     pub version: ::prost::alloc::string::String,
-    /// How many objects to examine at most.
+    /// Maximum number of objects that are examined.
     #[prost(int32, tag = "6")]
     pub page_size: i32,
     /// Empty for the first page, then next_page_token of the previous one.
@@ -6828,7 +6828,7 @@ pub struct ListConversionFailuresRequest {
 /// Objects that cannot be read.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListConversionFailuresResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The objects, by logical cluster, namespace and name.
@@ -6841,7 +6841,7 @@ pub struct ListConversionFailuresResponse {
     #[prost(string, tag = "4")]
     pub next_page_token: ::prost::alloc::string::String,
 }
-/// What is to be done about an object.
+/// Remedies for an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum RecomputeState {
@@ -7648,7 +7648,7 @@ pub mod compact_request {
 /// The history is discarded.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CompactResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The oldest revision that can still be read.
@@ -7661,7 +7661,7 @@ pub struct GetHealthRequest {}
 /// The health of the server.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GetHealthResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// True if all checks passed.
@@ -7700,7 +7700,7 @@ pub struct ListMembersRequest {
 /// The servers, and the members of etcd.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListMembersResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The servers on this store that were seen in the last minute.
@@ -7757,7 +7757,7 @@ pub struct GetConfigRequest {}
 /// The effective configuration.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GetConfigResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The settings, with the keys of the configuration file.
@@ -7770,7 +7770,7 @@ pub struct GetLogLevelRequest {}
 /// The level of the log.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetLogLevelResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The level: "info", or directives such as "info,insula_store=debug".
@@ -7796,7 +7796,7 @@ pub struct SetLogLevelRequest {
 /// The level is changed.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SetLogLevelResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The level.
@@ -7812,7 +7812,7 @@ pub struct GetSupportBundleRequest {}
 /// A part of a support bundle.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetSupportBundleResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The next bytes of the document.
@@ -8646,13 +8646,13 @@ pub struct MigrationSource {
     /// The name of the registration. Required.
     #[prost(string, tag = "3")]
     pub name: ::prost::alloc::string::String,
-    /// What replaces it. Required.
+    /// Its replacement. Required.
     #[prost(oneof = "migration_source::Replacement", tags = "4, 5, 6")]
     pub replacement: ::core::option::Option<migration_source::Replacement>,
 }
 /// Nested message and enum types in `MigrationSource`.
 pub mod migration_source {
-    /// What replaces it. Required.
+    /// Its replacement. Required.
     #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Replacement {
         /// A CustomResourceDefinition that holds the same objects.
@@ -8692,14 +8692,14 @@ pub struct NewBinding {
 /// Asks for a plan.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PlanMigrationRequest {
-    /// What to migrate.
+    /// The objects to migrate.
     #[prost(message, optional, tag = "1")]
     pub source: ::core::option::Option<MigrationSource>,
 }
-/// What a migration would do.
+/// The effects of a migration.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PlanMigrationResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The migration before its first step.
@@ -8719,7 +8719,7 @@ pub struct PlanMigrationResponse {
 /// Begins a migration.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct BeginMigrationRequest {
-    /// What to migrate.
+    /// The objects to migrate.
     #[prost(message, optional, tag = "1")]
     pub source: ::core::option::Option<MigrationSource>,
     /// A UUID that makes the call idempotent for 24 hours.
@@ -8729,7 +8729,7 @@ pub struct BeginMigrationRequest {
 /// The migration that has begun.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct BeginMigrationResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The migration.
@@ -8752,7 +8752,7 @@ pub struct AdvanceMigrationRequest {
 /// The migration after a part of a step.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AdvanceMigrationResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The migration; absent once it has ended.
@@ -8775,7 +8775,7 @@ pub struct UndoMigrationRequest {
 /// The migration goes back.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct UndoMigrationResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
 }
@@ -8785,7 +8785,7 @@ pub struct ListMigrationsRequest {
     /// The workspace, as in MigrationSource.
     #[prost(string, tag = "1")]
     pub workspace: ::prost::alloc::string::String,
-    /// How many to answer at most. 0 means 100; anything above 1000 is taken as 1000. Negative is
+    /// Maximum number in the answer. 0 means 100; anything above 1000 is taken as 1000. Negative is
     /// INVALID_ARGUMENT.
     #[prost(int32, tag = "2")]
     pub page_size: i32,
@@ -8796,7 +8796,7 @@ pub struct ListMigrationsRequest {
 /// Migrations that have not ended.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListMigrationsResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The migrations, by their resource.
@@ -9575,7 +9575,7 @@ pub struct GetObjectRequest {
 /// One object.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GetObjectResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The object, in the version asked for.
@@ -9600,7 +9600,7 @@ pub struct ListObjectsRequest {
     /// A field selector: "metadata.name=a".
     #[prost(string, tag = "4")]
     pub field_selector: ::prost::alloc::string::String,
-    /// How many to answer at most. 0 means 100; anything above 1000 is taken as 1000. Negative is
+    /// Maximum number in the answer. 0 means 100; anything above 1000 is taken as 1000. Negative is
     /// INVALID_ARGUMENT.
     #[prost(int32, tag = "5")]
     pub page_size: i32,
@@ -9611,7 +9611,7 @@ pub struct ListObjectsRequest {
 /// One page of objects.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListObjectsResponse {
-    /// Who answered. The revision is that of all pages: a watch goes on from there.
+    /// The server that answered. The revision is that of all pages: a watch goes on from there.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The objects, by namespace and name. A list of more than the server may hold at once is
@@ -9656,7 +9656,7 @@ pub struct ApplyObjectRequest {
 /// The applied object.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ApplyObjectResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The object. With validate_only as it would be.
@@ -9678,7 +9678,7 @@ pub struct DeleteObjectRequest {
     /// Its name. Required.
     #[prost(string, tag = "3")]
     pub name: ::prost::alloc::string::String,
-    /// How its dependents go.
+    /// The fate of its dependents.
     #[prost(enumeration = "Propagation", tag = "4")]
     pub propagation: i32,
     /// The state that the caller has seen. Empty means any.
@@ -9697,7 +9697,7 @@ pub struct DeleteObjectRequest {
 /// A deleted object.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct DeleteObjectResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The object is gone. Otherwise it waits for its finalizers.
@@ -9729,7 +9729,7 @@ pub struct WatchObjectsRequest {
 /// A change of an object, or of the revision.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct WatchObjectsResponse {
-    /// Who answered. The revision is that of the change: a later watch goes on from there.
+    /// The server that answered. The revision is that of the change: a later watch goes on from there.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The kind of change.
@@ -9739,7 +9739,7 @@ pub struct WatchObjectsResponse {
     #[prost(message, optional, tag = "3")]
     pub object: ::core::option::Option<::prost_types::Struct>,
 }
-/// How dependents of a deleted object go.
+/// Fates of the dependents of a deleted object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum Propagation {
@@ -10439,7 +10439,7 @@ pub struct GetLimitsRequest {
 /// The limits of a workspace.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetLimitsResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The limits that hold: the own ones, and the server's where there is none.
@@ -10483,7 +10483,7 @@ pub struct SetLimitsRequest {
 /// Limits as they are now.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SetLimitsResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The limits that the platform set for the workspace. 0 means none of its own.
@@ -10539,10 +10539,10 @@ pub struct GetUsageRequest {
     #[prost(int32, tag = "2")]
     pub hours: i32,
 }
-/// What a workspace uses.
+/// Usage of a workspace.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GetUsageResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// Stored objects by resource.
@@ -10574,7 +10574,7 @@ pub struct ListUsageRequest {
     /// True answers the stored objects of each child by resource as well.
     #[prost(bool, tag = "3")]
     pub by_resource: bool,
-    /// How many to answer at most. 0 means 100; anything above 1000 is taken as 1000.
+    /// Maximum number in the answer. 0 means 100; anything above 1000 is taken as 1000.
     #[prost(int32, tag = "4")]
     pub page_size: i32,
     /// Empty for the first page, then next_page_token of the previous one.
@@ -10606,7 +10606,7 @@ pub struct WorkspaceUsage {
 /// A page of usage.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListUsageResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The children, by name.
@@ -10759,7 +10759,7 @@ pub mod quota_service_client {
                 .insert(GrpcMethod::new("insula.admin.v1.QuotaService", "SetLimits"));
             self.inner.unary(req, path, codec).await
         }
-        /// What a workspace stores and does now, and what it did by the hour.
+        /// Usage of a workspace now, and by the hour.
         pub async fn get_usage(
             &mut self,
             request: impl tonic::IntoRequest<super::GetUsageRequest>,
@@ -10841,7 +10841,7 @@ pub mod quota_service_server {
             tonic::Response<super::SetLimitsResponse>,
             tonic::Status,
         >;
-        /// What a workspace stores and does now, and what it did by the hour.
+        /// Usage of a workspace now, and by the hour.
         async fn get_usage(
             &self,
             request: tonic::Request<super::GetUsageRequest>,
@@ -11161,7 +11161,7 @@ pub struct ListWorkspacesRequest {
     /// The parent: its path ("root:org") or the name of its logical cluster. Empty means "root".
     #[prost(string, tag = "1")]
     pub parent: ::prost::alloc::string::String,
-    /// How many to answer at most. 0 means 100; anything above 1000 is taken as 1000. Negative is INVALID_ARGUMENT.
+    /// Maximum number in the answer. 0 means 100; anything above 1000 is taken as 1000. Negative is INVALID_ARGUMENT.
     #[prost(int32, tag = "2")]
     pub page_size: i32,
     /// Empty for the first page, then next_page_token of the previous one. A token whose revision has been compacted
@@ -11172,7 +11172,7 @@ pub struct ListWorkspacesRequest {
 /// One page of children.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListWorkspacesResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The children on this page, sorted by name.
@@ -11192,7 +11192,7 @@ pub struct GetWorkspaceRequest {
 /// One workspace.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GetWorkspaceResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The workspace asked for.
@@ -11208,17 +11208,17 @@ pub struct GetWorkspaceResponse {
 /// Asks for a workspace with what is below it.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TreeWorkspacesRequest {
-    /// Where to begin: a path ("root:org") or the name of a logical cluster. Empty means "root".
+    /// The beginning: a path ("root:org") or the name of a logical cluster. Empty means "root".
     #[prost(string, tag = "1")]
     pub root: ::prost::alloc::string::String,
-    /// How many levels below the first to descend. 0 means all.
+    /// Maximum number of levels below the first. 0 means all.
     #[prost(uint32, tag = "2")]
     pub max_depth: u32,
 }
 /// One node of the tree.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct TreeWorkspacesResponse {
-    /// Who answered, and from which revision: the same one in every message of a stream.
+    /// The server that answered, and the revision: the same in every message of a stream.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The node.
@@ -11253,7 +11253,7 @@ pub struct Workspace {
     /// The path of the workspace that it is in: "root:org". Empty for "root".
     #[prost(string, tag = "7")]
     pub parent: ::prost::alloc::string::String,
-    /// When it was created.
+    /// Time of its creation.
     #[prost(message, optional, tag = "8")]
     pub create_time: ::core::option::Option<::prost_types::Timestamp>,
     /// The UID of its Workspace object (of its LogicalCluster object for "root").
@@ -11262,7 +11262,7 @@ pub struct Workspace {
     /// The store's revision of its last change: its resourceVersion.
     #[prost(uint64, tag = "10")]
     pub revision: u64,
-    /// What its controllers have observed, as in status.conditions.
+    /// Observations of its controllers, as in status.conditions.
     #[prost(message, repeated, tag = "11")]
     pub conditions: ::prost::alloc::vec::Vec<Condition>,
     /// Its labels.
@@ -11327,7 +11327,7 @@ pub struct CreateWorkspaceRequest {
 /// The new workspace.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct CreateWorkspaceResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The workspace. With validate_only as it would be.
@@ -11369,7 +11369,7 @@ pub struct UpdateWorkspaceRequest {
 /// The changed workspace.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct UpdateWorkspaceResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The workspace. With validate_only as it would be.
@@ -11395,10 +11395,10 @@ pub struct DeleteWorkspaceRequest {
     #[prost(bool, tag = "5")]
     pub immediately: bool,
 }
-/// What goes with a workspace.
+/// Objects that go with a workspace.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct DeleteWorkspaceResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The workspace as it was before.
@@ -11444,7 +11444,7 @@ pub struct UndeleteWorkspaceRequest {
 /// A workspace that is back.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct UndeleteWorkspaceResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The workspace. Its phase follows in a moment. With validate_only as it is.
@@ -11467,7 +11467,7 @@ pub struct WatchWorkspacesRequest {
 /// A change of a child, or of the revision.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct WatchWorkspacesResponse {
-    /// Who answered. The revision is that of the change: a later watch goes on from there.
+    /// The server that answered. The revision is that of the change: a later watch goes on from there.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The kind of change.
@@ -11485,10 +11485,10 @@ pub struct ExplainWorkspaceRequest {
     #[prost(string, tag = "1")]
     pub workspace: ::prost::alloc::string::String,
 }
-/// Why a workspace is not ready.
+/// The reasons for which a workspace is not ready.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ExplainWorkspaceResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The workspace.
@@ -11497,7 +11497,7 @@ pub struct ExplainWorkspaceResponse {
     /// It can be used.
     #[prost(bool, tag = "3")]
     pub ready: bool,
-    /// What is in the way, the most likely cause first. Empty when it is ready.
+    /// Obstacles, the most likely cause first. Empty when it is ready.
     #[prost(message, repeated, tag = "4")]
     pub findings: ::prost::alloc::vec::Vec<Finding>,
     /// Initializers that have not finished.
@@ -11525,7 +11525,7 @@ pub struct Finding {
     /// The cause.
     #[prost(string, tag = "2")]
     pub cause: ::prost::alloc::string::String,
-    /// What puts it right.
+    /// The way to put it right.
     #[prost(string, tag = "3")]
     pub fix: ::prost::alloc::string::String,
 }
@@ -11541,7 +11541,7 @@ pub struct Freeze {
     /// The name of the user who froze it.
     #[prost(string, tag = "3")]
     pub by: ::prost::alloc::string::String,
-    /// When it was frozen.
+    /// Time at which it was frozen.
     #[prost(message, optional, tag = "4")]
     pub time: ::core::option::Option<::prost_types::Timestamp>,
     /// True if the workspaces below are frozen, too.
@@ -11575,7 +11575,7 @@ pub struct FreezeWorkspaceRequest {
 /// A frozen workspace.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct FreezeWorkspaceResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The freeze.
@@ -11608,7 +11608,7 @@ pub struct ThawWorkspaceRequest {
 /// A thawed workspace.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ThawWorkspaceResponse {
-    /// Who answered, and from which revision.
+    /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     /// The freeze that still holds, of a workspace above. Absent if there is none.
