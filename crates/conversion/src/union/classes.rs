@@ -15,10 +15,10 @@ use crate::rules::{Direction, Rule, Source};
 use insula_schema::{Node, Structural};
 
 /// A path of a version, by the version's number.
-type Place = (usize, Path);
+type VersionPath = (usize, Path);
 
 /// The classes that have paths of different names.
-pub(super) struct Classes(Vec<Vec<Place>>);
+pub(super) struct Classes(Vec<Vec<VersionPath>>);
 
 impl Classes {
     /// Finds the classes of all versions.
@@ -55,7 +55,11 @@ impl Classes {
     }
 
     /// Returns the paths of a version that have a home already, with a place that has it.
-    pub(super) fn of(&self, member: usize, is_seen: impl Fn(usize) -> bool) -> impl Iterator<Item = (&Path, &Place)> {
+    pub(super) fn for_version(
+        &self,
+        member: usize,
+        is_seen: impl Fn(usize) -> bool,
+    ) -> impl Iterator<Item = (&Path, &VersionPath)> {
         self.0.iter().filter_map(move |class| {
             let own = class.iter().find(|(version, _)| *version == member)?;
             let seen = class.iter().find(|(version, _)| is_seen(*version))?;
@@ -63,9 +67,10 @@ impl Classes {
         })
     }
 
-    fn join(&mut self, a: Place, b: Place) {
-        let place = |classes: &[Vec<Place>], of: &Place| classes.iter().position(|class| class.contains(of));
-        let mut take = |of: Place| match place(&self.0, &of) {
+    fn join(&mut self, a: VersionPath, b: VersionPath) {
+        let place =
+            |classes: &[Vec<VersionPath>], of: &VersionPath| classes.iter().position(|class| class.contains(of));
+        let mut take = |of: VersionPath| match place(&self.0, &of) {
             Some(at) => self.0.swap_remove(at),
             None => vec![of],
         };

@@ -77,7 +77,7 @@ impl Growth<'_> {
         union: &mut Node,
     ) {
         let is_seen = |member: usize| homes_of(seen, member).is_some();
-        for (ours, (first, theirs)) in classes.of(number, is_seen) {
+        for (ours, (first, theirs)) in classes.for_version(number, is_seen) {
             let Some(homes) = homes_of(seen, *first) else { continue };
             let place = homes.find(theirs.segments());
             let kinds = below(union, &place).zip(below(own.schema.root(), ours.segments()));

@@ -4,7 +4,8 @@ use std::{
     io::{Read, Write},
     path::Path,
     process::{Command, Stdio},
-    time::Duration,
+    sync::mpsc,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, anyhow, bail};
@@ -97,7 +98,7 @@ impl Other {
         let request = json!({"uid": "check", "desiredAPIVersion": desired, "objects": objects});
         let review = json!({"apiVersion": API_VERSION, "kind": KIND, "request": request}).to_string();
         let answer = match self {
-            Other::Command(command) => run(command, &review)?,
+            Other::Command(command) => run(command, &review, TIMEOUT)?,
             Other::Webhook { url, http, runtime } => {
                 let request = Request::post(url.as_str())
                     .header(CONTENT_TYPE, "application/json")
@@ -147,8 +148,10 @@ fn read(answer: &[u8], count: usize) -> anyhow::Result<Result<Vec<Value>, String
     Ok(Ok(converted))
 }
 
-/// Runs a command with a text on its standard input, and returns its standard output.
-fn run(command: &str, input: &str) -> anyhow::Result<Bytes> {
+/// Runs a command with a text on its standard input, and returns its standard output. Ends its
+/// shell when it takes too long.
+fn run(command: &str, input: &str, time: Duration) -> anyhow::Result<Bytes> {
+    let end = Instant::now() + time;
     let started = Command::new("sh")
         .args(["-c", command])
         .stdin(Stdio::piped())
@@ -160,18 +163,32 @@ fn run(command: &str, input: &str) -> anyhow::Result<Bytes> {
         bail!("{command}: it has no standard input and output");
     };
     let input = input.to_owned();
-    // A command may answer before it has read everything.
-    let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
-    let mut out = Vec::new();
-    let read = stdout.take(ANSWER_BYTES_MAX as u64).read_to_end(&mut out);
-    let status = child.wait().with_context(|| command.to_owned())?;
+    // A command may answer before it has read everything, and end well without. What it starts may
+    // hold its output open, so that no thread is waited for.
+    std::thread::spawn(move || stdin.write_all(input.as_bytes()));
+    let (sender, answer) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut out = Vec::new();
+        let read = stdout.take(ANSWER_BYTES_MAX as u64).read_to_end(&mut out);
+        // Nobody waits any more after the time.
+        let _ = sender.send(read.map(|_| out));
+    });
+    let read = answer.recv_timeout(time);
+    let status = loop {
+        match child.try_wait().with_context(|| command.to_owned())? {
+            Some(status) if read.is_ok() => break status,
+            None if read.is_ok() && Instant::now() < end => std::thread::sleep(Duration::from_millis(5)),
+            _ => {
+                let _ = child.kill();
+                let _ = child.wait();
+                bail!("{command}: no answer in {} s", time.as_secs());
+            }
+        }
+    };
     if !status.success() {
         bail!("{command}: {status}");
     }
-    read.with_context(|| command.to_owned())?;
-    // A command that ends well may have left input unread.
-    drop(writer.join());
-    Ok(out.into())
+    Ok(read?.with_context(|| command.to_owned())?.into())
 }
 
 fn roots(authority: Option<&Path>) -> anyhow::Result<RootCertStore> {
@@ -189,4 +206,24 @@ fn roots(authority: Option<&Path>) -> anyhow::Result<RootCertStore> {
         bail!("{} has no certificate", path.display());
     }
     Ok(roots)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_answers_or_is_ended() {
+        let long = Duration::from_secs(60);
+        assert_eq!(run("cat", "a\nb", long).expect("it answers"), "a\nb");
+        assert_eq!(run("echo a", &"b".repeat(1 << 20), long).expect("it answers"), "a\n");
+        let error = |command: &str, time| run(command, "", time).expect_err(command).to_string();
+        assert_eq!(error("exit 3", long), "exit 3: exit status: 3");
+        let short = Duration::from_millis(50);
+        assert_eq!(error("sleep 600", short), "sleep 600: no answer in 0 s");
+        assert_eq!(
+            error("exec >&-; sleep 600", short),
+            "exec >&-; sleep 600: no answer in 0 s"
+        );
+    }
 }
