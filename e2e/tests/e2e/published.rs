@@ -205,6 +205,52 @@ fn tenants_use_published_apis_in_every_version() {
 
 /// Returns the definition of gears with these fields of `spec` in v1, v2 and so on; the last is
 /// stored.
+/// Definitions that their projects publish are published here: as they are, and with the rules that
+/// `suggest` drafts for them.
+#[test]
+fn published_definitions_are_published_with_and_without_drafts() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/testdata/published");
+    let Ok(folders) = root.read_dir() else {
+        eprintln!("skipped: {} is not there", root.display());
+        return;
+    };
+    let server = shared();
+    let providers = ["plain", "drafted"].map(|name| workspace(&server.admin(), name).0);
+    let kubeconfig = server.kubeconfig();
+    let dir = tempfile::tempdir().unwrap();
+    let mut refused = Vec::new();
+    let mut files: Vec<PathBuf> = folders.map(|folder| folder.unwrap().path().join("crd.yaml")).collect();
+    files.retain(|file| file.exists());
+    files.sort();
+    for file in &files {
+        let file = file.to_str().unwrap();
+        let (_, drafted, error) = ran(&["conversion", "suggest", file], "");
+        let draft = dir.path().join("draft.yaml");
+        fs::write(&draft, &drafted).unwrap();
+        let rules = ["-f", draft.to_str().unwrap()];
+        for (provider, rules) in providers.iter().zip([&[][..], &rules[..]]) {
+            let publish = [
+                "export",
+                "publish",
+                "--apply",
+                "--accept-incompatible",
+                "--accept-draft",
+            ];
+            let to = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--workspace", provider];
+            let (code, _, why) = ran(&[&publish[..], &["-f", file], rules, &to[..]].concat(), "");
+            if code != 0 {
+                refused.push(format!("{file} {rules:?}: {why}{error}"));
+            }
+        }
+    }
+    assert!(
+        refused.is_empty() && files.len() >= 33,
+        "{}\n{}",
+        files.len(),
+        refused.join("\n")
+    );
+}
+
 fn gears(fields: &[Value]) -> Value {
     let versions = fields.iter().enumerate().map(|(i, fields)| {
         let spec = json!({"type": "object", "properties": fields});

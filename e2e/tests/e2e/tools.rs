@@ -84,7 +84,7 @@ fn a_failing_rule_is_reported_with_an_object() {
     assert!(
         out.contains("refused")
             && out.contains("spec.conversions[0].rules[0].transformation")
-            && out.contains("{\"spec\":{\"a\":"),
+            && out.contains(r#""kind":"Widget","metadata":{"name":"a"},"spec":{"a":"#),
         "{out}"
     );
     assert!(out.ends_with("1 finding\n") && !out.contains('\x1b'), "{out}");
