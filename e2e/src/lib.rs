@@ -95,30 +95,35 @@ pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Attempts within [`PATIENCE`], with pauses that grow: most conditions hold soon.
+/// Attempts within [`PATIENCE`], with pauses that grow: most conditions hold soon. There are some in
+/// any case: a machine that is suspended makes time pass in which nothing is done.
 pub(crate) struct Attempts {
     begun: Instant,
     pause: Duration,
+    left: usize,
 }
 
 impl Attempts {
     const LONGEST_PAUSE: Duration = Duration::from_millis(30);
+    const LEAST: usize = 20;
 
     pub(crate) fn begin() -> Self {
         Attempts {
             begun: Instant::now(),
             pause: Duration::from_millis(1),
+            left: Self::LEAST,
         }
     }
 
     /// Returns true once there should be no more attempts.
     pub(crate) fn are_over(&self) -> bool {
-        self.begun.elapsed() > PATIENCE
+        self.left == 0 && self.begun.elapsed() > PATIENCE
     }
 
     /// Waits before the next attempt.
     pub(crate) fn pause(&mut self) {
         std::thread::sleep(self.pause);
+        self.left = self.left.saturating_sub(1);
         self.pause = (2 * self.pause).min(Self::LONGEST_PAUSE);
     }
 }
