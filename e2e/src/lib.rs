@@ -95,8 +95,8 @@ pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Attempts within [`PATIENCE`], with pauses that grow: most conditions hold soon. There are some in
-/// any case: a machine that is suspended makes time pass in which nothing is done.
+/// Attempts within [`PATIENCE`], with pauses that grow: most conditions hold soon. There are some
+/// in any case: while a machine is suspended, time passes and nothing is done.
 pub(crate) struct Attempts {
     begun: Instant,
     pause: Duration,
