@@ -7,6 +7,9 @@ use std::{
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::mpsc::{self, RecvTimeoutError},
+    thread,
+    time::Duration,
 };
 
 use anyhow::{Context, Result, ensure};
@@ -193,18 +196,32 @@ fn run_tests(mut tests: Command, show: impl Fn(&str) -> Result<()>) -> Result<Ou
     let mut running = tests.spawn().context("cannot run cargo test")?;
     // The command holds the other end of the pipe.
     drop(tests);
-    let mut failures = Vec::new();
-    for line in BufReader::new(output).split(b'\n') {
-        let line = String::from_utf8_lossy(&line?).into_owned();
-        show(&line)?;
-        if line.ends_with(FAILED) || line.starts_with(PROGRAM) {
-            failures.push(line);
+    let (sender, lines) = mpsc::channel();
+    thread::spawn(move || {
+        let lines = BufReader::new(output).split(b'\n');
+        lines.map_while(Result::ok).try_for_each(|line| sender.send(line))
+    });
+    let (mut failures, mut ended) = (Vec::new(), None);
+    loop {
+        match lines.recv_timeout(LAST_LINES) {
+            Ok(line) => {
+                let line = String::from_utf8_lossy(&line).into_owned();
+                show(&line)?;
+                if line.ends_with(FAILED) || line.starts_with(PROGRAM) {
+                    failures.push(line);
+                }
+            }
+            // What a test has left running may hold the pipe open.
+            Err(RecvTimeoutError::Timeout) if ended.is_none() => ended = running.try_wait()?,
+            Err(_) => break,
         }
     }
-    let passed = running.wait()?.success();
+    let passed = ended.map_or_else(|| running.wait(), Ok)?.success();
     Ok(Outcome { passed, failures })
 }
 
+/// Wait for lines after the end of a run.
+const LAST_LINES: Duration = Duration::from_secs(1);
 /// End of a line about a test that failed.
 const FAILED: &str = " ... FAILED";
 /// Beginning of a line about a program in which tests failed.
@@ -291,5 +308,17 @@ mod tests {
         assert!(!outcome.passed);
         assert_eq!(outcome.failures, ["test a ... FAILED", "    `-p x --lib`"]);
         assert!(print("exit 0").expect("it runs").passed);
+    }
+
+    #[test]
+    fn a_run_ends_with_its_program() {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "sleep 600 & echo $!; exit 0"]);
+        let left = std::cell::OnceCell::new();
+        let outcome = run_tests(shell, |line| Ok(drop(left.set(line.to_owned()))));
+        let left = left.into_inner().expect("a number");
+        assert!(outcome.expect("it runs").passed);
+        let ended = Command::new("kill").arg(left).status().expect("there is kill");
+        assert!(ended.success(), "it was left running");
     }
 }
