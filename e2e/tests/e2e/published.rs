@@ -203,8 +203,6 @@ fn tenants_use_published_apis_in_every_version() {
     }
 }
 
-/// Returns the definition of gears with these fields of `spec` in v1, v2 and so on; the last is
-/// stored.
 /// Definitions that their projects publish are published here: as they are, and with the rules that
 /// `suggest` drafts for them.
 #[test]
@@ -251,6 +249,8 @@ fn published_definitions_are_published_with_and_without_drafts() {
     );
 }
 
+/// Returns the definition of gears with these fields of `spec` in v1, v2 and so on; the last is
+/// stored.
 fn gears(fields: &[Value]) -> Value {
     let versions = fields.iter().enumerate().map(|(i, fields)| {
         let spec = json!({"type": "object", "properties": fields});
