@@ -315,7 +315,10 @@ mod tests {
         let mut shell = Command::new("sh");
         shell.args(["-c", "sleep 600 & echo $!; exit 0"]);
         let left = std::cell::OnceCell::new();
-        let outcome = run_tests(shell, |line| Ok(drop(left.set(line.to_owned()))));
+        let outcome = run_tests(shell, |line| {
+            let _ = left.set(line.to_owned());
+            Ok(())
+        });
         let left = left.into_inner().expect("a number");
         assert!(outcome.expect("it runs").passed);
         let ended = Command::new("kill").arg(left).status().expect("there is kill");
