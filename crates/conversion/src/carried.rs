@@ -20,16 +20,27 @@ mod tests;
 pub(crate) struct Claims(Vec<Path>);
 
 impl Claims {
-    /// Collects the claims of all directions between versions `a` and `b`.
+    /// Collects the claims of all directions between versions `a` and `b`, and what either drops.
     pub(crate) fn between(a: &str, b: &str, directions: &[Direction]) -> Claims {
+        let mut claims = Claims::of_rules(a, b, directions);
+        for version in [a, b] {
+            claims.0.extend(Claims::dropped(version, directions).0);
+        }
+        claims
+    }
+
+    /// Collects what a version drops: it loses such a path in every direction.
+    pub(crate) fn dropped(version: &str, directions: &[Direction]) -> Claims {
+        let own = directions.iter().filter(|direction| direction.from == version);
+        Claims(own.flat_map(|direction| direction.drop.iter().cloned()).collect())
+    }
+
+    /// Collects the claims of the rules between versions `a` and `b`.
+    pub(crate) fn of_rules(a: &str, b: &str, directions: &[Direction]) -> Claims {
         let mut claims = Claims::default();
         for direction in directions {
-            let (from, to) = (direction.from.as_str(), direction.to.as_str());
-            // A version loses a dropped path in every direction.
-            if from == a || from == b {
-                claims.0.extend(direction.drop.iter().cloned());
-            }
-            if (from, to) == (a, b) || (from, to) == (b, a) {
+            let pair = (direction.from.as_str(), direction.to.as_str());
+            if pair == (a, b) || pair == (b, a) {
                 for rule in &direction.rules {
                     claims.rule(rule, &[], source(rule), rule.destination.segments());
                 }

@@ -28,7 +28,7 @@ use insula_schema::{ListType, Node, Structural};
 mod classes;
 mod pairs;
 
-use classes::Classes;
+use classes::{Classes, Versions};
 use pairs::AllComputed;
 
 /// The name of the union where versions have theirs: of a stored residual, say.
@@ -56,8 +56,9 @@ pub(crate) fn union(hub: &Structural, members: &[Member<'_>], directions: &[Dire
     let mut grown = false;
     let mut moves: Vec<(Vec<Rule>, Vec<Rule>)> = members.iter().map(|_| Default::default()).collect();
     let mut seen: Vec<(usize, Homes)> = Vec::new();
-    let classes = Classes::find(hub, members, directions);
-    let computed = AllComputed::find(hub, members, directions);
+    let versions = Versions::new(hub, members, directions);
+    let classes = Classes::find(&versions);
+    let computed = AllComputed::find(&versions);
     let mut order: Vec<usize> = (0..members.len()).collect();
     order.sort_by_key(|member| computed.is_late(*member));
     for number in order {

@@ -11,47 +11,41 @@ use super::{Member, below, meets};
 use crate::carried::Claims;
 use crate::path::{Path, Segment};
 use crate::plan::Plan;
-use crate::rules::{Direction, Rule, Source};
+use crate::rules::{Direction, RULES_MAX, Rule, Source};
 use insula_schema::{Node, Structural};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Maximum number of pairs of paths that rules beside the hub relate. An author has some dozens;
+/// the cost grows with their number and with the square of the number of versions.
+pub(super) const PAIRS_MAX: usize = RULES_MAX;
 
 /// A path of a version, by the version's number.
 type VersionPath = (usize, Path);
 
-/// The classes that have paths of different names.
-pub(super) struct Classes(Vec<Vec<VersionPath>>);
+/// The classes: the path of each version that has one.
+pub(super) struct Classes(Vec<BTreeMap<usize, Path>>);
 
 impl Classes {
     /// Finds the classes of all versions.
-    pub(super) fn find(hub: &Structural, members: &[Member<'_>], directions: &[Direction]) -> Classes {
-        let mut classes = Classes(Vec::new());
-        let named = Named {
-            hub,
-            members,
-            directions,
-        };
-        let mut pairs = Vec::new();
-        for b in 0..members.len() {
-            for a in 0..b {
-                pairs.extend(
-                    named
-                        .moves(a, b)
-                        .into_iter()
-                        .map(|(theirs, ours)| ((a, theirs), (b, ours))),
-                );
-            }
-        }
-        let paths: Vec<Path> = pairs.iter().flat_map(|(a, b)| [a.1.clone(), b.1.clone()]).collect();
-        for path in &paths {
-            for b in 0..members.len() {
-                for a in (0..b).filter(|a| named.shares(*a, b, path)) {
-                    classes.join((a, path.clone()), (b, path.clone()));
+    pub(super) fn find(versions: &Versions<'_>) -> Classes {
+        let mut classes = Growing::default();
+        let pairs = versions.moves();
+        let dropped: Vec<Claims> = versions.each(Claims::dropped);
+        let paths: BTreeSet<&Path> = pairs.iter().flat_map(|(a, b)| [&a.1, &b.1]).collect();
+        for path in paths {
+            let has =
+                |member: &usize| versions.free(*member, path).is_some() && !dropped[*member].cover(path.segments());
+            let members: Vec<usize> = (0..versions.members.len()).filter(has).collect();
+            for (at, b) in members.iter().enumerate() {
+                for a in members[..at].iter().filter(|a| versions.share(**a, *b, path)) {
+                    classes.join((*a, path.clone()), (*b, path.clone()));
                 }
             }
         }
         for (a, b) in pairs {
             classes.join(a, b);
         }
-        classes
+        Classes(classes.all)
     }
 
     /// Returns the paths of a version that have a home already, with a place that has it.
@@ -59,84 +53,152 @@ impl Classes {
         &self,
         member: usize,
         is_seen: impl Fn(usize) -> bool,
-    ) -> impl Iterator<Item = (&Path, &VersionPath)> {
+    ) -> impl Iterator<Item = (&Path, (usize, &Path))> {
         self.0.iter().filter_map(move |class| {
-            let own = class.iter().find(|(version, _)| *version == member)?;
-            let seen = class.iter().find(|(version, _)| is_seen(*version))?;
-            Some((&own.1, seen))
+            let own = class.get(&member)?;
+            let (seen, theirs) = class.iter().find(|(version, _)| is_seen(**version))?;
+            Some((own, (*seen, theirs)))
         })
     }
+}
 
-    fn join(&mut self, a: VersionPath, b: VersionPath) {
-        let place =
-            |classes: &[Vec<VersionPath>], of: &VersionPath| classes.iter().position(|class| class.contains(of));
-        let mut take = |of: VersionPath| match place(&self.0, &of) {
-            Some(at) => self.0.swap_remove(at),
-            None => vec![of],
-        };
-        let one = take(a);
-        if one.contains(&b) {
-            return self.0.push(one);
+/// Classes in the making.
+#[derive(Default)]
+struct Growing {
+    /// Empty where a class was joined to another.
+    all: Vec<BTreeMap<usize, Path>>,
+    /// The class of each path.
+    homes: BTreeMap<VersionPath, usize>,
+}
+
+impl Growing {
+    fn class(&mut self, (version, path): VersionPath) -> usize {
+        let next = self.all.len();
+        let class = *self.homes.entry((version, path.clone())).or_insert(next);
+        if class == next {
+            self.all.push(BTreeMap::from([(version, path)]));
         }
-        let other = take(b);
-        let clash = one
-            .iter()
-            .any(|(version, _)| other.iter().any(|(other, _)| version == other));
-        match clash {
-            true => self.0.extend([one, other]),
-            false => self.0.push(one.into_iter().chain(other).collect()),
+        class
+    }
+
+    /// Makes one class of two, unless a version has a path in both.
+    fn join(&mut self, a: VersionPath, b: VersionPath) {
+        let (a, b) = (self.class(a), self.class(b));
+        if a == b || self.all[a].keys().any(|version| self.all[b].contains_key(version)) {
+            return;
+        }
+        for (version, path) in std::mem::take(&mut self.all[b]) {
+            self.homes.insert((version, path.clone()), a);
+            self.all[a].insert(version, path);
         }
     }
 }
 
-/// The versions and their rules.
-struct Named<'a> {
+/// The versions and their rules, by the numbers of the versions.
+pub(super) struct Versions<'a> {
     hub: &'a Structural,
-    members: &'a [Member<'a>],
+    pub(super) members: &'a [Member<'a>],
     directions: &'a [Direction],
+    /// The rules between versions of which neither is the hub.
+    pub(super) rules: BTreeMap<(usize, usize), &'a [Rule]>,
+    /// Claims of those rules; the lesser number first.
+    claims: BTreeMap<(usize, usize), Claims>,
 }
 
-impl<'a> Named<'a> {
+impl<'a> Versions<'a> {
+    pub(super) fn new(hub: &'a Structural, members: &'a [Member<'a>], directions: &'a [Direction]) -> Self {
+        let number = |name: &str| {
+            members
+                .iter()
+                .position(|member| member.name == name && member.plans.is_some())
+        };
+        let numbered = |direction: &'a Direction| {
+            let pair = (number(&direction.from)?, number(&direction.to)?);
+            Some((pair, direction.rules.as_slice()))
+        };
+        let rules: BTreeMap<_, _> = directions.iter().filter_map(numbered).collect();
+        let pairs = rules.keys().map(|(a, b)| (*a.min(b), *a.max(b)));
+        let claims = |(a, b): (usize, usize)| Claims::of_rules(members[a].name, members[b].name, directions);
+        Versions {
+            hub,
+            members,
+            directions,
+            claims: pairs.map(|pair| (pair, claims(pair))).collect(),
+            rules,
+        }
+    }
+
+    fn each<T>(&self, make: impl Fn(&str, &[Direction]) -> T) -> Vec<T> {
+        let members = self.members.iter();
+        members.map(|member| make(member.name, self.directions)).collect()
+    }
+
+    pub(super) fn between(&self, from: usize, to: usize) -> &'a [Rule] {
+        self.rules.get(&(from, to)).copied().unwrap_or_default()
+    }
+
     /// Returns the node of a path that a version has, that the hub lacks, and that no rule between
     /// the two uses up.
-    fn node(&self, member: usize, path: &Path) -> Option<&'a Node> {
+    pub(super) fn free(&self, member: usize, path: &Path) -> Option<&'a Node> {
         let member = &self.members[member];
-        let is_free = member.plans.is_some() && !is_claimed(member, path);
+        let (up, down) = member.plans?;
+        let node = below(member.schema.root(), path.segments())?;
+        let claims = |plan: &Plan| plan.except.covers(path.segments());
         let lacks = below(self.hub.root(), path.segments()).is_none();
-        below(member.schema.root(), path.segments()).filter(|_| is_free && lacks)
+        (lacks && !claims(up) && !claims(down)).then_some(node)
     }
 
-    /// Returns true if two versions have a path, and no rule between them is about it.
-    fn shares(&self, a: usize, b: usize, path: &Path) -> bool {
-        let nodes = self.node(a, path).zip(self.node(b, path));
-        let claims = || Claims::between(self.members[a].name, self.members[b].name, self.directions);
-        nodes.is_some_and(|(one, other)| meets(one, other)) && !claims().cover(path.segments())
+    /// Returns true if a path that two versions have is one value: no rule between them is about
+    /// it.
+    fn share(&self, a: usize, b: usize, path: &Path) -> bool {
+        let claimed = self
+            .claims
+            .get(&(a, b))
+            .is_some_and(|claims| claims.cover(path.segments()));
+        !claimed && self.meet((a, path), (b, path))
     }
 
-    /// Returns the pairs of paths that rules between two versions move to each other.
-    fn moves(&self, a: usize, b: usize) -> Vec<(Path, Path)> {
-        let (one, other) = (self.members[a].name, self.members[b].name);
-        let (there, back) = (
-            between(self.directions, one, other),
-            between(self.directions, other, one),
-        );
-        let mut pairs: Vec<(Path, Path)> = there.iter().filter_map(plain_move).collect();
-        let reverse = back.iter().filter_map(plain_move).map(|(from, to)| (to, from));
+    fn meet(&self, (a, theirs): (usize, &Path), (b, ours): (usize, &Path)) -> bool {
+        let nodes = self.free(a, theirs).zip(self.free(b, ours));
+        nodes.is_some_and(|(one, other)| meets(one, other))
+    }
+
+    /// Returns the pairs of paths that rules beside the hub move to each other.
+    fn moves(&self) -> Vec<(VersionPath, VersionPath)> {
+        let mut moves = Vec::new();
+        for (a, b) in self.claims.keys() {
+            let more = self.moves_between(*a, *b).into_iter();
+            moves.extend(more.map(|(theirs, ours)| ((*a, theirs), (*b, ours))));
+            if moves.len() >= PAIRS_MAX {
+                break;
+            }
+        }
+        moves.truncate(PAIRS_MAX);
+        moves
+    }
+
+    fn moves_between(&self, a: usize, b: usize) -> Vec<(Path, Path)> {
+        let plain = |rules: &'a [Rule]| rules.iter().map(|rule| (rule, plain_move(rule))).collect::<Vec<_>>();
+        let (there, back) = (plain(self.between(a, b)), plain(self.between(b, a)));
+        let mut pairs: Vec<(Path, Path)> = there.iter().filter_map(|(_, pair)| pair.clone()).collect();
+        let reverse = back
+            .iter()
+            .filter_map(|(_, pair)| pair.clone())
+            .map(|(from, to)| (to, from));
         let more: Vec<(Path, Path)> = reverse.filter(|pair| !pairs.contains(pair)).collect();
         pairs.extend(more);
         // Another rule of the pair says something else about either field.
-        let contradicts = |rules: &[Rule], (from, to): (&Path, &Path)| {
-            rules.iter().any(|rule| match plain_move(rule) {
-                Some((source, place)) => (source == *from || place.overlaps(to)) && (&source, &place) != (from, to),
+        let contradicts = |rules: &[(&Rule, Option<(Path, Path)>)], (from, to): (&Path, &Path)| {
+            rules.iter().any(|(rule, pair)| match pair {
+                Some((source, place)) => (source == from || place.overlaps(to)) && (source, place) != (from, to),
                 None => rule.destination.overlaps(to),
             })
         };
         pairs.retain(|(theirs, ours)| {
-            let nodes = self.node(a, theirs).zip(self.node(b, ours));
-            nodes.is_some_and(|(one, other)| meets(one, other))
+            self.meet((a, theirs), (b, ours))
                 && loops(theirs) == loops(ours)
-                && !contradicts(there, (theirs, ours))
-                && !contradicts(back, (ours, theirs))
+                && !contradicts(&there, (theirs, ours))
+                && !contradicts(&back, (ours, theirs))
         });
         pairs
     }
@@ -145,18 +207,6 @@ impl<'a> Named<'a> {
 fn loops(path: &Path) -> usize {
     let each = |segment: &&Segment| matches!(segment, Segment::Each(_));
     path.segments().iter().filter(each).count()
-}
-
-/// Returns the rules from one version to another.
-pub(super) fn between<'a>(directions: &'a [Direction], from: &str, to: &str) -> &'a [Rule] {
-    let found = directions.iter().find(|d| d.from == from && d.to == to);
-    found.map(|d| d.rules.as_slice()).unwrap_or_default()
-}
-
-/// Returns true if the rules between a version and the hub use up a path.
-pub(super) fn is_claimed(member: &Member<'_>, path: &Path) -> bool {
-    let claims = |plan: &Plan| plan.except.covers(path.segments());
-    member.plans.is_some_and(|(up, down)| claims(up) || claims(down))
 }
 
 /// Returns the paths of a rule that only moves or copies one value, also one of each item.

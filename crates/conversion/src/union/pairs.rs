@@ -1,12 +1,12 @@
 //! Rules of a pair of versions beside the hub: what they move, or compute in both directions, is
 //! one value of both.
 
-use super::classes::{Classes, between, is_claimed};
+use super::classes::{Classes, PAIRS_MAX, Versions};
 use super::{At, Growth, Homes, Member, Scope, below, below_mut, meets};
 use crate::passthrough::Except;
 use crate::path::{Path, Segment};
-use crate::rules::{Direction, Rule, Source};
-use insula_schema::{Node, Structural};
+use crate::rules::{Rule, Source};
+use insula_schema::Node;
 
 /// Two fields of which rules compute each from the other. The one that only its version has is
 /// computed from the home of the other.
@@ -27,34 +27,26 @@ struct Computed<'a> {
 pub(super) struct AllComputed<'a>(Vec<Computed<'a>>);
 
 impl<'a> AllComputed<'a> {
-    pub(super) fn find(hub: &Structural, members: &[Member<'_>], directions: &'a [Direction]) -> Self {
-        let has = |member: &Member<'_>, path: &Path| below(member.schema.root(), path.segments()).is_some();
-        let is_free = |member: &Member<'_>, path: &Path| {
-            let lacks = below(hub.root(), path.segments()).is_none();
-            lacks && member.plans.is_some() && has(member, path) && !is_claimed(member, path)
-        };
-        let is_shared = |path: &Path| members.iter().filter(|member| has(member, path)).count() > 1;
-        let mut all = Vec::new();
-        for (a, from) in members.iter().enumerate() {
-            for (b, own) in members.iter().enumerate().filter(|(b, _)| *b != a) {
-                let (there, back) = (
-                    between(directions, from.name, own.name),
-                    between(directions, own.name, from.name),
-                );
-                for (theirs, ours) in there.iter().filter_map(one_to_one) {
-                    let rules = alone(there, (theirs, ours)).zip(alone(back, (ours, theirs)));
-                    let Some((there, back)) = rules else { continue };
-                    let is_moved = there.transformation.is_none() && back.transformation.is_none();
-                    let is_known = all.iter().any(|known: &Computed<'_>| known.from == (b, ours));
-                    if is_moved || is_known || is_shared(ours) || !is_free(from, theirs) || !is_free(own, ours) {
-                        continue;
-                    }
-                    all.push(Computed {
-                        own: (b, ours),
-                        from: (a, theirs),
-                        rules: (there, back),
-                    });
+    pub(super) fn find(versions: &Versions<'a>) -> Self {
+        let has = |member: &&Member<'_>, path: &Path| below(member.schema.root(), path.segments()).is_some();
+        let is_shared = |path: &Path| versions.members.iter().filter(|member| has(member, path)).count() > 1;
+        let mut all: Vec<Computed<'a>> = Vec::new();
+        for ((a, b), there) in &versions.rules {
+            let back = versions.between(*b, *a);
+            for (theirs, ours) in there.iter().filter_map(one_to_one) {
+                let rules = alone(there, (theirs, ours)).zip(alone(back, (ours, theirs)));
+                let Some((there, back)) = rules else { continue };
+                let is_moved = there.transformation.is_none() && back.transformation.is_none();
+                let is_known = all.iter().any(|known| known.from == (*b, ours));
+                let are_free = versions.free(*a, theirs).is_some() && versions.free(*b, ours).is_some();
+                if is_moved || is_known || is_shared(ours) || !are_free || all.len() == PAIRS_MAX {
+                    continue;
                 }
+                all.push(Computed {
+                    own: (*b, ours),
+                    from: (*a, theirs),
+                    rules: (there, back),
+                });
             }
         }
         AllComputed(all)
@@ -78,7 +70,7 @@ impl Growth<'_> {
     ) {
         let is_seen = |member: usize| homes_of(seen, member).is_some();
         for (ours, (first, theirs)) in classes.for_version(number, is_seen) {
-            let Some(homes) = homes_of(seen, *first) else { continue };
+            let Some(homes) = homes_of(seen, first) else { continue };
             let place = homes.find(theirs.segments());
             let kinds = below(union, &place).zip(below(own.schema.root(), ours.segments()));
             if kinds.is_some_and(|(joined, ours)| meets(joined, ours)) && place != ours.segments() {
