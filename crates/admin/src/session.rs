@@ -197,19 +197,18 @@ impl Session {
         let _ = self.first_run.set(first_run);
     }
 
-    /// Returns true for an object that an earlier run of the call's request has made: the caller
-    /// made it after that run began. `owner` is the annotation in which an object names its
-    /// creator.
-    pub(crate) fn made_before(&self, object: &Json, owner: &str) -> bool {
-        let Some(first_run) = self.first_run.get() else {
-            return false;
-        };
-        let metadata = &object["metadata"];
-        let owner = metadata["annotations"][owner].as_str();
-        let owner: Option<Json> = owner.and_then(|owner| serde_json::from_str(owner).ok());
-        let created = metadata["creationTimestamp"].as_str().and_then(Timestamp::parse);
-        owner.is_some_and(|owner| owner["username"] == self.caller.name())
-            && created.is_some_and(|created| created >= *first_run)
+    /// Returns true if an earlier run of the call's request may have made objects.
+    pub(crate) fn has_earlier_run(&self) -> bool {
+        self.first_run.get().is_some()
+    }
+
+    /// Returns true for an object that an earlier run of the call's request may have made: it is
+    /// younger than that run. The caller compares it with what the request asks for.
+    pub(crate) fn is_of_earlier_run(&self, object: &Json) -> bool {
+        let created = object["metadata"]["creationTimestamp"].as_str();
+        let created = created.and_then(Timestamp::parse);
+        let first_run = self.first_run.get().copied();
+        first_run.is_some_and(|first_run| created.is_some_and(|created| created >= first_run))
     }
 
     /// Returns the header of a reply with an object that was written: at its revision, or at that

@@ -9,10 +9,11 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use insula_e2e::{Client, Etcd, Hook, Reply, Server, Setup, Who, runtime, shared, until, workspace};
+use insula_e2e::{Client, Etcd, Hook, Reply, Server, Setup, Who, publish_widgets, runtime, shared, until, workspace};
 use insula_proto::admin::v1::{
-    AccessLevel, CreateWorkspaceRequest, CreateWorkspaceResponse, GrantAccessRequest, GrantAccessResponse, Subject,
-    SubjectKind, access_service_client::AccessServiceClient, workspace_service_client::WorkspaceServiceClient,
+    AccessLevel, BindApiRequest, CreateWorkspaceRequest, CreateWorkspaceResponse, GrantAccessRequest,
+    GrantAccessResponse, Subject, SubjectKind, access_service_client::AccessServiceClient,
+    api_service_client::ApiServiceClient, workspace_service_client::WorkspaceServiceClient,
 };
 use prost::Message;
 use serde_json::{Value, json};
@@ -100,6 +101,44 @@ fn creations_are_repeated_after_kill_9() {
         });
         let found = server.admin().in_workspace(&parent).get(WORKSPACES).expect(200);
         assert_eq!(found["items"].as_array().unwrap().len(), (round + 1) * CALLS);
+    }
+}
+
+/// As workspaces, so bindings.
+#[test]
+fn bindings_are_repeated_after_kill_9() {
+    const CALLS: usize = 16;
+    let mut server = Server::start();
+    let (provider, _) = workspace(&server.admin(), "provider");
+    publish_widgets(&server.admin().in_workspace(&provider));
+    let (consumer, _) = workspace(&server.admin(), "consumer");
+    let asked = |round: usize, n: usize| BindApiRequest {
+        workspace: consumer.clone(),
+        export_workspace: provider.clone(),
+        export: "widgets".to_owned(),
+        binding: format!("b{round}-{n}"),
+        request_id: format!("7d1b3ad0-94a5-4f4e-9d3e-{:012x}", round * CALLS + n),
+        ..BindApiRequest::default()
+    };
+    for round in 0..4 {
+        let open = channel(&server, &Who::KcpAdmin);
+        runtime().block_on(async {
+            let calls = (0..CALLS).map(async |n| {
+                let mut client = ApiServiceClient::with_origin(open.clone(), super::origin(&server));
+                client.bind_api(asked(round, n)).await
+            });
+            let time = Duration::from_millis(2 + 4 * round as u64);
+            let _ = tokio::time::timeout(time, join_all(calls)).await;
+        });
+        server.kill9();
+        server = server.restart();
+        let mut client = client!(ApiServiceClient<_>, server, Who::KcpAdmin);
+        runtime().block_on(async {
+            for n in 0..CALLS {
+                let bound = client.bind_api(asked(round, n)).await.unwrap().into_inner();
+                assert_eq!(bound.binding.unwrap().name, format!("b{round}-{n}"));
+            }
+        });
     }
 }
 

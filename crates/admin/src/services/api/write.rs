@@ -54,7 +54,13 @@ impl Session {
         let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name"));
         if text(object, "/metadata/resourceVersion").is_empty() {
             let request = ApiRequest::create(path(located, kind, ""), object);
-            return self.http(request.validate_only(dry_run)).await;
+            return match self.http(request.validate_only(dry_run)).await {
+                Err(refusal) if refusal.code() == Code::AlreadyExists && self.has_earlier_run() => {
+                    let found = self.made_before(located, object).await;
+                    found.ok_or(refusal)
+                }
+                answered => answered,
+            };
         }
         let mut new = object.clone();
         for _ in 1..ATTEMPTS {
@@ -69,6 +75,16 @@ impl Session {
         }
         let request = ApiRequest::replace(path(located, kind, name), &new);
         self.http(request.validate_only(dry_run)).await
+    }
+
+    /// Returns an object that an earlier run of the same request has created: it has the `spec`
+    /// that is asked for. The caller needs the right to read it.
+    async fn made_before(&self, located: &Located, object: &Json) -> Option<Json> {
+        let path = path(located, text(object, "/kind"), text(object, "/metadata/name"));
+        let found = self.http(ApiRequest::get(path)).await.ok()?;
+        let asked = object["spec"].as_object()?;
+        let is_same = asked.iter().all(|(field, value)| found["spec"][field] == *value);
+        (is_same && self.is_of_earlier_run(&found)).then_some(found)
     }
 
     /// Returns an update for the object as it is now; `None` if its `spec` has changed.

@@ -56,7 +56,7 @@ impl AdminService {
         let work = async {
             let create = ApiRequest::create(workspaces("").in_cluster(&cluster), &object).names(FIELDS);
             let created = match session.http(create.validate_only(request.validate_only)).await {
-                Err(refusal) if refusal.code() == Code::AlreadyExists => {
+                Err(refusal) if refusal.code() == Code::AlreadyExists && session.has_earlier_run() => {
                     let name = object["metadata"]["name"].as_str().unwrap_or_default();
                     let found = self.made_before(session, &cluster, name);
                     found.ok_or(refusal)?
@@ -87,9 +87,10 @@ impl AdminService {
         let key = ObjectKey::cluster_scoped(ids::workspaces(), cluster.clone(), name);
         let entry = self.registry().store.latest().get(&key)?;
         let object = entry.object.value(entry.revision);
-        session
-            .made_before(&object, annotations::WORKSPACE_OWNER)
-            .then_some(object)
+        let owner = object["metadata"]["annotations"][annotations::WORKSPACE_OWNER].as_str();
+        let owner: Option<Json> = owner.and_then(|owner| serde_json::from_str(owner).ok());
+        let is_own = owner.is_some_and(|owner| owner["username"] == session.caller.name());
+        (is_own && session.is_of_earlier_run(&object)).then_some(object)
     }
 
     /// Waits until a workspace is ready. The deadline of the call ends the wait.
