@@ -40,7 +40,7 @@ use random::Random;
 use std::cell::{Cell, RefCell};
 use text::Patterns;
 
-pub use finding::{Counterexample, Finding, counted};
+pub use finding::{Counterexample, FINDINGS_SHOWN, Finding, counted};
 pub use fitting::Misfit;
 pub(crate) use fitting::general;
 

@@ -30,9 +30,9 @@ use anchors::Anchors;
 use compare::compare;
 use places::{Loose, Objects, Walk, unchanged};
 
-/// Confidence from which on a suggestion becomes a rule unasked. Below it most pairs have one word
-/// in common.
-pub const SURE: f64 = 0.6;
+/// Confidence in percent from which on a suggestion becomes a rule unasked. Below it most pairs have
+/// one word in common.
+pub const SURE: u8 = 60;
 /// Score difference below which two candidates count as equal.
 const TIE: f64 = 0.04;
 /// Least score of similar fields that alone of their type changed in their object.
@@ -127,6 +127,16 @@ impl Guess {
 }
 
 impl Suggestion {
+    /// Returns the confidence in percent.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a share, between 0 and 1"
+    )]
+    pub fn percent(&self) -> u8 {
+        (self.confidence * 100.0).round() as u8
+    }
+
     fn moved(old: Path, new: Path, confidence: f64, reasons: Vec<String>) -> Suggestion {
         Self::stepped((old, None), (new, None), confidence, reasons)
     }
@@ -187,11 +197,11 @@ pub fn suggest(old: &VersionSchema, new: &VersionSchema) -> Suggestions {
 }
 
 impl Suggestions {
-    /// Leaves out pairs with less confidence; their fields have no counterpart.
-    pub fn retain_confident(&mut self, least: f64) {
+    /// Leaves out pairs with less confidence, in percent; their fields have no counterpart.
+    pub fn retain_confident(&mut self, least: u8) {
         let (kept, unsure): (Vec<_>, Vec<_>) = std::mem::take(&mut self.pairs)
             .into_iter()
-            .partition(|pair| pair.confidence >= least);
+            .partition(|pair| pair.percent() >= least);
         self.only_old.extend(unsure.iter().flat_map(|pair| pair.old.clone()));
         self.only_new.extend(unsure.iter().flat_map(|pair| pair.new.clone()));
         self.pairs = kept;

@@ -49,7 +49,7 @@ fn without_names(path: &str) -> String {
 
 fn drafted(found: &Suggestions) -> Vec<Move> {
     let mut out = Vec::new();
-    for pair in found.pairs.iter().filter(|pair| pair.confidence >= SURE) {
+    for pair in found.pairs.iter().filter(|pair| pair.percent() >= SURE) {
         for old in &pair.old {
             out.extend(
                 pair.new

@@ -14,7 +14,7 @@ use crate::{
 use insula_admission::publication::{Draft, Manifest, NoVersions, Side, draft, versions_to_draft, without_rules};
 use insula_api::{Json, Revision};
 use insula_catalog::Api;
-use insula_conversion::field_coverage;
+use insula_conversion::{SURE, field_coverage};
 use insula_proto::{
     admin::v1::{
         CoverageDirection, FieldCoverage, ListConversionFailuresRequest, MadeField, RuleDraft, SuggestRulesRequest,
@@ -27,13 +27,10 @@ use serde_json::json;
 use std::sync::Arc;
 use tonic::Status;
 
-/// Confidence in percent from which on a suggestion is kept where the caller names none.
-const CONFIDENCE: i32 = 60;
-
 /// Drafts rules. Returns the drafts, and an APIConversion with all their rules.
 pub(super) fn drafts(request: SuggestRulesRequest) -> Result<(Vec<RuleDraft>, Struct), Status> {
     let confidence = match request.min_confidence {
-        0 => CONFIDENCE,
+        0 => i32::from(SURE),
         other => other,
     };
     let confidence = u8::try_from(confidence).ok().filter(|percent| *percent <= 100);

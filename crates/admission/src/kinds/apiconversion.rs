@@ -8,11 +8,9 @@ use crate::kinds::{
 };
 use insula_api::{FieldError, FieldPath, Json, ObjectKey, ResourceId, Scope};
 use insula_catalog::{Api, Result, bundle, ids, parts};
+use insula_conversion::proof::FINDINGS_SHOWN;
 use insula_store::Entry;
 use std::sync::Arc;
-
-/// Maximum number of warnings that an answer surely has room for.
-const WARNINGS_MAX: usize = 5;
 
 pub(super) const RULES: Rules = Rules {
     write: |review, new, old| self::review(review, new, old),
@@ -111,10 +109,10 @@ fn joined(
 /// one warning with an object for each of the first kinds, and the number of the others.
 pub(super) fn warn_of_misfits(review: &Review<'_>, api: &Arc<Api>) {
     if let Ok(searched) = review.catalog.proof(api) {
-        for misfit in searched.misfits.iter().take(WARNINGS_MAX) {
+        for misfit in searched.misfits.iter().take(FINDINGS_SHOWN) {
             review.warn(misfit.to_string());
         }
-        if let Some(more @ 1..) = searched.misfits.len().checked_sub(WARNINGS_MAX) {
+        if let Some(more @ 1..) = searched.misfits.len().checked_sub(FINDINGS_SHOWN) {
             review.warn(format!(
                 "{more} more kinds of values that one version accepts and another refuses: insula conversion test \
                  lists them"

@@ -87,7 +87,7 @@ impl Pair {
         Pair {
             from: texts(&pair.old),
             to: texts(&pair.new),
-            confidence: percent(pair.confidence),
+            confidence: pair.percent(),
             reasons: pair.reasons.clone(),
             transformations: pair.forth.iter().filter_map(made).collect(),
             needs_work: pair.work.clone(),
@@ -109,15 +109,6 @@ fn texts(paths: &[Path]) -> Vec<String> {
     paths.iter().map(ToString::to_string).collect()
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a share, between 0 and 1"
-)]
-fn percent(share: f64) -> u8 {
-    (share * 100.0).round() as u8
-}
-
 /// Drafts rules for two versions, and checks them as a server would. Suggestions with less
 /// confidence, in percent, are left out.
 pub fn draft(
@@ -127,7 +118,7 @@ pub fn draft(
     progress: &mut dyn FnMut(usize, usize),
 ) -> Draft {
     let mut found = suggest(from, to);
-    found.retain_confident(f64::from(min_confidence) / 100.0);
+    found.retain_confident(min_confidence);
     let pairs = found.pairs.len();
     let refused = found.try_out(group, (from, to), Search::default(), &mut |trial| {
         progress(pairs, trial)

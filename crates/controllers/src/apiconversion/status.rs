@@ -6,7 +6,8 @@ use crate::write::{drop_condition, sort_conditions};
 use insula_api::{Condition, FieldError, Json, Timestamp, aggregate, set_condition};
 use insula_catalog::{Api, Proof, parts};
 use insula_conversion::{
-    Bundle, CoveredField, FieldCoverage, FieldOutcome, Outlook, Path, RuleSet, Source, field_coverage, proof::Misfit,
+    Bundle, CoveredField, FieldCoverage, FieldOutcome, Outlook, Path, RuleSet, Source, field_coverage,
+    proof::{FINDINGS_SHOWN, Misfit},
 };
 use serde_json::json;
 use std::sync::Arc;
@@ -21,8 +22,6 @@ const VALID_BYTES_MAX: usize = 3_072;
 const FITTING_BYTES_MAX: usize = 2_048;
 /// Bytes of a message that names fields, as JSON.
 const NAMES_BYTES_MAX: usize = 512;
-/// Kinds of refused values that a condition has in full.
-const MISFITS_MAX: usize = 5;
 /// Destinations and rules that one row names.
 const NAMED_MAX: usize = 8;
 /// Fields that a condition names.
@@ -249,7 +248,7 @@ fn fitting(misfits: &[&Misfit]) -> Condition {
     );
     let mut room = FITTING_BYTES_MAX - json_len(&message);
     let mut more = misfits.len();
-    for misfit in misfits.iter().take(MISFITS_MAX) {
+    for misfit in misfits.iter().take(FINDINGS_SHOWN) {
         let line = format!("\n{misfit}");
         let Some(rest) = room.checked_sub(json_len(&line)) else {
             break;

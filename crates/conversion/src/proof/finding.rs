@@ -11,8 +11,8 @@ use std::fmt;
 
 /// Maximum number of bytes of an object that a message shows.
 const SHOWN_MAX: usize = 1_024;
-/// Maximum number of findings that a refusal has in full.
-const FINDINGS_MAX: usize = 5;
+/// Findings that people are told in full; the others are counted.
+pub const FINDINGS_SHOWN: usize = 5;
 
 /// A sequence of writes that breaks a law or fails.
 #[derive(Debug, Clone, PartialEq)]
@@ -113,9 +113,9 @@ impl fmt::Display for Counterexample {
 
 /// Keeps the first five findings in full, and counts the others.
 pub fn counted(mut found: Vec<FieldError>) -> Vec<FieldError> {
-    let more = found.len().saturating_sub(FINDINGS_MAX);
+    let more = found.len().saturating_sub(FINDINGS_SHOWN);
     if more > 0 {
-        found.truncate(FINDINGS_MAX);
+        found.truncate(FINDINGS_SHOWN);
         let why = format!("{more} more findings: insula conversion test -o json lists them");
         found.push(FieldError::invalid_text(
             &FieldPath::new("spec").child("conversions"),

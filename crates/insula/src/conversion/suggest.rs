@@ -5,6 +5,7 @@ use std::{fmt::Write as _, io::Write, path::PathBuf, process::ExitCode};
 use anyhow::{anyhow, bail};
 use insula_admission::publication::{Draft, NoVersions, Pair, Side, draft, versions_to_draft};
 use insula_catalog::Api;
+use insula_conversion::SURE;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -40,7 +41,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "VERSION")]
     to: Option<String>,
     /// Leave out suggestions with less confidence, in percent.
-    #[arg(long, value_name = "PERCENT", default_value_t = 60)]
+    #[arg(long, value_name = "PERCENT", default_value_t = SURE)]
     min_confidence: u8,
     /// Write rules for every suggestion, also for those that are mere guesses.
     #[arg(long, conflicts_with = "min_confidence")]
@@ -123,10 +124,9 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             conversions: Vec::new(),
         },
     );
-    let least = if arguments.include_guesses {
-        0
-    } else {
-        arguments.min_confidence
+    let least = match arguments.include_guesses {
+        true => 0,
+        false => arguments.min_confidence,
     };
     for (from, to) in &pairs {
         let mut progress = Progress::stderr();

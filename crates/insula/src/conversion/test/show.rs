@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use insula_conversion::proof::Misfit;
+use insula_conversion::proof::{FINDINGS_SHOWN, Misfit};
 
 use super::{Found, Report, Sample, Searched};
 use crate::print::{Cell, Format, Printer, Table, Tone};
@@ -46,8 +46,6 @@ fn report<W: Write>(printer: &mut Printer<W>, report: &Report) -> anyhow::Result
 
 /// Fields that a report lists.
 const BREAKS_MAX: usize = 40;
-/// Findings of a search that are printed in full.
-const FINDINGS_MAX: usize = 5;
 
 fn incompatible<W: Write>(printer: &mut Printer<W>, report: &Report) -> anyhow::Result<()> {
     let count = report.incompatible.len();
@@ -91,7 +89,7 @@ fn unfitting<W: Write>(printer: &mut Printer<W>, search: &Searched) -> anyhow::R
     };
     let head = format!("{kinds} of values that one version accepts and another refuses, {what}:");
     printer.line(&["  ".into(), Cell::new(tone, head)])?;
-    for one in search.unfitting.iter().take(FINDINGS_MAX) {
+    for one in search.unfitting.iter().take(FINDINGS_SHOWN) {
         let rule = one.rule.as_ref().map(|rule| format!(" ({rule})")).unwrap_or_default();
         printer.text(&format!("    {} would refuse {}{rule}", one.version, one.error))?;
         for write in &one.writes {
@@ -105,7 +103,7 @@ fn unfitting<W: Write>(printer: &mut Printer<W>, search: &Searched) -> anyhow::R
 
 /// Counts what is left out after the first findings.
 fn more<W: Write>(printer: &mut Printer<W>, count: usize, what: &str) -> anyhow::Result<()> {
-    let more = count.saturating_sub(FINDINGS_MAX);
+    let more = count.saturating_sub(FINDINGS_SHOWN);
     if more > 0 {
         printer.text(&format!("    and {more} more {what}: -o json lists them"))?;
     }
@@ -126,7 +124,7 @@ fn searched<W: Write>(printer: &mut Printer<W>, search: &Searched) -> anyhow::Re
         return unfitting(printer, search);
     };
     counterexample(printer, search.seed, found)?;
-    for found in search.further.iter().take(FINDINGS_MAX - 1) {
+    for found in search.further.iter().take(FINDINGS_SHOWN - 1) {
         counterexample(printer, search.seed, found)?;
     }
     more(printer, search.further.len() + 1, "findings")
