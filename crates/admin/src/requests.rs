@@ -12,8 +12,8 @@
 //! servers share, for [`LEASE_SECONDS`] after another server began it. After that its server is
 //! taken for dead, and the repetition runs the request again: its writes are guarded themselves,
 //! names that the server makes up follow from the id, and a creation that finds the object of an
-//! earlier run ([`Session::is_of_earlier_run`]) answers with it. The same holds after a failure that does
-//! not say whether there was an effect.
+//! earlier run ([`Session::is_of_earlier_run`]) answers with it. The same holds after a failure
+//! that does not say whether there was an effect.
 
 use crate::{
     pages::hash_bytes,
