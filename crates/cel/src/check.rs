@@ -2,12 +2,13 @@
 //!
 //! The rules, messages and their order are those of cel-go as Kubernetes configures it, including
 //! its lenient cases: an unknown type is `dyn`, and `dyn` fits everywhere. [`unify`] decides which
-//! types fit, [`walk`] visits the tree, [`literals`] validates constants, [`total`] finds parts
-//! that may fail at run time.
+//! types fit, [`walk`] visits the tree, [`literals`] validates constants, [`nesting`] bounds the
+//! depth of accumulated values, [`total`] finds parts that may fail at run time.
 
 mod calls;
 mod format;
 mod literals;
+mod nesting;
 mod ranges;
 mod reasons;
 mod standard;

@@ -43,7 +43,7 @@ impl Program {
     /// As [`Program::compile`].
     pub fn estimate_in(source: &str, env: &Env) -> Result<Estimate, CompileError> {
         scan(source)?;
-        let parsed = parse(source)?;
+        let parsed = parse(source, env.conversion)?;
         let checked = check(&parsed, env)?;
         let Range { min, max } = estimate(&parsed, &checked, env);
         Ok(Estimate { min, max })
@@ -56,7 +56,7 @@ impl Program {
     /// As [`Program::compile`].
     pub fn compile_in(source: &str, env: &Env) -> Result<Program, CompileError> {
         scan(source)?;
-        let parsed = parse(source)?;
+        let parsed = parse(source, env.conversion)?;
         let checked = check(&parsed, env)?;
         let Range { min, max } = estimate(&parsed, &checked, env);
         let mut lowered = lower(&parsed, &checked, env)?;

@@ -223,6 +223,7 @@ fn children(node: &mut Node, visit: &mut dyn FnMut(&mut Node)) {
             visit(&mut fold.range);
             match &mut fold.kind {
                 FoldKind::All(body) | FoldKind::Exists(body) | FoldKind::ExistsOne(body) => visit(body),
+                FoldKind::Accumulate { init, step } => [init, step].into_iter().for_each(visit),
                 FoldKind::List { condition, transform } => condition.iter_mut().chain(transform).for_each(visit),
                 FoldKind::MapValues { condition, transform } | FoldKind::MapEntries { condition, transform } => {
                     condition.iter_mut().for_each(&mut *visit);

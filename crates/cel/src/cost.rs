@@ -235,6 +235,11 @@ impl Budget {
             Ok(())
         }
     }
+
+    /// Takes back the charge for memory that is free again.
+    pub(crate) fn release(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
 }
 
 /// Returns the traversal cost of a string of `bytes` bytes: a tenth, rounded up.

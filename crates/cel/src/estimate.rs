@@ -8,6 +8,7 @@
 //! size of its range. An unbounded cost is `u64::MAX`. Rules of conversions get tighter bounds: see
 //! [`closer`].
 
+mod accumulate;
 mod calls;
 mod closer;
 mod document;
@@ -18,6 +19,7 @@ mod range;
 
 use crate::check::Checked;
 use crate::env::Env;
+use crate::nodes::is_fold;
 use crate::parse::Parsed;
 use crate::types::Type;
 use cel::common::ast::{ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, SelectExpr};
@@ -41,6 +43,7 @@ pub(crate) fn estimate(parsed: &Parsed, checked: &Checked, env: &Env) -> Range {
         sizes: HashMap::new(),
         contents: HashMap::new(),
         locals: Vec::new(),
+        folds: 0,
     };
     walk.cost(&parsed.tree)
 }
@@ -87,6 +90,8 @@ struct Walk<'e> {
     contents: HashMap<u64, Contents>,
     /// Variables of the enclosing macros, innermost last.
     locals: Vec<Local<'e>>,
+    /// Number of enclosing `fold`s.
+    folds: usize,
 }
 
 impl<'e> Walk<'e> {
@@ -137,6 +142,7 @@ impl<'e> Walk<'e> {
                 EntryExpr::MapEntry(entry) => sum.plus(self.cost(&entry.value)),
             }),
             Expr::Comprehension(fold) if is_bind(fold) => self.bind(expr.id, fold),
+            Expr::Comprehension(fold) if is_fold(fold) => self.accumulate(expr.id, fold),
             Expr::Comprehension(fold) => self.fold(expr.id, fold),
         }
     }
@@ -159,13 +165,7 @@ impl<'e> Walk<'e> {
         let sum = self.cost(&fold.iter_range).plus(self.cost(&fold.accu_init));
         let depth = self.locals.len();
         self.declare(&fold.accu_var, &fold.accu_init);
-        match &fold.iter_var2 {
-            Some(second) => {
-                self.iterate(&fold.iter_var, &fold.iter_range, Part::Key);
-                self.iterate(second, &fold.iter_range, Part::Value);
-            }
-            None => self.iterate(&fold.iter_var, &fold.iter_range, Part::Only),
-        }
+        self.iterate_all(fold);
         let condition = self.cost(&fold.loop_cond);
         let round = self.cost(&fold.loop_step).plus(condition);
         self.locals.truncate(depth + 1);
@@ -202,6 +202,17 @@ impl<'e> Walk<'e> {
             contents: self.contents(expr),
         };
         self.locals.push(local);
+    }
+
+    /// Declares the variables of a loop.
+    fn iterate_all(&mut self, fold: &'e ComprehensionExpr) {
+        match &fold.iter_var2 {
+            Some(second) => {
+                self.iterate(&fold.iter_var, &fold.iter_range, Part::Key);
+                self.iterate(second, &fold.iter_range, Part::Value);
+            }
+            None => self.iterate(&fold.iter_var, &fold.iter_range, Part::Only),
+        }
     }
 
     /// Declares a variable that iterates over the parts of an expression.

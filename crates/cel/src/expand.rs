@@ -8,6 +8,10 @@ use cel::parser::{Macro, MacroExprHelper};
 use cel::{Env, ParseError};
 use std::sync::LazyLock;
 
+mod accumulating;
+
+pub(crate) use accumulating::{ZIP_INDEX, ZIPPED};
+
 /// The accumulator's name in older versions, which stays reserved.
 const OLD_ACCUMULATOR: &str = "__result__";
 /// Variable that `sortBy` binds the list to.
@@ -24,18 +28,22 @@ const COPIED_NODES_MAX: usize = 1_000;
 type Helper<'a, 'b> = &'a mut MacroExprHelper<'b>;
 type Expansion = Result<Option<IdedExpr>, ParseError>;
 
-/// Returns the environment that makes parsers: it has the macros and nothing else.
-pub(crate) fn environment() -> &'static Env {
-    static ENVIRONMENT: LazyLock<Env> = LazyLock::new(|| {
-        let mut env = Env::default();
-        for expansion in macros() {
-            // Fails for a macro that is added twice; the tests of each macro would show that.
-            let added = env.add_macro(expansion);
-            debug_assert!(added.is_ok(), "{added:?}");
-        }
-        env
-    });
-    &ENVIRONMENT
+/// Returns the environment that makes parsers: it has the macros and nothing else. Only conversion
+/// rules have those of [`accumulating`].
+pub(crate) fn environment(conversion: bool) -> &'static Env {
+    static COMMON: LazyLock<Env> = LazyLock::new(|| with(macros()));
+    static CONVERSION: LazyLock<Env> = LazyLock::new(|| with(macros().into_iter().chain(accumulating::macros())));
+    if conversion { &CONVERSION } else { &COMMON }
+}
+
+fn with(macros: impl IntoIterator<Item = Macro>) -> Env {
+    let mut env = Env::default();
+    for expansion in macros {
+        // Fails for a macro that is added twice; the tests of each macro would show that.
+        let added = env.add_macro(expansion);
+        debug_assert!(added.is_ok(), "{added:?}");
+    }
+    env
 }
 
 fn macros() -> Vec<Macro> {

@@ -1,5 +1,5 @@
-//! Comprehensions: one pass over a list's elements or a map's entries, without an accumulator
-//! value.
+//! Comprehensions: one pass over a list's elements or a map's entries. Only `fold` has an
+//! accumulator value.
 
 use crate::cost;
 use crate::error::{EvalError, invalid, no_overload};
@@ -53,7 +53,28 @@ impl<'v> Machine<'v, '_> {
             FoldKind::MapEntries { condition, transform } => {
                 self.map_fold(fold, &range, condition.as_ref(), transform, Keys::Made)
             }
+            FoldKind::Accumulate { init, step } => self.accumulate(fold, &range, init, step),
         }
+    }
+
+    /// Evaluates `fold`. An absent step makes the whole absent, as in any expression.
+    fn accumulate(&mut self, fold: &'v Fold, range: &Val<'v>, init: &'v Node, step: &'v Node) -> Result<'v> {
+        let start = self.eval(init)?;
+        let place = self.locals.len();
+        self.locals.push(start);
+        let done = self.rounds(fold, range, |machine| {
+            let next = machine.eval(step)?;
+            if let Some(accumulator) = machine.locals.get_mut(place) {
+                let before = std::mem::replace(accumulator, next);
+                // Otherwise the memory of a growing text would count as the square of its length.
+                machine.context.budget.release(freed_with(&before));
+            }
+            Ok(Flow::Continue)
+        });
+        let result = self.locals.pop();
+        done?;
+        self.charge(ACCUMULATOR)?;
+        result.ok_or(EvalError::DepthExceeded)
     }
 
     /// Calls `body` once a round with the loop's variables on the stack.
@@ -285,6 +306,15 @@ impl<'v> Machine<'v, '_> {
             Err(Repeated::Key(key)) => Err(invalid(format!("insert failed: key {key} already exists"))),
             Err(Repeated::NotAKey) => Err(invalid("unsupported key type")),
         }
+    }
+}
+
+/// Returns the bytes that are free when a value goes, without those of its parts.
+fn freed_with(value: &Val<'_>) -> usize {
+    match value {
+        Val::String(text) if Rc::strong_count(text) == 1 => text.len(),
+        Val::List(list) if Rc::strong_count(list) == 1 => size_of_val(&*list.items),
+        _ => 0,
     }
 }
 

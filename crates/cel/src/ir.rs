@@ -208,4 +208,9 @@ pub(crate) enum FoldKind {
         condition: Option<Node>,
         transform: Node,
     },
+    /// `fold`: the accumulator is a local before the loop's variables.
+    Accumulate {
+        init: Node,
+        step: Node,
+    },
 }

@@ -1,11 +1,11 @@
 //! Recognition of macros in the comprehensions that they were expanded to. The evaluator has its
-//! own loop for each macro, without an accumulator value.
+//! own loop for each macro; `fold` alone has an accumulator value.
 
 use crate::error::CompileError;
 use crate::expand::MAP_INSERT;
 use crate::ir::{Fold, FoldKind, Node, OptionalOr, Variables};
 use crate::lowering::Lowering;
-use crate::nodes::{UNUSED, children};
+use crate::nodes::{UNUSED, is_fold, mentions};
 use cel::common::ast::{CallExpr, ComprehensionExpr, Expr, IdedExpr, LiteralValue, operators};
 
 type Result<T> = std::result::Result<T, CompileError>;
@@ -20,10 +20,24 @@ impl Lowering<'_> {
             return Ok(Node::Bind { init, body });
         }
         let range = self.node(&fold.iter_range, depth)?;
+        let init = if is_fold(fold) {
+            Some(self.node(&fold.accu_init, depth)?)
+        } else {
+            None
+        };
         let outer = self.locals.len();
+        if init.is_some() {
+            self.locals.push(fold.accu_var.clone());
+        }
         self.locals.push(fold.iter_var.clone());
         self.locals.extend(fold.iter_var2.clone());
-        let kind = self.kind(fold, depth)?;
+        let kind = match init {
+            Some(init) => FoldKind::Accumulate {
+                init,
+                step: self.node(&fold.loop_step, depth)?,
+            },
+            None => self.kind(fold, depth)?,
+        };
         self.locals.truncate(outer);
         let variables = match fold.iter_var2 {
             Some(_) => Variables::Two,
@@ -160,13 +174,6 @@ impl<'e> OptionalBinding<'e> {
             flat,
         })
     }
-}
-
-/// Returns true if a name occurs in an expression.
-fn mentions(expr: &IdedExpr, name: &str) -> bool {
-    let mut found = matches!(&expr.expr, Expr::Ident(ident) if ident == name);
-    children(expr, &mut |child| found |= mentions(child, name));
-    found
 }
 
 fn call(expr: &IdedExpr) -> Option<&CallExpr> {

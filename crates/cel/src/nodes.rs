@@ -91,7 +91,7 @@ impl Make<'_, '_> {
     }
 
     pub(crate) fn fold(&mut self, range: IdedExpr, variables: Variables, parts: Parts) -> IdedExpr {
-        self.0.next_expr(Expr::Comprehension(Box::new(ComprehensionExpr {
+        self.comprehension(ComprehensionExpr {
             iter_range: range,
             iter_var: variables.first,
             iter_var2: variables.second,
@@ -100,7 +100,11 @@ impl Make<'_, '_> {
             loop_cond: parts.condition,
             loop_step: parts.step,
             result: parts.result,
-        })))
+        })
+    }
+
+    pub(crate) fn comprehension(&mut self, fold: ComprehensionExpr) -> IdedExpr {
+        self.0.next_expr(Expr::Comprehension(Box::new(fold)))
     }
 
     /// Returns a comprehension over nothing, whose result sees `value` as `name`.
@@ -115,8 +119,20 @@ impl Make<'_, '_> {
             accu_var: name,
             result: body,
         };
-        self.0.next_expr(Expr::Comprehension(Box::new(fold)))
+        self.comprehension(fold)
     }
+}
+
+/// Returns true for a loop whose accumulator the author named: `fold`.
+pub(crate) fn is_fold(fold: &ComprehensionExpr) -> bool {
+    fold.accu_var != ACCUMULATOR && fold.iter_var != UNUSED
+}
+
+/// Returns true if a name occurs in an expression.
+pub(crate) fn mentions(expr: &IdedExpr, name: &str) -> bool {
+    let mut found = matches!(&expr.expr, Expr::Ident(ident) if ident == name);
+    children(expr, &mut |child| found |= mentions(child, name));
+    found
 }
 
 /// Visits each node of a tree, outer ones first.

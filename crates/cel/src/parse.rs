@@ -40,9 +40,10 @@ impl Parsed {
     }
 }
 
-/// Parses a source that is within the limits of [`crate::scan`].
-pub(crate) fn parse(source: &str) -> Result<Parsed, CompileError> {
-    let (tree, mut info) = expand::environment()
+/// Parses a source that is within the limits of [`crate::scan`]. `conversion`: with the macros that
+/// only conversion rules have.
+pub(crate) fn parse(source: &str, conversion: bool) -> Result<Parsed, CompileError> {
+    let (tree, mut info) = expand::environment(conversion)
         .parser()
         .enable_optional_syntax(true)
         .max_recursion_depth(PARSER_DEPTH_MAX)
@@ -134,7 +135,7 @@ mod tests {
     use expect_test::expect;
 
     fn refusal(source: &str) -> String {
-        match parse(source) {
+        match parse(source, false) {
             Ok(parsed) => panic!("{source:?} parses: {:?}", parsed.tree),
             Err(error) => error.to_string(),
         }
@@ -249,14 +250,14 @@ mod tests {
             ),
         ];
         for (source, column, message) in table {
-            let error = parse(source).err().map(|e| e.issues).unwrap_or_default();
+            let error = parse(source, false).err().map(|e| e.issues).unwrap_or_default();
             let found: Vec<_> = error.iter().map(|i| (i.column, i.message.as_str())).collect();
             assert_eq!(found, [(column, message)], "{source}");
         }
     }
 
     fn offsets(source: &str, at: impl Fn(&Expr) -> bool) -> Vec<usize> {
-        let parsed = parse(source).expect(source);
+        let parsed = parse(source, false).expect(source);
         let mut found = Vec::new();
         crate::nodes::each(&parsed.tree, &mut |e: &IdedExpr| {
             if at(&e.expr) {

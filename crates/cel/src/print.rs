@@ -1,9 +1,9 @@
 //! Printing of a parsed tree as source text that parses to the same tree, with macros as calls.
 
 use crate::error::CompileError;
-use crate::expand::{MAP_INSERT, SORT};
+use crate::expand::{MAP_INSERT, SORT, ZIPPED};
 use crate::macros::OptionalBinding;
-use crate::nodes::UNUSED;
+use crate::nodes::{UNUSED, is_fold};
 use crate::parse::parse;
 use crate::scan::scan;
 use cel::common::ast::{
@@ -18,7 +18,7 @@ use std::fmt::Write;
 /// Fails if `source` does not parse.
 pub fn print(source: &str) -> Result<String, CompileError> {
     scan(source)?;
-    Ok(text(&parse(source)?.tree))
+    Ok(text(&parse(source, true)?.tree))
 }
 
 fn text(tree: &IdedExpr) -> String {
@@ -205,6 +205,9 @@ impl Printer {
 
     fn fold(&mut self, fold: &ComprehensionExpr) {
         if fold.iter_var == UNUSED {
+            if fold.accu_var == ZIPPED {
+                return self.zip(&fold.accu_init, &fold.result);
+            }
             if let Expr::Call(CallExpr { func_name, args, .. }) = &fold.result.expr
                 && func_name == SORT
                 && let [keys] = args.as_slice()
@@ -215,11 +218,33 @@ impl Printer {
             }
             return;
         }
+        if is_fold(fold) {
+            let mut variables = vec![fold.accu_var.as_str(), fold.iter_var.as_str()];
+            variables.extend(fold.iter_var2.as_deref());
+            let args = [&fold.accu_init, &fold.loop_step];
+            return self.bound(&fold.iter_range, "fold", &variables, &args);
+        }
         if let Some((name, args)) = written(fold) {
             let mut variables = vec![fold.iter_var.as_str()];
             variables.extend(fold.iter_var2.as_deref());
             self.bound(&fold.iter_range, name, &variables, &args);
         }
+    }
+
+    /// Prints `one.zip(other, x, y, body)`.
+    fn zip(&mut self, other: &IdedExpr, list: &IdedExpr) {
+        let Expr::Comprehension(fold) = &list.expr else { return };
+        let Some((_, parts)) = written(fold) else { return };
+        let [_, bound] = parts.as_slice() else { return };
+        let (Expr::Comprehension(bound), Some(of_one)) = (&bound.expr, &fold.iter_var2) else {
+            return;
+        };
+        self.expr(&fold.iter_range, MEMBER);
+        self.0.push_str(".zip(");
+        self.expr(other, LOWEST);
+        self.0 += &format!(", {of_one}, {}, ", bound.accu_var);
+        self.expr(&bound.result, LOWEST);
+        self.0.push(')');
     }
 
     fn literal(&mut self, literal: &LiteralValue) {

@@ -77,6 +77,8 @@ fn other_expressions_do_not_have_them() {
             "math.round(1.5)",
             "json.encode(self)",
             "durations.format(duration('1s'))",
+            "fold.x([1].fold(sum, x, 0, sum + x))",
+            "zip.x([1].zip([2], x, y, x + y))",
         ] {
             let error = Program::compile_in(source, &env).expect_err(source);
             let name = source.split('.').next().unwrap_or_default();
@@ -103,10 +105,94 @@ fn types_prove_which_calls_cannot_fail() {
         ("json.decode(self)", "text", true),
         ("yaml.encode(self)", "any", false),
         ("yaml.decode(self)", "text", true),
+        ("self.fold(all, x, '', all + string(x))", "ints", false),
+        ("self.fold(sum, x, 0, sum + x)", "ints", true),
+        ("self.fold(sum, x, 0, x)", "any", true),
+        ("self.fold(last, x, 0, dyn(x))", "ints", true),
+        ("self.zip(self, x, y, [x, y])", "ints", false),
+        ("self.zip([1], x, y, [x, y][1])", "ints", true),
     ] {
         let program = Program::compile_in(source, &env(Some(ty))).expect(source);
         assert_eq!(program.can_fail(), can_fail, "{source}");
     }
+}
+
+fn ints(count: usize) -> Value {
+    (0..count).collect()
+}
+
+/// The greatest cost is known for an accumulator that grows by what each round adds; one that grows
+/// with itself has none.
+#[test]
+fn folds_have_a_price() {
+    let most = |source: &str| {
+        Program::compile_in(source, &env(Some("ints")))
+            .expect(source)
+            .estimate()
+            .max
+    };
+    let run = |source: &str, budget: &mut Budget| {
+        let program = Program::compile_in(source, &env(Some("ints"))).expect(source);
+        program.eval(&Activation::new().with("self", &ints(100)), budget)
+    };
+    for source in [
+        "self.fold(sum, x, 0, sum + x)",
+        "self.fold(all, x, '', all + string(x))",
+        "self.fold(all, x, '', x > 50 ? all + 'abc' : 'none')",
+        "self.fold(all, x, [], all + [x])",
+        "self.fold(all, x, [0], all + [all[size(all) - 1] + x])",
+        "self.fold(all, x, [], all + [x]).fold(sum, x, 0, sum + x)",
+        "self.fold(all, x, '', all + self.fold(inner, y, '', inner + 'a'))",
+        "self.zip(self, x, y, x + y)",
+    ] {
+        let mut budget = Budget::new(CALL_COST_MAX);
+        run(source, &mut budget).expect(source);
+        let most = most(source);
+        assert!(budget.used() <= most, "{source}: cost {} > {most}", budget.used());
+        assert!(most < 3_000_000, "{source}: {most}");
+    }
+    for source in [
+        "self.fold(all, x, 'a', all + all)",
+        "self.fold(all, x, [1], all + all)",
+        "self.fold(all, x, [1], all + all.map(y, y + 1))",
+        "self.fold(all, x, 'a', x > 0 ? all + all : '0123456789')",
+        "self.fold(a, x, '', a + self.fold(b, y, a, b + self.fold(c, z, b, c + b)))",
+    ] {
+        assert!(most(source) > u64::MAX / 1_000, "{source}: {}", most(source));
+        let mut budget = Budget::new(CALL_COST_MAX);
+        let failed = run(source, &mut budget);
+        assert!(
+            matches!(failed, Err(EvalError::CostExceeded | EvalError::MemoryExceeded)),
+            "{source}: {failed:?}"
+        );
+    }
+}
+
+/// Each walks its step three times, so that many of them in each other have no price.
+#[test]
+fn folds_in_folds_are_estimated_at_once() {
+    let source = (0..20).fold("''".to_owned(), |inner, n| {
+        format!("self.fold(a{n}, x{n}, {inner}, a{n} + 'b')")
+    });
+    Program::compile_in(&source, &env(Some("ints"))).expect("it compiles");
+    let source = (0..20).fold("'b'".to_owned(), |inner, n| {
+        format!("self.fold(a{n}, x{n}, '', a{n} + {inner})")
+    });
+    let program = Program::compile_in(&source, &env(Some("ints"))).expect("it compiles");
+    assert_eq!(program.estimate().max, u64::MAX);
+}
+
+/// The memory of an accumulator is free when the next round has made another.
+#[test]
+fn growing_texts_take_the_memory_of_one() {
+    let declared = Decl::list(Decl::scalar(Type::Int), ListKind::Atomic).bounded(Some(2_000), 2);
+    let env = Env::new(AbsenceMode::Absent).with("self", declared).conversion();
+    let program =
+        Program::compile_in("size(self.fold(all, x, '', all + '0123456789abcdef'))", &env).expect("it compiles");
+    let mut budget = Budget::new(10 * CALL_COST_MAX).growing();
+    budget.extend_for(1_000_000);
+    let outcome = program.eval(&Activation::new().with("self", &ints(2_000)), &mut budget);
+    assert_eq!(outcome.expect("it runs"), Outcome::Value(json!(32_000)));
 }
 
 /// An object that is repeated many times exhausts the budget, and never the memory.

@@ -2,7 +2,7 @@
 //! run.
 #![allow(clippy::expect_used)]
 
-use insula_cel::{AbsenceMode, Activation, Budget, Program};
+use insula_cel::{AbsenceMode, Activation, Budget, Decl, Env, Program};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -55,6 +55,9 @@ const TOKENS: &[&str] = &[
     ".exists_one(x,",
     ".exists(x, y,",
     ".transformMap(k, v,",
+    ".fold(a, x,",
+    ".fold(a, k, v,",
+    ".zip(self, x, y,",
     ".a",
     ".b",
     ".items",
@@ -101,10 +104,12 @@ fn input() -> Value {
 
 fn try_all(source: &str) {
     let input = input();
-    for mode in [AbsenceMode::Absent, AbsenceMode::Error] {
-        let Ok(program) = Program::compile_with(source, &["self", "key"], mode) else {
-            continue;
-        };
+    let rules = Env::new(AbsenceMode::Absent).with("self", Decl::dynamic());
+    let rules = rules.with("key", Decl::dynamic()).conversion();
+    let modes = [AbsenceMode::Absent, AbsenceMode::Error];
+    let compiled = modes.map(|mode| Program::compile_with(source, &["self", "key"], mode));
+    let compiled = compiled.into_iter().chain([Program::compile_in(source, &rules)]);
+    for program in compiled.flatten() {
         let activation = Activation::new().with("self", &input).with_owned("key", json!("k"));
         let (mut first, mut second) = (Budget::new(50_000), Budget::new(50_000));
         let one = program.eval(&activation, &mut first);
@@ -213,6 +218,11 @@ const PAIRS: &[&str] = &[
     "[{}, {}]",
     "{{{}: {}}}",
     "({}).sortBy(x, {})",
+    "({}).fold(a, x, dyn(0), {})",
+    "({}).fold(x, y, dyn([]), dyn(x) + {})",
+    "({}).fold(x, k, v, {}, v)",
+    "({}).zip([1, 'a'], x, y, {})",
+    "[1, 'a'].zip({}, x, y, {})",
     "({}).compareTo({})",
     "({}).add({})",
     "({}) ? ({}) : null",
@@ -254,7 +264,9 @@ fn most_well_formed_expressions_compile_and_many_have_a_value() {
     let (mut compiled, mut valued) = (0, 0);
     for _ in 0..500 {
         let source = well_formed().new_tree(&mut runner).expect("a tree").current();
-        let Ok(program) = Program::compile(&source, &["self", "key"]) else {
+        let rules = Env::new(AbsenceMode::Absent).with("self", Decl::dynamic());
+        let rules = rules.with("key", Decl::dynamic()).conversion();
+        let Ok(program) = Program::compile_in(&source, &rules) else {
             continue;
         };
         compiled += 1;

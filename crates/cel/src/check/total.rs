@@ -5,8 +5,10 @@
 //! estimate covers that.
 
 use super::{Checked, literals, ranges, reasons, standard};
+use crate::expand::{ZIP_INDEX, ZIPPED};
 use crate::functions;
 use crate::functions::Overload;
+use crate::nodes::is_fold;
 use crate::program::AbsenceMode;
 use crate::types::Type;
 use cel::common::ast::{
@@ -148,6 +150,10 @@ impl<'c> Prover<'c> {
         let body = self.whole(&fold.loop_cond).and_then(|()| self.whole(&fold.loop_step));
         self.key = outer;
         body?;
+        let (start, step) = (&fold.accu_init, &fold.loop_step);
+        if is_fold(fold) && !is_surely(self.checked.ty(start.id), self.checked.ty(step.id)) {
+            return self.risk(step.id, "fold", reasons::OTHER_TYPE);
+        }
         self.whole(&fold.result)
     }
 
@@ -249,6 +255,8 @@ impl<'c> Prover<'c> {
         }
         match (id, arguments) {
             ("index_map", _) => self.mode == AbsenceMode::Absent,
+            // Sources cannot spell the names, and `zip` compares the index with the size.
+            ("index_list", [list, index]) => is_named(list, ZIPPED) && is_named(index, ZIP_INDEX),
             ("optional_value", [target]) => self.present.contains(&target.id),
             (
                 "matches"
@@ -318,7 +326,7 @@ fn is_surely(parameter: &Type, argument: &Type) -> bool {
     }
 }
 
-fn has_no_dyn(ty: &Type) -> bool {
+pub(super) fn has_no_dyn(ty: &Type) -> bool {
     match ty {
         Type::Dyn => false,
         Type::List(part) | Type::Optional(part) => has_no_dyn(part),
@@ -347,6 +355,10 @@ fn is_encodable(ty: &Type) -> bool {
         Type::Map(pair) => is_encodable(&pair.1),
         ty => has_json_form(ty),
     }
+}
+
+fn is_named(expr: &IdedExpr, name: &str) -> bool {
+    matches!(&expr.expr, Expr::Ident(found) if found == name)
 }
 
 fn is_pattern(expr: &IdedExpr) -> bool {

@@ -5,6 +5,7 @@ use super::unify::{Substitution, most_general};
 use super::{Checked, Wrong};
 use crate::decl::Decl;
 use crate::env::Env;
+use crate::nodes::is_fold;
 use crate::types::Type;
 use cel::common::ast::{
     ComprehensionExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, SelectExpr, StructExpr,
@@ -286,6 +287,9 @@ impl<'e> Walk<'e> {
         }
         self.check_as(&fold.loop_cond, &Type::Bool);
         self.check_as(&fold.loop_step, &accumulator);
+        if is_fold(fold) {
+            self.check_nesting(fold, &accumulator);
+        }
         self.locals.truncate(around + 1);
         let result = self.check(&fold.result);
         self.locals.truncate(around);

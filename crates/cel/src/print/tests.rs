@@ -33,6 +33,9 @@ fn expressions_are_written_as_understood() {
         ("a.transformList(k,v,k)", "a.transformList(k, v, k)"),
         ("a.?b.optMap(x,x+1).orValue(2)", "a.?b.optMap(x, x + 1).orValue(2)"),
         ("a.sortBy(x,x.y)[0]", "a.sortBy(x, x.y)[0]"),
+        ("a.fold(n,x,0,n+x)", "a.fold(n, x, 0, n + x)"),
+        ("a.fold(n,k,v,0,n+v)", "a.fold(n, k, v, 0, n + v)"),
+        ("a.zip(b.c,x,y,x+y)", "a.zip(b.c, x, y, x + y)"),
         ("T{a:1u,?b:c}", "T{a: 1u, ?b: c}"),
         (
             "r'\\n' + '\\n\"\\u0001é' + string(b'a')",
@@ -46,9 +49,9 @@ fn expressions_are_written_as_understood() {
 
 /// Returns true if the printed text parses to the same tree, or the source does not parse.
 fn returns(source: &str) -> bool {
-    let Ok(parsed) = parse(source) else { return false };
+    let Ok(parsed) = parse(source, true) else { return false };
     let printed = text(&parsed.tree);
-    let again = parse(&printed).unwrap_or_else(|e| panic!("{source:?} prints as {printed:?}: {e}"));
+    let again = parse(&printed, true).unwrap_or_else(|e| panic!("{source:?} prints as {printed:?}: {e}"));
     assert_eq!(
         shape(&again.tree),
         shape(&parsed.tree),
