@@ -16,15 +16,16 @@ use crate::carried::Claims;
 use crate::convert::Converter;
 use crate::passthrough::Passthrough;
 use crate::path::{Path, Segment, covers};
-use crate::plan::{Expression, Fill, Op, Plan, This, Value};
-use crate::trace::Seg;
+use crate::plan::Plan;
 use insula_schema::{Node, Structural, Type};
 use std::fmt;
 
 mod hidden;
 mod made;
+mod reads;
 
 pub(crate) use hidden::hidden;
+use reads::{How, Read, below, reads};
 
 /// Coverage of the fields of one version in another version.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -187,32 +188,13 @@ impl fmt::Display for FieldOutcome {
     }
 }
 
-/// A path that an operation reads, from the root of the object.
-struct Read {
-    path: Vec<Segment>,
-    to: Vec<Segment>,
-    how: How,
-}
-
-enum How {
-    /// The value is moved, as far as it passes through.
-    Move(Passthrough),
-    /// The rule at this index computes with it.
-    Compute(usize),
-    /// Items are moved with the fields that both sides have.
-    Items(Option<Passthrough>),
-}
-
 /// Returns the paths that the rules of a direction read, each with the path written from it.
 pub(crate) fn touched(converter: &Converter) -> Vec<(Vec<Segment>, Vec<Segment>)> {
-    let mut reads = Vec::new();
-    operations(&converter.plan.ops, &Around::default(), &converter.from, &mut reads);
-    reads.into_iter().map(|read| (read.path, read.to)).collect()
+    reads(converter).into_iter().map(|read| (read.path, read.to)).collect()
 }
 
 fn of_direction(converter: &Converter, from: &Version, losing: bool) -> Vec<CoveredField> {
-    let mut reads = Vec::new();
-    operations(&converter.plan.ops, &Around::default(), &converter.from, &mut reads);
+    let reads = reads(converter);
     let mut paths: Vec<Vec<Segment>> = leaves_of(&from.schema).into_iter().map(|(path, _)| path).collect();
     // Paths that rules name and the schema does not: an element, an entry of a map, a label.
     for read in &reads {
@@ -380,117 +362,4 @@ fn passes(passthrough: &Passthrough, path: &[Segment]) -> bool {
         (Passthrough::Object { fields, .. }, _) => fields.rest().is_some_and(|how| passes(how, rest)),
         (Passthrough::List { items, .. }, _) => passes(items, rest),
     }
-}
-
-/// Paths around an operation: the item on each side, and the scope that holds the loop.
-#[derive(Default, Clone)]
-struct Around {
-    from: Vec<Segment>,
-    to: Vec<Segment>,
-    outer: Vec<Segment>,
-}
-
-fn operations(ops: &[Op], at: &Around, version: &str, out: &mut Vec<Read>) {
-    for op in ops {
-        match op {
-            Op::Move { from, to, copy, .. } => out.push(Read {
-                path: below(&at.from, from),
-                to: below(&at.to, to),
-                how: How::Move(copy.clone()),
-            }),
-            Op::Compute {
-                this, value, to, rule, ..
-            } => {
-                let this: Vec<Vec<Segment>> = match this {
-                    This::At(path) => vec![below(&at.from, path)],
-                    This::Around(path) => vec![below(&at.outer, path)],
-                    This::Both { around, item } => {
-                        let fields = item
-                            .iter()
-                            .map(|name| below(&at.from, &[Seg::Field(name.as_str().into())]));
-                        [below(&at.outer, around)].into_iter().chain(fields).collect()
-                    }
-                };
-                computed(value, &this, &below(&at.to, to), (version, *rule), out);
-            }
-            Op::Each(each) => {
-                let every = |path: Vec<Segment>| path.into_iter().chain([Segment::Each(String::new())]).collect();
-                let inner = Around {
-                    from: every(below(&at.from, &each.from)),
-                    to: every(below(&at.to, &each.to)),
-                    outer: at.from.clone(),
-                };
-                if let Fill::Key(key) = &each.fill {
-                    expression(
-                        key,
-                        std::slice::from_ref(&inner.from),
-                        &inner.to,
-                        (version, each.rule),
-                        out,
-                    );
-                }
-                out.push(Read {
-                    path: inner.from.clone(),
-                    to: inner.to.clone(),
-                    how: How::Items(each.passthrough.clone()),
-                });
-                operations(&each.body, &inner, version, out);
-            }
-        }
-    }
-}
-
-fn computed(value: &Value, this: &[Vec<Segment>], to: &[Segment], rule: (&str, usize), out: &mut Vec<Read>) {
-    match value {
-        Value::Expression(made) => expression(made, this, to, rule, out),
-        Value::Fields(fields) => {
-            for (name, value) in fields {
-                let to: Vec<Segment> = to.iter().cloned().chain([Segment::Field(name.clone())]).collect();
-                computed(value, this, &to, rule, out);
-            }
-        }
-        Value::Items(items) => items.iter().for_each(|value| computed(value, this, to, rule, out)),
-        Value::Constant(_) => {}
-    }
-}
-
-fn expression(
-    made: &Expression,
-    this: &[Vec<Segment>],
-    to: &[Segment],
-    (version, rule): (&str, usize),
-    out: &mut Vec<Read>,
-) {
-    for reference in made.program.references() {
-        let fields = reference.path.iter().cloned().map(Segment::Field);
-        let path: Vec<Segment> = match reference.variable.as_str() {
-            "self" => {
-                // Of several, the item's field that has this name.
-                let named = |path: &&Vec<Segment>| match (path.last(), reference.path.first()) {
-                    (Some(Segment::Field(field)), Some(name)) => field == name,
-                    _ => false,
-                };
-                match (this.iter().skip(1).find(named), this.first()) {
-                    (Some(item), _) => item.iter().cloned().chain(fields.skip(1)).collect(),
-                    (None, Some(first)) => first.iter().cloned().chain(fields).collect(),
-                    (None, None) => continue,
-                }
-            }
-            name if name == version => fields.collect(),
-            _ => continue,
-        };
-        out.push(Read {
-            path,
-            to: to.to_vec(),
-            how: How::Compute(rule),
-        });
-    }
-}
-
-fn below(path: &[Segment], more: &[Seg]) -> Vec<Segment> {
-    let step = |seg: &Seg| match seg {
-        Seg::Field(name) => Segment::Field(name.to_string()),
-        Seg::Index(index) => Segment::Index(*index),
-    };
-    path.iter().cloned().chain(more.iter().map(step)).collect()
 }

@@ -25,6 +25,8 @@ impl Fixed {
         for op in ops {
             match op {
                 Op::Move { to, .. } | Op::Compute { to, .. } => fixed.add(to, node, None),
+                // Rules that use themselves name no item.
+                Op::Again { .. } => {}
                 Op::Each(each) => {
                     let place = each.to.iter().try_fold(node, |node, seg| Some(step(node, seg)));
                     let items = place

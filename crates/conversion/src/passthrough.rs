@@ -22,11 +22,12 @@ pub(crate) enum Passthrough {
     /// Copies a scalar of this type.
     Scalar { kind: Scalar, nullable: bool },
     /// Copies an object field by field. `sheds`: one that loses its last field on the way is left
-    /// out, where it is a field itself.
+    /// out, where it is a field itself. `others`: values that are no object pass unchanged.
     Object {
         fields: Fields,
         nullable: bool,
         sheds: bool,
+        others: bool,
     },
     /// Copies a list item by item.
     List { items: Box<Passthrough>, nullable: bool },
@@ -84,7 +85,8 @@ impl Passthrough {
         match self {
             Passthrough::Whole => true,
             Passthrough::Scalar { kind, nullable } => kind.takes(value) || *nullable && value.is_null(),
-            Passthrough::Object { nullable, .. } | Passthrough::List { nullable, .. } => *nullable && value.is_null(),
+            Passthrough::Object { nullable, others, .. } => *others || *nullable && value.is_null(),
+            Passthrough::List { nullable, .. } => *nullable && value.is_null(),
         }
     }
 
@@ -125,7 +127,7 @@ impl Passthrough {
     /// Returns the destination's type, for messages.
     pub(crate) fn wants(&self) -> &'static str {
         match self {
-            Passthrough::Whole => "any",
+            Passthrough::Whole | Passthrough::Object { others: true, .. } => "any",
             Passthrough::Scalar {
                 kind: Scalar::String, ..
             } => "string",
@@ -326,6 +328,7 @@ fn object(from: Option<&Node>, to: &Node, except: &Except, at: &mut Vec<Segment>
         fields: Fields::new(fields, rest.map(Box::new)),
         nullable: to.nullable(),
         sheds: except.sheds(at),
+        others: takes_anything(to),
     })
 }
 

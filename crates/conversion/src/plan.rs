@@ -15,6 +15,7 @@ use insula_api::{FieldError, FieldPath, Json};
 use insula_schema::Node;
 use std::collections::BTreeMap;
 
+mod again;
 pub(crate) mod batch;
 mod body;
 mod expression;
@@ -67,6 +68,11 @@ pub(crate) enum Op {
         rule: usize,
     },
     Each(Box<Each>),
+    /// The loop around, over a list below its item: rules that use themselves.
+    Again {
+        from: Box<[Seg]>,
+        to: Box<[Seg]>,
+    },
 }
 
 /// The value of `self` in an expression.
@@ -254,7 +260,7 @@ fn exact(plan: &Plan, to: &Node) -> bool {
         && plan.ops.iter().all(|op| match op {
             Op::Move { to, copy, .. } => written(to, copy),
             Op::Compute { to, fit, .. } => written(to, fit),
-            Op::Each(_) => false,
+            Op::Each(_) | Op::Again { .. } => false,
         })
 }
 
@@ -273,7 +279,7 @@ impl Op {
     /// Returns the path that it writes.
     fn to(&self) -> &[Seg] {
         match self {
-            Op::Move { to, .. } | Op::Compute { to, .. } => to,
+            Op::Move { to, .. } | Op::Compute { to, .. } | Op::Again { to, .. } => to,
             Op::Each(each) => &each.to,
         }
     }
@@ -281,7 +287,7 @@ impl Op {
     /// Returns the paths that it reads and writes without an expression.
     pub(crate) fn paths(&self) -> Vec<&[Seg]> {
         match self {
-            Op::Move { from, to, .. } => vec![from, to],
+            Op::Move { from, to, .. } | Op::Again { from, to } => vec![from, to],
             Op::Compute { this, to, .. } => match this {
                 This::At(from) | This::Around(from) => vec![from, to],
                 This::Both { around, .. } => vec![around, to],
@@ -293,14 +299,15 @@ impl Op {
     fn fills(&self) -> bool {
         match self {
             Op::Move { unless_there, .. } | Op::Compute { unless_there, .. } => *unless_there,
-            Op::Each(_) => false,
+            Op::Each(_) | Op::Again { .. } => false,
         }
     }
 
     /// Returns true if it can fail for some object.
     pub(crate) fn can_fail(&self) -> bool {
         match self {
-            Op::Move { .. } => false,
+            // What is used again is examined where it is.
+            Op::Move { .. } | Op::Again { .. } => false,
             Op::Compute { value, .. } => value.can_fail(),
             Op::Each(each) => {
                 each.can_repeat
@@ -334,7 +341,7 @@ pub(crate) fn expressions<'p>(ops: &'p [Op], out: &mut Vec<(usize, &'p Expressio
     }
     for op in ops {
         match op {
-            Op::Move { .. } => {}
+            Op::Move { .. } | Op::Again { .. } => {}
             Op::Compute { value, rule, .. } => collect(value, *rule, out),
             Op::Each(each) => {
                 if let Fill::Key(key) = &each.fill {

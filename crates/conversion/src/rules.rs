@@ -105,6 +105,10 @@ pub struct Rule {
     pub transformation: Option<Template>,
     /// Rules for each item, if source and destination are lists or maps.
     pub item_rules: Vec<Rule>,
+    /// Name of the item rules, by which one of them may use them again.
+    pub set: Option<String>,
+    /// Name of the item rules around, which convert the items of this list, too.
+    pub uses: Option<String>,
     /// Write only if nothing else wrote the destination.
     pub only_if_absent: bool,
     /// The author expects the rule to fail for some valid objects (`mayFail`).

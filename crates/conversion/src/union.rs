@@ -352,7 +352,7 @@ impl Growth<'_> {
             let (from, to) = match op {
                 Op::Move { from, to, .. } => (from, to),
                 Op::Each(each) => (&each.from, &each.to),
-                Op::Compute { .. } => continue,
+                Op::Compute { .. } | Op::Again { .. } => continue,
             };
             let back = down.iter().find(|other| match (op, other) {
                 (
@@ -415,6 +415,8 @@ fn moving(from: &[Segment], to: &[Segment]) -> Rule {
         destination: Path::from_segments(to.to_vec()),
         transformation: None,
         item_rules: Vec::new(),
+        set: None,
+        uses: None,
         only_if_absent: false,
         may_fail: false,
         at: RuleAt {

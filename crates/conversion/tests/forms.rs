@@ -129,6 +129,26 @@ fn one(bundle: &Bundle, step: &Json, stored: &mut Option<ToStore>) -> Result<(),
     Ok(())
 }
 
+/// The deepest object that a request may hold is converted on the stack of a thread as it is.
+#[test]
+fn rules_that_use_themselves_reach_the_deepest_item() {
+    let file = yaml(&std::fs::read_to_string("tests/data/trees.yaml").unwrap());
+    let bundle = bundle(&file).unwrap();
+    let tree = |level: usize, list: &str, name: &str, wait: Json| {
+        let leaf = serde_json::json!({"wait": wait});
+        let deep = (0..level).fold(leaf, |below, n| serde_json::json!({name: [n], list: [below]}));
+        serde_json::json!({"spec": {list: [deep]}})
+    };
+    // Each level is an object and a list; JSON has at most 127.
+    let old = object("v1", &tree(60, "routes", "group_by", 1.into()));
+    let text = serde_json::to_string(&old).unwrap();
+    assert_eq!(serde_json::from_str::<Json>(&text).unwrap(), old);
+    let after = bundle.put(&old, "v1", None, &mut object_budget()).unwrap();
+    let got = bundle.get(after.stored(bundle.storage()), "v2", &mut object_budget());
+    assert_eq!(got.unwrap(), object("v2", &tree(60, "children", "groupBy", "1s".into())));
+    laws::get_put(&bundle, &after).unwrap();
+}
+
 fn differ(want: &Json, got: &Json) -> Result<(), String> {
     if want == got {
         Ok(())

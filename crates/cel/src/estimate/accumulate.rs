@@ -30,9 +30,9 @@ impl<'e> Walk<'e> {
         sum.plus(rounds.times(round)).plus(READ)
     }
 
-    /// Returns the size of the accumulator at the end. Sizes of results are sums and maxima of sizes,
-    /// so they grow the more, the larger the accumulator is: a step that makes a far larger one no
-    /// larger than by what it adds to the first one adds no more in any round.
+    /// Returns the size of the accumulator at the end. Sizes of results are sums and maxima of
+    /// sizes, so they grow the more, the larger the accumulator is: a step that makes a far larger
+    /// one larger by no more than that adds to any what it adds to the first.
     fn grown(&mut self, fold: &'e ComprehensionExpr, rounds: u64) -> Range {
         let start = self.size_or_any(&fold.accu_init).max;
         let first = self.round(fold, Range::up_to(start)).1;

@@ -104,7 +104,7 @@ fn doubts(converter: &Converter, ops: &[Op], out: &mut Vec<MayFail>) {
     };
     for op in ops {
         match op {
-            Op::Move { .. } => {}
+            Op::Move { .. } | Op::Again { .. } => {}
             Op::Compute { value, rule, .. } => add(*rule, doubt(value)),
             Op::Each(each) => {
                 let key = match &each.fill {

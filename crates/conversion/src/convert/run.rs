@@ -16,6 +16,8 @@ pub(super) struct Scope<'a> {
     this: &'a Json,
     around: &'a Json,
     variables: Vec<(&'a str, Json)>,
+    /// The loop whose item this is.
+    each: Option<&'a Each>,
 }
 
 impl<'a> Scope<'a> {
@@ -26,6 +28,7 @@ impl<'a> Scope<'a> {
             this: object,
             around: object,
             variables: Vec::new(),
+            each: None,
         }
     }
 }
@@ -108,6 +111,7 @@ impl Run<'_> {
                     }
                 }
                 Op::Each(each) => self.each(each, scope, out)?,
+                Op::Again { from, to } => self.again(from, to, scope, out)?,
             }
         }
         Ok(())
@@ -219,16 +223,46 @@ impl Run<'_> {
                 .collect(),
             _ => return Ok(()),
         };
+        self.items(each, entries, (scope, &scope.variables), &each.to, out)
+    }
+
+    /// Runs the loop around over a list below its item. A value that is no list goes as it is.
+    fn again(&mut self, from: &[Seg], to: &[Seg], scope: &Scope<'_>, out: &mut Json) -> Result<(), Failure> {
+        match (get(scope.this, from), scope.each) {
+            (Some(Json::Array(items)), Some(each)) => {
+                let entries = items.iter().enumerate().map(|(i, item)| (Json::from(i), item));
+                // The item's own index gives way.
+                let around = scope.variables.split_last().map_or(&[][..], |(_, around)| around);
+                self.items(each, entries.collect(), (scope, around), to, out)
+            }
+            (Some(value), _) => {
+                put(out, to, value.clone());
+                Ok(())
+            }
+            (None, _) => Ok(()),
+        }
+    }
+
+    /// Makes the items of a list or map at `to`.
+    fn items(
+        &mut self,
+        each: &Each,
+        entries: Vec<(Json, &Json)>,
+        (scope, around): (&Scope<'_>, &[(&str, Json)]),
+        to: &[Seg],
+        out: &mut Json,
+    ) -> Result<(), Failure> {
         let mut filled = Filled::for_fill(&each.fill);
         let mut trace_here = Trace::default();
         for (at, (index, item)) in entries.into_iter().enumerate() {
-            let mut variables = scope.variables.clone();
+            let mut variables = around.to_vec();
             variables.push((&each.variable, index));
             let inner = Scope {
                 root: scope.root,
                 this: item,
                 around: scope.this,
                 variables,
+                each: Some(each),
             };
             let key = self.key(each, &inner).map_err(|cause| (each.rule, cause))?;
             let mut trace = self.trace.is_some().then(Trace::default);
@@ -248,9 +282,9 @@ impl Run<'_> {
             };
             trace_here.attach(&[seg], trace.unwrap_or_default());
         }
-        put(out, &each.to, filled.json());
+        put(out, to, filled.json());
         if let Some(trace) = self.trace.as_deref_mut() {
-            trace.attach(&each.to, trace_here);
+            trace.attach(to, trace_here);
         }
         Ok(())
     }
@@ -278,7 +312,7 @@ impl Each {
     /// Returns an item before the operations: its fields that pass through.
     fn start(&self, item: &Json) -> Json {
         let whole = self.body.iter().any(|op| match op {
-            Op::Move { to, .. } | Op::Compute { to, .. } => to.is_empty(),
+            Op::Move { to, .. } | Op::Compute { to, .. } | Op::Again { to, .. } => to.is_empty(),
             Op::Each(each) => each.to.is_empty(),
         });
         let carried = self.passthrough.as_ref().and_then(|passthrough| passthrough.copy(item));

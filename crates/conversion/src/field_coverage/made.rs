@@ -38,7 +38,7 @@ pub(super) fn made(converter: &Converter, fields: &[CoveredField], to: &Structur
 fn operations(ops: &[Op], above: &[Segment], out: &mut Vec<(Vec<Segment>, usize)>) {
     for op in ops {
         match op {
-            Op::Move { .. } => {}
+            Op::Move { .. } | Op::Again { .. } => {}
             Op::Compute { value, to, rule, .. } => constants(value, below(above, to), *rule, out),
             Op::Each(each) => {
                 let mut every = below(above, &each.to);

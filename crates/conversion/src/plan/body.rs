@@ -7,7 +7,7 @@ use super::{
 };
 use crate::fit::word;
 use crate::passthrough::{self, Except, Passthrough};
-use insula_cel::Type;
+use insula_cel::{Decl, Type};
 
 /// Scope of compilation: the whole object, or the items of a loop.
 pub(super) struct Scope<'s> {
@@ -115,9 +115,12 @@ impl<'s> Scope<'s> {
         }
     }
 
-    /// Returns the loops around the items of this list or map.
-    pub(super) fn loops_over(&self, container: &This<'s>) -> Loops {
-        self.loops.over(&container.decl, container.place, &container.path)
+    /// Returns the loops around the items of this list or map; `deep`: at any depth, where no bound
+    /// holds but the object's size.
+    pub(super) fn loops_over(&self, container: &This<'s>, deep: bool) -> Loops {
+        let any = Decl::dynamic();
+        let decl = if deep { &any } else { &container.decl };
+        self.loops.over(decl, container.place, &container.path)
     }
 
     /// Returns the names that expressions may use in this scope.
@@ -170,6 +173,9 @@ impl<'s> Scope<'s> {
     }
 
     fn field(&mut self, rest: &Rest<'_>, ops: &mut Vec<Op>, facts: &mut Vec<RuleFacts>, errors: &mut Vec<FieldError>) {
+        if rest.rule.uses.is_some() {
+            return self.again(rest, ops, errors);
+        }
         let at_from = rest.rule.at.path.child(rest.rule.at.source);
         let loops = |s: &Segment| matches!(s, Segment::Each(_) | Segment::Key(_));
         let (p, q) = (rest.from.iter().position(loops), rest.to.iter().position(loops));
@@ -353,6 +359,9 @@ impl<'s> Scope<'s> {
                 inner.add(item_rule, &mut each.body, facts, errors);
             }
         }
+        if rule.set.is_some() {
+            super::again::check(rule, each, errors);
+        }
         if errors.len() == before {
             each.passthrough = each.item_passthrough(from_item, to_item);
             each.indexed = super::indexed(&each.body);
@@ -388,7 +397,7 @@ impl<'s> Scope<'s> {
             by_items: self.by_items || !rule.item_rules.is_empty(),
             may_fail: self.may_fail || rule.may_fail,
             variables: self.variables.iter().cloned().chain(named).collect(),
-            loops: self.loops_over(&self.this().below(containers.0, source)),
+            loops: self.loops_over(&self.this().below(containers.0, source), rule.set.is_some()),
         };
         (scope, variable)
     }
@@ -460,7 +469,7 @@ impl Each {
     fn item_passthrough(&self, from: &insula_schema::Node, to: &insula_schema::Node) -> Option<Passthrough> {
         match passthrough::compile(Some(from), to, &self.except, &mut Vec::new()) {
             Some(how @ (Passthrough::Object { .. } | Passthrough::Whole))
-                if kind_of(Some(to)) == Some(Kind::Object) =>
+                if kind_of(Some(to)) == Some(Kind::Object) || passthrough::takes_anything(to) =>
             {
                 Some(how)
             }

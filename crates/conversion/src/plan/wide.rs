@@ -52,7 +52,7 @@ impl<'s> Scope<'s> {
         let (outer, every) = (self.this(), [Segment::Each(String::new())]);
         let wider = outer.below(rest.from, place);
         let of_item = wider.below(&container, source).below(&every, Some(from_item));
-        let loops = self.loops_over(&wider.below(&container, source));
+        let loops = self.loops_over(&wider.below(&container, source), false);
         let index = if map { Type::String } else { Type::Int };
         let mut names = self.names(wider);
         names.variables.push((variable.clone(), index));

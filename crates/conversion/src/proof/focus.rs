@@ -57,6 +57,10 @@ impl Focus {
         self.fields.get(name)
     }
 
+    pub(super) fn fields(&self) -> impl Iterator<Item = (&str, &Focus)> {
+        self.fields.iter().map(|(name, below)| (name.as_str(), below))
+    }
+
     pub(super) fn items(&self) -> Option<&Focus> {
         self.items.as_deref()
     }

@@ -152,8 +152,29 @@ impl Maker<'_> {
             Some(Type::Number) => self.number(node, false),
             Some(Type::Array) => self.list(node, focus),
             Some(Type::Object) => self.object(node, focus),
-            None => self.anything(),
+            None => self.guessed(focus),
         })
+    }
+
+    /// Makes a value of any type: mostly one with the fields that rules read or write.
+    fn guessed(&mut self, focus: Option<&Focus>) -> Json {
+        let Some(focus) = focus.filter(|_| self.left > 0 && self.random.chance(80)) else {
+            return self.anything();
+        };
+        self.left = self.left.saturating_sub(1);
+        if let Some(items) = focus.items() {
+            return (0..self.random.below(3)).map(|_| self.guessed(Some(items))).collect();
+        }
+        if focus.fields().next().is_none() {
+            return self.anything();
+        }
+        let mut out = Map::new();
+        for (name, below) in focus.fields() {
+            if self.random.chance(60) {
+                out.insert(name.to_owned(), self.guessed(Some(below)));
+            }
+        }
+        Json::Object(out)
     }
 
     fn anything(&mut self) -> Json {
@@ -181,8 +202,16 @@ impl Maker<'_> {
                 let inner = focus.and_then(|focus| focus.field(key).or(focus.items()));
                 out.extend(self.value(values, inner).map(|value| ((*key).to_owned(), value)));
             }
-        } else if node.preserves_unknown() && self.wanted(false, Distance::Far) {
-            out.insert("free".to_owned(), self.anything());
+        } else if node.preserves_unknown() {
+            if self.wanted(false, Distance::Far) {
+                out.insert("free".to_owned(), self.anything());
+            }
+            let named = focus.into_iter().flat_map(Focus::fields);
+            for (name, below) in named.filter(|(name, _)| node.child(name).is_none()) {
+                if self.wanted(false, Distance::On) {
+                    out.insert(name.to_owned(), self.guessed(Some(below)));
+                }
+            }
         }
         Json::Object(out)
     }

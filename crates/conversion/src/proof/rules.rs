@@ -83,7 +83,7 @@ impl Reads<'_> {
     fn ops(&mut self, ops: &[Op], here: &[Segment], around: &[Segment]) {
         for op in ops {
             match op {
-                Op::Move { .. } => {}
+                Op::Move { .. } | Op::Again { .. } => {}
                 Op::Compute { this, value, rule, .. } => {
                     if self.unproven(*rule) && value.can_fail() {
                         self.rules.insert(*rule);

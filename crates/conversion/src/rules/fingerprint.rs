@@ -35,6 +35,10 @@ fn rule(rule_: &Rule) -> Json {
     }
     if !rule_.item_rules.is_empty() {
         out.insert("items".to_owned(), rule_.item_rules.iter().map(rule).collect());
+        out.extend(rule_.set.iter().map(|set| ("set".to_owned(), Json::from(set.as_str()))));
+    }
+    if let Some(set) = &rule_.uses {
+        out.insert("uses".to_owned(), Json::from(set.as_str()));
     }
     if rule_.only_if_absent {
         out.insert("onlyIfAbsent".to_owned(), Json::Bool(true));

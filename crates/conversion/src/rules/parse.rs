@@ -167,7 +167,7 @@ fn from_and_to_hub(
         let direction = Direction {
             from: from.to_owned(),
             to: to.to_owned(),
-            rules: rules(entry, key, at, from, 0, errors),
+            rules: rules(entry, key, at, from, &[], errors),
             preserve: if from_spoke {
                 paths(entry, "preserve", at, errors)
             } else {
@@ -209,7 +209,7 @@ fn pair(entry: &Object, at: &FieldPath, set: &mut RuleSet, errors: &mut Vec<Fiel
     if single {
         let mut inner = entry.clone();
         inner.retain(|key, _| key != "from" && key != "to");
-        let Some(parsed) = rule(&inner, at, &from, 0, errors) else {
+        let Some(parsed) = rule(&inner, at, &from, &[], errors) else {
             return;
         };
         if let Some(direction) = set.conversions.iter_mut().find(|d| d.from == from && d.to == to) {
@@ -233,7 +233,7 @@ fn pair(entry: &Object, at: &FieldPath, set: &mut RuleSet, errors: &mut Vec<Fiel
         errors.push(FieldError::required(&at.child("rules"), ""));
     }
     let direction = Direction {
-        rules: rules(entry, "rules", at, &from, 0, errors),
+        rules: rules(entry, "rules", at, &from, &[], errors),
         preserve: paths(entry, "preserve", at, errors),
         drop: paths(entry, "drop", at, errors),
         from,

@@ -95,6 +95,12 @@ const FEATURES: &[&str] = &[
     // Free form, status, annotations.
     "{a: {free#: any}, b: {loose#: any}, ab: [{field: spec.free#, destination: spec.loose#}], ba: [{field: \
         spec.loose#, destination: spec.free#}]}",
+    // Trees: rules that use themselves for items of any type.
+    "{a: {tree#: [anything]}, b: {grown#: [anything]}, ab: [{field: spec.tree#, destination: spec.grown#, itemRules: \
+        {name: node, rules: [{field: self.name, destination: item.title}, {field: self.below, destination: \
+        item.children, use: node}]}}], ba: [{field: spec.grown#, destination: spec.tree#, itemRules: {name: node, \
+        rules: [{field: self.title, destination: item.name}, {field: self.children, destination: item.below, use: \
+        node}]}}]}",
     "{a: {/status: {phase#: string}}, b: {/status: {state#: {name: string, since: string}}}, ab: [{field: \
         status.phase#, destination: status.state#.name}], ba: [{field: status.state#.name, destination: \
         status.phase#}]}",

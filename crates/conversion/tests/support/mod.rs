@@ -60,6 +60,7 @@ fn fields(map: &Map<String, Json>) -> Json {
 fn expand(short: &Json) -> Json {
     match short {
         Json::String(kind) if kind == "any" => json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
+        Json::String(kind) if kind == "anything" => json!({"x-kubernetes-preserve-unknown-fields": true}),
         Json::String(kind) => json!({"type": kind}),
         Json::Array(items) => json!({"type": "array", "items": expand(&items[0])}),
         Json::Object(map) => match (map.get("$"), map.get("*")) {

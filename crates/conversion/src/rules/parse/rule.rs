@@ -6,12 +6,15 @@ use crate::path::{Path, Segment, is_identifier};
 use crate::rules::{ITEM_RULES_DEPTH_MAX, RULES_MAX, Rule, RuleAt, Source, Template};
 use insula_api::{FieldError, FieldPath, Json};
 
+/// The item rules around a rule, outermost first, with the names that they have.
+pub(super) type Sets<'s> = &'s [Option<String>];
+
 pub(super) fn rules(
     holder: &Object,
     key: &'static str,
     at: &FieldPath,
     from: &str,
-    depth: usize,
+    sets: Sets<'_>,
     errors: &mut Vec<FieldError>,
 ) -> Vec<Rule> {
     let at_list = at.child(key);
@@ -24,14 +27,14 @@ pub(super) fn rules(
     for (i, entry) in entries.iter().enumerate() {
         let at = at_list.index(i);
         match entry.as_object() {
-            Some(entry) => out.extend(rule(entry, &at, from, depth, errors)),
+            Some(entry) => out.extend(rule(entry, &at, from, sets, errors)),
             None => errors.push(FieldError::type_invalid(&at, "", "must be an object")),
         }
     }
     out
 }
 
-const RULE_FIELDS: [&str; 11] = [
+const RULE_FIELDS: [&str; 12] = [
     "field",
     "destination",
     "transformation",
@@ -39,6 +42,7 @@ const RULE_FIELDS: [&str; 11] = [
     "to",
     "rule",
     "itemRules",
+    "use",
     "kind",
     "onlyIfAbsent",
     "mayFail",
@@ -49,9 +53,10 @@ pub(super) fn rule(
     entry: &Object,
     at: &FieldPath,
     from: &str,
-    depth: usize,
+    sets: Sets<'_>,
     errors: &mut Vec<FieldError>,
 ) -> Option<Rule> {
+    let depth = sets.len();
     let before = errors.len();
     known(entry, &RULE_FIELDS, at, errors);
     let sides = sides(entry, at, errors)?;
@@ -82,24 +87,17 @@ pub(super) fn rule(
     let transformation = entry
         .get("transformation")
         .and_then(|t| template(t, &at.child("transformation"), 0, errors));
-    let item_rules = if entry.contains_key("itemRules") {
-        if depth >= ITEM_RULES_DEPTH_MAX {
-            let why = format!("itemRules may be nested at most {ITEM_RULES_DEPTH_MAX} deep");
-            errors.push(FieldError::forbidden(&at.child("itemRules"), why));
-            return None;
-        }
-        rules(entry, "itemRules", at, from, depth + 1, errors)
-    } else {
-        Vec::new()
-    };
+    let (set, item_rules) = item_rules(entry, at, from, sets, errors);
+    let uses = used(entry, at, sets, errors);
     if transformation.is_some() && !item_rules.is_empty() {
         errors.push(FieldError::forbidden(
             &at.child("transformation"),
             "either transformation or itemRules, not both",
         ));
     }
-    if matches!(source, Some(Source::Expression(_))) && (transformation.is_some() || !item_rules.is_empty()) {
-        let why = "transformation and itemRules need a source that is a path, such as v1.spec.colors";
+    let needs_path = transformation.is_some() || !item_rules.is_empty() || uses.is_some();
+    if matches!(source, Some(Source::Expression(_))) && needs_path {
+        let why = "transformation, itemRules and use need a source that is a path, such as v1.spec.colors";
         errors.push(FieldError::forbidden(&at.child(place.source), why));
     }
     let parsed = Rule {
@@ -107,11 +105,67 @@ pub(super) fn rule(
         destination: destination?,
         transformation,
         item_rules,
+        set,
+        uses,
         only_if_absent: flag(entry, "onlyIfAbsent", at, errors),
         may_fail: flag(entry, "mayFail", at, errors),
         at: place,
     };
     (errors.len() == before).then_some(parsed)
+}
+
+/// Parses `itemRules`: a list, or `{name, rules}` for rules that one of them may use.
+fn item_rules(
+    entry: &Object,
+    at: &FieldPath,
+    from: &str,
+    sets: Sets<'_>,
+    errors: &mut Vec<FieldError>,
+) -> (Option<String>, Vec<Rule>) {
+    let at_rules = at.child("itemRules");
+    let Some(given) = entry.get("itemRules") else {
+        return (None, Vec::new());
+    };
+    if sets.len() >= ITEM_RULES_DEPTH_MAX {
+        let why = format!("itemRules may be nested at most {ITEM_RULES_DEPTH_MAX} deep");
+        errors.push(FieldError::forbidden(&at_rules, why));
+        return (None, Vec::new());
+    }
+    let Json::Object(named) = given else {
+        let inner = [sets, &[None]].concat();
+        return (None, rules(entry, "itemRules", at, from, &inner, errors));
+    };
+    known(named, &["name", "rules"], &at_rules, errors);
+    let name = string(named, "name", &at_rules, errors);
+    let inner = [sets, std::slice::from_ref(&name)].concat();
+    let parsed = rules(named, "rules", &at_rules, from, &inner, errors);
+    (name, parsed)
+}
+
+/// Parses `use`, the name of the item rules directly around.
+fn used(entry: &Object, at: &FieldPath, sets: Sets<'_>, errors: &mut Vec<FieldError>) -> Option<String> {
+    if !entry.contains_key("use") {
+        return None;
+    }
+    let at_use = at.child("use");
+    let name = string(entry, "use", at, errors)?;
+    for other in ["transformation", "itemRules", "onlyIfAbsent"] {
+        if entry.contains_key(other) {
+            errors.push(FieldError::forbidden(
+                &at.child(other),
+                "may not be combined with `use`",
+            ));
+        }
+    }
+    if sets.last() != Some(&Some(name.clone())) {
+        let why = if sets.contains(&Some(name.clone())) {
+            "names item rules further out: a rule uses those that it is one of"
+        } else {
+            "no itemRules around have this name: itemRules: {name: …, rules: […]}"
+        };
+        errors.push(FieldError::invalid(&at_use, &Json::from(name.as_str()), why));
+    }
+    Some(name)
 }
 
 /// Parses the source of a rule: a path, or an expression over the version `from`.
