@@ -31,8 +31,8 @@ impl<'e> Walk<'e> {
     }
 
     /// Returns the size of the accumulator at the end. Sizes of results are sums and maxima of
-    /// sizes, so they grow the more, the larger the accumulator is: a step that makes a far larger
-    /// one larger by no more than that adds to any what it adds to the first.
+    /// sizes, so a step adds the more, the larger the accumulator is. One that adds nothing beyond
+    /// sums to a far larger accumulator adds in every round at most what it adds in the first.
     fn grown(&mut self, fold: &'e ComprehensionExpr, rounds: u64) -> Range {
         let start = self.size_or_any(&fold.accu_init).max;
         let first = self.round(fold, Range::up_to(start)).1;
