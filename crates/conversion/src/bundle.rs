@@ -113,6 +113,8 @@ pub struct Bundle {
     records_rules: bool,
     /// True if all expressions together may exceed the cost budget of one object.
     over_budget: bool,
+    /// Number of pairs of paths that rules beside the hub relate.
+    pairs_beside: usize,
 }
 
 #[derive(Debug)]

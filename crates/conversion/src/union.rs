@@ -29,6 +29,7 @@ mod classes;
 mod pairs;
 
 use classes::{Classes, Versions};
+pub(crate) use classes::{PAIRS_MAX, pairs_beside};
 use pairs::AllComputed;
 
 /// The name of the union where versions have theirs: of a stored residual, say.

@@ -145,7 +145,10 @@ fn rules_that_use_themselves_reach_the_deepest_item() {
     assert_eq!(serde_json::from_str::<Json>(&text).unwrap(), old);
     let after = bundle.put(&old, "v1", None, &mut object_budget()).unwrap();
     let got = bundle.get(after.stored(bundle.storage()), "v2", &mut object_budget());
-    assert_eq!(got.unwrap(), object("v2", &tree(60, "children", "groupBy", "1s".into())));
+    assert_eq!(
+        got.unwrap(),
+        object("v2", &tree(60, "children", "groupBy", "1s".into()))
+    );
     laws::get_put(&bundle, &after).unwrap();
 }
 

@@ -113,3 +113,38 @@ fn the_budget_grows_with_the_object() {
         "the budget of a call is Kubernetes'"
     );
 }
+
+/// The fields that rules beside the hub relate are joined; more than can be are refused, and not
+/// left apart without a word.
+#[test]
+fn rules_beside_the_hub_relate_a_bounded_number_of_fields() {
+    let refusal = |fields: usize| {
+        let schema = |prefix: &str| -> String { (0..fields).map(|n| format!("{prefix}{n}: string, ")).collect() };
+        let rules = |from: &str, to: &str| -> String {
+            (0..fields)
+                .map(|n| format!("{{field: spec.{from}{n}, destination: spec.{to}{n}}}, "))
+                .collect()
+        };
+        let text = format!(
+            "unserved: [v2, v3, v4]\nversions: {{v1: {{spec: {{}}}}, v2: {{spec: {{{}}}}}, v3: {{spec: {{{}}}}}, v4: {{spec: {{{}}}}}}}\n\
+             rules: {{conversions: [{{from: v2, to: v3, rules: [{}]}}, {{from: v3, to: v2, rules: [{}]}}, \
+             {{from: v3, to: v4, rules: [{}]}}]}}",
+            schema("a"),
+            schema("b"),
+            schema("c"),
+            rules("a", "b"),
+            rules("b", "a"),
+            rules("b", "c"),
+        );
+        let bundle = bundle(&yaml(&text)).unwrap_or_else(|errors| panic!("{errors:#?}"));
+        let errors = bundle.over_budget(&FieldPath::new("spec"));
+        errors.first().map(ToString::to_string)
+    };
+    // Both directions between v2 and v3 relate the same pairs.
+    assert_eq!(refusal(256), None);
+    assert_eq!(
+        refusal(257).unwrap(),
+        "spec.conversions: Forbidden: rules between versions other than v1 relate 514 pairs of fields, at most 512 are \
+         allowed: write them between those versions and v1"
+    );
+}

@@ -9,7 +9,7 @@ use crate::path::{Path, Segment};
 use crate::plan::{self, Expression};
 use crate::rules::{Direction, RULES_MAX, Rule, RuleSet, Validation};
 use crate::scope::{VersionScope, metadata_schema};
-use crate::union::{Member, UNION, Union, union};
+use crate::union::{Member, UNION, Union, pairs_beside, union};
 use insula_api::{FieldError, FieldPath, Json};
 use insula_cel::{CALL_COST_MAX, Decl, OBJECT_COST_MAX};
 use insula_schema::Node;
@@ -134,6 +134,7 @@ pub(super) fn compile(
         rules: rules_between(versions.len(), &fingerprints, |a, b| ways(&converters, hub, (a, b))),
         records_rules: true,
         over_budget: price::total(&converters) > OBJECT_COST_MAX,
+        pairs_beside: pairs_beside(name(hub), directions),
         converters,
         versions: all,
     })

@@ -4,6 +4,7 @@
 use super::Bundle;
 use crate::convert::Converter;
 use crate::plan::{Expression, Fill, LARGEST_OBJECT_COST, Op, Value, factor};
+use crate::union::PAIRS_MAX;
 use insula_api::{FieldError, FieldPath};
 use std::collections::BTreeMap;
 
@@ -64,9 +65,19 @@ impl Bundle {
     }
 
     /// Returns an error for each expression over the cost limit, with the bounds that its schema
-    /// lacks; if there is none, an error when their sum is over the limit. `path` locates the rules
+    /// lacks; if there is none, an error when their sum is over the limit. More pairs of fields
+    /// beside the hub than can be joined are over it, too. `path` locates the rules
     /// in error messages (`spec`).
     pub fn over_budget(&self, path: &FieldPath) -> Vec<FieldError> {
+        if self.pairs_beside > PAIRS_MAX {
+            let hub = &self.versions[self.hub].name;
+            let why = format!(
+                "rules between versions other than {hub} relate {} pairs of fields, at most {PAIRS_MAX} are allowed: \
+                 write them between those versions and {hub}",
+                self.pairs_beside
+            );
+            return vec![FieldError::forbidden(&path.child("conversions"), why)];
+        }
         let all = self.converters.values().flat_map(Converter::expressions);
         let errors: Vec<FieldError> = all.filter_map(|(_, e)| e.over_budget.as_deref().cloned()).collect();
         let total = total(&self.converters);

@@ -15,9 +15,23 @@ use crate::rules::{Direction, RULES_MAX, Rule, Source};
 use insula_schema::{Node, Structural};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Maximum number of pairs of paths that rules beside the hub relate. An author has some dozens;
-/// the cost grows with their number and with the square of the number of versions.
-pub(super) const PAIRS_MAX: usize = RULES_MAX;
+/// Maximum number of pairs of paths that rules beside the hub relate; admission refuses more. An
+/// author has some dozens; the cost grows with their number and with the square of the number of
+/// versions.
+pub(crate) const PAIRS_MAX: usize = RULES_MAX;
+
+/// Returns the number of pairs of paths that rules between two versions beside the hub relate.
+pub(crate) fn pairs_beside(hub: &str, directions: &[Direction]) -> usize {
+    let beside = directions.iter().filter(|way| way.from != hub && way.to != hub);
+    let pairs = beside.flat_map(|way| way.rules.iter().map(move |rule| (way, rule)));
+    let pairs = pairs.filter_map(|(way, rule)| {
+        let Source::Field(from) = &rule.source else { return None };
+        let mut ends = [(&way.from, unnamed(from)), (&way.to, unnamed(&rule.destination))];
+        ends.sort();
+        Some(ends)
+    });
+    pairs.collect::<BTreeSet<_>>().len()
+}
 
 /// A path of a version, by the version's number.
 type VersionPath = (usize, Path);
@@ -221,13 +235,14 @@ fn plain_move(rule: &Rule) -> Option<(Path, Path)> {
         && !rule.only_if_absent
         && !indexed(from)
         && !indexed(&rule.destination);
-    // The name of a loop's variable does not matter.
-    let unnamed = |path: &Path| {
-        let step = |segment: &Segment| match segment {
-            Segment::Each(_) => Segment::Each(String::new()),
-            other => other.clone(),
-        };
-        Path::from_segments(path.segments().iter().map(step).collect())
-    };
     is_plain.then(|| (unnamed(from), unnamed(&rule.destination)))
+}
+
+/// Returns the path without the names of loops' variables, which do not matter.
+fn unnamed(path: &Path) -> Path {
+    let step = |segment: &Segment| match segment {
+        Segment::Each(_) => Segment::Each(String::new()),
+        other => other.clone(),
+    };
+    Path::from_segments(path.segments().iter().map(step).collect())
 }
