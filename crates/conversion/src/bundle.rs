@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 mod compile;
+mod idle;
 mod joined;
 mod metadata;
 mod price;
@@ -113,6 +114,8 @@ pub struct Bundle {
     records_rules: bool,
     /// True if all expressions together may exceed the cost budget of one object.
     over_budget: bool,
+    /// Rules beside the hub that relate no fields of the union.
+    idle: Vec<idle::Idle>,
     /// Number of pairs of paths that rules beside the hub relate.
     pairs_beside: usize,
 }

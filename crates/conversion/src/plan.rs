@@ -145,7 +145,7 @@ pub(crate) struct RuleFacts {
 }
 
 impl RuleFacts {
-    fn from_rule(rule: &Rule) -> RuleFacts {
+    pub(crate) fn from_rule(rule: &Rule) -> RuleFacts {
         let source = match &rule.source {
             Source::Field(path) => path.to_string(),
             Source::Expression(text) => text.clone(),

@@ -158,6 +158,7 @@ rules:
     - {field: '.spec.l[i].y', destination: '.spec.l[].x'}
 ",
     );
+    assert_eq!(bundle.idle_rules(), Vec::<String>::new());
     let mut written = Written::new(&bundle);
     written.put("v2", json!({"f": "f", "o": {"a": "a"}, "l": [{"x": "x"}]}));
     assert_eq!(
@@ -171,6 +172,51 @@ rules:
     );
     written.put("v1", json!({"url": "u"}));
     assert_eq!(written.shows("v2")["f"], "g");
+}
+
+/// What rules beside the hub say in vain is told.
+#[test]
+fn rules_that_convert_no_object_are_named() {
+    let bundle = bundle_of(
+        "
+versions:
+  v1: {spec: {url: string, shared: string}}
+  v2: {spec: {url: string, own: string, f: string, n: string, l: [{x: string}]}}
+  v3: {spec: {url: string, shared: string, g: string, m: string, k: [{y: string}]}}
+rules:
+  hub: v1
+  conversions:
+  - {from: v1, to: v2, rules: [{field: spec.shared, destination: spec.own}]}
+  - {from: v2, to: v1, rules: [{field: spec.own, destination: spec.shared}]}
+  - {from: v1, to: v3, rules: []}
+  - from: v2
+    to: v3
+    rules:
+    - {field: spec.own, destination: spec.shared}
+    - {field: spec.f, destination: spec.g}
+    - {field: spec.f, destination: spec.m, transformation: self + '!'}
+    - {from: v2.spec.n + v2.spec.f, to: spec.url, onlyIfAbsent: true}
+    - {field: spec.l, destination: spec.k, itemRules: [{field: self.x, destination: item.y}]}
+",
+    );
+    let rule = |n: usize, text: &str| {
+        format!(
+            "conversions[3].rules[{n}] ({text}) converts no object: v3 is made from the hub v1; beside it a rule \
+             counts that moves a field which the hub lacks, or computes one from it and back: write this one between \
+             v3 and v1"
+        )
+    };
+    assert_eq!(
+        bundle.idle_rules(),
+        [
+            rule(2, ".spec.f → .spec.m"),
+            rule(3, "v2.spec.n + v2.spec.f → .spec.url"),
+            rule(4, ".spec.l → .spec.k"),
+        ]
+    );
+    let mut written = Written::new(&bundle);
+    written.put("v2", json!({"own": "o", "f": "f", "n": "n", "l": [{"x": "x"}]}));
+    assert_eq!(written.shows("v3"), json!({"shared": "o", "g": "f"}));
 }
 
 #[test]
@@ -198,6 +244,7 @@ rules:
 ";
     for storage in ["v1", "v2", "v3", "v4"] {
         let bundle = bundle_of(&format!("storage: {storage}\n{text}"));
+        assert_eq!(bundle.idle_rules(), Vec::<String>::new(), "{storage}");
         let mut written = Written::new(&bundle);
         written.put("v2", json!({"url": "u", "wait": "1m30s"}));
         assert_eq!(written.shows("v3"), json!({"url": "u", "seconds": 90}), "{storage}");

@@ -47,7 +47,7 @@ fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
         }
     };
     let api = review.catalog.prove(&bundle).map_err(invalid)?;
-    warn_of_misfits(review, &api);
+    warn_of_rules(review, &api);
     for scope in scopes(review, schema, &api) {
         trial::warn_of_objects(review, &api, &scope);
     }
@@ -105,9 +105,13 @@ fn joined(
     Ok(parts::join(all))
 }
 
-/// Warns of values that one version accepts and another one shows although its schema refuses them:
-/// one warning with an object for each of the first kinds, and the number of the others.
-pub(super) fn warn_of_misfits(review: &Review<'_>, api: &Arc<Api>) {
+/// Warns of the first rules that convert no object, and of values that one version accepts and
+/// another one shows although its schema refuses them: one warning with an object for each of the
+/// first kinds, and the number of the others.
+pub(super) fn warn_of_rules(review: &Review<'_>, api: &Arc<Api>) {
+    for idle in api.bundle.idle_rules().into_iter().take(FINDINGS_SHOWN) {
+        review.warn(idle);
+    }
     if let Ok(searched) = review.catalog.proof(api) {
         for misfit in searched.misfits.iter().take(FINDINGS_SHOWN) {
             review.warn(misfit.to_string());

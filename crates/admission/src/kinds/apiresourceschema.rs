@@ -155,7 +155,7 @@ fn check_rules(review: &Review<'_>, schema: &Json) -> Result<()> {
     };
     match review.catalog.prove(&bundle::of_schema(schema, None)) {
         Ok(api) if errors.is_empty() => {
-            super::apiconversion::warn_of_misfits(review, &api);
+            super::apiconversion::warn_of_rules(review, &api);
             Ok(())
         }
         Ok(_) => invalid(errors),

@@ -114,7 +114,7 @@ fn check_rules(review: &Review<'_>, new: &Json) -> Result<()> {
     let bundle = bundle::of_definition(new, &rules);
     match review.catalog.prove(&bundle) {
         Ok(api) => {
-            super::apiconversion::warn_of_misfits(review, &api);
+            super::apiconversion::warn_of_rules(review, &api);
             Ok(())
         }
         Err(mut errors) => {

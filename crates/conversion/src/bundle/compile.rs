@@ -1,7 +1,7 @@
 //! Compilation of a bundle, with the checks that need no object.
 
 use super::{Bundle, LossPolicy, VERSIONS_MAX, Version, VersionSchema, has_defaults};
-use super::{price, written::rules_between};
+use super::{idle, price, written::rules_between};
 use crate::carried::Claims;
 use crate::convert::Converter;
 use crate::passthrough::{self, Except, same_shape};
@@ -105,9 +105,9 @@ pub(super) fn compile(
     if !errors.is_empty() {
         return Err(errors);
     }
-    let shared = match loss_policy {
+    let (shared, idle) = match loss_policy {
         LossPolicy::Lossless => joined(group, &views, &versions, hub, &converters, directions),
-        LossPolicy::None => None,
+        LossPolicy::None => (None, Vec::new()),
     };
     let fingerprints = directions
         .iter()
@@ -134,6 +134,7 @@ pub(super) fn compile(
         rules: rules_between(versions.len(), &fingerprints, |a, b| ways(&converters, hub, (a, b))),
         records_rules: true,
         over_budget: price::total(&converters) > OBJECT_COST_MAX,
+        idle,
         pairs_beside: pairs_beside(name(hub), directions),
         converters,
         versions: all,
@@ -157,8 +158,8 @@ fn ways(converters: &Converters, hub: usize, (a, b): (usize, usize)) -> Vec<(usi
     }
 }
 
-/// Returns the union of the versions, and its plans from and to each; `None` if the hub has a place
-/// for every field.
+/// Returns the union of the versions, and its plans from and to each, `None` if the hub has a place
+/// for every field; and the rules that relate no two fields of it.
 fn joined(
     group: &str,
     views: &[VersionScope<'_>],
@@ -166,7 +167,7 @@ fn joined(
     hub: usize,
     converters: &BTreeMap<(usize, usize), Converter>,
     directions: &[Direction],
-) -> Option<(Version, Converters)> {
+) -> (Option<(Version, Converters)>, Vec<idle::Idle>) {
     let plans = |version: usize| {
         let up = converters.get(&(version, hub))?;
         Some((&up.plan, &converters.get(&(hub, version))?.plan))
@@ -181,7 +182,29 @@ fn joined(
             plans: plans(*v),
         })
         .collect();
-    let Union { schema, moves } = union(&versions[hub].schema, &members, directions)?;
+    let found = union(&versions[hub].schema, &members, directions);
+    let rules = |a: usize, b: usize| {
+        let named = |d: &&Direction| d.from == versions[a].name && d.to == versions[b].name;
+        directions.iter().find(named)
+    };
+    let ways = |v: usize| idle::Ways {
+        name: &versions[v].name,
+        to_hub: rules(v, hub).map(|way| way.rules.as_slice()).unwrap_or_default(),
+        moves: found.as_ref().and_then(|union| union.moves.get(v)),
+    };
+    let ways: Vec<idle::Ways<'_>> = (0..versions.len()).map(ways).collect();
+    let idle = idle::find(&versions[hub].name, &ways, directions);
+    let plans = found.and_then(|union| with_plans(group, (views, versions, hub), union, &rules));
+    (plans, idle)
+}
+
+/// Compiles the plans between the union and each version.
+fn with_plans<'d>(
+    group: &str,
+    (views, versions, hub): (&[VersionScope<'_>], &[VersionSchema], usize),
+    Union { schema, moves }: Union,
+    rules: &dyn Fn(usize, usize) -> Option<&'d Direction>,
+) -> Option<(Version, Converters)> {
     let schema = Arc::new(schema);
     let top = versions.len();
     let wide = views[hub].with_fields_of(&schema);
@@ -190,15 +213,11 @@ fn joined(
         served: false,
         schema: schema.clone(),
     };
-    let find = |a: usize, b: usize| {
-        let named = |d: &&Direction| d.from == versions[a].name && d.to == versions[b].name;
-        directions.iter().find(named)
-    };
     let mut edges = BTreeMap::new();
     for (v, (up, down)) in moves.iter().enumerate() {
         // The author's rules compile: they did with the hub alone.
-        let to = converter(group, views[v], (wide, &union), find(v, hub), up);
-        let from = converter(group, wide, (views[v], &versions[v]), find(hub, v), down);
+        let to = converter(group, views[v], (wide, &union), rules(v, hub), up);
+        let from = converter(group, wide, (views[v], &versions[v]), rules(hub, v), down);
         let (Ok(to), Ok(from)) = (to, from) else { return None };
         edges.insert((v, top), to);
         edges.insert((top, v), from);

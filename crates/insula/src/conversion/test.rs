@@ -71,6 +71,9 @@ struct Report {
     /// Fields that break between versions without rules.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     incompatible: Vec<String>,
+    /// Rules that convert no object.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    idle: Vec<String>,
     #[serde(skip)]
     accepted: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -212,6 +215,7 @@ fn check(source: &Source, arguments: &Arguments) -> (Report, Option<Api>) {
         versions: String::new(),
         errors: Vec::new(),
         incompatible: Vec::new(),
+        idle: Vec::new(),
         accepted: arguments.accept_incompatible,
         search: None,
         samples: Vec::new(),
@@ -230,6 +234,7 @@ fn check(source: &Source, arguments: &Arguments) -> (Report, Option<Api>) {
     };
     report.versions = apis::versions(&api.bundle);
     report.incompatible = api.bundle.breaks().iter().map(ToString::to_string).collect();
+    report.idle = api.bundle.idle_rules();
     // A definition without rules may lose fields; no law applies to it.
     let lawful = !source.manifest().is_definition() || rules.is_some();
     if lawful && arguments.cases != Some(0) {

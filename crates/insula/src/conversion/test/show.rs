@@ -36,6 +36,10 @@ fn report<W: Write>(printer: &mut Printer<W>, report: &Report) -> anyhow::Result
         ])?;
     }
     incompatible(printer, report)?;
+    for one in report.idle.iter().take(FINDINGS_SHOWN) {
+        printer.line(&["  ".into(), Cell::new(Tone::Warn, "warning"), format!(": {one}").into()])?;
+    }
+    more(printer, report.idle.len(), "rules that convert no object")?;
     if let Some(search) = &report.search {
         searched(printer, search)?;
     }
