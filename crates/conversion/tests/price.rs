@@ -126,7 +126,8 @@ fn rules_beside_the_hub_relate_a_bounded_number_of_fields() {
                 .collect()
         };
         let text = format!(
-            "unserved: [v2, v3, v4]\nversions: {{v1: {{spec: {{}}}}, v2: {{spec: {{{}}}}}, v3: {{spec: {{{}}}}}, v4: {{spec: {{{}}}}}}}\n\
+            "unserved: [v2, v3, v4]\n\
+             versions: {{v1: {{spec: {{}}}}, v2: {{spec: {{{}}}}}, v3: {{spec: {{{}}}}}, v4: {{spec: {{{}}}}}}}\n\
              rules: {{conversions: [{{from: v2, to: v3, rules: [{}]}}, {{from: v3, to: v2, rules: [{}]}}, \
              {{from: v3, to: v4, rules: [{}]}}]}}",
             schema("a"),

@@ -174,7 +174,7 @@ rules:
     assert_eq!(written.shows("v2")["f"], "g");
 }
 
-/// What rules beside the hub say in vain is told.
+/// Rules beside the hub that are written in vain are told.
 #[test]
 fn rules_that_convert_no_object_are_named() {
     let bundle = bundle_of(
