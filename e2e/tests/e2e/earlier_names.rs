@@ -39,8 +39,9 @@ const EARLIER: usize = 5;
 /// The limit that the installation had.
 const OBJECTS_PER_WORKSPACE: usize = 20;
 
-fn fixture(name: &str) -> Vec<u8> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("fixtures/format-2/{name}.gz"));
+/// Returns a file of `e2e/fixtures`.
+pub(crate) fn fixture(path: &str) -> Vec<u8> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("fixtures/{path}.gz"));
     let mut bytes = Vec::new();
     let mut file = flate2::read::GzDecoder::new(fs::File::open(path).unwrap());
     file.read_to_end(&mut bytes).unwrap();
@@ -59,13 +60,18 @@ fn setup(flags: &[&str]) -> Setup {
 fn write_store(data: &Path) {
     fs::create_dir_all(data.join("store")).unwrap();
     for name in ["objects.redb", "acknowledged"] {
-        fs::write(data.join("store").join(name), fixture(name)).unwrap();
+        fs::write(data.join("store").join(name), fixture(&format!("format-2/{name}"))).unwrap();
     }
 }
 
 fn entries() -> Vec<Entry> {
+    entries_of(&fixture("format-2/before.backup"))
+}
+
+/// Returns the objects of a backup.
+pub(crate) fn entries_of(backup: &[u8]) -> Vec<Entry> {
     let mut entries = Vec::new();
-    let read = backup::read(&*fixture("before.backup"), |_, entry| {
+    let read = backup::read(backup, |_, entry| {
         entries.push(entry);
         Ok::<_, BackupError>(())
     });
@@ -77,7 +83,7 @@ fn is_earlier(key: &ObjectKey) -> bool {
     *key.resource.group == *"internal.insula.io" && ["claims", "registers"].contains(&&*key.resource.resource)
 }
 
-fn etcd_pair(key: &ObjectKey, object: &Object) -> (Vec<u8>, Vec<u8>) {
+pub(crate) fn etcd_pair(key: &ObjectKey, object: &Object) -> (Vec<u8>, Vec<u8>) {
     ([OBJECTS.as_bytes(), &key.encode()].concat(), object.to_stored())
 }
 
@@ -354,7 +360,7 @@ fn a_later_format_ends_a_server_and_refuses_a_start() {
 fn an_earlier_backup_is_restored_into_a_new_directory() {
     let dir = TempDir::new().unwrap();
     let file = dir.path().join("before.backup");
-    fs::write(&file, fixture("before.backup")).unwrap();
+    fs::write(&file, fixture("format-2/before.backup")).unwrap();
     let server = Server::with_data(setup(&[]), |data| {
         let mut restore = insula(&["backup", "restore"]);
         let output = restore.arg(&file).arg("--to").arg(data).output().unwrap();
@@ -372,7 +378,7 @@ fn an_earlier_backup_is_restored_into_a_running_server() {
         write_store(data);
         fs::create_dir_all(data.join("backups")).unwrap();
         let file: PathBuf = data.join("backups/before.backup");
-        fs::write(file, fixture("before.backup")).unwrap();
+        fs::write(file, fixture("format-2/before.backup")).unwrap();
     });
     delete_workspace(&server, "root:tenant");
     let request = RestoreBackupRequest {

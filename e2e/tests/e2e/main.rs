@@ -24,6 +24,7 @@ mod clients;
 mod conversion;
 mod definitions;
 mod docs;
+mod earlier_homes;
 mod earlier_names;
 mod external;
 mod faults;

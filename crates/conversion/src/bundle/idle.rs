@@ -110,8 +110,8 @@ impl Bundle {
             } = &idle.facts;
             let to = &idle.ways.1;
             format!(
-                "{path} ({source} → {destination}) converts no object: {to} is made from the hub {hub}; beside it a rule \
-                 counts that moves a field which the hub lacks, or computes one from it and back: write this one \
+                "{path} ({source} → {destination}) converts no object: {to} is made from the hub {hub}; beside it a \
+                 rule counts that moves a field which the hub lacks, or computes one from it and back: write this one \
                  between {to} and {hub}"
             )
         };
