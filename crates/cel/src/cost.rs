@@ -236,6 +236,11 @@ impl Budget {
         }
     }
 
+    /// Returns the bytes that are charged.
+    pub(crate) fn charged_bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Takes back the charge for memory that is free again.
     pub(crate) fn release(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_sub(bytes);

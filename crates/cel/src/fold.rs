@@ -62,12 +62,17 @@ impl<'v> Machine<'v, '_> {
         let start = self.eval(init)?;
         let place = self.locals.len();
         self.locals.push(start);
+        // The bytes that were charged while the accumulator was made.
+        let mut charged = 0;
         let done = self.rounds(fold, range, |machine| {
+            let known = machine.context.budget.charged_bytes();
             let next = machine.eval(step)?;
+            let for_next = machine.context.budget.charged_bytes().saturating_sub(known);
             if let Some(accumulator) = machine.locals.get_mut(place) {
                 let before = std::mem::replace(accumulator, next);
                 // Otherwise the memory of a growing text would count as the square of its length.
-                machine.context.budget.release(freed_with(&before));
+                let freed = freed_with(&before).min(std::mem::replace(&mut charged, for_next));
+                machine.context.budget.release(freed);
             }
             Ok(Flow::Continue)
         });

@@ -195,6 +195,23 @@ fn growing_texts_take_the_memory_of_one() {
     assert_eq!(outcome.expect("it runs"), Outcome::Value(json!(32_000)));
 }
 
+/// What an accumulator frees is no more than what was charged for it: rounds that make short texts
+/// for nothing leave no room for large ones.
+#[test]
+fn folds_give_back_no_more_than_was_charged() {
+    let large = "'0123456789abcdef'";
+    let grown = (0..6).fold(large.to_owned(), |text, _| format!("{text} + {text}"));
+    let source =
+        format!("self.map(x, self.fold(short, y, '', string(y)) + {grown}).map(z, self.map(y, z + string(y)))");
+    let declared = Decl::list(Decl::scalar(Type::Int), ListKind::Atomic).bounded(Some(500), 2);
+    let env = Env::new(AbsenceMode::Absent).with("self", declared).conversion();
+    let program = Program::compile_in(&source, &env).expect("it compiles");
+    let mut budget = Budget::new(10 * CALL_COST_MAX).growing();
+    budget.extend_for(10_000_000);
+    let failed = program.eval(&Activation::new().with("self", &ints(500)), &mut budget);
+    assert_eq!(failed, Err(EvalError::MemoryExceeded));
+}
+
 /// An object that is repeated many times exhausts the budget, and never the memory.
 #[test]
 fn large_values_are_charged() {

@@ -105,12 +105,23 @@ fn descriptors_are_those_of_the_etcd_client() {
 
 /// Returns the locked version of etcd-client and the folder of its sources.
 fn etcd_client() -> (String, PathBuf) {
-    let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version", "1", "--locked", "--offline"])
-        .current_dir(root())
-        .output()
-        .expect("cargo runs");
-    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo prints JSON");
+    let run = |program: &str, arguments: &[&str]| {
+        let output = Command::new(program).args(arguments).current_dir(root()).output();
+        let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
+        assert!(
+            output.status.success(),
+            "{program}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8(output.stdout).expect("text")
+    };
+    // A build has fetched the packages of this platform, and those of no other.
+    let about = run("rustc", &["-vV"]);
+    let host = about.lines().find_map(|line| line.strip_prefix("host: "));
+    let platform = ["--filter-platform", host.expect("rustc names its host")];
+    let metadata = ["metadata", "--format-version", "1", "--locked", "--offline"];
+    let metadata = run(env!("CARGO"), &[metadata.as_slice(), &platform].concat());
+    let metadata: Value = serde_json::from_str(&metadata).expect("cargo prints JSON");
     let packages = metadata["packages"].as_array().expect("packages");
     let client = packages.iter().find(|package| package["name"] == "etcd-client");
     let client = client.expect("store-etcd depends on etcd-client");
