@@ -195,8 +195,8 @@ fn growing_texts_take_the_memory_of_one() {
     assert_eq!(outcome.expect("it runs"), Outcome::Value(json!(32_000)));
 }
 
-/// What an accumulator frees is no more than what was charged for it: rounds that make short texts
-/// for nothing leave no room for large ones.
+/// An accumulator frees no more than was charged for it: rounds that make short texts for nothing
+/// leave no room for large ones.
 #[test]
 fn folds_give_back_no_more_than_was_charged() {
     let large = "'0123456789abcdef'";
