@@ -147,35 +147,52 @@ fn steps(report: &mut Report, root: &Path, only: Option<&str>) -> Result<()> {
         command.env("INSULA_BIN", &binary).env("INSULA_ETCD", &etcd);
         command
     };
-    report.step("tests", || {
-        let tests = ready(&match only {
-            Some(only) => vec!["--workspace", "--test", "e2e", "--", only],
-            // All failures are reported, not those of the first test program alone.
-            None => vec!["--workspace"],
-        });
-        let Outcome { passed, failures } = run_tests(tests, say)?;
-        if passed {
-            let outcome = only.map_or("passed".to_owned(), |only| format!("passed (only \"{only}\")"));
-            return Ok(((), outcome));
-        }
-        let repeated = repeated(&failures);
-        ensure!(
-            !repeated.is_empty(),
-            "cargo test failed: the output above says which tests"
-        );
-        say(&format!("\n==> again, by themselves: {}", repeated.join(", ")))?;
-        let again = [
-            &["--package", "insula-e2e", "--test", "e2e", "--", "--exact"],
-            &*repeated,
-        ]
-        .concat();
-        let again = run_tests(ready(&again), say)?;
-        ensure!(
-            again.passed,
-            "cargo test failed, twice: the output above says which tests"
-        );
-        Ok(((), format!("passed; only when repeated: {}", repeated.join(", "))))
-    })
+    // All failures are reported, also when both steps have some.
+    let others = only.is_none().then(|| {
+        report.step("tests", || {
+            let outcome = run_tests(ready(&["--workspace", "--exclude", "insula-e2e"]), say)?;
+            ensure!(outcome.passed, "cargo test failed: the output above says which tests");
+            Ok(((), "passed".to_owned()))
+        })
+    });
+    let end_to_end = report.step("end-to-end tests", || {
+        end_to_end(&ready, only).map(|outcome| ((), outcome))
+    });
+    others.unwrap_or(Ok(()))?;
+    end_to_end
+}
+
+/// Runs the end-to-end tests, or those whose name contains `only`; a few that fail once more, by
+/// themselves. Returns what is to say of them.
+fn end_to_end(ready: &dyn Fn(&[&str]) -> Command, only: Option<&str>) -> Result<String> {
+    let mut all = ready(&match only {
+        Some(only) => vec!["--package", "insula-e2e", "--test", "e2e", "--", only],
+        None => vec!["--package", "insula-e2e"],
+    });
+    // They mostly wait, for servers and their clients.
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    all.env("RUST_TEST_THREADS", (2 * cores).to_string());
+    let Outcome { passed, failures } = run_tests(all, say)?;
+    if passed {
+        return Ok(only.map_or("passed".to_owned(), |only| format!("passed (only \"{only}\")")));
+    }
+    let repeated = repeated(&failures);
+    ensure!(
+        !repeated.is_empty(),
+        "cargo test failed: the output above says which tests"
+    );
+    say(&format!("\n==> again, by themselves: {}", repeated.join(", ")))?;
+    let again = [
+        &["--package", "insula-e2e", "--test", "e2e", "--", "--exact"],
+        &*repeated,
+    ]
+    .concat();
+    let again = run_tests(ready(&again), say)?;
+    ensure!(
+        again.passed,
+        "cargo test failed, twice: the output above says which tests"
+    );
+    Ok(format!("passed; only when repeated: {}", repeated.join(", ")))
 }
 
 /// Failed end-to-end tests that are repeated at most. More are no accident.
