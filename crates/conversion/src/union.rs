@@ -98,10 +98,20 @@ pub(crate) fn union(hub: &Structural, members: &[Member<'_>], directions: &[Dire
 /// Homes of the contents of a version's lists, maps and objects that rules map: prefixes of paths
 /// in the version, with those in the union.
 #[derive(Default)]
-struct Homes(Vec<(Vec<Segment>, Vec<Segment>)>);
+pub(crate) struct Homes(Vec<(Vec<Segment>, Vec<Segment>)>);
 
 impl Homes {
-    fn find(&self, path: &[Segment]) -> Vec<Segment> {
+    /// Collects what rules of the version move to the union.
+    pub(crate) fn moved<'r>(rules: impl Iterator<Item = &'r Rule>) -> Homes {
+        let moved = rules.filter(|rule| rule.transformation.is_none()).filter_map(|rule| {
+            let Source::Field(from) = &rule.source else { return None };
+            Some((from.segments().to_vec(), rule.destination.segments().to_vec()))
+        });
+        Homes(moved.collect())
+    }
+
+    /// Returns the path in the union of a path of the version.
+    pub(crate) fn find(&self, path: &[Segment]) -> Vec<Segment> {
         let longest = self
             .0
             .iter()
@@ -115,7 +125,7 @@ impl Homes {
 }
 
 /// Returns true if two paths are equal but for the names of their variables.
-fn alike(a: &[Segment], b: &[Segment]) -> bool {
+pub(crate) fn alike(a: &[Segment], b: &[Segment]) -> bool {
     a.len() == b.len()
         && a.iter().zip(b).all(|pair| match pair {
             (Segment::Each(_), Segment::Each(_)) => true,

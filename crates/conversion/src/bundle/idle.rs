@@ -2,9 +2,9 @@
 //! rules between two versions beside the hub count where they say that two fields are one value.
 
 use super::{Bundle, LossPolicy};
-use crate::path::{Path, Segment};
 use crate::plan::RuleFacts;
 use crate::rules::{Direction, Rule, Source};
+use crate::union::{Homes, alike};
 
 /// A rule beside the hub that relates no two fields of the union.
 #[derive(Debug)]
@@ -22,21 +22,10 @@ pub(super) struct Ways<'a> {
 }
 
 impl Ways<'_> {
-    /// Returns the path in the union that holds the value at a path of the version.
-    fn home(&self, path: &Path) -> Path {
+    /// Returns the homes in the union of what plain rules move.
+    fn homes(&self) -> Homes {
         let beside = self.moves.map(|(up, _)| up.as_slice()).unwrap_or_default();
-        let moved = beside.iter().chain(self.to_hub).filter_map(|rule| {
-            let Source::Field(from) = &rule.source else { return None };
-            let is_around = path.segments().len() >= from.segments().len() && alike(from, path);
-            (is_around && rule.transformation.is_none()).then_some((from, rule))
-        });
-        match moved.max_by_key(|(from, _)| from.segments().len()) {
-            Some((from, rule)) => {
-                let rest = &path.segments()[from.segments().len()..];
-                Path::from_segments(rule.destination.segments().iter().chain(rest).cloned().collect())
-            }
-            None => path.clone(),
-        }
+        Homes::moved(beside.iter().chain(self.to_hub))
     }
 
     /// Returns true if the author's rule is one of those beside the rules to the hub.
@@ -49,14 +38,6 @@ impl Ways<'_> {
     }
 }
 
-/// Returns true if a path begins like another, whatever the variables of its loops are called.
-fn alike(from: &Path, path: &Path) -> bool {
-    from.segments().iter().zip(path.segments()).all(|pair| match pair {
-        (Segment::Each(_), Segment::Each(_)) => true,
-        (a, b) => a == b,
-    })
-}
-
 /// Finds the idle rules between versions of which neither is the hub.
 pub(super) fn find(hub: &str, versions: &[Ways<'_>], directions: &[Direction]) -> Vec<Idle> {
     let named = |name: &str| versions.iter().find(|version| version.name == name);
@@ -65,13 +46,12 @@ pub(super) fn find(hub: &str, versions: &[Ways<'_>], directions: &[Direction]) -
         let (Some(from), Some(to)) = (named(&way.from), named(&way.to)) else {
             continue;
         };
+        let (ours, theirs) = (from.homes(), to.homes());
         for rule in &way.rules {
-            let is_one = |path: &Path| {
-                let (ours, theirs) = (from.home(path), to.home(&rule.destination));
-                ours.segments().len() == theirs.segments().len() && alike(&ours, &theirs)
-            };
             let relates = match &rule.source {
-                Source::Field(path) if rule.transformation.is_none() && rule.item_rules.is_empty() => is_one(path),
+                Source::Field(path) if rule.transformation.is_none() && rule.item_rules.is_empty() => {
+                    alike(&ours.find(path.segments()), &theirs.find(rule.destination.segments()))
+                }
                 _ => false,
             };
             // A computed field of one version is made from the home of the other's: one of the two
