@@ -2,7 +2,7 @@
 //! below each item, at every depth that the object has.
 
 use super::body::{Rest, Scope};
-use super::{Each, FieldError, Fill, Json, Op, Rule, SchemaNode, Seg, Segment, This, Value};
+use super::{Each, FieldError, Fill, Json, Op, Rule, SchemaNode, Seg, Segment, This, expressions};
 use crate::passthrough::takes_anything;
 
 impl Scope<'_> {
@@ -53,7 +53,7 @@ pub(super) fn check(rule: &Rule, each: &Each, errors: &mut Vec<FieldError>) {
     if each.over_map || !matches!(each.fill, Fill::List) {
         refuse("rules with a name convert a list into a list");
     }
-    if !each.indexed.is_empty() || super::indexed(&each.body).iter().any(|list| !list.is_empty()) {
+    if write_single_items(&each.body) {
         refuse("rules with a name write no single item, such as item.names[0]");
     }
     for (i, op) in each.body.iter().enumerate() {
@@ -65,28 +65,37 @@ pub(super) fn check(rule: &Rule, each: &Each, errors: &mut Vec<FieldError>) {
     }
 }
 
+/// Returns true if operations write an item by its index, at any depth.
+fn write_single_items(ops: &[Op]) -> bool {
+    let inside = |op: &Op| matches!(op, Op::Each(each) if write_single_items(&each.body));
+    !super::indexed(ops).is_empty() || ops.iter().any(inside)
+}
+
 /// Returns true if an operation on an item reads a value at, above or below this path of the item.
 fn reads(op: &Op, path: &[Seg]) -> bool {
     let meets = |other: &[Seg]| other.iter().zip(path).all(|(a, b)| a == b);
     match op {
         Op::Move { from, .. } | Op::Again { from, .. } => meets(from),
-        Op::Each(each) => meets(&each.from),
-        Op::Compute { this, value, .. } => {
-            let This::At(at) = this else { return true };
-            meets(at) && reads_below(value, at, &meets)
+        Op::Each(each) => {
+            let around = |op: &Op| match op {
+                Op::Compute {
+                    this: This::Around(around) | This::Both { around, .. },
+                    ..
+                } => meets(around),
+                _ => false,
+            };
+            meets(&each.from) || each.body.iter().any(around)
         }
-    }
-}
-
-fn reads_below(value: &Value, at: &[Seg], meets: &dyn Fn(&[Seg]) -> bool) -> bool {
-    match value {
-        Value::Constant(_) => false,
-        Value::Fields(fields) => fields.iter().any(|(_, value)| reads_below(value, at, meets)),
-        Value::Items(items) => items.iter().any(|value| reads_below(value, at, meets)),
-        Value::Expression(made) => made.program.references().iter().any(|reference| {
-            let fields = reference.path.iter().map(|name| Seg::Field(name.as_str().into()));
-            let path: Vec<Seg> = at.iter().cloned().chain(fields).collect();
-            reference.variable == "self" && meets(&path)
-        }),
+        Op::Compute { this, .. } => {
+            let This::At(at) = this else { return true };
+            let mut made = Vec::new();
+            expressions(std::slice::from_ref(op), &mut made);
+            let mut references = made.iter().flat_map(|(_, made)| made.program.references());
+            references.any(|reference| {
+                let fields = reference.path.iter().map(|name| Seg::Field(name.as_str().into()));
+                let path: Vec<Seg> = at.iter().cloned().chain(fields).collect();
+                reference.variable == "self" && meets(&path)
+            })
+        }
     }
 }
