@@ -239,6 +239,10 @@ fn outcome(
             How::Items(Some(passthrough)) if covered && !rest.is_empty() && passes(passthrough, rest) => {
                 lands(path, read, rest, &mut carried, &mut moved);
             }
+            // Items of any type, which have no paths of their own.
+            How::Items(Some(_)) if is_every(&read.path, path) => {
+                lands(&read.path, read, &[], &mut carried, &mut moved);
+            }
             // The items of a list of scalars, which is a path of its own.
             How::Move(_) if is_every(&read.path, path) && !moved.iter().any(|to| to.segments() == read.to) => {
                 moved.push(Path::from_segments(read.to.clone()));
