@@ -5,10 +5,10 @@
 //! tenant had written four gauges through three versions, without rules. In two of them the homes
 //! of `unit` differ. On etcd that program stores the same keys and values.
 
-use insula_e2e::{Etcd, Server, Setup, insula, until};
+use insula_e2e::{Server, Setup, until};
 use serde_json::{Value, json};
 
-use crate::earlier_names::{entries_of, etcd_pair, fixture};
+use crate::earlier_names::{etcd_with, fixture, restore};
 
 const BACKUP: &str = "homes/before.backup";
 
@@ -74,23 +74,16 @@ fn check(server: &Server) {
 
 #[test]
 fn homes_in_an_embedded_store_are_joined() {
-    let server = Server::with_data(Setup::default(), |data| {
-        let file = data.with_extension("backup");
-        std::fs::write(&file, fixture(BACKUP)).unwrap();
-        let mut restore = insula(&["backup", "restore"]);
-        let output = restore.arg(&file).arg("--to").arg(data).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    });
+    let server = Server::with_data(Setup::default(), |data| restore(&fixture(BACKUP), data));
     check(&server);
     check(&server.restart());
 }
 
 #[test]
 fn homes_in_etcd_are_joined() {
-    let Some(etcd) = Etcd::start() else { return };
-    let pairs = entries_of(&fixture(BACKUP));
-    let pairs = pairs.iter().map(|entry| etcd_pair(&entry.key, &entry.object));
-    etcd.put_all(&pairs.collect::<Vec<_>>());
+    let Some(etcd) = etcd_with(&fixture(BACKUP)) else {
+        return;
+    };
     let server = Server::with(Setup {
         flags: vec!["--store".to_owned(), etcd.store()],
         ..Setup::default()

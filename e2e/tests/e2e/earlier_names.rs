@@ -56,6 +56,16 @@ fn setup(flags: &[&str]) -> Setup {
     }
 }
 
+/// Restores a backup into a new data directory.
+pub(crate) fn restore(backup: &[u8], data: &Path) {
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("before.backup");
+    fs::write(&file, backup).unwrap();
+    let mut restore = insula(&["backup", "restore"]);
+    let output = restore.arg(&file).arg("--to").arg(data).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
 /// Writes the files of the embedded store.
 fn write_store(data: &Path) {
     fs::create_dir_all(data.join("store")).unwrap();
@@ -68,8 +78,7 @@ fn entries() -> Vec<Entry> {
     entries_of(&fixture("format-2/before.backup"))
 }
 
-/// Returns the objects of a backup.
-pub(crate) fn entries_of(backup: &[u8]) -> Vec<Entry> {
+fn entries_of(backup: &[u8]) -> Vec<Entry> {
     let mut entries = Vec::new();
     let read = backup::read(backup, |_, entry| {
         entries.push(entry);
@@ -83,14 +92,18 @@ fn is_earlier(key: &ObjectKey) -> bool {
     *key.resource.group == *"internal.insula.io" && ["claims", "registers"].contains(&&*key.resource.resource)
 }
 
-pub(crate) fn etcd_pair(key: &ObjectKey, object: &Object) -> (Vec<u8>, Vec<u8>) {
+fn etcd_pair(key: &ObjectKey, object: &Object) -> (Vec<u8>, Vec<u8>) {
     ([OBJECTS.as_bytes(), &key.encode()].concat(), object.to_stored())
 }
 
-/// Starts an etcd with the keys and values that the earlier program had there.
 fn filled_etcd() -> Option<Etcd> {
+    etcd_with(&fixture("format-2/before.backup"))
+}
+
+/// Starts an etcd with the keys and values that an earlier program had there.
+pub(crate) fn etcd_with(backup: &[u8]) -> Option<Etcd> {
     let etcd = Etcd::start()?;
-    let pairs = entries();
+    let pairs = entries_of(backup);
     let pairs = pairs.iter().map(|entry| etcd_pair(&entry.key, &entry.object));
     etcd.put_all(&pairs.collect::<Vec<_>>());
     Some(etcd)
@@ -358,13 +371,8 @@ fn a_later_format_ends_a_server_and_refuses_a_start() {
 
 #[test]
 fn an_earlier_backup_is_restored_into_a_new_directory() {
-    let dir = TempDir::new().unwrap();
-    let file = dir.path().join("before.backup");
-    fs::write(&file, fixture("format-2/before.backup")).unwrap();
     let server = Server::with_data(setup(&[]), |data| {
-        let mut restore = insula(&["backup", "restore"]);
-        let output = restore.arg(&file).arg("--to").arg(data).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        restore(&fixture("format-2/before.backup"), data);
         check_stored(data);
     });
     check_served(&server);
