@@ -230,6 +230,18 @@ impl Bundle {
         }
     }
 
+    /// Returns the values of a stored object, as `.spec.unit of v2`, that differ from another
+    /// version's although they are one value, and were written earlier. Only a program that gave
+    /// each version a home of its own has stored such objects; the next write joins the homes.
+    pub fn replaced_values(&self, stored: Stored<'_>, budget: &mut Budget) -> Vec<String> {
+        match (self.loss_policy, stored.residual, self.index(stored.version)) {
+            (LossPolicy::Lossless, Some(_), Ok(root)) if self.top != self.hub => {
+                stored::replaced(self, root, stored, budget)
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// Converts an object without a residual: for tools and partial objects.
     ///
     /// # Errors

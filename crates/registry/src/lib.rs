@@ -13,6 +13,7 @@ mod draft;
 pub mod freeze;
 pub mod grace;
 pub mod home;
+pub mod homes;
 mod metadata;
 mod metadata_only;
 pub mod metering;

@@ -60,6 +60,14 @@ fn check(server: &Server) {
     assert_eq!(v1, json!({"url": "d"}));
     assert_eq!(v2, json!({"url": "d", "unit": "mine"}));
     assert_eq!(v3, json!({"url": "d", "unit": "mine", "zone": "west"}));
+    // An event names the value that gave way, and comes once.
+    let events = tenant.get("/api/v1/namespaces/default/events").expect(200);
+    let of_homes: Vec<&Value> = events["items"].as_array().unwrap().iter().collect();
+    let told = |event: &&Value| event["involvedObject"]["name"] == "late2" && event["reason"] == "ValueReplaced";
+    let told: Vec<&Value> = of_homes.into_iter().filter(told).collect();
+    assert_eq!(told.len(), 1, "{events}");
+    let message = told[0]["message"].as_str().unwrap();
+    assert!(message.ends_with("in place of .spec.unit of v3"), "{message}");
     // What was read is written back as it is.
     let object = tenant.get(&path("v3", "both")).expect(200);
     let again = tenant.put(&path("v3", "both"), &object).expect(200);

@@ -63,6 +63,7 @@ fn step(world: &World, ready: &Ready) -> Plan {
     for (entry, object) in &scan.batch {
         intents.push(Intent::Rewrite(entry.clone(), object.clone()));
     }
+    intents.extend(scan.events.iter().cloned());
     if let Some((entry, value)) = &world.request {
         let value = match scan.is_over() {
             false => request::run(value, world.revision, world.now),

@@ -1,9 +1,9 @@
 //! Scan of all objects of a resource: the next batch, and counts of the others.
 
 use super::pace::Pace;
-use insula_api::{ClusterName, Object, Scope, Timestamp};
+use insula_api::{ClusterName, Object, Scope};
 use insula_catalog::Served;
-use insula_registry::migrate;
+use insula_registry::{Deps, Intent, homes, migrate};
 use insula_store::{Entry, Snapshot};
 use std::{ops::ControlFlow, sync::Arc};
 
@@ -17,6 +17,8 @@ const BATCH_BYTES_MAX: usize = 512 << 10;
 pub(super) struct Scan {
     /// Objects to write next, in their new form.
     pub(super) batch: Vec<(Entry, Arc<Object>)>,
+    /// Events about values of these objects that gave way to others.
+    pub(super) events: Vec<Intent>,
     /// Number of further outdated objects.
     pub(super) later: usize,
     /// Number of objects that cannot be written in the storage version.
@@ -45,7 +47,8 @@ impl Scan {
 }
 
 /// Walks all objects of a resource: comparing the versions of an object is cheap beside writing it.
-pub(super) fn scan(pace: &Pace, served: &Served, cluster: &ClusterName, snapshot: &Snapshot, now: Timestamp) -> Scan {
+pub(super) fn scan(deps: &Deps, pace: &Pace, served: &Served, cluster: &ClusterName, snapshot: &Snapshot) -> Scan {
+    let now = deps.clock.now();
     let allowed = pace.take(BATCH_MAX, now);
     let (mut scan, mut bytes) = (Scan::default(), 0);
     snapshot.for_each(&Scope::cluster(served.resource_id(), cluster.clone()), |entry| {
@@ -53,13 +56,14 @@ pub(super) fn scan(pace: &Pace, served: &Served, cluster: &ClusterName, snapshot
         if migrate::is_current(served, entry) {
             return ControlFlow::Continue(());
         }
-        if scan.batch.len() >= allowed || bytes >= BATCH_BYTES_MAX {
+        if scan.batch.len() + scan.events.len() >= allowed || bytes >= BATCH_BYTES_MAX {
             scan.later += 1;
             return ControlFlow::Continue(());
         }
         match migrate::migrated(served, entry) {
             Ok(Some(object)) => {
                 bytes += object.size();
+                scan.events.extend(homes::event(deps, served, entry));
                 scan.batch.push((entry.clone(), Arc::new(object)));
             }
             Ok(None) => {}

@@ -58,7 +58,7 @@ pub(super) fn observe(registry: &Deps, pace: &Pace, key: &ObjectKey, snapshot: &
     let group = if group == "core" { "" } else { group };
     let request = request::next(snapshot, &key.cluster, group, plural);
     let resource = match registry.catalog.resolve(snapshot, &key.cluster, group, plural) {
-        Some(served) if !served.terminating => look(pace, key, snapshot, &served, request.is_some(), now),
+        Some(served) if !served.terminating => look(registry, pace, key, snapshot, &served, request.is_some()),
         Some(_) => Resource::Changing,
         None => Resource::Unknown,
     };
@@ -72,12 +72,12 @@ pub(super) fn observe(registry: &Deps, pace: &Pace, key: &ObjectKey, snapshot: &
 }
 
 fn look(
+    registry: &Deps,
     pace: &Pace,
     key: &ObjectKey,
     snapshot: &Snapshot,
     served: &Served,
     requested: bool,
-    now: Timestamp,
 ) -> Resource {
     let storage = served.api.storage_version().name.clone();
     let find = |resource, name: &str| {
@@ -120,7 +120,7 @@ fn look(
     if !automatic && !requested {
         return Resource::AtRest;
     }
-    let scan = scan::scan(pace, served, &key.cluster, snapshot, now);
+    let scan = scan::scan(registry, pace, served, &key.cluster, snapshot);
     // Moving the owners of fields to another version is no migration that a status reports.
     let owner = owner.filter(|_| due || requested);
     if owner.is_none() && !requested && scan.is_over() {

@@ -6,14 +6,44 @@ use crate::merge::Side;
 use crate::residual::{self, Patch};
 use crate::trace::Trace;
 use crate::union::UNION;
+use insula_api::Json;
 use insula_cel::Budget;
 use std::collections::BTreeMap;
 
+/// An object whose values have one home each.
+pub(super) struct Joined {
+    pub(super) residuals: BTreeMap<String, Patch>,
+    /// Values that another home's took the place of, as `.spec.unit of v2`.
+    pub(super) replaced: Vec<String>,
+}
+
+/// Notes the values of a version that show otherwise now.
+fn note_replaced(version: &str, before: &Json, after: &Json, path: &mut String, replaced: &mut Vec<String>) {
+    let end = path.len();
+    match (before, after) {
+        (Json::Object(before), Json::Object(after)) => {
+            for (name, value) in before {
+                let after = after.get(name).unwrap_or(&Json::Null);
+                path.push_str(&format!(".{name}"));
+                note_replaced(version, value, after, path, replaced);
+                path.truncate(end);
+            }
+        }
+        (before, after) if before != after => replaced.push(format!("{path} of {version}")),
+        _ => {}
+    }
+}
+
 impl Views<'_> {
-    /// Returns the residuals of an object that an earlier program stored: each version had a home
-    /// of its own for what it shares with others. Where two differ, the one that was written last
-    /// counts.
-    pub(super) fn joined(&self, budget: &mut Budget) -> Result<BTreeMap<String, Patch>, ConvertError> {
+    /// Returns true for an object that an earlier program stored: each version had a home of its own
+    /// for what it shares with others.
+    pub(super) fn are_split(&self) -> bool {
+        self.bundle.top != self.bundle.hub && !self.residuals.is_empty() && !self.residuals.contains_key(UNION)
+    }
+
+    /// Returns the residuals of such an object with one home for each value, and the values that
+    /// gave way: where two homes differ, the one that was written last counts.
+    pub(super) fn joined(&self, budget: &mut Budget) -> Result<Joined, ConvertError> {
         let (bundle, top) = (self.bundle, self.bundle.top);
         let plain = bundle.route(self.root, top, &self.stored, budget, None)?;
         let schema = &bundle.versions[top].schema;
@@ -34,17 +64,20 @@ impl Views<'_> {
         let shared = residual::diff_objects(schema, Side::new(&plain, &none), &union);
         let shared = shared.unwrap_or_else(|| Patch::Fields(BTreeMap::new()));
         residuals.insert(UNION.to_owned(), shared);
-        for (version, object) in shown {
+        let mut replaced = Vec::new();
+        for (version, before) in shown {
             let target = &bundle.versions[version];
             let is = bundle.route(top, version, &union, budget, None)?;
-            let object = edited(bundle, (top, version), (&plain, &union), &object, budget)?;
-            let patch = residual_of(bundle, (top, version), (&union, &is), &target.tidied(object), budget)?;
+            let object = edited(bundle, (top, version), (&plain, &union), &before, budget)?;
+            let object = target.tidied(object);
+            note_replaced(&target.name, &before, &object, &mut String::new(), &mut replaced);
+            let patch = residual_of(bundle, (top, version), (&union, &is), &object, budget)?;
             match patch {
                 Some(patch) => residuals.insert(target.name.clone(), patch),
                 None => residuals.remove(&target.name),
             };
         }
-        Ok(residuals)
+        Ok(Joined { residuals, replaced })
     }
 
     /// Returns the versions that are made from the union, the one that was written last at the end:

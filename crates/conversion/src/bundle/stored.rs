@@ -33,6 +33,18 @@ impl<'a> Views<'a> {
         stored: Stored<'a>,
         budget: &mut Budget,
     ) -> Result<Self, ConvertError> {
+        let mut views = Self::decode(bundle, root, stored)?;
+        if views.are_split()
+            && let Ok(joined) = views.joined(budget)
+        {
+            // An object whose rules fail reads as far as it did before.
+            views.residuals = joined.residuals;
+        }
+        Ok(views)
+    }
+
+    /// Returns the views of an object as it was stored.
+    fn decode(bundle: &'a Bundle, root: usize, stored: Stored<'a>) -> Result<Self, ConvertError> {
         let version = &bundle.versions[root];
         let malformed = |why| bundle.failure(&version.name, &version.name, Cause::Residual(why));
         let (residuals, beside) = residual::decode(stored.residual).map_err(malformed)?;
@@ -58,11 +70,6 @@ impl<'a> Views<'a> {
         {
             let hub = bundle.versions[bundle.hub].name.clone();
             views.residuals.entry(hub).or_insert(patch);
-        }
-        let is_split = bundle.top != bundle.hub && !views.residuals.is_empty() && !views.residuals.contains_key(UNION);
-        if is_split {
-            // An object whose rules fail reads as far as it did before.
-            views.residuals = views.joined(budget).unwrap_or(views.residuals);
         }
         Ok(views)
     }
@@ -103,6 +110,18 @@ impl<'a> Views<'a> {
     pub(super) fn view(&self, version: usize) -> &Json {
         self.made.get(&version).unwrap_or(&self.stored)
     }
+}
+
+/// Returns the values of an object of an earlier program that gave way to those of another version:
+/// see [`Bundle::replaced_values`].
+pub(super) fn replaced(bundle: &Bundle, root: usize, stored: Stored<'_>, budget: &mut Budget) -> Vec<String> {
+    let Ok(views) = Views::decode(bundle, root, stored) else {
+        return Vec::new();
+    };
+    if !views.are_split() {
+        return Vec::new();
+    }
+    views.joined(budget).map(|joined| joined.replaced).unwrap_or_default()
 }
 
 /// Writes a new object.

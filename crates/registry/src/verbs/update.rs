@@ -8,7 +8,12 @@ use super::{
     options::{WriteOptions, Written},
     read,
 };
-use crate::{calls, deps::Deps};
+use crate::{
+    calls,
+    client::{self, Plan},
+    deps::Deps,
+    homes,
+};
 use insula_access::Target;
 use insula_admission::{kinds::Operation, policy::WriteBudget, quota};
 use insula_api::{Json, Object};
@@ -111,12 +116,17 @@ async fn update_noting(
             // An object that is gone after its last finalizer returns with its previous revision.
             Ok(revision) => {
                 let revision = if gone { old.revision } else { revision };
+                let before = old.clone();
                 let entry = Entry {
                     object,
                     revision,
                     ..old
                 };
                 deps.cache.keep(&target, &entry, changed.shown);
+                if let Some(event) = homes::event(deps, &target.served, &before) {
+                    // The write is done, and is answered whether the event can be stored or not.
+                    drop(client::commit(deps, &Plan::new(vec![event])).await);
+                }
                 return Ok(Written {
                     entry,
                     warnings: changed.warnings,
