@@ -147,29 +147,38 @@ fn steps(report: &mut Report, root: &Path, only: Option<&str>) -> Result<()> {
         command.env("INSULA_BIN", &binary).env("INSULA_ETCD", &etcd);
         command
     };
-    // All failures are reported, also when both steps have some.
-    let others = only.is_none().then(|| {
-        report.step("tests", || {
-            let outcome = run_tests(ready(&["--workspace", "--exclude", "insula-e2e"]), say)?;
-            ensure!(outcome.passed, "cargo test failed: the output above says which tests");
-            Ok(((), "passed".to_owned()))
-        })
-    });
-    let end_to_end = report.step("end-to-end tests", || {
-        end_to_end(&ready, only).map(|outcome| ((), outcome))
-    });
-    others.unwrap_or(Ok(()))?;
-    end_to_end
+    if only.is_some() {
+        return report.step("tests", || Ok(((), end_to_end(&ready, only)?)));
+    }
+    report.step("programs", || {
+        let built = ready(&["--workspace", "--no-run"])
+            .status()
+            .context("cannot run cargo test")?;
+        ensure!(built.success(), "cargo test failed: the output above says why");
+        Ok(((), "built".to_owned()))
+    })?;
+    // The end-to-end tests mostly wait, for servers and their clients: the others run beside them.
+    // All failures are reported, also when both have some.
+    report.step("tests", || {
+        let (others, end_to_end) = thread::scope(|scope| {
+            let others = scope.spawn(|| run_tests(ready(&["--workspace", "--exclude", "insula-e2e"]), say));
+            let end_to_end = end_to_end(&ready, None);
+            (others.join(), end_to_end)
+        });
+        let others = others.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        let end_to_end = end_to_end?;
+        ensure!(others.passed, "cargo test failed: the output above says which tests");
+        Ok(((), end_to_end))
+    })
 }
 
 /// Runs the end-to-end tests, or those whose name contains `only`; a few that fail once more, by
 /// themselves. Returns what is to say of them.
-fn end_to_end(ready: &dyn Fn(&[&str]) -> Command, only: Option<&str>) -> Result<String> {
+fn end_to_end(ready: &(dyn Fn(&[&str]) -> Command + Sync), only: Option<&str>) -> Result<String> {
     let mut all = ready(&match only {
         Some(only) => vec!["--package", "insula-e2e", "--test", "e2e", "--", only],
         None => vec!["--package", "insula-e2e"],
     });
-    // They mostly wait, for servers and their clients.
     let cores = thread::available_parallelism().map_or(1, usize::from);
     all.env("RUST_TEST_THREADS", (2 * cores).to_string());
     let Outcome { passed, failures } = run_tests(all, say)?;
