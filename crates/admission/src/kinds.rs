@@ -13,6 +13,7 @@ mod certificate;
 mod definition;
 mod endpointslice;
 mod event;
+mod hidden;
 mod logicalcluster;
 mod namespace;
 mod rbac;

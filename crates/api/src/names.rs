@@ -75,6 +75,12 @@ pub mod finalizers {
     pub const NAMESPACE: &str = "kubernetes";
 }
 
+/// Effects of a change of schemas or rules on stored objects.
+pub mod effects {
+    /// A served version stops showing a value.
+    pub const VALUE_HIDDEN: &str = "value-hidden";
+}
+
 /// Annotations.
 pub mod annotations {
     /// Flat name of the logical cluster that an object is in.
@@ -108,6 +114,10 @@ pub mod annotations {
     /// On an APIExport: the versions that an update removes although tenants use them, as
     /// `<APIResourceSchema that serves them now>/<version>`, separated by commas.
     pub const CONFIRM_REMOVAL: &str = "insula.io/confirm-removal";
+    /// On an APIConversion: effects on stored objects that its author accepts, as
+    /// `<effect>[=<number of objects>]`, separated by commas; see [`super::effects`]. A number keeps
+    /// a consent from covering objects that come later.
+    pub const ACCEPTED_EFFECTS: &str = "insula.io/accepted-effects";
     /// On a CustomResourceDefinition: the version that it was created in, if that is [`V1BETA1`],
     /// whose rules it keeps.
     pub const MADE_AS: &str = "insula.io/made-as";

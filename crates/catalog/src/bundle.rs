@@ -6,9 +6,13 @@
 use crate::ids;
 use insula_api::{FieldError, FieldPath, Json, names::annotations::MADE_AS};
 use serde_json::{Map, json};
+use std::sync::LazyLock;
 
 /// Annotation of a schema that its bundle keeps.
 const APPROVED: &str = "api-approved.kubernetes.io";
+
+/// The rules of a bundle that serves a definition while its rules wait.
+pub static NO_RULES: LazyLock<Json> = LazyLock::new(|| json!({"conversions": []}));
 
 /// Returns the bundle of an APIResourceSchema and, if there is one, of the APIConversion with the
 /// same name.
@@ -55,6 +59,23 @@ pub fn of_definition(definition: &Json, conversion: &Json) -> Json {
         bundle["status"] = json!({"acceptedNames": accepted});
     }
     bundle
+}
+
+/// The fields of a bundle that serve.
+const SERVING: [&str; 3] = ["spec", "rules", "status"];
+
+/// Returns true if two bundles serve alike.
+pub fn is_same(one: &Json, other: &Json) -> bool {
+    SERVING.iter().all(|field| one[*field] == other[*field])
+}
+
+/// Returns a stored bundle that serves as `wanted` does.
+#[must_use]
+pub fn updated(mut present: Json, wanted: &Json) -> Json {
+    for field in SERVING {
+        present[field] = wanted[field].clone();
+    }
+    present
 }
 
 fn assemble(name: &str, annotations: Json, spec: Json, rules: Option<Json>) -> Json {

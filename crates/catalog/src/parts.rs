@@ -3,6 +3,7 @@
 
 use crate::ids;
 use insula_api::{ClusterName, FieldError, FieldPath, Json, Object, Scope, names::labels};
+use insula_conversion::RuleSet;
 use insula_store::{Change, Entry, Snapshot};
 use serde_json::json;
 use std::{collections::BTreeSet, ops::ControlFlow};
@@ -62,6 +63,13 @@ pub fn join(mut parts: Vec<Json>) -> Option<Json> {
 pub fn joined(snapshot: &Snapshot, cluster: &ClusterName, schema: &str) -> Option<Json> {
     let parts = for_schema(snapshot, cluster, schema);
     join(parts.iter().map(|part| part.object.body_value()).collect())
+}
+
+/// Returns the versions that rules name and a definition lacks: such rules wait for it.
+pub fn missing_versions<'r>(rules: &'r RuleSet, definition: &Json) -> Vec<&'r str> {
+    let versions = definition["spec"]["versions"].as_array().into_iter().flatten();
+    let known: Vec<&str> = versions.filter_map(|version| version["name"].as_str()).collect();
+    rules.missing_versions(&known)
 }
 
 /// Returns the errors of joined rules for the author of one of the objects: its own are at their

@@ -108,9 +108,15 @@ impl Reconciler for ApiConversions {
             (Some(rules), None, Some(definition)) => Some(bundle::of_definition(&definition, rules)),
             _ => None,
         };
+        let waits = rules.as_ref().zip(find(ids::customresourcedefinitions()));
+        let missing = waits.filter(|_| find(ids::apiresourceschemas()).is_none());
+        let missing = missing.map(|(rules, definition)| missing_versions(rules, &definition));
         let outcome = match (&conversion, bundle) {
+            (Some(_), Some(_)) if missing.as_ref().is_some_and(|missing| !missing.is_empty()) => {
+                Outcome::Wait(missing.unwrap_or_default())
+            }
             (Some(conversion), Some(bundle)) => self.outcome(&conversion.view, &bundle),
-            _ => Outcome::Wait,
+            _ => Outcome::Wait(Vec::new()),
         };
         World {
             conversion,
@@ -137,4 +143,13 @@ impl Reconciler for ApiConversions {
         status::write(&mut value, &part, &world.outcome, world.now);
         Plan::new(vec![conversion.update(value)])
     }
+}
+
+/// Returns the versions that rules name and a definition lacks.
+fn missing_versions(rules: &Json, definition: &Json) -> Vec<String> {
+    let parsed = parse_rules(&rules["spec"], &FieldPath::new("spec"));
+    let missing = parsed
+        .iter()
+        .flat_map(|rules| parts::missing_versions(rules, definition));
+    missing.map(str::to_owned).collect()
 }

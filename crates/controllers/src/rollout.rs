@@ -245,6 +245,24 @@ impl Failure {
     }
 }
 
+/// Why what was served before is served on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Hold {
+    /// Reason of the condition.
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+}
+
+impl Hold {
+    /// Returns the hold for stored objects that could not be read.
+    pub(crate) fn of_objects(message: String) -> Self {
+        Hold {
+            reason: "StoredObjectsNotConvertible",
+            message,
+        }
+    }
+}
+
 /// Returns the provider's message of the first verdict that blocks.
 pub(crate) fn blocked_message<'a>(verdicts: impl IntoIterator<Item = &'a Verdict>) -> Option<String> {
     verdicts.into_iter().find_map(|verdict| match verdict {
@@ -261,10 +279,10 @@ pub(crate) fn is_blocked(value: &Json) -> bool {
 /// Condition of exports and definitions; only on those whose rollout was blocked once.
 const ROLLED_OUT: &str = "RolledOut";
 
-/// Writes the condition `RolledOut`: false while blocked, true afterwards, absent if it never was.
-pub(crate) fn set_rolled_out(value: &mut Json, blocked: Option<String>, now: Timestamp) {
-    let outcome = match blocked {
-        Some(why) => Condition::fails(ROLLED_OUT, "StoredObjectsNotConvertible", why),
+/// Writes the condition `RolledOut`: false while held, true afterwards, absent if it never was.
+pub(crate) fn set_rolled_out(value: &mut Json, hold: Option<Hold>, now: Timestamp) {
+    let outcome = match hold {
+        Some(hold) => Condition::fails(ROLLED_OUT, hold.reason, hold.message),
         None if condition(value, ROLLED_OUT).is_some() => Condition::holds(ROLLED_OUT),
         None => return,
     };

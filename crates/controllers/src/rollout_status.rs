@@ -7,7 +7,8 @@
 use crate::{
     apibinding::world::find_export,
     loaded::Loaded,
-    rollout, rollout_steps,
+    rollout::{self, Hold},
+    rollout_steps,
     runtime::Reconciler,
     write::{sort_conditions, text},
 };
@@ -262,7 +263,7 @@ fn decide(world: &World) -> Plan {
     }
     value["status"]["rollout"] = status;
     if !rollout.is_all_or_nothing() {
-        rollout::set_rolled_out(&mut value, held_message(world), world.now);
+        rollout::set_rolled_out(&mut value, held_message(world).map(Hold::of_objects), world.now);
     }
     sort_conditions(&mut value);
     let intents = match value == export.value {

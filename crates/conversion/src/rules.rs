@@ -40,6 +40,24 @@ pub struct RuleSet {
     pub(crate) is_partial: bool,
 }
 
+impl RuleSet {
+    /// Returns the versions that the rules name and that are not among `known`, each once.
+    pub fn missing_versions(&self, known: &[&str]) -> Vec<&str> {
+        let pairs = self
+            .conversions
+            .iter()
+            .flat_map(|direction| [&direction.from, &direction.to]);
+        let named = self.hub.iter().chain(pairs).map(String::as_str);
+        let mut missing = Vec::new();
+        for version in named {
+            if !known.contains(&version) && !missing.contains(&version) {
+                missing.push(version);
+            }
+        }
+        missing
+    }
+}
+
 /// A rule set with malformed fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Malformed {

@@ -14,6 +14,7 @@ pub mod freeze;
 pub mod grace;
 pub mod home;
 pub mod homes;
+mod in_force;
 mod metadata;
 mod metadata_only;
 pub mod metering;
@@ -30,6 +31,7 @@ pub mod verbs;
 
 pub use client::{Intent, Plan, commit};
 pub use deps::{Deps, ExtensionTrust, Trust};
+pub use in_force::until_in_force;
 pub use metadata::{FOREGROUND, ORPHAN};
 pub use platform_annotations::set_annotations;
 pub use uses::store_uses;

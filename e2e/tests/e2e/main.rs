@@ -15,6 +15,7 @@ macro_rules! scripts {
 
 mod access;
 mod aggregation;
+mod any_order;
 mod audit;
 mod binding;
 mod boot;

@@ -2,6 +2,7 @@
 //! name. If neither exists yet, only the form of the rules is checked.
 
 use crate::kinds::{
+    hidden,
     review::{Review, Rules},
     trial,
     usage::{self, Usage},
@@ -38,20 +39,53 @@ fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
         let key = ObjectKey::cluster_scoped(resource, review.cluster.clone(), schema);
         review.snapshot.get(&key).map(|entry| entry.object.body_value())
     };
+    let parsed = insula_conversion::parse_rules(&joined["spec"], &FieldPath::new("spec"));
+    let parsed = parsed.map_err(|malformed| malformed.errors);
     let bundle = match (find(ids::apiresourceschemas()), find(ids::customresourcedefinitions())) {
         (Some(schema), _) => bundle::of_schema(&schema, Some(&joined)),
-        (None, Some(definition)) => bundle::of_definition(&definition, &joined),
-        (None, None) => {
-            let parsed = insula_conversion::parse_rules(&joined["spec"], &FieldPath::new("spec"));
-            return parsed.map(drop).map_err(|malformed| invalid(malformed.errors));
+        (None, Some(definition)) => {
+            let missing = parsed.as_ref().map(|rules| parts::missing_versions(rules, &definition));
+            if let Ok([_, ..]) = missing.as_deref() {
+                let missing = missing.unwrap_or_default().join(", ");
+                review.warn(format!(
+                    "these rules wait until CustomResourceDefinition {schema:?} has {missing}"
+                ));
+                return Ok(());
+            }
+            bundle::of_definition(&definition, &joined)
         }
+        (None, None) => return parsed.map(drop).map_err(invalid),
     };
     let api = review.catalog.prove(&bundle).map_err(invalid)?;
     warn_of_rules(review, &api);
-    for scope in scopes(review, schema, &api) {
+    let scopes = scopes(review, schema, &api);
+    if let Some(before) = old.and_then(|_| present(review, schema)) {
+        let hidden = hidden::hidden(review, &scopes, &before, &api);
+        if let Some(why) = hidden.refusal(review, new) {
+            return Err(review.forbid(new, why));
+        }
+    }
+    for scope in scopes {
         trial::warn_of_objects(review, &api, &scope);
     }
     Ok(())
+}
+
+/// Returns the API of a schema or definition with the rules that are stored now, if they fit.
+fn present(review: &Review<'_>, schema: &str) -> Option<Arc<Api>> {
+    let find = |resource| {
+        let key = ObjectKey::cluster_scoped(resource, review.cluster.clone(), schema);
+        review.snapshot.get(&key).map(|entry| entry.object.body_value())
+    };
+    if let Some(found) = find(ids::apiresourceschemas()) {
+        let rules = parts::joined(review.snapshot, review.cluster, schema);
+        return review.catalog.compile(&bundle::of_schema(&found, rules.as_ref())).ok();
+    }
+    let definition = find(ids::customresourcedefinitions())?;
+    let text = |pointer: &str| definition.pointer(pointer).and_then(Json::as_str).unwrap_or_default();
+    let (group, plural) = (text("/spec/group"), text("/spec/names/plural"));
+    let served = review.catalog.resolve(review.snapshot, review.cluster, group, plural);
+    served.map(|served| served.api.clone())
 }
 
 /// Returns the objects that the rules of a schema or definition convert: those of each export that
@@ -157,7 +191,7 @@ fn usage(review: &Review<'_>, name: &str) -> Usage {
             review.snapshot,
             |entry, route| {
                 entry.key.cluster == *review.cluster
-                    && route.bundle.is_some()
+                    && route.bundle.as_deref().is_some_and(|bundle| has_rules(review, bundle))
                     && route
                         .definition
                         .as_ref()
@@ -166,4 +200,10 @@ fn usage(review: &Review<'_>, name: &str) -> Usage {
             |_| true,
         ),
     }
+}
+
+/// Returns true unless a bundle serves without rules, as one does whose rules wait.
+fn has_rules(review: &Review<'_>, bundle: &str) -> bool {
+    let bundle = review.snapshot.get(&ids::bundle(bundle));
+    bundle.is_some_and(|bundle| bundle.object.body_value()["rules"] != *bundle::NO_RULES)
 }

@@ -14,8 +14,17 @@ use insula_api::Json;
 use insula_apply::OnConflict;
 use insula_apply::{ListMerge, MergeKeys};
 use insula_catalog::{Error, Part};
-use insula_registry::{Change, Deleted, FieldValidation, IfAbsent, WriteOptions, verbs};
+use insula_registry::{Change, Deleted, Deps, FieldValidation, IfAbsent, WriteOptions, Written, verbs};
 use insula_schema::{ListType, Node};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// Time that a write of a definition or of rules waits until it is in force. A trial of many stored
+/// objects takes longer.
+const IN_FORCE_TIME: Duration = Duration::from_secs(2);
+/// The warning about a write that is not in force by then.
+const NOT_IN_FORCE: &str = "not in force yet: what was served before is served on; see the condition RolledOut of the \
+                            CustomResourceDefinition";
 
 impl ResourceRequest<'_> {
     pub(crate) async fn create(&mut self) -> Answer {
@@ -29,7 +38,8 @@ impl ResourceRequest<'_> {
         }
         self.check_namespace(&new)?;
         let written = verbs::create(&self.server.registry, &self.target, new, &options).await?;
-        let warnings = [self.warnings.clone(), written.warnings].concat();
+        let own = self.warnings.clone();
+        let warnings = warnings_in_force(&self.server.registry, own, &written, options.dry_run).await;
         self.renderer(form)?.object(201, &written.entry, &warnings).await
     }
 
@@ -66,7 +76,8 @@ impl ResourceRequest<'_> {
                 (200, written)
             }
         };
-        let warnings = [self.warnings.clone(), written.warnings].concat();
+        let own = self.warnings.clone();
+        let warnings = warnings_in_force(&self.server.registry, own, &written, options.dry_run).await;
         self.renderer(form)?.object(code, &written.entry, &warnings).await
     }
 
@@ -98,7 +109,8 @@ impl ResourceRequest<'_> {
         let change = |current: &Json| -> insula_catalog::Result<Json> { apply_patch(kind, &keys, current, &patch) };
         let change = Change::Patch(&change);
         let written = verbs::update(&self.server.registry, &self.target, &self.name, change, part, &options).await?;
-        let warnings = [self.warnings.clone(), written.warnings].concat();
+        let own = self.warnings.clone();
+        let warnings = warnings_in_force(&self.server.registry, own, &written, options.dry_run).await;
         self.renderer(form)?.written(200, &written.entry, &warnings).await
     }
 
@@ -123,7 +135,9 @@ impl ResourceRequest<'_> {
         };
         let wanted = (&config.value, on_conflict);
         let configured = verbs::apply(registry, &self.target, &self.name, wanted, (part, if_absent), &options).await?;
-        let warnings = [self.warnings.clone(), config.warnings, configured.written.warnings].concat();
+        let mut warnings = config.warnings;
+        let own = self.warnings.clone();
+        warnings.extend(warnings_in_force(registry, own, &configured.written, options.dry_run).await);
         let code = if configured.created { 201 } else { 200 };
         self.renderer(form)?
             .object(code, &configured.written.entry, &warnings)
@@ -218,6 +232,17 @@ impl ResourceRequest<'_> {
         let warnings = [self.warnings.clone(), warnings].concat();
         self.renderer(form)?.deleted(&deleted, &warnings).await
     }
+}
+
+/// Returns the warnings of a write, once it is in force: the next request of anybody sees what it
+/// changed of an API. What is not in force in time is told by another warning.
+async fn warnings_in_force(registry: &Deps, own: Vec<String>, written: &Written, dry_run: bool) -> Vec<String> {
+    let mut warnings = [own, written.warnings.clone()].concat();
+    let in_force = insula_registry::until_in_force(registry, &written.entry.key);
+    if !dry_run && timeout(IN_FORCE_TIME, in_force).await.is_err() {
+        warnings.push(NOT_IN_FORCE.to_owned());
+    }
+    warnings
 }
 
 /// Adds the sets and keyed lists below a node. A list with several keys merges by the first one, as

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     loaded::Loaded,
-    rollout::{self, Verdict},
+    rollout::{self, Hold, Verdict},
     rollout_steps::StepState,
     write::{sort_conditions, text, unchanged},
 };
@@ -77,7 +77,7 @@ pub(super) fn decide(world: &World) -> Plan {
     let found = world.export.found.iter();
     for export in found.filter(|export| export.view.spec.rollout.is_all_or_nothing()) {
         let mut value = export.value.clone();
-        rollout::set_rolled_out(&mut value, blocked.clone(), world.now);
+        rollout::set_rolled_out(&mut value, blocked.clone().map(Hold::of_objects), world.now);
         sort_conditions(&mut value);
         plan.intents.push(export.update(value));
     }

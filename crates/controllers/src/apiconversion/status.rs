@@ -33,8 +33,9 @@ pub(crate) enum Outcome {
     Known,
     /// They compile against the schema, and were searched for counterexamples.
     Compiled(Arc<Api>, Proof),
-    /// Neither a schema nor a definition of their name exists.
-    Wait,
+    /// Neither a schema nor a definition of their name exists, or the definition lacks these
+    /// versions.
+    Wait(Vec<String>),
     /// They do not compile: errors by field.
     Wrong(Vec<FieldError>),
 }
@@ -136,7 +137,7 @@ impl PartView<'_> {
 pub(super) fn write(object: &mut Json, part: &PartView<'_>, outcome: &Outcome, now: Timestamp) {
     let (conditions, table) = match outcome {
         Outcome::Known => return,
-        Outcome::Wait => (vec![waiting(part.schema)], None),
+        Outcome::Wait(missing) => (vec![waiting(part.schema, missing)], None),
         Outcome::Wrong(errors) => (vec![part.invalid("InvalidRules", errors)], None),
         Outcome::Compiled(api, proof) => {
             let field_coverage = part.own_coverage(field_coverage(&api.bundle));
@@ -181,12 +182,19 @@ pub(super) fn write(object: &mut Json, part: &PartView<'_>, outcome: &Outcome, n
     }
 }
 
-fn waiting(name: &str) -> Condition {
-    let why = format!(
-        "no APIResourceSchema or CustomResourceDefinition {name:?} in this workspace: create it, or give the \
-         conversion the name of the schema it belongs to, or the label {}",
-        insula_api::names::labels::SCHEMA[0]
-    );
+fn waiting(name: &str, missing: &[String]) -> Condition {
+    let why = match missing {
+        [] => format!(
+            "no APIResourceSchema or CustomResourceDefinition {name:?} in this workspace: create it, or give the \
+             conversion the name of the schema it belongs to, or the label {}",
+            insula_api::names::labels::SCHEMA[0]
+        ),
+        missing => format!(
+            "CustomResourceDefinition {name:?} has no version {}: these rules wait for it, and what was served before \
+             is served on",
+            missing.join(", ")
+        ),
+    };
     Condition::fails("Valid", "SchemaNotFound", why).severity("Info")
 }
 

@@ -5,7 +5,7 @@ use super::{
     world::{World, is_own},
 };
 use crate::{
-    rollout::{self, Verdict},
+    rollout::{self, Hold, Verdict},
     write::{drop_finalizer, patience, text},
 };
 use insula_api::{
@@ -13,7 +13,7 @@ use insula_api::{
     names::{annotations, finalizers, groups},
     set_condition,
 };
-use insula_catalog::{ResourceRoute, registration::DefinitionName};
+use insula_catalog::{ResourceRoute, bundle, registration::DefinitionName};
 use insula_registry::{Intent, Plan};
 use insula_store::Entry;
 use serde_json::json;
@@ -34,9 +34,17 @@ pub(super) fn decide(world: &World) -> Plan {
         };
     }
     let mut value = value.clone();
-    let blocked = rollout::blocked_message(rollout);
+    let blocked = rollout::blocked_message(rollout).map(Hold::of_objects);
     let is_blocked = blocked.is_some();
-    rollout::set_rolled_out(&mut value, blocked, world.now);
+    let waits = world.misfit.as_ref().filter(|misfit| !misfit.in_force);
+    let waits = waits.map(|misfit| Hold {
+        reason: "RulesNotFound",
+        message: format!(
+            "what was served before is served on, until the APIConversion of this name fits: {}",
+            misfit.errors
+        ),
+    });
+    rollout::set_rolled_out(&mut value, waits.or(blocked), world.now);
     let had = value["status"]["acceptedNames"].clone();
     let (accepted, names_accepted) = names::accept(&value["spec"]["names"], &had, &world.taken);
     // Another API may have the route already, while its names do not show yet.
@@ -63,7 +71,7 @@ pub(super) fn decide(world: &World) -> Plan {
 
     let mut intents = alive.clone();
     intents.push(Intent::Update(entry.clone(), value));
-    if established && !world.rules_broken && !is_blocked {
+    if established && !is_blocked && (world.misfit.is_none() || world.bundle.is_some()) {
         intents.extend(serve(world, entry));
     }
     Plan {
@@ -143,12 +151,8 @@ fn serve(world: &World, definition: &Entry) -> Vec<Intent> {
             None => intents.push(Intent::Create(bundle.key.clone(), bundle.value.clone())),
             Some(present) => {
                 let old = present.object.body_value();
-                let fields = ["spec", "rules", "status"];
-                if fields.iter().any(|field| old[field] != bundle.value[field]) {
-                    let mut value = old;
-                    fields
-                        .iter()
-                        .for_each(|field| value[field] = bundle.value[field].clone());
+                if !bundle::is_same(&old, &bundle.value) {
+                    let value = bundle::updated(old, &bundle.value);
                     intents.push(Intent::Update(present.clone(), value));
                 }
             }

@@ -198,17 +198,27 @@ async fn a_definition_converts_by_the_rules_of_its_name() {
     rig.create(&org, "widgets", widget).await;
     let seen = rig.get(&org, "example.io/v1", "widgets", "default/a").unwrap();
     assert_eq!(seen["spec"], json!({"size": 3}));
-    // A definition that the rules do not fit is refused.
-    let gone =
-        json!({"spec": {"versions": [serde_saphyr::from_str::<insula_api::Json>(&version("v1", "size")).unwrap()]}});
-    let error = rig
-        .patch(&org, CRD.0, CRD.1, "widgets.example.io", gone)
-        .await
-        .unwrap_err();
-    assert!(
-        error.to_string().contains("in the APIConversion of this name"),
-        "{error}"
-    );
+    // A definition that the rules do not fit waits: what was served before is served on.
+    let versions = |names: &[(&str, &str)]| {
+        let parse = |(name, field): &(&str, &str)| serde_saphyr::from_str(&version(name, field)).unwrap();
+        let versions: Vec<insula_api::Json> = names.iter().map(parse).collect();
+        json!({"spec": {"versions": versions}})
+    };
+    let rolled_out = |rig: &TestControlPlane| {
+        let definition = rig.get(&org, CRD.0, CRD.1, "widgets.example.io").unwrap();
+        condition(&definition, "RolledOut").map(|condition| (condition["status"].clone(), condition["reason"].clone()))
+    };
+    assert_eq!(rolled_out(&rig), None);
+    let gone = versions(&[("v1", "size")]);
+    rig.patch(&org, CRD.0, CRD.1, "widgets.example.io", gone).await.unwrap();
+    rig.settle().await;
+    assert_eq!(rolled_out(&rig), Some((json!("False"), json!("RulesNotFound"))));
+    let seen = rig.get(&org, "example.io/v2", "widgets", "default/a").unwrap();
+    assert_eq!(seen["spec"], json!({"bytes": 3}));
+    let back = versions(&[("v1", "size"), ("v2", "bytes")]);
+    rig.patch(&org, CRD.0, CRD.1, "widgets.example.io", back).await.unwrap();
+    rig.settle().await;
+    assert_eq!(rolled_out(&rig), Some((json!("True"), insula_api::Json::Null)));
     rig.delete(&org, CRD.0, CRD.1, "widgets.example.io").await.unwrap();
     rig.settle().await;
     assert_eq!(

@@ -10,10 +10,11 @@ use crate::{
     rollout::{Gate, Trial, Verdict},
     write::{alive, list, text},
 };
-use insula_api::{Json, ObjectKey, ResourceId, Scope, Timestamp};
+use insula_api::{FieldError, Json, ObjectKey, ResourceId, Scope, Timestamp, aggregate};
 use insula_catalog::{ResourceRoute, bundle, ids, parts, registration::DefinitionName};
 use insula_registry::{Deps, Intent};
 use insula_store::{Entry, Snapshot};
+use serde_json::json;
 use std::sync::Arc;
 
 /// World of a definition.
@@ -30,11 +31,18 @@ pub(crate) struct World {
     pub(crate) bundle: Option<WantedBundle>,
     /// Its storage version.
     pub(crate) storage: Option<Arc<str>>,
-    /// It has rules that do not compile: the present API stays in service.
-    pub(crate) rules_broken: bool,
+    /// The rules do not fit the definition: the present API stays in service.
+    pub(crate) misfit: Option<Misfit>,
     /// Its instances, while it is being deleted.
     pub(crate) instances: Sweep,
     pub(crate) now: Timestamp,
+}
+
+/// Rules and a definition that do not fit each other: one of them came before the other.
+pub(crate) struct Misfit {
+    pub(crate) errors: String,
+    /// True if what is served is this very definition.
+    pub(crate) in_force: bool,
 }
 
 /// Bundle in its wanted and its present state.
@@ -72,13 +80,13 @@ pub(super) fn observe(registry: &Deps, gate: &Gate, key: &ObjectKey, snapshot: &
         }
         false => Sweep::default(),
     };
-    let bundle = match &definition {
+    let wanted = match &definition {
         Some((_, value)) if !deleting => wanted_bundle(registry, gate, snapshot, key, value),
         _ => Ok(None),
     };
-    let (bundle, rules_broken) = match bundle {
-        Ok(bundle) => (bundle, false),
-        Err(Broken) => (None, true),
+    let (bundle, misfit) = match (wanted, &definition) {
+        (Err(errors), Some((_, definition))) => wait(snapshot, definition, route.as_ref(), &errors),
+        (wanted, _) => (wanted.unwrap_or_default(), None),
     };
     World {
         taken: match &definition {
@@ -90,7 +98,7 @@ pub(super) fn observe(registry: &Deps, gate: &Gate, key: &ObjectKey, snapshot: &
         route_key,
         bundle,
         storage: storage_version(spec).map(Into::into),
-        rules_broken,
+        misfit,
         instances,
         definition,
         now,
@@ -105,8 +113,44 @@ pub(crate) fn storage_version(spec: &Json) -> Option<&str> {
     stored["name"].as_str()
 }
 
-/// Rules that do not compile. Admission refuses them, but the definition may have changed since.
-struct Broken;
+/// Returns what serves a definition while its rules do not fit it: the bundle that serves it now. A
+/// definition that is served without a bundle gets one without rules, so that what is served stays
+/// when the definition changes.
+fn wait(
+    snapshot: &Snapshot,
+    definition: &Json,
+    route: Option<&Entry>,
+    errors: &[FieldError],
+) -> (Option<WantedBundle>, Option<Misfit>) {
+    let misfit = |in_force| {
+        Some(Misfit {
+            errors: aggregate(errors),
+            in_force,
+        })
+    };
+    let Some(route) = route else {
+        return (None, misfit(false));
+    };
+    let route = route.object.parsed(ResourceRoute::read);
+    if let Some(name) = &route.bundle {
+        let present = snapshot.get(&ids::bundle(name));
+        let serves = |bundle: Entry| bundle.object.body_value()["spec"] == definition["spec"];
+        return (None, misfit(present.is_some_and(serves)));
+    }
+    if definition["spec"]["conversion"]["strategy"] == "Webhook" {
+        return (None, misfit(true));
+    }
+    let value = bundle::of_definition(definition, &json!({"spec": *bundle::NO_RULES}));
+    let key = ids::bundle(text(&value, "/metadata/name"));
+    let bundle = WantedBundle {
+        present: snapshot.get(&key),
+        key,
+        value,
+        conversions: Vec::new(),
+        rollout: Verdict::Open,
+    };
+    (Some(bundle), misfit(true))
+}
 
 fn wanted_bundle(
     registry: &Deps,
@@ -114,7 +158,7 @@ fn wanted_bundle(
     snapshot: &Snapshot,
     key: &ObjectKey,
     definition: &Json,
-) -> Result<Option<WantedBundle>, Broken> {
+) -> Result<Option<WantedBundle>, Vec<FieldError>> {
     let parts = parts::for_schema(snapshot, &key.cluster, &key.name);
     let Some(rules) = parts::join(parts.iter().map(|part| part.object.body_value()).collect()) else {
         return Ok(None);
@@ -124,8 +168,7 @@ fn wanted_bundle(
     let present = snapshot.get(&bundle_key);
     let api = registry
         .catalog
-        .successor(&value, present.as_ref().map(|present| &*present.object))
-        .map_err(|_| Broken)?;
+        .successor(&value, present.as_ref().map(|present| &*present.object))?;
     let served = registry
         .catalog
         .resolve(snapshot, &key.cluster, &api.group, &api.names.plural);

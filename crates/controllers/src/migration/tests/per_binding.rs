@@ -119,7 +119,10 @@ async fn rules_that_are_taken_back_release_the_tenant_too() {
     rig.create("root:provider", "apiconversions", &rules).await;
     rig.settle().await;
     assert_eve_stays(&rig, "before");
-    let back = json!({"spec": {"conversions": [{"from": "v1", "to": "v2", "rules": []}]}});
+    // Two tenants see numbers by the new rules, and lose sight of them.
+    let accepted = json!({"insula.io/accepted-effects": "value-hidden=2"});
+    let conversions = json!([{"from": "v1", "to": "v2", "rules": []}]);
+    let back = json!({"metadata": {"annotations": accepted}, "spec": {"conversions": conversions}});
     let back = rig
         .patch(
             "root:provider",

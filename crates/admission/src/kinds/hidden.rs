@@ -1,0 +1,195 @@
+//! What a change of rules hides: values of stored objects that a served version shows now, and
+//! would show no longer. One guard for rules that are deleted, emptied, or made weaker.
+
+use crate::kinds::review::Review;
+use insula_api::{
+    ClusterName, Json, Object, Scope,
+    names::{annotations::ACCEPTED_EFFECTS, effects},
+};
+use insula_catalog::{Api, locate};
+use insula_conversion::{Stored, object_budget};
+use insula_store::Entry;
+use std::{collections::BTreeMap, ops::ControlFlow};
+
+/// Objects that are compared in one request, aside from other requests: about a second.
+const OBJECTS_MAX: usize = 10_000;
+/// Workspaces that a refusal names.
+const NAMED_MAX: usize = 5;
+
+/// Objects of which a served version would show less.
+#[derive(Debug, Default)]
+pub(super) struct Hidden {
+    objects: BTreeMap<ClusterName, usize>,
+    /// The first of them: its key, the version, and the path of the value.
+    first: Option<(Entry, String, String)>,
+    /// True if there are more objects than were compared.
+    unfinished: bool,
+}
+
+/// Compares what an API shows of stored objects with what its successor would show of them, in the
+/// versions that both serve. An object that either cannot show is no concern of this guard.
+pub(super) fn hidden(review: &Review<'_>, scopes: &[Scope], before: &Api, after: &Api) -> Hidden {
+    let hidden = review.catalog.run_aside(|| compare(review, scopes, before, after));
+    if hidden.unfinished {
+        review.warn(format!(
+            "the first {OBJECTS_MAX} stored objects were compared: others may show less than they do"
+        ));
+    }
+    hidden
+}
+
+fn compare(review: &Review<'_>, scopes: &[Scope], before: &Api, after: &Api) -> Hidden {
+    let mut hidden = Hidden::default();
+    let served: Vec<&str> = before
+        .bundle
+        .served()
+        .filter(|version| after.bundle.served().any(|other| other == *version))
+        .collect();
+    let mut compared = 0;
+    for scope in scopes {
+        review.snapshot.for_each(scope, |entry| {
+            if compared == OBJECTS_MAX {
+                hidden.unfinished = true;
+                return ControlFlow::Break(());
+            }
+            compared += 1;
+            hidden.compare(entry, &served, before, after);
+            ControlFlow::Continue(())
+        });
+    }
+    hidden
+}
+
+impl Hidden {
+    fn compare(&mut self, entry: &Entry, served: &[&str], before: &Api, after: &Api) {
+        let value = entry.object.body_value();
+        for version in served {
+            let (Some(was), Some(is)) = (
+                shown(before, &entry.object, &value, version),
+                shown(after, &entry.object, &value, version),
+            ) else {
+                continue;
+            };
+            if let Some(path) = first_hidden(&was, &is) {
+                *self.objects.entry(entry.key.cluster.clone()).or_default() += 1;
+                if self.first.is_none() {
+                    self.first = Some((entry.clone(), (*version).to_owned(), path));
+                }
+                return;
+            }
+        }
+    }
+
+    /// Returns why a change is refused, or `None` if it hides nothing, or no more than `object`, the
+    /// APIConversion under review, accepts by its annotation.
+    pub(super) fn refusal(&self, review: &Review<'_>, object: &Json) -> Option<String> {
+        let total: usize = self.objects.values().sum();
+        if total == 0 || total <= accepted(object, effects::VALUE_HIDDEN) {
+            return None;
+        }
+        let plural = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+        let by_workspace = self.objects.iter().take(NAMED_MAX);
+        let mut named: Vec<String> = by_workspace
+            .map(|(cluster, count)| format!("{}: {count}", locate::path_of(review.snapshot, cluster)))
+            .collect();
+        if self.objects.len() > NAMED_MAX {
+            named.push("…".to_owned());
+        }
+        let example = self.first.as_ref().map(|(entry, version, path)| {
+            let key = &entry.key;
+            let slash = if key.namespace.is_empty() { "" } else { "/" };
+            format!("{path} of {}{slash}{} in {version}", key.namespace, key.name)
+        });
+        Some(format!(
+            "{}{} in {} ({}) would show less than they do, such as {}: keep a rule that shows it, or accept it by the \
+             annotation {ACCEPTED_EFFECTS}: \"{}={total}\"",
+            if self.unfinished { "at least " } else { "" },
+            plural(total, "object"),
+            plural(self.objects.len(), "workspace"),
+            named.join(", "),
+            example.unwrap_or_default(),
+            effects::VALUE_HIDDEN
+        ))
+    }
+}
+
+/// Returns the number of objects up to which an object's annotation accepts an effect; without a
+/// number, any.
+fn accepted(object: &Json, effect: &str) -> usize {
+    let annotation = object["metadata"]["annotations"][ACCEPTED_EFFECTS].as_str();
+    let entries = annotation.unwrap_or_default().split(',').map(str::trim);
+    let limit = |entry: &str| match entry.split_once('=') {
+        None => (entry == effect).then_some(usize::MAX),
+        Some((name, most)) => most.parse().ok().filter(|_| name == effect),
+    };
+    entries.filter_map(limit).max().unwrap_or_default()
+}
+
+fn shown(api: &Api, object: &Object, value: &Json, version: &str) -> Option<Json> {
+    let stored = Stored {
+        value,
+        version: object.version(),
+        residual: object.residual(),
+    };
+    api.bundle.get(stored, version, &mut object_budget()).ok()
+}
+
+/// Returns the path of the first value that `was` has and `is` lacks. Another value in its place is
+/// not hidden; an empty object or list shows nothing.
+fn first_hidden(was: &Json, is: &Json) -> Option<String> {
+    match (was, is) {
+        (Json::Null, _) => None,
+        (Json::Object(was), _) => was.iter().find_map(|(name, value)| {
+            let inner = first_hidden(value, is.get(name).unwrap_or(&Json::Null))?;
+            Some(format!(".{name}{inner}"))
+        }),
+        (Json::Array(was), _) => was.iter().enumerate().find_map(|(index, value)| {
+            let inner = first_hidden(value, is.get(index).unwrap_or(&Json::Null))?;
+            Some(format!("[{index}]{inner}"))
+        }),
+        (_, Json::Null) => Some(String::new()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_value_is_hidden_that_nothing_takes_the_place_of() {
+        let was = json!({"spec": {"a": 1, "list": [{"x": 1}, {"y": false}], "none": null, "empty": {}}});
+        let hidden = |is: Json| first_hidden(&was, &is);
+        assert_eq!(hidden(was.clone()), None);
+        assert_eq!(
+            hidden(json!({"spec": {"a": "other", "list": [{"x": 1}, {"y": 2}]}})),
+            None
+        );
+        assert_eq!(
+            hidden(json!({"spec": {"list": [{"x": 1}, {"y": 2}]}})).as_deref(),
+            Some(".spec.a")
+        );
+        assert_eq!(
+            hidden(json!({"spec": {"a": 1, "list": [{"x": 1}]}})).as_deref(),
+            Some(".spec.list[1].y")
+        );
+        assert_eq!(hidden(json!({})).as_deref(), Some(".spec.a"));
+    }
+
+    #[test]
+    fn an_effect_is_accepted_up_to_a_number() {
+        let accepts = |text: &str| {
+            accepted(
+                &json!({"metadata": {"annotations": {ACCEPTED_EFFECTS: text}}}),
+                effects::VALUE_HIDDEN,
+            )
+        };
+        assert_eq!(accepts("value-hidden=3"), 3);
+        assert_eq!(accepts("other=9, value-hidden=2"), 2);
+        assert_eq!(accepts("value-hidden"), usize::MAX);
+        assert_eq!(accepts("value-hidden=many"), 0);
+        assert_eq!(accepts(""), 0);
+        assert_eq!(accepted(&json!({}), effects::VALUE_HIDDEN), 0);
+    }
+}

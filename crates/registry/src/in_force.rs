@@ -1,0 +1,79 @@
+//! The time from a change of a definition or of its conversion rules until requests see it. Without
+//! rules that is at once, because the definition itself serves. With rules a reconciler writes the
+//! bundle that serves, after it has tried the stored objects.
+
+use crate::Deps;
+use futures_util::future::select;
+use insula_api::{Json, ObjectKey, Scope};
+use insula_catalog::{ResourceRoute, bundle, ids, parts};
+use insula_store::Snapshot;
+use std::pin::pin;
+
+/// Waits until a write of a definition or an APIConversion is in force, or has been judged not to
+/// fit. Returns at once for objects of other kinds. The caller sets the time limit.
+pub async fn until_in_force(deps: &Deps, key: &ObjectKey) {
+    let (definitions, rules) = (ids::customresourcedefinitions(), ids::apiconversions());
+    if key.resource != definitions && key.resource != rules {
+        return;
+    }
+    loop {
+        let snapshot = deps.store.latest();
+        let definition = match key.resource == definitions {
+            true => key.clone(),
+            false => match snapshot.get(key) {
+                Some(entry) => {
+                    let name = parts::schema_of_stored(&entry.object, &key.name);
+                    ObjectKey::cluster_scoped(definitions.clone(), key.cluster.clone(), name)
+                }
+                None => return,
+            },
+        };
+        if !is_pending(deps, &snapshot, &definition) {
+            return;
+        }
+        let routes = Scope::cluster(ids::resource_routes(), key.cluster.clone());
+        let routes = deps.store.watch(routes, snapshot.revision());
+        let bundles = deps
+            .store
+            .watch(Scope::everywhere(ids::bundle("").resource), snapshot.revision());
+        let (Ok(mut routes), Ok(mut bundles)) = (routes, bundles) else {
+            continue;
+        };
+        select(pin!(routes.next()), pin!(bundles.next())).await;
+    }
+}
+
+/// Returns true while the reconciler of definitions has something to write before a definition and
+/// its rules serve as they are stored.
+fn is_pending(deps: &Deps, snapshot: &Snapshot, definition: &ObjectKey) -> bool {
+    let Some(entry) = snapshot.get(definition) else {
+        return false;
+    };
+    if entry.object.meta.is_deleting() {
+        return false;
+    }
+    let value = entry.object.body_value();
+    let text = |pointer: &str| value.pointer(pointer).and_then(Json::as_str).unwrap_or_default();
+    let route = ids::resource_route(&definition.cluster, text("/spec/group"), text("/spec/names/plural"));
+    // A definition that is not served yet becomes so later, with rules and without.
+    let Some(route) = snapshot.get(&route) else {
+        return false;
+    };
+    let serving = route.object.parsed(ResourceRoute::read).bundle.clone();
+    let Some(rules) = parts::joined(snapshot, &definition.cluster, &definition.name) else {
+        return serving.is_some();
+    };
+    let wanted = bundle::of_definition(&value, &rules);
+    let name = wanted["metadata"]["name"].as_str().unwrap_or_default();
+    let present = snapshot.get(&ids::bundle(name));
+    let fits = deps
+        .catalog
+        .successor(&wanted, present.as_ref().map(|present| &*present.object));
+    match fits {
+        Ok(_) => {
+            let serves = |present: &insula_store::Entry| bundle::is_same(&present.object.body_value(), &wanted);
+            serving.as_deref() != Some(name) || !present.as_ref().is_some_and(serves)
+        }
+        Err(_) => serving.is_none() && text("/spec/conversion/strategy") != "Webhook",
+    }
+}
