@@ -77,8 +77,24 @@ pub mod finalizers {
 
 /// Effects of a change of schemas or rules on stored objects.
 pub mod effects {
-    /// A served version stops showing a value.
+    /// A served version stops showing a value, by rules.
     pub const VALUE_HIDDEN: &str = "value-hidden";
+    /// A field is gone from the schema of a served version.
+    pub const FIELD_REMOVED: &str = "field-removed";
+    /// A schema refuses a value that it accepted: another type, a tighter bound, one of an enum.
+    pub const VALUE_REFUSED: &str = "value-refused";
+    /// A field must be there that could be absent.
+    pub const FIELD_REQUIRED: &str = "field-required";
+    /// An absent field is read as another value.
+    pub const DEFAULT_CHANGED: &str = "default-changed";
+    /// A served version shows another value, by rules.
+    pub const VALUE_CHANGED: &str = "value-changed";
+    /// A version is served no longer.
+    pub const VERSION_REMOVED: &str = "version-removed";
+    /// An object cannot be read in a served version.
+    pub const UNREADABLE: &str = "unreadable";
+    /// A kind, scope, subresource, selectable field or identity of items is gone or another.
+    pub const CLIENT_BROKEN: &str = "client-broken";
 }
 
 /// Annotations.
@@ -115,8 +131,8 @@ pub mod annotations {
     /// `<APIResourceSchema that serves them now>/<version>`, separated by commas.
     pub const CONFIRM_REMOVAL: &str = "insula.io/confirm-removal";
     /// On an APIConversion: effects on stored objects that its author accepts, as
-    /// `<effect>[=<number of objects>]`, separated by commas; see [`super::effects`]. A number keeps
-    /// a consent from covering objects that come later.
+    /// `<effect>[=<number of objects>]`, separated by commas; see [`super::effects`]. A number
+    /// keeps a consent from covering objects that come later.
     pub const ACCEPTED_EFFECTS: &str = "insula.io/accepted-effects";
     /// On a CustomResourceDefinition: the version that it was created in, if that is [`V1BETA1`],
     /// whose rules it keeps.

@@ -230,6 +230,13 @@ impl Bundle {
         }
     }
 
+    /// Returns false for the residual of an object without [`Bundle::replaced_values`], by its
+    /// bytes alone: today's program writes the name of the union into each.
+    pub fn may_replace_values(&self, residual: &[u8]) -> bool {
+        let name = format!("\"{UNION}\":");
+        self.top != self.hub && !residual.windows(name.len()).any(|bytes| bytes == name.as_bytes())
+    }
+
     /// Returns the values of a stored object, as `.spec.unit of v2`, that differ from another
     /// version's although they are one value, and were written earlier. Only a program that gave
     /// each version a home of its own has stored such objects; the next write joins the homes.

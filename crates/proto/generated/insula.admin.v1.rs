@@ -1645,6 +1645,10 @@ pub struct PublishApiRequest {
     /// without rules. The notes of a plan and the refusal list their guesses.
     #[prost(bool, tag = "9")]
     pub accept_draft: bool,
+    /// Effects on stored objects that are accepted: the id of a ReleaseEffect, or its part before the
+    /// first ":", and with "=<number>" up to so many objects. Others are FAILED_PRECONDITION.
+    #[prost(string, repeated, tag = "10")]
+    pub accepted_effects: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// The API that is published, or would be.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1664,6 +1668,9 @@ pub struct PublishApiResponse {
     /// The export as it is then.
     #[prost(message, optional, tag = "5")]
     pub export: ::core::option::Option<PublishedExport>,
+    /// The effects on stored objects and their clients that hurt.
+    #[prost(message, repeated, tag = "6")]
+    pub effects: ::prost::alloc::vec::Vec<ReleaseEffect>,
 }
 /// Two sets of APIs.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1754,6 +1761,42 @@ pub struct CheckRolloutResponse {
     /// Sent back as page_token, gives the next page. Empty: this was the last one.
     #[prost(string, tag = "5")]
     pub next_page_token: ::prost::alloc::string::String,
+    /// The effects of the release that hurt, on the objects of this page; those that no object shows
+    /// are on the first page. Only for manifests.
+    #[prost(message, repeated, tag = "6")]
+    pub effects: ::prost::alloc::vec::Vec<ReleaseEffect>,
+}
+/// An effect of a release on stored objects and their clients.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ReleaseEffect {
+    /// The name by which it is accepted: "field-removed:widgets.example.io/v2:.spec.backup".
+    #[prost(string, tag = "1")]
+    pub id: ::prost::alloc::string::String,
+    /// For people: what changes.
+    #[prost(string, tag = "2")]
+    pub detail: ::prost::alloc::string::String,
+    /// For people: what becomes of the objects or values.
+    #[prost(string, tag = "3")]
+    pub becomes: ::prost::alloc::string::String,
+    /// The number of objects that it reaches.
+    #[prost(int64, tag = "4")]
+    pub objects: i64,
+    /// The first of them: "<namespace>/<name> in <workspace>".
+    #[prost(string, repeated, tag = "5")]
+    pub examples: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Their workspaces.
+    #[prost(message, repeated, tag = "6")]
+    pub workspaces: ::prost::alloc::vec::Vec<WorkspaceEffect>,
+}
+/// The objects of one workspace that an effect reaches.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WorkspaceEffect {
+    /// Its path.
+    #[prost(string, tag = "1")]
+    pub workspace: ::prost::alloc::string::String,
+    /// Their number.
+    #[prost(int64, tag = "2")]
+    pub objects: i64,
 }
 /// A stored object that cannot be read in a version.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -1,7 +1,10 @@
 //! Events about objects that an earlier program stored: it kept what two versions share twice, and
 //! the two could differ. The first write joins them, and an event says which value gave way.
 
-use crate::{Deps, Intent};
+use crate::{
+    Deps,
+    client::{self, Intent, Plan},
+};
 use insula_api::ObjectKey;
 use insula_catalog::{Served, ids};
 use insula_conversion::{Stored, object_budget};
@@ -12,11 +15,20 @@ use std::sync::Arc;
 /// Values that a message names.
 const NAMED_MAX: usize = 10;
 
+/// Stores the event for a write that is done, which is answered whether that can be or not.
+pub(crate) async fn tell(deps: &Deps, served: &Served, old: &Entry) {
+    if let Some(event) = event(deps, served, old) {
+        drop(client::commit(deps, &Plan::new(vec![event])).await);
+    }
+}
+
 /// Returns the event for a write over a stored object, if values of it gave way: in the object's
 /// namespace, or in `default` for an object without one.
 pub fn event(deps: &Deps, served: &Served, old: &Entry) -> Option<Intent> {
     let object = &old.object;
-    object.residual()?;
+    object
+        .residual()
+        .filter(|residual| served.api.bundle.may_replace_values(residual))?;
     let value = object.body_value();
     let stored = Stored {
         value: &value,

@@ -16,6 +16,7 @@ macro_rules! scripts {
 mod access;
 mod aggregation;
 mod any_order;
+mod appliers;
 mod audit;
 mod binding;
 mod boot;
@@ -27,6 +28,7 @@ mod definitions;
 mod docs;
 mod earlier_homes;
 mod earlier_names;
+mod effects;
 mod external;
 mod faults;
 mod golden;

@@ -154,7 +154,7 @@ impl ApiService for AdminService {
         let tried = move || {
             let trials = match request.manifests.is_empty() {
                 true => trial::of_offer(&registry, &snapshot, &cluster, &export)?,
-                false => trial::of_manifests(&snapshot, &cluster, &export, request.manifests)?,
+                false => trial::of_manifests(&registry, &snapshot, &cluster, &export, request.manifests)?,
             };
             trial::run(&snapshot, &trials, &page, "")
         };
@@ -162,6 +162,7 @@ impl ApiService for AdminService {
         Ok(Response::new(CheckRolloutResponse {
             header: session.header_at(revision),
             failures: tried.failures,
+            effects: tried.effects.iter().map(trial::effect_message).collect(),
             examined: tried.examined,
             workspaces: count(tried.clusters.len()),
             next_page_token: tried.next,

@@ -105,8 +105,8 @@ fn explain(review: &Review<'_>, name: &str, mut errors: Vec<FieldError>) -> Vec<
     errors
 }
 
-/// Checks that the APIConversion of the definition's name still converts between its versions. If it
-/// does not, a changed definition waits for it, so that the files of one folder may come in any
+/// Checks that the APIConversion of the definition's name still converts between its versions. If
+/// it does not, a changed definition waits for it, so that the files of one folder may come in any
 /// order: what was served before is served on.
 fn check_rules(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
     let name = new["metadata"]["name"].as_str().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! What a change of rules hides: values of stored objects that a served version shows now, and
-//! would show no longer. One guard for rules that are deleted, emptied, or made weaker.
+//! Values of stored objects that a change of rules hides: a served version shows them now, and
+//! would show them no longer. One guard for rules that are emptied or made weaker.
 
 use crate::kinds::review::Review;
 use insula_api::{
@@ -80,8 +80,8 @@ impl Hidden {
         }
     }
 
-    /// Returns why a change is refused, or `None` if it hides nothing, or no more than `object`, the
-    /// APIConversion under review, accepts by its annotation.
+    /// Returns why a change is refused, or `None` if it hides nothing, or no more than `object`,
+    /// the APIConversion under review, accepts by its annotation.
     pub(super) fn refusal(&self, review: &Review<'_>, object: &Json) -> Option<String> {
         let total: usize = self.objects.values().sum();
         if total == 0 || total <= accepted(object, effects::VALUE_HIDDEN) {

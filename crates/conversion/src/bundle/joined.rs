@@ -35,8 +35,8 @@ fn note_replaced(version: &str, before: &Json, after: &Json, path: &mut String, 
 }
 
 impl Views<'_> {
-    /// Returns true for an object that an earlier program stored: each version had a home of its own
-    /// for what it shares with others.
+    /// Returns true for an object that an earlier program stored: each version had a home of its
+    /// own for what it shares with others.
     pub(super) fn are_split(&self) -> bool {
         self.bundle.top != self.bundle.hub && !self.residuals.is_empty() && !self.residuals.contains_key(UNION)
     }

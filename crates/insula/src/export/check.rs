@@ -1,17 +1,19 @@
-//! Trial of new schemas and rules on the stored objects of all consumers, before they are offered.
+//! Trial of new schemas and rules on the stored objects of all consumers, before they are offered:
+//! the server computes what the release does to them.
 
-use anyhow::bail;
-use insula_admission::publication::Published;
-use insula_catalog::Api;
-use insula_conversion::object_budget;
+use anyhow::{Context, bail};
+use insula_admission::publication::{Acceptance, Published};
+use insula_proto::{
+    admin::v1::{CheckRolloutRequest, CheckRolloutResponse, ReleaseEffect},
+    value,
+};
 use serde::Serialize;
-use serde_json::Value;
+use std::collections::BTreeMap;
 
 use super::target::Target;
-use crate::files::text;
 
 /// Objects of a page.
-const PAGE: usize = 100;
+const PAGE: i32 = 1000;
 /// Failures that are listed; all are counted.
 const LISTED_MAX: usize = 10;
 
@@ -21,122 +23,182 @@ pub(super) struct Trial {
     /// Name of the new schema.
     schema: String,
     /// Objects that were tried.
-    objects: usize,
+    objects: i64,
     /// Objects that a served version could not show.
     failed: usize,
-    /// Logical clusters with such objects.
-    clusters: Vec<String>,
+    /// Paths of the workspaces with such objects.
+    workspaces: Vec<String>,
     /// The first failures.
     failures: Vec<Failure>,
+    /// Effects of the release on stored objects and their clients.
+    effects: Vec<Effect>,
 }
 
 /// An object that a served version could not show.
 #[derive(Debug, Serialize)]
 struct Failure {
-    cluster: String,
+    workspace: String,
     object: String,
     version: String,
     why: String,
 }
 
+/// An effect of the release.
+#[derive(Debug, Clone, Serialize)]
+struct Effect {
+    id: String,
+    detail: String,
+    becomes: String,
+    objects: i64,
+    examples: Vec<String>,
+    /// Number of objects by the path of their workspace.
+    workspaces: BTreeMap<String, i64>,
+    accepted: bool,
+}
+
 impl Trial {
-    /// Tries a new schema and its rules on the objects of all consumers: each object, as it shows
-    /// in the version in which it is stored, is converted to every served version.
-    pub(super) fn run(target: &Target, export: &Value, offered: Option<&str>, new: &Published) -> anyhow::Result<Self> {
+    /// Tries a new schema and its rules on the objects of all consumers.
+    pub(super) fn run(target: &Target, export: &str, new: &Published, accepted: &[Acceptance]) -> anyhow::Result<Self> {
         let mut trial = Trial {
             schema: new.name().to_owned(),
             ..Trial::default()
         };
-        let Some(stored) = offered.map(|offered| storage_version(target, offered)).transpose()? else {
-            return Ok(trial);
+        let manifest = |object: &serde_json::Value| match object.as_object() {
+            Some(object) => value::from_json(object).context("the manifest cannot be sent"),
+            None => bail!("a manifest is no object"),
         };
-        let api = match new.compile() {
-            Ok(api) => api,
-            Err(errors) => bail!("{}: {}", new.name(), insula_api::aggregate(&errors)),
+        let mut request = CheckRolloutRequest {
+            workspace: target.workspace()?,
+            export: export.to_owned(),
+            manifests: new.objects().iter().map(manifest).collect::<anyhow::Result<_>>()?,
+            page_size: PAGE,
+            page_token: String::new(),
         };
-        let path = format!("/clusters/*/apis/{}/{stored}/{}", new.group, new.plural);
-        let mut next = String::new();
         loop {
-            let Some(page) = target.of_consumers(export, &format!("{path}?limit={PAGE}&continue={next}"))? else {
-                return Ok(trial);
-            };
-            for object in page["items"].as_array().into_iter().flatten() {
-                trial.add(&api, object);
+            let page: CheckRolloutResponse = target.call("/insula.admin.v1.ApiService/CheckRollout", &request)?;
+            request.page_token.clone_from(&page.next_page_token);
+            trial.add(page);
+            if request.page_token.is_empty() {
+                break;
             }
-            next = text(&page, "/metadata/continue").to_owned();
-            if next.is_empty() {
-                return Ok(trial);
+        }
+        for effect in &mut trial.effects {
+            effect.accepted = accepted
+                .iter()
+                .any(|one| one.covers(&effect.id, effect.objects.cast_unsigned()));
+        }
+        trial.effects.sort_by_key(|effect| std::cmp::Reverse(effect.objects));
+        Ok(trial)
+    }
+
+    fn add(&mut self, page: CheckRolloutResponse) {
+        self.objects += page.examined;
+        self.failed += page.failures.len();
+        for failure in page.failures {
+            if !self.workspaces.contains(&failure.workspace) {
+                self.workspaces.push(failure.workspace.clone());
+            }
+            if self.failures.len() < LISTED_MAX {
+                let slash = if failure.namespace.is_empty() { "" } else { "/" };
+                self.failures.push(Failure {
+                    workspace: failure.workspace,
+                    object: format!("{}{slash}{}", failure.namespace, failure.name),
+                    version: failure.version,
+                    why: failure.message,
+                });
+            }
+        }
+        for effect in page.effects {
+            match self.effects.iter_mut().find(|known| known.id == effect.id) {
+                Some(known) => known.add(effect),
+                None => {
+                    let mut new = Effect::named(&effect);
+                    new.add(effect);
+                    self.effects.push(new);
+                }
             }
         }
     }
 
-    fn add(&mut self, api: &Api, object: &Value) {
-        self.objects += 1;
-        let versions = api.bundle.served().chain([api.bundle.storage()]);
-        let failed = versions.into_iter().find_map(|version| {
-            let converted = api.bundle.convert(object, version, &mut object_budget());
-            converted.err().map(|error| (version.to_owned(), error.to_string()))
-        });
-        let Some((version, why)) = failed else { return };
-        self.failed += 1;
-        let cluster = object["metadata"]["annotations"]["kcp.io/cluster"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned();
-        if !self.clusters.contains(&cluster) {
-            self.clusters.push(cluster.clone());
-        }
-        if self.failures.len() < LISTED_MAX {
-            let names = [text(object, "/metadata/namespace"), text(object, "/metadata/name")];
-            let names: Vec<&str> = names.into_iter().filter(|name| !name.is_empty()).collect();
-            self.failures.push(Failure {
-                cluster,
-                object: names.join("/"),
-                version,
-                why,
-            });
-        }
-    }
-
-    /// Returns true if an object could not be read after the release.
+    /// Returns true if an effect hurts that nobody has accepted.
     pub(super) fn fails(&self) -> bool {
-        self.failed > 0
+        self.effects.iter().any(Effect::is_open)
     }
 
     /// Formats the outcome, a line each.
     pub(super) fn lines(&self) -> Vec<String> {
         let Trial { schema, objects, .. } = self;
-        if !self.fails() {
-            return vec![format!(
+        let mut lines = match self.failed {
+            0 => vec![format!(
                 "{schema}: all {objects} stored objects can be read in every served version"
-            )];
-        }
-        let mut lines = vec![format!(
-            "{schema}: {} of {objects} stored objects could not be read, in {} workspaces",
-            self.failed,
-            self.clusters.len()
-        )];
+            )],
+            failed => vec![format!(
+                "{schema}: {failed} of {objects} stored objects could not be read, in {} workspaces",
+                self.workspaces.len()
+            )],
+        };
         lines.extend(self.failures.iter().map(|failure| {
             format!(
                 "  {} in {} as {}: {}",
-                failure.object, failure.cluster, failure.version, failure.why
+                failure.object, failure.workspace, failure.version, failure.why
             )
         }));
         if self.failed > self.failures.len() {
             lines.push(format!("  and {} more", self.failed - self.failures.len()));
         }
+        for effect in &self.effects {
+            lines.push(effect.line());
+        }
         lines
     }
 }
 
-/// Returns the storage version of a schema that is offered now.
-fn storage_version(target: &Target, schema: &str) -> anyhow::Result<String> {
-    let found = target.get("apis.kcp.io/v1alpha1", "APIResourceSchema", schema)?;
-    let found = found.unwrap_or_default();
-    let versions = found["spec"]["versions"].as_array().into_iter().flatten();
-    let mut stored = versions.filter(|version| version["storage"] == true);
-    match stored.next() {
-        Some(version) => Ok(text(version, "/name").to_owned()),
-        None => bail!("APIResourceSchema {schema}, which is offered now, is not there"),
+impl Effect {
+    fn named(effect: &ReleaseEffect) -> Self {
+        Effect {
+            id: effect.id.clone(),
+            detail: effect.detail.clone(),
+            becomes: effect.becomes.clone(),
+            objects: 0,
+            examples: Vec::new(),
+            workspaces: BTreeMap::new(),
+            accepted: false,
+        }
+    }
+
+    fn add(&mut self, effect: ReleaseEffect) {
+        self.objects += effect.objects;
+        self.examples.extend(effect.examples);
+        self.examples.truncate(LISTED_MAX);
+        for one in effect.workspaces {
+            *self.workspaces.entry(one.workspace).or_default() += one.objects;
+        }
+    }
+
+    /// Returns true if it needs somebody's word: it reaches objects, and is no removal of a
+    /// version, which is confirmed by itself.
+    fn is_open(&self) -> bool {
+        self.objects > 0 && !self.accepted && !self.id.starts_with("version-removed:")
+    }
+
+    fn line(&self) -> String {
+        let plural = |n: i64, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+        let workspaces = i64::try_from(self.workspaces.len()).unwrap_or(i64::MAX);
+        let mut line = format!(
+            "  {}{}: {} in {}",
+            if self.is_open() { "refused: " } else { "" },
+            self.id,
+            plural(self.objects, "object"),
+            plural(workspaces, "workspace")
+        );
+        for part in [&self.detail, &self.becomes] {
+            if !part.is_empty() {
+                line.push_str(&format!("; {part}"));
+            }
+        }
+        if let Some(first) = self.examples.first() {
+            line.push_str(&format!("; such as {first}"));
+        }
+        line
     }
 }

@@ -3,7 +3,7 @@
 use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Context, bail};
-use insula_admission::publication::{self, Published, Step, offered};
+use insula_admission::publication::{self, Acceptance, Published, Step, offered};
 use serde_json::Value;
 
 use super::{
@@ -31,8 +31,8 @@ Without --diff and --apply the objects are printed, ready for kubectl apply.
 Exit codes:
   0  printed, applied, rolled out, no difference, or all stored objects can be read
   1  an object is refused, versions without rules are incompatible, a draft of rules is not
-     accepted, or a removal is not confirmed; with --diff, there is a difference; with --check, a
-     stored object could not be read; with --wait, the rollout has stopped
+     accepted, or a removal is not confirmed; with --diff, there is a difference; with --check and
+     --apply, an effect on stored objects is not accepted; with --wait, the rollout has stopped
   2  a file or the server cannot be read, or a flag is wrong")]
 pub(crate) struct Arguments {
     /// CustomResourceDefinitions, and APIConversions of their names. A folder gives its files, - is
@@ -50,11 +50,12 @@ pub(crate) struct Arguments {
     against: Vec<PathBuf>,
     #[command(flatten)]
     connection: Connection,
-    /// Convert the stored objects of all consumers by the new rules, without a change to the
-    /// server. With --apply, nothing is written unless all can be read.
+    /// Compute what the release does to the stored objects of all consumers, without a change to
+    /// the server.
     #[arg(long, conflicts_with_all = ["diff", "against"])]
     check: bool,
-    /// Write to the server: schemas and rules first, then the export.
+    /// Write to the server: schemas and rules first, then the export. Nothing is written if the
+    /// release has an effect on stored objects that hurts and is not accepted.
     #[arg(long, conflicts_with_all = ["diff", "against"])]
     apply: bool,
     /// Publish also versions without rules between which fields break.
@@ -64,6 +65,11 @@ pub(crate) struct Arguments {
     /// webhook and without rules.
     #[arg(long, requires = "apply")]
     accept_draft: bool,
+    /// Accept an effect that --check names, such as field-removed:widgets.example.io/v2:.spec.size,
+    /// or all of a kind, such as field-removed; with =N up to N objects, so that objects that come
+    /// later are not covered.
+    #[arg(long, value_name = "EFFECT[=N]", value_parser = Acceptance::parse)]
+    accept: Vec<Acceptance>,
     /// Remove this version, such as widgets.example.io/v1, although consumers may use it. Without
     /// it, --apply asks at a terminal, and fails elsewhere.
     #[arg(long, value_name = "RESOURCE/VERSION", requires = "apply")]
@@ -124,7 +130,8 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if refused && arguments.apply {
         return Ok(ExitCode::from(1));
     }
-    if arguments.check && check(&target, existing.as_ref(), &published, arguments.output)? {
+    let tries = arguments.check || arguments.apply;
+    if tries && !refused && check(&target, existing.as_ref(), &published, arguments)? {
         return Ok(ExitCode::from(1));
     }
     if arguments.check && !arguments.apply {
@@ -172,25 +179,34 @@ fn publish(source: &Source) -> anyhow::Result<Published> {
     Ok(publication::publish(source.manifest()))
 }
 
-/// Tries the new schemas on the stored objects, and prints the outcome. Returns true if an object
-/// could not be read. The outcome is a document only where nothing else is printed.
+/// Tries the new schemas on the stored objects, and prints the outcome; without --check, only what
+/// is refused. Returns true if an effect hurts that is not accepted. The outcome is a document only
+/// where nothing else is printed.
 fn check(
     target: &Target,
     existing: Option<&Value>,
     published: &[Published],
-    format: Option<Format>,
+    arguments: &Arguments,
 ) -> anyhow::Result<bool> {
     let Some(export) = existing else { return Ok(false) };
-    let trial = |api: &Published| Trial::run(target, export, offered(export, api).as_deref(), api);
-    let trials: Vec<Trial> = published.iter().map(trial).collect::<anyhow::Result<_>>()?;
+    let name = text(export, "/metadata/name");
+    let known = published.iter().filter(|api| offered(export, api).is_some());
+    let trial = |api: &Published| Trial::run(target, name, api, &arguments.accept);
+    let trials: Vec<Trial> = known.map(trial).collect::<anyhow::Result<_>>()?;
     let fails = trials.iter().any(Trial::fails);
+    if !arguments.check && !fails {
+        return Ok(false);
+    }
     let mut printer = Printer::stdout();
-    if !printer.document(format.unwrap_or(Format::Table), &trials)? {
+    if !printer.document(arguments.output.unwrap_or(Format::Table), &trials)? {
         for line in trials.iter().flat_map(Trial::lines) {
             printer.text(&line)?;
         }
     }
     printer.flush().context("cannot write the answer")?;
+    if fails {
+        eprintln!("error: this release hurts stored objects: change it, or accept each effect by --accept EFFECT[=N]");
+    }
     Ok(fails)
 }
 

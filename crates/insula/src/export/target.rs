@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use insula_admission::publication::{has_same_contents, resource_of, updated};
+use insula_proto::Message;
 use serde_json::{Value, json};
 
 use crate::{
@@ -117,6 +118,23 @@ impl Target {
                 message(&answer)
             ),
         }
+    }
+
+    /// Returns the path of the workspace.
+    pub(super) fn workspace(&self) -> anyhow::Result<String> {
+        match self {
+            Target::Server(connected) => Ok(connected.client.workspace().to_owned()),
+            Target::Files(_) => bail!("stored objects are on a server: --kubeconfig"),
+        }
+    }
+
+    /// Calls a method of the admin API.
+    pub(super) fn call<A: Message + Default>(&self, method: &str, request: &impl Message) -> anyhow::Result<A> {
+        let Target::Server(connected) = self else {
+            bail!("stored objects are on a server: --kubeconfig");
+        };
+        let Connected { client, runtime } = &**connected;
+        runtime.block_on(client.call(method, request))
     }
 
     /// Returns all objects of a resource in the workspace.

@@ -8,15 +8,10 @@ use super::{
     options::{WriteOptions, Written},
     read,
 };
-use crate::{
-    calls,
-    client::{self, Plan},
-    deps::Deps,
-    homes,
-};
+use crate::{calls, deps::Deps, homes};
 use insula_access::Target;
 use insula_admission::{kinds::Operation, policy::WriteBudget, quota};
-use insula_api::{Json, Object};
+use insula_api::{Json, Object, Revision};
 use insula_catalog::{Part, Result};
 use insula_store::{CommitError, Entry, Guard, Snapshot, Txn, Write};
 use std::{borrow::Cow, sync::Arc};
@@ -116,21 +111,7 @@ async fn update_noting(
             // An object that is gone after its last finalizer returns with its previous revision.
             Ok(revision) => {
                 let revision = if gone { old.revision } else { revision };
-                let before = old.clone();
-                let entry = Entry {
-                    object,
-                    revision,
-                    ..old
-                };
-                deps.cache.keep(&target, &entry, changed.shown);
-                if let Some(event) = homes::event(deps, &target.served, &before) {
-                    // The write is done, and is answered whether the event can be stored or not.
-                    drop(client::commit(deps, &Plan::new(vec![event])).await);
-                }
-                return Ok(Written {
-                    entry,
-                    warnings: changed.warnings,
-                });
+                return Ok(done(deps, &target, (old, revision), changed).await);
             }
             Err(CommitError::Conflict { key, .. }) => {
                 let refusal = target.served.api.modified(name);
@@ -142,6 +123,22 @@ async fn update_noting(
             }
             Err(error) => return Err(commit_error(error)),
         }
+    }
+}
+
+/// Returns the answer to a change that is committed at a revision.
+async fn done(deps: &Deps, target: &Target, (old, revision): (Entry, Revision), changed: Changed) -> Written {
+    let entry = Entry {
+        object: changed.object,
+        revision,
+        key: old.key.clone(),
+        created: old.created,
+    };
+    deps.cache.keep(target, &entry, changed.shown);
+    homes::tell(deps, &target.served, &old).await;
+    Written {
+        entry,
+        warnings: changed.warnings,
     }
 }
 

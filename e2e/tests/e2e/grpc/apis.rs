@@ -128,11 +128,13 @@ impl Scene {
         }
     }
 
-    /// Publishes boats of another shape.
+    /// Publishes boats of another shape, whether stored boats can be read in it or not.
     pub(super) fn release(&self) {
         let mut apis = self.apis.clone();
+        let mut release = self.publication(boats(true));
+        release.accepted_effects = vec!["unreadable".to_owned()];
         runtime().block_on(async {
-            apis.publish_api(self.publication(boats(true))).await.unwrap();
+            apis.publish_api(release).await.unwrap();
         });
     }
 

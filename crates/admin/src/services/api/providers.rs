@@ -104,11 +104,14 @@ impl AdminService {
         request: PublishApiRequest,
     ) -> Result<PublishApiResponse, Status> {
         let dry_run = request.validate_only;
+        let content = right("list", groups::APIS, "apiexports/content", &request.export);
         let options = Options {
             export: request.export,
             accept_incompatible: request.accept_incompatible,
             accept_draft: request.accept_draft,
             confirm_removals: request.confirm_removals,
+            accepted_effects: request.accepted_effects,
+            sees_objects: session.permit(&located.cluster, content).is_ok(),
             etag: request.etag,
             validate_only: dry_run,
         };
@@ -131,6 +134,7 @@ impl AdminService {
             header: header_after(session),
             steps: plan.steps,
             removals: plan.removals,
+            effects: plan.effects,
             notes: plan.notes,
             export: export.map(|export| export_message(&located.path, &export)),
         })

@@ -4,17 +4,20 @@ use super::{
     consumers::count_uses,
     manifests::text,
     objects::{self, check_etag, items},
+    trial,
 };
 use crate::status::Fault;
 use insula_admission::publication::{
-    self, Manifest, Published, Removal, RulesSource, Step, has_same_contents, is_accepted, keep_rules, updated,
+    self, Acceptance, Effect, Manifest, Published, Removal, RulesSource, Step, has_same_contents, is_accepted,
+    keep_rules, updated,
 };
 use insula_api::{ClusterName, Json};
 use insula_catalog::parts;
-use insula_proto::admin::v1::{ErrorReason, PublishStep, RetirementStep, VersionRemoval};
+use insula_proto::admin::v1::{ErrorReason, PublishStep, ReleaseEffect, RetirementStep, VersionRemoval};
 use insula_registry::Deps;
 use insula_store::Snapshot;
 use serde_json::json;
+use std::sync::Arc;
 use tonic::{Code, Status};
 
 /// Options of a publication.
@@ -26,6 +29,9 @@ pub(super) struct Options {
     /// Rules that are a draft may be put into service.
     pub(super) accept_draft: bool,
     pub(super) confirm_removals: Vec<String>,
+    pub(super) accepted_effects: Vec<String>,
+    /// The caller may read the consumers' objects, and so their names.
+    pub(super) sees_objects: bool,
     pub(super) etag: String,
     /// Nothing is written, so that nothing need be confirmed.
     pub(super) validate_only: bool,
@@ -36,6 +42,7 @@ pub(super) struct Options {
 pub(super) struct Plan {
     pub(super) steps: Vec<PublishStep>,
     pub(super) removals: Vec<VersionRemoval>,
+    pub(super) effects: Vec<ReleaseEffect>,
     pub(super) notes: Vec<String>,
     /// The objects to create or update, in order; those that have the wanted contents are left out.
     pub(super) writes: Vec<Json>,
@@ -91,11 +98,13 @@ pub(super) fn publish(
         removals = publication::removals(&find, Some(&counted), &published)?;
     }
     confirm(&removals, options, |_| true, &mut export)?;
+    let effects = effects((registry, snapshot), cluster, existing.as_ref(), &published, options)?;
     let steps = publication::steps(&find, &published, existing.as_ref(), &export)?;
     let objects: Vec<Json> = published.iter().flat_map(Published::objects).chain([export]).collect();
     Ok(Plan {
         steps: steps.into_iter().map(step).collect(),
         removals: removals.iter().map(removal).collect(),
+        effects: effects.iter().map(trial::effect_message).collect(),
         notes: notes(&published),
         writes: objects
             .iter()
@@ -103,6 +112,48 @@ pub(super) fn publish(
             .collect(),
         existing,
     })
+}
+
+/// Computes the effects of a publication on all stored objects. Refuses those that hurt and that
+/// nobody has accepted, unless nothing is written.
+fn effects(
+    (registry, snapshot): (&Deps, &Snapshot),
+    cluster: &ClusterName,
+    existing: Option<&Json>,
+    published: &[Published],
+    options: &Options,
+) -> Result<Vec<Effect>, Status> {
+    let Some(export) = existing else { return Ok(Vec::new()) };
+    let accepted: Result<Vec<Acceptance>, String> = options
+        .accepted_effects
+        .iter()
+        .map(|one| Acceptance::parse(one))
+        .collect();
+    let accepted = accepted.map_err(|why| Status::invalid_argument(format!("accepted_effects: {why}")))?;
+    let trial = |api: &Published| {
+        let compiled = api.compile().ok()?;
+        Some(trial::of_release(
+            registry,
+            snapshot,
+            (cluster, export),
+            api,
+            Arc::new(compiled),
+        ))
+    };
+    let trials: Vec<_> = published.iter().filter_map(trial).collect();
+    let mut effects = trial::effects(snapshot, &trials);
+    if !options.sees_objects {
+        effects.iter_mut().for_each(|effect| effect.named.clear());
+    }
+    let open = publication::unaccepted(&effects, &accepted);
+    if open.is_empty() || options.validate_only {
+        return Ok(effects);
+    }
+    let lines: Vec<String> = open.iter().map(ToString::to_string).collect();
+    Err(Status::failed_precondition(format!(
+        "this would hurt stored objects: accept it by accepted_effects, or change the release\n{}",
+        lines.join("\n")
+    )))
 }
 
 fn export_name(options: &Options, published: &[Published]) -> Result<String, Status> {

@@ -6,11 +6,11 @@ use super::{
     objects::{self, resource_name},
 };
 use crate::pages::{Page, hash_bytes};
-use insula_admission::publication::{Published, keep_rules};
+use insula_admission::publication::{Address, Effect, Effects, Published, add_effects, keep_rules, offered};
 use insula_api::{ClusterName, Json, ObjectKey, ResourceId, Scope, kinds::ApiExport};
 use insula_catalog::{Api, locate};
 use insula_conversion::ConvertError;
-use insula_proto::admin::v1::UnreadableObject;
+use insula_proto::admin::v1::{ReleaseEffect, UnreadableObject, WorkspaceEffect};
 use insula_registry::{Deps, recompute};
 use insula_store::{Entry, Snapshot};
 use prost::Message;
@@ -21,6 +21,8 @@ use tonic::Status;
 /// An API to try, and the objects that it would serve.
 pub(in crate::services) struct Trial {
     pub(in crate::services) api: Arc<Api>,
+    /// The API that is offered now, for a release in its place.
+    pub(in crate::services) before: Option<Arc<Api>>,
     pub(in crate::services) resource: ResourceId,
 }
 
@@ -30,6 +32,8 @@ pub(in crate::services) struct Tried {
     pub(in crate::services) failures: Vec<UnreadableObject>,
     pub(in crate::services) examined: i64,
     pub(in crate::services) clusters: BTreeSet<ClusterName>,
+    /// Effects of the release on these objects.
+    pub(in crate::services) effects: Vec<Effect>,
     /// Token of the next page; empty if there is none.
     pub(in crate::services) next: String,
 }
@@ -53,6 +57,7 @@ pub(in crate::services) fn of_offer(
         Ok(Trial {
             resource: objects_of(export, &offered.group, &offered.name),
             api,
+            before: None,
         })
     };
     stored.map(trial).collect()
@@ -61,6 +66,7 @@ pub(in crate::services) fn of_offer(
 /// Returns the trials of a release that is not published. Where it has no rules, those of before
 /// are kept, as a publication keeps them.
 pub(in crate::services) fn of_manifests(
+    deps: &Deps,
     snapshot: &Snapshot,
     cluster: &ClusterName,
     export: &Json,
@@ -72,15 +78,70 @@ pub(in crate::services) fn of_manifests(
         let api = published.compile().map_err(|errors| {
             Status::failed_precondition(format!("{}: {}", published.name(), insula_api::aggregate(&errors)))
         })?;
-        Ok(Trial {
-            resource: objects_of(export, &published.group, &published.plural),
-            api: Arc::new(api),
-        })
+        Ok(of_release(deps, snapshot, (cluster, export), &published, Arc::new(api)))
     };
     manifests::published("manifests", sent)?
         .into_iter()
         .map(trial)
         .collect()
+}
+
+/// Returns the trial of one API of a release.
+pub(in crate::services) fn of_release(
+    deps: &Deps,
+    snapshot: &Snapshot,
+    (cluster, export): (&ClusterName, &Json),
+    published: &Published,
+    api: Arc<Api>,
+) -> Trial {
+    let offered = offered(export, published);
+    Trial {
+        resource: objects_of(export, &published.group, &published.plural),
+        before: offered.and_then(|schema| deps.catalog.stored(snapshot, cluster, &schema)),
+        api,
+    }
+}
+
+/// Returns the effects of a release on all objects of all consumers.
+pub(in crate::services) fn effects(snapshot: &Snapshot, trials: &[Trial]) -> Vec<Effect> {
+    let mut all = Vec::new();
+    for trial in trials {
+        let Some(before) = &trial.before else { continue };
+        let mut effects = Effects::new(before, &trial.api);
+        snapshot.for_each(&Scope::everywhere(trial.resource.clone()), |entry| {
+            examine(snapshot, &mut effects, entry);
+            ControlFlow::Continue(())
+        });
+        add_effects(&mut all, effects.finish());
+    }
+    all
+}
+
+fn examine(snapshot: &Snapshot, effects: &mut Effects<'_>, entry: &Entry) {
+    let workspace = locate::path_of(snapshot, &entry.key.cluster).to_string();
+    let address = Address {
+        workspace: &workspace,
+        namespace: &entry.key.namespace,
+        name: &entry.key.name,
+    };
+    effects.examine(&entry.object, &address);
+}
+
+/// Returns the message of an effect.
+pub(in crate::services) fn effect_message(effect: &Effect) -> ReleaseEffect {
+    let count = |objects: usize| i64::try_from(objects).unwrap_or(i64::MAX);
+    let of_workspace = |(workspace, objects): (&String, &usize)| WorkspaceEffect {
+        workspace: workspace.clone(),
+        objects: count(*objects),
+    };
+    ReleaseEffect {
+        id: effect.id(),
+        detail: effect.detail.clone(),
+        becomes: effect.becomes().to_owned(),
+        objects: count(effect.objects),
+        examples: effect.named.clone(),
+        workspaces: effect.workspaces.iter().map(of_workspace).collect(),
+    }
 }
 
 /// Returns the objects of a resource of an export.
@@ -110,6 +171,7 @@ pub(in crate::services) fn run(
     let (mut tried, mut examined) = (Tried::default(), 0);
     for (index, trial) in trials.iter().enumerate().skip(first) {
         let (mut last, mut is_full) = (after.take(), false);
+        let mut effects = trial.before.as_ref().map(|before| Effects::new(before, &trial.api));
         let scope = Scope::everywhere(trial.resource.clone());
         snapshot.for_each_after(&scope, last.clone().as_ref(), |entry| {
             if examined == page.size {
@@ -121,9 +183,16 @@ pub(in crate::services) fn run(
                 tried.clusters.insert(entry.key.cluster.clone());
                 tried.failures.push(failure(snapshot, trial, &entry.key, &error));
             }
+            if let Some(effects) = &mut effects {
+                examine(snapshot, effects, entry);
+            }
             last = Some(entry.key.clone());
             ControlFlow::Continue(())
         });
+        let effects = effects.map(Effects::finish).unwrap_or_default();
+        let is_first = page.after.is_none();
+        let shown = effects.into_iter().filter(|effect| is_first || effect.objects > 0);
+        add_effects(&mut tried.effects, shown.collect());
         if is_full {
             let last = last.as_ref().map(recompute::position).unwrap_or_default();
             tried.next = page.next(snapshot.revision(), &format!("{index}/{last}"));

@@ -1,0 +1,406 @@
+//! Effects of a release on stored objects, computed before it is published: what the schemas and
+//! rules of before and of after say about each object, version by version.
+//!
+//! ```text
+//! field-removed:widgets.example.io/v2:.spec.backup    31 objects in 31 workspaces
+//! value-refused:widgets.example.io/v2:.spec.mode       2 objects in 1 workspace
+//! ```
+
+use super::diff::{Difference, differences};
+use insula_api::{Json, Object, names::effects as names};
+use insula_catalog::Api;
+use insula_conversion::{ConvertError, Stored, object_budget};
+use insula_schema::ChangeKind;
+use std::{collections::BTreeMap, fmt};
+
+/// Objects that an effect names.
+const NAMED_MAX: usize = 10;
+
+/// An effect that hurts, with the objects that it reaches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Effect {
+    /// Kind of the effect, one of [`insula_api::names::effects`].
+    pub kind: &'static str,
+    /// The API, `<plural>.<group>`.
+    pub api: String,
+    /// The version; empty for the whole API.
+    pub version: String,
+    /// Path of the field: `.spec.colors[].name`; empty for the whole version.
+    pub path: String,
+    /// Description of the change, for people.
+    pub detail: String,
+    /// Number of objects that it reaches.
+    pub objects: usize,
+    /// The first of them: `<namespace>/<name> in <workspace>`.
+    pub named: Vec<String>,
+    /// Number of objects by the path of their workspace.
+    pub workspaces: BTreeMap<String, usize>,
+}
+
+impl fmt::Display for Effect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+        write!(f, "{}: ", self.id())?;
+        if !self.detail.is_empty() {
+            write!(f, "{}; ", self.detail)?;
+        }
+        write!(
+            f,
+            "{} in {}: {}",
+            plural(self.objects, "object"),
+            plural(self.workspaces.len(), "workspace"),
+            self.becomes()
+        )?;
+        match self.named.first() {
+            Some(first) => write!(f, "; such as {first}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Effect {
+    fn new(kind: &'static str, api: &str, version: &str, path: &str, detail: impl Into<String>) -> Self {
+        Effect {
+            kind,
+            api: api.to_owned(),
+            version: version.to_owned(),
+            path: path.to_owned(),
+            detail: detail.into(),
+            objects: 0,
+            named: Vec::new(),
+            workspaces: BTreeMap::new(),
+        }
+    }
+
+    /// Returns the name by which somebody accepts it, such as
+    /// `field-removed:widgets.example.io/v2:.spec.backup`.
+    pub fn id(&self) -> String {
+        let mut id = format!("{}:{}", self.kind, self.api);
+        for (mark, part) in [("/", &self.version), (":", &self.path)] {
+            if !part.is_empty() {
+                id.push_str(mark);
+                id.push_str(part);
+            }
+        }
+        id
+    }
+
+    /// Returns what becomes of the values or objects that it reaches.
+    pub fn becomes(&self) -> &'static str {
+        match self.kind {
+            names::FIELD_REMOVED => "shown no longer, and lost with the next write of the object",
+            names::VALUE_REFUSED => "shown as it is; a write that changes it is refused",
+            names::FIELD_REQUIRED => "absent where it is required; a write that changes the object may be refused",
+            names::DEFAULT_CHANGED => "another value is read where none was written",
+            names::VERSION_REMOVED => "404 for clients of the version",
+            names::VALUE_HIDDEN => "shown no longer",
+            names::VALUE_CHANGED => "another value is read",
+            names::UNREADABLE => "what was served before is served on in the workspace",
+            _ => "clients may fail",
+        }
+    }
+
+    fn reach(&mut self, address: &Address<'_>) {
+        self.objects += 1;
+        *self.workspaces.entry(address.workspace.to_owned()).or_default() += 1;
+        if self.named.len() < NAMED_MAX {
+            let slash = if address.namespace.is_empty() { "" } else { "/" };
+            self.named.push(format!(
+                "{}{slash}{} in {}",
+                address.namespace, address.name, address.workspace
+            ));
+        }
+    }
+}
+
+/// Somebody's word for effects: `field-removed:widgets.example.io/v2:.spec.backup=31`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Acceptance {
+    /// The name of an effect, or its kind.
+    name: String,
+    /// Objects up to which it counts.
+    most: u64,
+}
+
+impl Acceptance {
+    /// Reads one; the error names what is wrong.
+    ///
+    /// # Errors
+    /// What follows `=` is no number.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let (name, most) = match text.rsplit_once('=') {
+            None => (text, u64::MAX),
+            Some((name, most)) => {
+                let most = most.parse();
+                (
+                    name,
+                    most.map_err(|_| format!("{text:?}: what follows = is no number of objects"))?,
+                )
+            }
+        };
+        let name = name.trim().to_owned();
+        Ok(Acceptance { name, most })
+    }
+
+    /// Returns true if it is about an effect of this name that reaches so many objects.
+    pub fn covers(&self, id: &str, objects: u64) -> bool {
+        let kind = id.split(':').next().unwrap_or_default();
+        (self.name == kind || self.name == id) && objects <= self.most
+    }
+}
+
+/// Returns the effects that reach objects and that nobody has accepted. A version that is removed
+/// has a confirmation of its own.
+pub fn unaccepted<'e>(effects: &'e [Effect], accepted: &[Acceptance]) -> Vec<&'e Effect> {
+    let is_open = |effect: &&Effect| {
+        effect.objects > 0
+            && effect.kind != names::VERSION_REMOVED
+            && !accepted
+                .iter()
+                .any(|one| one.covers(&effect.id(), effect.objects as u64))
+    };
+    effects.iter().filter(is_open).collect()
+}
+
+/// Adds the effects of another page of objects.
+pub fn add(effects: &mut Vec<Effect>, more: Vec<Effect>) {
+    for effect in more {
+        match effects.iter_mut().find(|known| known.id() == effect.id()) {
+            None => effects.push(effect),
+            Some(known) => {
+                known.objects += effect.objects;
+                known.named.extend(effect.named);
+                known.named.truncate(NAMED_MAX);
+                for (workspace, objects) in effect.workspaces {
+                    *known.workspaces.entry(workspace).or_default() += objects;
+                }
+            }
+        }
+    }
+}
+
+/// The address of an object.
+#[derive(Debug, Clone, Copy)]
+pub struct Address<'a> {
+    /// Path of its workspace.
+    pub workspace: &'a str,
+    /// Its namespace; empty without.
+    pub namespace: &'a str,
+    /// Its name.
+    pub name: &'a str,
+}
+
+/// The effects of one API's release, while its objects are examined.
+pub struct Effects<'a> {
+    before: &'a Api,
+    after: &'a Api,
+    api: String,
+    found: Vec<Effect>,
+}
+
+impl<'a> Effects<'a> {
+    /// Begins with what schemas and versions alone tell.
+    pub fn new(before: &'a Api, after: &'a Api) -> Self {
+        let changes = differences(std::slice::from_ref(before), std::slice::from_ref(after));
+        let mut found: Vec<Effect> = changes.iter().filter_map(of_change).collect();
+        found.dedup_by(|a, b| a.id() == b.id());
+        let dot = if after.group.is_empty() { "" } else { "." };
+        Effects {
+            before,
+            after,
+            api: format!("{}{dot}{}", after.names.plural, after.group),
+            found,
+        }
+    }
+
+    /// Examines a stored object.
+    pub fn examine(&mut self, object: &Object, address: &Address<'_>) {
+        let value = object.body_value();
+        let broken = |(_, effect): &(usize, &Effect)| effect.kind == names::CLIENT_BROKEN;
+        let mut reached: Vec<usize> = self
+            .found
+            .iter()
+            .enumerate()
+            .filter(broken)
+            .map(|(index, _)| index)
+            .collect();
+        for version in self.before.bundle.served() {
+            if !self.after.bundle.served().any(|other| other == version) {
+                reached.extend(self.effect_at(names::VERSION_REMOVED, version, "", "it is served no longer"));
+                continue;
+            }
+            self.compare(object, &value, version, &mut reached);
+        }
+        for version in self.after.bundle.served() {
+            if !self.before.bundle.served().any(|other| other == version) {
+                let stored = stored(object, &value);
+                let shown = self.after.bundle.get(stored, version, &mut object_budget());
+                reached.extend(shown.err().and_then(|error| self.unreadable(version, &error)));
+            }
+        }
+        reached.sort_unstable();
+        reached.dedup();
+        for index in reached {
+            self.found[index].reach(address);
+        }
+    }
+
+    fn compare(&mut self, object: &Object, value: &Json, version: &str, reached: &mut Vec<usize>) {
+        let stored = stored(object, value);
+        // What nobody can read now is no concern of the release.
+        let Ok(was) = self.before.bundle.get(stored, version, &mut object_budget()) else {
+            return;
+        };
+        let is = match self.after.bundle.get(stored, version, &mut object_budget()) {
+            Ok(is) => is,
+            Err(error) => {
+                reached.extend(self.unreadable(version, &error));
+                return;
+            }
+        };
+        let schemas = (self.before.bundle.schema(version), self.after.bundle.schema(version));
+        let (Some(old), Some(new)) = schemas else { return };
+        let (mut was, mut is) = (was, is);
+        for (shown, schema) in [(&mut was, old), (&mut is, new)] {
+            insula_schema::prune(shown, schema);
+            insula_schema::default(shown, schema);
+        }
+        let mut differing = Vec::new();
+        collect(&was, &is, &mut String::new(), &mut differing);
+        for (kind, path) in differing {
+            reached.extend(self.effect_at(kind, version, &path, ""));
+        }
+        let known: Vec<String> = insula_schema::validate(&was, old)
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        for error in insula_schema::validate(&is, new) {
+            if !known.contains(&error.to_string()) {
+                let path = general(error.field.as_str());
+                reached.extend(self.effect_at(names::VALUE_REFUSED, version, &path, &error.detail));
+            }
+        }
+    }
+
+    fn unreadable(&mut self, version: &str, error: &ConvertError) -> Option<usize> {
+        let field = error.rule.as_ref().map_or("", |rule| &rule.source);
+        self.effect_at(names::UNREADABLE, version, field, &error.to_string())
+    }
+
+    /// Returns the effect at a path: one that the schemas tell at it or around it, or a new one.
+    fn effect_at(&mut self, kind: &'static str, version: &str, path: &str, detail: &str) -> Option<usize> {
+        let covers = |effect: &Effect| {
+            let around = path.strip_prefix(&*effect.path);
+            let is_around = around.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']));
+            effect.version == version && is_around && (effect.kind == kind || tells(effect.kind, kind))
+        };
+        let known = self.found.iter().position(covers);
+        Some(known.unwrap_or_else(|| {
+            self.found.push(Effect::new(kind, &self.api, version, path, detail));
+            self.found.len() - 1
+        }))
+    }
+
+    /// Returns the effects that hurt: those that reach objects, and those that hurt clients without
+    /// any.
+    pub fn finish(self) -> Vec<Effect> {
+        let mut found = self.found;
+        found.sort_by_key(|effect| (std::cmp::Reverse(effect.objects), effect.id()));
+        found
+    }
+}
+
+fn stored<'o>(object: &'o Object, value: &'o Json) -> Stored<'o> {
+    Stored {
+        value,
+        version: object.version(),
+        residual: object.residual(),
+    }
+}
+
+/// Returns true if an effect of the schemas is the reason of one that an object shows.
+fn tells(schemas: &str, object: &str) -> bool {
+    match object {
+        names::VALUE_HIDDEN => schemas == names::FIELD_REMOVED,
+        names::VALUE_REFUSED => matches!(schemas, names::FIELD_REQUIRED | names::VALUE_REFUSED),
+        names::VALUE_CHANGED => schemas == names::DEFAULT_CHANGED,
+        _ => false,
+    }
+}
+
+/// Returns the effect of a difference between schemas, if that breaks something.
+fn of_change(change: &Difference) -> Option<Effect> {
+    let is = |kind: ChangeKind| change.change == kind.to_string();
+    if !change.breaking && !is(ChangeKind::Default) {
+        return None;
+    }
+    let kind = match change.path.as_str() {
+        "" if change.change == "removed"
+            && !change.version.is_empty()
+            && !change.detail.starts_with("the subresource") =>
+        {
+            names::VERSION_REMOVED
+        }
+        path if path.starts_with('.') && is(ChangeKind::Removed) => names::FIELD_REMOVED,
+        _ if is(ChangeKind::Required) || is(ChangeKind::Added) => names::FIELD_REQUIRED,
+        _ if is(ChangeKind::Narrowed) || is(ChangeKind::Type) => names::VALUE_REFUSED,
+        _ if is(ChangeKind::Default) => names::DEFAULT_CHANGED,
+        _ => names::CLIENT_BROKEN,
+    };
+    // The type of a field that is gone tells nothing.
+    let detail = if kind == names::FIELD_REMOVED {
+        ""
+    } else {
+        &change.detail
+    };
+    Some(Effect::new(kind, &change.api, &change.version, &change.path, detail))
+}
+
+/// Collects the paths at which two views of an object differ: values that are gone or are others.
+fn collect(was: &Json, is: &Json, path: &mut String, found: &mut Vec<(&'static str, String)>) {
+    let end = path.len();
+    match (was, is) {
+        (Json::Null, _) => {}
+        (Json::Object(was), _) => {
+            for (name, value) in was {
+                if path.is_empty() && matches!(name.as_str(), "apiVersion" | "kind" | "metadata") {
+                    continue;
+                }
+                path.push_str(&format!(".{name}"));
+                collect(value, is.get(name).unwrap_or(&Json::Null), path, found);
+                path.truncate(end);
+            }
+        }
+        (Json::Array(was), _) => {
+            path.push_str("[]");
+            for (index, value) in was.iter().enumerate() {
+                collect(value, is.get(index).unwrap_or(&Json::Null), path, found);
+            }
+            path.truncate(end);
+        }
+        (_, Json::Null) => found.push((names::VALUE_HIDDEN, path.clone())),
+        (was, is) if was != is => found.push((names::VALUE_CHANGED, path.clone())),
+        _ => {}
+    }
+}
+
+/// Returns the path of an error, `spec.list[3].x`, in the form of schemas: `.spec.list[].x`.
+fn general(path: &str) -> String {
+    let mut out = String::from(".");
+    let mut inside = false;
+    for c in path.chars() {
+        match c {
+            '[' => {
+                inside = true;
+                out.push('[');
+            }
+            ']' => {
+                inside = false;
+                out.push(']');
+            }
+            c if !inside => out.push(c),
+            _ => {}
+        }
+    }
+    out
+}

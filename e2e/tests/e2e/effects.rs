@@ -1,0 +1,190 @@
+//! A release that hurts stored objects is refused with each effect and its objects, by the command
+//! line and by gRPC alike, until somebody accepts it.
+
+use std::fs;
+
+use insula_e2e::{Client, Server, Who, runtime, shared, until, workspace};
+use insula_proto::{
+    admin::v1::{CheckRolloutRequest, PublishApiRequest, api_service_client::ApiServiceClient},
+    value,
+};
+use prost_types::Struct;
+use serde_json::{Value, json};
+
+use crate::{
+    grpc::{channel, origin},
+    tools::ran,
+};
+
+const GROUP: &str = "effects.example.io";
+
+/// Returns the definition of pumps, whose two versions have these fields.
+fn pumps(fields: &Value, required: &[&str]) -> Value {
+    let version = |name: &str| {
+        let spec = json!({"type": "object", "properties": fields, "required": required});
+        let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}});
+        json!({"name": name, "served": true, "storage": name == "v1", "schema": schema})
+    };
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("pumps.{GROUP}")},
+        "spec": {"group": GROUP, "scope": "Cluster", "names": {"plural": "pumps", "kind": "Pump"},
+            "versions": [version("v1"), version("v2")]}})
+}
+
+fn first() -> Value {
+    pumps(
+        &json!({
+            "mode": {"type": "string", "enum": ["Fast", "Slow", "Off"]},
+            "backup": {"type": "object", "properties": {"at": {"type": "string"}}},
+            "note": {"type": "string"},
+            "level": {"type": "integer", "default": 1},
+        }),
+        &[],
+    )
+}
+
+/// Takes a field and a value of an enumeration away, requires a field, and changes a default.
+fn second() -> Value {
+    pumps(
+        &json!({
+            "mode": {"type": "string", "enum": ["Fast", "Off"]},
+            "note": {"type": "string"},
+            "level": {"type": "integer", "default": 2},
+        }),
+        &["note"],
+    )
+}
+
+/// Makes tenants, each with pumps of these specs.
+fn tenants(admin: &Client, provider: &str, pumps: &[&[Value]]) -> Vec<String> {
+    let binding = json!({
+        "apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding", "metadata": {"name": "pumps"},
+        "spec": {"reference": {"export": {"path": provider, "name": GROUP}}},
+    });
+    let path = format!("/apis/{GROUP}/v1/pumps");
+    let tenant = |specs: &&[Value]| {
+        let (name, _) = workspace(admin, "pumps");
+        let tenant = admin.in_workspace(&name);
+        tenant
+            .post("/apis/apis.kcp.io/v1alpha2/apibindings", &binding)
+            .expect(201);
+        until("pumps are served", || (tenant.get(&path).code == 200).then_some(()));
+        for (number, spec) in specs.iter().enumerate() {
+            let pump = json!({"apiVersion": format!("{GROUP}/v1"), "kind": "Pump",
+                "metadata": {"name": format!("pump-{number}")}, "spec": spec});
+            tenant.post(&path, &pump).expect(201);
+        }
+        name
+    };
+    pumps.iter().map(tenant).collect()
+}
+
+/// The effects of the second release on the objects of the test, each with its number of objects.
+const EFFECTS: [(&str, i64); 4] = [
+    ("field-removed:pumps.effects.example.io/v1:.spec.backup", 2),
+    ("value-refused:pumps.effects.example.io/v1:.spec.mode", 1),
+    ("field-required:pumps.effects.example.io/v1:.spec.note", 3),
+    ("default-changed:pumps.effects.example.io/v1:.spec.level", 0),
+];
+
+/// Checks that gRPC lists the same effects, and refuses the release.
+fn grpc_has_the_same_verdict(server: &Server, provider: &str) {
+    let manifest = |definition: &Value| -> Struct { value::from_json(definition.as_object().unwrap()).unwrap() };
+    runtime().block_on(async {
+        let mut service = ApiServiceClient::with_origin(channel(server, &Who::KcpAdmin), origin(server));
+        let check = CheckRolloutRequest {
+            workspace: provider.to_owned(),
+            export: GROUP.to_owned(),
+            manifests: vec![manifest(&second())],
+            ..CheckRolloutRequest::default()
+        };
+        let found = service.check_rollout(check).await.unwrap().into_inner().effects;
+        for (effect, objects) in EFFECTS {
+            let found = found.iter().find(|found| found.id == effect);
+            assert_eq!(found.map(|found| found.objects), Some(objects), "{effect}");
+        }
+        let publish = PublishApiRequest {
+            workspace: provider.to_owned(),
+            manifests: vec![manifest(&second())],
+            ..PublishApiRequest::default()
+        };
+        let refused = service.publish_api(publish.clone()).await.unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::FailedPrecondition);
+        for (effect, _) in EFFECTS.iter().filter(|(_, objects)| *objects > 0) {
+            assert!(refused.message().contains(effect), "{}", refused.message());
+        }
+        let plan = PublishApiRequest {
+            validate_only: true,
+            ..publish
+        };
+        let plan = service.publish_api(plan).await.unwrap().into_inner();
+        assert!(plan.effects.iter().any(|effect| effect.id == EFFECTS[0].0));
+    });
+}
+
+#[test]
+fn an_effect_that_hurts_needs_somebodys_word() {
+    let server = shared();
+    let admin = server.admin();
+    let (provider, _) = workspace(&admin, "effects");
+    let kubeconfig = server.kubeconfig();
+    let dir = tempfile::tempdir().unwrap();
+    let run = |definition: &Value, flags: &[&str]| {
+        let file = dir.path().join("pumps.yaml");
+        fs::write(&file, definition.to_string()).unwrap();
+        let to = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--workspace", &provider];
+        let publish = ["export", "publish", "-f", file.to_str().unwrap()];
+        ran(&[&publish, &to[..], flags].concat(), "")
+    };
+    let (code, out, error) = run(&first(), &["--apply", "--wait"]);
+    assert_eq!(code, 0, "{out}{error}");
+    let names = tenants(
+        &admin,
+        &provider,
+        &[
+            &[
+                json!({"mode": "Slow", "backup": {"at": "noon"}}),
+                json!({"note": "n", "mode": "Off"}),
+            ],
+            &[json!({"backup": {"at": "night"}}), json!({})],
+        ],
+    );
+
+    // The command line names each effect, with objects and the paths of workspaces.
+    let (code, out, error) = run(&second(), &["--check"]);
+    assert_eq!(code, 1, "{out}{error}");
+    for (effect, objects) in EFFECTS {
+        let line = out.lines().find(|line| line.contains(effect));
+        let line = line.unwrap_or_else(|| panic!("{effect} in {out}"));
+        let plural = if objects == 1 { "" } else { "s" };
+        assert!(
+            line.contains(&format!("{effect}: {objects} object{plural} in ")),
+            "{line}"
+        );
+        assert_eq!(line.contains("refused"), objects > 0, "{line}");
+    }
+    assert!(out.contains(&format!("such as pump-0 in {}", names[0])), "{out}");
+    let (code, out, error) = run(&second(), &["--apply"]);
+    assert!(code == 1 && error.contains("--accept EFFECT"), "{out}{error}");
+
+    grpc_has_the_same_verdict(&server, &provider);
+    // A word for fewer objects than there are is none, and all effects but one are not enough.
+    let most = [
+        "--accept",
+        "value-refused",
+        "--accept",
+        "field-required=6",
+        "--accept",
+        "value-changed",
+    ];
+    let (code, out, error) = run(
+        &second(),
+        &[&["--apply", "--accept", "field-removed=1"], &most[..]].concat(),
+    );
+    assert_eq!(code, 1, "{out}{error}");
+    let (code, out, error) = run(&second(), &[&["--apply"], &most[..]].concat());
+    assert_eq!(code, 1, "{out}{error}");
+    let all = [&["--apply", "--wait", "--accept", "field-removed=2"], &most[..]].concat();
+    let (code, out, error) = run(&second(), &all);
+    assert_eq!(code, 0, "{out}{error}");
+}
