@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use insula_e2e::{Client, Server, Who, runtime, shared, until, workspace};
+use insula_e2e::{Client, Kubectl, Server, Who, runtime, shared, until, workspace};
 use insula_proto::{
     admin::v1::{CheckRolloutRequest, PublishApiRequest, api_service_client::ApiServiceClient},
     value,
@@ -122,6 +122,24 @@ fn grpc_has_the_same_verdict(server: &Server, provider: &str) {
     });
 }
 
+/// Checks that `kubectl apply` of the export, as a dry run, warns of the same effects.
+fn kubectl_warns(server: &Server, provider: &str, documents: &str) {
+    let Some(kubectl) = Kubectl::for_server(server) else {
+        return;
+    };
+    let (exports, others): (Vec<&str>, Vec<&str>) = documents
+        .split("\n---\n")
+        .partition(|document| document.contains("kind: APIExport\n"));
+    let applied = kubectl.run(provider, &["apply", "-f", "-"], &others.join("\n---\n"));
+    assert_eq!(applied.code, 0, "{}", applied.text);
+    let tried = kubectl.run(provider, &["apply", "--dry-run=server", "-f", "-"], exports[0]);
+    assert_eq!(tried.code, 0, "{}", tried.text);
+    for (effect, objects) in EFFECTS {
+        let told = tried.text.contains(&format!("Warning: {effect}: "));
+        assert_eq!(told, objects > 0, "{effect}: {}", tried.text);
+    }
+}
+
 #[test]
 fn an_effect_that_hurts_needs_somebodys_word() {
     let server = shared();
@@ -168,6 +186,9 @@ fn an_effect_that_hurts_needs_somebodys_word() {
     assert!(code == 1 && error.contains("--accept EFFECT"), "{out}{error}");
 
     grpc_has_the_same_verdict(&server, &provider);
+    let (code, documents, error) = run(&second(), &[]);
+    assert_eq!(code, 0, "{documents}{error}");
+    kubectl_warns(&server, &provider, &documents);
     // A word for fewer objects than there are is none, and all effects but one are not enough.
     let most = [
         "--accept",

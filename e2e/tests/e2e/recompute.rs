@@ -62,7 +62,12 @@ impl Scene {
         let (definition, rules) = (sample("definition.yaml"), sample(rules));
         let files = ["-f", &definition, "-f", &rules];
         let server = ["--kubeconfig", &self.kubeconfig, "--workspace", &self.provider];
-        let arguments = [&["export", "publish", "--apply"], &files[..], &server].concat();
+        let arguments = [
+            &["export", "publish", "--apply", "--accept", "value-changed"],
+            &files[..],
+            &server,
+        ]
+        .concat();
         let (code, out, error) = ran(&arguments, "");
         assert_eq!(code, 0, "{out}{error}");
     }

@@ -64,6 +64,9 @@ fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
         if let Some(why) = hidden.refusal(review, new) {
             return Err(review.forbid(new, why));
         }
+        for scope in &scopes {
+            trial::warn_of_effects(review, &before, &api, scope);
+        }
     }
     for scope in scopes {
         trial::warn_of_objects(review, &api, &scope);

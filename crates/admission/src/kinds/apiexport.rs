@@ -166,12 +166,19 @@ fn warn_of_objects(review: &Review<'_>, new: &Json, old: Option<&Json>) {
     for resource in resources(new).iter().filter(|resource| !before.contains(resource)) {
         let text = |field: &str| resource[field].as_str().unwrap_or_default();
         if let Some(api) = review.catalog.stored(review.snapshot, review.cluster, text("schema")) {
-            let resource = ResourceId {
+            let resource_id = ResourceId {
                 group: text("group").into(),
                 resource: text("name").into(),
                 identity: identity.into(),
             };
-            trial::warn_of_objects(review, &api, &Scope::everywhere(resource));
+            let scope = Scope::everywhere(resource_id);
+            let is_same = |other: &&Json| ["group", "name"].iter().all(|field| other[*field] == resource[*field]);
+            let offered = before.iter().find(is_same).and_then(|other| other["schema"].as_str());
+            let offered = offered.and_then(|schema| review.catalog.stored(review.snapshot, review.cluster, schema));
+            if let Some(offered) = offered {
+                trial::warn_of_effects(review, &offered, &api, &scope);
+            }
+            trial::warn_of_objects(review, &api, &scope);
         }
     }
 }

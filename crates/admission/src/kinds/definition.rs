@@ -3,9 +3,10 @@
 
 use crate::kinds::{
     review::{Operation, Review, Rules},
+    trial,
     usage::Usage,
 };
-use insula_api::{FieldError, FieldPath, Json, aggregate};
+use insula_api::{FieldError, FieldPath, Json, Scope, aggregate};
 use insula_catalog::{Error, Result, bundle, ids, parts};
 
 pub(super) const RULES: Rules = Rules {
@@ -117,6 +118,13 @@ fn check_rules(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()
     match review.catalog.prove(&bundle) {
         Ok(api) => {
             super::apiconversion::warn_of_rules(review, &api);
+            let served = review
+                .catalog
+                .resolve(review.snapshot, review.cluster, &api.group, &api.names.plural);
+            if let Some(served) = served.filter(|_| old.is_some()) {
+                let scope = Scope::cluster(served.resource_id(), review.cluster.clone());
+                trial::warn_of_effects(review, &served.api, &api, &scope);
+            }
             Ok(())
         }
         Err(errors) if old.is_some() => {

@@ -2,8 +2,14 @@
 //! which objects could not be read any more. `kubectl apply --dry-run=server` shows it before
 //! anything changes; the rollout gate decides afterwards (`insula_controllers::rollout`).
 
-use crate::kinds::review::Review;
-use insula_api::{ClusterName, Scope};
+use crate::{
+    kinds::review::Review,
+    publication::{Address, Effects},
+};
+use insula_api::{
+    ClusterName, Scope,
+    names::effects::{UNREADABLE, VERSION_REMOVED},
+};
 use insula_catalog::{Api, locate};
 use std::{collections::BTreeSet, ops::ControlFlow};
 
@@ -12,6 +18,39 @@ use std::{collections::BTreeSet, ops::ControlFlow};
 const OBJECTS_MAX: usize = 1_000;
 /// Objects that a warning names.
 const NAMED_MAX: usize = 10;
+
+/// Warns of what a changed API does to stored objects: one warning for each of its first effects.
+/// Objects that could not be read and versions that are removed have warnings of their own.
+pub(super) fn warn_of_effects(review: &Review<'_>, before: &Api, after: &Api, scope: &Scope) {
+    let mut effects = Effects::new(before, after);
+    let mut tried = 0;
+    review.snapshot.for_each(scope, |entry| {
+        if tried == OBJECTS_MAX {
+            return ControlFlow::Break(());
+        }
+        tried += 1;
+        let workspace = locate::path_of(review.snapshot, &entry.key.cluster).to_string();
+        let address = Address {
+            workspace: &workspace,
+            namespace: &entry.key.namespace,
+            name: &entry.key.name,
+        };
+        effects.examine(&entry.object, &address);
+        ControlFlow::Continue(())
+    });
+    let all = effects.finish();
+    let hurt = all
+        .iter()
+        .filter(|effect| effect.objects > 0 && ![UNREADABLE, VERSION_REMOVED].contains(&effect.kind));
+    let first = if tried == OBJECTS_MAX {
+        format!("of the first {OBJECTS_MAX} stored objects, ")
+    } else {
+        String::new()
+    };
+    for effect in hurt.take(NAMED_MAX) {
+        review.warn(format!("{first}{effect}"));
+    }
+}
 
 /// Warns of stored objects that the API could not show in each of its served versions.
 pub(super) fn warn_of_objects(review: &Review<'_>, api: &Api, scope: &Scope) {

@@ -10,9 +10,11 @@ use super::diff::{Difference, differences};
 use insula_api::{Json, Object, names::effects as names};
 use insula_catalog::Api;
 use insula_conversion::{ConvertError, Stored, object_budget};
-use insula_schema::ChangeKind;
+use insula_schema::{ChangeKind, Node};
 use std::{collections::BTreeMap, fmt};
 
+/// Effects of one API that are told apart.
+const EFFECTS_MAX: usize = 256;
 /// Objects that an effect names.
 const NAMED_MAX: usize = 10;
 
@@ -266,7 +268,7 @@ impl<'a> Effects<'a> {
             insula_schema::default(shown, schema);
         }
         let mut differing = Vec::new();
-        collect(&was, &is, &mut String::new(), &mut differing);
+        collect(&was, &is, Some(old.root()), "", &mut differing);
         for (kind, path) in differing {
             reached.extend(self.effect_at(kind, version, &path, ""));
         }
@@ -276,7 +278,7 @@ impl<'a> Effects<'a> {
             .collect();
         for error in insula_schema::validate(&is, new) {
             if !known.contains(&error.to_string()) {
-                let path = general(error.field.as_str());
+                let path = general(error.field.as_str(), new.root());
                 reached.extend(self.effect_at(names::VALUE_REFUSED, version, &path, &error.detail));
             }
         }
@@ -295,6 +297,9 @@ impl<'a> Effects<'a> {
             effect.version == version && is_around && (effect.kind == kind || tells(effect.kind, kind))
         };
         let known = self.found.iter().position(covers);
+        if known.is_none() && self.found.len() >= EFFECTS_MAX && !path.is_empty() {
+            return self.effect_at(kind, version, "", "fields that are not listed");
+        }
         Some(known.unwrap_or_else(|| {
             self.found.push(Effect::new(kind, &self.api, version, path, detail));
             self.found.len() - 1
@@ -357,8 +362,8 @@ fn of_change(change: &Difference) -> Option<Effect> {
 }
 
 /// Collects the paths at which two views of an object differ: values that are gone or are others.
-fn collect(was: &Json, is: &Json, path: &mut String, found: &mut Vec<(&'static str, String)>) {
-    let end = path.len();
+/// Names that the schema does not know are those of a map, and stay the tenant's.
+fn collect(was: &Json, is: &Json, node: Option<&Node>, path: &str, found: &mut Vec<(&'static str, String)>) {
     match (was, is) {
         (Json::Null, _) => {}
         (Json::Object(was), _) => {
@@ -366,41 +371,95 @@ fn collect(was: &Json, is: &Json, path: &mut String, found: &mut Vec<(&'static s
                 if path.is_empty() && matches!(name.as_str(), "apiVersion" | "kind" | "metadata") {
                     continue;
                 }
-                path.push_str(&format!(".{name}"));
-                collect(value, is.get(name).unwrap_or(&Json::Null), path, found);
-                path.truncate(end);
+                let (node, at) = match node.and_then(|node| node.property(name)) {
+                    Some(property) => (Some(property), format!("{path}.{name}")),
+                    None => (node.and_then(Node::additional), format!("{path}[]")),
+                };
+                collect(value, is.get(name).unwrap_or(&Json::Null), node, &at, found);
             }
         }
         (Json::Array(was), _) => {
-            path.push_str("[]");
+            let (node, at) = (node.and_then(Node::items), format!("{path}[]"));
             for (index, value) in was.iter().enumerate() {
-                collect(value, is.get(index).unwrap_or(&Json::Null), path, found);
+                collect(value, is.get(index).unwrap_or(&Json::Null), node, &at, found);
             }
-            path.truncate(end);
         }
-        (_, Json::Null) => found.push((names::VALUE_HIDDEN, path.clone())),
-        (was, is) if was != is => found.push((names::VALUE_CHANGED, path.clone())),
+        (_, Json::Null) => found.push((names::VALUE_HIDDEN, path.to_owned())),
+        (was, is) if was != is => found.push((names::VALUE_CHANGED, path.to_owned())),
         _ => {}
     }
 }
 
-/// Returns the path of an error, `spec.list[3].x`, in the form of schemas: `.spec.list[].x`.
-fn general(path: &str) -> String {
-    let mut out = String::from(".");
-    let mut inside = false;
-    for c in path.chars() {
-        match c {
-            '[' => {
-                inside = true;
-                out.push('[');
-            }
-            ']' => {
-                inside = false;
-                out.push(']');
-            }
-            c if !inside => out.push(c),
-            _ => {}
-        }
+/// Returns the path of an error, `spec.list[3].x`, in the form of schemas, `.spec.list[].x`, as far
+/// as the schema knows it.
+fn general(path: &str, root: &Node) -> String {
+    let (mut node, mut out) = (root, String::new());
+    for step in path.split(['.', '[']) {
+        let (next, at) = match (node.property(step), node.items().or(node.additional())) {
+            (Some(property), _) => (property, format!(".{step}")),
+            (None, Some(inner)) => (inner, "[]".to_owned()),
+            (None, None) => break,
+        };
+        node = next;
+        out.push_str(&at);
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use insula_schema::Structural;
+    use serde_json::json;
+
+    fn schema() -> Structural {
+        let item = json!({"type": "object", "properties": {"x": {"type": "string"}}});
+        let map = json!({"type": "object", "additionalProperties": item});
+        let spec = json!({"type": "object", "properties": {
+            "a": {"type": "string"}, "list": {"type": "array", "items": item}, "map": map}});
+        Structural::parse_trusted(&json!({"type": "object", "properties": {"spec": spec}})).expect("a schema")
+    }
+
+    #[test]
+    fn paths_have_no_name_of_a_tenants() {
+        let schema = schema();
+        for (error, path) in [
+            ("spec.a", ".spec.a"),
+            ("spec.list[3].x", ".spec.list[].x"),
+            ("spec.map[secret].x", ".spec.map[].x"),
+            ("spec.map.secret.x", ".spec.map[].x"),
+            ("spec.map[a.secret.name]", ".spec.map[]"),
+            ("spec.unknown.secret", ".spec"),
+        ] {
+            assert_eq!(general(error, schema.root()), path, "{error}");
+        }
+    }
+
+    #[test]
+    fn values_that_are_gone_or_others_are_found() {
+        let schema = schema();
+        let was = json!({"metadata": {"labels": {"l": "1"}},
+            "spec": {"a": "1", "list": [{"x": "1"}, {"x": "2"}], "map": {"secret": {"x": "1"}, "kept": {"x": "1"}}}});
+        let is = json!({"spec": {"a": "2", "list": [{"x": "1"}], "map": {"kept": {"x": "1"}}, "new": 1}});
+        let mut found = Vec::new();
+        collect(&was, &is, Some(schema.root()), "", &mut found);
+        let of = |kind: &'static str, path: &str| (kind, path.to_owned());
+        assert_eq!(
+            found,
+            [
+                of(names::VALUE_CHANGED, ".spec.a"),
+                of(names::VALUE_HIDDEN, ".spec.list[].x"),
+                of(names::VALUE_HIDDEN, ".spec.map[].x"),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_word_is_for_an_effect_or_a_kind_up_to_a_number() {
+        let id = "field-removed:pumps.example.io/v1:.spec.a";
+        let covers = |text: &str, objects| Acceptance::parse(text).expect("it reads").covers(id, objects);
+        assert!(covers("field-removed", 9) && covers(id, 9) && covers(&format!("{id}=9"), 9));
+        assert!(!covers("field-removed=8", 9) && !covers("field", 1) && !covers("value-refused", 1));
+        assert!(Acceptance::parse("field-removed=many").is_err());
+    }
 }

@@ -48,7 +48,15 @@ fn publish(server: &Server, provider: &str, rules: &str) {
     let (kubeconfig, definition, rules) = (server.kubeconfig(), sample("definition.yaml"), sample(rules));
     let at = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--workspace", provider];
     let files = ["-f", &definition, "-f", &rules];
-    let (code, out, error) = ran(&[&["export", "publish", "--apply"], &files[..], &at].concat(), "");
+    let (code, out, error) = ran(
+        &[
+            &["export", "publish", "--apply", "--accept", "value-changed"],
+            &files[..],
+            &at,
+        ]
+        .concat(),
+        "",
+    );
     assert_eq!(code, 0, "{out}{error}");
 }
 
