@@ -18,7 +18,9 @@ const NAMED_MAX: usize = 10;
 /// Stores the event for a write that is done, which is answered whether that can be or not.
 pub(crate) async fn tell(deps: &Deps, served: &Served, old: &Entry) {
     if let Some(event) = event(deps, served, old) {
-        drop(client::commit(deps, &Plan::new(vec![event])).await);
+        let plan = Plan::new(vec![event]);
+        // Boxed, because it is rare, and part of the future of every update.
+        drop(Box::pin(client::commit(deps, &plan)).await);
     }
 }
 

@@ -3,19 +3,21 @@
 //! bundle that serves, after it has tried the stored objects.
 
 use crate::Deps;
-use futures_util::future::select;
+use futures_util::future::{BoxFuture, select};
 use insula_api::{Json, ObjectKey, Scope};
 use insula_catalog::{ResourceRoute, bundle, ids, parts};
 use insula_store::Snapshot;
 use std::pin::pin;
 
-/// Waits until a write of a definition or an APIConversion is in force, or has been judged not to
-/// fit. Returns at once for objects of other kinds. The caller sets the time limit.
-pub async fn until_in_force(deps: &Deps, key: &ObjectKey) {
-    let (definitions, rules) = (ids::customresourcedefinitions(), ids::apiconversions());
-    if key.resource != definitions && key.resource != rules {
-        return;
-    }
+/// Returns the wait until a write of a definition or an APIConversion is in force, or has been
+/// judged not to fit; `None` for objects of other kinds. The caller sets the time limit.
+pub fn until_in_force<'d>(deps: &'d Deps, key: &'d ObjectKey) -> Option<BoxFuture<'d, ()>> {
+    let is_one = key.resource == ids::customresourcedefinitions() || key.resource == ids::apiconversions();
+    is_one.then(|| Box::pin(wait(deps, key)) as BoxFuture<'d, ()>)
+}
+
+async fn wait(deps: &Deps, key: &ObjectKey) {
+    let definitions = ids::customresourcedefinitions();
     loop {
         let snapshot = deps.store.latest();
         let definition = match key.resource == definitions {

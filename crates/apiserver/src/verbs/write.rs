@@ -239,7 +239,9 @@ impl ResourceRequest<'_> {
 async fn warnings_in_force(registry: &Deps, own: Vec<String>, written: &Written, dry_run: bool) -> Vec<String> {
     let mut warnings = [own, written.warnings.clone()].concat();
     let in_force = insula_registry::until_in_force(registry, &written.entry.key);
-    if !dry_run && timeout(IN_FORCE_TIME, in_force).await.is_err() {
+    if let Some(in_force) = in_force.filter(|_| !dry_run)
+        && timeout(IN_FORCE_TIME, in_force).await.is_err()
+    {
         warnings.push(NOT_IN_FORCE.to_owned());
     }
     warnings
