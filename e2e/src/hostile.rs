@@ -5,6 +5,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    thread,
     time::Duration,
 };
 
@@ -13,10 +14,11 @@ use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
+    runtime::Builder,
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-use crate::{base64, runtime};
+use crate::base64;
 
 /// Behaviour after the first bytes of an answer.
 pub enum Then {
@@ -57,7 +59,8 @@ impl Hostile {
                 PrivateKeyDer::try_from(key.serialize_der()).unwrap(),
             )
             .unwrap();
-        let listener = runtime().block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
         let url = format!("https://{}", listener.local_addr().unwrap());
         let requests = Arc::<AtomicU64>::default();
         let (acceptor, counted, script) = (
@@ -65,7 +68,8 @@ impl Hostile {
             Arc::clone(&requests),
             Arc::new(script) as Script,
         );
-        runtime().spawn(async move {
+        let serve = async move {
+            let listener = TcpListener::from_std(listener).unwrap();
             while let Ok((tcp, _)) = listener.accept().await {
                 let (acceptor, counted, script) = (acceptor.clone(), Arc::clone(&counted), Arc::clone(&script));
                 tokio::spawn(async move {
@@ -75,6 +79,14 @@ impl Hostile {
                     }
                 });
             }
+        };
+        // A thread of its own: no other test can keep it from hanging up.
+        thread::spawn(move || {
+            Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap()
+                .block_on(serve)
         });
         Self {
             url,
