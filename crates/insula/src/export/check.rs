@@ -3,6 +3,7 @@
 
 use anyhow::{Context, bail};
 use insula_admission::publication::{Acceptance, Published};
+use insula_api::names::effects::{UNREADABLE, VERSION_REMOVED};
 use insula_proto::{
     admin::v1::{CheckRolloutRequest, CheckRolloutResponse, ReleaseEffect},
     value,
@@ -120,9 +121,12 @@ impl Trial {
         }
     }
 
-    /// Returns true if an effect hurts that nobody has accepted.
+    /// Returns true if an effect hurts that nobody has accepted, or an object cannot be read for
+    /// which there is no accepted effect.
     pub(super) fn fails(&self) -> bool {
-        self.effects.iter().any(Effect::is_open)
+        let accepted = self.effects.iter().filter(|it| it.accepted && it.is_of(UNREADABLE));
+        let accepted: i64 = accepted.map(|effect| effect.objects).sum();
+        self.effects.iter().any(Effect::is_open) || i64::try_from(self.failed).is_ok_and(|failed| failed > accepted)
     }
 
     /// Formats the outcome, a line each.
@@ -178,7 +182,11 @@ impl Effect {
     /// Returns true if it needs somebody's word: it reaches objects, and is no removal of a
     /// version, which is confirmed by itself.
     fn is_open(&self) -> bool {
-        self.objects > 0 && !self.accepted && !self.id.starts_with("version-removed:")
+        self.objects > 0 && !self.accepted && !self.is_of(VERSION_REMOVED)
+    }
+
+    fn is_of(&self, kind: &str) -> bool {
+        self.id.split(':').next() == Some(kind)
     }
 
     fn line(&self) -> String {
