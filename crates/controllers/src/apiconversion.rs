@@ -99,22 +99,17 @@ impl Reconciler for ApiConversions {
         };
         let joined = rules.as_ref().and_then(|rules| rules["spec"]["parts"].as_array());
         let own: Vec<OwnRules> = joined.into_iter().flatten().zip(&parts).map(own_rules).collect();
-        let bundle = match (
-            &rules,
-            find(ids::apiresourceschemas()),
-            find(ids::customresourcedefinitions()),
-        ) {
-            (Some(rules), Some(schema), _) => Some(bundle::of_schema(&schema, Some(rules))),
-            (Some(rules), None, Some(definition)) => Some(bundle::of_definition(&definition, rules)),
-            _ => None,
-        };
-        let waits = rules.as_ref().zip(find(ids::customresourcedefinitions()));
-        let missing = waits.filter(|_| find(ids::apiresourceschemas()).is_none());
-        let missing = missing.map(|(rules, definition)| missing_versions(rules, &definition));
-        let outcome = match (&conversion, bundle) {
-            (Some(_), Some(_)) if missing.as_ref().is_some_and(|missing| !missing.is_empty()) => {
-                Outcome::Wait(missing.unwrap_or_default())
+        let found = (find(ids::apiresourceschemas()), find(ids::customresourcedefinitions()));
+        let (bundle, missing) = match (&rules, &found) {
+            (Some(rules), (Some(schema), _)) => (Some(bundle::of_schema(schema, Some(rules))), Vec::new()),
+            (Some(rules), (None, Some(definition))) => {
+                let bundle = bundle::of_definition(definition, rules);
+                (Some(bundle), missing_versions(rules, definition))
             }
+            _ => (None, Vec::new()),
+        };
+        let outcome = match (&conversion, bundle) {
+            (Some(_), Some(_)) if !missing.is_empty() => Outcome::Wait(missing),
             (Some(conversion), Some(bundle)) => self.outcome(&conversion.view, &bundle),
             _ => Outcome::Wait(Vec::new()),
         };

@@ -1,25 +1,26 @@
 //! Values of stored objects that a change of rules hides: a served version shows them now, and
 //! would show them no longer. One guard for rules that are emptied or made weaker.
 
-use crate::kinds::review::Review;
+use crate::{
+    kinds::{review::Review, usage::Usage},
+    publication::Acceptance,
+};
 use insula_api::{
-    ClusterName, Json, Object, Scope,
+    Json, Object, Scope,
     names::{annotations::ACCEPTED_EFFECTS, effects},
 };
-use insula_catalog::{Api, locate};
+use insula_catalog::Api;
 use insula_conversion::{Stored, object_budget};
 use insula_store::Entry;
-use std::{collections::BTreeMap, ops::ControlFlow};
+use std::ops::ControlFlow;
 
 /// Objects that are compared in one request, aside from other requests: about a second.
 const OBJECTS_MAX: usize = 10_000;
-/// Workspaces that a refusal names.
-const NAMED_MAX: usize = 5;
 
 /// Objects of which a served version would show less.
 #[derive(Debug, Default)]
 pub(super) struct Hidden {
-    objects: BTreeMap<ClusterName, usize>,
+    usage: Usage,
     /// The first of them: its key, the version, and the path of the value.
     first: Option<(Entry, String, String)>,
     /// True if there are more objects than were compared.
@@ -71,7 +72,7 @@ impl Hidden {
                 continue;
             };
             if let Some(path) = first_hidden(&was, &is) {
-                *self.objects.entry(entry.key.cluster.clone()).or_default() += 1;
+                self.usage.add(&entry.key.cluster);
                 if self.first.is_none() {
                     self.first = Some((entry.clone(), (*version).to_owned(), path));
                 }
@@ -83,17 +84,9 @@ impl Hidden {
     /// Returns why a change is refused, or `None` if it hides nothing, or no more than `object`,
     /// the APIConversion under review, accepts by its annotation.
     pub(super) fn refusal(&self, review: &Review<'_>, object: &Json) -> Option<String> {
-        let total: usize = self.objects.values().sum();
-        if total == 0 || total <= accepted(object, effects::VALUE_HIDDEN) {
+        let total = self.usage.total();
+        if total == 0 || accepts(object, effects::VALUE_HIDDEN, total) {
             return None;
-        }
-        let plural = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-        let by_workspace = self.objects.iter().take(NAMED_MAX);
-        let mut named: Vec<String> = by_workspace
-            .map(|(cluster, count)| format!("{}: {count}", locate::path_of(review.snapshot, cluster)))
-            .collect();
-        if self.objects.len() > NAMED_MAX {
-            named.push("…".to_owned());
         }
         let example = self.first.as_ref().map(|(entry, version, path)| {
             let key = &entry.key;
@@ -101,28 +94,23 @@ impl Hidden {
             format!("{path} of {}{slash}{} in {version}", key.namespace, key.name)
         });
         Some(format!(
-            "{}{} in {} ({}) would show less than they do, such as {}: keep a rule that shows it, or accept it by the \
+            "{}{} would show less than they do, such as {}: keep a rule that shows it, or accept it by the \
              annotation {ACCEPTED_EFFECTS}: \"{}={total}\"",
             if self.unfinished { "at least " } else { "" },
-            plural(total, "object"),
-            plural(self.objects.len(), "workspace"),
-            named.join(", "),
+            self.usage.message(review.snapshot),
             example.unwrap_or_default(),
             effects::VALUE_HIDDEN
         ))
     }
 }
 
-/// Returns the number of objects up to which an object's annotation accepts an effect; without a
-/// number, any.
-fn accepted(object: &Json, effect: &str) -> usize {
+/// Returns true if an object's annotation accepts an effect on so many objects. An entry that
+/// cannot be read accepts nothing.
+fn accepts(object: &Json, effect: &str, objects: usize) -> bool {
     let annotation = object["metadata"]["annotations"][ACCEPTED_EFFECTS].as_str();
     let entries = annotation.unwrap_or_default().split(',').map(str::trim);
-    let limit = |entry: &str| match entry.split_once('=') {
-        None => (entry == effect).then_some(usize::MAX),
-        Some((name, most)) => most.parse().ok().filter(|_| name == effect),
-    };
-    entries.filter_map(limit).max().unwrap_or_default()
+    let mut read = entries.filter_map(|entry| Acceptance::parse(entry).ok());
+    read.any(|one| one.covers(effect, objects as u64))
 }
 
 fn shown(api: &Api, object: &Object, value: &Json, version: &str) -> Option<Json> {
@@ -179,17 +167,15 @@ mod tests {
 
     #[test]
     fn an_effect_is_accepted_up_to_a_number() {
-        let accepts = |text: &str| {
-            accepted(
-                &json!({"metadata": {"annotations": {ACCEPTED_EFFECTS: text}}}),
-                effects::VALUE_HIDDEN,
-            )
+        let accepts = |text: &str, objects| {
+            let object = json!({"metadata": {"annotations": {ACCEPTED_EFFECTS: text}}});
+            accepts(&object, effects::VALUE_HIDDEN, objects)
         };
-        assert_eq!(accepts("value-hidden=3"), 3);
-        assert_eq!(accepts("other=9, value-hidden=2"), 2);
-        assert_eq!(accepts("value-hidden"), usize::MAX);
-        assert_eq!(accepts("value-hidden=many"), 0);
-        assert_eq!(accepts(""), 0);
-        assert_eq!(accepted(&json!({}), effects::VALUE_HIDDEN), 0);
+        assert!(accepts("value-hidden=3", 3) && !accepts("value-hidden=3", 4));
+        assert!(accepts("other=9, value-hidden=2", 2) && !accepts("other=9, value-hidden=2", 3));
+        assert!(accepts("value-hidden", usize::MAX));
+        assert!(!accepts("value-hidden=many", 1));
+        assert!(!accepts("", 1));
+        assert!(!super::accepts(&json!({}), effects::VALUE_HIDDEN, 1));
     }
 }

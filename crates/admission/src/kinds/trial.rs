@@ -2,10 +2,7 @@
 //! which objects could not be read any more. `kubectl apply --dry-run=server` shows it before
 //! anything changes; the rollout gate decides afterwards (`insula_controllers::rollout`).
 
-use crate::{
-    kinds::review::Review,
-    publication::{Address, Effects},
-};
+use crate::{kinds::review::Review, publication::Effects};
 use insula_api::{
     ClusterName, Scope,
     names::effects::{UNREADABLE, VERSION_REMOVED},
@@ -29,13 +26,7 @@ pub(super) fn warn_of_effects(review: &Review<'_>, before: &Api, after: &Api, sc
             return ControlFlow::Break(());
         }
         tried += 1;
-        let workspace = locate::path_of(review.snapshot, &entry.key.cluster).to_string();
-        let address = Address {
-            workspace: &workspace,
-            namespace: &entry.key.namespace,
-            name: &entry.key.name,
-        };
-        effects.examine(&entry.object, &address);
+        effects.examine(review.snapshot, entry);
         ControlFlow::Continue(())
     });
     let all = effects.finish();

@@ -55,13 +55,23 @@ impl Usage {
     ) {
         snapshot.for_each(&Scope::cluster(resource, cluster.clone()), |entry| {
             if is_meant(&entry.object) {
-                *self.objects.entry(cluster.clone()).or_default() += 1;
+                self.add(cluster);
                 if !self.versions.contains(entry.object.version()) {
                     self.versions.insert(entry.object.version().to_owned());
                 }
             }
             ControlFlow::Continue(())
         });
+    }
+
+    /// Counts an object of a workspace.
+    pub(super) fn add(&mut self, cluster: &ClusterName) {
+        *self.objects.entry(cluster.clone()).or_default() += 1;
+    }
+
+    /// Returns the number of objects.
+    pub(super) fn total(&self) -> usize {
+        self.objects.values().sum()
     }
 
     /// Returns true if no object was counted.
@@ -71,7 +81,7 @@ impl Usage {
 
     /// Formats the usage: `3 objects in 2 workspaces (root:bob: 2, root:eve: 1)`.
     pub(super) fn message(&self, snapshot: &Snapshot) -> String {
-        let total: usize = self.objects.values().sum();
+        let total = self.total();
         let mut by_count: Vec<(&ClusterName, &usize)> = self.objects.iter().collect();
         by_count.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
         let named = by_count

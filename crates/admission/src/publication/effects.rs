@@ -7,10 +7,11 @@
 //! ```
 
 use super::diff::{Difference, differences};
-use insula_api::{Json, Object, names::effects as names};
-use insula_catalog::Api;
+use insula_api::{Json, Object, ObjectKey, names::effects as names};
+use insula_catalog::{Api, locate};
 use insula_conversion::{ConvertError, Stored, object_budget};
 use insula_schema::{ChangeKind, Node};
+use insula_store::{Entry, Snapshot};
 use std::{collections::BTreeMap, fmt};
 
 /// Effects of one API that are told apart.
@@ -102,15 +103,13 @@ impl Effect {
         }
     }
 
-    fn reach(&mut self, address: &Address<'_>) {
+    fn reach(&mut self, workspace: &str, key: &ObjectKey) {
         self.objects += 1;
-        *self.workspaces.entry(address.workspace.to_owned()).or_default() += 1;
+        *self.workspaces.entry(workspace.to_owned()).or_default() += 1;
         if self.named.len() < NAMED_MAX {
-            let slash = if address.namespace.is_empty() { "" } else { "/" };
-            self.named.push(format!(
-                "{}{slash}{} in {}",
-                address.namespace, address.name, address.workspace
-            ));
+            let slash = if key.namespace.is_empty() { "" } else { "/" };
+            self.named
+                .push(format!("{}{slash}{} in {workspace}", key.namespace, key.name));
         }
     }
 }
@@ -128,7 +127,7 @@ impl Acceptance {
     /// Reads one; the error names what is wrong.
     ///
     /// # Errors
-    /// What follows `=` is no number.
+    /// The text behind `=` is no number.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (name, most) = match text.rsplit_once('=') {
             None => (text, u64::MAX),
@@ -181,17 +180,6 @@ pub fn add(effects: &mut Vec<Effect>, more: Vec<Effect>) {
     }
 }
 
-/// The address of an object.
-#[derive(Debug, Clone, Copy)]
-pub struct Address<'a> {
-    /// Path of its workspace.
-    pub workspace: &'a str,
-    /// Its namespace; empty without.
-    pub namespace: &'a str,
-    /// Its name.
-    pub name: &'a str,
-}
-
 /// The effects of one API's release, while its objects are examined.
 pub struct Effects<'a> {
     before: &'a Api,
@@ -216,7 +204,8 @@ impl<'a> Effects<'a> {
     }
 
     /// Examines a stored object.
-    pub fn examine(&mut self, object: &Object, address: &Address<'_>) {
+    pub fn examine(&mut self, snapshot: &Snapshot, entry: &Entry) {
+        let object = &entry.object;
         let value = object.body_value();
         let broken = |(_, effect): &(usize, &Effect)| effect.kind == names::CLIENT_BROKEN;
         let mut reached: Vec<usize> = self
@@ -242,8 +231,12 @@ impl<'a> Effects<'a> {
         }
         reached.sort_unstable();
         reached.dedup();
+        if reached.is_empty() {
+            return;
+        }
+        let workspace = locate::path_of(snapshot, &entry.key.cluster).to_string();
         for index in reached {
-            self.found[index].reach(address);
+            self.found[index].reach(&workspace, &entry.key);
         }
     }
 

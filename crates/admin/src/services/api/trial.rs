@@ -6,7 +6,7 @@ use super::{
     objects::{self, resource_name},
 };
 use crate::pages::{Page, hash_bytes};
-use insula_admission::publication::{Address, Effect, Effects, Published, add_effects, keep_rules, offered};
+use insula_admission::publication::{Effect, Effects, Published, add_effects, keep_rules, offered};
 use insula_api::{ClusterName, Json, ObjectKey, ResourceId, Scope, kinds::ApiExport};
 use insula_catalog::{Api, locate};
 use insula_conversion::ConvertError;
@@ -109,22 +109,12 @@ pub(in crate::services) fn effects(snapshot: &Snapshot, trials: &[Trial]) -> Vec
         let Some(before) = &trial.before else { continue };
         let mut effects = Effects::new(before, &trial.api);
         snapshot.for_each(&Scope::everywhere(trial.resource.clone()), |entry| {
-            examine(snapshot, &mut effects, entry);
+            effects.examine(snapshot, entry);
             ControlFlow::Continue(())
         });
         add_effects(&mut all, effects.finish());
     }
     all
-}
-
-fn examine(snapshot: &Snapshot, effects: &mut Effects<'_>, entry: &Entry) {
-    let workspace = locate::path_of(snapshot, &entry.key.cluster).to_string();
-    let address = Address {
-        workspace: &workspace,
-        namespace: &entry.key.namespace,
-        name: &entry.key.name,
-    };
-    effects.examine(&entry.object, &address);
 }
 
 /// Returns the message of an effect.
@@ -184,7 +174,7 @@ pub(in crate::services) fn run(
                 tried.failures.push(failure(snapshot, trial, &entry.key, &error));
             }
             if let Some(effects) = &mut effects {
-                examine(snapshot, effects, entry);
+                effects.examine(snapshot, entry);
             }
             last = Some(entry.key.clone());
             ControlFlow::Continue(())
