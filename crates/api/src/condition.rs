@@ -40,6 +40,8 @@ pub struct Condition {
     pub reason: String,
     /// Message for people: the problem, its cause and the fix.
     pub message: String,
+    /// Generation of the object that it is about; `None` if it does not say.
+    pub generation: Option<i64>,
 }
 
 impl Condition {
@@ -51,6 +53,7 @@ impl Condition {
             severity: String::new(),
             reason: String::new(),
             message: String::new(),
+            generation: None,
         }
     }
 
@@ -62,7 +65,15 @@ impl Condition {
             severity: "Error".into(),
             reason: reason.into(),
             message: message.into(),
+            generation: None,
         }
+    }
+
+    /// Adds the generation of an object, which the condition is about.
+    #[must_use]
+    pub fn observed(mut self, object: &Json) -> Self {
+        self.generation = object["metadata"]["generation"].as_i64();
+        self
     }
 
     /// Replaces the severity (`Warning`, `Info`, or empty for Kubernetes' own conditions).
@@ -105,6 +116,9 @@ pub fn set_condition(object: &mut Json, want: &Condition, now: Timestamp) -> boo
         if !value.is_empty() {
             fresh[field] = json!(value);
         }
+    }
+    if let Some(generation) = want.generation {
+        fresh["observedGeneration"] = json!(generation);
     }
     if !object["status"].is_object() {
         object["status"] = json!({});

@@ -17,8 +17,8 @@ pub use apis::{
     ApiConversionStatus, ApiExport, ApiExportEndpoint, ApiExportEndpointSlice, ApiExportEndpointSliceSpec,
     ApiExportEndpointSliceStatus, ApiExportIdentity, ApiExportRetirement, ApiExportRollout, ApiExportSpec,
     ApiExportStatus, ApiNames, ApiResourceSchema, ApiResourceSchemaSpec, ApiVersion, BindingReference, BoundResource,
-    BoundSchema, ConversionDirection, ExportReference, ExportedResource, PermissionClaim, RETIREMENT_DAYS,
-    ResourceStorage, RolloutState, RolloutStep, SecretReference, VersionUsage,
+    BoundSchema, ConversionDirection, ExportReference, ExportedResource, FormerRelease, PermissionClaim,
+    RETIREMENT_DAYS, ReleasedResource, ResourceStorage, RolloutState, RolloutStep, SecretReference, VersionUsage,
 };
 pub use core::{LogicalCluster, LogicalClusterOwner, LogicalClusterSpec, LogicalClusterStatus};
 pub use tenancy::{

@@ -2,12 +2,14 @@
 //! and schemas.
 
 pub mod offer;
+mod release;
 mod right;
 mod root;
 mod schemas;
 mod served;
 
 pub use crate::routes::ExportName;
+pub use release::{release_id, release_on_offer};
 pub use right::{AccessRequest, Denied, Grant};
 pub use root::is_identity_of;
 pub use schemas::{schemas_behind, schemas_of};

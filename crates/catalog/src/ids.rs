@@ -165,7 +165,17 @@ pub fn bundle(name: &str) -> ObjectKey {
 /// Returns the name of a bundle beside the one that is named like the schema's UID: other rules for
 /// the same schema, told apart by the fingerprint of schema and rules.
 pub fn bundle_generation(uid: &str, fingerprint: u64) -> String {
-    format!("{uid}.{fingerprint:016x}")
+    format!("{uid}.{}", self::fingerprint(fingerprint))
+}
+
+/// Returns the text of a fingerprint, as names of bundles and the status of exports have it.
+pub fn fingerprint(fingerprint: u64) -> String {
+    format!("{fingerprint:016x}")
+}
+
+/// Returns the names that the bundle of a schema with rules of this fingerprint may have.
+pub fn bundle_names(uid: &str, fingerprint: &str) -> [String; 2] {
+    [format!("{uid}.{fingerprint}"), uid.to_owned()]
 }
 
 /// Returns true if a bundle was made from the schema of this UID, with whatever rules.

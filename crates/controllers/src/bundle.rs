@@ -1,11 +1,14 @@
-//! Collection of bundles that no route refers to.
+//! Collection of bundles that no route refers to, and no former release of an export.
 
 use crate::runtime::Reconciler;
-use insula_api::{ObjectKey, ResourceId, Scope};
+use insula_api::{
+    Object, ObjectKey, ResourceId, Scope,
+    kinds::{self, ApiExport},
+};
 use insula_catalog::{ResourceRoute, ids};
 use insula_registry::{Deps, Intent, Plan};
 use insula_store::{Change, Entry, Snapshot};
-use std::{ops::ControlFlow, sync::Arc};
+use std::{collections::BTreeSet, ops::ControlFlow, sync::Arc};
 
 /// Seconds between the deletion of a route and the check of its bundle: one check serves all routes
 /// that are deleted meanwhile.
@@ -18,6 +21,19 @@ pub(crate) struct Bundles;
 pub(crate) struct World {
     bundle: Option<Entry>,
     is_routed: bool,
+    /// An export can go back to a release that it serves.
+    is_remembered: bool,
+}
+
+/// Returns the names that the bundles of an export's releases may have.
+fn remembered(export: &Object) -> BTreeSet<String> {
+    let export: ApiExport = kinds::read(&export.body_value());
+    let rollout = export.status.rollout;
+    let former = rollout.history.into_iter().flat_map(|former| former.resources);
+    let all = rollout.resources.into_iter().chain(former);
+    all.filter(|resource| !resource.uid.is_empty())
+        .flat_map(|resource| ids::bundle_names(&resource.uid, &resource.fingerprint))
+        .collect()
 }
 
 impl Bundles {
@@ -35,7 +51,7 @@ impl Reconciler for Bundles {
     }
 
     fn watches(&self) -> Vec<ResourceId> {
-        vec![ids::resource_routes(), ids::bundles()]
+        vec![ids::resource_routes(), ids::bundles(), ids::apiexports()]
     }
 
     fn keys(&self, change: &Change, _snapshot: &Snapshot) -> Vec<ObjectKey> {
@@ -47,7 +63,15 @@ impl Reconciler for Bundles {
                 Vec::new()
             };
         }
-        let bundle = |object: &insula_api::Object| object.parsed(ResourceRoute::read).bundle.clone();
+        if change.key.resource == ids::apiexports() {
+            let bundles = |object: &Object| (*object.parsed(remembered)).clone();
+            let mut forgotten = change.old.as_ref().map(|old| bundles(&old.object)).unwrap_or_default();
+            for bundle in change.new.iter().flat_map(|new| bundles(new)) {
+                forgotten.remove(&bundle);
+            }
+            return forgotten.iter().map(|bundle| ids::bundle(bundle)).collect();
+        }
+        let bundle = |object: &Object| object.parsed(ResourceRoute::read).bundle.clone();
         let old = change.old.as_ref().and_then(|old| bundle(&old.object));
         let new = change.new.as_ref().and_then(|new| bundle(new));
         match old {
@@ -60,7 +84,8 @@ impl Reconciler for Bundles {
         SETTLE_SECONDS
     }
 
-    /// Walks routes until one refers to the bundle. There is no counter that could drift.
+    /// Walks exports and routes until one refers to the bundle. There is no counter that could
+    /// drift.
     fn observe(&self, key: &ObjectKey, snapshot: &Snapshot) -> World {
         let mut is_routed = false;
         snapshot.for_each(&Scope::everywhere(ids::resource_routes()), |route| {
@@ -71,17 +96,26 @@ impl Reconciler for Bundles {
                 ControlFlow::Continue(())
             }
         });
+        let mut is_remembered = false;
+        snapshot.for_each(&Scope::everywhere(ids::apiexports()), |export| {
+            is_remembered = export.object.parsed(remembered).contains(&*key.name);
+            match is_remembered {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        });
         World {
             bundle: snapshot.get(key),
             is_routed,
+            is_remembered,
         }
     }
 
-    /// Deletes a bundle without routes. A route that is created concurrently does no harm: its
-    /// reconciler sees the deletion of the bundle, and creates it again.
+    /// Deletes a bundle that nothing refers to. A route that is created concurrently does no harm:
+    /// its reconciler sees the deletion of the bundle, and creates it again.
     fn decide(&self, world: &World) -> Plan {
         match &world.bundle {
-            Some(bundle) if !world.is_routed => Plan::new(vec![Intent::Delete(bundle.clone())]),
+            Some(bundle) if !world.is_routed && !world.is_remembered => Plan::new(vec![Intent::Delete(bundle.clone())]),
             _ => Plan::rest(),
         }
     }

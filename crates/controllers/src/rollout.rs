@@ -288,6 +288,7 @@ pub(crate) fn set_rolled_out(value: &mut Json, hold: Option<Hold>, now: Timestam
     };
     let is_definition = value["kind"] == "CustomResourceDefinition";
     let outcome = if is_definition { outcome.severity("") } else { outcome };
+    let outcome = outcome.observed(value);
     set_condition(value, &outcome, now);
 }
 

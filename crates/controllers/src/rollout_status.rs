@@ -1,26 +1,25 @@
-//! Outcome of a rollout per binding, in the status of the export: the number of bindings that took
-//! over the schemas and rules on offer, and the bindings that stay with the reason.
-//!
-//! An export that never held a binding back, and says nothing about its rollout, gets no such
-//! status.
+//! Rollout of the release that an export offers, in the status of the export: the schemas and rules
+//! that it consists of, the number of bindings that took it over, and the bindings that stay with
+//! the reason. Each binding says in `status.release` which release it was judged by; what it says
+//! of another one is not counted.
 
-use crate::{
-    apibinding::world::find_export,
-    loaded::Loaded,
-    rollout::{self, Hold},
-    rollout_steps,
-    runtime::Reconciler,
-    write::{sort_conditions, text},
-};
+mod decide;
+mod release;
+
+use crate::{apibinding::world::find_export, loaded::Loaded, rollout_steps, runtime::Reconciler, write::text};
 use insula_api::{
-    ClusterName, Json, Object, ObjectKey, ResourceId, Timestamp, condition,
-    kinds::{self, ApiBinding, ApiExport, ApiExportRollout, RolloutState},
+    Object, ObjectKey, ResourceId, Scope, Timestamp, condition,
+    kinds::{self, ApiBinding, ApiExport},
 };
-use insula_catalog::{ResourceRoute, digest, ids, locate};
+use insula_catalog::{digest, exports::ExportView, ids, locate, parts};
 use insula_registry::{Deps, Plan};
 use insula_store::{Change, Entry, Snapshot};
-use serde_json::json;
-use std::{collections::HashMap, sync::Arc};
+use release::Release;
+use std::{
+    collections::{BTreeSet, HashMap},
+    ops::ControlFlow,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 /// Bindings that the status names.
 const HELD_MAX: usize = 10;
@@ -29,100 +28,73 @@ const MESSAGE_MAX: usize = 500;
 /// Seconds between a change of a binding and the count: one count serves all bindings that change
 /// meanwhile.
 const SETTLE_SECONDS: u64 = 1;
+/// Bindings for each of which a second passes between two counts: to count takes about a
+/// microsecond a binding, and its writes should not take a core.
+const BINDINGS_PER_SECOND: usize = 20_000;
+/// Exports whose last count is remembered.
+const COUNTS_MAX: usize = 4096;
 
 /// Reconciles the rollout status of exports.
 pub(crate) struct RolloutStatus {
     registry: Arc<Deps>,
+    /// Time of the last count, of exports with many bindings.
+    counted: Mutex<HashMap<ObjectKey, Timestamp>>,
 }
 
 /// World of an export's rollout.
 #[derive(Default)]
 pub(crate) struct World {
     export: Option<Loaded<ApiExport>>,
-    /// Identifier of the release on offer.
-    release: String,
+    /// The release on offer.
+    release: Release,
     bindings: usize,
     current: usize,
     held: usize,
+    /// Bindings that were never served.
+    unbound: usize,
     /// Bindings that neither moved nor stay, by their step, from the first.
     pending: Vec<usize>,
     /// The first bindings that stay.
     named: Vec<Held>,
+    /// Seconds until the bindings are counted again, if that is too early now.
+    later: Option<u64>,
     now: Timestamp,
 }
 
-/// Binding that stays on the previous generation.
+/// Binding that stays on the previous release.
 struct Held {
     workspace: String,
     name: String,
     message: String,
 }
 
-/// Returns the reason of a binding to stay.
-fn reason_to_stay(binding: &Object) -> Option<String> {
-    let state = condition(&binding.body_value(), "BindingUpToDate").cloned()?;
-    (state["reason"] == "RolloutBlocked").then(|| cut(text(&state, "/message")))
+/// The fields of a binding that say where it stands.
+struct Judged {
+    /// It was served once.
+    is_served: bool,
+    /// The release by which it was judged.
+    release: String,
+    /// It serves that release.
+    is_current: bool,
+    /// The reason to stay, if it cannot take that release over.
+    stays: Option<String>,
 }
 
-/// The release that an export offers.
-struct Release<'a> {
-    registry: &'a Deps,
-    snapshot: &'a Snapshot,
-    /// Group, name and fingerprint of each resource that compiles.
-    offered: Vec<(String, String, u64)>,
-    /// False if a resource has no schema, or one that does not compile.
-    is_whole: bool,
-    /// Fingerprints of bundles by name.
-    bundles: HashMap<Arc<str>, Option<u64>>,
-}
-
-impl<'a> Release<'a> {
-    fn offered_by(registry: &'a Deps, snapshot: &'a Snapshot, export: &Loaded<ApiExport>) -> Self {
-        let mut release = Release {
-            registry,
-            snapshot,
-            offered: Vec::new(),
-            is_whole: true,
-            bundles: HashMap::new(),
-        };
-        let stored = export
-            .view
-            .spec
-            .resources
-            .iter()
-            .filter(|r| r.storage.r#virtual.is_none());
-        for resource in stored {
-            let cluster = &export.entry.key.cluster;
-            match registry.catalog.stored(snapshot, cluster, &resource.schema) {
-                Some(api) => {
-                    let (group, name) = (resource.group.clone(), resource.name.clone());
-                    release.offered.push((group, name, api.fingerprint));
-                }
-                None => release.is_whole = false,
-            }
+impl Judged {
+    fn read(binding: &Object) -> Self {
+        let value = binding.body_value();
+        let is_true = |kind| condition(&value, kind).is_some_and(|condition| condition["status"] == "True");
+        let state = condition(&value, "BindingUpToDate").cloned().unwrap_or_default();
+        let stays = matches!(
+            text(&state, "/reason"),
+            "RolloutBlocked" | "NamingConflicts" | "APIResourceSchemaInvalid"
+        );
+        Judged {
+            is_served: is_true("InitialBindingCompleted"),
+            release: text(&value, "/status/release").to_owned(),
+            is_current: state["status"] == "True",
+            stays: stays.then(|| cut(text(&state, "/message"))),
         }
-        release
-    }
-
-    fn identifier(&self) -> String {
-        let offered = self.offered.iter();
-        rollout_steps::release(offered.map(|(group, name, fingerprint)| (&**group, &**name, *fingerprint)))
-    }
-
-    /// Returns true if a cluster is served by the release.
-    fn serves(&mut self, cluster: &ClusterName) -> bool {
-        let (registry, snapshot) = (self.registry, self.snapshot);
-        let bundles = &mut self.bundles;
-        let mut serves = |(group, name, fingerprint): &(String, String, u64)| {
-            let route = snapshot.get(&ids::resource_route(cluster, group, name))?;
-            let bundle = route.object.parsed(ResourceRoute::read).bundle.clone()?;
-            let served = *bundles.entry(bundle.clone()).or_insert_with(|| {
-                let bundle = snapshot.get(&ids::bundle(&bundle))?;
-                Some(registry.catalog.compiled(&bundle.object).ok()?.fingerprint)
-            });
-            (served? == *fingerprint).then_some(())
-        };
-        self.is_whole && self.offered.iter().all(|offered| serves(offered).is_some())
     }
 }
 
@@ -135,9 +107,63 @@ fn cut(message: &str) -> String {
     format!("{}…", &message[..end.unwrap_or_default()])
 }
 
+impl World {
+    /// Counts one binding.
+    fn count(&mut self, snapshot: &Snapshot, entry: &Entry) {
+        let Some(export) = &self.export else { return };
+        let judged = entry.object.parsed(Judged::read);
+        let is_of_release = judged.release == self.release.id;
+        self.bindings += 1;
+        if !judged.is_served {
+            self.unbound += 1;
+        } else if is_of_release && judged.is_current {
+            self.current += 1;
+        } else if let (true, Some(message)) = (is_of_release, &judged.stays) {
+            self.held += 1;
+            if self.named.len() < HELD_MAX {
+                self.named.push(Held {
+                    workspace: locate::path_of(snapshot, &entry.key.cluster).to_string(),
+                    name: entry.key.name.to_string(),
+                    message: message.clone(),
+                });
+            }
+        } else {
+            let rollout = &export.view.spec.rollout;
+            let step = rollout_steps::step_of(rollout, &entry.key.cluster, &entry.object.meta);
+            self.pending[step - 1] += 1;
+        }
+    }
+}
+
 impl RolloutStatus {
     pub(crate) fn new(registry: Arc<Deps>) -> Self {
-        RolloutStatus { registry }
+        RolloutStatus {
+            registry,
+            counted: Mutex::default(),
+        }
+    }
+
+    /// Returns the seconds until the bindings of an export may be counted again; `None` for now.
+    fn too_early(&self, key: &ObjectKey, bindings: usize, now: Timestamp) -> Option<u64> {
+        let pause = bindings / BINDINGS_PER_SECOND;
+        if pause == 0 {
+            return None;
+        }
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        if counted.len() > COUNTS_MAX {
+            counted.clear();
+        }
+        let since = counted
+            .get(key)
+            .map(|last| now.since(*last))
+            .and_then(|s| u64::try_from(s).ok());
+        match since {
+            Some(since) if since < pause as u64 => Some(pause as u64 - since),
+            _ => {
+                counted.insert(key.clone(), now);
+                None
+            }
+        }
     }
 }
 
@@ -150,27 +176,29 @@ impl Reconciler for RolloutStatus {
     }
 
     fn watches(&self) -> Vec<ResourceId> {
-        // A binding may move by its route alone.
-        vec![ids::apibindings(), ids::apiexports(), ids::resource_routes()]
+        vec![
+            ids::apibindings(),
+            ids::apiexports(),
+            ids::apiresourceschemas(),
+            ids::apiconversions(),
+        ]
     }
 
     fn keys(&self, change: &Change, snapshot: &Snapshot) -> Vec<ObjectKey> {
-        if change.key.resource == ids::apiexports() {
-            return change.new.iter().map(|_| change.key.clone()).collect();
+        let key = &change.key;
+        match &*key.resource.resource {
+            "apiexports" => change.new.iter().map(|_| key.clone()).collect(),
+            "apiresourceschemas" => offering(snapshot, key, &BTreeSet::from([key.name.to_string()])),
+            "apiconversions" => offering(snapshot, key, &parts::schemas_of_change(change)),
+            _ => {
+                let object = change.new.as_deref().or(change.old.as_ref().map(|old| &*old.object));
+                let export = object.and_then(|object| {
+                    let binding: ApiBinding = kinds::read(&object.body_value());
+                    find_export(snapshot, &key.cluster, &binding).found
+                });
+                export.into_iter().map(|export| export.entry.key).collect()
+            }
         }
-        if change.key.resource == ids::resource_routes() {
-            let route = change.new.as_ref().map(|route| route.parsed(ResourceRoute::read));
-            return route
-                .iter()
-                .filter_map(|route| Some(route.export.as_ref()?.key()))
-                .collect();
-        }
-        let object = change.new.as_deref().or(change.old.as_ref().map(|old| &*old.object));
-        let export = object.and_then(|object| {
-            let binding: ApiBinding = kinds::read(&object.body_value());
-            find_export(snapshot, &change.key.cluster, &binding).found
-        });
-        export.into_iter().map(|export| export.entry.key).collect()
     }
 
     fn settle(&self) -> u64 {
@@ -187,199 +215,40 @@ impl Reconciler for RolloutStatus {
         let label = digest::export_label(&key.cluster, &key.name);
         let registry = &self.registry;
         let bindings = registry.bindings.of_export(&*registry.store, snapshot, &label);
-        let bindings = bindings.iter().filter_map(|key| snapshot.get(key));
-        let bindings: Vec<Entry> = bindings.filter(|entry| !entry.object.meta.is_deleting()).collect();
-        let stays = |entry: &Entry| entry.object.parsed(reason_to_stay);
-        world.bindings = bindings.len();
-        if !is_shown(&export.view, &export.value) && bindings.iter().all(|entry| stays(entry).is_none()) {
-            return world;
+        world.release = Release::offered_by(registry, snapshot, export);
+        world.pending = vec![0; export.view.spec.rollout.steps.len() + 1];
+        // The first look at a release is never too early: it opens the first step.
+        if world.release.id == export.view.status.rollout.release {
+            world.later = self.too_early(key, bindings.len(), world.now);
         }
-        let mut release = Release::offered_by(&self.registry, snapshot, export);
-        let rollout = &export.view.spec.rollout;
-        world.release = release.identifier();
-        world.pending = vec![0; rollout.steps.len() + 1];
-        for entry in &bindings {
-            let cluster = &entry.key.cluster;
-            if let Some(message) = &*stays(entry) {
-                world.held += 1;
-                if world.named.len() < HELD_MAX {
-                    world.named.push(Held {
-                        workspace: locate::path_of(snapshot, cluster).to_string(),
-                        name: entry.key.name.to_string(),
-                        message: message.clone(),
-                    });
+        if world.later.is_none() {
+            for entry in bindings.iter().filter_map(|key| snapshot.get(key)) {
+                if !entry.object.meta.is_deleting() {
+                    world.count(snapshot, &entry);
                 }
-            } else if release.serves(cluster) {
-                world.current += 1;
-            } else {
-                world.pending[rollout_steps::step_of(rollout, cluster, &entry.object.meta) - 1] += 1;
             }
         }
         world
     }
 
     fn decide(&self, world: &World) -> Plan {
-        decide(world)
+        decide::decide(world)
     }
 }
 
-/// Returns true if the export has a status of its rollout, or asks for one.
-fn is_shown(export: &ApiExport, value: &Json) -> bool {
-    value["status"]["rollout"].is_object() || export.spec.rollout != ApiExportRollout::default()
-}
-
-fn decide(world: &World) -> Plan {
-    let Some(export) = world.export.as_ref().filter(|export| !export.is_deleting()) else {
-        return Plan::rest();
-    };
-    let rollout = &export.view.spec.rollout;
-    if world.held == 0 && !is_shown(&export.view, &export.value) {
-        return Plan::rest();
-    }
-    let mut value = export.value.clone();
-    if !value["status"].is_object() {
-        value["status"] = json!({});
-    }
-    let named = world
-        .named
-        .iter()
-        .map(|held| json!({"workspace": held.workspace, "name": held.name, "message": held.message}));
-    let named: Vec<Json> = named.collect();
-    let mut status = json!({"bindings": world.bindings, "current": world.current, "held": world.held});
-    if !named.is_empty() {
-        status["heldBindings"] = json!(named);
-    }
-    let mut again_after = None;
-    if !rollout.steps.is_empty() {
-        let (state, seconds) = advance(rollout, &export.view.status.rollout, world);
-        status["waiting"] = json!(world.pending.iter().sum::<usize>());
-        status["steps"] = json!(rollout.steps.len() + 1);
-        status["release"] = json!(state.release);
-        status["step"] = json!(state.step);
-        if !state.step_done_time.is_empty() {
-            status["stepDoneTime"] = json!(state.step_done_time);
+/// Returns the exports beside an object that offer one of these schemas.
+pub(crate) fn offering(snapshot: &Snapshot, beside: &ObjectKey, schemas: &BTreeSet<String>) -> Vec<ObjectKey> {
+    let scope = Scope::cluster(ids::apiexports(), beside.cluster.clone());
+    let mut found = Vec::new();
+    snapshot.for_each(&scope, |export| {
+        let offered = export.object.parsed(ExportView::read);
+        if schemas.iter().any(|schema| offered.offers_schema(schema)) {
+            found.push(export.key.clone());
         }
-        again_after = seconds;
-    }
-    value["status"]["rollout"] = status;
-    if !rollout.is_all_or_nothing() {
-        rollout::set_rolled_out(&mut value, held_message(world).map(Hold::of_objects), world.now);
-    }
-    sort_conditions(&mut value);
-    let intents = match value == export.value {
-        true => Vec::new(),
-        false => vec![export.update(value)],
-    };
-    Plan { intents, again_after }
-}
-
-/// Returns the state of a rollout in steps, and the seconds until it may go on by itself. A step
-/// ends when each of its bindings has moved or stays; its pause begins then.
-fn advance(rollout: &ApiExportRollout, known: &RolloutState, world: &World) -> (RolloutState, Option<u64>) {
-    let mut state = RolloutState {
-        release: world.release.clone(),
-        step: 1,
-        step_done_time: String::new(),
-    };
-    if known.release == world.release {
-        state = known.clone();
-    }
-    let last = rollout.steps.len() + 1;
-    state.step = state.step.clamp(1, last);
-    loop {
-        let is_done = world.pending[..state.step].iter().all(|pending| *pending == 0);
-        if !is_done {
-            state.step_done_time.clear();
-            return (state, None);
-        }
-        let done = Timestamp::parse(&state.step_done_time).unwrap_or(world.now);
-        state.step_done_time = done.to_string();
-        if state.step == last || rollout.paused {
-            return (state, None);
-        }
-        let left = rollout.steps[state.step - 1].pause_seconds - world.now.since(done);
-        if left > 0 {
-            return (state, u64::try_from(left).ok());
-        }
-        state.step += 1;
-        state.step_done_time.clear();
-    }
-}
-
-/// Returns the message of the export's condition, if bindings stay.
-fn held_message(world: &World) -> Option<String> {
-    let first = world.named.first()?;
-    Some(format!(
-        "{} of {} bindings stay on the previous generation, e.g. {} in {}: {}",
-        world.held, world.bindings, first.name, first.workspace, first.message
-    ))
+        ControlFlow::Continue(())
+    });
+    found
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{MESSAGE_MAX, RolloutStatus, cut};
-    use crate::testing::plan;
-    use insula_api::{ClusterName, ObjectKey};
-    use insula_catalog::{digest, ids};
-
-    fn export(spec: &str) -> String {
-        format!(
-            "
-apiVersion: apis.kcp.io/v1alpha2
-kind: APIExport
-metadata: {{name: widgets}}
-spec: {spec}
-"
-        )
-    }
-
-    /// Returns a binding of the tenant with this number.
-    fn binding(tenant: usize, up_to_date: &str) -> String {
-        let label = digest::export_label(&ClusterName::root(), "widgets");
-        format!(
-            "
-apiVersion: apis.kcp.io/v1alpha2
-kind: APIBinding
-metadata:
-  name: widgets
-  annotations: {{kcp.io/cluster: t{tenant:02}}}
-  labels: {{internal.apis.kcp.io/export: {label}}}
-status: {{conditions: [{{type: BindingUpToDate, {up_to_date}}}]}}
-"
-        )
-    }
-
-    async fn decide(documents: &[String]) -> String {
-        let key = ObjectKey::cluster_scoped(ids::apiexports(), ClusterName::root(), "widgets");
-        plan(RolloutStatus::new, &key, &documents.join("---")).await
-    }
-
-    #[tokio::test]
-    async fn the_export_names_ten_bindings_and_counts_all() {
-        let held = |i| binding(i, "status: 'False', reason: RolloutBlocked, message: it does not fit");
-        let mut world = vec![export("{}")];
-        world.extend((0..12).map(held));
-        world.push(binding(12, "status: 'True'"));
-        let plan = decide(&world).await;
-        for line in ["bindings: 13", "current: 1", "held: 12", "12 of 13 bindings stay"] {
-            assert!(plan.contains(line), "{line} in {plan}");
-        }
-        assert_eq!(plan.matches("workspace:").count(), 10, "{plan}");
-    }
-
-    #[tokio::test]
-    async fn an_export_without_trouble_is_left_alone() {
-        let bound = binding(0, "status: 'True'");
-        let plain = decide(&[export("{}"), bound.clone()]).await;
-        assert!(!plain.contains("rollout"), "{plain}");
-        let asked = decide(&[export("{rollout: {strategy: PerBinding}}"), bound]).await;
-        assert!(asked.contains("current: 1"), "{asked}");
-    }
-
-    #[test]
-    fn a_long_reason_is_cut_between_characters() {
-        let long = "é".repeat(MESSAGE_MAX);
-        assert!(cut(&long).len() <= MESSAGE_MAX + '…'.len_utf8());
-        assert_eq!(cut("short"), "short");
-    }
-}
+mod tests;

@@ -3,6 +3,7 @@
 mod check;
 mod publish;
 mod removal;
+mod rollback;
 mod schemas;
 mod target;
 mod usage;
@@ -18,6 +19,8 @@ pub(crate) enum Command {
     Publish(publish::Arguments),
     /// Show which versions consumers use.
     Usage(usage::Arguments),
+    /// Offer the release before the present one again.
+    Rollback(rollback::Arguments),
     /// List schemas and rules with their users, and delete the unused ones.
     Schemas(schemas::Arguments),
 }
@@ -26,6 +29,7 @@ pub(crate) fn main(command: Command) -> ExitCode {
     match command {
         Command::Publish(arguments) => crate::ended(publish::run(&arguments)),
         Command::Usage(arguments) => crate::ended(usage::run(&arguments)),
+        Command::Rollback(arguments) => crate::ended(rollback::run(&arguments)),
         Command::Schemas(arguments) => crate::ended(schemas::run(&arguments)),
     }
 }

@@ -1487,8 +1487,8 @@ pub struct OfferedResource {
     #[prost(string, tag = "3")]
     pub schema: ::prost::alloc::string::String,
 }
-/// The state of a rollout. In ListExports the counts are zero for an export that never held a binding
-/// back and says nothing about its rollout; GetExport counts.
+/// The state of the rollout of the release on offer. A second may pass until its bindings are counted;
+/// until then the reason is "Progressing".
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Rollout {
     /// "PerBinding" or "AllOrNothing".
@@ -1515,12 +1515,38 @@ pub struct Rollout {
     /// The number of steps, with the last one for all other bindings; 0 without.
     #[prost(int32, tag = "8")]
     pub steps: i32,
-    /// Names the release in steps; empty without.
+    /// Names the release: the schemas and rules on offer.
     #[prost(string, tag = "9")]
     pub release: ::prost::alloc::string::String,
     /// The first bindings that stay.
     #[prost(message, repeated, tag = "10")]
     pub held_bindings: ::prost::alloc::vec::Vec<HeldBinding>,
+    /// "Complete", "Progressing", "Paused", "Held" (some bindings stay, the others serve it),
+    /// "TooManyHeld" (stopped after a step) or "SchemaInvalid".
+    #[prost(string, tag = "11")]
+    pub reason: ::prost::alloc::string::String,
+    /// For people; empty for a rollout that is complete.
+    #[prost(string, tag = "12")]
+    pub message: ::prost::alloc::string::String,
+    /// Bindings that were never served, and are not waited for.
+    #[prost(int64, tag = "13")]
+    pub unbound: i64,
+    /// Releases that were on offer before, the last one first.
+    #[prost(message, repeated, tag = "14")]
+    pub history: ::prost::alloc::vec::Vec<FormerRelease>,
+}
+/// A release that was on offer before.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct FormerRelease {
+    /// Its name.
+    #[prost(string, tag = "1")]
+    pub release: ::prost::alloc::string::String,
+    /// The time at which another one took its place.
+    #[prost(message, optional, tag = "2")]
+    pub end_time: ::core::option::Option<::prost_types::Timestamp>,
+    /// Its schemas.
+    #[prost(message, repeated, tag = "3")]
+    pub resources: ::prost::alloc::vec::Vec<OfferedResource>,
 }
 /// A binding that stays on the schemas and rules before a release.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1873,6 +1899,9 @@ pub struct ResumeRolloutRequest {
     /// Check only.
     #[prost(bool, tag = "5")]
     pub validate_only: bool,
+    /// Go on with the release on offer, whatever number of bindings stays.
+    #[prost(bool, tag = "6")]
+    pub with_held: bool,
 }
 /// An export whose rollout continues.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1919,6 +1948,59 @@ pub struct AbortRolloutResponse {
     /// The schemas that are offered again.
     #[prost(message, repeated, tag = "3")]
     pub restored: ::prost::alloc::vec::Vec<OfferedResource>,
+}
+/// Names an export that is to offer a former release again.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RollbackReleaseRequest {
+    /// Its workspace.
+    #[prost(string, tag = "1")]
+    pub workspace: ::prost::alloc::string::String,
+    /// Its name. Required.
+    #[prost(string, tag = "2")]
+    pub export: ::prost::alloc::string::String,
+    /// The release, of Rollout.history; empty for the last one before the present.
+    #[prost(string, tag = "3")]
+    pub release: ::prost::alloc::string::String,
+    /// Versions that go with the present release: "widgets.example.io/v2" or "widgets/v2".
+    #[prost(string, repeated, tag = "4")]
+    pub confirm_removals: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Effects on stored objects that are accepted, as in PublishApiRequest.
+    #[prost(string, repeated, tag = "5")]
+    pub accepted_effects: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Its etag that the caller has seen; empty for any.
+    #[prost(string, tag = "6")]
+    pub etag: ::prost::alloc::string::String,
+    /// Makes the request idempotent.
+    #[prost(string, tag = "7")]
+    pub request_id: ::prost::alloc::string::String,
+    /// Plan and check only; versions to remove need no confirmation then.
+    #[prost(bool, tag = "8")]
+    pub validate_only: bool,
+}
+/// An export that offers a former release again, or would.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RollbackReleaseResponse {
+    /// The server that answered, and the revision that it read.
+    #[prost(message, optional, tag = "1")]
+    pub header: ::core::option::Option<ResponseHeader>,
+    /// The objects, in the order of writing.
+    #[prost(message, repeated, tag = "2")]
+    pub steps: ::prost::alloc::vec::Vec<PublishStep>,
+    /// Versions that are no longer served.
+    #[prost(message, repeated, tag = "3")]
+    pub removals: ::prost::alloc::vec::Vec<VersionRemoval>,
+    /// The effects on stored objects and their clients that hurt.
+    #[prost(message, repeated, tag = "4")]
+    pub effects: ::prost::alloc::vec::Vec<ReleaseEffect>,
+    /// Remarks, such as rules of which no copy is stored.
+    #[prost(string, repeated, tag = "5")]
+    pub notes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The export as it is then.
+    #[prost(message, optional, tag = "6")]
+    pub export: ::core::option::Option<PublishedExport>,
+    /// The release that is offered again.
+    #[prost(string, tag = "7")]
+    pub release: ::prost::alloc::string::String,
 }
 /// Definitions to import.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -2790,6 +2872,35 @@ pub mod api_service_client {
                 .insert(GrpcMethod::new("insula.admin.v1.ApiService", "AbortRollout"));
             self.inner.unary(req, path, codec).await
         }
+        /// Offers the schemas and rules of a former release again, to all bindings at once. What it does to
+        /// stored objects is computed, refused and accepted as for PublishApi. FAILED_PRECONDITION if the
+        /// export has no former release, or its rules are no longer stored.
+        pub async fn rollback_release(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RollbackReleaseRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RollbackReleaseResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::CheckedCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/insula.admin.v1.ApiService/RollbackRelease",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("insula.admin.v1.ApiService", "RollbackRelease"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
         /// Makes APIResourceSchemas, and drafts of rules in place of webhooks, of
         /// CustomResourceDefinitions. No export offers them yet.
         pub async fn import_definitions(
@@ -3129,6 +3240,16 @@ pub mod api_service_server {
             request: tonic::Request<super::AbortRolloutRequest>,
         ) -> std::result::Result<
             tonic::Response<super::AbortRolloutResponse>,
+            tonic::Status,
+        >;
+        /// Offers the schemas and rules of a former release again, to all bindings at once. What it does to
+        /// stored objects is computed, refused and accepted as for PublishApi. FAILED_PRECONDITION if the
+        /// export has no former release, or its rules are no longer stored.
+        async fn rollback_release(
+            &self,
+            request: tonic::Request<super::RollbackReleaseRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RollbackReleaseResponse>,
             tonic::Status,
         >;
         /// Makes APIResourceSchemas, and drafts of rules in place of webhooks, of
@@ -3639,6 +3760,51 @@ pub mod api_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = AbortRolloutSvc(inner);
+                        let codec = crate::codec::CheckedCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/insula.admin.v1.ApiService/RollbackRelease" => {
+                    #[allow(non_camel_case_types)]
+                    struct RollbackReleaseSvc<T: ApiService>(pub Arc<T>);
+                    impl<
+                        T: ApiService,
+                    > tonic::server::UnaryService<super::RollbackReleaseRequest>
+                    for RollbackReleaseSvc<T> {
+                        type Response = super::RollbackReleaseResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RollbackReleaseRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ApiService>::rollback_release(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RollbackReleaseSvc(inner);
                         let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

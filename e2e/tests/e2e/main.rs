@@ -52,6 +52,7 @@ mod policies;
 mod price;
 mod published;
 mod recompute;
+mod releases;
 mod retirement;
 mod samples;
 mod secure;

@@ -8,6 +8,7 @@ mod manifests;
 mod objects;
 mod providers;
 mod publication;
+mod rollback;
 mod rollout;
 mod tenants;
 pub(super) mod trial;
@@ -33,11 +34,13 @@ use insula_proto::admin::v1::{
     ListConsumersRequest, ListConsumersResponse, ListExportsRequest, ListExportsResponse, PauseRolloutRequest,
     PauseRolloutResponse, PublishApiRequest, PublishApiResponse, PublishedExport, RejectClaimsRequest,
     RejectClaimsResponse, ResumeRolloutRequest, ResumeRolloutResponse, RetireVersionRequest, RetireVersionResponse,
-    UnbindApiRequest, UnbindApiResponse, api_service_server::ApiService,
+    RollbackReleaseRequest, RollbackReleaseResponse, UnbindApiRequest, UnbindApiResponse,
+    api_service_server::ApiService,
 };
 use insula_store::Snapshot;
 use objects::{export_message, or_root};
 pub(super) use objects::{group_named, not_found, required};
+use rollout::Control;
 use std::sync::Arc;
 use tonic::{Request, Response, Status};
 
@@ -88,17 +91,9 @@ impl ApiService for AdminService {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
         let located = session.export_workspace(&request.workspace, &request.export, "get", "")?;
-        let (name, value) = session.find_export(&session.snapshot, &located, &request.export)?;
+        let (_, value) = session.find_export(&session.snapshot, &located, &request.export)?;
         let entered = self.enter(&session, &located.cluster).await?;
-        let export = async {
-            let mut export = export_message(&located.path, &value);
-            // The server counts in the status once an export has held a binding back.
-            if let (None, Some(rollout)) = (value.pointer("/status/rollout"), &mut export.rollout) {
-                rollout::count(self.registry(), &session.snapshot, &name, rollout);
-            }
-            export
-        };
-        let export = entered.run(export).await;
+        let export = entered.run(async { session.export_now(&located, &value) }).await;
         Ok(Response::new(GetExportResponse {
             header: session.header(),
             export: Some(export),
@@ -179,7 +174,9 @@ impl ApiService for AdminService {
         let once = once(&request.request_id, request.validate_only);
         let work = async {
             let name = (request.export.as_str(), request.etag.as_str());
-            let paused = session.set_pause(&located, name, true, request.validate_only).await?;
+            let paused = session
+                .control(&located, name, Control::Pause, request.validate_only)
+                .await?;
             Ok(PauseRolloutResponse {
                 header: session.header_of(&paused.0),
                 export: Some(paused.1),
@@ -198,7 +195,10 @@ impl ApiService for AdminService {
         let once = once(&request.request_id, request.validate_only);
         let work = async {
             let name = (request.export.as_str(), request.etag.as_str());
-            let paused = session.set_pause(&located, name, false, request.validate_only).await?;
+            let control = Control::Resume {
+                with_held: request.with_held,
+            };
+            let paused = session.control(&located, name, control, request.validate_only).await?;
             Ok(ResumeRolloutResponse {
                 header: session.header_of(&paused.0),
                 export: Some(paused.1),
@@ -218,6 +218,20 @@ impl ApiService for AdminService {
         session.permit(&located.cluster, content(&request.export))?;
         let once = once(&request.request_id, request.validate_only);
         let work = async { self.abort(&session, &located, request.clone()).await };
+        self.once(&session, once, &request, work).await.map(Response::new)
+    }
+
+    async fn rollback_release(
+        &self,
+        request: Request<RollbackReleaseRequest>,
+    ) -> Result<Response<RollbackReleaseResponse>, Status> {
+        let session = self.begin(&request).await?;
+        let request = request.into_inner();
+        let located = session.locate_publication(&request.workspace)?;
+        let located_export = session.export_workspace(&request.workspace, &request.export, "update", "")?;
+        session.permit(&located_export.cluster, content(&request.export))?;
+        let once = once(&request.request_id, request.validate_only);
+        let work = async { self.roll_back(&session, &located, request.clone()).await };
         self.once(&session, once, &request, work).await.map(Response::new)
     }
 

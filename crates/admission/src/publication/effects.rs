@@ -143,6 +143,14 @@ impl Acceptance {
         Ok(Acceptance { name, most })
     }
 
+    /// Returns the text that was read.
+    pub fn text(&self) -> String {
+        match self.most {
+            u64::MAX => self.name.clone(),
+            most => format!("{}={most}", self.name),
+        }
+    }
+
     /// Returns true if it is about an effect of this name that reaches so many objects.
     pub fn covers(&self, id: &str, objects: u64) -> bool {
         let kind = id.split(':').next().unwrap_or_default();

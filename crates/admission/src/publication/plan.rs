@@ -20,6 +20,8 @@ pub struct Published {
     pub schema: Json,
     /// The APIConversion, or several joined ones.
     pub conversion: Option<Json>,
+    /// The APIConversions to write; `None` makes them of `conversion`.
+    pub written_rules: Option<Vec<Json>>,
     /// The source of its rules.
     pub rules: RulesSource,
     /// Remarks for the author.
@@ -103,6 +105,10 @@ impl Published {
     /// after that of the schema, and with the label that names it.
     pub fn objects(&self) -> Vec<Json> {
         let mut objects = vec![self.schema.clone()];
+        if let Some(rules) = &self.written_rules {
+            objects.extend(rules.iter().cloned());
+            return objects;
+        }
         let Some(conversion) = &self.conversion else {
             return objects;
         };
@@ -182,6 +188,7 @@ pub fn publish(manifest: Manifest<'_>) -> Published {
         plural: plural.to_owned(),
         schema,
         conversion,
+        written_rules: None,
         rules,
         remarks,
         errors,

@@ -68,6 +68,8 @@ views! {
         phase: Option<ApiBindingPhase>,
         /// Resources that the binding serves.
         bound_resources: Vec<BoundResource>,
+        /// Identifier of the release that `BindingUpToDate` is about; empty before the first.
+        release: String,
     }
 
     /// Resource that a binding serves.
@@ -125,6 +127,13 @@ views! {
         paused: bool,
         /// Steps, each with some of the bindings; empty for all at once.
         steps: Vec<RolloutStep>,
+        /// Bindings that may stay before a step stops the rollout: a number, or a share of all
+        /// bindings as in `5%`. `None` means 0.
+        max_held: Option<Json>,
+        /// Release that goes on whatever number of bindings stays; empty for none.
+        with_held: String,
+        /// Release that all bindings take over at once, in spite of steps; empty for none.
+        at_once: String,
     }
 
     /// Step of an [`ApiExportRollout`].
@@ -137,15 +146,44 @@ views! {
         pause_seconds: i64,
     }
 
-    /// State of a rollout in steps.
+    /// State of the rollout of the release on offer.
     RolloutState {
         /// Identifier of the release; empty before the first.
         release: String,
-        /// Step that is open, from 1; 0 before the first.
+        /// Schemas of the release, and the bundles that serve them with their rules.
+        resources: Vec<ReleasedResource>,
+        /// Releases that were on offer before, the last one first.
+        history: Vec<FormerRelease>,
+        /// Step that is open, from 1; 0 before the first, and without steps.
         step: usize,
         /// Time at which all bindings of the step had moved or stayed, as RFC 3339 text; empty
         /// before.
         step_done_time: String,
+    }
+
+    /// Resource of a release.
+    ReleasedResource {
+        /// Group.
+        group: String,
+        /// Plural name.
+        name: String,
+        /// Name of the APIResourceSchema.
+        schema: String,
+        /// UID of the APIResourceSchema.
+        #[serde(rename = "UID")]
+        uid: String,
+        /// Fingerprint of schema and rules, in hexadecimal.
+        fingerprint: String,
+    }
+
+    /// Release that an export offered before.
+    FormerRelease {
+        /// Identifier.
+        release: String,
+        /// Time at which another one took its place, as RFC 3339 text.
+        end_time: String,
+        /// Schemas and rules.
+        resources: Vec<ReleasedResource>,
     }
 
     /// Resource that an export offers.

@@ -213,6 +213,7 @@ fn bind(world: &World, binding: &Loaded<ApiBinding>, export: &Loaded<ApiExport>,
         plan.again_after = plan.again_after.or(Some(IN_USE_SECONDS));
     }
     show_outcome(world, value, &problems, complete);
+    value["status"]["release"] = json!(world.release);
     plan
 }
 
@@ -393,7 +394,8 @@ fn show_outcome(world: &World, value: &mut Json, problems: &[Problem], complete:
     if !initially {
         set_condition(value, &outcome("InitialBindingCompleted"), world.now);
     }
-    set_condition(value, &outcome("BindingUpToDate"), world.now);
+    let outcome = outcome("BindingUpToDate").observed(value);
+    set_condition(value, &outcome, world.now);
     if problems.is_empty() && complete {
         value["status"]["phase"] = json!("Bound");
     }

@@ -226,8 +226,14 @@ async fn rules_and_schema_reach_tenants_together() {
     assert_eq!(bound[0]["schema"]["name"], "tomorrow.widgets.example.io");
     let seen = rig.get("root:tenant", "example.io/v2", "widgets", "default/a").unwrap();
     assert_eq!(seen["spec"], json!({"bytes": 3}));
-    // Nobody uses the first schema's bundle any more.
-    assert_eq!((rig.keys(ids::bundles()).len(), rig.collect().await), (2, 1));
+    // Nobody uses the first schema's bundle any more, but the export can go back to it.
+    assert_eq!((rig.keys(ids::bundles()).len(), rig.collect().await), (2, 0));
+    let export = "apis.kcp.io/v1alpha2";
+    rig.delete("root:provider", export, "apiexports", "widgets")
+        .await
+        .expect("it goes");
+    rig.settle().await;
+    assert_eq!(rig.collect().await, 1);
     assert_eq!(rig.collect().await, 0);
 }
 

@@ -13,7 +13,12 @@ use insula_api::{
     kinds::{ApiBinding, ApiBindingStatus, ApiExport, BoundResource, ExportedResource},
     names::labels,
 };
-use insula_catalog::{Api, ResourceRoute, bundle, exports::ExportName, ids, locate, parts, registration::Migration};
+use insula_catalog::{
+    Api, ResourceRoute, bundle,
+    exports::{ExportName, release_id},
+    ids, locate, parts,
+    registration::Migration,
+};
 use insula_registry::{Deps, Intent};
 use insula_store::{Entry, Snapshot};
 use std::{
@@ -41,6 +46,8 @@ pub(crate) struct World {
     pub(crate) content: Sweep,
     /// Takes over names and objects of this binding while it is being deleted.
     pub(crate) successor: Option<Successor>,
+    /// Identifier of the release on offer; empty without an export.
+    pub(crate) release: String,
     /// Permission to take over the release on offer.
     pub(crate) step: StepState,
     pub(crate) now: Timestamp,
@@ -71,6 +78,9 @@ pub(crate) struct Dropped {
     pub(crate) in_use: bool,
 }
 
+/// API that a bundle compiles to, or the errors.
+type Compiled = Result<Arc<Api>, Vec<FieldError>>;
+
 /// Resource of an export.
 pub(crate) struct Resource {
     pub(crate) group: String,
@@ -85,7 +95,9 @@ pub(crate) struct Resource {
     /// The bundle as it should be.
     pub(crate) wanted: Json,
     /// The API that the wanted bundle compiles to, or the errors.
-    pub(crate) compiled: Result<Arc<Api>, Vec<FieldError>>,
+    pub(crate) compiled: Compiled,
+    /// Fingerprint of the wanted bundle, if it compiles; also if its proof fails.
+    pub(crate) fingerprint: Option<u64>,
     pub(crate) route_key: ObjectKey,
     pub(crate) route: Option<Entry>,
     /// Number of objects in versions that the schema lacks, by version.
@@ -113,6 +125,7 @@ pub(super) fn observe(registry: &Deps, gate: &Gate, key: &ObjectKey, snapshot: &
         content: Sweep::default(),
         successor: None,
         routes: routes(snapshot, key),
+        release: String::new(),
         step: StepState::Open,
         now: registry.clock.now(),
         binding: None,
@@ -139,12 +152,10 @@ pub(super) fn observe(registry: &Deps, gate: &Gate, key: &ObjectKey, snapshot: &
             let resources = export.view.spec.resources.iter();
             let resources = resources.filter(|offered| offered.storage.r#virtual.is_none());
             world.resources = resources.map(|offered| offer.resource(offered)).collect();
-            let offered = world.resources.iter().filter_map(|resource| {
-                let api = resource.compiled.as_ref().ok()?;
-                Some((&*resource.group, &*resource.name, api.fingerprint))
-            });
-            let release = rollout_steps::release(offered);
-            world.step = rollout_steps::step_state(&export.view, &release, cluster, &binding.entry.object.meta);
+            let offered = world.resources.iter();
+            let offered = offered.filter_map(|it| Some((&*it.group, &*it.name, it.fingerprint?)));
+            world.release = release_id(offered);
+            world.step = rollout_steps::step_state(&export.view, &world.release, cluster, &binding.entry.object.meta);
             for resource in &mut world.resources {
                 offer.try_out(gate, resource, &world.step);
             }
@@ -254,13 +265,13 @@ impl OfferedExport<'_> {
         let binding = &self.binding.entry.key;
         let route_key = ids::resource_route(&binding.cluster, &group, &name);
         let route = snapshot.get(&route_key);
-        let (wanted, compiled) = match &schema {
+        let (wanted, fingerprint, compiled) = match &schema {
             Some(schema) => {
                 let conversion = parts::join(parts.iter().map(|part| part.object.body_value()).collect());
                 let wanted = bundle::of_schema(&schema.object.body_value(), conversion.as_ref());
                 self.generation(wanted, route.as_ref())
             }
-            None => (Json::Null, Err(Vec::new())),
+            None => (Json::Null, None, Err(Vec::new())),
         };
         let bundle_key = ids::bundle(text(&wanted, "/metadata/name"));
         Resource {
@@ -274,6 +285,7 @@ impl OfferedExport<'_> {
                 .as_ref()
                 .map_or_else(|_| BTreeMap::new(), |api| self.stranded(api)),
             compiled,
+            fingerprint,
             route_is_taken: route.as_ref().is_some_and(|route| {
                 route.object.parsed(ResourceRoute::read).binding.as_deref() != Some(&*binding.name)
             }),
@@ -291,12 +303,13 @@ impl OfferedExport<'_> {
     /// Names a wanted bundle, and compiles it. A bundle keeps its schema and rules as long as it
     /// exists: other rules get a bundle of their own, so that each binding moves by its route
     /// alone. A bundle that was proved once is not proved again.
-    fn generation(&self, mut wanted: Json, route: Option<&Entry>) -> (Json, Result<Arc<Api>, Vec<FieldError>>) {
+    fn generation(&self, mut wanted: Json, route: Option<&Entry>) -> (Json, Option<u64>, Compiled) {
         let OfferedExport { registry, snapshot, .. } = self;
         let api = match registry.catalog.compile(&wanted) {
             Ok(api) => api,
-            Err(errors) => return (wanted, Err(errors)),
+            Err(errors) => return (wanted, None, Err(errors)),
         };
+        let fingerprint = api.fingerprint;
         let uid = text(&wanted, "/metadata/name").to_owned();
         let routed = route.and_then(|route| route.object.parsed(ResourceRoute::read).bundle.clone());
         let routed = routed.filter(|name| ids::is_bundle_of(name, &uid));
@@ -314,7 +327,7 @@ impl OfferedExport<'_> {
             None => (&*generation, registry.catalog.prove(&wanted)),
         };
         wanted["metadata"]["name"] = name.into();
-        (wanted, compiled)
+        (wanted, Some(fingerprint), compiled)
     }
 
     fn resource_id(&self, api: &Api) -> ResourceId {

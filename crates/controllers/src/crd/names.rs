@@ -110,6 +110,7 @@ pub(crate) fn accept(wanted: &Json, had: &Json, taken: &Taken) -> (Json, Conditi
         severity: String::new(),
         reason,
         message,
+        generation: None,
     };
     (Json::Object(accepted), condition)
 }

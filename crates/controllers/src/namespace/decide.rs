@@ -116,5 +116,6 @@ fn condition(kind: &str, status: ConditionStatus, reason: &str, message: String)
         severity: String::new(),
         reason: reason.to_owned(),
         message,
+        generation: None,
     }
 }

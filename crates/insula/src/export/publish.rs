@@ -158,17 +158,46 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     };
     show(&steps, arguments.output.unwrap_or(Format::Table))?;
     if arguments.wait {
-        let limit = Duration::from_secs(arguments.timeout);
-        match wait::until_rolled_out(&target, &name, &published, limit) {
-            Ok(consumers) => eprintln!("note: {consumers} consumers are served by the new schemas"),
-            Err(error) => {
-                eprintln!("error: APIExport {name}: {error}");
-                return Ok(ExitCode::from(1));
-            }
+        let waited = Waited::on(&target, &name, Duration::from_secs(arguments.timeout));
+        if waited == Waited::Stopped {
+            return Ok(waited.exit_code());
         }
     }
     let differs = arguments.diff && steps.iter().any(|step| step.action != "unchanged");
     Ok(ExitCode::from(u8::from(refused || differs)))
+}
+
+/// Outcome of --wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Waited {
+    /// Every consumer is served by the release.
+    Complete,
+    /// The rollout has stopped, or takes too long.
+    Stopped,
+}
+
+impl Waited {
+    /// Waits for the release that an export offers, and prints the outcome.
+    pub(super) fn on(target: &Target, name: &str, limit: Duration) -> Waited {
+        match wait::until_rolled_out(target, name, limit) {
+            Ok(consumers) => {
+                eprintln!("note: {consumers} consumers are served by the release");
+                Waited::Complete
+            }
+            Err(error) => {
+                eprintln!("error: APIExport {name}: {error:#}");
+                Waited::Stopped
+            }
+        }
+    }
+
+    /// Returns the exit code.
+    pub(super) fn exit_code(self) -> ExitCode {
+        match self {
+            Waited::Complete => ExitCode::SUCCESS,
+            Waited::Stopped => ExitCode::from(1),
+        }
+    }
 }
 
 /// Plans one API.
@@ -222,7 +251,25 @@ fn export_name(arguments: &Arguments, published: &[Published]) -> anyhow::Result
     }
 }
 
+/// Returns an export without what the server writes, which would be refused, or out of date, when
+/// the document is applied.
+fn declared(export: &Value) -> Value {
+    let mut export = export.clone();
+    if let Some(fields) = export.as_object_mut() {
+        fields.remove("status");
+    }
+    if let Some(metadata) = export["metadata"].as_object_mut() {
+        metadata.retain(|field, _| matches!(field.as_str(), "name" | "labels" | "annotations"));
+        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+            annotations.retain(|name, _| !name.starts_with("kcp.io/"));
+        }
+        metadata.retain(|_, value| value.as_object().is_none_or(|map| !map.is_empty()));
+    }
+    export
+}
+
 fn print(format: Format, published: &[Published], export: &Value) -> anyhow::Result<()> {
+    let export = declared(export);
     let objects: Vec<Value> = published
         .iter()
         .flat_map(Published::objects)

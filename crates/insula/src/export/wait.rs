@@ -1,60 +1,51 @@
-//! Waiting until the consumers of an export are served by its new schemas.
+//! Waiting until the release that an export offers serves its consumers.
 
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
-use insula_admission::publication::Published;
-use serde_json::Value;
+use anyhow::{Context, bail};
+use insula_proto::admin::v1::{GetExportRequest, GetExportResponse, Rollout};
 
 use super::target::Target;
-use crate::{files::text, print::Progress};
+use crate::print::Progress;
 
 /// Time between two looks.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Waits until every consumer is bound to the new schemas. Returns the number of consumers.
+/// Waits until every consumer is served by the release that is on offer now. Returns the number of
+/// consumers. Consumers that were never served are not waited for: nothing of theirs is stored.
 ///
 /// # Errors
-/// The rollout has stopped, or takes longer than the limit. The message says why.
-pub(super) fn until_rolled_out(
-    target: &Target,
-    name: &str,
-    published: &[Published],
-    limit: Duration,
-) -> anyhow::Result<usize> {
+/// The rollout has stopped, another release has taken its place, or it takes longer than the limit.
+/// The message says why.
+pub(super) fn until_rolled_out(target: &Target, name: &str, limit: Duration) -> anyhow::Result<i64> {
     let begun = Instant::now();
     let mut progress = Progress::stderr();
+    let mut release = String::new();
     loop {
-        let export = target
-            .get("apis.kcp.io/v1alpha2", "APIExport", name)?
-            .unwrap_or_default();
-        let bindings = target.of_consumers(&export, "/clusters/*/apis/apis.kcp.io/v1alpha2/apibindings")?;
-        let bindings: Vec<Value> = bindings
-            .and_then(|list| list["items"].as_array().cloned())
-            .unwrap_or_default();
-        let of_export = |binding: &&Value| text(binding, "/spec/reference/export/name") == name;
-        let consumers: Vec<&Value> = bindings.iter().filter(of_export).collect();
-        let behind = consumers
-            .iter()
-            .filter(|binding| !is_current(binding, published))
-            .count();
-        if behind == 0 {
-            return Ok(consumers.len());
+        let rollout = rollout(target, name)?;
+        if release.is_empty() {
+            release.clone_from(&rollout.release);
         }
+        if rollout.release != release {
+            bail!(
+                "release {} has taken the place of {release}, whose rollout is not complete",
+                rollout.release
+            );
+        }
+        match &*rollout.reason {
+            "Complete" => return Ok(rollout.current),
+            "Progressing" => {}
+            _ => bail!("release {release}: {}: {}", rollout.reason, rollout.message),
+        }
+        let served = rollout.bindings - rollout.unbound;
         progress.show(&format!(
-            "{} of {} consumers are served by the new schemas",
-            consumers.len() - behind,
-            consumers.len()
+            "{} of {served} consumers are served by release {release}",
+            rollout.current
         ));
-        let conditions = export["status"]["conditions"].as_array().into_iter().flatten();
-        let mut stopped = conditions.filter(|it| it["type"] == "RolledOut" && it["status"] == "False");
-        if let Some(stopped) = stopped.next() {
-            bail!("the rollout has stopped: {}", text(stopped, "/message"));
-        }
         if begun.elapsed() > limit {
             bail!(
-                "{behind} of {} consumers are not bound to the new schemas after {} s",
-                consumers.len(),
+                "{} of {served} consumers are not served by release {release} after {} s",
+                served - rollout.current,
                 limit.as_secs()
             );
         }
@@ -62,13 +53,13 @@ pub(super) fn until_rolled_out(
     }
 }
 
-/// Returns true if a binding serves all of these schemas. Bindings that have not bound a resource
-/// yet are not waited for: nothing of theirs is stored.
-fn is_current(binding: &Value, published: &[Published]) -> bool {
-    published.iter().all(|api| {
-        let mut bound = binding["status"]["boundResources"].as_array().into_iter().flatten();
-        bound
-            .find(|it| text(it, "/group") == api.group && text(it, "/resource") == api.plural)
-            .is_none_or(|it| text(it, "/schema/name") == api.name())
-    })
+/// Returns the rollout of the release that an export offers now.
+fn rollout(target: &Target, name: &str) -> anyhow::Result<Rollout> {
+    let request = GetExportRequest {
+        workspace: target.workspace()?,
+        export: name.to_owned(),
+    };
+    let answer: GetExportResponse = target.call("/insula.admin.v1.ApiService/GetExport", &request)?;
+    let export = answer.export.context("the answer has no export")?;
+    export.rollout.context("the answer has no rollout")
 }

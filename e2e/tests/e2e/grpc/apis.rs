@@ -115,8 +115,9 @@ impl Scene {
             assert_eq!((bound.name.as_str(), bound.export.as_str()), ("boats", "boats"));
         });
         self.consumer("is bound", |consumer| consumer.phase == "Bound" && consumer.up_to_date);
-        let rollout = self.export("is there", |_| true).rollout.unwrap();
-        assert_eq!((rollout.bindings, rollout.current), (1, 1));
+        let is_counted = |export: &PublishedExport| export.rollout.as_ref().is_some_and(|it| it.current == 1);
+        let rollout = self.export("counts its binding", is_counted).rollout.unwrap();
+        assert_eq!((rollout.bindings, &*rollout.reason), (1, "Complete"));
     }
 
     fn binding(&self) -> BindApiRequest {

@@ -8,7 +8,9 @@ use crate::{
 };
 use insula_api::{ClusterName, ClusterPath, Json, ObjectKey, Revision, Timestamp, names::groups};
 use insula_catalog::{exports::ExportName, ids, locate};
-use insula_proto::admin::v1::{BoundExport, ErrorReason, HeldBinding, OfferedResource, PublishedExport, Rollout};
+use insula_proto::admin::v1::{
+    BoundExport, ErrorReason, FormerRelease, HeldBinding, OfferedResource, PublishedExport, Rollout,
+};
 use insula_store::Snapshot;
 use tonic::{Code, Status};
 
@@ -211,6 +213,10 @@ pub(super) fn export_message(workspace: &ClusterPath, value: &Json) -> Published
         steps: small("/status/rollout/steps"),
         release: strings(value, "/status/rollout/release"),
         held_bindings: held.collect(),
+        reason: strings(value, "/status/rollout/reason"),
+        message: strings(value, "/status/rollout/message"),
+        unbound: number(value, "/status/rollout/unbound"),
+        history: items(value, "/status/rollout/history").map(former).collect(),
     };
     PublishedExport {
         name: strings(value, "/metadata/name"),
@@ -223,9 +229,21 @@ pub(super) fn export_message(workspace: &ClusterPath, value: &Json) -> Published
     }
 }
 
+fn former(release: &Json) -> FormerRelease {
+    FormerRelease {
+        release: strings(release, "/release"),
+        end_time: time(release, "/endTime"),
+        resources: resources(release, "/resources"),
+    }
+}
+
 /// Returns the resources that an export offers.
 pub(super) fn offered(export: &Json) -> Vec<OfferedResource> {
-    let resources = items(export, "/spec/resources").map(|resource| OfferedResource {
+    resources(export, "/spec/resources")
+}
+
+fn resources(value: &Json, pointer: &str) -> Vec<OfferedResource> {
+    let resources = items(value, pointer).map(|resource| OfferedResource {
         group: strings(resource, "/group"),
         resource: strings(resource, "/name"),
         schema: strings(resource, "/schema"),

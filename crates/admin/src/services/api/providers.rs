@@ -4,7 +4,8 @@ use super::{
     manifests,
     objects::{check_etag, export_message, or_root},
     publication::{self, Options, Plan, Retirement},
-    rollout,
+    rollback,
+    rollout::{self, Control},
 };
 use crate::{
     services::{header_after, retry::retried},
@@ -15,7 +16,7 @@ use insula_api::{ClusterName, Json, Revision, names::groups};
 use insula_proto::admin::v1::{
     AbortRolloutRequest, AbortRolloutResponse, ImportDefinitionsRequest, ImportDefinitionsResponse, OfferedResource,
     PublishApiRequest, PublishApiResponse, PublishStep, PublishedExport, RetireVersionRequest, RetireVersionResponse,
-    RetirementStep,
+    RetirementStep, RollbackReleaseRequest, RollbackReleaseResponse,
 };
 use insula_registry::Deps;
 use insula_store::Snapshot;
@@ -34,18 +35,28 @@ impl Session {
         Ok(located)
     }
 
+    /// Returns the message of an export, whose rollout is that of the release on offer now.
+    pub(super) fn export_now(&self, located: &Located, value: &Json) -> PublishedExport {
+        let mut export = export_message(&located.path, value);
+        let registry = &self.api.registry;
+        if let Some(state) = &mut export.rollout {
+            rollout::correct(registry, &registry.store.latest(), &located.cluster, value, state);
+        }
+        export
+    }
+
     /// Pauses a rollout, or continues it.
-    pub(super) async fn set_pause(
+    pub(super) async fn control(
         &self,
         located: &Located,
         (name, etag): (&str, &str),
-        paused: bool,
+        control: Control,
         dry_run: bool,
     ) -> Result<(Json, PublishedExport), Status> {
         retried(self, etag, move |snapshot| async move {
             let (_, mut value) = self.find_export(&snapshot, located, name)?;
             check_etag(etag, ("apiexports", name), Some(&value))?;
-            if let Some(new) = rollout::with_pause(&value, paused) {
+            if let Some(new) = rollout::controlled(&value, control) {
                 value = self.write(located, &new, dry_run).await?;
             }
             let message = export_message(&located.path, &value);
@@ -114,6 +125,7 @@ impl AdminService {
             sees_objects: session.permit(&located.cluster, content).is_ok(),
             etag: request.etag,
             validate_only: dry_run,
+            at_once: String::new(),
         };
         let (options, manifests) = (&options, &request.manifests);
         let made = Made::default();
@@ -136,7 +148,7 @@ impl AdminService {
             removals: plan.removals,
             effects: plan.effects,
             notes: plan.notes,
-            export: export.map(|export| export_message(&located.path, &export)),
+            export: export.map(|export| session.export_now(located, &export)),
         })
     }
 
@@ -213,7 +225,7 @@ impl AdminService {
             header: header_after(session),
             steps: plan.steps,
             removals: plan.removals,
-            export: export.map(|export| export_message(&located.path, &export)),
+            export: export.map(|export| session.export_now(located, &export)),
         })
     }
 
@@ -246,6 +258,53 @@ impl AdminService {
             header: session.header_of(&written),
             export: Some(export_message(&located.path, &written)),
             restored,
+        })
+    }
+
+    /// Offers a former release again.
+    pub(super) async fn roll_back(
+        &self,
+        session: &Session,
+        located: &Located,
+        request: RollbackReleaseRequest,
+    ) -> Result<RollbackReleaseResponse, Status> {
+        let dry_run = request.validate_only;
+        let options = Options {
+            export: request.export,
+            confirm_removals: request.confirm_removals,
+            accepted_effects: request.accepted_effects,
+            sees_objects: true,
+            etag: request.etag,
+            validate_only: dry_run,
+            // It was on offer, and accepted then.
+            accept_incompatible: true,
+            ..Options::default()
+        };
+        let (options, release) = (&options, &request.release);
+        let (made, chosen) = (Made::default(), OnceLock::new());
+        let rolled_back = retried(session, &options.etag, |_| async {
+            let snapshot = self.with_uses().await?;
+            let (name, value) = session.find_export(&snapshot, located, &options.export)?;
+            // After a conflict, the release that the first attempt chose: its writes may have
+            // changed what comes before the present one.
+            let release = chosen.get().unwrap_or(release).clone();
+            let (options, registry) = (options.clone(), Arc::clone(&self.api.registry));
+            let plan = move || rollback::plan((&registry, &snapshot), &name, &value, &release, &options);
+            let (plan, release): (Plan, String) = self.run_blocking(session, located, plan).await?;
+            let release = chosen.get_or_init(|| release).clone();
+            let plan = made.note(plan);
+            let export = session.write_plan(located, &plan, dry_run).await?;
+            Ok((plan, export, release))
+        });
+        let (plan, export, release) = rolled_back.await?;
+        Ok(RollbackReleaseResponse {
+            header: header_after(session),
+            steps: plan.steps,
+            removals: plan.removals,
+            effects: plan.effects,
+            notes: plan.notes,
+            export: export.map(|export| session.export_now(located, &export)),
+            release,
         })
     }
 }

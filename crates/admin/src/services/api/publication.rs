@@ -35,6 +35,8 @@ pub(super) struct Options {
     pub(super) etag: String,
     /// Nothing is written, so that nothing need be confirmed.
     pub(super) validate_only: bool,
+    /// The release that all bindings take over at once; empty for the export's own steps.
+    pub(super) at_once: String,
 }
 
 /// Writes of a publication.
@@ -98,6 +100,10 @@ pub(super) fn publish(
         removals = publication::removals(&find, Some(&counted), &published)?;
     }
     confirm(&removals, options, |_| true, &mut export)?;
+    if !options.at_once.is_empty() {
+        export["spec"]["rollout"]["atOnce"] = json!(options.at_once);
+        export["spec"]["rollout"]["paused"] = json!(false);
+    }
     let effects = effects((registry, snapshot), cluster, existing.as_ref(), &published, options)?;
     let steps = publication::steps(&find, &published, existing.as_ref(), &export)?;
     let objects: Vec<Json> = published.iter().flat_map(Published::objects).chain([export]).collect();

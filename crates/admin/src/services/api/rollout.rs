@@ -7,10 +7,13 @@ use super::{
     publication::{Options, confirm},
 };
 use insula_admission::publication::{Published, RulesSource, removals};
-use insula_api::{Json, ObjectKey};
+use insula_api::{
+    ClusterName, Json, ObjectKey,
+    kinds::{self, ApiExport},
+};
 use insula_catalog::{
     digest,
-    exports::{ExportName, offer::Binding},
+    exports::{ExportName, offer::Binding, release_on_offer},
     ids,
 };
 use insula_proto::admin::v1::{OfferedResource, Rollout};
@@ -20,17 +23,36 @@ use serde_json::json;
 use std::ops::ControlFlow;
 use tonic::Status;
 
+/// Reason of a rollout that goes on.
+const PROGRESSING: &str = "Progressing";
+
+/// A change of a rollout by its provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Control {
+    Pause,
+    Resume {
+        /// Go on with the release on offer, whatever number of bindings stays.
+        with_held: bool,
+    },
+}
+
 /// Returns the export with a paused, or a continued, rollout; `None` if it is that already.
-pub(super) fn with_pause(export: &Json, paused: bool) -> Option<Json> {
-    if (export["spec"]["rollout"]["paused"] == true) == paused {
-        return None;
+pub(super) fn controlled(export: &Json, control: Control) -> Option<Json> {
+    let mut new = export.clone();
+    let rollout = &mut new["spec"]["rollout"];
+    if !rollout.is_object() {
+        *rollout = json!({});
     }
-    let mut export = export.clone();
-    if !export["spec"]["rollout"].is_object() {
-        export["spec"]["rollout"] = json!({});
+    let pause = control == Control::Pause;
+    if (rollout["paused"] == true) != pause {
+        rollout["paused"] = pause.into();
     }
-    export["spec"]["rollout"]["paused"] = paused.into();
-    Some(export)
+    let release = &export["status"]["rollout"]["release"];
+    if control == (Control::Resume { with_held: true }) && release.is_string() {
+        rollout["withHeld"] = release.clone();
+    }
+    let is_same = export["spec"]["rollout"] == new["spec"]["rollout"] || new["spec"]["rollout"] == json!({});
+    (!is_same).then_some(new)
 }
 
 /// Returns the export with the schemas of before its release, and these schemas.
@@ -57,6 +79,7 @@ pub(super) fn aborted(
             plural: resource,
             schema,
             conversion: None,
+            written_rules: None,
             rules: RulesSource::Published,
             remarks: Vec::new(),
             errors: Vec::new(),
@@ -129,13 +152,34 @@ pub(super) fn for_each_binding(
     }
 }
 
-/// Counts the bindings of an export whose status has no counts.
-pub(super) fn count(registry: &Deps, snapshot: &Snapshot, export: &ExportName, rollout: &mut Rollout) {
-    for_each_binding(registry, snapshot, export, None, |_, binding| {
-        rollout.bindings += 1;
-        rollout.current += i64::from(up_to_date(binding).0);
-        ControlFlow::Continue(())
-    });
+/// Corrects the rollout of an export whose status is about another release than the one on offer:
+/// none of its bindings is known to have moved.
+pub(super) fn correct(
+    registry: &Deps,
+    snapshot: &Snapshot,
+    cluster: &ClusterName,
+    value: &Json,
+    rollout: &mut Rollout,
+) {
+    let view: ApiExport = kinds::read(value);
+    let release = release_on_offer(&registry.catalog, snapshot, cluster, &view.spec.resources);
+    if rollout.release == release {
+        return;
+    }
+    *rollout = Rollout {
+        release,
+        reason: PROGRESSING.to_owned(),
+        message: "its bindings are not counted yet".to_owned(),
+        waiting: rollout.bindings,
+        strategy: rollout.strategy.clone(),
+        paused: rollout.paused,
+        bindings: rollout.bindings,
+        unbound: rollout.unbound,
+        step: rollout.step.min(1),
+        steps: rollout.steps,
+        history: rollout.history.clone(),
+        ..Rollout::default()
+    };
 }
 
 /// Returns the condition by which a binding says that it serves what is on offer, and the message.
@@ -153,16 +197,26 @@ mod tests {
 
     #[test]
     fn a_pause_changes_nothing_else() {
+        let resume = Control::Resume { with_held: false };
         let export = json!({"spec": {"resources": []}});
-        let paused = with_pause(&export, true).unwrap();
+        let paused = controlled(&export, Control::Pause).unwrap();
         assert_eq!(paused["spec"], json!({"resources": [], "rollout": {"paused": true}}));
-        assert_eq!(with_pause(&paused, true), None);
+        assert_eq!(controlled(&paused, Control::Pause), None);
         let stepped = json!({"spec": {"rollout": {"paused": true, "steps": [{"percentage": 5}]}}});
-        let resumed = with_pause(&stepped, false).unwrap();
+        let resumed = controlled(&stepped, resume).unwrap();
         assert_eq!(
             resumed["spec"]["rollout"],
             json!({"paused": false, "steps": [{"percentage": 5}]})
         );
-        assert_eq!(with_pause(&export, false), None);
+        assert_eq!(controlled(&export, resume), None);
+    }
+
+    #[test]
+    fn held_bindings_are_accepted_for_one_release() {
+        let with_held = Control::Resume { with_held: true };
+        let export = json!({"spec": {}, "status": {"rollout": {"release": "r2"}}});
+        let resumed = controlled(&export, with_held).unwrap();
+        assert_eq!(resumed["spec"]["rollout"], json!({"withHeld": "r2"}));
+        assert_eq!(controlled(&resumed, with_held), None);
     }
 }

@@ -63,6 +63,11 @@ fn assert_eve_stays(rig: &TestControlPlane, step: &str) {
     assert_eq!(rollout["heldBindings"][0]["message"], json!(message), "{step}");
 }
 
+fn assert_complete(rollout: &Json) {
+    let counts = ["bindings", "current", "held", "reason"].map(|field| rollout[field].clone());
+    assert_eq!(json!(counts), json!([3, 3, 0, "Complete"]), "{rollout}");
+}
+
 async fn assert_eve_follows(rig: &TestControlPlane) {
     let edit = json!({"spec": {"text": "12"}});
     rig.patch("root:eve", "example.io/v1", "widgets", "default/a", edit)
@@ -71,10 +76,7 @@ async fn assert_eve_follows(rig: &TestControlPlane) {
     rig.settle().await;
     assert_eq!(number(rig, "root:eve", "a"), json!(12));
     let export = export(rig);
-    assert_eq!(
-        export["status"]["rollout"],
-        json!({"bindings": 3, "current": 3, "held": 0})
-    );
+    assert_complete(&export["status"]["rollout"]);
     let rolled_out = condition(&export, "RolledOut").expect("it was blocked once");
     assert_eq!(rolled_out["status"], "True");
 }
@@ -139,5 +141,10 @@ async fn rules_that_are_taken_back_release_the_tenant_too() {
         assert_eq!(number(&rig, &path, "a"), Json::Null, "{tenant}");
     }
     let held = rig.get("root:provider", EXPORTS, "apiexports", "widgets").expect("it")["status"]["rollout"].take();
-    assert_eq!(held, json!({"bindings": 3, "current": 3, "held": 0}));
+    assert_complete(&held);
+    // The rules that came and went are remembered.
+    let history = held["history"].as_array().expect("former releases");
+    let fingerprints = history.iter().map(|former| &former["resources"][0]["fingerprint"]);
+    assert_eq!(history.len(), 3, "{held}");
+    assert_eq!(fingerprints.filter(|it| it.is_string()).count(), 3, "{held}");
 }

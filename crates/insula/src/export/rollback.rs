@@ -1,0 +1,114 @@
+//! `insula export rollback`.
+
+use std::{process::ExitCode, time::Duration};
+
+use insula_admission::publication::Acceptance;
+use insula_proto::admin::v1::{RollbackReleaseRequest, RollbackReleaseResponse};
+
+use super::{publish::Waited, target::Target};
+use crate::{
+    connection::Connection,
+    print::{Format, Printer, Table},
+};
+
+/// Offers the schemas and rules of the release before the present one again, to all consumers at
+/// once. What it does to stored objects is computed like that of any release. `insula export show`
+/// lists the releases that an export can go back to.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Exit codes:
+  0  rolled back, or --check found nothing that needs a word
+  1  an effect on stored objects is not accepted, or a removal is not confirmed; with --wait, the
+     rollout has stopped
+  2  the server refuses it or cannot be read, or a flag is wrong")]
+pub(crate) struct Arguments {
+    /// The export.
+    #[arg(value_name = "EXPORT")]
+    name: String,
+    /// The release to go back to [default: the last one before the present].
+    #[arg(long, value_name = "RELEASE")]
+    to: Option<String>,
+    #[command(flatten)]
+    connection: Connection,
+    /// Show the objects that would be written and the effects, without a change to the server.
+    #[arg(long)]
+    check: bool,
+    /// Accept an effect that --check names, or all of a kind, such as field-removed; with =N up to
+    /// N objects.
+    #[arg(long, value_name = "EFFECT[=N]", value_parser = Acceptance::parse)]
+    accept: Vec<Acceptance>,
+    /// Remove this version, such as widgets.example.io/v2, which the present release added.
+    #[arg(long, value_name = "RESOURCE/VERSION")]
+    remove: Vec<String>,
+    /// Wait until every consumer is served.
+    #[arg(long, conflicts_with = "check")]
+    wait: bool,
+    /// The limit of --wait, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    timeout: u64,
+    /// Format of the output.
+    #[arg(long, short, value_enum, default_value_t = Format::Table)]
+    output: Format,
+}
+
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let target = Target::server(&arguments.connection)?;
+    let request = RollbackReleaseRequest {
+        workspace: target.workspace()?,
+        export: arguments.name.clone(),
+        release: arguments.to.clone().unwrap_or_default(),
+        confirm_removals: arguments.remove.clone(),
+        accepted_effects: arguments.accept.iter().map(Acceptance::text).collect(),
+        validate_only: arguments.check,
+        ..RollbackReleaseRequest::default()
+    };
+    let answered = target.call("/insula.admin.v1.ApiService/RollbackRelease", &request);
+    let answer: RollbackReleaseResponse = match answered {
+        Ok(answer) => answer,
+        Err(error) => {
+            eprintln!("error: APIExport {}: {error:#}", arguments.name);
+            return Ok(ExitCode::from(1));
+        }
+    };
+    show(&answer, arguments)?;
+    if arguments.wait {
+        let limit = Duration::from_secs(arguments.timeout);
+        return Ok(Waited::on(&target, &arguments.name, limit).exit_code());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(answer: &RollbackReleaseResponse, arguments: &Arguments) -> anyhow::Result<()> {
+    answer.notes.iter().for_each(|note| eprintln!("note: {note}"));
+    let mut printer = Printer::stdout();
+    let steps: Vec<serde_json::Value> = answer
+        .steps
+        .iter()
+        .map(|step| serde_json::json!({"kind": step.kind, "name": step.name, "action": step.action}))
+        .collect();
+    let effects: Vec<serde_json::Value> = answer
+        .effects
+        .iter()
+        .map(|effect| serde_json::json!({"id": effect.id, "objects": effect.objects, "becomes": effect.becomes}))
+        .collect();
+    let document = serde_json::json!({"release": answer.release, "steps": steps, "effects": effects});
+    if !printer.document(arguments.output, &document)? {
+        let mut table = Table::new(&["KIND", "NAME", "ACTION"]);
+        for step in &answer.steps {
+            table.row(vec![
+                step.kind.as_str().into(),
+                step.name.as_str().into(),
+                step.action.as_str().into(),
+            ]);
+        }
+        printer.table(&table)?;
+        for effect in &answer.effects {
+            printer.text(&format!(
+                "{}: {} objects; {}; {}",
+                effect.id, effect.objects, effect.detail, effect.becomes
+            ))?;
+        }
+    }
+    printer.flush()?;
+    Ok(())
+}

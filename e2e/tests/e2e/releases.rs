@@ -1,0 +1,339 @@
+//! Releases of an export: their identity, the bindings that stay, and the way back, through
+//! kubectl, the command line and gRPC.
+
+use std::fs;
+
+use insula_e2e::{Client, Server, Who, runtime, shared, until, workspace};
+use insula_proto::admin::v1::{
+    GetExportRequest, ResumeRolloutRequest, RollbackReleaseRequest, Rollout, api_service_client::ApiServiceClient,
+};
+use serde_json::{Value, json};
+use tonic::Code;
+
+use crate::{
+    grpc::{Channel, channel, origin},
+    tools::ran,
+};
+
+const GROUP: &str = "releases.example.io";
+const EXPORT: &str = "/apis/apis.kcp.io/v1alpha2/apiexports/releases.example.io";
+const BINDING: &str = "/apis/apis.kcp.io/v1alpha2/apibindings/valves";
+
+/// A provider with its tenants, and the files of its releases.
+struct Scene {
+    server: std::sync::Arc<Server>,
+    dir: tempfile::TempDir,
+    provider: String,
+    tenants: Vec<(String, Client)>,
+}
+
+/// Returns the definition of valves: v1 has a text, v2 a number.
+fn definition(fields: &Value) -> Value {
+    let version = |name: &str, field: &Value| {
+        let mut properties = fields.clone();
+        properties["size"] = field.clone();
+        let spec = json!({"type": "object", "properties": properties});
+        let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}});
+        json!({"name": name, "served": true, "storage": name == "v1", "schema": schema})
+    };
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("valves.{GROUP}")},
+        "spec": {"group": GROUP, "scope": "Cluster", "names": {"plural": "valves", "kind": "Valve"},
+            "versions": [version("v1", &json!({"type": "string"})), version("v2", &json!({"type": "integer"}))]}})
+}
+
+/// Returns rules that make a number of the text by this expression.
+fn rules(expression: &str) -> Value {
+    let rule = |from: &str, to: &str, expression: &str| {
+        json!({"from": from, "to": to,
+            "rules": [{"field": ".spec.size", "destination": ".spec.size", "transformation": expression,
+                "mayFail": true}]})
+    };
+    json!({"apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIConversion",
+        "metadata": {"name": format!("valves.{GROUP}")},
+        "spec": {"conversions": [rule("v1", "v2", expression), rule("v2", "v1", "string(self)")]}})
+}
+
+/// Reads every text.
+const FORGIVING: &str = "self.matches('^[0-9]{1,9}$') ? int(self) : 0";
+/// Refuses a text that is no number.
+const STRICT: &str = "int(self)";
+
+impl Scene {
+    /// Publishes the first release, and makes tenants with a valve of these sizes.
+    fn new(sizes: &[&str]) -> Scene {
+        let server = shared();
+        let (provider, _) = workspace(&server.admin(), "releases");
+        let mut scene = Scene {
+            server,
+            dir: tempfile::tempdir().unwrap(),
+            provider,
+            tenants: Vec::new(),
+        };
+        let (code, text) = scene.publish(&json!({}), FORGIVING, &["--wait"]);
+        assert_eq!(code, 0, "{text}");
+        for size in sizes {
+            let (path, _) = workspace(&scene.server.admin(), "valves");
+            let tenant = scene.server.admin().in_workspace(&path);
+            let binding = json!({"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding",
+                "metadata": {"name": "valves"},
+                "spec": {"reference": {"export": {"path": scene.provider, "name": GROUP}}}});
+            tenant
+                .post("/apis/apis.kcp.io/v1alpha2/apibindings", &binding)
+                .expect(201);
+            until("valves are served", || {
+                (tenant.get(&valves("v1", "")).code == 200).then_some(())
+            });
+            let valve = json!({"apiVersion": format!("{GROUP}/v1"), "kind": "Valve",
+                "metadata": {"name": "main"}, "spec": {"size": size}});
+            tenant.post(&valves("v1", ""), &valve).expect(201);
+            scene.tenants.push((path, tenant));
+        }
+        scene
+    }
+
+    /// Runs `insula export` in the workspace of the provider; returns the exit code and all output.
+    fn export(&self, arguments: &[&str]) -> (i32, String) {
+        let kubeconfig = self.server.kubeconfig();
+        let to = [
+            "--kubeconfig",
+            kubeconfig.to_str().unwrap(),
+            "--workspace",
+            &self.provider,
+        ];
+        let (code, out, error) = ran(&[&["export"], arguments, &to].concat(), "");
+        (code, format!("{out}{error}"))
+    }
+
+    fn publish(&self, fields: &Value, expression: &str, flags: &[&str]) -> (i32, String) {
+        let file = |name: &str, document: &Value| {
+            let path = self.dir.path().join(name);
+            fs::write(&path, document.to_string()).unwrap();
+            path.to_str().unwrap().to_owned()
+        };
+        let definition = file("definition.yaml", &definition(fields));
+        let rules = file("rules.yaml", &rules(expression));
+        self.export(&[&["publish", "--apply", "-f", &definition, "-f", &rules], flags].concat())
+    }
+
+    fn provider(&self) -> Client {
+        self.server.admin().in_workspace(&self.provider)
+    }
+
+    fn rollout(&self, wanted: &str) -> Value {
+        let provider = self.provider();
+        until(wanted, || {
+            let rollout = provider.get(EXPORT).expect(200)["status"]["rollout"].clone();
+            (rollout["reason"] == wanted).then_some(rollout)
+        })
+    }
+
+    fn service(&self) -> ApiServiceClient<Channel> {
+        ApiServiceClient::with_origin(channel(&self.server, &Who::KcpAdmin), origin(&self.server))
+    }
+
+    fn rollout_over_grpc(&self) -> Rollout {
+        let request = GetExportRequest {
+            workspace: self.provider.clone(),
+            export: GROUP.to_owned(),
+        };
+        let got = runtime()
+            .block_on(self.service().get_export(request))
+            .unwrap()
+            .into_inner();
+        got.export.unwrap().rollout.unwrap()
+    }
+
+    /// Returns the size that a tenant sees in v2.
+    fn size(&self, tenant: usize) -> Value {
+        self.tenants[tenant].1.get(&valves("v2", "main")).expect(200)["spec"]["size"].clone()
+    }
+}
+
+fn valves(version: &str, name: &str) -> String {
+    format!("/apis/{GROUP}/{version}/valves/{name}")
+        .trim_end_matches('/')
+        .to_owned()
+}
+
+/// `--wait` is about the release that was published: it fails while a tenant is held, and succeeds
+/// for the release that repairs that.
+#[test]
+fn waiting_is_for_the_release_that_was_published() {
+    let scene = Scene::new(&["7", "many"]);
+    let first = scene.rollout("Complete");
+    let accept = ["--wait", "--accept", "unreadable", "--accept", "value-changed"];
+    let (code, text) = scene.publish(&json!({}), STRICT, &accept);
+    assert!(
+        code == 1 && text.contains(": Held: 1 of 2 bindings stay"),
+        "{code} {text}"
+    );
+    assert!(text.contains(&scene.tenants[1].0) && text.contains("main"), "{text}");
+    let held = scene.rollout("Held");
+    assert_eq!((&held["held"], &held["current"]), (&json!(1), &json!(1)), "{held}");
+    assert_ne!(held["release"], first["release"]);
+    assert_eq!(scene.rollout_over_grpc().release, held["release"].as_str().unwrap());
+    // The release names the objects that it is of, so that one can wait without the tool, too.
+    let rules = held["observed"].as_array().unwrap();
+    let rules = rules.iter().find(|it| it["kind"] == "APIConversion").unwrap();
+    assert_eq!(rules["generation"], 2, "{held}");
+    let condition = |kind: &str| {
+        let export = scene.provider().get(EXPORT).expect(200);
+        let conditions = export["status"]["conditions"].as_array().unwrap().clone();
+        conditions.into_iter().find(|it| it["type"] == kind).unwrap()
+    };
+    assert!(
+        condition("RolledOut")["observedGeneration"].is_i64(),
+        "{}",
+        condition("RolledOut")
+    );
+
+    let (code, text) = scene.publish(
+        &json!({}),
+        "self == 'many' ? 99 : int(self)",
+        &["--wait", "--accept", "value-changed"],
+    );
+    assert_eq!(code, 0, "{text}");
+    assert_eq!((scene.size(0), scene.size(1)), (json!(7), json!(99)));
+    let rolled_out = until("the condition follows", || {
+        let rolled_out = condition("RolledOut");
+        (rolled_out["status"] == "True").then_some(rolled_out)
+    });
+    assert!(rolled_out["message"].is_null(), "{rolled_out}");
+}
+
+/// A step with a binding that stays stops the rollout, and says who stays, why, and how to go on.
+#[test]
+fn a_step_with_a_held_tenant_stops_the_rollout() {
+    let scene = Scene::new(&["many", "7"]);
+    let ring = json!({"metadata": {"labels": {"releases": "early"}}});
+    scene.tenants[0].1.merge(BINDING, &ring).expect(200);
+    let steps = json!([{"selector": {"matchLabels": {"releases": "early"}}}]);
+    let provider = scene.provider();
+    provider
+        .merge(EXPORT, &json!({"spec": {"rollout": {"steps": steps}}}))
+        .expect(200);
+    let (code, text) = scene.publish(
+        &json!({}),
+        STRICT,
+        &["--accept", "unreadable", "--accept", "value-changed"],
+    );
+    assert_eq!(code, 0, "{text}");
+    let stopped = scene.rollout("TooManyHeld");
+    let message = stopped["message"].as_str().unwrap();
+    let release = stopped["release"].as_str().unwrap();
+    for part in [
+        "stopped after step 1 of 2",
+        &scene.tenants[0].0,
+        "e.g. main",
+        "spec.size",
+        "correct the objects",
+        "insula export resume releases.example.io --with-held",
+        &format!("spec.rollout.withHeld: {release}"),
+    ] {
+        assert!(message.contains(part), "{part} in {message}");
+    }
+    assert_eq!(
+        (&stopped["held"], &stopped["waiting"], &stopped["step"]),
+        (&json!(1), &json!(1), &json!(1))
+    );
+    assert_eq!(scene.size(1), 7, "the other tenant is served by the release before");
+
+    // A number or a share of bindings may stay; a word for another release is none.
+    let bad = provider.merge(EXPORT, &json!({"spec": {"rollout": {"maxHeld": "a few"}}}));
+    assert!(
+        bad.expect(422)["message"]
+            .as_str()
+            .unwrap()
+            .contains("spec.rollout.maxHeld")
+    );
+    provider
+        .merge(EXPORT, &json!({"spec": {"rollout": {"withHeld": "another"}}}))
+        .expect(200);
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert_eq!(scene.rollout("TooManyHeld")["step"], 1);
+    let resume = ResumeRolloutRequest {
+        workspace: scene.provider.clone(),
+        export: GROUP.to_owned(),
+        with_held: true,
+        ..ResumeRolloutRequest::default()
+    };
+    runtime().block_on(scene.service().resume_rollout(resume)).unwrap();
+    let held = scene.rollout("Held");
+    assert_eq!((&held["current"], &held["step"]), (&json!(1), &json!(2)));
+
+    // The one that stayed follows when its object is corrected.
+    let corrected = json!({"spec": {"size": "12"}});
+    scene.tenants[0].1.merge(&valves("v1", "main"), &corrected).expect(200);
+    scene.rollout("Complete");
+    assert_eq!(scene.size(0), 12);
+}
+
+/// One command brings back the release before: other rules of the same schema, and another schema.
+#[test]
+fn a_release_is_rolled_back() {
+    let scene = Scene::new(&["7"]);
+    let first = scene.rollout("Complete");
+    // Nothing was on offer before.
+    let none = scene.export(&["rollback", GROUP]);
+    assert!(
+        none.0 == 1 && none.1.contains("it has offered no other one"),
+        "{}",
+        none.1
+    );
+
+    let (code, text) = scene.publish(&json!({}), "int(self) * 2", &["--wait", "--accept", "value-changed"]);
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(scene.size(0), 14);
+    let second = scene.rollout("Complete");
+    assert_eq!(second["history"][0]["release"], first["release"], "{second}");
+
+    // What it does is computed like any release: objects look different again.
+    let (code, text) = scene.export(&["rollback", GROUP]);
+    assert!(code == 1 && text.contains("value-changed"), "{text}");
+    let (code, text) = scene.export(&["rollback", GROUP, "--check"]);
+    assert!(
+        code == 0 && text.contains("APIConversion") && text.contains("value-changed"),
+        "{text}"
+    );
+    assert_eq!(scene.rollout("Complete")["release"], second["release"]);
+    let (code, text) = scene.export(&["rollback", GROUP, "--accept", "value-changed=1", "--wait"]);
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(scene.size(0), 7);
+    assert_eq!(scene.rollout("Complete")["release"], first["release"]);
+
+    // A release with another schema, which a paused rollout in steps brought to nobody.
+    let steps = json!([{"percentage": 1, "pauseSeconds": 3600}]);
+    let policy = json!({"spec": {"rollout": {"steps": steps, "paused": true}}});
+    scene.provider().merge(EXPORT, &policy).expect(200);
+    let (code, text) = scene.publish(&json!({"note": {"type": "string"}}), FORGIVING, &[]);
+    assert_eq!(code, 0, "{text}");
+    scene.rollout("Paused");
+    let back = RollbackReleaseRequest {
+        workspace: scene.provider.clone(),
+        export: GROUP.to_owned(),
+        release: first["release"].as_str().unwrap().to_owned(),
+        ..RollbackReleaseRequest::default()
+    };
+    let done = runtime()
+        .block_on(scene.service().rollback_release(back.clone()))
+        .unwrap()
+        .into_inner();
+    assert_eq!(done.release, back.release);
+    let complete = scene.rollout("Complete");
+    assert_eq!(
+        (&complete["release"], &complete["step"]),
+        (&first["release"], &json!(2)),
+        "{complete}"
+    );
+
+    let unknown = RollbackReleaseRequest {
+        release: "nothing".to_owned(),
+        ..back
+    };
+    let refused = runtime()
+        .block_on(scene.service().rollback_release(unknown))
+        .unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition);
+    assert!(refused.message().contains("known are "), "{}", refused.message());
+}
