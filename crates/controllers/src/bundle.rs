@@ -15,7 +15,9 @@ use std::{collections::BTreeSet, ops::ControlFlow, sync::Arc};
 const SETTLE_SECONDS: u64 = 30;
 
 /// Reconciles bundles.
-pub(crate) struct Bundles;
+pub(crate) struct Bundles {
+    registry: Arc<Deps>,
+}
 
 /// World of a bundle.
 pub(crate) struct World {
@@ -25,20 +27,29 @@ pub(crate) struct World {
     is_remembered: bool,
 }
 
-/// Returns the names that the bundles of an export's releases may have.
-fn remembered(export: &Object) -> BTreeSet<String> {
+/// Schemas with their rules, by UID and fingerprint.
+type Generations = BTreeSet<(String, String)>;
+
+/// Returns the schemas with their rules that an export offers, or can go back to.
+fn remembered(export: &Object) -> Generations {
     let export: ApiExport = kinds::read(&export.body_value());
     let rollout = export.status.rollout;
     let former = rollout.history.into_iter().flat_map(|former| former.resources);
     let all = rollout.resources.into_iter().chain(former);
-    all.filter(|resource| !resource.uid.is_empty())
-        .flat_map(|resource| ids::bundle_names(&resource.uid, &resource.fingerprint))
-        .collect()
+    all.map(|resource| (resource.uid, resource.fingerprint)).collect()
 }
 
 impl Bundles {
-    pub(crate) fn new(_registry: Arc<Deps>) -> Self {
-        Bundles
+    pub(crate) fn new(registry: Arc<Deps>) -> Self {
+        Bundles { registry }
+    }
+
+    /// Returns the generation that a bundle has, if the schema of a UID is its own.
+    fn generation(&self, bundle: &Entry) -> Option<(String, String)> {
+        let name = &*bundle.key.name;
+        let uid = name.split('.').next().unwrap_or(name).to_owned();
+        let api = self.registry.catalog.compiled(&bundle.object).ok()?;
+        Some((uid, ids::fingerprint(api.fingerprint)))
     }
 }
 
@@ -64,12 +75,19 @@ impl Reconciler for Bundles {
             };
         }
         if change.key.resource == ids::apiexports() {
-            let bundles = |object: &Object| (*object.parsed(remembered)).clone();
-            let mut forgotten = change.old.as_ref().map(|old| bundles(&old.object)).unwrap_or_default();
-            for bundle in change.new.iter().flat_map(|new| bundles(new)) {
-                forgotten.remove(&bundle);
+            let generations = |object: &Object| (*object.parsed(remembered)).clone();
+            let mut forgotten = change
+                .old
+                .as_ref()
+                .map(|old| generations(&old.object))
+                .unwrap_or_default();
+            for generation in change.new.iter().flat_map(|new| generations(new)) {
+                forgotten.remove(&generation);
             }
-            return forgotten.iter().map(|bundle| ids::bundle(bundle)).collect();
+            let names = forgotten
+                .iter()
+                .flat_map(|(uid, fingerprint)| ids::bundle_names(uid, fingerprint));
+            return names.map(|name| ids::bundle(&name)).collect();
         }
         let bundle = |object: &Object| object.parsed(ResourceRoute::read).bundle.clone();
         let old = change.old.as_ref().and_then(|old| bundle(&old.object));
@@ -96,16 +114,23 @@ impl Reconciler for Bundles {
                 ControlFlow::Continue(())
             }
         });
+        let bundle = snapshot.get(key);
+        let generation = bundle
+            .as_ref()
+            .filter(|_| !is_routed)
+            .and_then(|bundle| self.generation(bundle));
         let mut is_remembered = false;
-        snapshot.for_each(&Scope::everywhere(ids::apiexports()), |export| {
-            is_remembered = export.object.parsed(remembered).contains(&*key.name);
-            match is_remembered {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
-        });
+        if let Some(generation) = generation {
+            snapshot.for_each(&Scope::everywhere(ids::apiexports()), |export| {
+                is_remembered = export.object.parsed(remembered).contains(&generation);
+                match is_remembered {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                }
+            });
+        }
         World {
-            bundle: snapshot.get(key),
+            bundle,
             is_routed,
             is_remembered,
         }

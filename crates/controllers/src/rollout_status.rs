@@ -1,7 +1,7 @@
 //! Rollout of the release that an export offers, in the status of the export: the schemas and rules
 //! that it consists of, the number of bindings that took it over, and the bindings that stay with
-//! the reason. Each binding says in `status.release` which release it was judged by; what it says
-//! of another one is not counted.
+//! the reason. A binding serves the release if its routes lead there; one that stays says in
+//! `status.release` behind which release, and what it says of another one is not counted.
 
 mod decide;
 mod release;
@@ -9,12 +9,12 @@ mod release;
 use crate::{apibinding::world::find_export, loaded::Loaded, rollout_steps, runtime::Reconciler, write::text};
 use insula_api::{
     Object, ObjectKey, ResourceId, Scope, Timestamp, condition,
-    kinds::{self, ApiBinding, ApiExport},
+    kinds::{self, ApiBinding, ApiExport, ApiExportRollout},
 };
-use insula_catalog::{digest, exports::ExportView, ids, locate, parts};
+use insula_catalog::{ResourceRoute, digest, exports::ExportView, ids, locate, parts};
 use insula_registry::{Deps, Plan};
 use insula_store::{Change, Entry, Snapshot};
-use release::Release;
+use release::{Fingerprints, Release};
 use std::{
     collections::{BTreeSet, HashMap},
     ops::ControlFlow,
@@ -72,11 +72,11 @@ struct Held {
 struct Judged {
     /// It was served once.
     is_served: bool,
-    /// The release by which it was judged.
+    /// The release that it stays behind.
     release: String,
-    /// It serves that release.
-    is_current: bool,
-    /// The reason to stay, if it cannot take that release over.
+    /// It serves what it was offered.
+    is_up_to_date: bool,
+    /// The reason to stay.
     stays: Option<String>,
 }
 
@@ -92,7 +92,7 @@ impl Judged {
         Judged {
             is_served: is_true("InitialBindingCompleted"),
             release: text(&value, "/status/release").to_owned(),
-            is_current: state["status"] == "True",
+            is_up_to_date: state["status"] == "True",
             stays: stays.then(|| cut(text(&state, "/message"))),
         }
     }
@@ -109,27 +109,27 @@ fn cut(message: &str) -> String {
 
 impl World {
     /// Counts one binding.
-    fn count(&mut self, snapshot: &Snapshot, entry: &Entry) {
+    fn count(&mut self, looked: (&Deps, &Snapshot), known: &mut Fingerprints, entry: &Entry) {
         let Some(export) = &self.export else { return };
         let judged = entry.object.parsed(Judged::read);
-        let is_of_release = judged.release == self.release.id;
+        let cluster = &entry.key.cluster;
         self.bindings += 1;
         if !judged.is_served {
             self.unbound += 1;
-        } else if is_of_release && judged.is_current {
+        } else if judged.is_up_to_date && self.release.serves(looked, known, cluster) {
             self.current += 1;
-        } else if let (true, Some(message)) = (is_of_release, &judged.stays) {
+        } else if let (true, Some(message)) = (judged.release == self.release.id, &judged.stays) {
             self.held += 1;
             if self.named.len() < HELD_MAX {
                 self.named.push(Held {
-                    workspace: locate::path_of(snapshot, &entry.key.cluster).to_string(),
+                    workspace: locate::path_of(looked.1, cluster).to_string(),
                     name: entry.key.name.to_string(),
                     message: message.clone(),
                 });
             }
         } else {
             let rollout = &export.view.spec.rollout;
-            let step = rollout_steps::step_of(rollout, &entry.key.cluster, &entry.object.meta);
+            let step = rollout_steps::step_of(rollout, cluster, &entry.object.meta);
             self.pending[step - 1] += 1;
         }
     }
@@ -181,6 +181,8 @@ impl Reconciler for RolloutStatus {
             ids::apiexports(),
             ids::apiresourceschemas(),
             ids::apiconversions(),
+            // A binding may move by its route alone.
+            ids::resource_routes(),
         ]
     }
 
@@ -189,6 +191,11 @@ impl Reconciler for RolloutStatus {
         match &*key.resource.resource {
             "apiexports" => change.new.iter().map(|_| key.clone()).collect(),
             "apiresourceschemas" => offering(snapshot, key, &BTreeSet::from([key.name.to_string()])),
+            ids::RESOURCE_ROUTES => {
+                let route = change.new.as_ref().map(|route| route.parsed(ResourceRoute::read));
+                let export = route.iter().filter_map(|route| Some(route.export.as_ref()?.key()));
+                export.collect()
+            }
             "apiconversions" => offering(snapshot, key, &parts::schemas_of_change(change)),
             _ => {
                 let object = change.new.as_deref().or(change.old.as_ref().map(|old| &*old.object));
@@ -215,6 +222,11 @@ impl Reconciler for RolloutStatus {
         let label = digest::export_label(&key.cluster, &key.name);
         let registry = &self.registry;
         let bindings = registry.bindings.of_export(&*registry.store, snapshot, &label);
+        // An export that nobody binds has no rollout, unless it had or wants one.
+        if bindings.is_empty() && !is_shown(&export.view) {
+            world.export = None;
+            return world;
+        }
         world.release = Release::offered_by(registry, snapshot, export);
         world.pending = vec![0; export.view.spec.rollout.steps.len() + 1];
         // The first look at a release is never too early: it opens the first step.
@@ -222,9 +234,10 @@ impl Reconciler for RolloutStatus {
             world.later = self.too_early(key, bindings.len(), world.now);
         }
         if world.later.is_none() {
+            let mut known = Fingerprints::default();
             for entry in bindings.iter().filter_map(|key| snapshot.get(key)) {
                 if !entry.object.meta.is_deleting() {
-                    world.count(snapshot, &entry);
+                    world.count((registry, snapshot), &mut known, &entry);
                 }
             }
         }
@@ -234,6 +247,11 @@ impl Reconciler for RolloutStatus {
     fn decide(&self, world: &World) -> Plan {
         decide::decide(world)
     }
+}
+
+/// Returns true if an export has a status of its rollout, or asks for one.
+fn is_shown(export: &ApiExport) -> bool {
+    !export.status.rollout.release.is_empty() || export.spec.rollout != ApiExportRollout::default()
 }
 
 /// Returns the exports beside an object that offer one of these schemas.

@@ -14,6 +14,8 @@ use tonic::Code;
 const GIB: u64 = 1 << 30;
 const DISKS: &str = "/apis/repair.example.io";
 const EXPORT: &str = "repair.example.io";
+/// Former releases that an export remembers.
+const REMEMBERED: usize = 5;
 
 fn sample(name: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/samples/repair");
@@ -26,6 +28,7 @@ struct Scene {
     _server: Arc<Server>,
     kubeconfig: String,
     provider: String,
+    at_provider: Client,
     tenants: [Client; 2],
     clusters: [String; 2],
 }
@@ -41,6 +44,7 @@ impl Scene {
             kubeconfig: server.kubeconfig().to_str().unwrap().to_owned(),
             tenants: [admin.in_workspace(&one.0), admin.in_workspace(&two.0)],
             clusters: [one.1, two.1],
+            at_provider: admin.in_workspace(&provider),
             provider,
             _server: server,
         };
@@ -89,9 +93,25 @@ impl Scene {
         }
     }
 
-    /// Waits until the server has deleted the wrong rules, which served the tenants: it keeps them
-    /// for half a minute.
+    /// Makes as many releases as the export remembers, which differ in nothing but blanks, and waits
+    /// until the server has deleted the wrong rules, half a minute later.
     fn forget(&self) {
+        let apis = "/apis/apis.kcp.io/v1alpha1/apiconversions";
+        let list = self.at_provider.get(apis).expect(200);
+        let name = list["items"][0]["metadata"]["name"].as_str().unwrap();
+        let conversions = list["items"][0]["spec"]["conversions"].clone();
+        let mut last = self.release();
+        for blanks in (1..=REMEMBERED).chain([0]) {
+            let mut edited = conversions.clone();
+            let rule = &mut edited[0]["rules"][0]["transformation"];
+            *rule = json!(format!("{}{}", rule.as_str().unwrap(), " ".repeat(blanks)));
+            let edited = json!({"spec": {"conversions": edited}});
+            self.at_provider.merge(&format!("{apis}/{name}"), &edited).expect(200);
+            last = until("the release is counted", || {
+                let now = self.release();
+                (now != last).then_some(now)
+            });
+        }
         let begun = Instant::now();
         while !self.recompute(&[]).1.contains("written by rules that are not known") {
             assert!(
@@ -100,6 +120,12 @@ impl Scene {
             );
             std::thread::sleep(Duration::from_secs(1));
         }
+    }
+
+    /// Returns the name of the release that the status of the export is about.
+    fn release(&self) -> Value {
+        let export = format!("/apis/apis.kcp.io/v1alpha2/apiexports/{EXPORT}");
+        self.at_provider.get(&export).expect(200)["status"]["rollout"]["release"].clone()
     }
 
     fn recompute(&self, more: &[&str]) -> (i32, String) {

@@ -277,7 +277,7 @@ fn a_release_is_rolled_back() {
     // Nothing was on offer before.
     let none = scene.export(&["rollback", GROUP]);
     assert!(
-        none.0 == 1 && none.1.contains("it has offered no other one"),
+        none.0 == 1 && none.1.contains("it has offered no other one since it was first bound"),
         "{}",
         none.1
     );

@@ -68,7 +68,8 @@ views! {
         phase: Option<ApiBindingPhase>,
         /// Resources that the binding serves.
         bound_resources: Vec<BoundResource>,
-        /// Identifier of the release that `BindingUpToDate` is about; empty before the first.
+        /// Identifier of the release that it stays behind, as `BindingUpToDate` says; empty if it
+        /// stays behind none.
         release: String,
     }
 

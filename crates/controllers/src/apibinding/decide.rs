@@ -213,8 +213,19 @@ fn bind(world: &World, binding: &Loaded<ApiBinding>, export: &Loaded<ApiExport>,
         plan.again_after = plan.again_after.or(Some(IN_USE_SECONDS));
     }
     show_outcome(world, value, &problems, complete);
-    value["status"]["release"] = json!(world.release);
+    show_release(world, &problems, value);
     plan
+}
+
+/// Writes the release that a served binding stays behind, so that nobody takes what it says of
+/// another release for a verdict on that.
+fn show_release(world: &World, problems: &[Problem], value: &mut Json) {
+    let stays = problems.iter().any(|problem| !matches!(problem, Problem::Waiting(_)));
+    let is_served = condition(value, "InitialBindingCompleted").is_some_and(|it| it["status"] == "True");
+    match stays && is_served {
+        true => value["status"]["release"] = json!(world.release),
+        false => drop(value["status"].as_object_mut().map(|status| status.remove("release"))),
+    }
 }
 
 /// Plans a transaction of bundles alone if they are too large for the transaction with their
@@ -394,8 +405,7 @@ fn show_outcome(world: &World, value: &mut Json, problems: &[Problem], complete:
     if !initially {
         set_condition(value, &outcome("InitialBindingCompleted"), world.now);
     }
-    let outcome = outcome("BindingUpToDate").observed(value);
-    set_condition(value, &outcome, world.now);
+    set_condition(value, &outcome("BindingUpToDate"), world.now);
     if problems.is_empty() && complete {
         value["status"]["phase"] = json!("Bound");
     }

@@ -2,13 +2,14 @@
 
 use crate::loaded::Loaded;
 use insula_api::{
-    Json, ObjectKey,
+    ClusterName, Json, ObjectKey,
     kinds::{ApiExport, ReleasedResource},
 };
-use insula_catalog::{exports::release_id, ids, parts};
+use insula_catalog::{ResourceRoute, exports::release_id, ids, parts};
 use insula_registry::Deps;
 use insula_store::{Entry, Snapshot};
 use serde_json::json;
+use std::{collections::HashMap, sync::Arc};
 
 /// A release.
 #[derive(Default)]
@@ -20,6 +21,24 @@ pub(super) struct Release {
     pub(super) observed: Vec<Json>,
     /// Schemas that do not exist, or do not compile with their rules.
     pub(super) broken: Vec<String>,
+}
+
+/// Fingerprints of bundles by name, of one look at the bindings of an export.
+#[derive(Default)]
+pub(super) struct Fingerprints(HashMap<Arc<str>, Option<String>>);
+
+impl Fingerprints {
+    /// Returns the fingerprint of what a route leads to.
+    fn of(&mut self, deps: &Deps, snapshot: &Snapshot, route: &ObjectKey) -> Option<String> {
+        let route = snapshot.get(route)?;
+        let bundle = route.object.parsed(ResourceRoute::read).bundle.clone()?;
+        let known = self.0.entry(bundle).or_insert_with_key(|bundle| {
+            let bundle = snapshot.get(&ids::bundle(bundle))?;
+            let api = deps.catalog.compiled(&bundle.object).ok()?;
+            Some(ids::fingerprint(api.fingerprint))
+        });
+        known.clone()
+    }
 }
 
 impl Release {
@@ -58,6 +77,22 @@ impl Release {
         }
         release.id = release_id(fingerprints.into_iter());
         release
+    }
+}
+
+impl Release {
+    /// Returns true if all resources of a cluster are served by the release.
+    pub(super) fn serves(
+        &self,
+        (deps, snapshot): (&Deps, &Snapshot),
+        known: &mut Fingerprints,
+        cluster: &ClusterName,
+    ) -> bool {
+        let mut serves = |offered: &ReleasedResource| {
+            let route = ids::resource_route(cluster, &offered.group, &offered.name);
+            known.of(deps, snapshot, &route).as_ref() == Some(&offered.fingerprint)
+        };
+        self.broken.is_empty() && self.resources.iter().all(&mut serves)
     }
 }
 

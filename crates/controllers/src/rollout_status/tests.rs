@@ -77,10 +77,19 @@ async fn a_binding_counts_for_the_release_it_was_judged_by() {
         binding(2, "status: 'True'"),
     ];
     let plan = decide(&world).await;
-    for line in ["reason: Progressing", "current: 1", "held: 0", "waiting: 2"] {
+    // Nothing is offered, so that the second one serves all of it.
+    for line in ["reason: Progressing", "current: 2", "held: 0", "waiting: 1"] {
         assert!(plan.contains(line), "{line} in {plan}");
     }
     assert!(!plan.contains("RolledOut"), "{plan}");
+}
+
+#[tokio::test]
+async fn an_export_that_nobody_binds_is_left_alone() {
+    let plain = decide(&[export("{}")]).await;
+    assert!(!plain.contains("rollout"), "{plain}");
+    let asked = decide(&[export("{rollout: {strategy: PerBinding}}")]).await;
+    assert!(asked.contains("reason: Complete"), "{asked}");
 }
 
 #[tokio::test]

@@ -76,7 +76,7 @@ fn find<'e>(export: &ExportName, view: &'e ApiExport, release: &str) -> Result<&
     found.ok_or_else(|| {
         let names: Vec<&str> = history.iter().map(|former| &*former.release).collect();
         let known = match names.is_empty() {
-            true => "it has offered no other one since it was made".to_owned(),
+            true => "it has offered no other one since it was first bound".to_owned(),
             false => format!("known are {}", names.join(", ")),
         };
         let wanted = if release.is_empty() { "former release" } else { release };

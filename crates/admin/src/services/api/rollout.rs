@@ -23,6 +23,8 @@ use serde_json::json;
 use std::ops::ControlFlow;
 use tonic::Status;
 
+/// Reason of a rollout that has come to all bindings.
+const COMPLETE: &str = "Complete";
 /// Reason of a rollout that goes on.
 const PROGRESSING: &str = "Progressing";
 
@@ -153,7 +155,7 @@ pub(super) fn for_each_binding(
 }
 
 /// Corrects the rollout of an export whose status is about another release than the one on offer:
-/// none of its bindings is known to have moved.
+/// none of its bindings is known to have moved. An export that nobody binds has no such status.
 pub(super) fn correct(
     registry: &Deps,
     snapshot: &Snapshot,
@@ -166,10 +168,16 @@ pub(super) fn correct(
     if rollout.release == release {
         return;
     }
+    let label = digest::export_label(cluster, text(value, "/metadata/name"));
+    let bindings = registry.bindings.of_export(&*registry.store, snapshot, &label);
+    let (reason, message) = match bindings.is_empty() {
+        true => (COMPLETE, ""),
+        false => (PROGRESSING, "its bindings are not counted yet"),
+    };
     *rollout = Rollout {
         release,
-        reason: PROGRESSING.to_owned(),
-        message: "its bindings are not counted yet".to_owned(),
+        reason: reason.to_owned(),
+        message: message.to_owned(),
         waiting: rollout.bindings,
         strategy: rollout.strategy.clone(),
         paused: rollout.paused,
