@@ -93,8 +93,8 @@ impl Scene {
         }
     }
 
-    /// Makes as many releases as the export remembers, which differ in nothing but blanks, and waits
-    /// until the server has deleted the wrong rules, half a minute later.
+    /// Makes as many releases as the export remembers, which differ in nothing but blanks, and
+    /// waits until the server has deleted the wrong rules, half a minute later.
     fn forget(&self) {
         let apis = "/apis/apis.kcp.io/v1alpha1/apiconversions";
         let list = self.at_provider.get(apis).expect(200);

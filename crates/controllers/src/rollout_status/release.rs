@@ -29,7 +29,7 @@ pub(super) struct Fingerprints(HashMap<Arc<str>, Option<String>>);
 
 impl Fingerprints {
     /// Returns the fingerprint of what a route leads to.
-    fn of(&mut self, deps: &Deps, snapshot: &Snapshot, route: &ObjectKey) -> Option<String> {
+    fn behind_route(&mut self, deps: &Deps, snapshot: &Snapshot, route: &ObjectKey) -> Option<String> {
         let route = snapshot.get(route)?;
         let bundle = route.object.parsed(ResourceRoute::read).bundle.clone()?;
         let known = self.0.entry(bundle).or_insert_with_key(|bundle| {
@@ -90,7 +90,7 @@ impl Release {
     ) -> bool {
         let mut serves = |offered: &ReleasedResource| {
             let route = ids::resource_route(cluster, &offered.group, &offered.name);
-            known.of(deps, snapshot, &route).as_ref() == Some(&offered.fingerprint)
+            known.behind_route(deps, snapshot, &route).as_ref() == Some(&offered.fingerprint)
         };
         self.broken.is_empty() && self.resources.iter().all(&mut serves)
     }
