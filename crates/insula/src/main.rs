@@ -31,6 +31,7 @@ mod self_contained;
 mod start;
 mod status;
 mod steps;
+mod unbind;
 mod version;
 mod workspace;
 
@@ -68,6 +69,8 @@ enum Command {
     CreateWorkspace(workspace::Create),
     /// Bind an API of another workspace.
     Bind(bind::Arguments),
+    /// Remove a binding, with its objects, which are counted first.
+    Unbind(unbind::Arguments),
     /// List, accept and reject permission claims of bound APIs.
     Claims(claims::Arguments),
     /// Grant, revoke and list access to a workspace.
@@ -163,6 +166,7 @@ fn run(command: Command) -> ExitCode {
         Command::Ws(arguments) => workspace::main(&arguments),
         Command::CreateWorkspace(arguments) => workspace::create(&arguments),
         Command::Bind(arguments) => bind::main(&arguments),
+        Command::Unbind(arguments) => unbind::main(&arguments),
         Command::Claims(arguments) => claims::main(&arguments),
         Command::Access(arguments) => access::main(&arguments),
         Command::Kubeconfig(arguments) => self_contained::main(&arguments),

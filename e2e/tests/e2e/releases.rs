@@ -337,3 +337,21 @@ fn a_release_is_rolled_back() {
     assert_eq!(refused.code(), Code::FailedPrecondition);
     assert!(refused.message().contains("known are "), "{}", refused.message());
 }
+
+/// A schema stays while an export offers it, also before anybody binds it.
+#[test]
+fn a_schema_that_is_offered_cannot_be_deleted() {
+    let scene = Scene::new(&[]);
+    let provider = scene.provider();
+    let schemas = "/apis/apis.kcp.io/v1alpha1/apiresourceschemas";
+    let list = provider.get(schemas).expect(200);
+    let name = list["items"][0]["metadata"]["name"].as_str().unwrap().to_owned();
+    let refused = provider.delete(&format!("{schemas}/{name}")).expect(403);
+    let message = refused["message"].as_str().unwrap();
+    assert!(
+        message.contains("APIExport \"releases.example.io\" offers it"),
+        "{message}"
+    );
+    provider.delete(EXPORT).expect(200);
+    provider.delete(&format!("{schemas}/{name}")).expect(200);
+}

@@ -4,10 +4,11 @@ use crate::kinds::{
     review::{Review, Rules, spaced},
     usage,
 };
-use insula_api::{FieldError, FieldPath, Json};
-use insula_catalog::{Result, bundle};
+use insula_api::{FieldError, FieldPath, Json, Scope};
+use insula_catalog::{Result, bundle, exports::ExportView, ids};
 use insula_schema::validate_definition;
 use serde_json::json;
+use std::ops::ControlFlow;
 
 /// Fields that errors of definitions report at the root if all versions agree, and their paths in a
 /// schema.
@@ -50,18 +51,39 @@ pub fn check(schema: &Json) -> Vec<FieldError> {
     errors
 }
 
-/// Refuses to delete a schema that serves stored objects: the next consumer of its export must find
-/// them in the same form.
+/// Refuses to delete a schema that an export offers, or that serves stored objects: the next
+/// consumer must find them in the same form.
 fn review_deletion(review: &Review<'_>, old: &Json) -> Result<()> {
     let usage = usage::of_schema(review.snapshot, text(old, "/metadata/uid"));
     if usage.is_empty() {
-        return Ok(());
+        return match offering(review, text(old, "/metadata/name")) {
+            Some(export) => Err(review.forbid(
+                old,
+                format!("APIExport {export:?} offers it: let it offer another schema in its place first"),
+            )),
+            None => Ok(()),
+        };
     }
     let why = format!(
         "it serves {}: let the APIExports offer another schema in its place first",
         usage.message(review.snapshot)
     );
     Err(review.forbid(old, why))
+}
+
+/// Returns the name of an export of the workspace that offers a schema.
+fn offering(review: &Review<'_>, schema: &str) -> Option<String> {
+    let scope = Scope::cluster(ids::apiexports(), review.cluster.clone());
+    let mut found = None;
+    review.snapshot.for_each(&scope, |export| {
+        let offers = || export.object.parsed(ExportView::read).offers_schema(schema);
+        if !export.object.meta.is_deleting() && offers() {
+            found = Some(export.key.name.to_string());
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    });
+    found
 }
 
 fn text<'a>(value: &'a Json, pointer: &str) -> &'a str {

@@ -53,6 +53,39 @@ fn a_tenant_with_an_api_and_a_teammate_takes_four_commands() {
     assert!(made.status.success(), "{made:?}");
 }
 
+/// The objects that go with a binding are counted before anything is removed.
+#[test]
+fn a_binding_is_removed_after_a_count_of_its_objects() {
+    let server = shared();
+    let provider = provider(&server);
+    let (path, _) = workspace(&server.admin(), "unbind");
+    let tenant = server.admin().in_workspace(&path);
+    let admin = Shell::admin(&server);
+    admin.ok(&["ws", &path]);
+    admin.ok(&["bind", "apiexport", &format!("{provider}:widgets")]);
+    let widgets = "/apis/example.io/v2/namespaces/default/widgets";
+    for name in ["a", "b"] {
+        let widget = json!({"apiVersion": "example.io/v2", "kind": "Widget", "metadata": {"name": name}});
+        tenant.post(widgets, &widget).expect(201);
+    }
+    let counted = "2 widgets.example.io";
+    let told = admin.ok(&["unbind", "widgets", "--dry-run"]);
+    assert_eq!(told, format!("{counted} would go with apibinding widgets\n"));
+    let refused = admin.run(&["unbind", "widgets"]);
+    assert_eq!((refused.code, &*refused.out), (1, ""), "{}", refused.error);
+    let question = &refused.error;
+    assert!(question.contains(counted) && question.contains("--yes"), "{question}");
+    assert_eq!(
+        tenant.get(widgets).expect(200)["items"].as_array().map(Vec::len),
+        Some(2)
+    );
+    let removed = admin.ok(&["unbind", "widgets", "--yes"]);
+    assert_eq!(removed, "apibinding widgets removed, with 2 objects\n");
+    until("the API is gone", || (tenant.get(widgets).code == 404).then_some(()));
+    let missing = admin.fails(&["unbind", "widgets"]);
+    assert!(missing.contains("widgets"), "{missing}");
+}
+
 #[test]
 fn access_is_granted_listed_and_revoked() {
     let server = shared();
