@@ -268,7 +268,12 @@ fn missing(message: &str) -> Option<(&str, &str)> {
 
 /// Returns the status of a denied right.
 pub(crate) fn forbidden(forbidden: Forbidden) -> Status {
-    Fault::new(Code::PermissionDenied, ErrorReason::Forbidden, forbidden.message).status()
+    forbidden_because(forbidden.message)
+}
+
+/// Returns the refusal of a right, in these words.
+pub(crate) fn forbidden_because(message: String) -> Status {
+    Fault::new(Code::PermissionDenied, ErrorReason::Forbidden, message).status()
 }
 
 /// Returns the status of a workspace that cannot be entered, for callers who may read it in its

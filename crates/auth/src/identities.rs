@@ -113,6 +113,14 @@ impl UserInfo {
     pub fn within(&self, cluster: Option<&ClusterName>) -> UserInfo {
         Identities::in_cluster(self, cluster).into_own()
     }
+
+    /// Returns the name by which a binding in `cluster` can name the user: the global name of a
+    /// service account of another cluster. `None` for a user whose name does not count there.
+    pub fn name_within(&self, cluster: Option<&ClusterName>) -> Option<String> {
+        let identities = Identities::in_cluster(self, cluster);
+        let mut names = identities.iter().map(|user| &user.name);
+        names.find(|name| *name != USER_ANONYMOUS).cloned()
+    }
 }
 
 fn add<'a>(user: Cow<'a, UserInfo>, cluster: Option<&ClusterName>, depth: usize, found: &mut Vec<Cow<'a, UserInfo>>) {

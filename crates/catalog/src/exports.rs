@@ -1,6 +1,7 @@
 //! APIExports from the view of requests: offered resources, permission claims, permission policies
 //! and schemas.
 
+pub mod bind_grant;
 pub mod offer;
 mod release;
 mod right;

@@ -1,5 +1,6 @@
 //! `insula access …`: users of a workspace and their roles, without YAML.
 
+pub(crate) mod bind_right;
 mod grants;
 mod resource;
 mod who_can;
@@ -8,6 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Subcommand;
+use insula_auth::SubjectKind;
 use insula_catalog::digest;
 use serde_json::{Value, json};
 
@@ -38,10 +40,12 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Let users enter the workspace, with a role. Another role than before replaces it.
+    /// Let users enter the workspace, with a role. Another role than before replaces it. With
+    /// --bind, let them bind APIs of the workspace in theirs, and not enter it.
     Grant(Grant),
-    /// Take all roles of users back, also those that were granted by other means.
-    Revoke(Subjects),
+    /// Take all roles of users back, also those that were granted by other means. With --bind, only
+    /// the right to bind an API.
+    Revoke(Revoke),
     /// List users and groups with their roles.
     List {
         /// Format of the output.
@@ -69,16 +73,29 @@ struct Grant {
     #[command(flatten)]
     subjects: Subjects,
     /// A ClusterRole: view, edit, admin, cluster-admin, or one of the workspace.
-    #[arg(long, value_name = "ROLE", default_value = "view")]
+    #[arg(long, value_name = "ROLE", default_value = "view", conflicts_with = "bind")]
     role: String,
     /// Bind the role in this namespace only.
-    #[arg(long, short, value_name = "NAMESPACE")]
+    #[arg(long, short, value_name = "NAMESPACE", conflicts_with = "bind")]
     namespace: Option<String>,
+    /// Grant the right to bind this APIExport of the workspace, and no role in it. May be repeated.
+    #[arg(long, value_name = "EXPORT")]
+    bind: Vec<String>,
+}
+
+#[derive(clap::Args)]
+struct Revoke {
+    #[command(flatten)]
+    subjects: Subjects,
+    /// Take only the right to bind this APIExport back. APIs that are bound stay bound. May be
+    /// repeated.
+    #[arg(long, value_name = "EXPORT")]
+    bind: Vec<String>,
 }
 
 /// A user, a group or a service account.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
-struct Subject {
+pub(crate) struct Subject {
     kind: &'static str,
     name: String,
 }
@@ -97,6 +114,32 @@ impl Subjects {
 }
 
 impl Subject {
+    pub(crate) fn group(name: &str) -> Self {
+        let name = name.to_owned();
+        Self { kind: "Group", name }
+    }
+
+    pub(crate) fn user(name: &str) -> Self {
+        let name = name.to_owned();
+        Self { kind: "User", name }
+    }
+
+    /// Returns the subject as the server's crates have it.
+    pub(crate) fn of_binding(&self) -> insula_auth::Subject {
+        let account = self.name.strip_prefix("system:serviceaccount:");
+        let account = account.and_then(|rest| rest.split_once(':'));
+        let (kind, namespace, name) = match (self.kind, account) {
+            ("Group", _) => (SubjectKind::Group, "", self.name.as_str()),
+            (_, Some((namespace, name))) => (SubjectKind::ServiceAccount, namespace, name),
+            (_, None) => (SubjectKind::User, "", self.name.as_str()),
+        };
+        insula_auth::Subject {
+            kind,
+            name: name.to_owned(),
+            namespace: namespace.to_owned(),
+        }
+    }
+
     /// Reads a subject of a binding. A service account gets the name of its user.
     fn read(value: &Value) -> Option<Self> {
         let name = text(value, "/name");
@@ -150,9 +193,15 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let client = Client::new(&resolved)?;
     crate::runtime()?.block_on(async {
         match &arguments.command {
+            Command::Grant(grant) if !grant.bind.is_empty() => {
+                bind_right::grant_all(&client, &workspace, &grant.bind, &grant.subjects.all()).await?;
+            }
             Command::Grant(grant) => grant_all(&client, &workspace, grant).await?,
-            Command::Revoke(subjects) => {
-                for subject in subjects.all() {
+            Command::Revoke(revoke) if !revoke.bind.is_empty() => {
+                bind_right::revoke_all(&client, &workspace, &revoke.bind, &revoke.subjects.all()).await?;
+            }
+            Command::Revoke(revoke) => {
+                for subject in revoke.subjects.all() {
                     let count = grants::revoke(&client, &subject).await?;
                     let Subject { kind, name } = subject;
                     let kind = kind.to_lowercase();

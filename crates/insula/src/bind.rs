@@ -8,6 +8,7 @@ use std::{
 use anyhow::{Context, bail};
 use clap::Subcommand;
 use insula_api::ClusterPath;
+use insula_catalog::exports::bind_grant;
 use serde_json::{Value, json};
 
 use crate::{
@@ -178,7 +179,10 @@ async fn create(client: &Client, resolved: &Resolved, (path, name): (&str, &str)
         let (path, name) = (text(export, "/path"), text(export, "/name"));
         why += &format!("; it binds {path}:{name}: choose another --name, or delete it first");
     } else if is_nowhere(client, resolved, path).await? {
-        why += &format!("; there is no workspace {path}, or you may not read it");
+        let nowhere = format!("; there is no workspace {path}, or you may not read it");
+        // The way to the right has several lines, and stays last.
+        let end = why.find(&format!("; {}", bind_grant::WAY)).unwrap_or(why.len());
+        why.insert_str(end, &nowhere);
     }
     bail!("failed to create APIBinding: {why}")
 }

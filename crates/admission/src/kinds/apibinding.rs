@@ -6,7 +6,7 @@ use insula_api::{
     ClusterName, ClusterPath, FieldError, FieldPath, Json, ObjectKey, Scope,
     kinds::{self, ApiExport},
 };
-use insula_catalog::{ResourceRoute, Result, digest, ids, object::add_finalizer};
+use insula_catalog::{ResourceRoute, Result, digest, exports::bind_grant, ids, object::add_finalizer};
 use serde_json::json;
 use std::ops::ControlFlow;
 
@@ -45,7 +45,10 @@ fn review(review: &Review<'_>, new: &mut Json, old: Option<&Json>) -> Result<()>
         let missing = cluster.as_ref().filter(|cluster| !review.has_export(cluster, name));
         let why = match missing.and_then(|cluster| exports_seen(review, cluster)) {
             Some(seen) => format!("unable to {verb} APIBinding: no such export {place}:{name}; {seen}"),
-            None => format!("unable to {verb} APIBinding: no permission to bind to export {place}:{name}"),
+            None => format!(
+                "unable to {verb} APIBinding: no permission to bind to export {place}:{name}{}",
+                way_to_the_right(review, cluster.as_ref(), (place, name))
+            ),
         };
         return Err(review.forbid(new, why));
     }
@@ -76,6 +79,14 @@ fn review(review: &Review<'_>, new: &mut Json, old: Option<&Json>) -> Result<()>
     }
     annotate_path(review, new);
     Ok(())
+}
+
+/// Returns the end of a refusal: the way to the right to bind the export. Administrators lack no
+/// right: what they name does not exist.
+fn way_to_the_right(review: &Review<'_>, cluster: Option<&ClusterName>, (place, name): (&str, &str)) -> String {
+    let user = review.user.name_within(cluster).filter(|_| !review.privileged());
+    let way = user.and_then(|user| bind_grant::way_to_the_right(place, name, &user));
+    way.map(|way| format!("; {way}")).unwrap_or_default()
 }
 
 /// Returns a line about the exports of a cluster, for callers who may list them there.

@@ -66,12 +66,13 @@ pub(super) async fn grant(
     Ok(())
 }
 
-/// Deletes an object. One that is not there is no error.
-async fn delete(client: &Client, path: &str) -> anyhow::Result<()> {
+/// Deletes an object. Returns false for one that is not there.
+pub(super) async fn delete(client: &Client, path: &str) -> anyhow::Result<bool> {
     let options = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
     let (code, answer) = client.delete(path, &options).await?;
     match code.as_u16() {
-        200..=299 | 404 => Ok(()),
+        200..=299 => Ok(true),
+        404 => Ok(false),
         _ => bail!("{}", message(&answer)),
     }
 }

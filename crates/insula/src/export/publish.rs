@@ -13,6 +13,7 @@ use super::{
     wait,
 };
 use crate::{
+    access::{Subject, bind_right},
     apis::{self, Source},
     connection::Connection,
     files::text,
@@ -61,6 +62,14 @@ pub(crate) struct Arguments {
     /// Publish also versions without rules between which fields break.
     #[arg(long)]
     accept_incompatible: bool,
+    /// Let the members of this group bind the export in their workspaces: the ClusterRole and
+    /// ClusterRoleBinding of `insula access grant --bind` are published with it. May be repeated.
+    #[arg(long, value_name = "GROUP", conflicts_with = "check")]
+    bindable_by: Vec<String>,
+    /// Let this user bind the export; a service account is system:serviceaccount:NAMESPACE:NAME.
+    /// May be repeated.
+    #[arg(long, value_name = "USER", conflicts_with = "check")]
+    bindable_by_user: Vec<String>,
     /// Put drafts of rules into service, which are guessed for definitions with a conversion
     /// webhook and without rules.
     #[arg(long, requires = "apply")]
@@ -96,6 +105,14 @@ impl Arguments {
             true => Target::server(&self.connection),
             false => Target::files(&self.against),
         }
+    }
+
+    /// Returns those who may bind the export.
+    fn binders(&self) -> Vec<Subject> {
+        let groups = self.bindable_by.iter().map(|name| Subject::group(name));
+        groups
+            .chain(self.bindable_by_user.iter().map(|name| Subject::user(name)))
+            .collect()
     }
 }
 
@@ -137,8 +154,9 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if arguments.check && !arguments.apply {
         return Ok(ExitCode::from(u8::from(refused)));
     }
+    let rights = bind_right::objects(&name, &arguments.binders());
     if !arguments.diff && !arguments.apply {
-        print(arguments.output.unwrap_or(Format::Yaml), &published, &export)?;
+        print(arguments.output.unwrap_or(Format::Yaml), &published, &export, &rights)?;
         return Ok(ExitCode::from(u8::from(refused)));
     }
     if arguments.apply {
@@ -152,9 +170,11 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         }
     }
     let steps = if arguments.apply {
-        apply(&target, &published, &export)?
+        apply(&target, &published, &export, &rights)?
     } else {
-        publication::steps(&find, &published, existing.as_ref(), &export)?
+        let mut steps = publication::steps(&find, &published, existing.as_ref(), &export)?;
+        steps.extend(right_steps(&target, &rights)?);
+        steps
     };
     show(&steps, arguments.output.unwrap_or(Format::Table))?;
     if arguments.wait {
@@ -268,13 +288,35 @@ fn declared(export: &Value) -> Value {
     export
 }
 
-fn print(format: Format, published: &[Published], export: &Value) -> anyhow::Result<()> {
-    let export = declared(export);
-    let objects: Vec<Value> = published
-        .iter()
-        .flat_map(Published::objects)
-        .chain([export.clone()])
-        .collect();
+/// Returns the objects in the order of writing: those who may bind come last, when there is
+/// something to bind.
+fn objects(published: &[Published], export: &Value, rights: &[Value]) -> Vec<Value> {
+    let objects = published.iter().flat_map(Published::objects);
+    objects.chain([export.clone()]).chain(rights.iter().cloned()).collect()
+}
+
+/// Returns what --apply would do for the rights to bind.
+fn right_steps(target: &Target, rights: &[Value]) -> anyhow::Result<Vec<Step>> {
+    let step = |object: &Value| {
+        let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name"));
+        let there = target.get(text(object, "/apiVersion"), kind, name)?;
+        let action = match there {
+            Some(there) if bind_right::is_same(&there, object) => "unchanged",
+            Some(_) => "update",
+            None => "create",
+        };
+        Ok(Step {
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+            action,
+            detail: Vec::new(),
+        })
+    };
+    rights.iter().map(step).collect()
+}
+
+fn print(format: Format, published: &[Published], export: &Value, rights: &[Value]) -> anyhow::Result<()> {
+    let objects = objects(published, &declared(export), rights);
     let mut out = Stdout::new();
     match format {
         Format::Json => {
@@ -299,14 +341,9 @@ fn print(format: Format, published: &[Published], export: &Value) -> anyhow::Res
     Ok(())
 }
 
-fn apply(target: &Target, published: &[Published], export: &Value) -> anyhow::Result<Vec<Step>> {
+fn apply(target: &Target, published: &[Published], export: &Value, rights: &[Value]) -> anyhow::Result<Vec<Step>> {
     let mut steps = Vec::new();
-    for object in &published
-        .iter()
-        .flat_map(Published::objects)
-        .chain([export.clone()])
-        .collect::<Vec<_>>()
-    {
+    for object in &objects(published, export, rights) {
         let action = match target.apply(object)? {
             Applied::Created => "created",
             Applied::Updated => "updated",

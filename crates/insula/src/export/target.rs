@@ -8,6 +8,7 @@ use insula_proto::Message;
 use serde_json::{Value, json};
 
 use crate::{
+    access::bind_right,
     client::{Client, message},
     connection::Connection,
     files::{self, text},
@@ -39,8 +40,13 @@ pub(super) enum Applied {
 
 fn path(object: &Value) -> anyhow::Result<(String, String)> {
     let kind = text(object, "/kind");
-    let Some((resource, _)) = resource_of(kind) else {
-        bail!("{kind} is nothing that is published");
+    let resource = match kind {
+        "ClusterRole" => "clusterroles",
+        "ClusterRoleBinding" => "clusterrolebindings",
+        _ => match resource_of(kind) {
+            Some((resource, _)) => resource,
+            None => bail!("{kind} is nothing that is published"),
+        },
     };
     let collection = format!("/apis/{}/{resource}", text(object, "/apiVersion"));
     let one = format!("{collection}/{}", text(object, "/metadata/name"));
@@ -203,12 +209,13 @@ impl Target {
         loop {
             attempts -= 1;
             let found = self.get(text(object, "/apiVersion"), kind, name)?;
-            let is_other = |seen: &Value| found.as_ref().is_none_or(|there| !has_same_contents(there, seen));
+            let is_other = |seen: &Value| found.as_ref().is_none_or(|there| !is_same(there, seen));
             if before.as_ref().is_some_and(is_other) {
                 bail!("{kind} {name}: somebody else changed it at the same time: run the command again");
             }
             let (code, answer, applied) = match &found {
-                Some(there) if has_same_contents(there, object) => return Ok(Applied::Unchanged),
+                Some(there) if is_same(there, object) => return Ok(Applied::Unchanged),
+                Some(there) if is_right(object) => bail!("{}", bind_right::other(there)),
                 Some(there) => {
                     let new = updated(there.clone(), object);
                     let (code, answer) = runtime.block_on(client.put(&one, &new))?;
@@ -227,6 +234,18 @@ impl Target {
             }
             before = found;
         }
+    }
+}
+
+/// Returns true for a part of the right to bind an export, in contrast to what an export offers.
+fn is_right(object: &Value) -> bool {
+    resource_of(text(object, "/kind")).is_none()
+}
+
+fn is_same(there: &Value, wanted: &Value) -> bool {
+    match is_right(wanted) {
+        true => bind_right::is_same(there, wanted),
+        false => has_same_contents(there, wanted),
     }
 }
 

@@ -200,10 +200,12 @@ fn bindings_say_why_they_are_refused() {
     alice.ok(&["ws", "~"]);
     for export in [format!("{provider}:widgets"), format!("{provider}:other")] {
         let error = alice.fails(&["bind", "apiexport", &export]);
-        assert!(
-            error.ends_with(&format!("no permission to bind to export {export}\n")),
-            "{error}"
+        let (workspace, name) = export.rsplit_once(':').unwrap();
+        let way = format!(
+            "no permission to bind to export {export}; who administers {workspace} can grant it by the command\n  \
+             insula access grant --workspace {workspace} --bind {name} alice\nor by these objects"
         );
+        assert!(error.contains(&way), "{error}");
     }
 }
 

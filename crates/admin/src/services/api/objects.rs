@@ -4,10 +4,13 @@ use super::manifests::text;
 use crate::{
     fields,
     session::{Located, Session, right},
-    status::{Fault, forbidden, invalid},
+    status::{Fault, forbidden, forbidden_because, invalid},
 };
 use insula_api::{ClusterName, ClusterPath, Json, ObjectKey, Revision, Timestamp, names::groups};
-use insula_catalog::{exports::ExportName, ids, locate};
+use insula_catalog::{
+    exports::{ExportName, bind_grant},
+    ids, locate,
+};
 use insula_proto::admin::v1::{
     BoundExport, ErrorReason, FormerRelease, HeldBinding, OfferedResource, PublishedExport, Rollout,
 };
@@ -95,7 +98,8 @@ impl Session {
             .map_err(|error| invalid(field, format!("{error}; write a path such as root:org:team")))?;
         let bind = right("bind", groups::APIS, "apiexports", name);
         let Ok((cluster, _)) = locate::locate_view(&self.snapshot, &path) else {
-            return self.locate(workspace, &bind);
+            let refused = self.locate(workspace, &bind);
+            return refused.map_err(|refused| self.with_way_to_the_right(refused, None, (workspace, name)));
         };
         let record = self.caller.record();
         match self.caller.permit_offer(&self.snapshot, (binder, &cluster), bind) {
@@ -103,10 +107,28 @@ impl Session {
             Err(refused) => {
                 record.decided(false, &refused.reason, &refused.trail);
                 record.refused(&refused.message);
-                return Err(forbidden(refused));
+                let refused = forbidden(refused);
+                return Err(self.with_way_to_the_right(refused, Some(&cluster), (workspace, name)));
             }
         }
         Ok(Located { cluster, path })
+    }
+
+    /// Adds to a missing right to bind an export the way to it, for whoever may grant it.
+    pub(super) fn with_way_to_the_right(
+        &self,
+        refused: Status,
+        cluster: Option<&ClusterName>,
+        (workspace, name): (&str, &str),
+    ) -> Status {
+        if refused.code() != Code::PermissionDenied {
+            return refused;
+        }
+        let user = self.user().ok().and_then(|user| user.name_within(cluster));
+        match user.and_then(|user| bind_grant::way_to_the_right(workspace, name, &user)) {
+            Some(way) => forbidden_because(format!("{}; {way}", refused.message())),
+            None => refused,
+        }
     }
 
     /// Finds an export in a workspace.

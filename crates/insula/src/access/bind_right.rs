@@ -1,0 +1,114 @@
+//! The right to bind an export of the workspace: a ClusterRole for each export, and a
+//! ClusterRoleBinding for each subject.
+
+use anyhow::bail;
+use insula_catalog::exports::bind_grant;
+use serde_json::Value;
+
+use super::{CLUSTER_ROLES, GROUP, Subject, grants};
+use crate::{
+    client::{Client, message},
+    files::text,
+    print,
+};
+
+const EXPORTS: &str = "/apis/apis.kcp.io/v1alpha2/apiexports";
+const CLUSTER_BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+
+/// Returns the objects that let subjects bind an export; none without subjects.
+pub(crate) fn objects(export: &str, subjects: &[Subject]) -> Vec<Value> {
+    let role = (!subjects.is_empty()).then(|| bind_grant::role(export));
+    let bindings = subjects
+        .iter()
+        .map(|subject| bind_grant::binding(export, &subject.of_binding()));
+    role.into_iter().chain(bindings).collect()
+}
+
+/// Returns true if an object grants what another one does.
+pub(crate) fn is_same(there: &Value, wanted: &Value) -> bool {
+    ["rules", "roleRef", "subjects"]
+        .iter()
+        .all(|field| there.get(field) == wanted.get(field))
+}
+
+/// Returns the refusal of an object of the name that grants something else.
+pub(crate) fn other(there: &Value) -> String {
+    let (kind, name) = (text(there, "/kind"), text(there, "/metadata/name"));
+    format!(
+        "{kind} {name} exists and grants something else than the right to bind: delete it or give it another name, \
+         then run the command again"
+    )
+}
+
+pub(super) async fn grant_all(
+    client: &Client,
+    workspace: &str,
+    exports: &[String],
+    subjects: &[Subject],
+) -> anyhow::Result<()> {
+    for export in exports {
+        check_export(client, workspace, export).await?;
+        for object in objects(export, subjects) {
+            create(client, &object).await?;
+        }
+        for Subject { kind, name } in subjects {
+            let kind = kind.to_lowercase();
+            print::line(&format!("{kind} {name} may bind {workspace}:{export}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses an export that the workspace does not have: RBAC would take the role, and it would mean
+/// nothing.
+async fn check_export(client: &Client, workspace: &str, export: &str) -> anyhow::Result<()> {
+    let (code, answer) = client.get(&format!("{EXPORTS}/{export}")).await?;
+    match code.as_u16() {
+        200 => Ok(()),
+        404 if answer["details"]["kind"] != "workspaces" => {
+            bail!("{workspace} has no APIExport {export:?}: `insula export publish` makes one")
+        }
+        _ => bail!("{}", message(&answer)),
+    }
+}
+
+async fn create(client: &Client, object: &Value) -> anyhow::Result<()> {
+    let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name"));
+    let collection = match kind {
+        "ClusterRole" => CLUSTER_ROLES,
+        _ => CLUSTER_BINDINGS,
+    };
+    let (code, answer) = client.post(collection, object).await?;
+    if code.is_success() {
+        return Ok(());
+    }
+    if answer["reason"] != "AlreadyExists" {
+        bail!("{kind}.{GROUP} {name}: {}", message(&answer));
+    }
+    let (_, there) = client.get(&format!("{collection}/{name}")).await?;
+    match is_same(&there, object) {
+        true => Ok(()),
+        false => bail!("{}", other(&there)),
+    }
+}
+
+pub(super) async fn revoke_all(
+    client: &Client,
+    workspace: &str,
+    exports: &[String],
+    subjects: &[Subject],
+) -> anyhow::Result<()> {
+    for export in exports {
+        for subject in subjects {
+            let binding = bind_grant::binding_name(export, &subject.of_binding());
+            let is_gone = grants::delete(client, &format!("{CLUSTER_BINDINGS}/{binding}")).await?;
+            let Subject { kind, name } = subject;
+            let (kind, export) = (kind.to_lowercase(), format!("{workspace}:{export}"));
+            match is_gone {
+                true => print::line(&format!("{kind} {name} may not bind {export} by this grant any more"))?,
+                false => print::line(&format!("{kind} {name} has no grant to bind {export}"))?,
+            }
+        }
+    }
+    Ok(())
+}
