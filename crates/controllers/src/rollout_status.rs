@@ -31,7 +31,7 @@ const SETTLE_SECONDS: u64 = 1;
 /// Bindings for each of which a second passes between two counts: to count takes about a
 /// microsecond a binding, and its writes should not take a core.
 const BINDINGS_PER_SECOND: usize = 20_000;
-/// Exports whose last count is remembered.
+/// Exports whose last count and release are remembered.
 const COUNTS_MAX: usize = 4096;
 
 /// Reconciles the rollout status of exports.
@@ -39,6 +39,9 @@ pub(crate) struct RolloutStatus {
     registry: Arc<Deps>,
     /// Time of the last count, of exports with many bindings.
     counted: Mutex<HashMap<ObjectKey, Timestamp>>,
+    /// The last release of each export, and the revisions that it was read from. To read it takes
+    /// as long as to compile all its schemas.
+    releases: Mutex<HashMap<ObjectKey, (u64, Arc<Release>)>>,
 }
 
 /// World of an export's rollout.
@@ -46,7 +49,7 @@ pub(crate) struct RolloutStatus {
 pub(crate) struct World {
     export: Option<Loaded<ApiExport>>,
     /// The release on offer.
-    release: Release,
+    release: Arc<Release>,
     bindings: usize,
     current: usize,
     held: usize,
@@ -140,7 +143,28 @@ impl RolloutStatus {
         RolloutStatus {
             registry,
             counted: Mutex::default(),
+            releases: Mutex::default(),
         }
+    }
+
+    /// Returns the release that an export offers.
+    fn release(&self, snapshot: &Snapshot, export: &Loaded<ApiExport>) -> Arc<Release> {
+        let (key, revisions) = (&export.entry.key, release::revisions(snapshot, export));
+        let known = |releases: &HashMap<ObjectKey, (u64, Arc<Release>)>| {
+            let (at, release) = releases.get(key)?;
+            (*at == revisions).then(|| release.clone())
+        };
+        let lock = || self.releases.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(release) = known(&lock()) {
+            return release;
+        }
+        let release = Arc::new(Release::offered_by(&self.registry, snapshot, export));
+        let mut releases = lock();
+        if releases.len() > COUNTS_MAX {
+            releases.clear();
+        }
+        releases.insert(key.clone(), (revisions, release.clone()));
+        release
     }
 
     /// Returns the seconds until the bindings of an export may be counted again; `None` for now.
@@ -227,7 +251,7 @@ impl Reconciler for RolloutStatus {
             world.export = None;
             return world;
         }
-        world.release = Release::offered_by(registry, snapshot, export);
+        world.release = self.release(snapshot, export);
         world.pending = vec![0; export.view.spec.rollout.steps.len() + 1];
         // The first look at a release is never too early: it opens the first step.
         if world.release.id == export.view.status.rollout.release {

@@ -151,7 +151,7 @@ views! {
     RolloutState {
         /// Identifier of the release; empty before the first.
         release: String,
-        /// Schemas of the release, and the bundles that serve them with their rules.
+        /// Schemas of the release with their rules; empty for one that is too large to be kept.
         resources: Vec<ReleasedResource>,
         /// Releases that were on offer before, the last one first.
         history: Vec<FormerRelease>,
@@ -183,7 +183,7 @@ views! {
         release: String,
         /// Time at which another one took its place, as RFC 3339 text.
         end_time: String,
-        /// Schemas and rules.
+        /// Schemas and rules that the release after it replaced.
         resources: Vec<ReleasedResource>,
     }
 

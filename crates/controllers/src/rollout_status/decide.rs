@@ -1,6 +1,6 @@
 //! Decision about the status of a rollout.
 
-use super::World;
+use super::{World, release::REMEMBERED_MAX};
 use crate::{
     rollout::{self, Hold},
     rollout_steps,
@@ -46,12 +46,14 @@ pub(super) fn decide(world: &World) -> Plan {
     let mut status = json!({
         "release": world.release.id,
         "observed": world.release.observed,
-        "resources": world.release.resources.iter().map(resource).collect::<Vec<Json>>(),
         "reason": standing.reason,
         "bindings": world.bindings, "current": world.current, "held": world.held,
     });
     if !standing.message.is_empty() {
         status["message"] = json!(standing.message);
+    }
+    if world.release.resources.len() <= REMEMBERED_MAX {
+        status["resources"] = world.release.resources.iter().map(resource).collect();
     }
     if world.unbound > 0 {
         status["unbound"] = json!(world.unbound);
@@ -98,21 +100,26 @@ fn resource(resource: &ReleasedResource) -> Json {
         "UID": resource.uid, "fingerprint": resource.fingerprint})
 }
 
-/// Returns the releases that were on offer before this one, the last one first. One that comes
-/// back leaves the list.
+/// Returns the releases that were on offer before this one, the last one first, each with the
+/// resources that the one after it replaced: an export may have hundreds.
 fn history(world: &World, known: &RolloutState) -> Vec<Json> {
     let mut former: Vec<FormerRelease> = known.history.clone();
-    if !known.release.is_empty() && known.release != world.release.id {
+    let is_other = !known.release.is_empty() && known.release != world.release.id;
+    let replaced = known.resources.iter().filter(|was| {
+        let mut now = world.release.resources.iter();
+        now.any(|now| now.group == was.group && now.name == was.name && now.fingerprint != was.fingerprint)
+    });
+    let replaced: Vec<ReleasedResource> = replaced.cloned().collect();
+    if is_other && !replaced.is_empty() {
         former.insert(
             0,
             FormerRelease {
                 release: known.release.clone(),
                 end_time: world.now.to_string(),
-                resources: known.resources.clone(),
+                resources: replaced,
             },
         );
     }
-    former.retain(|former| former.release != world.release.id && !former.resources.is_empty());
     let former = former.iter().take(HISTORY_MAX).map(|former| {
         let resources: Vec<Json> = former.resources.iter().map(resource).collect();
         json!({"release": former.release, "endTime": former.end_time, "resources": resources})

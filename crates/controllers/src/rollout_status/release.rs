@@ -2,14 +2,23 @@
 
 use crate::loaded::Loaded;
 use insula_api::{
-    ClusterName, Json, ObjectKey,
+    ClusterName, Json, ObjectKey, Scope,
     kinds::{ApiExport, ReleasedResource},
 };
 use insula_catalog::{ResourceRoute, exports::release_id, ids, parts};
 use insula_registry::Deps;
 use insula_store::{Entry, Snapshot};
 use serde_json::json;
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, hash_map::DefaultHasher},
+    hash::{Hash, Hasher},
+    ops::ControlFlow,
+    sync::Arc,
+};
+
+/// Resources of an export up to which its status lists them, so that it can go back to the release:
+/// the status of one with more would take hundreds of kibibytes.
+pub(super) const REMEMBERED_MAX: usize = 256;
 
 /// A release.
 #[derive(Default)]
@@ -41,6 +50,22 @@ impl Fingerprints {
     }
 }
 
+/// Returns a digest of the revisions of everything that the release of an export is read from.
+pub(super) fn revisions(snapshot: &Snapshot, export: &Loaded<ApiExport>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let cluster = &export.entry.key.cluster;
+    export.entry.object.meta.generation.hash(&mut hasher);
+    for resource in &export.view.spec.resources {
+        let key = ObjectKey::cluster_scoped(ids::apiresourceschemas(), cluster.clone(), &resource.schema);
+        snapshot.get(&key).map(|schema| schema.revision.0).hash(&mut hasher);
+    }
+    snapshot.for_each(&Scope::cluster(ids::apiconversions(), cluster.clone()), |rules| {
+        (&rules.key.name, rules.revision.0).hash(&mut hasher);
+        ControlFlow::Continue(())
+    });
+    hasher.finish()
+}
+
 impl Release {
     pub(super) fn offered_by(registry: &Deps, snapshot: &Snapshot, export: &Loaded<ApiExport>) -> Self {
         let mut release = Release {
@@ -53,9 +78,6 @@ impl Release {
         for resource in resources.filter(|r| r.storage.r#virtual.is_none()) {
             let key = ObjectKey::cluster_scoped(ids::apiresourceschemas(), cluster.clone(), &resource.schema);
             let schema = snapshot.get(&key);
-            release
-                .observed
-                .extend(schema.iter().map(|schema| observed("APIResourceSchema", schema)));
             let rules = parts::for_schema(snapshot, cluster, &resource.schema);
             release
                 .observed

@@ -30,9 +30,9 @@ pub(super) fn plan(
     options: &Options,
 ) -> Result<(Plan, String), Status> {
     let view: ApiExport = kinds::read(value);
-    let former = find(export, &view, release)?;
+    let newer = find(export, &view, release)?;
     let mut apis = Vec::new();
-    for resource in &former.resources {
+    for (former, resource) in replaced_since(newer) {
         apis.push(restored((registry, snapshot), &export.cluster, former, resource)?);
     }
     let release = release_with(registry, snapshot, &export.cluster, (&view, &apis));
@@ -68,15 +68,26 @@ fn release_with(
     release_id(others.chain(restored))
 }
 
-/// Finds a release in the history of an export.
-fn find<'e>(export: &ExportName, view: &'e ApiExport, release: &str) -> Result<&'e FormerRelease, Status> {
+/// Returns the resources of the last of these releases that differ from the present ones. Each
+/// release has those that the one before it in the list replaced.
+fn replaced_since(releases: &[FormerRelease]) -> impl Iterator<Item = (&FormerRelease, &ReleasedResource)> {
+    let mut replaced = BTreeMap::new();
+    for former in releases {
+        let resources = former.resources.iter();
+        replaced.extend(resources.map(|it| ((&it.group, &it.name), (former, it))));
+    }
+    replaced.into_values()
+}
+
+/// Finds a release in the history of an export. Returns it, with those after it before it.
+fn find<'e>(export: &ExportName, view: &'e ApiExport, release: &str) -> Result<&'e [FormerRelease], Status> {
     let history = &view.status.rollout.history;
-    let mut known = history.iter();
-    let found = known.find(|former| release.is_empty() || former.release == release);
+    let is_meant = |former: &FormerRelease| release.is_empty() || former.release == release;
+    let found = history.iter().position(is_meant).map(|index| &history[..=index]);
     found.ok_or_else(|| {
         let names: Vec<&str> = history.iter().map(|former| &*former.release).collect();
         let known = match names.is_empty() {
-            true => "it has offered no other one since it was first bound".to_owned(),
+            true => "it has offered no other one since it was first bound, or has more than 256 resources".to_owned(),
             false => format!("known are {}", names.join(", ")),
         };
         let wanted = if release.is_empty() { "former release" } else { release };
