@@ -19,6 +19,16 @@ pub struct ResponseHeader {
     #[prost(string, tag = "4")]
     pub request_id: ::prost::alloc::string::String,
 }
+impl ::prost::Name for ResponseHeader {
+    const NAME: &'static str = "ResponseHeader";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ResponseHeader".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ResponseHeader".into()
+    }
+}
 /// One thing that is wrong with one field of a request's object.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct FieldViolation {
@@ -32,6 +42,16 @@ pub struct FieldViolation {
     /// For people: what is wrong, why, and what would put it right.
     #[prost(string, tag = "3")]
     pub message: ::prost::alloc::string::String,
+}
+impl ::prost::Name for FieldViolation {
+    const NAME: &'static str = "FieldViolation";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.FieldViolation".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.FieldViolation".into()
+    }
 }
 /// One observation about an object, as in its status.conditions.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -52,6 +72,16 @@ pub struct Condition {
     #[prost(message, optional, tag = "5")]
     pub last_transition_time: ::core::option::Option<::prost_types::Timestamp>,
 }
+impl ::prost::Name for Condition {
+    const NAME: &'static str = "Condition";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.Condition".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.Condition".into()
+    }
+}
 /// A number of objects of one resource.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ObjectCount {
@@ -61,6 +91,16 @@ pub struct ObjectCount {
     /// The number of objects.
     #[prost(int64, tag = "2")]
     pub count: i64,
+}
+impl ::prost::Name for ObjectCount {
+    const NAME: &'static str = "ObjectCount";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ObjectCount".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ObjectCount".into()
+    }
 }
 /// The kind of an event of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
@@ -238,6 +278,16 @@ pub struct Subject {
     #[prost(string, tag = "3")]
     pub namespace: ::prost::alloc::string::String,
 }
+impl ::prost::Name for Subject {
+    const NAME: &'static str = "Subject";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.Subject".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.Subject".into()
+    }
+}
 /// A binding of a subject to a role.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AccessBinding {
@@ -271,6 +321,16 @@ pub struct AccessBinding {
     #[prost(string, tag = "9")]
     pub etag: ::prost::alloc::string::String,
 }
+impl ::prost::Name for AccessBinding {
+    const NAME: &'static str = "AccessBinding";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.AccessBinding".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.AccessBinding".into()
+    }
+}
 /// A verb on a resource or on a path.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AccessQuestion {
@@ -296,6 +356,16 @@ pub struct AccessQuestion {
     #[prost(string, tag = "7")]
     pub path: ::prost::alloc::string::String,
 }
+impl ::prost::Name for AccessQuestion {
+    const NAME: &'static str = "AccessQuestion";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.AccessQuestion".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.AccessQuestion".into()
+    }
+}
 /// Asks for a level of access to be granted.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GrantAccessRequest {
@@ -315,6 +385,16 @@ pub struct GrantAccessRequest {
     #[prost(string, tag = "5")]
     pub request_id: ::prost::alloc::string::String,
 }
+impl ::prost::Name for GrantAccessRequest {
+    const NAME: &'static str = "GrantAccessRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.GrantAccessRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.GrantAccessRequest".into()
+    }
+}
 /// A granted level.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GrantAccessResponse {
@@ -328,6 +408,16 @@ pub struct GrantAccessResponse {
     /// True if at least one of them is new.
     #[prost(bool, tag = "3")]
     pub created: bool,
+}
+impl ::prost::Name for GrantAccessResponse {
+    const NAME: &'static str = "GrantAccessResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.GrantAccessResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.GrantAccessResponse".into()
+    }
 }
 /// Asks for a level of access to be revoked.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -352,6 +442,16 @@ pub struct RevokeAccessRequest {
     #[prost(string, tag = "6")]
     pub etag: ::prost::alloc::string::String,
 }
+impl ::prost::Name for RevokeAccessRequest {
+    const NAME: &'static str = "RevokeAccessRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.RevokeAccessRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.RevokeAccessRequest".into()
+    }
+}
 /// A revoked level.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RevokeAccessResponse {
@@ -364,6 +464,16 @@ pub struct RevokeAccessResponse {
     /// Bindings by which the subject still has roles in the workspace.
     #[prost(message, repeated, tag = "3")]
     pub remaining: ::prost::alloc::vec::Vec<AccessBinding>,
+}
+impl ::prost::Name for RevokeAccessResponse {
+    const NAME: &'static str = "RevokeAccessResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.RevokeAccessResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.RevokeAccessResponse".into()
+    }
 }
 /// Asks for the subjects with roles in a workspace.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -384,6 +494,16 @@ pub struct ListAccessRequest {
     #[prost(string, tag = "5")]
     pub page_token: ::prost::alloc::string::String,
 }
+impl ::prost::Name for ListAccessRequest {
+    const NAME: &'static str = "ListAccessRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ListAccessRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ListAccessRequest".into()
+    }
+}
 /// A page of bindings.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListAccessResponse {
@@ -396,6 +516,16 @@ pub struct ListAccessResponse {
     /// Sent back as page_token, gives the next page. Empty: this was the last one.
     #[prost(string, tag = "3")]
     pub next_page_token: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ListAccessResponse {
+    const NAME: &'static str = "ListAccessResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ListAccessResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ListAccessResponse".into()
+    }
 }
 /// Asks for the subjects that may do something.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -413,6 +543,16 @@ pub struct WhoCanRequest {
     #[prost(string, tag = "4")]
     pub page_token: ::prost::alloc::string::String,
 }
+impl ::prost::Name for WhoCanRequest {
+    const NAME: &'static str = "WhoCanRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.WhoCanRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.WhoCanRequest".into()
+    }
+}
 /// A subject to whom a role allows it.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Holder {
@@ -427,6 +567,16 @@ pub struct Holder {
     #[prost(string, tag = "3")]
     pub reason: ::prost::alloc::string::String,
 }
+impl ::prost::Name for Holder {
+    const NAME: &'static str = "Holder";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.Holder".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.Holder".into()
+    }
+}
 /// A page of subjects.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct WhoCanResponse {
@@ -439,6 +589,16 @@ pub struct WhoCanResponse {
     /// Sent back as page_token, gives the next page. Empty: this was the last one.
     #[prost(string, tag = "3")]
     pub next_page_token: ::prost::alloc::string::String,
+}
+impl ::prost::Name for WhoCanResponse {
+    const NAME: &'static str = "WhoCanResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.WhoCanResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.WhoCanResponse".into()
+    }
 }
 /// Asks whether a subject may do something.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -456,6 +616,16 @@ pub struct CheckAccessRequest {
     #[prost(message, optional, tag = "4")]
     pub question: ::core::option::Option<AccessQuestion>,
 }
+impl ::prost::Name for CheckAccessRequest {
+    const NAME: &'static str = "CheckAccessRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.CheckAccessRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.CheckAccessRequest".into()
+    }
+}
 /// One step of the authorization.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AccessStep {
@@ -468,6 +638,16 @@ pub struct AccessStep {
     /// The reason, for people.
     #[prost(string, tag = "3")]
     pub reason: ::prost::alloc::string::String,
+}
+impl ::prost::Name for AccessStep {
+    const NAME: &'static str = "AccessStep";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.AccessStep".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.AccessStep".into()
+    }
 }
 /// A decision.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -488,6 +668,16 @@ pub struct CheckAccessResponse {
     /// Bindings of the subject whose role allows it. For those only who may list bindings.
     #[prost(message, repeated, tag = "5")]
     pub bindings: ::prost::alloc::vec::Vec<AccessBinding>,
+}
+impl ::prost::Name for CheckAccessResponse {
+    const NAME: &'static str = "CheckAccessResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.CheckAccessResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.CheckAccessResponse".into()
+    }
 }
 /// Asks for a kubeconfig.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -514,6 +704,16 @@ pub struct GetKubeconfigRequest {
     #[prost(int64, tag = "5")]
     pub certificate_seconds: i64,
 }
+impl ::prost::Name for GetKubeconfigRequest {
+    const NAME: &'static str = "GetKubeconfigRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.GetKubeconfigRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.GetKubeconfigRequest".into()
+    }
+}
 /// A kubeconfig.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetKubeconfigResponse {
@@ -526,6 +726,16 @@ pub struct GetKubeconfigResponse {
     /// End of the token or the certificate. Absent without one.
     #[prost(message, optional, tag = "3")]
     pub expire_time: ::core::option::Option<::prost_types::Timestamp>,
+}
+impl ::prost::Name for GetKubeconfigResponse {
+    const NAME: &'static str = "GetKubeconfigResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.GetKubeconfigResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.GetKubeconfigResponse".into()
+    }
 }
 /// Asks what a subject sees.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -549,6 +759,16 @@ pub struct ListVisibleRequest {
     #[prost(string, tag = "6")]
     pub page_token: ::prost::alloc::string::String,
 }
+impl ::prost::Name for ListVisibleRequest {
+    const NAME: &'static str = "ListVisibleRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ListVisibleRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ListVisibleRequest".into()
+    }
+}
 /// A resource that a subject sees.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct VisibleResource {
@@ -561,6 +781,16 @@ pub struct VisibleResource {
     /// The verbs of the resource that the subject may use, in the whole workspace.
     #[prost(string, repeated, tag = "3")]
     pub verbs: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+impl ::prost::Name for VisibleResource {
+    const NAME: &'static str = "VisibleResource";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.VisibleResource".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.VisibleResource".into()
+    }
 }
 /// A workspace that a subject can enter.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -575,6 +805,16 @@ pub struct VisibleWorkspace {
     #[prost(message, repeated, tag = "3")]
     pub resources: ::prost::alloc::vec::Vec<VisibleResource>,
 }
+impl ::prost::Name for VisibleWorkspace {
+    const NAME: &'static str = "VisibleWorkspace";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.VisibleWorkspace".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.VisibleWorkspace".into()
+    }
+}
 /// A page of workspaces.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListVisibleResponse {
@@ -587,6 +827,16 @@ pub struct ListVisibleResponse {
     /// Sent back as page_token, gives the next page. Empty: this was the last one.
     #[prost(string, tag = "3")]
     pub next_page_token: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ListVisibleResponse {
+    const NAME: &'static str = "ListVisibleResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ListVisibleResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ListVisibleResponse".into()
+    }
 }
 /// A level of access to a workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
@@ -1474,6 +1724,16 @@ pub struct PublishedExport {
     #[prost(string, tag = "7")]
     pub etag: ::prost::alloc::string::String,
 }
+impl ::prost::Name for PublishedExport {
+    const NAME: &'static str = "PublishedExport";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.PublishedExport".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.PublishedExport".into()
+    }
+}
 /// A resource on offer.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct OfferedResource {
@@ -1486,6 +1746,16 @@ pub struct OfferedResource {
     /// The name of the APIResourceSchema.
     #[prost(string, tag = "3")]
     pub schema: ::prost::alloc::string::String,
+}
+impl ::prost::Name for OfferedResource {
+    const NAME: &'static str = "OfferedResource";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.OfferedResource".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.OfferedResource".into()
+    }
 }
 /// The state of the rollout of the release on offer. A second may pass until its bindings are counted;
 /// until then the reason is "Progressing".
@@ -1535,6 +1805,16 @@ pub struct Rollout {
     #[prost(message, repeated, tag = "14")]
     pub history: ::prost::alloc::vec::Vec<FormerRelease>,
 }
+impl ::prost::Name for Rollout {
+    const NAME: &'static str = "Rollout";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.Rollout".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.Rollout".into()
+    }
+}
 /// A release that was on offer before.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct FormerRelease {
@@ -1547,6 +1827,16 @@ pub struct FormerRelease {
     /// Its schemas.
     #[prost(message, repeated, tag = "3")]
     pub resources: ::prost::alloc::vec::Vec<OfferedResource>,
+}
+impl ::prost::Name for FormerRelease {
+    const NAME: &'static str = "FormerRelease";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.FormerRelease".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.FormerRelease".into()
+    }
 }
 /// A binding that stays on the schemas and rules before a release.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1561,6 +1851,16 @@ pub struct HeldBinding {
     #[prost(string, tag = "3")]
     pub message: ::prost::alloc::string::String,
 }
+impl ::prost::Name for HeldBinding {
+    const NAME: &'static str = "HeldBinding";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.HeldBinding".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.HeldBinding".into()
+    }
+}
 /// Asks for the exports of a workspace.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListExportsRequest {
@@ -1573,6 +1873,16 @@ pub struct ListExportsRequest {
     /// Empty for the first page, then next_page_token of the previous one.
     #[prost(string, tag = "3")]
     pub page_token: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ListExportsRequest {
+    const NAME: &'static str = "ListExportsRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ListExportsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ListExportsRequest".into()
+    }
 }
 /// Exports of a workspace.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1587,6 +1897,16 @@ pub struct ListExportsResponse {
     #[prost(string, tag = "3")]
     pub next_page_token: ::prost::alloc::string::String,
 }
+impl ::prost::Name for ListExportsResponse {
+    const NAME: &'static str = "ListExportsResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ListExportsResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ListExportsResponse".into()
+    }
+}
 /// Names an export.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetExportRequest {
@@ -1597,6 +1917,16 @@ pub struct GetExportRequest {
     #[prost(string, tag = "2")]
     pub export: ::prost::alloc::string::String,
 }
+impl ::prost::Name for GetExportRequest {
+    const NAME: &'static str = "GetExportRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.GetExportRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.GetExportRequest".into()
+    }
+}
 /// An export.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GetExportResponse {
@@ -1606,6 +1936,16 @@ pub struct GetExportResponse {
     /// The export.
     #[prost(message, optional, tag = "2")]
     pub export: ::core::option::Option<PublishedExport>,
+}
+impl ::prost::Name for GetExportResponse {
+    const NAME: &'static str = "GetExportResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.GetExportResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.GetExportResponse".into()
+    }
 }
 /// An action on one object of a publication.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1623,6 +1963,16 @@ pub struct PublishStep {
     #[prost(string, repeated, tag = "4")]
     pub details: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
+impl ::prost::Name for PublishStep {
+    const NAME: &'static str = "PublishStep";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.PublishStep".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.PublishStep".into()
+    }
+}
 /// A version that a publication no longer serves.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct VersionRemoval {
@@ -1638,6 +1988,16 @@ pub struct VersionRemoval {
     /// For people: "2 workspaces used it, last at 2026-11-21T09:40:00Z".
     #[prost(string, tag = "4")]
     pub message: ::prost::alloc::string::String,
+}
+impl ::prost::Name for VersionRemoval {
+    const NAME: &'static str = "VersionRemoval";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.VersionRemoval".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.VersionRemoval".into()
+    }
 }
 /// The API to publish.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1676,6 +2036,16 @@ pub struct PublishApiRequest {
     #[prost(string, repeated, tag = "10")]
     pub accepted_effects: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
+impl ::prost::Name for PublishApiRequest {
+    const NAME: &'static str = "PublishApiRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.PublishApiRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.PublishApiRequest".into()
+    }
+}
 /// The API that is published, or would be.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PublishApiResponse {
@@ -1698,6 +2068,16 @@ pub struct PublishApiResponse {
     #[prost(message, repeated, tag = "6")]
     pub effects: ::prost::alloc::vec::Vec<ReleaseEffect>,
 }
+impl ::prost::Name for PublishApiResponse {
+    const NAME: &'static str = "PublishApiResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.PublishApiResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.PublishApiResponse".into()
+    }
+}
 /// Two sets of APIs.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct DiffApiRequest {
@@ -1715,6 +2095,16 @@ pub struct DiffApiRequest {
     #[prost(string, tag = "4")]
     pub export: ::prost::alloc::string::String,
 }
+impl ::prost::Name for DiffApiRequest {
+    const NAME: &'static str = "DiffApiRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.DiffApiRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.DiffApiRequest".into()
+    }
+}
 /// The changes from the old APIs to the new ones.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct DiffApiResponse {
@@ -1727,6 +2117,16 @@ pub struct DiffApiResponse {
     /// The number of breaking ones.
     #[prost(int64, tag = "3")]
     pub breaking: i64,
+}
+impl ::prost::Name for DiffApiResponse {
+    const NAME: &'static str = "DiffApiResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.DiffApiResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.DiffApiResponse".into()
+    }
 }
 /// A change of an API, of one of its versions, or of a field.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1750,6 +2150,16 @@ pub struct ApiChange {
     #[prost(string, tag = "6")]
     pub detail: ::prost::alloc::string::String,
 }
+impl ::prost::Name for ApiChange {
+    const NAME: &'static str = "ApiChange";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ApiChange".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ApiChange".into()
+    }
+}
 /// A release to try.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct CheckRolloutRequest {
@@ -1768,6 +2178,16 @@ pub struct CheckRolloutRequest {
     /// Empty for the first page, then next_page_token of the previous one.
     #[prost(string, tag = "5")]
     pub page_token: ::prost::alloc::string::String,
+}
+impl ::prost::Name for CheckRolloutRequest {
+    const NAME: &'static str = "CheckRolloutRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.CheckRolloutRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.CheckRolloutRequest".into()
+    }
 }
 /// The outcome for a page of objects.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1792,6 +2212,16 @@ pub struct CheckRolloutResponse {
     #[prost(message, repeated, tag = "6")]
     pub effects: ::prost::alloc::vec::Vec<ReleaseEffect>,
 }
+impl ::prost::Name for CheckRolloutResponse {
+    const NAME: &'static str = "CheckRolloutResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.CheckRolloutResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.CheckRolloutResponse".into()
+    }
+}
 /// An effect of a release on stored objects and their clients.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ReleaseEffect {
@@ -1814,6 +2244,16 @@ pub struct ReleaseEffect {
     #[prost(message, repeated, tag = "6")]
     pub workspaces: ::prost::alloc::vec::Vec<WorkspaceEffect>,
 }
+impl ::prost::Name for ReleaseEffect {
+    const NAME: &'static str = "ReleaseEffect";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ReleaseEffect".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ReleaseEffect".into()
+    }
+}
 /// The objects of one workspace that an effect reaches.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WorkspaceEffect {
@@ -1823,6 +2263,16 @@ pub struct WorkspaceEffect {
     /// Their number.
     #[prost(int64, tag = "2")]
     pub objects: i64,
+}
+impl ::prost::Name for WorkspaceEffect {
+    const NAME: &'static str = "WorkspaceEffect";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.WorkspaceEffect".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.WorkspaceEffect".into()
+    }
 }
 /// A stored object that cannot be read in a version.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1852,6 +2302,163 @@ pub struct UnreadableObject {
     #[prost(string, tag = "8")]
     pub message: ::prost::alloc::string::String,
 }
+impl ::prost::Name for UnreadableObject {
+    const NAME: &'static str = "UnreadableObject";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.UnreadableObject".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.UnreadableObject".into()
+    }
+}
+/// Changes the settings of an export.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct UpdateExportRequest {
+    /// Its workspace.
+    #[prost(string, tag = "1")]
+    pub workspace: ::prost::alloc::string::String,
+    /// Its name. Required.
+    #[prost(string, tag = "2")]
+    pub export: ::prost::alloc::string::String,
+    /// "PerBinding": a binding whose stored objects do not fit a release stays, and the others move.
+    /// "AllOrNothing": one such binding holds all. Empty means "PerBinding".
+    #[prost(string, tag = "3")]
+    pub strategy: ::prost::alloc::string::String,
+    /// No binding takes over a release as long as it is true.
+    #[prost(bool, tag = "4")]
+    pub paused: bool,
+    /// The order in which bindings take over a release. A binding belongs to the first step that
+    /// selects it; those that no step selects come last. At most 20.
+    #[prost(message, repeated, tag = "5")]
+    pub steps: ::prost::alloc::vec::Vec<RolloutStep>,
+    /// The days for which a use of a version counts, up to 3650. 0 with a mask that names it: a version
+    /// may be removed once nobody uses it.
+    #[prost(int32, tag = "6")]
+    pub retirement_days: i32,
+    /// The fields to change: "strategy", "paused", "steps", "retirement_days". Empty means those that
+    /// are set.
+    #[prost(message, optional, tag = "7")]
+    pub update_mask: ::core::option::Option<::prost_types::FieldMask>,
+    /// Its etag that the caller has seen; empty for any.
+    #[prost(string, tag = "8")]
+    pub etag: ::prost::alloc::string::String,
+    /// Makes the request idempotent.
+    #[prost(string, tag = "9")]
+    pub request_id: ::prost::alloc::string::String,
+    /// Check only.
+    #[prost(bool, tag = "10")]
+    pub validate_only: bool,
+}
+impl ::prost::Name for UpdateExportRequest {
+    const NAME: &'static str = "UpdateExportRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.UpdateExportRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.UpdateExportRequest".into()
+    }
+}
+/// Some of the bindings of an export, which take over a release together.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RolloutStep {
+    /// Seconds between the end of the step and the next one; at most 30 days.
+    #[prost(int64, tag = "3")]
+    pub pause_seconds: i64,
+    /// The bindings of the step. Required.
+    #[prost(oneof = "rollout_step::Of", tags = "1, 2")]
+    pub of: ::core::option::Option<rollout_step::Of>,
+}
+/// Nested message and enum types in `RolloutStep`.
+pub mod rollout_step {
+    /// The bindings of the step. Required.
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Of {
+        /// Those with these labels.
+        #[prost(message, tag = "1")]
+        Selector(super::RolloutSelector),
+        /// The share of all workspaces that has moved after the step, in percent: from 1 to 100.
+        #[prost(int32, tag = "2")]
+        Percentage(i32),
+    }
+}
+impl ::prost::Name for RolloutStep {
+    const NAME: &'static str = "RolloutStep";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.RolloutStep".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.RolloutStep".into()
+    }
+}
+/// Labels of bindings, all of which have to match.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RolloutSelector {
+    /// Labels with their values.
+    #[prost(btree_map = "string, string", tag = "1")]
+    pub match_labels: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+    /// Further requirements.
+    #[prost(message, repeated, tag = "2")]
+    pub match_expressions: ::prost::alloc::vec::Vec<RolloutRequirement>,
+}
+impl ::prost::Name for RolloutSelector {
+    const NAME: &'static str = "RolloutSelector";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.RolloutSelector".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.RolloutSelector".into()
+    }
+}
+/// A requirement on a label.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RolloutRequirement {
+    /// The key of the label. Required.
+    #[prost(string, tag = "1")]
+    pub key: ::prost::alloc::string::String,
+    /// "In", "NotIn", "Exists" or "DoesNotExist". Required.
+    #[prost(string, tag = "2")]
+    pub operator: ::prost::alloc::string::String,
+    /// The values of the relations In and NotIn.
+    #[prost(string, repeated, tag = "3")]
+    pub values: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+impl ::prost::Name for RolloutRequirement {
+    const NAME: &'static str = "RolloutRequirement";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.RolloutRequirement".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.RolloutRequirement".into()
+    }
+}
+/// A changed export.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct UpdateExportResponse {
+    /// The server that answered, and the revision that it read.
+    #[prost(message, optional, tag = "1")]
+    pub header: ::core::option::Option<ResponseHeader>,
+    /// The export. With validate_only as it would be.
+    #[prost(message, optional, tag = "2")]
+    pub export: ::core::option::Option<PublishedExport>,
+}
+impl ::prost::Name for UpdateExportResponse {
+    const NAME: &'static str = "UpdateExportResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.UpdateExportResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.UpdateExportResponse".into()
+    }
+}
 /// Names an export whose rollout is to stop.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PauseRolloutRequest {
@@ -1871,6 +2478,16 @@ pub struct PauseRolloutRequest {
     #[prost(bool, tag = "5")]
     pub validate_only: bool,
 }
+impl ::prost::Name for PauseRolloutRequest {
+    const NAME: &'static str = "PauseRolloutRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.PauseRolloutRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.PauseRolloutRequest".into()
+    }
+}
 /// An export whose rollout is paused.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PauseRolloutResponse {
@@ -1880,6 +2497,16 @@ pub struct PauseRolloutResponse {
     /// The export.
     #[prost(message, optional, tag = "2")]
     pub export: ::core::option::Option<PublishedExport>,
+}
+impl ::prost::Name for PauseRolloutResponse {
+    const NAME: &'static str = "PauseRolloutResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.PauseRolloutResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.PauseRolloutResponse".into()
+    }
 }
 /// Names an export whose rollout is to continue.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1903,6 +2530,16 @@ pub struct ResumeRolloutRequest {
     #[prost(bool, tag = "6")]
     pub with_held: bool,
 }
+impl ::prost::Name for ResumeRolloutRequest {
+    const NAME: &'static str = "ResumeRolloutRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ResumeRolloutRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ResumeRolloutRequest".into()
+    }
+}
 /// An export whose rollout continues.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ResumeRolloutResponse {
@@ -1912,6 +2549,16 @@ pub struct ResumeRolloutResponse {
     /// The export.
     #[prost(message, optional, tag = "2")]
     pub export: ::core::option::Option<PublishedExport>,
+}
+impl ::prost::Name for ResumeRolloutResponse {
+    const NAME: &'static str = "ResumeRolloutResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ResumeRolloutResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ResumeRolloutResponse".into()
+    }
 }
 /// Names an export whose release is to be taken back.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1936,6 +2583,16 @@ pub struct AbortRolloutRequest {
     #[prost(bool, tag = "6")]
     pub validate_only: bool,
 }
+impl ::prost::Name for AbortRolloutRequest {
+    const NAME: &'static str = "AbortRolloutRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.AbortRolloutRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.AbortRolloutRequest".into()
+    }
+}
 /// An export whose release is taken back.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct AbortRolloutResponse {
@@ -1948,6 +2605,16 @@ pub struct AbortRolloutResponse {
     /// The schemas that are offered again.
     #[prost(message, repeated, tag = "3")]
     pub restored: ::prost::alloc::vec::Vec<OfferedResource>,
+}
+impl ::prost::Name for AbortRolloutResponse {
+    const NAME: &'static str = "AbortRolloutResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.AbortRolloutResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.AbortRolloutResponse".into()
+    }
 }
 /// Names an export that is to offer a former release again.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1977,6 +2644,16 @@ pub struct RollbackReleaseRequest {
     #[prost(bool, tag = "8")]
     pub validate_only: bool,
 }
+impl ::prost::Name for RollbackReleaseRequest {
+    const NAME: &'static str = "RollbackReleaseRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.RollbackReleaseRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.RollbackReleaseRequest".into()
+    }
+}
 /// An export that offers a former release again, or would.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RollbackReleaseResponse {
@@ -2002,6 +2679,16 @@ pub struct RollbackReleaseResponse {
     #[prost(string, tag = "7")]
     pub release: ::prost::alloc::string::String,
 }
+impl ::prost::Name for RollbackReleaseResponse {
+    const NAME: &'static str = "RollbackReleaseResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.RollbackReleaseResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.RollbackReleaseResponse".into()
+    }
+}
 /// Definitions to import.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ImportDefinitionsRequest {
@@ -2018,6 +2705,16 @@ pub struct ImportDefinitionsRequest {
     #[prost(bool, tag = "4")]
     pub validate_only: bool,
 }
+impl ::prost::Name for ImportDefinitionsRequest {
+    const NAME: &'static str = "ImportDefinitionsRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ImportDefinitionsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ImportDefinitionsRequest".into()
+    }
+}
 /// Imported definitions.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ImportDefinitionsResponse {
@@ -2033,6 +2730,16 @@ pub struct ImportDefinitionsResponse {
     /// The schemas, which an export can offer.
     #[prost(message, repeated, tag = "4")]
     pub resources: ::prost::alloc::vec::Vec<OfferedResource>,
+}
+impl ::prost::Name for ImportDefinitionsResponse {
+    const NAME: &'static str = "ImportDefinitionsResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ImportDefinitionsResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ImportDefinitionsResponse".into()
+    }
 }
 /// An APIBinding.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -2059,6 +2766,16 @@ pub struct BoundExport {
     #[prost(string, tag = "7")]
     pub etag: ::prost::alloc::string::String,
 }
+impl ::prost::Name for BoundExport {
+    const NAME: &'static str = "BoundExport";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.BoundExport".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.BoundExport".into()
+    }
+}
 /// Names an export to bind.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct BindApiRequest {
@@ -2084,6 +2801,16 @@ pub struct BindApiRequest {
     #[prost(bool, tag = "7")]
     pub validate_only: bool,
 }
+impl ::prost::Name for BindApiRequest {
+    const NAME: &'static str = "BindApiRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.BindApiRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.BindApiRequest".into()
+    }
+}
 /// A new binding.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct BindApiResponse {
@@ -2093,6 +2820,16 @@ pub struct BindApiResponse {
     /// The binding. It serves its resources as soon as its phase is "Bound".
     #[prost(message, optional, tag = "2")]
     pub binding: ::core::option::Option<BoundExport>,
+}
+impl ::prost::Name for BindApiResponse {
+    const NAME: &'static str = "BindApiResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.BindApiResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.BindApiResponse".into()
+    }
 }
 /// Names a binding to remove.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -2113,6 +2850,16 @@ pub struct UnbindApiRequest {
     #[prost(bool, tag = "5")]
     pub validate_only: bool,
 }
+impl ::prost::Name for UnbindApiRequest {
+    const NAME: &'static str = "UnbindApiRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.UnbindApiRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.UnbindApiRequest".into()
+    }
+}
 /// A removed binding.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct UnbindApiResponse {
@@ -2126,6 +2873,16 @@ pub struct UnbindApiResponse {
     #[prost(message, repeated, tag = "3")]
     pub removed: ::prost::alloc::vec::Vec<RemovedObjects>,
 }
+impl ::prost::Name for UnbindApiResponse {
+    const NAME: &'static str = "UnbindApiResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.UnbindApiResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.UnbindApiResponse".into()
+    }
+}
 /// The objects of a resource that go with a binding.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RemovedObjects {
@@ -2138,6 +2895,16 @@ pub struct RemovedObjects {
     /// Their number.
     #[prost(int64, tag = "3")]
     pub objects: i64,
+}
+impl ::prost::Name for RemovedObjects {
+    const NAME: &'static str = "RemovedObjects";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.RemovedObjects".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.RemovedObjects".into()
+    }
 }
 /// Names a binding.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -2155,6 +2922,16 @@ pub struct ListClaimsRequest {
     #[prost(string, tag = "4")]
     pub page_token: ::prost::alloc::string::String,
 }
+impl ::prost::Name for ListClaimsRequest {
+    const NAME: &'static str = "ListClaimsRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ListClaimsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ListClaimsRequest".into()
+    }
+}
 /// The permission claims of a binding.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListClaimsResponse {
@@ -2170,6 +2947,16 @@ pub struct ListClaimsResponse {
     /// The binding's etag, for writes.
     #[prost(string, tag = "4")]
     pub etag: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ListClaimsResponse {
+    const NAME: &'static str = "ListClaimsResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ListClaimsResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ListClaimsResponse".into()
+    }
 }
 /// A claim of an export, and the decision of a workspace.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -2193,6 +2980,16 @@ pub struct PermissionClaim {
     #[prost(string, repeated, tag = "6")]
     pub accepted_verbs: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
+impl ::prost::Name for PermissionClaim {
+    const NAME: &'static str = "PermissionClaim";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.PermissionClaim".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.PermissionClaim".into()
+    }
+}
 /// Names claims to accept.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AcceptClaimsRequest {
@@ -2215,6 +3012,16 @@ pub struct AcceptClaimsRequest {
     #[prost(bool, tag = "6")]
     pub validate_only: bool,
 }
+impl ::prost::Name for AcceptClaimsRequest {
+    const NAME: &'static str = "AcceptClaimsRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.AcceptClaimsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.AcceptClaimsRequest".into()
+    }
+}
 /// The claims of the binding.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct AcceptClaimsResponse {
@@ -2227,6 +3034,16 @@ pub struct AcceptClaimsResponse {
     /// The binding's etag.
     #[prost(string, tag = "3")]
     pub etag: ::prost::alloc::string::String,
+}
+impl ::prost::Name for AcceptClaimsResponse {
+    const NAME: &'static str = "AcceptClaimsResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.AcceptClaimsResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.AcceptClaimsResponse".into()
+    }
 }
 /// Names claims to reject.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -2250,6 +3067,16 @@ pub struct RejectClaimsRequest {
     #[prost(bool, tag = "6")]
     pub validate_only: bool,
 }
+impl ::prost::Name for RejectClaimsRequest {
+    const NAME: &'static str = "RejectClaimsRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.RejectClaimsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.RejectClaimsRequest".into()
+    }
+}
 /// The claims of the binding.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RejectClaimsResponse {
@@ -2262,6 +3089,16 @@ pub struct RejectClaimsResponse {
     /// The binding's etag.
     #[prost(string, tag = "3")]
     pub etag: ::prost::alloc::string::String,
+}
+impl ::prost::Name for RejectClaimsResponse {
+    const NAME: &'static str = "RejectClaimsResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.RejectClaimsResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.RejectClaimsResponse".into()
+    }
 }
 /// Asks for the bindings of an export.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -2279,6 +3116,16 @@ pub struct ListConsumersRequest {
     #[prost(string, tag = "4")]
     pub page_token: ::prost::alloc::string::String,
 }
+impl ::prost::Name for ListConsumersRequest {
+    const NAME: &'static str = "ListConsumersRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ListConsumersRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ListConsumersRequest".into()
+    }
+}
 /// Bindings of an export.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListConsumersResponse {
@@ -2291,6 +3138,16 @@ pub struct ListConsumersResponse {
     /// Sent back as page_token, gives the next page. Empty: this was the last one.
     #[prost(string, tag = "3")]
     pub next_page_token: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ListConsumersResponse {
+    const NAME: &'static str = "ListConsumersResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ListConsumersResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ListConsumersResponse".into()
+    }
 }
 /// A binding of an export.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -2320,6 +3177,16 @@ pub struct Consumer {
     #[prost(string, tag = "8")]
     pub message: ::prost::alloc::string::String,
 }
+impl ::prost::Name for Consumer {
+    const NAME: &'static str = "Consumer";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.Consumer".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.Consumer".into()
+    }
+}
 /// A version that a workspace used.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct UsedVersion {
@@ -2330,6 +3197,16 @@ pub struct UsedVersion {
     #[prost(message, optional, tag = "2")]
     pub last_used: ::core::option::Option<::prost_types::Timestamp>,
 }
+impl ::prost::Name for UsedVersion {
+    const NAME: &'static str = "UsedVersion";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.UsedVersion".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.UsedVersion".into()
+    }
+}
 /// Names an export.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetVersionUsageRequest {
@@ -2339,6 +3216,16 @@ pub struct GetVersionUsageRequest {
     /// Its name. Required.
     #[prost(string, tag = "2")]
     pub export: ::prost::alloc::string::String,
+}
+impl ::prost::Name for GetVersionUsageRequest {
+    const NAME: &'static str = "GetVersionUsageRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.GetVersionUsageRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.GetVersionUsageRequest".into()
+    }
 }
 /// The use of an export by consumers.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -2356,6 +3243,16 @@ pub struct GetVersionUsageResponse {
     #[prost(int32, tag = "4")]
     pub days: i32,
 }
+impl ::prost::Name for GetVersionUsageResponse {
+    const NAME: &'static str = "GetVersionUsageResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.GetVersionUsageResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.GetVersionUsageResponse".into()
+    }
+}
 /// The use of a version.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct VersionUsage {
@@ -2369,6 +3266,16 @@ pub struct VersionUsage {
     #[prost(message, optional, tag = "3")]
     pub last_used: ::core::option::Option<::prost_types::Timestamp>,
 }
+impl ::prost::Name for VersionUsage {
+    const NAME: &'static str = "VersionUsage";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.VersionUsage".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.VersionUsage".into()
+    }
+}
 /// Schemas to check.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct LintApiRequest {
@@ -2379,6 +3286,16 @@ pub struct LintApiRequest {
     #[prost(message, repeated, tag = "2")]
     pub manifests: ::prost::alloc::vec::Vec<::prost_types::Struct>,
 }
+impl ::prost::Name for LintApiRequest {
+    const NAME: &'static str = "LintApiRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.LintApiRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.LintApiRequest".into()
+    }
+}
 /// Findings about schemas.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct LintApiResponse {
@@ -2388,6 +3305,16 @@ pub struct LintApiResponse {
     /// The findings, by schema.
     #[prost(message, repeated, tag = "2")]
     pub findings: ::prost::alloc::vec::Vec<LintFinding>,
+}
+impl ::prost::Name for LintApiResponse {
+    const NAME: &'static str = "LintApiResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.LintApiResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.LintApiResponse".into()
+    }
 }
 /// A finding about a schema.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -2411,6 +3338,16 @@ pub struct LintFinding {
     /// For people.
     #[prost(string, tag = "6")]
     pub message: ::prost::alloc::string::String,
+}
+impl ::prost::Name for LintFinding {
+    const NAME: &'static str = "LintFinding";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.LintFinding".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.LintFinding".into()
+    }
 }
 /// Names a version to retire.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -2443,6 +3380,16 @@ pub struct RetireVersionRequest {
     #[prost(bool, tag = "9")]
     pub validate_only: bool,
 }
+impl ::prost::Name for RetireVersionRequest {
+    const NAME: &'static str = "RetireVersionRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.RetireVersionRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.RetireVersionRequest".into()
+    }
+}
 /// The retirement of a version.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RetireVersionResponse {
@@ -2458,6 +3405,16 @@ pub struct RetireVersionResponse {
     /// The export.
     #[prost(message, optional, tag = "4")]
     pub export: ::core::option::Option<PublishedExport>,
+}
+impl ::prost::Name for RetireVersionResponse {
+    const NAME: &'static str = "RetireVersionResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.RetireVersionResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.RetireVersionResponse".into()
+    }
 }
 /// The decision on a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
@@ -2794,6 +3751,31 @@ pub mod api_service_client {
             let mut req = request.into_request();
             req.extensions_mut()
                 .insert(GrpcMethod::new("insula.admin.v1.ApiService", "CheckRollout"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Changes how bindings take over the releases of an export, and how long its versions stay in use.
+        pub async fn update_export(
+            &mut self,
+            request: impl tonic::IntoRequest<super::UpdateExportRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::UpdateExportResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::CheckedCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/insula.admin.v1.ApiService/UpdateExport",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("insula.admin.v1.ApiService", "UpdateExport"));
             self.inner.unary(req, path, codec).await
         }
         /// Stops the rollout of an export: no further binding takes over what is on offer.
@@ -3217,6 +4199,14 @@ pub mod api_service_server {
             tonic::Response<super::CheckRolloutResponse>,
             tonic::Status,
         >;
+        /// Changes how bindings take over the releases of an export, and how long its versions stay in use.
+        async fn update_export(
+            &self,
+            request: tonic::Request<super::UpdateExportRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::UpdateExportResponse>,
+            tonic::Status,
+        >;
         /// Stops the rollout of an export: no further binding takes over what is on offer.
         async fn pause_rollout(
             &self,
@@ -3625,6 +4615,51 @@ pub mod api_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = CheckRolloutSvc(inner);
+                        let codec = crate::codec::CheckedCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/insula.admin.v1.ApiService/UpdateExport" => {
+                    #[allow(non_camel_case_types)]
+                    struct UpdateExportSvc<T: ApiService>(pub Arc<T>);
+                    impl<
+                        T: ApiService,
+                    > tonic::server::UnaryService<super::UpdateExportRequest>
+                    for UpdateExportSvc<T> {
+                        type Response = super::UpdateExportResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::UpdateExportRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ApiService>::update_export(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = UpdateExportSvc(inner);
                         let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
@@ -4351,6 +5386,16 @@ pub struct Operation {
     #[prost(string, tag = "12")]
     pub user: ::prost::alloc::string::String,
 }
+impl ::prost::Name for Operation {
+    const NAME: &'static str = "Operation";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.Operation".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.Operation".into()
+    }
+}
 /// Progress of an operation.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct OperationProgress {
@@ -4363,6 +5408,16 @@ pub struct OperationProgress {
     /// The present step, for people.
     #[prost(string, tag = "3")]
     pub text: ::prost::alloc::string::String,
+}
+impl ::prost::Name for OperationProgress {
+    const NAME: &'static str = "OperationProgress";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.OperationProgress".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.OperationProgress".into()
+    }
 }
 /// Failure of an operation.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -4377,12 +5432,32 @@ pub struct OperationError {
     #[prost(string, tag = "3")]
     pub message: ::prost::alloc::string::String,
 }
+impl ::prost::Name for OperationError {
+    const NAME: &'static str = "OperationError";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.OperationError".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.OperationError".into()
+    }
+}
 /// Names an operation.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetOperationRequest {
     /// The name. Required.
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
+}
+impl ::prost::Name for GetOperationRequest {
+    const NAME: &'static str = "GetOperationRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.GetOperationRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.GetOperationRequest".into()
+    }
 }
 /// The operation.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -4393,6 +5468,16 @@ pub struct GetOperationResponse {
     /// The operation.
     #[prost(message, optional, tag = "2")]
     pub operation: ::core::option::Option<Operation>,
+}
+impl ::prost::Name for GetOperationResponse {
+    const NAME: &'static str = "GetOperationResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.GetOperationResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.GetOperationResponse".into()
+    }
 }
 /// Selects operations.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -4414,6 +5499,16 @@ pub struct ListOperationsRequest {
     #[prost(string, tag = "5")]
     pub page_token: ::prost::alloc::string::String,
 }
+impl ::prost::Name for ListOperationsRequest {
+    const NAME: &'static str = "ListOperationsRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ListOperationsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ListOperationsRequest".into()
+    }
+}
 /// A page of operations.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListOperationsResponse {
@@ -4426,6 +5521,16 @@ pub struct ListOperationsResponse {
     /// The token of the next page. Empty on the last page.
     #[prost(string, tag = "3")]
     pub next_page_token: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ListOperationsResponse {
+    const NAME: &'static str = "ListOperationsResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ListOperationsResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ListOperationsResponse".into()
+    }
 }
 /// Names the operation to end.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -4440,6 +5545,16 @@ pub struct CancelOperationRequest {
     #[prost(string, tag = "3")]
     pub request_id: ::prost::alloc::string::String,
 }
+impl ::prost::Name for CancelOperationRequest {
+    const NAME: &'static str = "CancelOperationRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.CancelOperationRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.CancelOperationRequest".into()
+    }
+}
 /// The operation that was asked to end.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct CancelOperationResponse {
@@ -4449,6 +5564,16 @@ pub struct CancelOperationResponse {
     /// The operation.
     #[prost(message, optional, tag = "2")]
     pub operation: ::core::option::Option<Operation>,
+}
+impl ::prost::Name for CancelOperationResponse {
+    const NAME: &'static str = "CancelOperationResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.CancelOperationResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.CancelOperationResponse".into()
+    }
 }
 /// Names the operation to wait for.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -4460,6 +5585,16 @@ pub struct WaitOperationRequest {
     #[prost(message, optional, tag = "2")]
     pub timeout: ::core::option::Option<::prost_types::Duration>,
 }
+impl ::prost::Name for WaitOperationRequest {
+    const NAME: &'static str = "WaitOperationRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.WaitOperationRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.WaitOperationRequest".into()
+    }
+}
 /// The operation at its end or at the timeout.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct WaitOperationResponse {
@@ -4469,6 +5604,16 @@ pub struct WaitOperationResponse {
     /// The operation.
     #[prost(message, optional, tag = "2")]
     pub operation: ::core::option::Option<Operation>,
+}
+impl ::prost::Name for WaitOperationResponse {
+    const NAME: &'static str = "WaitOperationResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.WaitOperationResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.WaitOperationResponse".into()
+    }
 }
 /// Names the operation whose record is deleted.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -4483,12 +5628,32 @@ pub struct DeleteOperationRequest {
     #[prost(string, tag = "3")]
     pub request_id: ::prost::alloc::string::String,
 }
+impl ::prost::Name for DeleteOperationRequest {
+    const NAME: &'static str = "DeleteOperationRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.DeleteOperationRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.DeleteOperationRequest".into()
+    }
+}
 /// The record is deleted.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DeleteOperationResponse {
     /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
+}
+impl ::prost::Name for DeleteOperationResponse {
+    const NAME: &'static str = "DeleteOperationResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.DeleteOperationResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.DeleteOperationResponse".into()
+    }
 }
 /// Generated client implementations.
 pub mod operation_service_client {
@@ -5176,6 +6341,16 @@ pub struct Backup {
     #[prost(string, tag = "10")]
     pub sha256: ::prost::alloc::string::String,
 }
+impl ::prost::Name for Backup {
+    const NAME: &'static str = "Backup";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.Backup".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.Backup".into()
+    }
+}
 /// Asks for a backup.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CreateBackupRequest {
@@ -5193,6 +6368,16 @@ pub struct CreateBackupRequest {
     #[prost(string, tag = "4")]
     pub request_id: ::prost::alloc::string::String,
 }
+impl ::prost::Name for CreateBackupRequest {
+    const NAME: &'static str = "CreateBackupRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.CreateBackupRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.CreateBackupRequest".into()
+    }
+}
 /// The backup begins.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct CreateBackupResponse {
@@ -5203,6 +6388,16 @@ pub struct CreateBackupResponse {
     /// revisions of the objects that a restore writes. Absent with validate_only.
     #[prost(message, optional, tag = "2")]
     pub operation: ::core::option::Option<Operation>,
+}
+impl ::prost::Name for CreateBackupResponse {
+    const NAME: &'static str = "CreateBackupResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.CreateBackupResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.CreateBackupResponse".into()
+    }
 }
 /// Selects backups.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -5217,6 +6412,16 @@ pub struct ListBackupsRequest {
     #[prost(string, tag = "3")]
     pub page_token: ::prost::alloc::string::String,
 }
+impl ::prost::Name for ListBackupsRequest {
+    const NAME: &'static str = "ListBackupsRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ListBackupsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ListBackupsRequest".into()
+    }
+}
 /// A page of backups.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListBackupsResponse {
@@ -5230,12 +6435,32 @@ pub struct ListBackupsResponse {
     #[prost(string, tag = "3")]
     pub next_page_token: ::prost::alloc::string::String,
 }
+impl ::prost::Name for ListBackupsResponse {
+    const NAME: &'static str = "ListBackupsResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ListBackupsResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ListBackupsResponse".into()
+    }
+}
 /// Names a backup.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetBackupRequest {
     /// The name. Required.
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
+}
+impl ::prost::Name for GetBackupRequest {
+    const NAME: &'static str = "GetBackupRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.GetBackupRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.GetBackupRequest".into()
+    }
 }
 /// The backup.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -5246,6 +6471,16 @@ pub struct GetBackupResponse {
     /// The backup.
     #[prost(message, optional, tag = "2")]
     pub backup: ::core::option::Option<Backup>,
+}
+impl ::prost::Name for GetBackupResponse {
+    const NAME: &'static str = "GetBackupResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.GetBackupResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.GetBackupResponse".into()
+    }
 }
 /// Names the backup to verify.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -5260,6 +6495,16 @@ pub struct VerifyBackupRequest {
     #[prost(bool, tag = "3")]
     pub validate_only: bool,
 }
+impl ::prost::Name for VerifyBackupRequest {
+    const NAME: &'static str = "VerifyBackupRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.VerifyBackupRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.VerifyBackupRequest".into()
+    }
+}
 /// The verification begins.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct VerifyBackupResponse {
@@ -5270,6 +6515,16 @@ pub struct VerifyBackupResponse {
     /// CreateBackup. Absent with validate_only.
     #[prost(message, optional, tag = "2")]
     pub operation: ::core::option::Option<Operation>,
+}
+impl ::prost::Name for VerifyBackupResponse {
+    const NAME: &'static str = "VerifyBackupResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.VerifyBackupResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.VerifyBackupResponse".into()
+    }
 }
 /// Names the backup to delete.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -5284,12 +6539,32 @@ pub struct DeleteBackupRequest {
     #[prost(string, tag = "3")]
     pub request_id: ::prost::alloc::string::String,
 }
+impl ::prost::Name for DeleteBackupRequest {
+    const NAME: &'static str = "DeleteBackupRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.DeleteBackupRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.DeleteBackupRequest".into()
+    }
+}
 /// The backup is deleted.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DeleteBackupResponse {
     /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
+}
+impl ::prost::Name for DeleteBackupResponse {
+    const NAME: &'static str = "DeleteBackupResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.DeleteBackupResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.DeleteBackupResponse".into()
+    }
 }
 /// Asks for the restore of a workspace or of the installation.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -5312,6 +6587,16 @@ pub struct RestoreBackupRequest {
     #[prost(string, tag = "5")]
     pub request_id: ::prost::alloc::string::String,
 }
+impl ::prost::Name for RestoreBackupRequest {
+    const NAME: &'static str = "RestoreBackupRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.RestoreBackupRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.RestoreBackupRequest".into()
+    }
+}
 /// The restore begins, or would change this.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RestoreBackupResponse {
@@ -5325,6 +6610,16 @@ pub struct RestoreBackupResponse {
     /// The changes; set with validate_only.
     #[prost(message, optional, tag = "3")]
     pub changes: ::core::option::Option<RestoreChanges>,
+}
+impl ::prost::Name for RestoreBackupResponse {
+    const NAME: &'static str = "RestoreBackupResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.RestoreBackupResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.RestoreBackupResponse".into()
+    }
 }
 /// Changes of a restore. Objects of the server itself are counted, too.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -5348,12 +6643,32 @@ pub struct RestoreChanges {
     #[prost(string, repeated, tag = "6")]
     pub deleted_workspaces: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
+impl ::prost::Name for RestoreChanges {
+    const NAME: &'static str = "RestoreChanges";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.RestoreChanges".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.RestoreChanges".into()
+    }
+}
 /// Names the backup to send.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DownloadBackupRequest {
     /// The name. Required.
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
+}
+impl ::prost::Name for DownloadBackupRequest {
+    const NAME: &'static str = "DownloadBackupRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.DownloadBackupRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.DownloadBackupRequest".into()
+    }
 }
 /// A part of the file of a backup.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -5367,6 +6682,16 @@ pub struct DownloadBackupResponse {
     /// The SHA-256 of the file in hexadecimal digits; in the last message only.
     #[prost(string, tag = "3")]
     pub sha256: ::prost::alloc::string::String,
+}
+impl ::prost::Name for DownloadBackupResponse {
+    const NAME: &'static str = "DownloadBackupResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.DownloadBackupResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.DownloadBackupResponse".into()
+    }
 }
 /// A part of the file of a backup.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -5388,6 +6713,16 @@ pub struct UploadBackupRequest {
     #[prost(bytes = "vec", tag = "5")]
     pub data: ::prost::alloc::vec::Vec<u8>,
 }
+impl ::prost::Name for UploadBackupRequest {
+    const NAME: &'static str = "UploadBackupRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.UploadBackupRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.UploadBackupRequest".into()
+    }
+}
 /// The backup is stored.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct UploadBackupResponse {
@@ -5397,6 +6732,16 @@ pub struct UploadBackupResponse {
     /// The backup. Absent with validate_only.
     #[prost(message, optional, tag = "2")]
     pub backup: ::core::option::Option<Backup>,
+}
+impl ::prost::Name for UploadBackupResponse {
+    const NAME: &'static str = "UploadBackupResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.UploadBackupResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.UploadBackupResponse".into()
+    }
 }
 /// Generated client implementations.
 pub mod backup_service_client {
@@ -6309,6 +7654,16 @@ pub mod backup_service_server {
 /// Asks for nothing in particular.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetInfoRequest {}
+impl ::prost::Name for GetInfoRequest {
+    const NAME: &'static str = "GetInfoRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.GetInfoRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.GetInfoRequest".into()
+    }
+}
 /// The installation, the server that answered, and the caller.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetInfoResponse {
@@ -6334,6 +7689,16 @@ pub struct GetInfoResponse {
     #[prost(message, optional, tag = "7")]
     pub caller: ::core::option::Option<Identity>,
 }
+impl ::prost::Name for GetInfoResponse {
+    const NAME: &'static str = "GetInfoResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.GetInfoResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.GetInfoResponse".into()
+    }
+}
 /// An authenticated identity.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Identity {
@@ -6343,6 +7708,16 @@ pub struct Identity {
     /// The groups the user is in, for example "system:authenticated", in the order the authenticator gave them.
     #[prost(string, repeated, tag = "2")]
     pub groups: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+impl ::prost::Name for Identity {
+    const NAME: &'static str = "Identity";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.Identity".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.Identity".into()
+    }
 }
 /// Generated client implementations.
 pub mod cluster_service_client {
@@ -6660,6 +8035,16 @@ pub struct ValidateRequest {
     #[prost(string, tag = "3")]
     pub workspace: ::prost::alloc::string::String,
 }
+impl ::prost::Name for ValidateRequest {
+    const NAME: &'static str = "ValidateRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ValidateRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ValidateRequest".into()
+    }
+}
 /// The verdict on a schema with rules.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ValidateResponse {
@@ -6676,6 +8061,16 @@ pub struct ValidateResponse {
     /// do not make the pair invalid, unless the rules ask for it (spec.validation: Refuse).
     #[prost(string, repeated, tag = "4")]
     pub warnings: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+impl ::prost::Name for ValidateResponse {
+    const NAME: &'static str = "ValidateResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ValidateResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ValidateResponse".into()
+    }
 }
 /// An object to convert, and by which rules.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -6703,6 +8098,16 @@ pub mod convert_request {
         Stored(super::StoredRules),
     }
 }
+impl ::prost::Name for ConvertRequest {
+    const NAME: &'static str = "ConvertRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ConvertRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ConvertRequest".into()
+    }
+}
 /// A schema and rules in a request.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct InlineRules {
@@ -6717,6 +8122,16 @@ pub struct InlineRules {
     #[prost(string, tag = "3")]
     pub workspace: ::prost::alloc::string::String,
 }
+impl ::prost::Name for InlineRules {
+    const NAME: &'static str = "InlineRules";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.InlineRules".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.InlineRules".into()
+    }
+}
 /// A schema and rules in a workspace. The caller must be allowed to read both there.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StoredRules {
@@ -6728,6 +8143,16 @@ pub struct StoredRules {
     #[prost(string, tag = "2")]
     pub schema_name: ::prost::alloc::string::String,
 }
+impl ::prost::Name for StoredRules {
+    const NAME: &'static str = "StoredRules";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.StoredRules".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.StoredRules".into()
+    }
+}
 /// A converted object.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ConvertResponse {
@@ -6737,6 +8162,16 @@ pub struct ConvertResponse {
     /// The object in the version asked for, pruned and defaulted by that version's schema.
     #[prost(message, optional, tag = "2")]
     pub object: ::core::option::Option<::prost_types::Struct>,
+}
+impl ::prost::Name for ConvertResponse {
+    const NAME: &'static str = "ConvertResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ConvertResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ConvertResponse".into()
+    }
 }
 /// Asks which objects today's rules would have written otherwise.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -6780,6 +8215,16 @@ pub struct RecomputeRequest {
     #[prost(string, tag = "10")]
     pub request_id: ::prost::alloc::string::String,
 }
+impl ::prost::Name for RecomputeRequest {
+    const NAME: &'static str = "RecomputeRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.RecomputeRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.RecomputeRequest".into()
+    }
+}
 /// Objects that were written by other rules than today's.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RecomputeResponse {
@@ -6795,6 +8240,16 @@ pub struct RecomputeResponse {
     /// Sent back as page_token, gives the next page. Empty: this was the last one.
     #[prost(string, tag = "4")]
     pub next_page_token: ::prost::alloc::string::String,
+}
+impl ::prost::Name for RecomputeResponse {
+    const NAME: &'static str = "RecomputeResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.RecomputeResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.RecomputeResponse".into()
+    }
 }
 /// An object that was written by other rules than today's.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -6827,6 +8282,16 @@ pub struct RecomputedObject {
     #[prost(string, tag = "9")]
     pub message: ::prost::alloc::string::String,
 }
+impl ::prost::Name for RecomputedObject {
+    const NAME: &'static str = "RecomputedObject";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.RecomputedObject".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.RecomputedObject".into()
+    }
+}
 /// A version that wrote an object.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct FormerWriter {
@@ -6837,6 +8302,16 @@ pub struct FormerWriter {
     /// known.
     #[prost(string, tag = "2")]
     pub rules: ::prost::alloc::string::String,
+}
+impl ::prost::Name for FormerWriter {
+    const NAME: &'static str = "FormerWriter";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.FormerWriter".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.FormerWriter".into()
+    }
 }
 /// A field with two values.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -6853,6 +8328,16 @@ pub struct FieldDifference {
     /// Its value by today's rules, as JSON; empty if it is absent.
     #[prost(string, tag = "4")]
     pub is: ::prost::alloc::string::String,
+}
+impl ::prost::Name for FieldDifference {
+    const NAME: &'static str = "FieldDifference";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.FieldDifference".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.FieldDifference".into()
+    }
 }
 /// Versions to draft rules for.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -6878,6 +8363,16 @@ pub struct SuggestRulesRequest {
     #[prost(int32, tag = "6")]
     pub min_confidence: i32,
 }
+impl ::prost::Name for SuggestRulesRequest {
+    const NAME: &'static str = "SuggestRulesRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.SuggestRulesRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.SuggestRulesRequest".into()
+    }
+}
 /// Drafted rules.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SuggestRulesResponse {
@@ -6890,6 +8385,16 @@ pub struct SuggestRulesResponse {
     /// The drafts, one for each pair of versions.
     #[prost(message, repeated, tag = "3")]
     pub drafts: ::prost::alloc::vec::Vec<RuleDraft>,
+}
+impl ::prost::Name for SuggestRulesResponse {
+    const NAME: &'static str = "SuggestRulesResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.SuggestRulesResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.SuggestRulesResponse".into()
+    }
 }
 /// A draft of rules between two versions.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -6913,6 +8418,16 @@ pub struct RuleDraft {
     #[prost(string, repeated, tag = "6")]
     pub refused: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
+impl ::prost::Name for RuleDraft {
+    const NAME: &'static str = "RuleDraft";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.RuleDraft".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.RuleDraft".into()
+    }
+}
 /// Fields of two versions that probably hold the same value.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SuggestedPair {
@@ -6931,6 +8446,16 @@ pub struct SuggestedPair {
     /// The reason for which its rules would be refused; the draft leaves them out then.
     #[prost(string, tag = "5")]
     pub needs_work: ::prost::alloc::string::String,
+}
+impl ::prost::Name for SuggestedPair {
+    const NAME: &'static str = "SuggestedPair";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.SuggestedPair".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.SuggestedPair".into()
+    }
 }
 /// Rules to examine.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -6952,6 +8477,16 @@ pub mod get_coverage_request {
         Stored(super::StoredRules),
     }
 }
+impl ::prost::Name for GetCoverageRequest {
+    const NAME: &'static str = "GetCoverageRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.GetCoverageRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.GetCoverageRequest".into()
+    }
+}
 /// The outcome of every field.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GetCoverageResponse {
@@ -6961,6 +8496,16 @@ pub struct GetCoverageResponse {
     /// The directions between the hub and each other version, and between pairs with rules.
     #[prost(message, repeated, tag = "2")]
     pub directions: ::prost::alloc::vec::Vec<CoverageDirection>,
+}
+impl ::prost::Name for GetCoverageResponse {
+    const NAME: &'static str = "GetCoverageResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.GetCoverageResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.GetCoverageResponse".into()
+    }
 }
 /// The outcome of every field in one direction.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -6978,6 +8523,16 @@ pub struct CoverageDirection {
     #[prost(message, repeated, tag = "4")]
     pub made: ::prost::alloc::vec::Vec<MadeField>,
 }
+impl ::prost::Name for CoverageDirection {
+    const NAME: &'static str = "CoverageDirection";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.CoverageDirection".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.CoverageDirection".into()
+    }
+}
 /// The outcome of a field.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct FieldCoverage {
@@ -6994,6 +8549,16 @@ pub struct FieldCoverage {
     #[prost(string, repeated, tag = "4")]
     pub rules: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
+impl ::prost::Name for FieldCoverage {
+    const NAME: &'static str = "FieldCoverage";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.FieldCoverage".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.FieldCoverage".into()
+    }
+}
 /// A field without a source.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct MadeField {
@@ -7006,6 +8571,16 @@ pub struct MadeField {
     /// The rule that sets it; empty for a default.
     #[prost(string, tag = "3")]
     pub rule: ::prost::alloc::string::String,
+}
+impl ::prost::Name for MadeField {
+    const NAME: &'static str = "MadeField";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.MadeField".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.MadeField".into()
+    }
 }
 /// Asks for the objects of an API that cannot be read.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -7034,6 +8609,16 @@ pub struct ListConversionFailuresRequest {
     #[prost(string, tag = "7")]
     pub page_token: ::prost::alloc::string::String,
 }
+impl ::prost::Name for ListConversionFailuresRequest {
+    const NAME: &'static str = "ListConversionFailuresRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ListConversionFailuresRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ListConversionFailuresRequest".into()
+    }
+}
 /// Objects that cannot be read.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListConversionFailuresResponse {
@@ -7049,6 +8634,16 @@ pub struct ListConversionFailuresResponse {
     /// Sent back as page_token, gives the next page. Empty: this was the last one.
     #[prost(string, tag = "4")]
     pub next_page_token: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ListConversionFailuresResponse {
+    const NAME: &'static str = "ListConversionFailuresResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ListConversionFailuresResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ListConversionFailuresResponse".into()
+    }
 }
 /// Remedies for an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
@@ -7854,6 +9449,16 @@ pub mod compact_request {
         Age(::prost_types::Duration),
     }
 }
+impl ::prost::Name for CompactRequest {
+    const NAME: &'static str = "CompactRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.CompactRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.CompactRequest".into()
+    }
+}
 /// The history is discarded.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CompactResponse {
@@ -7864,9 +9469,29 @@ pub struct CompactResponse {
     #[prost(uint64, tag = "2")]
     pub revision: u64,
 }
+impl ::prost::Name for CompactResponse {
+    const NAME: &'static str = "CompactResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.CompactResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.CompactResponse".into()
+    }
+}
 /// Asks for the health of the server.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetHealthRequest {}
+impl ::prost::Name for GetHealthRequest {
+    const NAME: &'static str = "GetHealthRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.GetHealthRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.GetHealthRequest".into()
+    }
+}
 /// The health of the server.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GetHealthResponse {
@@ -7883,6 +9508,16 @@ pub struct GetHealthResponse {
     #[prost(string, tag = "4")]
     pub alarm: ::prost::alloc::string::String,
 }
+impl ::prost::Name for GetHealthResponse {
+    const NAME: &'static str = "GetHealthResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.GetHealthResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.GetHealthResponse".into()
+    }
+}
 /// A check of the server's health.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct HealthCheck {
@@ -7896,6 +9531,16 @@ pub struct HealthCheck {
     #[prost(string, tag = "3")]
     pub message: ::prost::alloc::string::String,
 }
+impl ::prost::Name for HealthCheck {
+    const NAME: &'static str = "HealthCheck";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.HealthCheck".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.HealthCheck".into()
+    }
+}
 /// Asks for the servers.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListMembersRequest {
@@ -7905,6 +9550,16 @@ pub struct ListMembersRequest {
     /// The next_page_token of the previous page. An installation has few members: all fit one page.
     #[prost(string, tag = "2")]
     pub page_token: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ListMembersRequest {
+    const NAME: &'static str = "ListMembersRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ListMembersRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ListMembersRequest".into()
+    }
 }
 /// The servers, and the members of etcd.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -7921,6 +9576,16 @@ pub struct ListMembersResponse {
     /// The token of the next page. Empty on the last page.
     #[prost(string, tag = "4")]
     pub next_page_token: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ListMembersResponse {
+    const NAME: &'static str = "ListMembersResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ListMembersResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ListMembersResponse".into()
+    }
 }
 /// A server.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -7944,6 +9609,16 @@ pub struct ServerMember {
     #[prost(bool, tag = "6")]
     pub answers: bool,
 }
+impl ::prost::Name for ServerMember {
+    const NAME: &'static str = "ServerMember";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ServerMember".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ServerMember".into()
+    }
+}
 /// A member of etcd.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct EtcdMember {
@@ -7960,9 +9635,29 @@ pub struct EtcdMember {
     #[prost(bool, tag = "4")]
     pub learner: bool,
 }
+impl ::prost::Name for EtcdMember {
+    const NAME: &'static str = "EtcdMember";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.EtcdMember".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.EtcdMember".into()
+    }
+}
 /// Asks for the configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetConfigRequest {}
+impl ::prost::Name for GetConfigRequest {
+    const NAME: &'static str = "GetConfigRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.GetConfigRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.GetConfigRequest".into()
+    }
+}
 /// The effective configuration.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GetConfigResponse {
@@ -7973,9 +9668,29 @@ pub struct GetConfigResponse {
     #[prost(message, optional, tag = "2")]
     pub config: ::core::option::Option<::prost_types::Struct>,
 }
+impl ::prost::Name for GetConfigResponse {
+    const NAME: &'static str = "GetConfigResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.GetConfigResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.GetConfigResponse".into()
+    }
+}
 /// Asks for the level of the log.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetLogLevelRequest {}
+impl ::prost::Name for GetLogLevelRequest {
+    const NAME: &'static str = "GetLogLevelRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.GetLogLevelRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.GetLogLevelRequest".into()
+    }
+}
 /// The level of the log.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetLogLevelResponse {
@@ -7988,6 +9703,16 @@ pub struct GetLogLevelResponse {
     /// The level of the configuration, which a restart goes back to.
     #[prost(string, tag = "3")]
     pub configured_level: ::prost::alloc::string::String,
+}
+impl ::prost::Name for GetLogLevelResponse {
+    const NAME: &'static str = "GetLogLevelResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.GetLogLevelResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.GetLogLevelResponse".into()
+    }
 }
 /// Changes the level of the log.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -8002,6 +9727,16 @@ pub struct SetLogLevelRequest {
     #[prost(string, tag = "3")]
     pub request_id: ::prost::alloc::string::String,
 }
+impl ::prost::Name for SetLogLevelRequest {
+    const NAME: &'static str = "SetLogLevelRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.SetLogLevelRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.SetLogLevelRequest".into()
+    }
+}
 /// The level is changed.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SetLogLevelResponse {
@@ -8015,9 +9750,29 @@ pub struct SetLogLevelResponse {
     #[prost(string, tag = "3")]
     pub former_level: ::prost::alloc::string::String,
 }
+impl ::prost::Name for SetLogLevelResponse {
+    const NAME: &'static str = "SetLogLevelResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.SetLogLevelResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.SetLogLevelResponse".into()
+    }
+}
 /// Asks for a support bundle.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetSupportBundleRequest {}
+impl ::prost::Name for GetSupportBundleRequest {
+    const NAME: &'static str = "GetSupportBundleRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.GetSupportBundleRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.GetSupportBundleRequest".into()
+    }
+}
 /// A part of a support bundle.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetSupportBundleResponse {
@@ -8030,6 +9785,16 @@ pub struct GetSupportBundleResponse {
     /// The SHA-256 of the document in hexadecimal digits; in the last message only.
     #[prost(string, tag = "3")]
     pub sha256: ::prost::alloc::string::String,
+}
+impl ::prost::Name for GetSupportBundleResponse {
+    const NAME: &'static str = "GetSupportBundleResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.GetSupportBundleResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.GetSupportBundleResponse".into()
+    }
 }
 /// Generated client implementations.
 pub mod maintenance_service_client {
@@ -8875,6 +10640,16 @@ pub mod migration_source {
         Binding(super::NewBinding),
     }
 }
+impl ::prost::Name for MigrationSource {
+    const NAME: &'static str = "MigrationSource";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.MigrationSource".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.MigrationSource".into()
+    }
+}
 /// A CustomResourceDefinition.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct NewDefinition {
@@ -8882,9 +10657,29 @@ pub struct NewDefinition {
     #[prost(message, optional, tag = "1")]
     pub manifest: ::core::option::Option<::prost_types::Struct>,
 }
+impl ::prost::Name for NewDefinition {
+    const NAME: &'static str = "NewDefinition";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.NewDefinition".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.NewDefinition".into()
+    }
+}
 /// A ThirdPartyResource of apiextension.k8s.io/v1beta1, made from the former one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct NewRegistration {}
+impl ::prost::Name for NewRegistration {
+    const NAME: &'static str = "NewRegistration";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.NewRegistration".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.NewRegistration".into()
+    }
+}
 /// An APIBinding. Begin creates it; it waits for the name that the registration has.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct NewBinding {
@@ -8898,12 +10693,32 @@ pub struct NewBinding {
     #[prost(string, tag = "3")]
     pub name: ::prost::alloc::string::String,
 }
+impl ::prost::Name for NewBinding {
+    const NAME: &'static str = "NewBinding";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.NewBinding".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.NewBinding".into()
+    }
+}
 /// Asks for a plan.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PlanMigrationRequest {
     /// The objects to migrate.
     #[prost(message, optional, tag = "1")]
     pub source: ::core::option::Option<MigrationSource>,
+}
+impl ::prost::Name for PlanMigrationRequest {
+    const NAME: &'static str = "PlanMigrationRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.PlanMigrationRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.PlanMigrationRequest".into()
+    }
 }
 /// The effects of a migration.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -8925,6 +10740,16 @@ pub struct PlanMigrationResponse {
     #[prost(string, repeated, tag = "5")]
     pub problems: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
+impl ::prost::Name for PlanMigrationResponse {
+    const NAME: &'static str = "PlanMigrationResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.PlanMigrationResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.PlanMigrationResponse".into()
+    }
+}
 /// Begins a migration.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct BeginMigrationRequest {
@@ -8935,6 +10760,16 @@ pub struct BeginMigrationRequest {
     #[prost(string, tag = "2")]
     pub request_id: ::prost::alloc::string::String,
 }
+impl ::prost::Name for BeginMigrationRequest {
+    const NAME: &'static str = "BeginMigrationRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.BeginMigrationRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.BeginMigrationRequest".into()
+    }
+}
 /// The migration that has begun.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct BeginMigrationResponse {
@@ -8944,6 +10779,16 @@ pub struct BeginMigrationResponse {
     /// The migration.
     #[prost(message, optional, tag = "2")]
     pub migration: ::core::option::Option<Migration>,
+}
+impl ::prost::Name for BeginMigrationResponse {
+    const NAME: &'static str = "BeginMigrationResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.BeginMigrationResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.BeginMigrationResponse".into()
+    }
 }
 /// Continues a migration. The caller must be allowed to update the objects.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -8958,6 +10803,16 @@ pub struct AdvanceMigrationRequest {
     #[prost(string, tag = "3")]
     pub request_id: ::prost::alloc::string::String,
 }
+impl ::prost::Name for AdvanceMigrationRequest {
+    const NAME: &'static str = "AdvanceMigrationRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.AdvanceMigrationRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.AdvanceMigrationRequest".into()
+    }
+}
 /// The migration after a part of a step.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AdvanceMigrationResponse {
@@ -8967,6 +10822,16 @@ pub struct AdvanceMigrationResponse {
     /// The migration; absent once it has ended.
     #[prost(message, optional, tag = "2")]
     pub migration: ::core::option::Option<Migration>,
+}
+impl ::prost::Name for AdvanceMigrationResponse {
+    const NAME: &'static str = "AdvanceMigrationResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.AdvanceMigrationResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.AdvanceMigrationResponse".into()
+    }
 }
 /// Turns a migration back.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -8981,12 +10846,32 @@ pub struct UndoMigrationRequest {
     #[prost(string, tag = "3")]
     pub request_id: ::prost::alloc::string::String,
 }
+impl ::prost::Name for UndoMigrationRequest {
+    const NAME: &'static str = "UndoMigrationRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.UndoMigrationRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.UndoMigrationRequest".into()
+    }
+}
 /// The migration goes back.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct UndoMigrationResponse {
     /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
+}
+impl ::prost::Name for UndoMigrationResponse {
+    const NAME: &'static str = "UndoMigrationResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.UndoMigrationResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.UndoMigrationResponse".into()
+    }
 }
 /// Asks for the migrations of a workspace. The caller must be allowed to list ThirdPartyResources.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -9002,6 +10887,16 @@ pub struct ListMigrationsRequest {
     #[prost(string, tag = "3")]
     pub page_token: ::prost::alloc::string::String,
 }
+impl ::prost::Name for ListMigrationsRequest {
+    const NAME: &'static str = "ListMigrationsRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ListMigrationsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ListMigrationsRequest".into()
+    }
+}
 /// Migrations that have not ended.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListMigrationsResponse {
@@ -9014,6 +10909,16 @@ pub struct ListMigrationsResponse {
     /// Sent back as page_token, gives the next page. Empty: this was the last one.
     #[prost(string, tag = "3")]
     pub next_page_token: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ListMigrationsResponse {
+    const NAME: &'static str = "ListMigrationsResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ListMigrationsResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ListMigrationsResponse".into()
+    }
 }
 /// A migration that has not ended.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -9057,6 +10962,16 @@ pub struct Migration {
     /// See former_api_version.
     #[prost(string, tag = "13")]
     pub api_version: ::prost::alloc::string::String,
+}
+impl ::prost::Name for Migration {
+    const NAME: &'static str = "Migration";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.Migration".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.Migration".into()
+    }
 }
 /// The steps of a migration, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
@@ -9768,6 +11683,16 @@ pub struct ObjectType {
     #[prost(string, tag = "4")]
     pub kind: ::prost::alloc::string::String,
 }
+impl ::prost::Name for ObjectType {
+    const NAME: &'static str = "ObjectType";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ObjectType".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ObjectType".into()
+    }
+}
 /// Asks for one object.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetObjectRequest {
@@ -9781,6 +11706,16 @@ pub struct GetObjectRequest {
     #[prost(string, tag = "3")]
     pub name: ::prost::alloc::string::String,
 }
+impl ::prost::Name for GetObjectRequest {
+    const NAME: &'static str = "GetObjectRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.GetObjectRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.GetObjectRequest".into()
+    }
+}
 /// One object.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GetObjectResponse {
@@ -9793,6 +11728,16 @@ pub struct GetObjectResponse {
     /// Names its state for the etag of a write: its resourceVersion.
     #[prost(string, tag = "3")]
     pub etag: ::prost::alloc::string::String,
+}
+impl ::prost::Name for GetObjectResponse {
+    const NAME: &'static str = "GetObjectResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.GetObjectResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.GetObjectResponse".into()
+    }
 }
 /// Asks for the objects of one resource.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -9817,6 +11762,16 @@ pub struct ListObjectsRequest {
     #[prost(string, tag = "6")]
     pub page_token: ::prost::alloc::string::String,
 }
+impl ::prost::Name for ListObjectsRequest {
+    const NAME: &'static str = "ListObjectsRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ListObjectsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ListObjectsRequest".into()
+    }
+}
 /// One page of objects.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListObjectsResponse {
@@ -9831,6 +11786,16 @@ pub struct ListObjectsResponse {
     /// Sent back as page_token, gives the next page. Empty: this was the last one.
     #[prost(string, tag = "3")]
     pub next_page_token: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ListObjectsResponse {
+    const NAME: &'static str = "ListObjectsResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ListObjectsResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ListObjectsResponse".into()
+    }
 }
 /// Creates or changes an object.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -9862,6 +11827,16 @@ pub struct ApplyObjectRequest {
     #[prost(bool, tag = "8")]
     pub validate_only: bool,
 }
+impl ::prost::Name for ApplyObjectRequest {
+    const NAME: &'static str = "ApplyObjectRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ApplyObjectRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ApplyObjectRequest".into()
+    }
+}
 /// The applied object.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ApplyObjectResponse {
@@ -9874,6 +11849,16 @@ pub struct ApplyObjectResponse {
     /// Names its state for the etag of a write.
     #[prost(string, tag = "3")]
     pub etag: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ApplyObjectResponse {
+    const NAME: &'static str = "ApplyObjectResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ApplyObjectResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ApplyObjectResponse".into()
+    }
 }
 /// Deletes an object.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -9903,6 +11888,16 @@ pub struct DeleteObjectRequest {
     #[prost(bool, tag = "8")]
     pub validate_only: bool,
 }
+impl ::prost::Name for DeleteObjectRequest {
+    const NAME: &'static str = "DeleteObjectRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.DeleteObjectRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.DeleteObjectRequest".into()
+    }
+}
 /// A deleted object.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct DeleteObjectResponse {
@@ -9915,6 +11910,16 @@ pub struct DeleteObjectResponse {
     /// The object, as long as it is there.
     #[prost(message, optional, tag = "3")]
     pub object: ::core::option::Option<::prost_types::Struct>,
+}
+impl ::prost::Name for DeleteObjectResponse {
+    const NAME: &'static str = "DeleteObjectResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.DeleteObjectResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.DeleteObjectResponse".into()
+    }
 }
 /// Watches the objects of one resource.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -9935,6 +11940,16 @@ pub struct WatchObjectsRequest {
     #[prost(uint64, tag = "5")]
     pub revision: u64,
 }
+impl ::prost::Name for WatchObjectsRequest {
+    const NAME: &'static str = "WatchObjectsRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.WatchObjectsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.WatchObjectsRequest".into()
+    }
+}
 /// A change of an object, or of the revision.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct WatchObjectsResponse {
@@ -9947,6 +11962,16 @@ pub struct WatchObjectsResponse {
     /// The object.
     #[prost(message, optional, tag = "3")]
     pub object: ::core::option::Option<::prost_types::Struct>,
+}
+impl ::prost::Name for WatchObjectsResponse {
+    const NAME: &'static str = "WatchObjectsResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.WatchObjectsResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.WatchObjectsResponse".into()
+    }
 }
 /// Fates of the dependents of a deleted object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
@@ -10638,12 +12663,32 @@ pub struct Limits {
     #[prost(int64, tag = "5")]
     pub bytes_in_flight: i64,
 }
+impl ::prost::Name for Limits {
+    const NAME: &'static str = "Limits";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.Limits".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.Limits".into()
+    }
+}
 /// Asks for the limits of a workspace.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetLimitsRequest {
     /// The workspace: its path or the name of its logical cluster. Empty means "root".
     #[prost(string, tag = "1")]
     pub workspace: ::prost::alloc::string::String,
+}
+impl ::prost::Name for GetLimitsRequest {
+    const NAME: &'static str = "GetLimitsRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.GetLimitsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.GetLimitsRequest".into()
+    }
 }
 /// The limits of a workspace.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -10663,6 +12708,16 @@ pub struct GetLimitsResponse {
     /// The etag of the limits.
     #[prost(string, tag = "5")]
     pub etag: ::prost::alloc::string::String,
+}
+impl ::prost::Name for GetLimitsResponse {
+    const NAME: &'static str = "GetLimitsResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.GetLimitsResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.GetLimitsResponse".into()
+    }
 }
 /// Asks for limits to be set.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -10689,6 +12744,16 @@ pub struct SetLimitsRequest {
     #[prost(string, tag = "6")]
     pub request_id: ::prost::alloc::string::String,
 }
+impl ::prost::Name for SetLimitsRequest {
+    const NAME: &'static str = "SetLimitsRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.SetLimitsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.SetLimitsRequest".into()
+    }
+}
 /// Limits as they are now.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SetLimitsResponse {
@@ -10701,6 +12766,16 @@ pub struct SetLimitsResponse {
     /// The etag of the limits.
     #[prost(string, tag = "3")]
     pub etag: ::prost::alloc::string::String,
+}
+impl ::prost::Name for SetLimitsResponse {
+    const NAME: &'static str = "SetLimitsResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.SetLimitsResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.SetLimitsResponse".into()
+    }
 }
 /// Stored objects of one resource.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -10717,6 +12792,16 @@ pub struct ResourceUsage {
     /// Bytes of the objects as they are stored.
     #[prost(int64, tag = "4")]
     pub bytes: i64,
+}
+impl ::prost::Name for ResourceUsage {
+    const NAME: &'static str = "ResourceUsage";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ResourceUsage".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ResourceUsage".into()
+    }
 }
 /// Metered amounts of some time.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -10738,6 +12823,16 @@ pub struct MeteredUsage {
     #[prost(int64, tag = "4")]
     pub conversions: i64,
 }
+impl ::prost::Name for MeteredUsage {
+    const NAME: &'static str = "MeteredUsage";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.MeteredUsage".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.MeteredUsage".into()
+    }
+}
 /// Asks what a workspace uses.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetUsageRequest {
@@ -10747,6 +12842,16 @@ pub struct GetUsageRequest {
     /// Hours to look back for metered amounts. 0 means 24; at most 840 (35 days).
     #[prost(int32, tag = "2")]
     pub hours: i32,
+}
+impl ::prost::Name for GetUsageRequest {
+    const NAME: &'static str = "GetUsageRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.GetUsageRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.GetUsageRequest".into()
+    }
 }
 /// Usage of a workspace.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -10771,6 +12876,16 @@ pub struct GetUsageResponse {
     #[prost(message, repeated, tag = "6")]
     pub metered: ::prost::alloc::vec::Vec<MeteredUsage>,
 }
+impl ::prost::Name for GetUsageResponse {
+    const NAME: &'static str = "GetUsageResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.GetUsageResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.GetUsageResponse".into()
+    }
+}
 /// Asks what the children of a workspace use.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListUsageRequest {
@@ -10789,6 +12904,16 @@ pub struct ListUsageRequest {
     /// Empty for the first page, then next_page_token of the previous one.
     #[prost(string, tag = "5")]
     pub page_token: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ListUsageRequest {
+    const NAME: &'static str = "ListUsageRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ListUsageRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ListUsageRequest".into()
+    }
 }
 /// Usage of one workspace.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -10812,6 +12937,16 @@ pub struct WorkspaceUsage {
     #[prost(message, optional, tag = "6")]
     pub metered: ::core::option::Option<MeteredUsage>,
 }
+impl ::prost::Name for WorkspaceUsage {
+    const NAME: &'static str = "WorkspaceUsage";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.WorkspaceUsage".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.WorkspaceUsage".into()
+    }
+}
 /// A page of usage.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListUsageResponse {
@@ -10824,6 +12959,16 @@ pub struct ListUsageResponse {
     /// Sent back as page_token, gives the next page. Empty: this was the last one.
     #[prost(string, tag = "3")]
     pub next_page_token: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ListUsageResponse {
+    const NAME: &'static str = "ListUsageResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ListUsageResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ListUsageResponse".into()
+    }
 }
 /// Generated client implementations.
 pub mod quota_service_client {
@@ -11378,6 +13523,16 @@ pub struct ListWorkspacesRequest {
     #[prost(string, tag = "3")]
     pub page_token: ::prost::alloc::string::String,
 }
+impl ::prost::Name for ListWorkspacesRequest {
+    const NAME: &'static str = "ListWorkspacesRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ListWorkspacesRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ListWorkspacesRequest".into()
+    }
+}
 /// One page of children.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListWorkspacesResponse {
@@ -11391,12 +13546,32 @@ pub struct ListWorkspacesResponse {
     #[prost(string, tag = "3")]
     pub next_page_token: ::prost::alloc::string::String,
 }
+impl ::prost::Name for ListWorkspacesResponse {
+    const NAME: &'static str = "ListWorkspacesResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ListWorkspacesResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ListWorkspacesResponse".into()
+    }
+}
 /// Asks for one workspace.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetWorkspaceRequest {
     /// Its path ("root:org:team") or the name of its logical cluster. Required.
     #[prost(string, tag = "1")]
     pub workspace: ::prost::alloc::string::String,
+}
+impl ::prost::Name for GetWorkspaceRequest {
+    const NAME: &'static str = "GetWorkspaceRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.GetWorkspaceRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.GetWorkspaceRequest".into()
+    }
 }
 /// One workspace.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -11414,6 +13589,16 @@ pub struct GetWorkspaceResponse {
     #[prost(string, tag = "4")]
     pub freeze_etag: ::prost::alloc::string::String,
 }
+impl ::prost::Name for GetWorkspaceResponse {
+    const NAME: &'static str = "GetWorkspaceResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.GetWorkspaceResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.GetWorkspaceResponse".into()
+    }
+}
 /// Asks for a workspace with what is below it.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TreeWorkspacesRequest {
@@ -11423,6 +13608,16 @@ pub struct TreeWorkspacesRequest {
     /// Maximum number of levels below the first. 0 means all.
     #[prost(uint32, tag = "2")]
     pub max_depth: u32,
+}
+impl ::prost::Name for TreeWorkspacesRequest {
+    const NAME: &'static str = "TreeWorkspacesRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.TreeWorkspacesRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.TreeWorkspacesRequest".into()
+    }
 }
 /// One node of the tree.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -11436,6 +13631,16 @@ pub struct TreeWorkspacesResponse {
     /// Its distance from the workspace that the request named, in levels: 0 for that one itself.
     #[prost(uint32, tag = "3")]
     pub depth: u32,
+}
+impl ::prost::Name for TreeWorkspacesResponse {
+    const NAME: &'static str = "TreeWorkspacesResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.TreeWorkspacesResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.TreeWorkspacesResponse".into()
+    }
 }
 /// A workspace: a logical cluster with its place in the tree. "root" is one too, without a parent.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -11494,6 +13699,16 @@ pub struct Workspace {
     #[prost(message, optional, tag = "15")]
     pub delete_time: ::core::option::Option<::prost_types::Timestamp>,
 }
+impl ::prost::Name for Workspace {
+    const NAME: &'static str = "Workspace";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.Workspace".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.Workspace".into()
+    }
+}
 /// Creates a workspace.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct CreateWorkspaceRequest {
@@ -11533,6 +13748,16 @@ pub struct CreateWorkspaceRequest {
     #[prost(bool, tag = "9")]
     pub validate_only: bool,
 }
+impl ::prost::Name for CreateWorkspaceRequest {
+    const NAME: &'static str = "CreateWorkspaceRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.CreateWorkspaceRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.CreateWorkspaceRequest".into()
+    }
+}
 /// The new workspace.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct CreateWorkspaceResponse {
@@ -11542,6 +13767,16 @@ pub struct CreateWorkspaceResponse {
     /// The workspace. With validate_only as it would be.
     #[prost(message, optional, tag = "2")]
     pub workspace: ::core::option::Option<Workspace>,
+}
+impl ::prost::Name for CreateWorkspaceResponse {
+    const NAME: &'static str = "CreateWorkspaceResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.CreateWorkspaceResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.CreateWorkspaceResponse".into()
+    }
 }
 /// Changes a workspace.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -11575,6 +13810,16 @@ pub struct UpdateWorkspaceRequest {
     #[prost(bool, tag = "7")]
     pub validate_only: bool,
 }
+impl ::prost::Name for UpdateWorkspaceRequest {
+    const NAME: &'static str = "UpdateWorkspaceRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.UpdateWorkspaceRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.UpdateWorkspaceRequest".into()
+    }
+}
 /// The changed workspace.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct UpdateWorkspaceResponse {
@@ -11584,6 +13829,16 @@ pub struct UpdateWorkspaceResponse {
     /// The workspace. With validate_only as it would be.
     #[prost(message, optional, tag = "2")]
     pub workspace: ::core::option::Option<Workspace>,
+}
+impl ::prost::Name for UpdateWorkspaceResponse {
+    const NAME: &'static str = "UpdateWorkspaceResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.UpdateWorkspaceResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.UpdateWorkspaceResponse".into()
+    }
 }
 /// Deletes a workspace.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -11603,6 +13858,16 @@ pub struct DeleteWorkspaceRequest {
     /// Delete without a grace period, and end the grace period of a workspace that is deleted already.
     #[prost(bool, tag = "5")]
     pub immediately: bool,
+}
+impl ::prost::Name for DeleteWorkspaceRequest {
+    const NAME: &'static str = "DeleteWorkspaceRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.DeleteWorkspaceRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.DeleteWorkspaceRequest".into()
+    }
 }
 /// Objects that go with a workspace.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -11634,6 +13899,16 @@ pub struct DeleteWorkspaceResponse {
     #[prost(message, optional, tag = "8")]
     pub delete_time: ::core::option::Option<::prost_types::Timestamp>,
 }
+impl ::prost::Name for DeleteWorkspaceResponse {
+    const NAME: &'static str = "DeleteWorkspaceResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.DeleteWorkspaceResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.DeleteWorkspaceResponse".into()
+    }
+}
 /// Takes the deletion of a workspace back.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct UndeleteWorkspaceRequest {
@@ -11650,6 +13925,16 @@ pub struct UndeleteWorkspaceRequest {
     #[prost(bool, tag = "4")]
     pub validate_only: bool,
 }
+impl ::prost::Name for UndeleteWorkspaceRequest {
+    const NAME: &'static str = "UndeleteWorkspaceRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.UndeleteWorkspaceRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.UndeleteWorkspaceRequest".into()
+    }
+}
 /// A workspace that is back.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct UndeleteWorkspaceResponse {
@@ -11663,6 +13948,16 @@ pub struct UndeleteWorkspaceResponse {
     #[prost(message, optional, tag = "3")]
     pub delete_time: ::core::option::Option<::prost_types::Timestamp>,
 }
+impl ::prost::Name for UndeleteWorkspaceResponse {
+    const NAME: &'static str = "UndeleteWorkspaceResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.UndeleteWorkspaceResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.UndeleteWorkspaceResponse".into()
+    }
+}
 /// Watches the children of one workspace.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WatchWorkspacesRequest {
@@ -11672,6 +13967,16 @@ pub struct WatchWorkspacesRequest {
     /// Changes after this revision. 0 begins with all children, and a SYNCED message after them.
     #[prost(uint64, tag = "2")]
     pub revision: u64,
+}
+impl ::prost::Name for WatchWorkspacesRequest {
+    const NAME: &'static str = "WatchWorkspacesRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.WatchWorkspacesRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.WatchWorkspacesRequest".into()
+    }
 }
 /// A change of a child, or of the revision.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -11686,6 +13991,16 @@ pub struct WatchWorkspacesResponse {
     #[prost(message, optional, tag = "3")]
     pub workspace: ::core::option::Option<Workspace>,
 }
+impl ::prost::Name for WatchWorkspacesResponse {
+    const NAME: &'static str = "WatchWorkspacesResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.WatchWorkspacesResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.WatchWorkspacesResponse".into()
+    }
+}
 /// Asks why a workspace is not ready.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ExplainWorkspaceRequest {
@@ -11693,6 +14008,16 @@ pub struct ExplainWorkspaceRequest {
     /// right to read it, as for GetWorkspace.
     #[prost(string, tag = "1")]
     pub workspace: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ExplainWorkspaceRequest {
+    const NAME: &'static str = "ExplainWorkspaceRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ExplainWorkspaceRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ExplainWorkspaceRequest".into()
+    }
 }
 /// The reasons for which a workspace is not ready.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -11725,6 +14050,16 @@ pub struct ExplainWorkspaceResponse {
     #[prost(bool, tag = "9")]
     pub partial: bool,
 }
+impl ::prost::Name for ExplainWorkspaceResponse {
+    const NAME: &'static str = "ExplainWorkspaceResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ExplainWorkspaceResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ExplainWorkspaceResponse".into()
+    }
+}
 /// Something that is in the way.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Finding {
@@ -11737,6 +14072,16 @@ pub struct Finding {
     /// The way to put it right.
     #[prost(string, tag = "3")]
     pub fix: ::prost::alloc::string::String,
+}
+impl ::prost::Name for Finding {
+    const NAME: &'static str = "Finding";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.Finding".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.Finding".into()
+    }
 }
 /// A freeze of a workspace.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -11756,6 +14101,16 @@ pub struct Freeze {
     /// True if the workspaces below are frozen, too.
     #[prost(bool, tag = "5")]
     pub subtree: bool,
+}
+impl ::prost::Name for Freeze {
+    const NAME: &'static str = "Freeze";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.Freeze".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.Freeze".into()
+    }
 }
 /// Asks for a workspace to be frozen.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -11781,6 +14136,16 @@ pub struct FreezeWorkspaceRequest {
     #[prost(string, tag = "6")]
     pub etag: ::prost::alloc::string::String,
 }
+impl ::prost::Name for FreezeWorkspaceRequest {
+    const NAME: &'static str = "FreezeWorkspaceRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.FreezeWorkspaceRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.FreezeWorkspaceRequest".into()
+    }
+}
 /// A frozen workspace.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct FreezeWorkspaceResponse {
@@ -11796,6 +14161,16 @@ pub struct FreezeWorkspaceResponse {
     /// Names the new state of the freeze. With validate_only that of before.
     #[prost(string, tag = "4")]
     pub freeze_etag: ::prost::alloc::string::String,
+}
+impl ::prost::Name for FreezeWorkspaceResponse {
+    const NAME: &'static str = "FreezeWorkspaceResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.FreezeWorkspaceResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.FreezeWorkspaceResponse".into()
+    }
 }
 /// Asks for a workspace to be thawed.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -11814,6 +14189,16 @@ pub struct ThawWorkspaceRequest {
     #[prost(string, tag = "4")]
     pub etag: ::prost::alloc::string::String,
 }
+impl ::prost::Name for ThawWorkspaceRequest {
+    const NAME: &'static str = "ThawWorkspaceRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ThawWorkspaceRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ThawWorkspaceRequest".into()
+    }
+}
 /// A thawed workspace.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ThawWorkspaceResponse {
@@ -11829,6 +14214,16 @@ pub struct ThawWorkspaceResponse {
     /// Names the new state of the freeze. With validate_only that of before.
     #[prost(string, tag = "4")]
     pub freeze_etag: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ThawWorkspaceResponse {
+    const NAME: &'static str = "ThawWorkspaceResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ThawWorkspaceResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ThawWorkspaceResponse".into()
+    }
 }
 /// Generated client implementations.
 pub mod workspace_service_client {

@@ -71,12 +71,15 @@ fn code_and_descriptors_are_those_of_the_admin_api() {
     let admin = described.file_descriptor_set();
 
     let out = tempfile::tempdir().expect("a folder can be made");
+    // Names, by which messages are found in the descriptors to be shown as JSON.
+    let mut config = prost_build::Config::new();
+    config.enable_type_names();
     // Ordered maps, so that equal requests encode to equal bytes: idempotency compares them.
     tonic_prost_build::configure()
         .btree_map(".")
         .codec_path("crate::codec::CheckedCodec")
         .out_dir(out.path())
-        .compile_fds(admin)
+        .compile_fds_with_config(admin, config)
         .expect("code for the admin API");
     let code = fs::read(out.path().join("insula.admin.v1.rs")).expect("the code was written");
     check(&generated.join("insula.admin.v1.rs"), &code);

@@ -10,6 +10,7 @@ mod providers;
 mod publication;
 mod rollback;
 mod rollout;
+mod settings;
 mod tenants;
 pub(super) mod trial;
 mod write;
@@ -34,8 +35,8 @@ use insula_proto::admin::v1::{
     ListConsumersRequest, ListConsumersResponse, ListExportsRequest, ListExportsResponse, PauseRolloutRequest,
     PauseRolloutResponse, PublishApiRequest, PublishApiResponse, PublishedExport, RejectClaimsRequest,
     RejectClaimsResponse, ResumeRolloutRequest, ResumeRolloutResponse, RetireVersionRequest, RetireVersionResponse,
-    RollbackReleaseRequest, RollbackReleaseResponse, UnbindApiRequest, UnbindApiResponse,
-    api_service_server::ApiService,
+    RollbackReleaseRequest, RollbackReleaseResponse, UnbindApiRequest, UnbindApiResponse, UpdateExportRequest,
+    UpdateExportResponse, api_service_server::ApiService,
 };
 use insula_store::Snapshot;
 use objects::{export_message, or_root};
@@ -162,6 +163,15 @@ impl ApiService for AdminService {
             workspaces: count(tried.clusters.len()),
             next_page_token: tried.next,
         }))
+    }
+
+    async fn update_export(
+        &self,
+        request: Request<UpdateExportRequest>,
+    ) -> Result<Response<UpdateExportResponse>, Status> {
+        let session = self.begin(&request).await?;
+        let answer = self.changed_export(&session, request.into_inner()).await?;
+        Ok(Response::new(answer))
     }
 
     async fn pause_rollout(
