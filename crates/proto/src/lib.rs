@@ -1,17 +1,21 @@
 //! The admin API's messages, clients and service traits, generated from `/proto`.
 //!
 //! `cargo xtask proto` writes the generated code into the repository, so that a build runs no
-//! generator; a test compares it with its sources. Besides it there are [`value`], the conversion
+//! generator; a test compares it with its sources. Besides it there are [`json`] of messages,
+//! [`value`], the conversion
 //! between the JSON of an object and a `google.protobuf.Struct`, and refusals ([`fault`]) with
 //! their details ([`rpc`]).
 
 pub mod codec;
 pub mod fault;
+pub mod json;
 pub mod rpc;
 pub mod value;
 
-/// Encoding and decoding of messages.
-pub use prost::Message;
+/// Encoding and decoding of messages, and their names.
+pub use prost::{Message, Name};
+/// Types of Google that the messages contain.
+pub use prost_types::{Duration, FieldMask, Timestamp};
 
 /// The admin API, by version.
 pub mod admin {
