@@ -17,7 +17,7 @@ use crate::{
     client::{Client, message},
     connection::Connection,
     files::text,
-    print::{self, Objects},
+    print::{self, Format},
 };
 
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -49,8 +49,8 @@ enum Command {
     /// List users and groups with their roles.
     List {
         /// Format of the output.
-        #[arg(long, short, value_enum, default_value_t = Objects::Human)]
-        output: Objects,
+        #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Format::Table)]
+        output: Format,
     },
     /// List who may do something in the workspace: the server decides for each user that a role is
     /// bound to.

@@ -1,5 +1,7 @@
 //! `insula backup …`: creation of backups of a running or stopped server, verification, and restore
-//! into a new data directory.
+//! into a new data directory. Backups that a server keeps are in [`kept`].
+
+mod kept;
 
 use std::{
     fs::{self, File},
@@ -20,10 +22,7 @@ use insula_store::{
     embedded::{EmbeddedStore, Options, Restore},
 };
 
-use crate::{
-    connection::ServerFlags,
-    print::{self, Progress},
-};
+use crate::print::{self, Progress};
 
 /// Directory of the store below a data directory.
 const STORE: &str = "store";
@@ -34,10 +33,18 @@ pub(crate) enum Command {
     /// Create a backup of a running server with any store, or of the data directory of a stopped
     /// one.
     Create(Create),
-    /// Restore a backup into a new data directory with the embedded store.
+    /// Restore a backup into a new data directory with the embedded store, or on a running server.
     Restore(Restoring),
     /// Verify a backup, and print its contents.
     Verify(Verify),
+    /// List the backups that a server keeps.
+    List(kept::List),
+    /// Show a backup that a server keeps.
+    Show(kept::Named),
+    /// Delete a backup that a server keeps.
+    Delete(kept::Delete),
+    /// Write a backup that a server keeps to a file.
+    Download(kept::Download),
 }
 
 #[derive(clap::Args)]
@@ -46,12 +53,16 @@ The backup holds every object of every workspace at one revision, Secrets includ
 a key. It does not hold the keys of the data directory (pki): copy that folder, too.")]
 pub(crate) struct Create {
     /// The backup to write; the file must not exist.
-    file: PathBuf,
-    #[command(flatten)]
-    server: ServerFlags,
+    #[arg(required_unless_present = "on_server", conflicts_with = "on_server")]
+    file: Option<PathBuf>,
     /// The data directory of a stopped server, in place of a running one.
-    #[arg(long, value_name = "DIRECTORY")]
+    #[arg(long, value_name = "DIRECTORY", conflicts_with = "on_server")]
     data_dir: Option<PathBuf>,
+    /// With --on-server, a workspace and all below it [default: the installation].
+    #[arg(long, short = 'W', value_name = "PATH", requires = "on_server")]
+    workspace: Option<String>,
+    #[command(flatten)]
+    kept: kept::Kept,
 }
 
 #[derive(clap::Args)]
@@ -60,29 +71,59 @@ Revisions continue above all that clients may have seen, so that their watches a
 again. The directory gets no keys: copy pki of the old data directory into it before the first start; otherwise all \
 earlier certificates, kubeconfigs and tokens are refused.")]
 pub(crate) struct Restoring {
-    /// The backup.
+    /// The file of the backup; with --on-server, the name that the server gave it.
     file: PathBuf,
     /// The new data directory: missing or empty.
-    #[arg(long, value_name = "DIRECTORY")]
-    to: PathBuf,
+    #[arg(
+        long,
+        value_name = "DIRECTORY",
+        required_unless_present = "on_server",
+        conflicts_with = "on_server"
+    )]
+    to: Option<PathBuf>,
     /// Number to add to the revision of the backup; choose more than the writes since then.
     #[arg(long, value_name = "N", default_value_t = 1_000_000_000)]
     bump_revision: u64,
+    /// With --on-server, the workspace to restore [default: all of the backup].
+    #[arg(long, short = 'W', value_name = "PATH", requires = "on_server")]
+    workspace: Option<String>,
+    /// With --on-server, replace a workspace that exists; objects that the backup lacks go.
+    #[arg(long, requires = "on_server")]
+    overwrite: bool,
+    #[command(flatten)]
+    kept: kept::Kept,
 }
 
 #[derive(clap::Args)]
 pub(crate) struct Verify {
-    /// The backup.
+    /// The file of the backup; with --on-server, the name that the server gave it.
     file: PathBuf,
+    #[command(flatten)]
+    kept: kept::Kept,
 }
 
 pub(crate) fn main(command: &Command) -> ExitCode {
     let done = match command {
-        Command::Create(arguments) => create(arguments),
-        Command::Restore(arguments) => restore(arguments),
-        Command::Verify(arguments) => verify(&arguments.file).and_then(|summary| print_summary(&summary)),
+        Command::Create(Create { workspace, kept, .. }) if kept.on_server => kept::create(workspace.as_deref(), kept),
+        Command::Restore(restoring) if restoring.kept.on_server => {
+            let Restoring {
+                file, workspace, kept, ..
+            } = restoring;
+            let name = file.to_string_lossy();
+            kept::restore(&name, workspace.as_deref(), restoring.overwrite, kept)
+        }
+        Command::Verify(Verify { file, kept }) if kept.on_server => kept::verify(&file.to_string_lossy(), kept),
+        Command::List(arguments) => kept::list(arguments),
+        Command::Show(arguments) => kept::show(arguments),
+        Command::Delete(arguments) => kept::delete(arguments),
+        Command::Download(arguments) => kept::download(arguments),
+        Command::Create(arguments) => create(arguments).map(|()| ExitCode::SUCCESS),
+        Command::Restore(arguments) => restore(arguments).map(|()| ExitCode::SUCCESS),
+        Command::Verify(arguments) => verify(&arguments.file)
+            .and_then(|summary| print_summary(&summary))
+            .map(|()| ExitCode::SUCCESS),
     };
-    crate::ended(done.map(|()| ExitCode::SUCCESS))
+    crate::ended(done)
 }
 
 fn print_summary(summary: &Summary) -> anyhow::Result<()> {
@@ -141,7 +182,7 @@ impl Read for CountedReader {
 
 /// Writes a backup to a temporary file, verifies it, and renames it.
 fn create(arguments: &Create) -> anyhow::Result<()> {
-    let file = &arguments.file;
+    let file = arguments.file.as_ref().context("a file is required")?;
     if file.exists() {
         bail!("{} is there already", file.display());
     }
@@ -175,7 +216,7 @@ fn write(arguments: &Create, partial: &Path) -> anyhow::Result<()> {
     match &arguments.data_dir {
         Some(data_dir) => of_stopped(&data_dir.join(STORE), &mut out)?,
         None => {
-            let client = arguments.server.client()?.at_path("");
+            let client = arguments.kept.call.server.client()?.at_path("");
             let mut counted = Counted {
                 out: &mut out,
                 bytes: 0,
@@ -252,10 +293,9 @@ fn of_stopped(store: &Path, out: &mut impl Write) -> anyhow::Result<()> {
 /// damaged at its end.
 fn restore(arguments: &Restoring) -> anyhow::Result<()> {
     let Restoring {
-        file,
-        to,
-        bump_revision,
+        file, bump_revision, ..
     } = arguments;
+    let to = arguments.to.as_ref().context("--to is required")?;
     let summary = verify(file)?;
     if !summary.header.workspace.is_empty() {
         bail!(

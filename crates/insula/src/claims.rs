@@ -12,7 +12,7 @@ use crate::{
     client::{Client, message},
     connection::Connection,
     files::text,
-    print::{self, Objects},
+    print::{self, Format},
 };
 
 /// Collection of the APIBindings of a workspace.
@@ -49,8 +49,8 @@ enum Get {
         #[arg(value_name = "NAME")]
         name: Option<String>,
         /// Format of the output.
-        #[arg(long, short, value_enum, default_value_t = Objects::Human)]
-        output: Objects,
+        #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Format::Table)]
+        output: Format,
     },
 }
 
@@ -138,7 +138,7 @@ struct Row<'a> {
     state: &'a str,
 }
 
-async fn list(client: &Client, name: Option<&str>, output: Objects) -> anyhow::Result<()> {
+async fn list(client: &Client, name: Option<&str>, output: Format) -> anyhow::Result<()> {
     let path = name.map_or(BINDINGS.to_owned(), |name| format!("{BINDINGS}/{name}"));
     let (code, answer) = client.get(&path).await?;
     if !code.is_success() {
@@ -156,10 +156,10 @@ async fn list(client: &Client, name: Option<&str>, output: Objects) -> anyhow::R
     };
     let rows: Vec<Row<'_>> = bindings.iter().flat_map(rows).collect();
     match output {
-        Objects::Human => print::raw(&table(&rows)?),
-        Objects::Json => print::line(&serde_json::to_string_pretty(&rows)?),
-        Objects::Yaml => print::raw(&print::yaml(&rows)?),
-        Objects::Name => rows.iter().try_for_each(|row| print::line(&row.resource)),
+        Format::Table | Format::Wide => print::raw(&table(&rows)?),
+        Format::Json => print::line(&serde_json::to_string_pretty(&rows)?),
+        Format::Yaml => print::raw(&print::yaml(&rows)?),
+        Format::Name => rows.iter().try_for_each(|row| print::line(&row.resource)),
     }
 }
 

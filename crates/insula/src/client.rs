@@ -118,6 +118,14 @@ impl Client {
         }
     }
 
+    /// Returns a client that waits for an answer at least this long.
+    pub(crate) fn patient(&self, timeout: Duration) -> Self {
+        Self {
+            timeout: self.timeout.max(timeout),
+            ..self.clone()
+        }
+    }
+
     /// Returns a client of the same user at another URL.
     pub(crate) fn at_url(&self, url: &str) -> Self {
         Self {

@@ -12,8 +12,7 @@ use insula_server::{Config, Env, Running};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
-    Output,
-    print::Stdout,
+    print::{Format, Stdout},
     runtime,
     samples::Samples,
     script,
@@ -23,8 +22,8 @@ use crate::{
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Format of the lines.
-    #[arg(long, short, value_enum, default_value = "human")]
-    output: Output,
+    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Format::Table)]
+    output: Format,
     #[arg(
         help = "Directory of keys and objects [default: a temporary directory, removed at the end]",
         long,

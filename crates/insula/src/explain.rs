@@ -10,7 +10,7 @@ use std::{path::PathBuf, process::ExitCode};
 use anyhow::bail;
 use serde_json::Value;
 
-use crate::{Output, print};
+use crate::print::{self, Format};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -29,9 +29,9 @@ pub(crate) struct Arguments {
     /// The log, if it is elsewhere; rotated files beside it are read, too.
     #[arg(long, value_name = "FILE", env = "INSULA_AUDIT_FILE")]
     log: Option<PathBuf>,
-    /// Text for people, or the events as JSON.
-    #[arg(long, short, value_enum, default_value = "human")]
-    output: Output,
+    /// Format of the output. JSON has an event of the log a line.
+    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Format::Table)]
+    output: Format,
 }
 
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {
@@ -55,8 +55,10 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     };
     let text = match arguments.output {
-        Output::Json => events.iter().map(|event| format!("{event}\n")).collect(),
-        Output::Human => explanation::explanation(last, &server(arguments)),
+        Format::Json => events.iter().map(|event| format!("{event}\n")).collect(),
+        Format::Yaml => print::yaml(&events)?,
+        Format::Name => format!("{}\n", arguments.id),
+        Format::Table | Format::Wide => explanation::explanation(last, &server(arguments)),
     };
     print::raw(&text)?;
     Ok(ExitCode::SUCCESS)

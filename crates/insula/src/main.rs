@@ -1,6 +1,7 @@
 //! The program `insula`: the server and its tools.
 
 mod access;
+mod admin;
 mod apis;
 mod ask;
 mod backup;
@@ -12,6 +13,8 @@ mod complete;
 mod completion;
 mod connection;
 mod conversion;
+#[cfg(test)]
+mod counterparts;
 mod demo;
 mod doctor;
 mod duration;
@@ -21,6 +24,7 @@ mod files;
 mod kubeconfig;
 mod man;
 mod migrate;
+mod operation;
 mod plugin;
 mod print;
 mod sample_sets;
@@ -37,7 +41,7 @@ mod workspace;
 
 use std::{process::ExitCode, time::SystemTime};
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 // mimalloc is faster than the malloc of the system for many small allocations that other threads
 // free.
@@ -86,6 +90,9 @@ enum Command {
     /// Take, check and restore backups.
     #[command(subcommand)]
     Backup(backup::Command),
+    /// List, await and cancel operations of the server, such as backups.
+    #[command(subcommand)]
+    Operation(operation::Command),
     /// Test and suggest conversion rules, without a server.
     #[command(subcommand)]
     Conversion(conversion::Command),
@@ -117,15 +124,6 @@ enum Command {
 
 /// Commands that users may look for here.
 const KUBECTLS: [&str; 7] = ["get", "apply", "create", "delete", "describe", "edit", "patch"];
-
-/// Format of results.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
-    /// For people.
-    Human,
-    /// For machines: one JSON object a line.
-    Json,
-}
 
 fn main() -> ExitCode {
     let arguments = plugin::arguments(std::env::args_os());
@@ -173,6 +171,7 @@ fn run(command: Command) -> ExitCode {
         Command::Export(command) => export::main(command),
         Command::Migrate(command) => migrate::main(&command),
         Command::Backup(command) => backup::main(&command),
+        Command::Operation(command) => operation::main(&command),
         Command::Conversion(command) => conversion::main(&command),
         Command::Schema(command) => schema::main(&command),
         Command::Boot(command) => boot::main(command),

@@ -5,32 +5,35 @@ use std::{
     time::{Duration, Instant},
 };
 
+use anyhow::bail;
 use clap::ValueEnum;
 use serde::Serialize;
+use serde_json::Value;
 use tabwriter::TabWriter;
 
-/// Format of the output.
+/// Format of the output: `-o` of every command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// For people.
+    #[value(alias = "human")]
     Table,
-    /// One JSON document.
-    Json,
-    /// One YAML document.
-    Yaml,
-}
-
-/// Format of objects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Objects {
-    /// For people.
-    Human,
+    /// For people, with more columns.
+    Wide,
     /// One JSON document.
     Json,
     /// One YAML document.
     Yaml,
     /// Names, one a line.
     Name,
+}
+
+/// The flag `-o`, for commands that need nothing else of their own.
+#[derive(clap::Args, Debug, Clone, Copy)]
+pub(crate) struct Output {
+    /// Format of the output.
+    #[arg(long = "output", short = 'o', value_name = "FORMAT", value_enum, default_value_t = Format::Table)]
+    #[arg(id = "output")]
+    pub(crate) format: Format,
 }
 
 /// Prints a line on standard output.
@@ -163,6 +166,12 @@ impl Table {
     pub(crate) fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
+
+    /// Removes the columns after the first `count`.
+    pub(crate) fn keep_columns(&mut self, count: usize) {
+        self.header.truncate(count);
+        self.rows.iter_mut().for_each(|row| row.truncate(count));
+    }
 }
 
 /// Progress of long work on standard error: a line that is rewritten in place and removed at the
@@ -274,12 +283,20 @@ impl<W: Write> Printer<W> {
         self.out.write_all(text.as_bytes())
     }
 
-    /// Prints a value as JSON or YAML. Returns false for the table format.
+    /// Prints a value as JSON or YAML, or the names in it. Returns false for tables.
+    ///
+    /// # Errors
+    /// Nothing in the value has a name.
     pub(crate) fn document(&mut self, format: Format, value: &impl Serialize) -> anyhow::Result<bool> {
         match format {
-            Format::Table => return Ok(false),
+            Format::Table | Format::Wide => return Ok(false),
             Format::Json => writeln!(self.out, "{}", serde_json::to_string_pretty(value)?)?,
             Format::Yaml => write!(self.out, "{}", yaml(value)?)?,
+            Format::Name => {
+                for name in names(&serde_json::to_value(value)?)? {
+                    writeln!(self.out, "{name}")?;
+                }
+            }
         }
         Ok(true)
     }
@@ -318,6 +335,22 @@ pub(crate) fn columns(rows: impl Iterator<Item = Vec<String>>) -> io::Result<Str
         .into_inner()
         .map_err(|error| io::Error::other(error.to_string()))?;
     String::from_utf8(bytes).map_err(io::Error::other)
+}
+
+/// Fields that name a thing, the first one that it has.
+const NAMES: [&str; 5] = ["/name", "/metadata/name", "/path", "/resource", "/version"];
+
+/// Returns the name of a thing, or those of the things in a list.
+fn names(value: &Value) -> anyhow::Result<Vec<String>> {
+    if let Value::Array(items) = value {
+        let names: anyhow::Result<Vec<Vec<String>>> = items.iter().map(names).collect();
+        return Ok(names?.concat());
+    }
+    let mut found = NAMES.iter().filter_map(|field| value.pointer(field)?.as_str());
+    match found.next() {
+        Some(name) => Ok(vec![name.to_owned()]),
+        None => bail!("this output has no names: choose -o table, wide, json or yaml"),
+    }
 }
 
 /// One YAML document.

@@ -13,7 +13,7 @@ use crate::{
     client::{Client, message},
     connection::Connection,
     files::text,
-    print::{self, Objects, Printer, Table},
+    print::{self, Format, Printer, Table},
 };
 
 /// Longest wait until a sample is served.
@@ -66,8 +66,8 @@ pub(crate) enum Command {
     /// List the samples.
     List {
         /// Format of the output.
-        #[arg(long, short, value_enum, default_value_t = Objects::Human)]
-        output: Objects,
+        #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Format::Table)]
+        output: Format,
     },
     /// Print the files of a sample.
     Show {
@@ -100,14 +100,14 @@ fn find(name: &str) -> anyhow::Result<&'static Sample> {
     })
 }
 
-fn list(output: Objects) -> anyhow::Result<()> {
+fn list(output: Format) -> anyhow::Result<()> {
     let row = |sample: &Sample| json!({"name": sample.name, "about": sample.about});
     let rows: Vec<Value> = SAMPLES.iter().map(row).collect();
     match output {
-        Objects::Json => print::line(&serde_json::to_string_pretty(&rows)?),
-        Objects::Yaml => print::raw(&print::yaml(&rows)?),
-        Objects::Name => SAMPLES.iter().try_for_each(|sample| print::line(sample.name)),
-        Objects::Human => {
+        Format::Json => print::line(&serde_json::to_string_pretty(&rows)?),
+        Format::Yaml => print::raw(&print::yaml(&rows)?),
+        Format::Name => SAMPLES.iter().try_for_each(|sample| print::line(sample.name)),
+        Format::Table | Format::Wide => {
             let mut table = Table::new(&["NAME", "SHOWS"]);
             for sample in &SAMPLES {
                 table.row(vec![sample.name.into(), sample.about.into()]);

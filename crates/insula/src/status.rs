@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     connection: Connection,
     /// Format of the output.
-    #[arg(long, short, value_enum, default_value_t = Format::Table)]
+    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Format::Table)]
     output: Format,
 }
 

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::Output;
+use crate::print::Format;
 
 /// Column of the time, wide enough for most lines.
 const WHAT_CHARS: usize = 64;
@@ -14,7 +14,7 @@ const WHAT_CHARS: usize = 64;
 /// Printer of steps, normally to standard output.
 pub(crate) struct Steps<W> {
     out: W,
-    output: Output,
+    output: Format,
     count: usize,
     begun: Instant,
 }
@@ -28,7 +28,7 @@ pub(crate) struct Done {
 }
 
 impl<W: Write> Steps<W> {
-    pub(crate) fn new(out: W, output: Output) -> Self {
+    pub(crate) fn new(out: W, output: Format) -> Self {
         Self {
             out,
             output,
@@ -64,15 +64,15 @@ impl<W: Write> Steps<W> {
     /// Prints a line that is no step, for people only.
     pub(crate) fn note(&mut self, line: &str) -> io::Result<()> {
         match self.output {
-            Output::Human => writeln!(self.out, "{line}"),
-            Output::Json => Ok(()),
+            Format::Table | Format::Wide => writeln!(self.out, "{line}"),
+            Format::Json | Format::Yaml | Format::Name => Ok(()),
         }
     }
 
     fn print(&mut self, name: &str, done: &Done, took: Duration) -> io::Result<()> {
         let Done { what, by_hand } = done;
         match self.output {
-            Output::Human => {
+            Format::Table | Format::Wide => {
                 let by_hand = if by_hand.is_empty() {
                     String::new()
                 } else {
@@ -80,12 +80,12 @@ impl<W: Write> Steps<W> {
                 };
                 writeln!(self.out, "✔ {what:<WHAT_CHARS$} {:>7.3} s{by_hand}", took.as_secs_f64())
             }
-            Output::Json => {
+            Format::Json | Format::Yaml | Format::Name => {
                 let command = if by_hand.is_empty() { None } else { Some(by_hand) };
                 let line = serde_json::json!({
                     "step": name, "ok": true, "what": what, "seconds": seconds(took), "command": command,
                 });
-                writeln!(self.out, "{line}")
+                self.document(&line)
             }
         }
     }
@@ -93,11 +93,25 @@ impl<W: Write> Steps<W> {
     fn print_failed(&mut self, name: &str, error: &anyhow::Error, took: Duration) -> io::Result<()> {
         let cause = format!("{error:#}");
         match self.output {
-            Output::Human => writeln!(self.out, "✘ {name}: {cause}   {:.3} s", took.as_secs_f64()),
-            Output::Json => {
+            Format::Table | Format::Wide => writeln!(self.out, "✘ {name}: {cause}   {:.3} s", took.as_secs_f64()),
+            Format::Json | Format::Yaml | Format::Name => {
                 let line = serde_json::json!({"step": name, "ok": false, "error": cause, "seconds": seconds(took)});
-                writeln!(self.out, "{line}")
+                self.document(&line)
             }
+        }
+    }
+}
+
+impl<W: Write> Steps<W> {
+    /// Prints a step for programs: a line of JSON, a document of YAML, or its name.
+    fn document(&mut self, step: &serde_json::Value) -> io::Result<()> {
+        match self.output {
+            Format::Yaml => {
+                let text = crate::print::yaml(step).map_err(io::Error::other)?;
+                write!(self.out, "---\n{text}")
+            }
+            Format::Name => writeln!(self.out, "{}", step["step"].as_str().unwrap_or_default()),
+            Format::Json | Format::Table | Format::Wide => writeln!(self.out, "{step}"),
         }
     }
 }
@@ -111,7 +125,7 @@ fn seconds(took: Duration) -> f64 {
 mod tests {
     use super::*;
 
-    async fn printed(output: Output) -> String {
+    async fn printed(output: Format) -> String {
         let mut out = Vec::new();
         let mut steps = Steps::new(&mut out, output);
         let good = async {
@@ -134,7 +148,7 @@ mod tests {
 
     #[tokio::test]
     async fn people_get_aligned_lines() {
-        let text = printed(Output::Human).await;
+        let text = printed(Format::Table).await;
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("✔ workspace root:a   "), "{text}");
         assert!(lines[0].ends_with(" s   $ kubectl create -f a.yaml"), "{text}");
@@ -144,7 +158,7 @@ mod tests {
 
     #[tokio::test]
     async fn machines_get_a_json_object_a_line() {
-        let text = printed(Output::Json).await;
+        let text = printed(Format::Json).await;
         let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(lines.len(), 2, "{text}");
         assert_eq!(lines[0]["step"], "workspace");

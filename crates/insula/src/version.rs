@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::json;
 
-use crate::{Output, print};
+use crate::print::{self, Format};
 
 /// Lock file with the exact versions of all dependencies, without their sources and checksums.
 const LOCKED: &str = include_str!(concat!(env!("OUT_DIR"), "/locked.txt"));
@@ -34,22 +34,26 @@ const ROOT: &str = "insula-insula";
 pub(crate) struct Arguments {
     /// Format of the output. JSON lists the version of every library, to look up known
     /// vulnerabilities.
-    #[arg(long, short, value_enum, default_value = "human")]
-    output: Output,
+    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Format::Table)]
+    output: Format,
 }
 
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     let version = insula_server::VERSION;
     let platform = format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH);
-    let line = match arguments.output {
-        Output::Human => format!("insula {SHORT}"),
-        Output::Json => json!({
+    let document = || {
+        json!({
             "version": version, "commit": COMMIT, "date": DATE, "target": TARGET, "platform": platform,
             "dependencies": dependencies(LOCKED),
         })
-        .to_string(),
     };
-    crate::ended(print::line(&line).map(|()| ExitCode::SUCCESS))
+    let printed = match arguments.output {
+        Format::Table | Format::Wide => print::line(&format!("insula {SHORT}")),
+        Format::Name => print::line(version),
+        Format::Json => print::line(&document().to_string()),
+        Format::Yaml => print::yaml(&document()).and_then(|text| print::raw(&text)),
+    };
+    crate::ended(printed.map(|()| ExitCode::SUCCESS))
 }
 
 /// A package of a lock file.

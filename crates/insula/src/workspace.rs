@@ -3,6 +3,7 @@
 mod context;
 mod create;
 mod enter;
+mod manage;
 mod path;
 mod pick;
 mod tree;
@@ -62,6 +63,7 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "a program parses one command")]
 enum Command {
     /// Enter a workspace, also one that is called like a command.
     #[command(visible_alias = "cd")]
@@ -76,12 +78,22 @@ enum Command {
     Tree(tree::Arguments),
     /// Create a workspace, and wait until it is ready.
     Create(create::Options),
+    /// Stop all writes to a workspace.
+    Freeze(manage::Freeze),
+    /// Allow writes to a frozen workspace again.
+    Thaw(manage::Thaw),
+    /// Take the deletion of a workspace back.
+    Undelete(manage::Undelete),
+    /// Show or set the limits of a workspace.
+    Limits(manage::Limits),
+    /// Show what a workspace stores and requests.
+    Usage(manage::Usage),
     /// Create a context of the kubeconfig for the current workspace.
     CreateContext(context::Arguments),
 }
 
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {
-    crate::ended(run(arguments).map(|()| ExitCode::SUCCESS))
+    crate::ended(run(arguments))
 }
 
 /// Runs `insula create-workspace`.
@@ -89,13 +101,18 @@ pub(crate) fn create(arguments: &Create) -> ExitCode {
     crate::ended(create::run(&arguments.connection, &arguments.options).map(|()| ExitCode::SUCCESS))
 }
 
-fn run(arguments: &Arguments) -> anyhow::Result<()> {
+fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let connection = &arguments.connection;
     let short = arguments.short;
     if arguments.command.is_some() && arguments.path.is_some() {
         bail!("a workspace and a command: use one of them");
     }
-    match &arguments.command {
+    let done = match &arguments.command {
+        Some(Command::Freeze(arguments)) => return manage::freeze(connection, arguments),
+        Some(Command::Thaw(arguments)) => return manage::thaw(connection, arguments),
+        Some(Command::Undelete(arguments)) => return manage::undelete(connection, arguments),
+        Some(Command::Limits(arguments)) => return manage::limits(connection, arguments),
+        Some(Command::Usage(arguments)) => return manage::usage(connection, arguments),
         None if arguments.interactive && arguments.path.is_some() => {
             bail!("interactive mode does not accept arguments")
         }
@@ -107,7 +124,8 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Some(Command::Tree(tree)) => tree::run(connection, tree),
         Some(Command::Create(options)) => create::run(connection, options),
         Some(Command::CreateContext(context)) => context::run(connection, context),
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }
 
 /// Returns a client of the workspace at a path.

@@ -1,5 +1,6 @@
 //! The command line that users type: workspaces, bindings, access, kubeconfigs, kubectl plugins.
 
+mod admin;
 mod apis;
 mod connection;
 mod operator;

@@ -11,7 +11,7 @@ use super::{ENTER, GROUP, ROLES, Subject};
 use crate::{
     client::{Client, message},
     files::text,
-    print::{self, Objects, Printer, Table},
+    print::{self, Format, Printer, Table},
 };
 
 const VERSION: &str = "rbac.authorization.k8s.io/v1";
@@ -137,12 +137,12 @@ pub(super) async fn all_roles(client: &Client) -> anyhow::Result<Vec<Held>> {
     Ok(held)
 }
 
-pub(super) async fn list(client: &Client, output: Objects) -> anyhow::Result<()> {
+pub(super) async fn list(client: &Client, output: Format) -> anyhow::Result<()> {
     let held = all_roles(client).await?;
     match output {
-        Objects::Json => return print::line(&serde_json::to_string_pretty(&held)?),
-        Objects::Yaml => return print::raw(&print::yaml(&held)?),
-        Objects::Human | Objects::Name => {}
+        Format::Json => return print::line(&serde_json::to_string_pretty(&held)?),
+        Format::Yaml => return print::raw(&print::yaml(&held)?),
+        Format::Table | Format::Wide | Format::Name => {}
     }
     // Subject → may enter, roles.
     let mut rows: BTreeMap<Subject, (bool, Vec<String>)> = BTreeMap::new();
@@ -160,7 +160,7 @@ pub(super) async fn list(client: &Client, output: Objects) -> anyhow::Result<()>
             (_, namespace) => roles.push(format!("{role} ({namespace})")),
         }
     }
-    if output == Objects::Name {
+    if output == Format::Name {
         return rows.keys().try_for_each(|subject| print::line(&subject.name));
     }
     let mut table = Table::new(&["SUBJECT", "KIND", "ENTERS", "ROLES"]);

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     client::{Client, message},
     files::text,
-    print::{self, Objects},
+    print::{self, Format},
 };
 
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
@@ -33,8 +33,8 @@ pub(super) struct Arguments {
     #[arg(long, short, value_name = "NAMESPACE")]
     namespace: Option<String>,
     /// Format of the output.
-    #[arg(long, short, value_enum, default_value_t = Objects::Human)]
-    output: Objects,
+    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Format::Table)]
+    output: Format,
 }
 
 #[derive(Serialize)]
@@ -62,13 +62,13 @@ pub(super) async fn run(client: &Client, arguments: &Arguments) -> anyhow::Resul
         }
     }
     match arguments.output {
-        Objects::Json => print::line(&serde_json::to_string_pretty(&answers)?)?,
-        Objects::Yaml => print::raw(&print::yaml(&answers)?)?,
-        Objects::Name => answers
+        Format::Json => print::line(&serde_json::to_string_pretty(&answers)?)?,
+        Format::Yaml => print::raw(&print::yaml(&answers)?)?,
+        Format::Name => answers
             .iter()
             .try_for_each(|answer| print::line(&answer.subject.name))?,
-        Objects::Human if answers.is_empty() => print::line("nobody")?,
-        Objects::Human => {
+        Format::Table | Format::Wide if answers.is_empty() => print::line("nobody")?,
+        Format::Table | Format::Wide => {
             for Answer { subject, .. } in &answers {
                 print::line(&format!("{} {}", subject.kind.to_lowercase(), subject.name))?;
             }

@@ -1,4 +1,4 @@
-//! Unary gRPC calls over the HTTP client.
+//! Calls of gRPC over the HTTP client.
 
 use anyhow::{Context, anyhow, bail};
 use bytes::{BufMut, Bytes, BytesMut};
@@ -18,16 +18,7 @@ impl Client {
     /// Calls a method, such as `/insula.admin.v1.ClusterService/GetInfo`. Fails with the server's
     /// message for any status but OK.
     pub(crate) async fn call<A: Message + Default>(&self, method: &str, request: &impl Message) -> anyhow::Result<A> {
-        let url = self.at_path(method).server;
-        let mut body = BytesMut::with_capacity(FRAME + request.encoded_len());
-        body.put_u8(0);
-        body.put_u32(u32::try_from(request.encoded_len()).context("the request is too large")?);
-        request.encode(&mut body)?;
-        let builder = Request::post(&url)
-            .header(CONTENT_TYPE, "application/grpc")
-            .header(TE, "trailers");
-        let mut request = builder.body(Full::new(body.freeze()))?;
-        request.headers_mut().extend(self.identity.clone());
+        let (url, request) = self.posted(method, request)?;
         let exchange = async {
             let response = self.http.request(request).await?;
             let (head, body) = response.into_parts();
@@ -49,6 +40,59 @@ impl Client {
             Some((_, why)) => bail!("{why}"),
             None => bail!("{url}: {}: this is no answer over gRPC", head.status),
         }
+    }
+
+    /// Calls a method that answers a stream of messages, and hands each of them over.
+    pub(crate) async fn stream<A: Message + Default>(
+        &self,
+        method: &str,
+        request: &impl Message,
+        mut each: impl FnMut(A) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let (url, request) = self.posted(method, request)?;
+        let silent = || format!("{url}: nothing for {} s", self.timeout.as_secs());
+        let sent = tokio::time::timeout(self.timeout, self.http.request(request)).await;
+        let response = match sent.with_context(silent)? {
+            Ok(response) => response,
+            Err(error) => return Err(self.unanswered(error.into(), "POST", &url).await),
+        };
+        let (head, mut body) = response.into_parts();
+        let mut ended = status(&head.headers);
+        let mut waiting = BytesMut::new();
+        loop {
+            let frame = tokio::time::timeout(self.timeout, body.frame()).await;
+            let Some(frame) = frame.with_context(silent)? else {
+                break;
+            };
+            let frame = frame.with_context(|| url.clone())?;
+            match frame.into_data() {
+                Ok(data) => waiting.extend_from_slice(&data),
+                Err(frame) => ended = ended.or_else(|| status(frame.trailers_ref()?)),
+            }
+            while let Some(message) = next(&mut waiting)? {
+                each(A::decode(message).context("the answer is malformed")?)?;
+            }
+        }
+        match ended {
+            Some((0, _)) => Ok(()),
+            Some((_, why)) => bail!("{why}"),
+            None => bail!("{url}: {}: the answer ended early", head.status),
+        }
+    }
+
+    /// Returns the URL of a method, and the request of a call.
+    fn posted(&self, method: &str, request: &impl Message) -> anyhow::Result<(String, Request<Full<Bytes>>)> {
+        let url = self.at_path(method).server;
+        let mut body = BytesMut::with_capacity(FRAME + request.encoded_len());
+        body.put_u8(0);
+        body.put_u32(u32::try_from(request.encoded_len()).context("the request is too large")?);
+        request.encode(&mut body)?;
+        let builder = Request::post(&url)
+            .header(CONTENT_TYPE, "application/grpc")
+            .header(TE, "trailers");
+        let mut request = builder.body(Full::new(body.freeze()))?;
+        request.headers_mut().extend(self.identity.clone());
+        Ok((url, request))
     }
 
     /// Returns the workspace of the kubeconfig's URL; root without one.
@@ -77,6 +121,22 @@ fn unescaped(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
+/// Takes the next whole message from the bytes of a stream.
+fn next(waiting: &mut BytesMut) -> anyhow::Result<Option<Bytes>> {
+    let Some(head) = waiting.get(1..FRAME) else {
+        return Ok(None);
+    };
+    let length = u32::from_be_bytes(head.try_into().context("four bytes")?) as usize;
+    if length > ANSWER_BYTES_MAX {
+        bail!("a message of {length} bytes: no server sends one");
+    }
+    if waiting.len() < FRAME + length {
+        return Ok(None);
+    }
+    let mut message = waiting.split_to(FRAME + length).freeze();
+    Ok(Some(message.split_off(FRAME)))
+}
+
 fn message(body: &Bytes) -> anyhow::Result<&[u8]> {
     body.get(FRAME..).context("the answer is cut off")
 }
@@ -84,6 +144,16 @@ fn message(body: &Bytes) -> anyhow::Result<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn messages_of_a_stream_are_taken_when_they_are_whole() {
+        let mut waiting = BytesMut::from(&b"\0\0\0\0\x02ab\0\0\0\0\x01"[..]);
+        assert_eq!(next(&mut waiting).unwrap().as_deref(), Some(&b"ab"[..]));
+        assert_eq!(next(&mut waiting).unwrap(), None);
+        waiting.extend_from_slice(b"c");
+        assert_eq!(next(&mut waiting).unwrap().as_deref(), Some(&b"c"[..]));
+        assert_eq!(next(&mut waiting).unwrap(), None);
+    }
 
     #[test]
     fn statuses_are_read() {

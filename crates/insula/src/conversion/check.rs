@@ -59,7 +59,7 @@ pub(crate) struct Arguments {
     )]
     seed: u64,
     /// Format of the output.
-    #[arg(long, short, value_enum, default_value = "table")]
+    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Format::Table)]
     output: Format,
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "VERSION")]
     to: String,
     /// Format of the objects.
-    #[arg(long, short, value_enum, default_value = "yaml")]
+    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Format::Yaml)]
     output: Format,
 }
 
@@ -98,7 +98,12 @@ fn write(format: Format, objects: &[Value]) -> anyhow::Result<()> {
             let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": objects});
             writeln!(out, "{}", serde_json::to_string_pretty(&list)?)?;
         }
-        (Format::Yaml | Format::Table, _) => {
+        (Format::Name, _) => {
+            for object in objects {
+                writeln!(out, "{}", object["metadata"]["name"].as_str().unwrap_or_default())?;
+            }
+        }
+        (Format::Yaml | Format::Table | Format::Wide, _) => {
             for (index, object) in objects.iter().enumerate() {
                 if index > 0 {
                     writeln!(out, "---")?;

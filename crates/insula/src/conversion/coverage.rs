@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "OUTCOME", value_parser = ["preserved", "dropped"])]
     fail_on: Option<String>,
     /// Format of the output.
-    #[arg(long, short, value_enum, default_value = "table")]
+    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Format::Table)]
     output: Format,
 }
 

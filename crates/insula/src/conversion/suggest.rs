@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
     #[arg(long, conflicts_with = "min_confidence")]
     include_guesses: bool,
     /// Format of the output.
-    #[arg(long, short, value_enum, default_value = "yaml")]
+    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Format::Yaml)]
     output: Format,
 }
 

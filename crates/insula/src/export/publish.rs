@@ -93,7 +93,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     timeout: u64,
     /// Format of the output [default: yaml; with --diff and --apply, table].
-    #[arg(long, short, value_enum)]
+    #[arg(long, short, value_name = "FORMAT", value_enum)]
     output: Option<Format>,
 }
 
@@ -328,7 +328,7 @@ fn print(format: Format, published: &[Published], export: &Value, rights: &[Valu
                 write!(out, "---\n{}", yaml(object)?)?;
             }
         }
-        Format::Table => {
+        Format::Table | Format::Wide | Format::Name => {
             let step = |object: &Value| Step {
                 kind: text(object, "/kind").to_owned(),
                 name: text(object, "/metadata/name").to_owned(),

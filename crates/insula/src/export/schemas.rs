@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     #[arg(long, short, requires = "delete")]
     yes: bool,
     /// Format of the output.
-    #[arg(long, short, value_enum, default_value_t = Format::Table)]
+    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Format::Table)]
     output: Format,
 }
 

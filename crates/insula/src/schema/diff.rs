@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum, value_name = "CHANGE")]
     fail_on: Option<FailOn>,
     /// Format of the output.
-    #[arg(long, short, value_enum, default_value = "table")]
+    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Format::Table)]
     output: Format,
 }
 

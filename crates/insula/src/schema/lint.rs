@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum, value_name = "SEVERITY", default_value = "warning")]
     fail_on: FailOn,
     /// Format of the output.
-    #[arg(long, short, value_enum, default_value = "table")]
+    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Format::Table)]
     output: Format,
 }
 

@@ -11,7 +11,7 @@ use crate::{
     client::Client,
     connection::{Connection, Resolved, ServerUrl},
     files::text,
-    print::{self, Objects},
+    print::{self, Format},
 };
 
 /// Requests at a time.
@@ -27,12 +27,18 @@ pub(super) struct Arguments {
     /// Choose a workspace of the tree, and enter it; at a terminal only.
     #[arg(long, short)]
     pub(super) interactive: bool,
-    /// Print the phase of each workspace, and of its logical cluster.
+    /// Print the phase of each workspace, and of its logical cluster, as -o wide.
     #[arg(long)]
     wide: bool,
     /// Format of the output.
-    #[arg(long, short, value_enum, default_value_t = Objects::Human)]
-    output: Objects,
+    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Format::Table)]
+    output: Format,
+}
+
+impl Arguments {
+    fn is_wide(&self) -> bool {
+        self.wide || self.output == Format::Wide
+    }
 }
 
 /// A workspace and those below it.
@@ -58,7 +64,7 @@ pub(super) fn run(connection: &Connection, arguments: &Arguments) -> anyhow::Res
     let resolved = connection.resolve()?;
     let Some(current) = resolved.url.workspace().map(str::to_owned) else {
         // kcp's plugin takes this for no error. Programs read a tree, and get an error.
-        if arguments.output != Objects::Human {
+        if !matches!(arguments.output, Format::Table | Format::Wide) {
             resolved.url.current()?;
         }
         let url = resolved.cluster.text("server").unwrap_or_default();
@@ -67,13 +73,13 @@ pub(super) fn run(connection: &Connection, arguments: &Arguments) -> anyhow::Res
         ));
     };
     let client = Client::new(&resolved)?;
-    let tree = crate::runtime()?.block_on(read(&client, &resolved, &current, arguments.wide))?;
+    let tree = crate::runtime()?.block_on(read(&client, &resolved, &current, arguments.is_wide()))?;
     match arguments.output {
-        Objects::Human if arguments.wide => print::raw(&aligned(&drawn(&tree, arguments))),
-        Objects::Human => print::line(&drawn(&tree, arguments)),
-        Objects::Name => print::line(&paths(&tree).join("\n")),
-        Objects::Json => print::line(&serde_json::to_string_pretty(&tree)?),
-        Objects::Yaml => print::raw(&print::yaml(&tree)?),
+        Format::Table | Format::Wide if arguments.is_wide() => print::raw(&aligned(&drawn(&tree, arguments))),
+        Format::Table | Format::Wide => print::line(&drawn(&tree, arguments)),
+        Format::Name => print::line(&paths(&tree).join("\n")),
+        Format::Json => print::line(&serde_json::to_string_pretty(&tree)?),
+        Format::Yaml => print::raw(&print::yaml(&tree)?),
     }
 }
 
@@ -184,7 +190,7 @@ fn draw(node: &Node, arguments: &Arguments, indent: &str, is_last: bool, out: &m
     let edge = if is_last { "└──" } else { "├──" };
     let name = if arguments.full { &node.path } else { &node.name };
     let mount = if node.mounted { " [m]" } else { "" };
-    let phases = match arguments.wide && !node.mounted {
+    let phases = match arguments.is_wide() && !node.mounted {
         true => {
             let phase = if node.phase.is_empty() { "-" } else { &node.phase };
             format!("\tws={phase}\tlc={}", node.logical_cluster)
@@ -251,7 +257,7 @@ mod tests {
             full,
             wide,
             interactive: false,
-            output: Objects::Human,
+            output: Format::Table,
         };
         expect![[r#"
             .

@@ -1,0 +1,159 @@
+//! Commands that are calls of the admin API: flags that they share, calls, and views of answers.
+
+mod view;
+
+use std::fmt;
+
+use insula_proto::Message;
+
+pub(crate) use view::{Answer, object, of_list, time};
+
+use crate::{
+    client::Client,
+    connection::{Connection, Resolved, ServerFlags},
+    print::Output,
+};
+
+/// Items of a page of a list.
+pub(crate) const PAGE_ITEMS: i32 = 500;
+
+/// Workspace and format: the flags of a call in a workspace.
+#[derive(clap::Args)]
+pub(crate) struct InWorkspace {
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// Server and format: the flags of a call about the installation.
+#[derive(clap::Args)]
+pub(crate) struct OnServer {
+    #[command(flatten)]
+    pub(crate) server: ServerFlags,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// The flags of a write that is repeated safely.
+#[derive(clap::Args, Clone)]
+pub(crate) struct Write {
+    /// Check everything, and change nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// A UUID: the server carries out a request with the same one once.
+    #[arg(long, value_name = "UUID", default_value = "", hide_default_value = true)]
+    pub(crate) request_id: String,
+}
+
+/// The flag of a write that expects a state.
+#[derive(clap::Args, Clone)]
+pub(crate) struct Etag {
+    /// Fail if the state is another than that of this etag, which -o json shows.
+    #[arg(long, value_name = "ETAG", default_value = "", hide_default_value = true)]
+    pub(crate) etag: String,
+}
+
+/// A server, its client, and the runtime of calls.
+pub(crate) struct Admin {
+    client: Client,
+    runtime: tokio::runtime::Runtime,
+    resolved: Resolved,
+}
+
+/// The name of a service of the admin API.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Service {
+    Api,
+    Backup,
+    Operation,
+    Quota,
+    Workspace,
+}
+
+impl fmt::Display for Service {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "insula.admin.v1.{self:?}Service")
+    }
+}
+
+impl Admin {
+    /// Connects to the workspace that flags and variables name.
+    pub(crate) fn in_workspace(connection: &Connection) -> anyhow::Result<Self> {
+        Self::new(connection.resolve()?)
+    }
+
+    pub(crate) fn on_server(server: &ServerFlags) -> anyhow::Result<Self> {
+        Self::new(server.resolve()?)
+    }
+
+    fn new(resolved: Resolved) -> anyhow::Result<Self> {
+        Ok(Self {
+            client: Client::new(&resolved)?,
+            runtime: crate::runtime()?,
+            resolved,
+        })
+    }
+
+    /// Returns the path of the current workspace; root without one.
+    pub(crate) fn workspace(&self) -> String {
+        self.client.workspace().to_owned()
+    }
+
+    /// Returns the path of a workspace that an argument names, or of the current one.
+    pub(crate) fn workspace_at(&self, path: Option<&str>) -> anyhow::Result<String> {
+        match path {
+            Some(path) => self.resolved.url.resolve(path),
+            None => Ok(self.workspace()),
+        }
+    }
+
+    /// Calls a method.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or refuses the call. The message has the workspace or the name
+    /// that the call was about.
+    pub(crate) fn call<A: Message + Default>(
+        &self,
+        (service, method): (Service, &str),
+        request: &impl Message,
+    ) -> anyhow::Result<A> {
+        let path = format!("/{service}/{method}");
+        self.runtime.block_on(self.client.call(&path, request))
+    }
+
+    /// Calls a method that waits longer than other calls.
+    pub(crate) fn call_within<A: Message + Default>(
+        &self,
+        (service, method): (Service, &str),
+        request: &impl Message,
+        limit: std::time::Duration,
+    ) -> anyhow::Result<A> {
+        let path = format!("/{service}/{method}");
+        self.runtime.block_on(self.client.patient(limit).call(&path, request))
+    }
+
+    /// Calls a method that answers a stream, and returns its messages.
+    pub(crate) fn stream<A: Message + Default>(
+        &self,
+        (service, method): (Service, &str),
+        request: &impl Message,
+        each: impl FnMut(A) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let path = format!("/{service}/{method}");
+        self.runtime.block_on(self.client.stream(&path, request, each))
+    }
+}
+
+/// Collects the pages of a list. `page` takes a token, and returns items with the next token.
+pub(crate) fn pages<T>(mut page: impl FnMut(String) -> anyhow::Result<(Vec<T>, String)>) -> anyhow::Result<Vec<T>> {
+    let (mut items, mut token) = (Vec::new(), String::new());
+    loop {
+        let (more, next) = page(token)?;
+        items.extend(more);
+        if next.is_empty() {
+            return Ok(items);
+        }
+        token = next;
+    }
+}

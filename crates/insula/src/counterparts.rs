@@ -1,0 +1,182 @@
+//! The methods of the admin API and the commands that do the same, and the reverse: each has a
+//! counterpart here, or a reason.
+
+use std::collections::BTreeSet;
+
+use clap::CommandFactory;
+
+/// A method, and the command that does the same work.
+const COUNTERPARTS: &[(&str, &str)] = &[
+    ("AccessService/GrantAccess", "access grant"),
+    ("AccessService/RevokeAccess", "access revoke"),
+    ("AccessService/ListAccess", "access list"),
+    ("AccessService/WhoCan", "access who-can"),
+    ("AccessService/GetKubeconfig", "kubeconfig"),
+    ("ApiService/ListExports", "export list"),
+    ("ApiService/GetExport", "export show"),
+    ("ApiService/UpdateExport", "export update"),
+    ("ApiService/PublishApi", "export publish"),
+    ("ApiService/DiffApi", "schema diff"),
+    ("ApiService/CheckRollout", "export publish"),
+    ("ApiService/PauseRollout", "export pause"),
+    ("ApiService/ResumeRollout", "export resume"),
+    ("ApiService/AbortRollout", "export abort"),
+    ("ApiService/RollbackRelease", "export rollback"),
+    ("ApiService/BindApi", "bind apiexport"),
+    ("ApiService/UnbindApi", "unbind"),
+    ("ApiService/ListClaims", "claims get apibinding"),
+    ("ApiService/AcceptClaims", "claims accept"),
+    ("ApiService/RejectClaims", "claims reject"),
+    ("ApiService/ListConsumers", "export consumers"),
+    ("ApiService/GetVersionUsage", "export usage"),
+    ("ApiService/LintApi", "schema lint"),
+    ("ApiService/RetireVersion", "export retire"),
+    ("BackupService/CreateBackup", "backup create"),
+    ("BackupService/ListBackups", "backup list"),
+    ("BackupService/GetBackup", "backup show"),
+    ("BackupService/VerifyBackup", "backup verify"),
+    ("BackupService/DeleteBackup", "backup delete"),
+    ("BackupService/RestoreBackup", "backup restore"),
+    ("BackupService/DownloadBackup", "backup download"),
+    ("ClusterService/GetInfo", "status"),
+    ("ConversionService/Validate", "conversion test"),
+    ("ConversionService/Convert", "conversion convert"),
+    ("ConversionService/Recompute", "conversion recompute"),
+    ("ConversionService/SuggestRules", "conversion suggest"),
+    ("ConversionService/GetCoverage", "conversion coverage"),
+    ("MaintenanceService/GetHealth", "doctor"),
+    ("MigrationService/PlanMigration", "migrate tpr"),
+    ("MigrationService/BeginMigration", "migrate tpr"),
+    ("MigrationService/AdvanceMigration", "migrate tpr"),
+    ("MigrationService/UndoMigration", "migrate tpr"),
+    ("MigrationService/ListMigrations", "migrate tpr"),
+    ("OperationService/GetOperation", "operation show"),
+    ("OperationService/ListOperations", "operation list"),
+    ("OperationService/CancelOperation", "operation cancel"),
+    ("OperationService/WaitOperation", "operation wait"),
+    ("OperationService/DeleteOperation", "operation delete"),
+    ("QuotaService/GetLimits", "ws limits"),
+    ("QuotaService/SetLimits", "ws limits"),
+    ("QuotaService/GetUsage", "ws usage"),
+    ("QuotaService/ListUsage", "ws usage"),
+    ("WorkspaceService/ListWorkspaces", "ws tree"),
+    ("WorkspaceService/TreeWorkspaces", "ws tree"),
+    ("WorkspaceService/FreezeWorkspace", "ws freeze"),
+    ("WorkspaceService/ThawWorkspace", "ws thaw"),
+    ("WorkspaceService/CreateWorkspace", "ws create"),
+    ("WorkspaceService/UndeleteWorkspace", "ws undelete"),
+];
+
+/// Methods without a command, and the reason.
+const METHODS_ALONE: &[(&str, &str)] = &[
+    ("AccessService/CheckAccess", "kubectl auth can-i"),
+    ("AccessService/ListVisible", "no command yet"),
+    (
+        "ApiService/ImportDefinitions",
+        "export publish makes schemas of definitions, with their export",
+    ),
+    (
+        "BackupService/UploadBackup",
+        "a stream of the client, which the program cannot send yet",
+    ),
+    (
+        "ConversionService/ListConversionFailures",
+        "export publish --check reads the same objects",
+    ),
+    ("MaintenanceService/Compact", "no command yet"),
+    ("MaintenanceService/ListMembers", "no command yet"),
+    ("MaintenanceService/GetConfig", "no command yet"),
+    ("MaintenanceService/GetLogLevel", "no command yet"),
+    ("MaintenanceService/SetLogLevel", "no command yet"),
+    ("MaintenanceService/GetSupportBundle", "no command yet"),
+    ("ObjectService/GetObject", "kubectl get"),
+    ("ObjectService/ListObjects", "kubectl get"),
+    ("ObjectService/ApplyObject", "kubectl apply --server-side"),
+    ("ObjectService/DeleteObject", "kubectl delete"),
+    ("ObjectService/WatchObjects", "kubectl get --watch"),
+    ("WorkspaceService/GetWorkspace", "kubectl get workspace"),
+    ("WorkspaceService/UpdateWorkspace", "kubectl label and kubectl annotate"),
+    ("WorkspaceService/DeleteWorkspace", "kubectl delete workspace"),
+    ("WorkspaceService/WatchWorkspaces", "kubectl get workspaces --watch"),
+    ("WorkspaceService/ExplainWorkspace", "no command yet"),
+];
+
+/// Commands without a method, or groups of them, and the reason.
+const COMMANDS_ALONE: &[(&str, &str)] = &[
+    ("start", "it is the server"),
+    ("demo", "it starts a server"),
+    ("ws", "the kubeconfig of this machine"),
+    ("create-workspace", "ws create by the name of kcp's plugin"),
+    ("boot", "files of this machine"),
+    ("explain", "the audit log of this machine"),
+    ("samples", "files in the program; PublishApi publishes them"),
+    ("plugin", "links on this machine"),
+    ("completion", "the shell"),
+    ("man", "the manual"),
+    ("version", "the program; GetInfo has the server's"),
+    ("conversion check", "a converter on this machine"),
+    ("conversion webhook", "it is a server"),
+    ("export schemas", "ObjectService lists and deletes the objects"),
+];
+
+/// Returns the commands that run something, as `export show`. A command with subcommands that runs
+/// by itself, as `ws`, is not one of them.
+fn leaves(command: &clap::Command, path: &str, found: &mut BTreeSet<String>) {
+    for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
+        let path = format!("{path} {}", below.get_name()).trim_start().to_owned();
+        match below.has_subcommands() {
+            true => leaves(below, &path, found),
+            false => drop(found.insert(path)),
+        }
+    }
+}
+
+fn has_reason(command: &str) -> bool {
+    let starts = |prefix: &str| {
+        command
+            .strip_prefix(prefix)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+    };
+    COMMANDS_ALONE
+        .iter()
+        .any(|(prefix, reason)| starts(prefix) && !reason.is_empty())
+}
+
+#[test]
+fn every_method_has_a_command_or_a_reason() {
+    let methods: BTreeSet<String> = insula_proto::json::methods().into_iter().collect();
+    let known = COUNTERPARTS
+        .iter()
+        .chain(METHODS_ALONE)
+        .map(|(method, _)| (*method).to_owned());
+    let known: BTreeSet<String> = known.collect();
+    let missing: Vec<&String> = methods.symmetric_difference(&known).collect();
+    assert!(
+        missing.is_empty(),
+        "methods without a line here, or lines without a method: {missing:#?}"
+    );
+    let twice = METHODS_ALONE
+        .iter()
+        .find(|(alone, _)| COUNTERPARTS.iter().any(|(method, _)| method == alone));
+    assert_eq!(twice, None, "a method with a command needs no reason");
+}
+
+#[test]
+fn every_command_has_a_method_or_a_reason() {
+    let mut commands = BTreeSet::new();
+    leaves(&super::Cli::command(), "", &mut commands);
+    let counterparts: BTreeSet<&str> = COUNTERPARTS.iter().map(|(_, command)| *command).collect();
+    let unknown: Vec<&&str> = counterparts
+        .iter()
+        .filter(|command| !commands.contains(**command))
+        .collect();
+    assert!(unknown.is_empty(), "there are no such commands: {unknown:#?}");
+    let alone = commands
+        .iter()
+        .filter(|command| !counterparts.contains(command.as_str()));
+    let missing: Vec<&String> = alone.filter(|command| !has_reason(command)).collect();
+    assert!(
+        missing.is_empty(),
+        "commands without a method and a reason: {missing:#?}"
+    );
+}
