@@ -353,6 +353,8 @@ fn replace_and_edit(users: &Users, (kind, _, manifest): &Sample) {
     let ran = users.kubectl.run(&users.path, &["get", kind, name, "-o", "json"], "");
     let mut whole: Value = serde_json::from_str(&ran.text).unwrap_or_else(|_| panic!("{}", ran.text));
     whole["metadata"]["labels"] = json!({"replaced": "yes"});
+    // Controllers may write the status meanwhile.
+    whole["metadata"]["resourceVersion"].take();
     users.run(1, &["replace", "-f", "-"], &whole.to_string(), "replaced");
     let mut edit = users.kubectl.command(&users.path, &["edit", kind, name]);
     edit.env("KUBE_EDITOR", "sed -i 's/replaced: \"yes\"/replaced: edited/'");

@@ -370,7 +370,7 @@ fn a_release_is_tried_on_stored_objects_first() {
     let (code, out, error) = run(&right, &["--check", "--apply", "--wait", "--timeout", "60"]);
     assert_eq!(code, 0, "{out}{error}");
     assert!(out.contains("all 4 stored objects can be read"), "{out}");
-    assert!(error.contains("2 consumers are served by the new schemas"), "{error}");
+    assert!(error.contains("2 consumers are served by the release"), "{error}");
     let export = admin
         .in_workspace(&provider)
         .get("/apis/apis.kcp.io/v1alpha2/apiexports/release.example.io");

@@ -96,7 +96,8 @@ impl Scene {
     pub(super) fn settle(&self) -> Value {
         let mut last = self.revision();
         until("the server is at rest", || {
-            std::thread::sleep(std::time::Duration::from_millis(150));
+            // The bindings of an export are counted a second after one of them has changed.
+            std::thread::sleep(std::time::Duration::from_millis(1500));
             let now = self.revision();
             std::mem::replace(&mut last, now.clone()).eq(&now).then_some(now)
         })
