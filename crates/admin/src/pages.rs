@@ -2,7 +2,8 @@
 //!
 //! A token holds the revision of the first page and a position, behind a code that authenticates
 //! both, the method and the fields that select what is listed. The key of the code is of the
-//! installation. A token gives no right: each page is authorised at the latest state.
+//! installation. Both are hidden under the code, because a position may name an object that the
+//! caller may not see. A token gives no right: each page is authorised at the latest state.
 
 use crate::{
     session::Session,
@@ -25,6 +26,8 @@ const TOKEN_CHARS_MAX: usize = 8192;
 /// Bytes of a token before its position: the code and the revision.
 const CODE_BYTES: usize = 16;
 const HEAD_BYTES: usize = CODE_BYTES + 8;
+/// Bytes that one hash hides.
+const BLOCK_BYTES: usize = 32;
 /// The export of `root` whose identity is the key of the codes. Every installation has it from its
 /// first start, all servers of one store read the same, and only administrators may read it.
 const KEY_EXPORT: &str = "tenancy.kcp.io";
@@ -66,15 +69,29 @@ impl Codes {
         std::array::from_fn(|index| outer[index])
     }
 
+    /// Hides text under a code, or shows it again: each code has a stream of its own.
+    fn hide(&self, code: &[u8], text: &mut [u8]) {
+        for (block, bytes) in (0_u64..).zip(text.chunks_mut(BLOCK_BYTES)) {
+            let stream = Sha256::new_with_prefix(self.0).chain_update(b"hide").chain_update(code);
+            let stream = stream.chain_update(block.to_be_bytes()).finalize();
+            bytes.iter_mut().zip(stream).for_each(|(byte, hidden)| *byte ^= hidden);
+        }
+    }
+
     fn token(&self, revision: Revision, position: &str) -> String {
-        let signed = [&revision.0.to_be_bytes(), position.as_bytes()].concat();
-        HEXLOWER.encode(&[&self.code(&signed)[..], &signed].concat())
+        let mut text = [&revision.0.to_be_bytes(), position.as_bytes()].concat();
+        let code = self.code(&text);
+        self.hide(&code, &mut text);
+        HEXLOWER.encode(&[&code[..], &text].concat())
     }
 
     fn position(&self, token: &str) -> Option<(Revision, String)> {
         let read = HEXLOWER.decode(token.as_bytes()).ok();
         let bytes = read.filter(|bytes| token.len() <= TOKEN_CHARS_MAX && bytes.len() >= HEAD_BYTES)?;
-        let (code, signed) = bytes.split_at_checked(CODE_BYTES)?;
+        let (code, hidden) = bytes.split_at_checked(CODE_BYTES)?;
+        let mut signed = hidden.to_vec();
+        self.hide(code, &mut signed);
+        let signed = &signed[..];
         let (revision, position) = signed.split_at_checked(HEAD_BYTES - CODE_BYTES)?;
         let revision = u64::from_be_bytes(revision.try_into().ok()?);
         let position = String::from_utf8(position.to_vec()).ok()?;
@@ -193,6 +210,10 @@ mod tests {
         let first = Page::parse(b"k", "/m", &["root:a", "x=y"], 2, "").expect("a page");
         let token = first.next(Revision(7), "name/é");
         let next = Page::parse(b"k", "/m", &["root:a", "x=y"], 9, &token).expect("the next page");
+        assert!(
+            !token.contains(&HEXLOWER.encode(b"name")),
+            "the position is readable: {token}"
+        );
         assert_eq!((next.size, next.after), (9, Some((Revision(7), "name/é".to_owned()))));
         for (method, filter) in [
             ("/other", ["root:a", "x=y"]),
