@@ -9,6 +9,7 @@ mod apiconversion;
 mod apiexport;
 mod apiresourceschema;
 mod apiservice;
+mod catalogue;
 mod certificate;
 mod definition;
 mod endpointslice;

@@ -158,6 +158,16 @@ pub mod annotations {
     pub const SERVICE_URL: &str = "insula.io/url";
     /// On an APIExport: names of APIServices of its workspace that it offers, separated by commas.
     pub const AGGREGATED_APIS: &str = "insula.io/aggregated-apis";
+    /// On an APIExport: title of the API for those who look for one.
+    pub const API_TITLE: &str = "apis.insula.io/title";
+    /// On an APIExport: description of the API, as [`API_TITLE`].
+    pub const API_DESCRIPTION: &str = "apis.insula.io/description";
+    /// On an APIExport: URL of the documents of the API.
+    pub const API_DOCS: &str = "apis.insula.io/docs";
+    /// On an APIExport: who answers for the API, such as a team or an address.
+    pub const API_OWNER: &str = "apis.insula.io/owner";
+    /// On an APIExport: `"true"` shows it to everybody who looks for APIs.
+    pub const API_LISTED: &str = "apis.insula.io/listed";
     /// Human-readable description (Kubernetes).
     pub const DESCRIPTION: &str = "kubernetes.io/description";
 }

@@ -2,7 +2,7 @@
 //! are not built in carry an identity hash.
 
 use crate::kinds::{
-    removal,
+    catalogue, removal,
     review::{Review, Rules, annotate_path},
     trial,
     usage::Usage,
@@ -13,6 +13,7 @@ use insula_catalog::{Result, bundle, ids, parts};
 pub(super) const RULES: Rules = Rules {
     write: |review, new, old| {
         self::review(review, new)?;
+        catalogue::review(review, new, old)?;
         review_change(review, new, old)?;
         warn_of_breaks(review, new, old);
         warn_of_objects(review, new, old);
