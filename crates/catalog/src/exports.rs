@@ -33,6 +33,8 @@ pub struct ExportView {
     pub offer: ExportOffer,
     /// Names of the APIServices of its workspace that it offers.
     pub aggregated: Vec<String>,
+    /// True if its owner shows it to everybody who looks for APIs.
+    pub is_listed: bool,
 }
 
 impl ExportName {
@@ -70,6 +72,7 @@ impl ExportView {
             has_local_policy: value["spec"]["maximalPermissionPolicy"]["local"].is_object(),
             offer: ExportOffer::read(&value),
             aggregated: aggregated(&value),
+            is_listed: value["metadata"]["annotations"][annotations::API_LISTED] == "true",
         }
     }
 }

@@ -12,6 +12,8 @@ const COUNTERPARTS: &[(&str, &str)] = &[
     ("AccessService/ListAccess", "access list"),
     ("AccessService/WhoCan", "access who-can"),
     ("AccessService/GetKubeconfig", "kubeconfig"),
+    ("ApiService/ListApis", "apis"),
+    ("ApiService/GetApi", "apis show"),
     ("ApiService/ListExports", "export list"),
     ("ApiService/GetExport", "export show"),
     ("ApiService/UpdateExport", "export update"),
@@ -119,14 +121,14 @@ const COMMANDS_ALONE: &[(&str, &str)] = &[
     ("export schemas", "ObjectService lists and deletes the objects"),
 ];
 
-/// Returns the commands that run something, as `export show`. A command with subcommands that runs
-/// by itself, as `ws`, is not one of them.
+/// Returns the commands that run something, as `export show`, and `apis`, which has subcommands
+/// besides.
 fn leaves(command: &clap::Command, path: &str, found: &mut BTreeSet<String>) {
     for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
         let path = format!("{path} {}", below.get_name()).trim_start().to_owned();
-        match below.has_subcommands() {
-            true => leaves(below, &path, found),
-            false => drop(found.insert(path)),
+        leaves(below, &path, found);
+        if !below.is_subcommand_required_set() {
+            found.insert(path);
         }
     }
 }

@@ -24,6 +24,7 @@ mod files;
 mod kubeconfig;
 mod man;
 mod migrate;
+mod offers;
 mod operation;
 mod plugin;
 mod print;
@@ -71,6 +72,8 @@ enum Command {
     Ws(workspace::Arguments),
     /// Create a workspace, and wait until it is ready.
     CreateWorkspace(workspace::Create),
+    /// List the APIs that you may bind.
+    Apis(offers::Arguments),
     /// Bind an API of another workspace.
     Bind(bind::Arguments),
     /// Remove a binding, with its objects, which are counted first.
@@ -163,6 +166,7 @@ fn run(command: Command) -> ExitCode {
         Command::Demo(arguments) => demo::main(arguments),
         Command::Ws(arguments) => workspace::main(&arguments),
         Command::CreateWorkspace(arguments) => workspace::create(&arguments),
+        Command::Apis(arguments) => offers::main(&arguments),
         Command::Bind(arguments) => bind::main(&arguments),
         Command::Unbind(arguments) => unbind::main(&arguments),
         Command::Claims(arguments) => claims::main(&arguments),

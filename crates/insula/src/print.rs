@@ -114,6 +114,10 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
     pub(crate) fn new(tone: Tone, text: impl Into<String>) -> Self {
         Self {
             text: text.into(),

@@ -3416,6 +3416,192 @@ impl ::prost::Name for RetireVersionResponse {
         "/insula.admin.v1.RetireVersionResponse".into()
     }
 }
+/// Asks for the APIs that the caller may bind.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListApisRequest {
+    /// The workspace to bind in. Needs the verb list on its apibindings.
+    #[prost(string, tag = "1")]
+    pub workspace: ::prost::alloc::string::String,
+    /// Also exports that the caller may not bind and that their owners list for everybody, by the
+    /// annotation "apis.insula.io/listed".
+    #[prost(bool, tag = "2")]
+    pub listed: bool,
+    /// Maximum number of APIs in the answer.
+    #[prost(int32, tag = "3")]
+    pub page_size: i32,
+    /// Empty for the first page, then next_page_token of the previous one.
+    #[prost(string, tag = "4")]
+    pub page_token: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ListApisRequest {
+    const NAME: &'static str = "ListApisRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ListApisRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ListApisRequest".into()
+    }
+}
+/// APIs to bind. A page may be empty and have a next one.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListApisResponse {
+    /// The server that answered, and the revision that it read.
+    #[prost(message, optional, tag = "1")]
+    pub header: ::core::option::Option<ResponseHeader>,
+    /// The APIs, by logical cluster and name of the export.
+    #[prost(message, repeated, tag = "2")]
+    pub apis: ::prost::alloc::vec::Vec<OfferedApi>,
+    /// Sent back as page_token, gives the next page. Empty: this was the last one.
+    #[prost(string, tag = "3")]
+    pub next_page_token: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ListApisResponse {
+    const NAME: &'static str = "ListApisResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ListApisResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ListApisResponse".into()
+    }
+}
+/// Names an API to look at before it is bound.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetApiRequest {
+    /// The workspace to bind in. Needs the verb list on its apibindings.
+    #[prost(string, tag = "1")]
+    pub workspace: ::prost::alloc::string::String,
+    /// The workspace of the export. Required.
+    #[prost(string, tag = "2")]
+    pub export_workspace: ::prost::alloc::string::String,
+    /// The name of the export. Required.
+    #[prost(string, tag = "3")]
+    pub export: ::prost::alloc::string::String,
+}
+impl ::prost::Name for GetApiRequest {
+    const NAME: &'static str = "GetApiRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.GetApiRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.GetApiRequest".into()
+    }
+}
+/// An API.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GetApiResponse {
+    /// The server that answered, and the revision that it read.
+    #[prost(message, optional, tag = "1")]
+    pub header: ::core::option::Option<ResponseHeader>,
+    /// The API.
+    #[prost(message, optional, tag = "2")]
+    pub api: ::core::option::Option<OfferedApi>,
+}
+impl ::prost::Name for GetApiResponse {
+    const NAME: &'static str = "GetApiResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.GetApiResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.GetApiResponse".into()
+    }
+}
+/// An export, as those see it who may bind it.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct OfferedApi {
+    /// The name of the export.
+    #[prost(string, tag = "1")]
+    pub export: ::prost::alloc::string::String,
+    /// The path of its workspace.
+    #[prost(string, tag = "2")]
+    pub workspace: ::prost::alloc::string::String,
+    /// Its title: the annotation "apis.insula.io/title".
+    #[prost(string, tag = "3")]
+    pub title: ::prost::alloc::string::String,
+    /// Its description: the annotation "apis.insula.io/description".
+    #[prost(string, tag = "4")]
+    pub description: ::prost::alloc::string::String,
+    /// The URL of its documents: the annotation "apis.insula.io/docs".
+    #[prost(string, tag = "5")]
+    pub docs: ::prost::alloc::string::String,
+    /// Who answers for it: the annotation "apis.insula.io/owner".
+    #[prost(string, tag = "6")]
+    pub owner: ::prost::alloc::string::String,
+    /// The resources on offer.
+    #[prost(message, repeated, tag = "7")]
+    pub resources: ::prost::alloc::vec::Vec<VersionedResource>,
+    /// What the export asks for, with all claims open.
+    #[prost(message, repeated, tag = "8")]
+    pub claims: ::prost::alloc::vec::Vec<PermissionClaim>,
+    /// The caller may bind it.
+    #[prost(bool, tag = "9")]
+    pub bindable: bool,
+    /// The binding of it in the workspace of the request; empty without one.
+    #[prost(string, tag = "10")]
+    pub binding: ::prost::alloc::string::String,
+}
+impl ::prost::Name for OfferedApi {
+    const NAME: &'static str = "OfferedApi";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.OfferedApi".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.OfferedApi".into()
+    }
+}
+/// A resource with its served versions.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct VersionedResource {
+    /// The group: "example.io".
+    #[prost(string, tag = "1")]
+    pub group: ::prost::alloc::string::String,
+    /// The plural: "widgets".
+    #[prost(string, tag = "2")]
+    pub resource: ::prost::alloc::string::String,
+    /// The kind: "Widget". Empty while its schema does not exist.
+    #[prost(string, tag = "3")]
+    pub kind: ::prost::alloc::string::String,
+    /// The served versions.
+    #[prost(message, repeated, tag = "4")]
+    pub versions: ::prost::alloc::vec::Vec<OfferedVersion>,
+}
+impl ::prost::Name for VersionedResource {
+    const NAME: &'static str = "VersionedResource";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.VersionedResource".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.VersionedResource".into()
+    }
+}
+/// A served version.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct OfferedVersion {
+    /// Its name: "v1".
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Its users get warnings.
+    #[prost(bool, tag = "2")]
+    pub deprecated: bool,
+    /// The text of the warning; empty for the server's own.
+    #[prost(string, tag = "3")]
+    pub deprecation_warning: ::prost::alloc::string::String,
+}
+impl ::prost::Name for OfferedVersion {
+    const NAME: &'static str = "OfferedVersion";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.OfferedVersion".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.OfferedVersion".into()
+    }
+}
 /// The decision on a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
@@ -4143,6 +4329,56 @@ pub mod api_service_client {
                 .insert(GrpcMethod::new("insula.admin.v1.ApiService", "RetireVersion"));
             self.inner.unary(req, path, codec).await
         }
+        /// Lists the exports of all workspaces that the caller may bind in a workspace, and on request those
+        /// that their owners list for everybody. A page looks at some exports, so it may be empty and have
+        /// a next one. Others are not shown in any way.
+        pub async fn list_apis(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListApisRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListApisResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::CheckedCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/insula.admin.v1.ApiService/ListApis",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("insula.admin.v1.ApiService", "ListApis"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Returns an export that the caller may bind or that is listed. Others get PERMISSION_DENIED in
+        /// the same words for exports and workspaces that exist and those that do not.
+        pub async fn get_api(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetApiRequest>,
+        ) -> std::result::Result<tonic::Response<super::GetApiResponse>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::CheckedCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/insula.admin.v1.ApiService/GetApi",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("insula.admin.v1.ApiService", "GetApi"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -4322,6 +4558,22 @@ pub mod api_service_server {
             tonic::Response<super::RetireVersionResponse>,
             tonic::Status,
         >;
+        /// Lists the exports of all workspaces that the caller may bind in a workspace, and on request those
+        /// that their owners list for everybody. A page looks at some exports, so it may be empty and have
+        /// a next one. Others are not shown in any way.
+        async fn list_apis(
+            &self,
+            request: tonic::Request<super::ListApisRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListApisResponse>,
+            tonic::Status,
+        >;
+        /// Returns an export that the caller may bind or that is listed. Others get PERMISSION_DENIED in
+        /// the same words for exports and workspaces that exist and those that do not.
+        async fn get_api(
+            &self,
+            request: tonic::Request<super::GetApiRequest>,
+        ) -> std::result::Result<tonic::Response<super::GetApiResponse>, tonic::Status>;
     }
     /// APIs that providers publish and tenants bind: publication, rollout, claims, use and retirement.
     ///
@@ -5290,6 +5542,94 @@ pub mod api_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = RetireVersionSvc(inner);
+                        let codec = crate::codec::CheckedCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/insula.admin.v1.ApiService/ListApis" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListApisSvc<T: ApiService>(pub Arc<T>);
+                    impl<
+                        T: ApiService,
+                    > tonic::server::UnaryService<super::ListApisRequest>
+                    for ListApisSvc<T> {
+                        type Response = super::ListApisResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListApisRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ApiService>::list_apis(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListApisSvc(inner);
+                        let codec = crate::codec::CheckedCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/insula.admin.v1.ApiService/GetApi" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetApiSvc<T: ApiService>(pub Arc<T>);
+                    impl<T: ApiService> tonic::server::UnaryService<super::GetApiRequest>
+                    for GetApiSvc<T> {
+                        type Response = super::GetApiResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetApiRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ApiService>::get_api(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetApiSvc(inner);
                         let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

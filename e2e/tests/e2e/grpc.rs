@@ -18,6 +18,7 @@ mod grpcurl;
 mod health;
 mod maintenance;
 mod objects;
+mod offers;
 mod onboarding;
 mod operations;
 mod quota;

@@ -6,6 +6,7 @@ mod compare;
 mod consumers;
 mod manifests;
 mod objects;
+mod offers;
 mod providers;
 mod publication;
 mod rollback;
@@ -29,14 +30,15 @@ use insula_auth::Attributes;
 use insula_catalog::ids;
 use insula_proto::admin::v1::{
     AbortRolloutRequest, AbortRolloutResponse, AcceptClaimsRequest, AcceptClaimsResponse, BindApiRequest,
-    BindApiResponse, CheckRolloutRequest, CheckRolloutResponse, DiffApiRequest, DiffApiResponse, GetExportRequest,
-    GetExportResponse, GetVersionUsageRequest, GetVersionUsageResponse, ImportDefinitionsRequest,
-    ImportDefinitionsResponse, LintApiRequest, LintApiResponse, LintFinding, ListClaimsRequest, ListClaimsResponse,
-    ListConsumersRequest, ListConsumersResponse, ListExportsRequest, ListExportsResponse, PauseRolloutRequest,
-    PauseRolloutResponse, PublishApiRequest, PublishApiResponse, PublishedExport, RejectClaimsRequest,
-    RejectClaimsResponse, ResumeRolloutRequest, ResumeRolloutResponse, RetireVersionRequest, RetireVersionResponse,
-    RollbackReleaseRequest, RollbackReleaseResponse, UnbindApiRequest, UnbindApiResponse, UpdateExportRequest,
-    UpdateExportResponse, api_service_server::ApiService,
+    BindApiResponse, CheckRolloutRequest, CheckRolloutResponse, DiffApiRequest, DiffApiResponse, GetApiRequest,
+    GetApiResponse, GetExportRequest, GetExportResponse, GetVersionUsageRequest, GetVersionUsageResponse,
+    ImportDefinitionsRequest, ImportDefinitionsResponse, LintApiRequest, LintApiResponse, LintFinding, ListApisRequest,
+    ListApisResponse, ListClaimsRequest, ListClaimsResponse, ListConsumersRequest, ListConsumersResponse,
+    ListExportsRequest, ListExportsResponse, PauseRolloutRequest, PauseRolloutResponse, PublishApiRequest,
+    PublishApiResponse, PublishedExport, RejectClaimsRequest, RejectClaimsResponse, ResumeRolloutRequest,
+    ResumeRolloutResponse, RetireVersionRequest, RetireVersionResponse, RollbackReleaseRequest,
+    RollbackReleaseResponse, UnbindApiRequest, UnbindApiResponse, UpdateExportRequest, UpdateExportResponse,
+    api_service_server::ApiService,
 };
 use insula_store::Snapshot;
 use objects::{export_message, or_root};
@@ -269,6 +271,18 @@ impl ApiService for AdminService {
         let once = once(&request.request_id, request.validate_only);
         let work = async { session.bind(&located, &provider, &request).await };
         self.once(&session, once, &request, work).await.map(Response::new)
+    }
+
+    async fn list_apis(&self, request: Request<ListApisRequest>) -> Result<Response<ListApisResponse>, Status> {
+        let session = self.begin(&request).await?;
+        self.list_offers(&session, request.into_inner())
+            .await
+            .map(Response::new)
+    }
+
+    async fn get_api(&self, request: Request<GetApiRequest>) -> Result<Response<GetApiResponse>, Status> {
+        let session = self.begin(&request).await?;
+        self.get_offer(&session, request.into_inner()).await.map(Response::new)
     }
 
     async fn unbind_api(&self, request: Request<UnbindApiRequest>) -> Result<Response<UnbindApiResponse>, Status> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::Shell;
 
 const BINDINGS: &str = "/apis/apis.kcp.io/v1alpha2/apibindings";
+const EXPORT: &str = "/apis/apis.kcp.io/v1alpha2/apiexports/widgets";
 
 /// A provider's workspace with the export `widgets`, and a workspace of alice.
 struct Scene {
@@ -151,4 +152,68 @@ fn an_export_is_published_with_those_who_may_bind_it() {
     admin.in_workspace(&provider).merge(role, &wider).expect(200);
     let refused = owner.run(&[&publish[..], &by, &["--apply"]].concat());
     assert!(refused.error.contains("grants something else"), "{refused:?}");
+}
+
+#[test]
+fn apis_to_bind_are_listed_with_what_their_owners_say() {
+    let server = shared();
+    let scene = Scene::new(&server);
+    let (export, owner, alice) = (scene.export(), &scene.owner, &scene.alice);
+    let at = server.admin().in_workspace(&scene.provider);
+    let annotate =
+        |annotations: serde_json::Value| at.merge(EXPORT, &json!({"metadata": {"annotations": annotations}}));
+    annotate(
+        json!({"apis.insula.io/title": "Widgets", "apis.insula.io/owner": "team-widgets",
+        "apis.insula.io/docs": "https://docs.example.io/widgets"}),
+    )
+    .expect(200);
+    // An export that is neither bindable nor listed does not exist for alice.
+    let lists = |arguments: &[&str]| alice.run(&[&["apis"][..], arguments].concat()).out.contains(&export);
+    assert!(!lists(&[]) && !lists(&["--all"]));
+    let hidden = alice.fails(&["apis", "show", &export]);
+    let missing = alice.fails(&["apis", "show", &format!("{}:gears", scene.provider)]);
+    assert_eq!(hidden.replace("widgets", "gears"), missing);
+    // Listed, it is shown to those who ask for all.
+    annotate(json!({"apis.insula.io/listed": "true"})).expect(200);
+    assert!(!lists(&[]) && lists(&["--all"]));
+    let shown = alice.ok(&["apis", "show", &export]);
+    assert!(
+        shown.contains("ask its owner") && shown.contains("team-widgets"),
+        "{shown}"
+    );
+    annotate(json!({"apis.insula.io/listed": "false"})).expect(200);
+    assert!(!lists(&["--all"]));
+    // The right to bind shows it in any case.
+    owner.ok(&["access", "grant", "alice", "--bind", "widgets"]);
+    let list = alice.ok(&["apis", "-o", "json"]);
+    let list: Vec<serde_json::Value> = serde_json::from_str(&list).unwrap();
+    let api = list.iter().find(|api| api["workspace"] == *scene.provider).unwrap();
+    assert_eq!(api["title"], "Widgets", "{api}");
+    assert_eq!(api["resources"][0]["versions"][0]["name"], "v1", "{api}");
+    assert_eq!((&api["bindable"], api.get("binding")), (&json!(true), None), "{api}");
+    let shown = alice.ok(&["apis", "show", &export]);
+    for line in [
+        "https://docs.example.io/widgets",
+        "may bind",
+        &format!("insula bind apiexport {export}"),
+    ] {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+    alice.ok(&["bind", "apiexport", &export, "--name", "mine"]);
+    let row = alice.ok(&["apis"]);
+    assert!(row.contains("bound by mine"), "{row}");
+    // What others print has limits.
+    for (name, value) in [
+        ("title", "x".repeat(101)),
+        ("description", "a\u{1b}[2J".to_owned()),
+        ("docs", "javascript:alert(1)".to_owned()),
+        ("listed", "yes".to_owned()),
+    ] {
+        let key = format!("apis.insula.io/{name}");
+        let refused = annotate(json!({&key: value})).expect(403);
+        assert!(refused["message"].as_str().unwrap().contains(&key), "{refused}");
+    }
+    // A tenant asks for nobody else's workspace.
+    let foreign = alice.fails(&["apis", "-W", &scene.provider]);
+    assert!(foreign.contains("forbidden"), "{foreign}");
 }

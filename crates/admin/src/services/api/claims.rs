@@ -55,6 +55,19 @@ pub(super) fn claims(binding: &Json) -> Vec<PermissionClaim> {
     requested(binding).into_iter().map(claim).collect()
 }
 
+/// Returns what an export asks for, before anybody has decided.
+pub(super) fn open(export: &Json) -> Vec<PermissionClaim> {
+    let claim = |requested: &Json| PermissionClaim {
+        group: text(requested, "/group").to_owned(),
+        resource: text(requested, "/resource").to_owned(),
+        identity_hash: text(requested, "/identityHash").to_owned(),
+        verbs: verbs(requested),
+        state: ClaimState::Open.into(),
+        accepted_verbs: Vec::new(),
+    };
+    items(export, "/spec/permissionClaims").map(claim).collect()
+}
+
 /// Returns a page of the claims of a binding, and the token of the next one.
 pub(super) fn page(binding: &Json, page: &Page, revision: Revision) -> (Vec<PermissionClaim>, String) {
     let first: usize = page

@@ -1,0 +1,247 @@
+//! `ApiService`: the APIs that a caller may bind, and those that their owners list for everybody.
+//!
+//! A walk over the exports of all workspaces, in pages of limited cost. Exports that the caller may
+//! neither bind nor see listed are passed over, and the answer is the same as without them.
+
+use super::{
+    claims,
+    manifests::text,
+    objects::{self, items, or_root, required},
+};
+use crate::{
+    pages::Page,
+    session::{AdminService, Located, Session, right},
+    status::invalid,
+};
+use insula_api::{
+    ClusterName, ClusterPath, Json, Object, Scope,
+    names::{annotations, groups, labels},
+};
+use insula_apiserver::call::Caller;
+use insula_catalog::{
+    digest,
+    exports::{ExportName, ExportView},
+    ids, locate,
+};
+use insula_proto::admin::v1::{
+    GetApiRequest, GetApiResponse, ListApisRequest, ListApisResponse, OfferedApi, OfferedVersion, VersionedResource,
+};
+use insula_registry::recompute;
+use insula_store::{Entry, Snapshot};
+use std::{collections::HashMap, ops::ControlFlow, sync::Arc};
+use tonic::Status;
+
+/// Cost of a page, in bindings of roles that are looked at. A page with an export that costs more
+/// has this one alone.
+const PAGE_COST_MAX: usize = 200_000;
+/// Cost of an export by itself, and of each schema of one that is shown.
+const EXPORT_COST: usize = 8;
+const SCHEMA_COST: usize = 1_000;
+/// Multiple of bytes to which positions are filled up, so that a token does not show the length of
+/// a name.
+const POSITION_BYTES: usize = 128;
+
+/// Exports that an answer has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    /// Those that the caller may bind.
+    Bindable,
+    /// Those, and the exports that their owners list for everybody.
+    Listed,
+}
+
+/// The caller, in the workspace where they would bind.
+struct Binder {
+    caller: Arc<Caller>,
+    cluster: ClusterName,
+    /// The state that decides what the caller may see: that of the request, on each page.
+    now: Snapshot,
+    /// Bindings of the workspace, by the label of their export.
+    bound: HashMap<String, String>,
+}
+
+/// Returns true if the owner of an export lists it for everybody.
+fn is_listed(export: &Object) -> bool {
+    export.parsed(ExportView::read).is_listed
+}
+
+impl Binder {
+    fn new(session: &Session, snapshot: &Snapshot, cluster: &ClusterName) -> Self {
+        let mut bound = HashMap::new();
+        let scope = Scope::cluster(ids::apibindings(), cluster.clone());
+        snapshot.for_each(&scope, |binding| {
+            if let Some(label) = binding.object.meta.labels.get(labels::EXPORT) {
+                bound.insert(label.to_string(), binding.key.name.to_string());
+            }
+            ControlFlow::Continue(())
+        });
+        Binder {
+            caller: Arc::clone(&session.caller),
+            cluster: cluster.clone(),
+            now: session.snapshot.clone(),
+            bound,
+        }
+    }
+
+    fn may_bind(&self, export: &ExportName) -> bool {
+        let bind = right("bind", groups::APIS, "apiexports", &export.name);
+        let clusters = (&self.cluster, &export.cluster);
+        self.caller.permit_offer(&self.now, clusters, bind).is_ok()
+    }
+
+    /// Returns an export as the caller sees it.
+    fn show(&self, snapshot: &Snapshot, entry: &Entry, bindable: bool) -> OfferedApi {
+        let (cluster, value) = (&entry.key.cluster, entry.object.body_value());
+        let annotations = &value["metadata"]["annotations"];
+        let annotation = |name: &str| annotations[name].as_str().unwrap_or_default().to_owned();
+        let label = digest::export_label(cluster, &entry.key.name);
+        OfferedApi {
+            export: entry.key.name.to_string(),
+            workspace: locate::path_of(snapshot, cluster).to_string(),
+            title: annotation(annotations::API_TITLE),
+            description: annotation(annotations::API_DESCRIPTION),
+            docs: annotation(annotations::API_DOCS),
+            owner: annotation(annotations::API_OWNER),
+            resources: objects::offered(&value)
+                .into_iter()
+                .map(|offered| {
+                    let schema = objects::published(snapshot, cluster, "APIResourceSchema", &offered.schema);
+                    VersionedResource {
+                        kind: schema
+                            .as_ref()
+                            .map_or("", |schema| text(schema, "/spec/names/kind"))
+                            .to_owned(),
+                        versions: schema.iter().flat_map(versions).collect(),
+                        group: offered.group,
+                        resource: offered.resource,
+                    }
+                })
+                .collect(),
+            claims: claims::open(&value),
+            bindable,
+            binding: self.bound.get(&label).cloned().unwrap_or_default(),
+        }
+    }
+}
+
+/// Returns the served versions of a schema.
+fn versions(schema: &Json) -> Vec<OfferedVersion> {
+    let served = items(schema, "/spec/versions").filter(|version| version["served"] == true);
+    let version = |version: &Json| OfferedVersion {
+        name: text(version, "/name").to_owned(),
+        deprecated: version["deprecated"] == true,
+        deprecation_warning: text(version, "/deprecationWarning").to_owned(),
+    };
+    served.map(version).collect()
+}
+
+/// Returns a page of the exports that the caller may see, and the token of the next one.
+fn list(snapshot: &Snapshot, binder: &Binder, shown: Shown, page: &Page) -> (Vec<OfferedApi>, String) {
+    let after = page.after.as_ref();
+    let after = after.and_then(|(_, at)| recompute::key_at(ids::apiexports(), at.trim_end()));
+    let (mut found, mut next, mut cost) = (Vec::new(), String::new(), 0);
+    let (mut last, mut bindings) = (None, (None, 0));
+    snapshot.for_each_after(&Scope::everywhere(ids::apiexports()), after.as_ref(), |entry| {
+        if found.len() == page.size || cost >= PAGE_COST_MAX {
+            let last = last.as_ref().map(recompute::position).unwrap_or_default();
+            let filled = last.len().next_multiple_of(POSITION_BYTES);
+            next = page.next(snapshot.revision(), &format!("{last:filled$}"));
+            return ControlFlow::Break(());
+        }
+        let cluster = &entry.key.cluster;
+        if bindings.0.as_ref() != Some(cluster) {
+            let scope = Scope::cluster(ids::clusterrolebindings(), cluster.clone());
+            bindings = (Some(cluster.clone()), snapshot.count(&scope));
+        }
+        cost += EXPORT_COST + bindings.1;
+        last = Some(entry.key.clone());
+        if entry.object.meta.is_deleting() {
+            return ControlFlow::Continue(());
+        }
+        let export = ExportName {
+            cluster: cluster.clone(),
+            name: entry.key.name.clone(),
+        };
+        let bindable = binder.may_bind(&export);
+        let is_listed_now = || binder.now.get(&entry.key).is_some_and(|now| is_listed(&now.object));
+        if bindable || shown == Shown::Listed && is_listed(&entry.object) && is_listed_now() {
+            let api = binder.show(snapshot, entry, bindable);
+            cost += SCHEMA_COST * api.resources.len();
+            found.push(api);
+        }
+        ControlFlow::Continue(())
+    });
+    (found, next)
+}
+
+impl AdminService {
+    /// Lists what the caller may bind in a workspace where they may read bindings.
+    pub(super) async fn list_offers(
+        &self,
+        session: &Session,
+        request: ListApisRequest,
+    ) -> Result<ListApisResponse, Status> {
+        let located = session.locate_binder(&request.workspace)?;
+        let shown = if request.listed { Shown::Listed } else { Shown::Bindable };
+        let filter = [located.cluster.as_str(), if request.listed { "listed" } else { "" }];
+        let page = Page::read(session, &filter, request.page_size, &request.page_token)?;
+        let snapshot = page.snapshot(session).await?;
+        let revision = snapshot.revision();
+        let binder = Binder::new(session, &snapshot, &located.cluster);
+        let work = move || Ok(list(&snapshot, &binder, shown, &page));
+        let (apis, next_page_token) = self.run_blocking(session, &located, work).await?;
+        Ok(ListApisResponse {
+            header: session.header_at(revision),
+            apis,
+            next_page_token,
+        })
+    }
+
+    /// Returns one export that the caller may bind or that is listed. Without either, the answer is
+    /// that of a binding without the right.
+    pub(super) async fn get_offer(&self, session: &Session, request: GetApiRequest) -> Result<GetApiResponse, Status> {
+        let located = session.locate_binder(&request.workspace)?;
+        required("export_workspace", &request.export_workspace)?;
+        required("export", &request.export)?;
+        let provider = ("export_workspace", request.export_workspace.as_str());
+        let path = ClusterPath::parse(provider.1)
+            .map_err(|error| invalid(provider.0, format!("{error}; write a path such as root:org:team")))?;
+        let entry = locate::locate_view(&session.snapshot, &path)
+            .ok()
+            .and_then(|(cluster, _)| {
+                let name = request.export.as_str().into();
+                session.snapshot.get(&ExportName { cluster, name }.key())
+            });
+        let listed = entry.filter(|entry| is_listed(&entry.object) && !entry.object.meta.is_deleting());
+        let entry = match listed {
+            Some(entry) => entry,
+            None => {
+                let provider = session.exporter(&located.cluster, provider, &request.export)?;
+                let (name, _) = session.find_export(&session.snapshot, &provider, &request.export)?;
+                let gone = || super::not_found("apiexports", &request.export, &provider.path);
+                session.snapshot.get(&name.key()).ok_or_else(gone)?
+            }
+        };
+        let binder = Binder::new(session, &session.snapshot, &located.cluster);
+        let snapshot = session.snapshot.clone();
+        let work = move || {
+            let name = ExportName {
+                cluster: entry.key.cluster.clone(),
+                name: entry.key.name.clone(),
+            };
+            Ok(binder.show(&snapshot, &entry, binder.may_bind(&name)))
+        };
+        let api = self.run_blocking(session, &located, work).await?;
+        Ok(GetApiResponse {
+            header: session.header(),
+            api: Some(api),
+        })
+    }
+}
+
+impl Session {
+    /// Finds a workspace whose bindings the caller may list.
+    fn locate_binder(&self, workspace: &str) -> Result<Located, Status> {
+        self.locate(or_root(workspace), &right("list", groups::APIS, "apibindings", ""))
+    }
+}

@@ -1,0 +1,275 @@
+//! `insula apis`: the APIs that the workspace can bind.
+
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::Subcommand;
+use insula_api::ClusterPath;
+use insula_proto::admin::v1::{
+    GetApiRequest, GetApiResponse, ListApisRequest, ListApisResponse, OfferedApi, PermissionClaim, VersionedResource,
+};
+use serde::Serialize;
+
+use crate::{
+    client::Client,
+    connection::Connection,
+    print::{Cell, Format, Printer, Table, Tone},
+};
+
+/// APIs of a page.
+const PAGE: i32 = 500;
+
+/// Lists the APIs of all workspaces that you may bind in the current workspace, with their
+/// versions, owners and documents.
+#[derive(clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+Exit codes:
+  0  printed
+  1  there is nothing to list
+  2  the server refuses or cannot be reached, or a flag is wrong"
+)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    connection: Connection,
+    /// List also APIs that you may not bind yet, and whose owners list them for everybody.
+    #[arg(long)]
+    all: bool,
+    /// Format of the output.
+    #[arg(long, short, value_enum, global = true, default_value_t = Format::Table)]
+    output: Format,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show one API: resources, versions, permission claims, and how to bind it.
+    Show {
+        /// The export, with the absolute path of its workspace: root:provider:widgets.
+        #[arg(value_name = "WORKSPACE:NAME")]
+        export: String,
+    },
+}
+
+/// An API, for programs.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Row<'a> {
+    export: &'a str,
+    workspace: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    title: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    description: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    docs: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    owner: &'a str,
+    resources: Vec<Resource<'a>>,
+    permission_claims: Vec<RequestedClaim<'a>>,
+    bindable: bool,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    binding: &'a str,
+}
+
+#[derive(Serialize)]
+struct Resource<'a> {
+    group: &'a str,
+    resource: &'a str,
+    kind: &'a str,
+    versions: Vec<Version<'a>>,
+}
+
+#[derive(Serialize)]
+struct Version<'a> {
+    name: &'a str,
+    deprecated: bool,
+}
+
+#[derive(Serialize)]
+struct RequestedClaim<'a> {
+    group: &'a str,
+    resource: &'a str,
+    verbs: &'a [String],
+}
+
+impl<'a> Row<'a> {
+    fn new(api: &'a OfferedApi) -> Self {
+        let version = |version: &'a insula_proto::admin::v1::OfferedVersion| Version {
+            name: &version.name,
+            deprecated: version.deprecated,
+        };
+        let resource = |resource: &'a VersionedResource| Resource {
+            group: &resource.group,
+            resource: &resource.resource,
+            kind: &resource.kind,
+            versions: resource.versions.iter().map(version).collect(),
+        };
+        let claim = |claim: &'a PermissionClaim| RequestedClaim {
+            group: &claim.group,
+            resource: &claim.resource,
+            verbs: &claim.verbs,
+        };
+        Row {
+            export: &api.export,
+            workspace: &api.workspace,
+            title: &api.title,
+            description: &api.description,
+            docs: &api.docs,
+            owner: &api.owner,
+            resources: api.resources.iter().map(resource).collect(),
+            permission_claims: api.claims.iter().map(claim).collect(),
+            bindable: api.bindable,
+            binding: &api.binding,
+        }
+    }
+}
+
+pub(crate) fn main(arguments: &Arguments) -> ExitCode {
+    crate::ended(run(arguments))
+}
+
+fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let resolved = arguments.connection.resolve()?;
+    let workspace = resolved.url.current()?.to_owned();
+    let client = Client::new(&resolved)?;
+    let mut printer = Printer::stdout();
+    let code = crate::runtime()?.block_on(async {
+        match &arguments.command {
+            Some(Command::Show { export }) => {
+                let api = get(&client, &workspace, export).await?;
+                if !printer.document(arguments.output, &Row::new(&api))? {
+                    show(&mut printer, &api)?;
+                }
+                anyhow::Ok(ExitCode::SUCCESS)
+            }
+            None => {
+                let apis = list(&client, &workspace, arguments.all).await?;
+                let rows: Vec<Row<'_>> = apis.iter().map(Row::new).collect();
+                match printer.document(arguments.output, &rows)? {
+                    true => return Ok(ExitCode::SUCCESS),
+                    false if apis.is_empty() => eprintln!("note: there is no API that you may bind in {workspace}"),
+                    false => printer.table(&table(&apis))?,
+                }
+                Ok(ExitCode::from(u8::from(apis.is_empty())))
+            }
+        }
+    })?;
+    printer.flush()?;
+    Ok(code)
+}
+
+/// Reads all pages.
+async fn list(client: &Client, workspace: &str, listed: bool) -> anyhow::Result<Vec<OfferedApi>> {
+    let (mut apis, mut page_token) = (Vec::new(), String::new());
+    loop {
+        let request = ListApisRequest {
+            workspace: workspace.to_owned(),
+            listed,
+            page_size: PAGE,
+            page_token,
+        };
+        let page: ListApisResponse = client.call("/insula.admin.v1.ApiService/ListApis", &request).await?;
+        apis.extend(page.apis);
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            return Ok(apis);
+        }
+    }
+}
+
+async fn get(client: &Client, workspace: &str, export: &str) -> anyhow::Result<OfferedApi> {
+    let reference = export.strip_prefix(':').unwrap_or(export);
+    let parts = reference.rsplit_once(':');
+    let Some((path, name)) = parts.filter(|(path, _)| ClusterPath::parse(path).is_ok()) else {
+        bail!("{export:?} names no workspace: write the path of its workspace, too, as in root:provider:widgets");
+    };
+    let request = GetApiRequest {
+        workspace: workspace.to_owned(),
+        export_workspace: path.to_owned(),
+        export: name.to_owned(),
+    };
+    let answer: GetApiResponse = client.call("/insula.admin.v1.ApiService/GetApi", &request).await?;
+    Ok(answer.api.unwrap_or_default())
+}
+
+fn full(group: &str, resource: &str) -> String {
+    match group {
+        "" => resource.to_owned(),
+        group => format!("{resource}.{group}"),
+    }
+}
+
+/// Returns the versions of a resource, with a remark on deprecated ones.
+fn versions(resource: &VersionedResource) -> String {
+    let one = |version: &insula_proto::admin::v1::OfferedVersion| match version.deprecated {
+        true => format!("{} (deprecated)", version.name),
+        false => version.name.clone(),
+    };
+    resource.versions.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// Returns the state of an API in the workspace.
+fn state(api: &OfferedApi) -> Cell {
+    match (api.binding.as_str(), api.bindable) {
+        ("", true) => Cell::new(Tone::Good, "may bind"),
+        ("", false) => Cell::new(Tone::Warn, "ask its owner"),
+        (binding, _) => Cell::new(Tone::Dim, format!("bound by {binding}")),
+    }
+}
+
+fn or_dash(text: &str) -> Cell {
+    match text {
+        "" => Cell::new(Tone::Dim, "-"),
+        text => text.into(),
+    }
+}
+
+fn table(apis: &[OfferedApi]) -> Table {
+    let mut table = Table::new(&["API", "RESOURCES", "TITLE", "OWNER", "STATE"]);
+    for api in apis {
+        let mut resources = api.resources.iter().map(|resource| {
+            let name = full(&resource.group, &resource.resource);
+            format!("{name} {}", versions(resource))
+        });
+        table.row(vec![
+            format!("{}:{}", api.workspace, api.export).into(),
+            or_dash(&resources.next().unwrap_or_default()),
+            or_dash(&api.title),
+            or_dash(&api.owner),
+            state(api),
+        ]);
+        for more in resources {
+            table.row(vec!["".into(), more.into(), "".into(), "".into(), "".into()]);
+        }
+    }
+    table
+}
+
+fn show(printer: &mut Printer<impl std::io::Write>, api: &OfferedApi) -> anyhow::Result<()> {
+    let export = format!("{}:{}", api.workspace, api.export);
+    let mut line = |name: &str, cell: Cell| match cell.is_empty() {
+        true => Ok(()),
+        false => printer.line(&[format!("{name:<12}").into(), cell]),
+    };
+    line("API", export.as_str().into())?;
+    line("Title", api.title.as_str().into())?;
+    line("Description", api.description.as_str().into())?;
+    line("Owner", api.owner.as_str().into())?;
+    line("Documents", api.docs.as_str().into())?;
+    for resource in &api.resources {
+        let name = full(&resource.group, &resource.resource);
+        line("Resource", format!("{name}: {}", versions(resource)).into())?;
+    }
+    for claim in &api.claims {
+        let name = full(&claim.group, &claim.resource);
+        line("Claim", format!("{name}: {}", claim.verbs.join(", ")).into())?;
+    }
+    line("State", state(api))?;
+    if api.bindable && api.binding.is_empty() {
+        line("To bind it", format!("insula bind apiexport {export}").into())?;
+    }
+    Ok(())
+}
