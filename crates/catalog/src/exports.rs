@@ -16,10 +16,10 @@ pub use root::is_identity_of;
 pub use schemas::{schemas_behind, schemas_of};
 
 use crate::{Origin, Served, ids, routes::ResourceRoute};
-use insula_api::{ClusterName, Json, Object, names::annotations};
-use insula_store::Snapshot;
+use insula_api::{ClusterName, Json, Object, Scope, names::annotations};
+use insula_store::{Entry, Snapshot};
 use offer::{Binding, ExportOffer};
-use std::sync::Arc;
+use std::{collections::BTreeSet, ops::ControlFlow, sync::Arc};
 
 /// APIServices that one export offers.
 const AGGREGATED_MAX: usize = 16;
@@ -75,6 +75,20 @@ impl ExportView {
             is_listed: value["metadata"]["annotations"][annotations::API_LISTED] == "true",
         }
     }
+}
+
+/// Returns the exports of a cluster that offer one of these schemas, by name.
+pub fn offering(snapshot: &Snapshot, cluster: &ClusterName, schemas: &BTreeSet<String>) -> Vec<Entry> {
+    let scope = Scope::cluster(ids::apiexports(), cluster.clone());
+    let mut found = Vec::new();
+    snapshot.for_each(&scope, |export| {
+        let offered = export.object.parsed(ExportView::read);
+        if schemas.iter().any(|schema| offered.offers_schema(schema)) {
+            found.push(export.clone());
+        }
+        ControlFlow::Continue(())
+    });
+    found
 }
 
 /// Reads the APIServices that an APIExport offers; those beyond the limit are left out.

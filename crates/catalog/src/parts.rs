@@ -36,6 +36,14 @@ pub fn schemas_of_change(change: &Change) -> BTreeSet<String> {
         .collect()
 }
 
+/// Returns the schemas that a change of an APIResourceSchema or of an APIConversion concerns.
+pub fn schemas_of(change: &Change) -> BTreeSet<String> {
+    match change.key.resource == ids::apiconversions() {
+        true => schemas_of_change(change),
+        false => BTreeSet::from([change.key.name.to_string()]),
+    }
+}
+
 /// Returns the APIConversions of a schema or definition, by name.
 pub fn for_schema(snapshot: &Snapshot, cluster: &ClusterName, schema: &str) -> Vec<Entry> {
     let mut parts = Vec::new();

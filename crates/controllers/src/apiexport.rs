@@ -16,10 +16,10 @@ use insula_api::{
     ObjectKey, ResourceId, Scope,
     kinds::{self, ApiExport},
 };
-use insula_catalog::{exports::ExportView, ids, parts};
+use insula_catalog::{exports::offering, ids, parts};
 use insula_registry::{Deps, Plan};
 use insula_store::{Change, Snapshot};
-use std::{collections::BTreeSet, ops::ControlFlow, sync::Arc};
+use std::sync::Arc;
 
 /// Reconciles APIExports.
 pub(crate) struct ApiExports {
@@ -67,20 +67,8 @@ impl Reconciler for ApiExports {
                 )]
             }
             "apiresourceschemas" | "apiconversions" => {
-                let schemas = match &*key.resource.resource {
-                    "apiconversions" => parts::schemas_of_change(change),
-                    _ => BTreeSet::from([key.name.to_string()]),
-                };
-                let scope = Scope::cluster(ids::apiexports(), key.cluster.clone());
-                let mut names = Vec::new();
-                snapshot.for_each(&scope, |export| {
-                    let offered = export.object.parsed(ExportView::read);
-                    if schemas.iter().any(|schema| offered.offers_schema(schema)) {
-                        names.push(export.key.clone());
-                    }
-                    ControlFlow::Continue(())
-                });
-                names
+                let exports = offering(snapshot, &key.cluster, &parts::schemas_of(change));
+                exports.into_iter().map(|export| export.key).collect()
             }
             "secrets" => {
                 let exports = snapshot.range(

@@ -8,16 +8,15 @@ mod release;
 
 use crate::{apibinding::world::find_export, loaded::Loaded, rollout_steps, runtime::Reconciler, write::text};
 use insula_api::{
-    Object, ObjectKey, ResourceId, Scope, Timestamp, condition,
+    Object, ObjectKey, ResourceId, Timestamp, condition,
     kinds::{self, ApiBinding, ApiExport, ApiExportRollout},
 };
-use insula_catalog::{ResourceRoute, digest, exports::ExportView, ids, locate, parts};
+use insula_catalog::{ResourceRoute, digest, exports::offering, ids, locate, parts};
 use insula_registry::{Deps, Plan};
 use insula_store::{Change, Entry, Snapshot};
 use release::{Fingerprints, Release};
 use std::{
-    collections::{BTreeSet, HashMap},
-    ops::ControlFlow,
+    collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -214,13 +213,15 @@ impl Reconciler for RolloutStatus {
         let key = &change.key;
         match &*key.resource.resource {
             "apiexports" => change.new.iter().map(|_| key.clone()).collect(),
-            "apiresourceschemas" => offering(snapshot, key, &BTreeSet::from([key.name.to_string()])),
             ids::RESOURCE_ROUTES => {
                 let route = change.new.as_ref().map(|route| route.parsed(ResourceRoute::read));
                 let export = route.iter().filter_map(|route| Some(route.export.as_ref()?.key()));
                 export.collect()
             }
-            "apiconversions" => offering(snapshot, key, &parts::schemas_of_change(change)),
+            "apiresourceschemas" | "apiconversions" => {
+                let exports = offering(snapshot, &key.cluster, &parts::schemas_of(change));
+                exports.into_iter().map(|export| export.key).collect()
+            }
             _ => {
                 let object = change.new.as_deref().or(change.old.as_ref().map(|old| &*old.object));
                 let export = object.and_then(|object| {
@@ -276,20 +277,6 @@ impl Reconciler for RolloutStatus {
 /// Returns true if an export has a status of its rollout, or asks for one.
 fn is_shown(export: &ApiExport) -> bool {
     !export.status.rollout.release.is_empty() || export.spec.rollout != ApiExportRollout::default()
-}
-
-/// Returns the exports beside an object that offer one of these schemas.
-pub(crate) fn offering(snapshot: &Snapshot, beside: &ObjectKey, schemas: &BTreeSet<String>) -> Vec<ObjectKey> {
-    let scope = Scope::cluster(ids::apiexports(), beside.cluster.clone());
-    let mut found = Vec::new();
-    snapshot.for_each(&scope, |export| {
-        let offered = export.object.parsed(ExportView::read);
-        if schemas.iter().any(|schema| offered.offers_schema(schema)) {
-            found.push(export.key.clone());
-        }
-        ControlFlow::Continue(())
-    });
-    found
 }
 
 #[cfg(test)]

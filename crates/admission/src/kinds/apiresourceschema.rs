@@ -4,11 +4,11 @@ use crate::kinds::{
     review::{Review, Rules, spaced},
     usage,
 };
-use insula_api::{FieldError, FieldPath, Json, Scope};
-use insula_catalog::{Result, bundle, exports::ExportView, ids};
+use insula_api::{FieldError, FieldPath, Json};
+use insula_catalog::{Result, bundle, exports::offering};
 use insula_schema::validate_definition;
 use serde_json::json;
-use std::ops::ControlFlow;
+use std::collections::BTreeSet;
 
 /// Fields that errors of definitions report at the root if all versions agree, and their paths in a
 /// schema.
@@ -56,7 +56,7 @@ pub fn check(schema: &Json) -> Vec<FieldError> {
 fn review_deletion(review: &Review<'_>, old: &Json) -> Result<()> {
     let usage = usage::of_schema(review.snapshot, text(old, "/metadata/uid"));
     if usage.is_empty() {
-        return match offering(review, text(old, "/metadata/name")) {
+        return match offered_by(review, text(old, "/metadata/name")) {
             Some(export) => Err(review.forbid(
                 old,
                 format!("APIExport {export:?} offers it: let it offer another schema in its place first"),
@@ -72,18 +72,10 @@ fn review_deletion(review: &Review<'_>, old: &Json) -> Result<()> {
 }
 
 /// Returns the name of an export of the workspace that offers a schema.
-fn offering(review: &Review<'_>, schema: &str) -> Option<String> {
-    let scope = Scope::cluster(ids::apiexports(), review.cluster.clone());
-    let mut found = None;
-    review.snapshot.for_each(&scope, |export| {
-        let offers = || export.object.parsed(ExportView::read).offers_schema(schema);
-        if !export.object.meta.is_deleting() && offers() {
-            found = Some(export.key.name.to_string());
-            return ControlFlow::Break(());
-        }
-        ControlFlow::Continue(())
-    });
-    found
+fn offered_by(review: &Review<'_>, schema: &str) -> Option<String> {
+    let exports = offering(review.snapshot, review.cluster, &BTreeSet::from([schema.to_owned()]));
+    let mut staying = exports.iter().filter(|export| !export.object.meta.is_deleting());
+    staying.next().map(|export| export.key.name.to_string())
 }
 
 fn text<'a>(value: &'a Json, pointer: &str) -> &'a str {
