@@ -42,13 +42,18 @@ pub fn role_name(export: &str) -> String {
 
 /// Returns the name of the ClusterRoleBinding that gives a subject the right to bind an export.
 pub fn binding_name(export: &str, subject: &Subject) -> String {
+    format!("{}:{}", role_name(export), subject_name(subject))
+}
+
+/// Returns a subject as it stands in the name of an object: `user:bob`.
+pub fn subject_name(subject: &Subject) -> String {
     let Subject { kind, name, namespace } = subject;
     let (kind, full) = match kind {
         SubjectKind::User => ("user", name.clone()),
         SubjectKind::Group => ("group", name.clone()),
         SubjectKind::ServiceAccount => ("serviceaccount", format!("{namespace}:{name}")),
     };
-    format!("{}:{kind}:{}", role_name(export), readable(&full))
+    format!("{kind}:{}", readable(&full))
 }
 
 /// Returns the ClusterRole with the right to bind an export, and nothing else.
@@ -62,17 +67,22 @@ pub fn role(export: &str) -> Json {
 
 /// Returns the ClusterRoleBinding that gives a subject the right to bind an export.
 pub fn binding(export: &str, subject: &Subject) -> Json {
+    let metadata = json!({"name": binding_name(export, subject)});
+    cluster_role_binding(metadata, &role_name(export), subject)
+}
+
+/// Returns a ClusterRoleBinding of one subject.
+pub fn cluster_role_binding(metadata: Json, role: &str, subject: &Subject) -> Json {
     let Subject { kind, name, namespace } = subject;
-    let subject_json = match kind {
+    let subject = match kind {
         SubjectKind::User => json!({"apiGroup": ids::RBAC, "kind": "User", "name": name}),
         SubjectKind::Group => json!({"apiGroup": ids::RBAC, "kind": "Group", "name": name}),
         SubjectKind::ServiceAccount => json!({"kind": "ServiceAccount", "name": name, "namespace": namespace}),
     };
     json!({
-        "apiVersion": VERSION, "kind": "ClusterRoleBinding",
-        "metadata": {"name": binding_name(export, subject)},
-        "roleRef": {"apiGroup": ids::RBAC, "kind": "ClusterRole", "name": role_name(export)},
-        "subjects": [subject_json],
+        "apiVersion": VERSION, "kind": "ClusterRoleBinding", "metadata": metadata,
+        "roleRef": {"apiGroup": ids::RBAC, "kind": "ClusterRole", "name": role},
+        "subjects": [subject],
     })
 }
 

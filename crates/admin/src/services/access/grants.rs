@@ -17,8 +17,8 @@ use crate::{
 };
 use insula_access::roles::holders::{Bindings, Holder, Namespaces, Origin, holders};
 use insula_api::{ClusterName, Json, ObjectKey, names::labels};
-use insula_auth::{Subject, SubjectKind};
-use insula_catalog::{digest, ids};
+use insula_auth::Subject;
+use insula_catalog::{exports::bind_grant, ids};
 use insula_proto::admin::v1::{
     AccessLevel, GrantAccessRequest, GrantAccessResponse, RevokeAccessRequest, RevokeAccessResponse,
 };
@@ -26,8 +26,6 @@ use insula_store::Snapshot;
 use serde_json::json;
 use tonic::{Code, Request, Response, Status};
 
-/// Bytes of a subject's name up to which it stands in the name of the binding.
-const READABLE_BYTES_MAX: usize = 150;
 /// The level that lets a subject enter a workspace, and no more.
 const ENTER: &str = "access";
 
@@ -49,31 +47,12 @@ fn level(level: i32) -> Result<Option<(&'static str, &'static str)>, Status> {
 /// Returns the name of the binding of a level. A name that cannot stand in a path, or is long, is
 /// replaced by its digest.
 fn binding_name(level: &str, subject: &Subject) -> String {
-    let Subject { kind, name, namespace } = subject;
-    let (kind, full) = match kind {
-        SubjectKind::User => ("user", name.clone()),
-        SubjectKind::Group => ("group", name.clone()),
-        SubjectKind::ServiceAccount => ("serviceaccount", format!("{namespace}:{name}")),
-    };
-    let is_plain =
-        full.len() <= READABLE_BYTES_MAX && full.chars().all(|c| c.is_ascii_graphic() && !matches!(c, '/' | '%'));
-    let last = if is_plain { full } else { digest::base62(&full) };
-    format!("insula:access:{level}:{kind}:{last}")
+    format!("insula:access:{level}:{}", bind_grant::subject_name(subject))
 }
 
 fn binding(level: &str, role: &str, subject: &Subject) -> Json {
-    let Subject { kind, name, namespace } = subject;
-    let subject_json = match kind {
-        SubjectKind::User => json!({"apiGroup": ids::RBAC, "kind": "User", "name": name}),
-        SubjectKind::Group => json!({"apiGroup": ids::RBAC, "kind": "Group", "name": name}),
-        SubjectKind::ServiceAccount => json!({"kind": "ServiceAccount", "name": name, "namespace": namespace}),
-    };
-    json!({
-        "apiVersion": format!("{}/v1", ids::RBAC), "kind": "ClusterRoleBinding",
-        "metadata": {"name": binding_name(level, subject), "labels": {labels::ACCESS: level}},
-        "roleRef": {"apiGroup": ids::RBAC, "kind": "ClusterRole", "name": role},
-        "subjects": [subject_json],
-    })
+    let metadata = json!({"name": binding_name(level, subject), "labels": {labels::ACCESS: level}});
+    bind_grant::cluster_role_binding(metadata, role, subject)
 }
 
 /// Returns the path of a ClusterRoleBinding, or of all of them for an empty name.
@@ -297,6 +276,7 @@ fn remaining(snapshot: &Snapshot, cluster: &ClusterName, subject: &Subject, revo
 #[cfg(test)]
 mod tests {
     use super::*;
+    use insula_auth::SubjectKind;
 
     fn subject_of(kind: SubjectKind, name: &str, namespace: &str) -> Subject {
         Subject {
