@@ -3527,13 +3527,13 @@ pub struct OfferedApi {
     /// The URL of its documents: the annotation "apis.insula.io/docs".
     #[prost(string, tag = "5")]
     pub docs: ::prost::alloc::string::String,
-    /// Who answers for it: the annotation "apis.insula.io/owner".
+    /// The people who answer for it: the annotation "apis.insula.io/owner".
     #[prost(string, tag = "6")]
     pub owner: ::prost::alloc::string::String,
     /// The resources on offer.
     #[prost(message, repeated, tag = "7")]
     pub resources: ::prost::alloc::vec::Vec<VersionedResource>,
-    /// What the export asks for, with all claims open.
+    /// The claims of the export, all of them open.
     #[prost(message, repeated, tag = "8")]
     pub claims: ::prost::alloc::vec::Vec<PermissionClaim>,
     /// The caller may bind it.
