@@ -21,6 +21,7 @@ mod joined;
 mod metadata;
 mod price;
 mod recompute;
+mod retained;
 mod route;
 mod stored;
 mod written;
@@ -243,7 +244,7 @@ impl Bundle {
     pub fn replaced_values(&self, stored: Stored<'_>, budget: &mut Budget) -> Vec<String> {
         match (self.loss_policy, stored.residual, self.index(stored.version)) {
             (LossPolicy::Lossless, Some(_), Ok(root)) if self.top != self.hub => {
-                stored::replaced(self, root, stored, budget)
+                joined::replaced(self, root, stored, budget)
             }
             _ => Vec::new(),
         }
@@ -429,10 +430,14 @@ impl Bundle {
 }
 
 impl Version {
+    /// Returns false for the union, which keeps what no version shows any more.
+    fn prunes(&self) -> bool {
+        self.name != UNION
+    }
+
     /// Prunes and defaults a merged or patched object, as a reader receives it.
     fn tidied(&self, mut object: Json) -> Json {
-        // The union keeps what no version shows any more.
-        if self.name != UNION {
+        if self.prunes() {
             insula_schema::prune(&mut object, &self.schema);
         }
         if self.has_defaults {

@@ -116,11 +116,12 @@
 //! that need no rule; `scope`: names and paths against schemas; `fit`: results against schemas).
 //! `union`: the fields of all versions in one tree. `convert`: execution of a plan. `merge`,
 //! `align`, `fixed`: three-way merge of edits, identity of items. `residual`, `trace`:
-//! data stored beside an object. `bundle`: the tree of versions, get and put. `field_coverage`: the
-//! outcome of every field; `code`: functions in place of rules; `origin`: the field behind an error
-//! of another version; `carried`: fields that no rule may change. `portable`: objects that carry
-//! their residual. `suggest`: rules guessed from two schemas. `laws`: the laws as functions.
-//! `proof`: the search for counterexamples. `compatible`: fields that break without rules. The
+//! data stored beside an object (`residual/retained`: values that no version has a field for).
+//! `bundle`: the tree of versions, get and put. `field_coverage`: the outcome of every field;
+//! `code`: functions in place of rules; `origin`: the field behind an error of another version;
+//! `carried`: fields that no rule may change. `portable`: objects that carry their residual.
+//! `suggest`: rules guessed from two schemas. `laws`: the laws as functions. `proof`: the search
+//! for counterexamples. `compatible`: fields that break without rules. The
 //! registry decides when to convert.
 #![warn(missing_docs)]
 
@@ -161,6 +162,7 @@ pub use crate::field_coverage::{Computed, CoveredField, FieldCoverage, FieldOutc
 pub use crate::merge::apply_edit;
 pub use crate::path::{PATH_BYTES_MAX, PATH_SEGMENTS_MAX, Path, Segment};
 pub use crate::portable::{Converted, Portable, RESIDUAL_ANNOTATION};
+pub use crate::residual::SchemaPath;
 pub use crate::rules::{
     DIRECTIONS_MAX, Direction, ITEM_RULES_DEPTH_MAX, Malformed, RULES_MAX, Rule, RuleAt, RuleSet, Source, Template,
     Validation, parse_rules, rules_in_schema,

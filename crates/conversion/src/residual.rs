@@ -23,8 +23,11 @@ use serde_json::{Map, Value as Json, json};
 use std::collections::{BTreeMap, HashMap};
 
 mod codec;
+pub(crate) mod retained;
+mod retire;
 
 pub(crate) use codec::{decode, encode};
+pub use retire::SchemaPath;
 
 /// The difference between a base and an object.
 #[derive(Debug, Clone, PartialEq)]
@@ -350,6 +353,25 @@ impl ItemIndex {
 }
 
 impl Patch {
+    /// Returns the patch for another base than its own: the fields of an object that it sets are
+    /// set one by one, so that those of the base stay.
+    pub(crate) fn by_field(self) -> Patch {
+        match self {
+            Patch::Set {
+                value: Json::Object(map),
+                guard: None,
+            } if !map.is_empty() => {
+                let set = |value| Patch::Set { value, guard: None }.by_field();
+                Patch::Fields(map.into_iter().map(|(name, value)| (name, set(value))).collect())
+            }
+            Patch::Fields(fields) => {
+                let fields = fields.into_iter();
+                Patch::Fields(fields.map(|(name, patch)| (name, patch.by_field())).collect())
+            }
+            other => other,
+        }
+    }
+
     /// Returns true if any entry depends on the inputs of a computed value.
     pub(crate) fn has_guard(&self) -> bool {
         match self {

@@ -389,8 +389,9 @@ impl<'a> Children<'a> {
         found
     }
 
-    /// Returns the node of a declared field, or else that of the map's values.
-    pub(crate) fn child(&mut self, name: &str) -> Option<&'a Node> {
+    /// Returns the node of a declared field, or else that of the map's values. Names must come in
+    /// ascending order.
+    pub fn child(&mut self, name: &str) -> Option<&'a Node> {
         self.property(name).or(self.additional)
     }
 }

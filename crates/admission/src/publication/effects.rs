@@ -91,7 +91,9 @@ impl Effect {
     /// Returns what becomes of the values or objects that it reaches.
     pub fn becomes(&self) -> &'static str {
         match self.kind {
-            names::FIELD_REMOVED => "shown no longer, and lost with the next write of the object",
+            names::FIELD_REMOVED => {
+                "shown no longer; kept until `insula export retire --field`, and shown if the field returns"
+            }
             names::VALUE_REFUSED => "shown as it is; a write that changes it is refused",
             names::FIELD_REQUIRED => "absent where it is required; a write that changes the object may be refused",
             names::DEFAULT_CHANGED => "another value is read where none was written",

@@ -1,6 +1,7 @@
 //! Objects that a program stored which gave each version a home of its own.
 
 use super::stored::{Views, edited, residual_of, traced};
+use super::{Bundle, Stored};
 use crate::error::ConvertError;
 use crate::merge::Side;
 use crate::residual::{self, Patch};
@@ -15,6 +16,18 @@ pub(super) struct Joined {
     pub(super) residuals: BTreeMap<String, Patch>,
     /// Values that another home's took the place of, as `.spec.unit of v2`.
     pub(super) replaced: Vec<String>,
+}
+
+/// Returns the values of an object of an earlier program that gave way to those of another version:
+/// see [`Bundle::replaced_values`].
+pub(super) fn replaced(bundle: &Bundle, root: usize, stored: Stored<'_>, budget: &mut Budget) -> Vec<String> {
+    let Ok(views) = Views::decode(bundle, root, stored) else {
+        return Vec::new();
+    };
+    if !views.are_split() {
+        return Vec::new();
+    }
+    views.joined(budget).map(|joined| joined.replaced).unwrap_or_default()
 }
 
 /// Notes the values of a version that show otherwise now.

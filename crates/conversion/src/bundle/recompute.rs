@@ -81,14 +81,14 @@ impl Bundle {
         budget: &mut Budget,
     ) -> Result<Recomputed, ConvertError> {
         let root = self.index(stored.version)?;
-        let now = Views::open(self, root, stored, budget)?;
+        let now = Views::open_to_write(self, root, stored, budget)?;
         let mut correction = Correction {
             bundle: self,
             root,
             stored,
             owns,
             views: BTreeMap::from([(root, now.view(root).clone())]),
-            raw: stored.value.clone(),
+            raw: now.raw.clone().into_owned(),
             records: now.records.clone(),
             now,
             kept: Vec::new(),
@@ -107,6 +107,7 @@ impl Bundle {
         let mut write = Write {
             bundle: self,
             residuals: now.residuals.clone(),
+            retained: BTreeMap::new(),
             old: Some(now),
             raw: self.versions[root].has_defaults.then_some(raw),
             views,

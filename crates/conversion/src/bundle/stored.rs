@@ -1,12 +1,13 @@
 //! Reads and writes of stored objects. The crate's documentation describes the algebra.
 
 use super::metadata::{same_content, with_metadata};
+use super::retained::encoded;
 use super::written::{self, Edit, RULES_UNKNOWN, Records, Written};
 use super::{Bundle, Stored, ToStore};
 use crate::error::{Cause, ConvertError};
 use crate::fixed::Fixed;
 use crate::merge::{Origin, Side, merge_objects};
-use crate::residual::{self, Patch};
+use crate::residual::{self, Patch, retained};
 use crate::trace::Trace;
 use crate::union::UNION;
 use insula_api::Json;
@@ -19,9 +20,11 @@ pub(super) struct Views<'a> {
     pub(super) bundle: &'a Bundle,
     pub(super) root: usize,
     /// The stored object, without defaults that were added later.
-    pub(super) raw: &'a Json,
+    pub(super) raw: Cow<'a, Json>,
     pub(super) stored: Cow<'a, Json>,
     pub(super) residuals: BTreeMap<String, Patch>,
+    /// Values that a version has no field for any more; of a version that is made below, all.
+    pub(super) retained: BTreeMap<String, Patch>,
     pub(super) records: Records,
     made: BTreeMap<usize, Json>,
 }
@@ -44,13 +47,17 @@ impl<'a> Views<'a> {
     }
 
     /// Returns the views of an object as it was stored.
-    fn decode(bundle: &'a Bundle, root: usize, stored: Stored<'a>) -> Result<Self, ConvertError> {
+    pub(super) fn decode(bundle: &'a Bundle, root: usize, stored: Stored<'a>) -> Result<Self, ConvertError> {
         let version = &bundle.versions[root];
         let malformed = |why| bundle.failure(&version.name, &version.name, Cause::Residual(why));
-        let (residuals, beside) = residual::decode(stored.residual).map_err(malformed)?;
+        let (mut residuals, beside) = residual::decode(stored.residual).map_err(malformed)?;
         let records = written::records(beside.as_ref()).map_err(malformed)?;
-        let raw = stored.value;
-        let mut stored = Cow::Borrowed(raw);
+        let retained = retained::take(&mut residuals);
+        let raw = match retained.get(&version.name) {
+            Some(patch) => Cow::Owned(retained::show(&version.schema, patch, stored.value.clone())),
+            None => Cow::Borrowed(stored.value),
+        };
+        let mut stored = raw.clone();
         if version.has_defaults {
             insula_schema::default(stored.to_mut(), &version.schema);
         }
@@ -60,6 +67,7 @@ impl<'a> Views<'a> {
             raw,
             stored,
             residuals,
+            retained,
             records,
             made: BTreeMap::new(),
         };
@@ -69,7 +77,7 @@ impl<'a> Views<'a> {
             && let Some(patch) = views.residuals.remove(UNION)
         {
             let hub = bundle.versions[bundle.hub].name.clone();
-            views.residuals.entry(hub).or_insert(patch);
+            views.residuals.entry(hub).or_insert(patch.by_field());
         }
         Ok(views)
     }
@@ -77,7 +85,7 @@ impl<'a> Views<'a> {
     /// Returns the object as readers of version `to` receive it.
     pub(super) fn read(mut self, to: usize, budget: &mut Budget) -> Result<Json, ConvertError> {
         if to == self.root {
-            return Ok(self.bundle.relabelled(self.raw, to));
+            return Ok(self.bundle.relabelled(&self.raw, to));
         }
         self.make(to, budget)?;
         Ok(self.made.remove(&to).unwrap_or_default())
@@ -99,8 +107,14 @@ impl<'a> Views<'a> {
             .bundle
             .route(parent, version, self.view(parent), budget, wanted.then_some(&mut trace))?;
         let shown = match patch {
-            Some(patch) => target.tidied(residual::apply_objects(&target.schema, patch, base, &trace)),
+            Some(patch) => residual::apply_objects(&target.schema, patch, base, &trace),
             None => base,
+        };
+        let unknown = patch.is_some_and(|patch| target.prunes() && retained::has_unknown(&target.schema, patch));
+        let shown = match (patch, unknown || self.retained.contains_key(&target.name)) {
+            (_, true) => target.tidied(self.split(version, &shown)),
+            (Some(_), false) => target.tidied(shown),
+            (None, false) => shown,
         };
         self.made.insert(version, shown);
         Ok(())
@@ -110,18 +124,6 @@ impl<'a> Views<'a> {
     pub(super) fn view(&self, version: usize) -> &Json {
         self.made.get(&version).unwrap_or(&self.stored)
     }
-}
-
-/// Returns the values of an object of an earlier program that gave way to those of another version:
-/// see [`Bundle::replaced_values`].
-pub(super) fn replaced(bundle: &Bundle, root: usize, stored: Stored<'_>, budget: &mut Budget) -> Vec<String> {
-    let Ok(views) = Views::decode(bundle, root, stored) else {
-        return Vec::new();
-    };
-    if !views.are_split() {
-        return Vec::new();
-    }
-    views.joined(budget).map(|joined| joined.replaced).unwrap_or_default()
 }
 
 /// Writes a new object.
@@ -140,6 +142,7 @@ pub(super) fn create(bundle: &Bundle, x: &Json, from: usize, budget: &mut Budget
         raw: None,
         views,
         residuals: BTreeMap::new(),
+        retained: BTreeMap::new(),
         records: Records::new(),
         writer: Some(from),
         budget,
@@ -166,11 +169,10 @@ pub(super) fn update(
             budget,
         );
     }
-    let mut before = Views::open(bundle, root, old, budget)?;
+    let mut before = Views::open_to_write(bundle, root, old, budget)?;
     before.make(from, budget)?;
-    if let Some(value) = without_conversion(&before, x, from) {
-        let residual = old.residual.map(<[u8]>::to_vec);
-        return Ok(ToStore { value, residual });
+    if let Some(unchanged) = without_conversion(&before, x, from, old) {
+        return Ok(unchanged);
     }
     let mut views = BTreeMap::from([(from, x.clone())]);
     let mut raw = None;
@@ -178,7 +180,7 @@ pub(super) fn update(
     while let Some(parent) = bundle.parent(root, at) {
         before.make(parent, budget)?;
         let onto = if parent == root {
-            before.raw
+            &*before.raw
         } else {
             before.view(parent)
         };
@@ -197,6 +199,7 @@ pub(super) fn update(
         raw,
         views,
         residuals,
+        retained: BTreeMap::new(),
         records,
         writer: Some(from),
         budget,
@@ -204,20 +207,30 @@ pub(super) fn update(
     write.finish(from)
 }
 
-/// Returns the object to store if the write changes nothing, or only metadata that no rule sees.
-fn without_conversion(before: &Views<'_>, x: &Json, from: usize) -> Option<Json> {
+/// Returns what to store if the write changes nothing, or only metadata that no rule sees.
+fn without_conversion(before: &Views<'_>, x: &Json, from: usize, old: Stored<'_>) -> Option<ToStore> {
     let bundle = before.bundle;
     let own;
     let shown = if from == before.root {
-        own = bundle.relabelled(before.raw, from);
+        own = bundle.relabelled(&before.raw, from);
         &own
     } else {
         before.view(from)
     };
-    match shown == x {
-        true => Some(before.raw.clone()),
-        false => same_content(bundle, shown, x).then(|| with_metadata(bundle, before.raw, x)),
+    let stands = || old.residual.map(<[u8]>::to_vec);
+    if shown == x {
+        return Some(ToStore {
+            value: old.value.clone(),
+            residual: stands(),
+        });
     }
+    same_content(bundle, shown, x).then(|| ToStore {
+        value: with_metadata(bundle, &before.raw, x),
+        residual: match before.raw {
+            Cow::Borrowed(_) => stands(),
+            Cow::Owned(_) => encoded(before.residuals.clone(), &before.retained, &before.records),
+        },
+    })
 }
 
 /// Returns `onto`, an object of version `b`, with an edit that was made in version `a`.
@@ -273,7 +286,7 @@ pub(super) fn residual_of(
 
 /// Moves a stored object to the current storage version; every version reads as before.
 fn migrate(bundle: &Bundle, root: usize, old: Stored<'_>, budget: &mut Budget) -> Result<ToStore, ConvertError> {
-    let mut before = Views::open(bundle, root, old, budget)?;
+    let mut before = Views::open_to_write(bundle, root, old, budget)?;
     let mut views = BTreeMap::new();
     let mut residuals = before.residuals.clone();
     for (v, version) in bundle.versions.iter().enumerate() {
@@ -291,6 +304,7 @@ fn migrate(bundle: &Bundle, root: usize, old: Stored<'_>, budget: &mut Budget) -
         raw: None,
         views,
         residuals,
+        retained: before.retained,
         records,
         writer: None,
         budget,
@@ -306,6 +320,8 @@ pub(super) struct Write<'a, 'b> {
     pub(super) raw: Option<Json>,
     pub(super) views: BTreeMap<usize, Json>,
     pub(super) residuals: BTreeMap<String, Patch>,
+    /// Retained values of a write that has no old views.
+    pub(super) retained: BTreeMap<String, Patch>,
     pub(super) records: Records,
     /// The version of the client that writes; `None` if nobody wrote anything new.
     pub(super) writer: Option<usize>,
@@ -338,6 +354,7 @@ impl Write<'_, '_> {
             let none = || Patch::Fields(BTreeMap::new());
             self.residuals.entry(UNION.to_owned()).or_insert_with(none);
         }
+        self.retain();
         self.record();
         let read = self.views.remove(&root).unwrap_or_default();
         let mut value = self.raw.take().unwrap_or(read);
@@ -346,7 +363,7 @@ impl Write<'_, '_> {
         }
         Ok(ToStore {
             value,
-            residual: written::encode(residual::encode(&self.residuals), &self.records),
+            residual: encoded(std::mem::take(&mut self.residuals), &self.retained, &self.records),
         })
     }
 
@@ -359,7 +376,7 @@ impl Write<'_, '_> {
         };
         let name = |version: usize| bundle.versions[version].name.as_str();
         if let Some(rules) = bundle.rules_to(writer, root) {
-            let before = self.old.as_ref().map(|old| old.raw);
+            let before = self.old.as_ref().map(|old| &*old.raw);
             let unknown = before.is_some_and(|raw| bundle.writers_of(raw).contains(name(writer)));
             let rules = if unknown { RULES_UNKNOWN } else { rules };
             let record = Written {
@@ -390,7 +407,11 @@ impl Write<'_, '_> {
 
     /// Returns true if there is a residual for this version, or for one that is read from it.
     fn needed(&self, version: usize) -> bool {
-        let has = |v: usize| self.residuals.contains_key(&self.bundle.versions[v].name);
+        let retained = self.old.as_ref().map(|old| &old.retained);
+        let has = |v: usize| {
+            let name = &self.bundle.versions[v].name;
+            self.residuals.contains_key(name) || retained.is_some_and(|retained| retained.contains_key(name))
+        };
         let root = self.bundle.storage;
         has(version) || (0..self.bundle.versions.len()).any(|v| self.bundle.parent(root, v) == Some(version) && has(v))
     }

@@ -1,0 +1,126 @@
+//! Values that a version has no field for any more, in reads and writes.
+
+use super::stored::{Views, Write};
+use super::written::{self, Records};
+use super::{Bundle, Stored, ToStore};
+use crate::error::{Cause, ConvertError};
+use crate::residual::{self, Patch, SchemaPath, retained};
+use crate::union::UNION;
+use insula_api::Json;
+use insula_cel::Budget;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// Returns what is stored beside an object.
+pub(super) fn encoded(
+    mut residuals: BTreeMap<String, Patch>,
+    retained: &BTreeMap<String, Patch>,
+    records: &Records,
+) -> Option<Vec<u8>> {
+    retained::add(&mut residuals, retained);
+    written::encode(residual::encode(&residuals), records)
+}
+
+impl<'a> Views<'a> {
+    /// Splits an object of a version: notes the values that its schema has no field for, and
+    /// returns the others, with those that it has a field for again.
+    pub(super) fn split(&mut self, version: usize, object: &Json) -> Json {
+        let target = &self.bundle.versions[version];
+        let patch = self.retained.remove(&target.name);
+        let (shown, patch) = retained::split(&target.schema, patch.as_ref(), object);
+        self.retained.extend(patch.map(|patch| (target.name.clone(), patch)));
+        shown
+    }
+
+    /// Returns the views of an object that is to be written: what its schema has no field for is
+    /// beside it.
+    pub(super) fn open_to_write(
+        bundle: &'a Bundle,
+        root: usize,
+        stored: Stored<'a>,
+        budget: &mut Budget,
+    ) -> Result<Self, ConvertError> {
+        let mut views = Self::open(bundle, root, stored, budget)?;
+        let version = &bundle.versions[root];
+        let is_known = retained::unknown(&version.schema, stored.value).is_none();
+        if is_known && matches!(views.raw, Cow::Borrowed(_)) {
+            return Ok(views);
+        }
+        views.raw = Cow::Owned(views.split(root, stored.value));
+        views.stored = Cow::Owned(version.tidied(views.raw.clone().into_owned()));
+        Ok(views)
+    }
+}
+
+impl Write<'_, '_> {
+    /// Carries the values that versions have no field for over to the new views.
+    pub(super) fn retain(&mut self) {
+        let Some(old) = &self.old else { return };
+        for (name, patch) in &old.retained {
+            let version = self.bundle.versions.iter().position(|version| version.name == *name);
+            let new = version.and_then(|version| Some((version, self.views.get(&version)?)));
+            let patch = match new {
+                Some((version, new)) => {
+                    retained::after(&self.bundle.versions[version].schema, patch, old.view(version), new)
+                }
+                None => Some(patch.clone()),
+            };
+            self.retained.extend(patch.map(|patch| (name.clone(), patch)));
+        }
+    }
+}
+
+impl Bundle {
+    /// Returns the versions that have no field at a path: what objects hold in it there can be
+    /// retired.
+    pub fn lacking<'b>(&'b self, path: &SchemaPath) -> impl Iterator<Item = &'b str> {
+        let lacking = self.named().filter(|version| !path.is_in(&version.schema));
+        lacking.map(|version| version.name.as_str())
+    }
+
+    /// Returns a stored object without what it holds in a field that a version has no more, or all
+    /// of them; `None` if it holds nothing there. What readers see stays the same.
+    ///
+    /// # Errors
+    /// The object's version does not exist, or its residual is malformed.
+    pub fn retire(
+        &self,
+        stored: Stored<'_>,
+        version: Option<&str>,
+        path: &SchemaPath,
+    ) -> Result<Option<ToStore>, ConvertError> {
+        let root = &self.versions[self.index(stored.version)?];
+        let malformed = |why| self.failure(&root.name, &root.name, Cause::Residual(why));
+        let (mut residuals, beside) = residual::decode(stored.residual).map_err(malformed)?;
+        let records = written::records(beside.as_ref()).map_err(malformed)?;
+        let mut all = retained::take(&mut residuals);
+        let mut value = Cow::Borrowed(stored.value);
+        if retained::unknown(&root.schema, stored.value).is_some() {
+            let (shown, patch) = retained::split(&root.schema, all.get(&root.name), stored.value);
+            value = Cow::Owned(shown);
+            all.extend(patch.map(|patch| (root.name.clone(), patch)));
+        }
+        let mut gone = false;
+        for patches in [&mut residuals, &mut all] {
+            let names: Vec<String> = patches.keys().cloned().collect();
+            for name in names {
+                let schema = self.versions.iter().find(|version| version.name == name);
+                let schema = schema.map(|version| &*version.schema);
+                let is_meant = name == UNION || version.is_none_or(|version| version == name);
+                if !is_meant || schema.is_some_and(|schema| path.is_in(schema)) {
+                    continue;
+                }
+                let Some(patch) = patches.remove(&name) else { continue };
+                let (left, went) = path.remove_from(patch, schema);
+                gone |= went;
+                // The residual of the union tells that the others are relative to it.
+                let left = left.or_else(|| (name == UNION).then(|| Patch::Fields(BTreeMap::new())));
+                patches.extend(left.map(|left| (name, left)));
+            }
+        }
+        Ok(gone.then(|| ToStore {
+            value: value.into_owned(),
+            residual: encoded(residuals, &all, &records),
+        }))
+    }
+}

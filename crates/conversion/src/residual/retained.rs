@@ -1,0 +1,265 @@
+//! Values that a version's schema has no field for any more.
+//!
+//! A release may take a field away. What objects hold in it is not gone with their next write: it
+//! is kept beside the residuals, and no version shows it. When the field returns, with a release or
+//! by going back to a former one, its values show again. They go when somebody retires the field.
+//!
+//! A [`Patch`] of such values has entries `set` at names that the schema lacks, and what leads to
+//! them.
+
+use super::{Patch, Ref, apply_objects, identities, key};
+use crate::fixed::Fixed;
+use crate::merge::{Side, merge_objects};
+use crate::trace::Trace;
+use insula_schema::{Children, Node, Structural, Type};
+use serde_json::{Map, Value as Json};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// Mark before the name of a version among the stored residuals; no name of a version has it.
+const PREFIX: char = '~';
+
+/// Takes the retained values out of what is stored, by version.
+pub(crate) fn take(stored: &mut BTreeMap<String, Patch>) -> BTreeMap<String, Patch> {
+    let of_version = |name: &str| name.strip_prefix(PREFIX).map(str::to_owned);
+    if stored.keys().all(|name| of_version(name).is_none()) {
+        return BTreeMap::new();
+    }
+    let (retained, rest) = std::mem::take(stored)
+        .into_iter()
+        .partition::<BTreeMap<_, _>, _>(|(name, _)| name.starts_with(PREFIX));
+    *stored = rest;
+    let by_version = retained.into_iter();
+    by_version
+        .filter_map(|(name, patch)| Some((of_version(&name)?, patch)))
+        .collect()
+}
+
+/// Adds retained values to residuals, in the form in which they are stored.
+pub(crate) fn add(residuals: &mut BTreeMap<String, Patch>, retained: &BTreeMap<String, Patch>) {
+    let named = retained
+        .iter()
+        .map(|(version, patch)| (format!("{PREFIX}{version}"), patch.clone()));
+    residuals.extend(named);
+}
+
+/// The meaning of a field's name at a node.
+enum Name<'a> {
+    Unknown,
+    /// Kept whatever it holds.
+    Opaque,
+    Field(&'a Node),
+}
+
+fn name_at<'a>(node: Option<&'a Node>, name: &str) -> Name<'a> {
+    let Some(node) = node else { return Name::Unknown };
+    if node.embedded() && matches!(name, "apiVersion" | "kind" | "metadata") {
+        return Name::Opaque;
+    }
+    match node.child(name) {
+        Some(child) => Name::Field(child),
+        None if node.preserves_unknown() => Name::Opaque,
+        None => Name::Unknown,
+    }
+}
+
+fn is_ours(name: &str) -> bool {
+    !matches!(name, "apiVersion" | "kind" | "metadata")
+}
+
+/// Returns the values of an object that the schema has no field for; `None` if there are none.
+pub(crate) fn unknown(schema: &Structural, object: &Json) -> Option<Patch> {
+    let fields = object.as_object()?.iter().filter(|(name, _)| is_ours(name));
+    unknown_fields(schema.root(), fields)
+}
+
+fn unknown_fields<'a>(node: &Node, fields: impl Iterator<Item = (&'a String, &'a Json)>) -> Option<Patch> {
+    // Every write asks this of every field: the names of both are in order.
+    let mut children = Children::new(node);
+    let unknown = fields.filter_map(|(name, value)| {
+        let known = match children.child(name) {
+            Some(child) if !node.embedded() => Name::Field(child),
+            _ => name_at(Some(node), name),
+        };
+        let patch = match known {
+            Name::Unknown => Some(Patch::Set {
+                value: value.clone(),
+                guard: None,
+            }),
+            Name::Opaque => None,
+            Name::Field(child) => unknown_below(child, value),
+        };
+        Some((name.clone(), patch?))
+    });
+    let unknown: BTreeMap<String, Patch> = unknown.collect();
+    (!unknown.is_empty()).then_some(Patch::Fields(unknown))
+}
+
+fn unknown_below(node: &Node, value: &Json) -> Option<Patch> {
+    match value {
+        Json::Object(map) => unknown_fields(node, map.iter()),
+        Json::Array(items) => {
+            let item = node.items()?;
+            let unknown = |(i, value): (usize, &Json)| Some((i, unknown_below(item, value)?));
+            let unknown: Vec<(usize, Patch)> = items.iter().enumerate().filter_map(unknown).collect();
+            let keyed = !unknown.is_empty() && identities(items, Some(node)).is_some();
+            let reference = |i: usize| {
+                let key = key(Some(node), &items[i]).filter(|_| keyed);
+                key.map_or(Ref::Index(i), Ref::Key)
+            };
+            let entries: Vec<(Ref, Patch)> = unknown.into_iter().map(|(i, patch)| (reference(i), patch)).collect();
+            (!entries.is_empty()).then_some(Patch::Within(entries))
+        }
+        _ => None,
+    }
+}
+
+/// Returns true if a residual of a version sets a value that its schema has no field for.
+pub(crate) fn has_unknown(schema: &Structural, patch: &Patch) -> bool {
+    let Patch::Fields(fields) = patch else { return false };
+    let mut fields = fields.iter().filter(|(name, _)| is_ours(name));
+    fields.any(|(name, patch)| is_unknown(Some(schema.root()), name, patch))
+}
+
+fn is_unknown(node: Option<&Node>, name: &str, patch: &Patch) -> bool {
+    match name_at(node, name) {
+        Name::Unknown => !matches!(patch, Patch::Unset { .. }),
+        Name::Opaque => false,
+        Name::Field(child) => sets_unknown(child, patch),
+    }
+}
+
+fn sets_unknown(node: &Node, patch: &Patch) -> bool {
+    let in_item = |patch: &Patch| node.items().is_some_and(|item| sets_unknown(item, patch));
+    match patch {
+        Patch::Set { value, .. } => unknown_below(node, value).is_some(),
+        Patch::Unset { .. } => false,
+        Patch::Fields(fields) => fields.iter().any(|(name, patch)| is_unknown(Some(node), name, patch)),
+        Patch::Within(entries) => entries.iter().any(|(_, patch)| in_item(patch)),
+        Patch::Items { items, .. } => items.iter().any(|item| match item {
+            super::Item::Base(_, patch) => patch.as_ref().is_some_and(in_item),
+            super::Item::New(value) => node.items().is_some_and(|item| unknown_below(item, value).is_some()),
+        }),
+    }
+}
+
+/// Returns an object with its retained values, whether its schema has fields for them or not.
+pub(crate) fn whole(schema: &Structural, retained: &Patch, object: Json) -> Json {
+    apply_objects(schema, retained, object, &Trace::default())
+}
+
+/// Returns what is retained after a write of `new` over `old`: as with everything that a writer
+/// cannot see, values live and die with the list items and map entries that they are in.
+pub(crate) fn after(schema: &Structural, retained: &Patch, old: &Json, new: &Json) -> Option<Patch> {
+    let none = Trace::default();
+    let (old_side, new_side) = (Side::new(old, &none), Side::new(new, &none));
+    let onto = whole(schema, retained, old.clone());
+    let merged = merge_objects(schema, old_side, new_side, &onto, &Fixed::default());
+    unknown(schema, &merged)
+}
+
+/// Returns an object with those retained values that its schema has a field for again. A value that
+/// stands there stays.
+pub(crate) fn show(schema: &Structural, retained: &Patch, object: Json) -> Json {
+    let Patch::Fields(fields) = retained else { return object };
+    let Json::Object(mut map) = object else { return object };
+    for (name, patch) in fields.iter().filter(|(name, _)| is_ours(name)) {
+        show_field(Some(schema.root()), (name, patch), &mut map);
+    }
+    Json::Object(map)
+}
+
+fn show_field(node: Option<&Node>, (name, patch): (&String, &Patch), map: &mut Map<String, Json>) {
+    let shown = match (name_at(node, name), patch) {
+        (Name::Unknown, _) => return,
+        (Name::Opaque, Patch::Set { value, .. }) => map.remove(name).or_else(|| Some(value.clone())),
+        (Name::Opaque, _) => return,
+        (Name::Field(child), patch) => show_value(child, patch, map.remove(name)),
+    };
+    map.extend(shown.map(|value| (name.clone(), value)));
+}
+
+fn show_value(node: &Node, patch: &Patch, stands: Option<Json>) -> Option<Json> {
+    match (patch, stands) {
+        (Patch::Set { value, .. }, None) => known_part(node, value),
+        (Patch::Fields(fields), stands) => {
+            let stood = stands.is_some();
+            let mut map = match stands {
+                None => Map::new(),
+                Some(Json::Object(map)) => map,
+                other => return other,
+            };
+            fields.iter().for_each(|field| show_field(Some(node), field, &mut map));
+            // What leads to values that still have no field is no value itself.
+            (stood || !map.is_empty()).then_some(Json::Object(map))
+        }
+        (Patch::Within(entries), Some(Json::Array(mut items))) => {
+            let places = super::ItemIndex::for_refs(entries.iter().map(|(at, _)| at), Some(node), &items);
+            for (at, patch) in entries {
+                let (Some(i), Some(item)) = (places.find(at), node.items()) else {
+                    continue;
+                };
+                let stands = std::mem::take(&mut items[i]);
+                items[i] = show_value(item, patch, Some(stands)).unwrap_or_default();
+            }
+            Some(Json::Array(items))
+        }
+        (_, stands) => stands,
+    }
+}
+
+/// Returns the part of a value that a node has fields for; `None` if it has none or is of another
+/// type.
+fn known_part(node: &Node, value: &Json) -> Option<Json> {
+    if !is_of_type(node, value) {
+        return None;
+    }
+    match value {
+        Json::Object(map) => {
+            let known = map.iter().filter_map(|(name, value)| {
+                let known = match name_at(Some(node), name) {
+                    Name::Unknown => None,
+                    Name::Opaque => Some(value.clone()),
+                    Name::Field(child) => known_part(child, value),
+                };
+                Some((name.clone(), known?))
+            });
+            let known: Map<String, Json> = known.collect();
+            (map.is_empty() || !known.is_empty()).then_some(Json::Object(known))
+        }
+        Json::Array(items) => match node.items() {
+            Some(item) => items.iter().map(|value| known_part(item, value)).collect(),
+            None => node.preserves_unknown().then(|| value.clone()),
+        },
+        _ => Some(value.clone()),
+    }
+}
+
+fn is_of_type(node: &Node, value: &Json) -> bool {
+    let is_integer = |value: &Json| value.is_i64() || value.is_u64();
+    match node.kind() {
+        _ if value.is_null() => node.nullable(),
+        None if node.int_or_string() => is_integer(value) || value.is_string(),
+        None => true,
+        Some(Type::Object) => value.is_object(),
+        Some(Type::Array) => value.is_array(),
+        Some(Type::String) => value.is_string(),
+        Some(Type::Integer) => is_integer(value),
+        Some(Type::Number) => value.is_number(),
+        Some(Type::Boolean) => value.is_boolean(),
+    }
+}
+
+/// Returns an object as its schema has it, with those retained values that it has a field for
+/// again, and what is retained from then on.
+pub(crate) fn split(schema: &Structural, retained: Option<&Patch>, object: &Json) -> (Json, Option<Patch>) {
+    let (mut shown, all) = match retained {
+        Some(patch) => (
+            show(schema, patch, object.clone()),
+            Cow::Owned(whole(schema, patch, object.clone())),
+        ),
+        None => (object.clone(), Cow::Borrowed(object)),
+    };
+    insula_schema::prune(&mut shown, schema);
+    (shown, unknown(schema, &all))
+}

@@ -1,0 +1,187 @@
+//! Removal of what objects hold in a field that a version has no more.
+
+use super::{Item, Patch};
+use insula_schema::{Node, Structural};
+use serde_json::Value as Json;
+
+/// A step of the path of a field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Step {
+    Field(String),
+    /// Each item of a list, or each entry of a map.
+    Each,
+}
+
+/// The path of a field, as schemas have it: `.spec.colors[].name`, with `[]` for the items of a
+/// list and for the entries of a map.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SchemaPath(Vec<Step>);
+
+impl SchemaPath {
+    /// Reads a path.
+    ///
+    /// # Errors
+    /// The text does not begin with a dot, names nothing, or is about metadata.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is no path of a field such as .spec.backup or .spec.users[].mail");
+        let mut steps = Vec::new();
+        for part in text.strip_prefix('.').ok_or_else(wrong)?.split('.') {
+            let (name, each) = part.find("[]").map_or((part, ""), |at| part.split_at(at));
+            if name.is_empty() || name.contains(['[', ']']) || each.len() % 2 != 0 {
+                return Err(wrong());
+            }
+            steps.push(Step::Field(name.to_owned()));
+            let mut rest = each;
+            while let Some(next) = rest.strip_prefix("[]") {
+                steps.push(Step::Each);
+                rest = next;
+            }
+            if !rest.is_empty() {
+                return Err(wrong());
+            }
+        }
+        match steps.first() {
+            Some(Step::Field(first)) if !matches!(first.as_str(), "apiVersion" | "kind" | "metadata") => {
+                Ok(SchemaPath(steps))
+            }
+            _ => Err(wrong()),
+        }
+    }
+
+    /// Returns true if a schema has the field, or keeps whatever is at its place.
+    pub(crate) fn is_in(&self, schema: &Structural) -> bool {
+        let mut node = schema.root();
+        for step in &self.0 {
+            let below = match step {
+                Step::Field(name) => node.property(name),
+                Step::Each => node.items().or(node.additional()),
+            };
+            match below {
+                Some(below) => node = below,
+                None => return node.preserves_unknown(),
+            }
+        }
+        true
+    }
+
+    /// Removes what a patch sets at the path, `node` being the schema of what it patches. Returns
+    /// what is left of it, and whether something went.
+    pub(crate) fn remove_from(&self, patch: Patch, schema: Option<&Structural>) -> (Option<Patch>, bool) {
+        let mut went = false;
+        let left = without(patch, schema.map(Structural::root), &self.0, &mut went);
+        (left, went)
+    }
+}
+
+/// Returns the rest of the path below a name, if it leads there: a name of a field, or any entry of
+/// a map.
+fn below<'s>(node: Option<&Node>, name: &str, path: &'s [Step]) -> Option<&'s [Step]> {
+    let is_entry = node.is_none_or(|node| node.property(name).is_none() && node.additional().is_some());
+    match path.split_first()? {
+        (Step::Field(field), rest) if field == name => Some(rest),
+        (Step::Each, rest) if is_entry => Some(rest),
+        _ => None,
+    }
+}
+
+fn without(patch: Patch, node: Option<&Node>, path: &[Step], went: &mut bool) -> Option<Patch> {
+    if path.is_empty() {
+        *went = true;
+        return None;
+    }
+    let in_item = |patch: Patch, went: &mut bool| match path.split_first() {
+        Some((Step::Each, rest)) => without(patch, node.and_then(Node::items), rest, went),
+        _ => Some(patch),
+    };
+    match patch {
+        Patch::Fields(fields) => {
+            let left = fields.into_iter().filter_map(|(name, patch)| {
+                let left = match below(node, &name, path) {
+                    Some(rest) => without(patch, node.and_then(|node| node.child(&name)), rest, went),
+                    None => Some(patch),
+                };
+                Some((name, left?))
+            });
+            let left: std::collections::BTreeMap<_, _> = left.collect();
+            (!left.is_empty()).then_some(Patch::Fields(left))
+        }
+        Patch::Within(entries) => {
+            let left = entries
+                .into_iter()
+                .filter_map(|(at, patch)| Some((at, in_item(patch, went)?)));
+            let left: Vec<_> = left.collect();
+            (!left.is_empty()).then_some(Patch::Within(left))
+        }
+        Patch::Items { items, of, guard } => {
+            let items = items.into_iter().map(|item| match item {
+                Item::Base(at, patch) => Item::Base(at, patch.and_then(|patch| in_item(patch, went))),
+                Item::New(value) => match path.split_first() {
+                    Some((Step::Each, rest)) => Item::New(value_without(value, rest, went).unwrap_or_default()),
+                    _ => Item::New(value),
+                },
+            });
+            let items = items.collect();
+            Some(Patch::Items { items, of, guard })
+        }
+        Patch::Set { value, guard } => {
+            let value = value_without(value, path, went)?;
+            Some(Patch::Set { value, guard })
+        }
+        Patch::Unset { .. } => Some(patch),
+    }
+}
+
+fn value_without(value: Json, path: &[Step], went: &mut bool) -> Option<Json> {
+    let Some((step, rest)) = path.split_first() else {
+        *went = true;
+        return None;
+    };
+    match (value, step) {
+        (Json::Object(map), _) => {
+            let was_empty = map.is_empty();
+            let left = map.into_iter().filter_map(|(name, value)| {
+                let value = match below(None, &name, path) {
+                    Some(rest) => value_without(value, rest, went)?,
+                    None => value,
+                };
+                Some((name, value))
+            });
+            let left: serde_json::Map<_, _> = left.collect();
+            (was_empty || !left.is_empty()).then_some(Json::Object(left))
+        }
+        (Json::Array(items), Step::Each) => {
+            let items = items
+                .into_iter()
+                .map(|item| value_without(item, rest, went).unwrap_or_else(|| Json::Object(Default::default())));
+            Some(Json::Array(items.collect()))
+        }
+        (value, _) => Some(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_those_of_schemas() {
+        for right in [".spec.a", ".spec.a[].b", ".spec.a[][].b", ".status", ".spec.m[]"] {
+            assert!(SchemaPath::parse(right).is_ok(), "{right}");
+        }
+        for wrong in [
+            "",
+            ".",
+            "spec",
+            ".spec.",
+            ".spec..a",
+            ".spec[0]",
+            ".spec.a[]b",
+            ".metadata.labels",
+            ".[]",
+            ".a[",
+            ".a]",
+        ] {
+            assert!(SchemaPath::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}
