@@ -15,6 +15,7 @@ use insula_catalog::{Api, Served, exports::ExportName, ids, locate};
 use insula_registry::{
     Deps, Intent, Plan,
     recompute::{self, Former, Limits, Page, State, Verdict},
+    rewrite,
 };
 use insula_store::{Change, Entry, Snapshot};
 use serde_json::json;
@@ -216,7 +217,7 @@ impl Recomputations {
 
     fn page(&self, export: &ExportName, api: &Served, (after, max): (&str, usize), snapshot: &Snapshot) -> Page {
         let former = Former::new(&self.registry, snapshot, export, Vec::new(), false);
-        let after = recompute::key_at(api.resource_id(), after);
+        let after = rewrite::key_at(api.resource_id(), after);
         let limits = Limits {
             after: after.as_ref(),
             objects: max,
@@ -299,7 +300,7 @@ fn decide(world: &World) -> Plan {
             match (&page.next, next) {
                 (Some(key), _) => {
                     state["resource"] = json!(resource);
-                    state["after"] = json!(recompute::position(key));
+                    state["after"] = json!(rewrite::position(key));
                 }
                 (None, Some(next)) => {
                     state["resource"] = json!(next);

@@ -3416,6 +3416,99 @@ impl ::prost::Name for RetireVersionResponse {
         "/insula.admin.v1.RetireVersionResponse".into()
     }
 }
+/// Names a field that an API has no more.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RetireFieldRequest {
+    /// The workspace of the export. Empty means "root". The caller needs the verb update on
+    /// apiexports/content there, with validate_only list.
+    #[prost(string, tag = "1")]
+    pub workspace: ::prost::alloc::string::String,
+    /// The name of the export. Required.
+    #[prost(string, tag = "2")]
+    pub export: ::prost::alloc::string::String,
+    /// The API, "widgets.example.io" or "widgets": what versions hold that lack the field now. With a
+    /// version behind it, "widgets.example.io/v1": what that version holds, which may be gone itself.
+    /// Required.
+    #[prost(string, tag = "3")]
+    pub resource: ::prost::alloc::string::String,
+    /// The path of the field, as schemas have it: ".spec.backup", ".spec.users\[\].mail"; "\[\]" for the
+    /// items of a list and the entries of a map. Required. A field that the versions still have is
+    /// FAILED_PRECONDITION.
+    #[prost(string, tag = "4")]
+    pub field: ::prost::alloc::string::String,
+    /// Find the objects of the page, and change none. Each change is guarded by resourceVersion.
+    #[prost(bool, tag = "5")]
+    pub validate_only: bool,
+    /// Empty for the first page, then next_page_token of the previous one. Up to 500 objects are
+    /// examined for a page.
+    #[prost(string, tag = "6")]
+    pub page_token: ::prost::alloc::string::String,
+    /// Makes a page idempotent. Each page has one of its own.
+    #[prost(string, tag = "7")]
+    pub request_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for RetireFieldRequest {
+    const NAME: &'static str = "RetireFieldRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.RetireFieldRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.RetireFieldRequest".into()
+    }
+}
+/// Objects that hold something in a field.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RetireFieldResponse {
+    /// The server that answered, and the revision that it read.
+    #[prost(message, optional, tag = "1")]
+    pub header: ::core::option::Option<ResponseHeader>,
+    /// The objects, sorted by logical cluster, namespace and name.
+    #[prost(message, repeated, tag = "2")]
+    pub objects: ::prost::alloc::vec::Vec<FieldHolder>,
+    /// The number of objects that were examined for this page.
+    #[prost(int64, tag = "3")]
+    pub examined: i64,
+    /// Sent back as page_token, gives the next page. Empty: this was the last one.
+    #[prost(string, tag = "4")]
+    pub next_page_token: ::prost::alloc::string::String,
+}
+impl ::prost::Name for RetireFieldResponse {
+    const NAME: &'static str = "RetireFieldResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.RetireFieldResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.RetireFieldResponse".into()
+    }
+}
+/// An object that holds something in a field that its version has no more.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FieldHolder {
+    /// The path of its workspace.
+    #[prost(string, tag = "1")]
+    pub workspace: ::prost::alloc::string::String,
+    /// Its namespace; empty without.
+    #[prost(string, tag = "2")]
+    pub namespace: ::prost::alloc::string::String,
+    /// Its name.
+    #[prost(string, tag = "3")]
+    pub name: ::prost::alloc::string::String,
+    /// The reason for which it still holds it after the request.
+    #[prost(string, tag = "4")]
+    pub message: ::prost::alloc::string::String,
+}
+impl ::prost::Name for FieldHolder {
+    const NAME: &'static str = "FieldHolder";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.FieldHolder".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.FieldHolder".into()
+    }
+}
 /// Asks for the APIs that the caller may bind.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListApisRequest {
@@ -4329,6 +4422,33 @@ pub mod api_service_client {
                 .insert(GrpcMethod::new("insula.admin.v1.ApiService", "RetireVersion"));
             self.inner.unary(req, path, codec).await
         }
+        /// Removes for good what objects hold in a field that their version has no more, in all workspaces
+        /// that bind the API, a page at a time. Until then a release that has the field again shows it
+        /// again.
+        pub async fn retire_field(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RetireFieldRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RetireFieldResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::CheckedCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/insula.admin.v1.ApiService/RetireField",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("insula.admin.v1.ApiService", "RetireField"));
+            self.inner.unary(req, path, codec).await
+        }
         /// Lists the exports of all workspaces that the caller may bind in a workspace, and on request those
         /// that their owners list for everybody. A page looks at some exports, so it may be empty and have
         /// a next one. Others are not shown in any way.
@@ -4556,6 +4676,16 @@ pub mod api_service_server {
             request: tonic::Request<super::RetireVersionRequest>,
         ) -> std::result::Result<
             tonic::Response<super::RetireVersionResponse>,
+            tonic::Status,
+        >;
+        /// Removes for good what objects hold in a field that their version has no more, in all workspaces
+        /// that bind the API, a page at a time. Until then a release that has the field again shows it
+        /// again.
+        async fn retire_field(
+            &self,
+            request: tonic::Request<super::RetireFieldRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RetireFieldResponse>,
             tonic::Status,
         >;
         /// Lists the exports of all workspaces that the caller may bind in a workspace, and on request those
@@ -5542,6 +5672,51 @@ pub mod api_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = RetireVersionSvc(inner);
+                        let codec = crate::codec::CheckedCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/insula.admin.v1.ApiService/RetireField" => {
+                    #[allow(non_camel_case_types)]
+                    struct RetireFieldSvc<T: ApiService>(pub Arc<T>);
+                    impl<
+                        T: ApiService,
+                    > tonic::server::UnaryService<super::RetireFieldRequest>
+                    for RetireFieldSvc<T> {
+                        type Response = super::RetireFieldResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RetireFieldRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ApiService>::retire_field(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RetireFieldSvc(inner);
                         let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

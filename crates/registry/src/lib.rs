@@ -25,6 +25,8 @@ mod prepare;
 pub mod recompute;
 pub mod registration_migration;
 pub mod representation;
+pub mod retire;
+pub mod rewrite;
 pub mod undelete;
 mod uses;
 pub mod verbs;

@@ -8,29 +8,24 @@
 mod owners;
 
 use crate::{
-    client::{Intent, Plan, commit},
+    client::Intent,
     deps::Deps,
+    rewrite::{self, ATTEMPTS, Attempt},
 };
-use insula_api::{ClusterName, Json, Object, ObjectKey, ResourceId, Revision, Scope};
-use insula_catalog::{
-    Api, Error, Result, Served, bundle, exports::ExportName, freeze, ids, object::metadata_of, parts,
-};
+use insula_api::{ClusterName, Json, Object, ObjectKey, Revision, Scope};
+use insula_catalog::{Api, Result, Served, bundle, exports::ExportName, ids, object::metadata_of, parts};
 use insula_conversion::{Difference, RULES_UNKNOWN, Recomputed, Step, Stored, Writer};
 use insula_store::{Entry, Snapshot};
 use owners::FieldOwners;
 use serde_json::json;
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     ops::ControlFlow,
     sync::{Arc, OnceLock},
 };
 
-/// Objects examined for one page.
-const EXAMINED_MAX: usize = 500;
 /// Former schemas of a workspace that are searched for the rules of an object.
 const FORMER_MAX: usize = 64;
-/// Attempts to write an object that others write at the same time.
-const ATTEMPTS: usize = 3;
 
 /// State of one object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -225,54 +220,18 @@ pub fn scan(deps: &Deps, snapshot: &Snapshot, api: &Served, former: &Former, lim
         examined: 0,
         next: None,
     };
-    let mut served_in: HashMap<_, Option<Served>> = HashMap::new();
-    let (mut bytes, mut last) = (0, None);
-    snapshot.for_each_after(&Scope::everywhere(api.resource_id()), limits.after, |entry| {
-        if page.examined == EXAMINED_MAX || page.verdicts.len() >= limits.objects || bytes > limits.bytes {
-            page.next = last.take();
-            return ControlFlow::Break(());
-        }
-        page.examined += 1;
-        last = Some(entry.key.clone());
-        let served = served_in
-            .entry(entry.key.cluster.clone())
-            .or_insert_with(|| serving(deps, snapshot, entry));
+    let mut bytes = 0;
+    let examined = rewrite::scan(deps, snapshot, api, limits.after, |served, entry| {
         if let Some(served) = served {
             let verdict = examine(served, entry, former);
             bytes += verdict.made.as_ref().map_or(0, |made| made.size());
             let is_listed = verdict.state != State::Current || limits.to_apply && verdict.made.is_some();
             page.verdicts.extend(is_listed.then_some(verdict));
         }
-        ControlFlow::Continue(())
+        page.verdicts.len() < limits.objects && bytes <= limits.bytes
     });
+    (page.examined, page.next) = (examined.objects, examined.next);
     page
-}
-
-/// Writes the position of an object among those of its resource.
-pub fn position(key: &ObjectKey) -> String {
-    format!("{}/{}/{}", key.cluster, key.namespace, key.name)
-}
-
-/// Returns the key at a position; `None` for a text that is none.
-pub fn key_at(resource: ResourceId, position: &str) -> Option<ObjectKey> {
-    let mut parts = position.splitn(3, '/');
-    let mut next = || parts.next();
-    let (cluster, namespace, name) = (next()?, next()?, next()?);
-    Some(ObjectKey {
-        namespace: namespace.into(),
-        ..ObjectKey::cluster_scoped(resource, ClusterName::parse(cluster).ok()?, name)
-    })
-}
-
-/// Returns the API that serves an object in its cluster today.
-fn serving(deps: &Deps, snapshot: &Snapshot, entry: &Entry) -> Option<Served> {
-    let ResourceId {
-        group,
-        resource,
-        identity,
-    } = &entry.key.resource;
-    let served = deps.catalog.resolve(snapshot, &entry.key.cluster, group, resource)?;
-    (served.identity == *identity && !served.terminating).then_some(served)
 }
 
 /// Compares the rules that wrote an object with today's.
@@ -383,13 +342,7 @@ fn to_store(served: &Served, old: &Json, made: &Recomputed) -> std::result::Resu
     {
         metadata_of(&mut value).insert("generation".into(), json!(generation + 1));
     }
-    let mut shown = value.clone();
-    insula_schema::default(&mut shown, &storage.schema);
-    // Readers default what the stored object lacks.
-    let schema = if shown == value { served.api.fingerprint } else { 0 };
-    Object::new(&value, made.stored.residual.clone().map(Into::into))
-        .map(|object| object.written_under(schema))
-        .map_err(|error| error.to_string())
+    rewrite::object(served, &value, made.stored.residual.clone())
 }
 
 /// Stores a recomputed object, unless it was written since: then it is examined again.
@@ -398,39 +351,26 @@ fn to_store(served: &Served, old: &Json, made: &Recomputed) -> std::result::Resu
 /// The store refused the commit. A conflict is a failed verdict.
 pub async fn apply(deps: &Deps, mut verdict: Verdict, former: &Former) -> Result<Verdict> {
     for _ in 0..ATTEMPTS {
-        let mut intents = verdict.intents();
+        let intents = verdict.intents();
         if intents.is_empty() {
             return Ok(verdict);
         }
-        let cluster = &verdict.entry.key.cluster;
-        match freeze::open(&deps.store.latest(), cluster) {
-            Ok(open) => intents.extend(open.map(|(key, revision)| Intent::Expect(key, Some(revision)))),
-            Err(freeze) => {
-                verdict.message = freeze.refusal_from_outside(cluster);
-                verdict.state = State::Failed;
-                return Ok(verdict);
-            }
-        }
-        match commit(deps, &Plan::new(intents)).await {
-            Ok(_) => {
+        match rewrite::attempt(deps, &verdict.entry.key.cluster, intents).await? {
+            Attempt::Stored => {
                 verdict.stored();
                 return Ok(verdict);
             }
-            Err(Error::Conflict { .. }) => {}
-            Err(error) => return Err(error),
+            Attempt::Refused(why) => {
+                verdict.message = why;
+                verdict.state = State::Failed;
+                return Ok(verdict);
+            }
+            Attempt::Conflict => {}
         }
-        let snapshot = deps
-            .store
-            .snapshot(Revision(0))
-            .await
-            .map_err(|error| Error::Internal(error.to_string()))?;
-        match (
-            snapshot.get(&verdict.entry.key),
-            serving(deps, &snapshot, &verdict.entry),
-        ) {
-            (Some(entry), Some(served)) => verdict = examine(&served, &entry, former),
+        match rewrite::latest(deps, &verdict.entry).await? {
+            Some((served, entry)) => verdict = examine(&served, &entry, former),
             // It was deleted meanwhile, or its workspace no longer serves it.
-            _ => {
+            None => {
                 verdict.state = State::Current;
                 return Ok(verdict);
             }

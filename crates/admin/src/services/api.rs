@@ -9,6 +9,7 @@ mod objects;
 mod offers;
 mod providers;
 mod publication;
+mod retired_fields;
 mod rollback;
 mod rollout;
 mod settings;
@@ -36,9 +37,9 @@ use insula_proto::admin::v1::{
     ListApisResponse, ListClaimsRequest, ListClaimsResponse, ListConsumersRequest, ListConsumersResponse,
     ListExportsRequest, ListExportsResponse, PauseRolloutRequest, PauseRolloutResponse, PublishApiRequest,
     PublishApiResponse, PublishedExport, RejectClaimsRequest, RejectClaimsResponse, ResumeRolloutRequest,
-    ResumeRolloutResponse, RetireVersionRequest, RetireVersionResponse, RollbackReleaseRequest,
-    RollbackReleaseResponse, UnbindApiRequest, UnbindApiResponse, UpdateExportRequest, UpdateExportResponse,
-    api_service_server::ApiService,
+    ResumeRolloutResponse, RetireFieldRequest, RetireFieldResponse, RetireVersionRequest, RetireVersionResponse,
+    RollbackReleaseRequest, RollbackReleaseResponse, UnbindApiRequest, UnbindApiResponse, UpdateExportRequest,
+    UpdateExportResponse, api_service_server::ApiService,
 };
 use insula_store::Snapshot;
 use objects::{export_message, or_root};
@@ -429,6 +430,20 @@ impl ApiService for AdminService {
         session.may_read_published(&located)?;
         let once = once(&request.request_id, request.validate_only);
         let work = async { self.retire(&session, &located, request.clone()).await };
+        self.once(&session, once, &request, work).await.map(Response::new)
+    }
+
+    async fn retire_field(
+        &self,
+        request: Request<RetireFieldRequest>,
+    ) -> Result<Response<RetireFieldResponse>, Status> {
+        let session = self.begin(&request).await?;
+        let request = request.into_inner();
+        let found = session.locate_content((&request.workspace, &request.export), !request.validate_only)?;
+        required("resource", &request.resource)?;
+        required("field", &request.field)?;
+        let once = once(&request.request_id, request.validate_only);
+        let work = self.retired(&session, found, request.clone());
         self.once(&session, once, &request, work).await.map(Response::new)
     }
 }

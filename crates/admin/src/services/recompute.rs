@@ -19,7 +19,10 @@ use insula_proto::{
     Message,
     admin::v1::{FieldDifference, FormerWriter, RecomputeRequest, RecomputeResponse, RecomputeState, RecomputedObject},
 };
-use insula_registry::recompute::{self, Former, Limits, Page, State, Verdict};
+use insula_registry::{
+    recompute::{self, Former, Limits, Page, State, Verdict},
+    rewrite,
+};
 use insula_store::Snapshot;
 use std::sync::Arc;
 use tonic::Status;
@@ -112,7 +115,7 @@ impl AdminService {
             examined: i64::try_from(page.examined).unwrap_or(i64::MAX),
             next_page_token: page
                 .next
-                .map(|key| token.next(session.snapshot.revision(), &recompute::position(&key)))
+                .map(|key| token.next(session.snapshot.revision(), &rewrite::position(&key)))
                 .unwrap_or_default(),
         })
     }
@@ -121,22 +124,8 @@ impl AdminService {
 impl Session {
     /// Finds an export whose consumers' objects the caller may list, or update.
     fn locate_export(&self, request: &RecomputeRequest) -> Result<(Located, ExportName), Status> {
-        let verb = if request.apply { "update" } else { "list" };
-        let content = Attributes {
-            subresource: "content".into(),
-            ..right(verb, groups::APIS, "apiexports", &request.export)
-        };
-        let workspace = if request.workspace.is_empty() {
-            "root"
-        } else {
-            &request.workspace
-        };
-        let located = self.locate(workspace, &content)?;
-        for (field, value) in [
-            ("export", &request.export),
-            ("group", &request.group),
-            ("resource", &request.resource),
-        ] {
+        let found = self.locate_content((&request.workspace, &request.export), request.apply)?;
+        for (field, value) in [("group", &request.group), ("resource", &request.resource)] {
             required(field, value)?;
         }
         if request.former_rules.len() > FORMER_MAX {
@@ -147,12 +136,29 @@ impl Session {
         if request.assume_former && request.former_rules.is_empty() {
             return Err(Status::invalid_argument("assume_former: needs former_rules"));
         }
+        Ok(found)
+    }
+
+    /// Finds an export, in `root` where no workspace is named, whose consumers' objects the caller
+    /// may list, or update to `apply` something.
+    pub(super) fn locate_content(
+        &self,
+        (workspace, name): (&str, &str),
+        apply: bool,
+    ) -> Result<(Located, ExportName), Status> {
+        let content = Attributes {
+            subresource: "content".into(),
+            ..right(if apply { "update" } else { "list" }, groups::APIS, "apiexports", name)
+        };
+        let workspace = if workspace.is_empty() { "root" } else { workspace };
+        let located = self.locate(workspace, &content)?;
+        required("export", name)?;
         let export = ExportName {
             cluster: located.cluster.clone(),
-            name: request.export.as_str().into(),
+            name: name.into(),
         };
         if !export.exists(&self.snapshot) {
-            return Err(not_found("apiexports", &request.export, &located.path));
+            return Err(not_found("apiexports", name, &located.path));
         }
         Ok((located, export))
     }
@@ -187,7 +193,7 @@ fn token(session: &Session, export: &ExportName, request: &RecomputeRequest) -> 
 }
 
 fn after(api: &Served, position: &str) -> Result<ObjectKey, Status> {
-    recompute::key_at(api.resource_id(), position)
+    rewrite::key_at(api.resource_id(), position)
         .ok_or_else(|| Status::invalid_argument("page_token: is none that this server gave out"))
 }
 

@@ -16,7 +16,7 @@ use insula_catalog::{
     version_uses::{UseRecord, for_each_of_export, record_of},
 };
 use insula_proto::admin::v1::{Consumer, OfferedResource, RemovedObjects, UsedVersion, VersionUsage};
-use insula_registry::{Deps, recompute};
+use insula_registry::{Deps, rewrite};
 use insula_store::Snapshot;
 use serde_json::json;
 use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
@@ -27,11 +27,11 @@ const DAY_SECONDS: i64 = 86_400;
 /// Returns a page of the bindings of an export, and the token of the next one.
 pub(super) fn page(registry: &Deps, snapshot: &Snapshot, export: &ExportName, page: &Page) -> (Vec<Consumer>, String) {
     let after = page.after.as_ref();
-    let after = after.and_then(|(_, at)| recompute::key_at(ids::apibindings(), at));
+    let after = after.and_then(|(_, at)| rewrite::key_at(ids::apibindings(), at));
     let (mut found, mut last, mut next) = (Vec::new(), None, String::new());
     for_each_binding(registry, snapshot, export, after.as_ref(), |key, binding| {
         if found.len() == page.size {
-            let last = last.as_ref().map(recompute::position).unwrap_or_default();
+            let last = last.as_ref().map(rewrite::position).unwrap_or_default();
             next = page.next(snapshot.revision(), &last);
             return ControlFlow::Break(());
         }

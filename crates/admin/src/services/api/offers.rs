@@ -26,7 +26,7 @@ use insula_catalog::{
 use insula_proto::admin::v1::{
     GetApiRequest, GetApiResponse, ListApisRequest, ListApisResponse, OfferedApi, OfferedVersion, VersionedResource,
 };
-use insula_registry::recompute;
+use insula_registry::rewrite;
 use insula_store::{Entry, Snapshot};
 use std::{collections::HashMap, ops::ControlFlow, sync::Arc};
 use tonic::Status;
@@ -138,12 +138,12 @@ fn versions(schema: &Json) -> Vec<OfferedVersion> {
 /// Returns a page of the exports that the caller may see, and the token of the next one.
 fn list(snapshot: &Snapshot, binder: &Binder, shown: Shown, page: &Page) -> (Vec<OfferedApi>, String) {
     let after = page.after.as_ref();
-    let after = after.and_then(|(_, at)| recompute::key_at(ids::apiexports(), at.trim_end()));
+    let after = after.and_then(|(_, at)| rewrite::key_at(ids::apiexports(), at.trim_end()));
     let (mut found, mut next, mut cost) = (Vec::new(), String::new(), 0);
     let (mut last, mut bindings) = (None, (None, 0));
     snapshot.for_each_after(&Scope::everywhere(ids::apiexports()), after.as_ref(), |entry| {
         if found.len() == page.size || cost >= PAGE_COST_MAX {
-            let last = last.as_ref().map(recompute::position).unwrap_or_default();
+            let last = last.as_ref().map(rewrite::position).unwrap_or_default();
             let filled = last.len().next_multiple_of(POSITION_BYTES);
             next = page.next(snapshot.revision(), &format!("{last:filled$}"));
             return ControlFlow::Break(());

@@ -11,7 +11,7 @@ use insula_api::{ClusterName, Json, ObjectKey, ResourceId, Scope, kinds::ApiExpo
 use insula_catalog::{Api, locate};
 use insula_conversion::ConvertError;
 use insula_proto::admin::v1::{ReleaseEffect, UnreadableObject, WorkspaceEffect};
-use insula_registry::{Deps, recompute};
+use insula_registry::{Deps, rewrite};
 use insula_store::{Entry, Snapshot};
 use prost::Message;
 use prost_types::Struct;
@@ -184,7 +184,7 @@ pub(in crate::services) fn run(
         let shown = effects.into_iter().filter(|effect| is_first || effect.objects > 0);
         add_effects(&mut tried.effects, shown.collect());
         if is_full {
-            let last = last.as_ref().map(recompute::position).unwrap_or_default();
+            let last = last.as_ref().map(rewrite::position).unwrap_or_default();
             tried.next = page.next(snapshot.revision(), &format!("{index}/{last}"));
             break;
         }
@@ -204,7 +204,7 @@ fn position(trials: &[Trial], token: &str) -> Result<(usize, Option<ObjectKey>),
         let trial = trials.get(index)?;
         match rest {
             "" => Some((index, None)),
-            rest => Some((index, Some(recompute::key_at(trial.resource.clone(), rest)?))),
+            rest => Some((index, Some(rewrite::key_at(trial.resource.clone(), rest)?))),
         }
     };
     parse().ok_or_else(|| Status::invalid_argument("page_token: is none that this server gave out"))
