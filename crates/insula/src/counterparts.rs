@@ -33,6 +33,7 @@ const COUNTERPARTS: &[(&str, &str)] = &[
     ("ApiService/GetVersionUsage", "export usage"),
     ("ApiService/LintApi", "schema lint"),
     ("ApiService/RetireVersion", "export retire"),
+    ("ApiService/RetireField", "export retire"),
     ("BackupService/CreateBackup", "backup create"),
     ("BackupService/ListBackups", "backup list"),
     ("BackupService/GetBackup", "backup show"),

@@ -5,6 +5,7 @@ mod control;
 mod publish;
 mod read;
 mod removal;
+mod retire;
 mod rollback;
 mod schemas;
 mod target;
@@ -33,8 +34,8 @@ pub(crate) enum Command {
     Resume(control::Resume),
     /// Take a release back that not all bindings have taken over.
     Abort(control::Abort),
-    /// Deprecate a version, stop to serve it, or remove it.
-    Retire(control::Retire),
+    /// Deprecate a version, stop to serve it, or remove it; or the values of a removed field.
+    Retire(retire::Retire),
     /// Show which versions consumers use.
     Usage(usage::Arguments),
     /// Offer the release before the present one again.
@@ -53,7 +54,7 @@ pub(crate) fn main(command: Command) -> ExitCode {
         Command::Pause(arguments) => crate::ended(control::pause(&arguments)),
         Command::Resume(arguments) => crate::ended(control::resume(&arguments)),
         Command::Abort(arguments) => crate::ended(control::abort(&arguments)),
-        Command::Retire(arguments) => crate::ended(control::retire(&arguments)),
+        Command::Retire(arguments) => crate::ended(retire::run(&arguments)),
         Command::Usage(arguments) => crate::ended(usage::run(&arguments)),
         Command::Rollback(arguments) => crate::ended(rollback::run(&arguments)),
         Command::Schemas(arguments) => crate::ended(schemas::run(&arguments)),

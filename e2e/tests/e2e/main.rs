@@ -53,6 +53,7 @@ mod price;
 mod published;
 mod recompute;
 mod releases;
+mod retained;
 mod retirement;
 mod samples;
 mod secure;

@@ -1,23 +1,21 @@
-//! `insula export pause`, `resume`, `abort`, `update` and `retire`.
+//! `insula export pause`, `resume`, `abort` and `update`.
 
 use std::{process::ExitCode, time::Duration};
 
 use anyhow::{Context, bail};
-use clap::ValueEnum;
 use insula_proto::{
     FieldMask,
     admin::v1::{
         AbortRolloutRequest, AbortRolloutResponse, PauseRolloutRequest, PauseRolloutResponse, PublishedExport,
-        ResumeRolloutRequest, ResumeRolloutResponse, RetireVersionRequest, RetireVersionResponse, RetirementStep,
-        RolloutSelector, RolloutStep, UpdateExportRequest, UpdateExportResponse, rollout_step,
+        ResumeRolloutRequest, ResumeRolloutResponse, RolloutSelector, RolloutStep, UpdateExportRequest,
+        UpdateExportResponse, rollout_step,
     },
 };
 
 use super::read::view;
 use crate::{
-    admin::{Admin, Answer, Etag, InWorkspace, Service, Write, object},
+    admin::{Admin, Etag, InWorkspace, Service, Write},
     duration,
-    print::Table,
 };
 
 /// An export to change.
@@ -25,13 +23,13 @@ use crate::{
 pub(crate) struct Named {
     /// The export.
     #[arg(value_name = "EXPORT")]
-    name: String,
+    pub(super) name: String,
     #[command(flatten)]
-    etag: Etag,
+    pub(super) etag: Etag,
     #[command(flatten)]
-    write: Write,
+    pub(super) write: Write,
     #[command(flatten)]
-    call: InWorkspace,
+    pub(super) call: InWorkspace,
 }
 
 /// Continues a paused rollout.
@@ -76,38 +74,6 @@ pub(crate) struct Update {
     /// Days for which a use of a version counts.
     #[arg(long, value_name = "DAYS")]
     retirement_days: Option<i32>,
-}
-
-/// Retires a version of an offered API: a step at a time, with a new schema and the present rules.
-#[derive(clap::Args)]
-#[command(after_help = "\
-Deprecate a version first: its users get warnings. `insula export usage -o wide` names the \
-workspaces that use it still.")]
-pub(crate) struct Retire {
-    #[command(flatten)]
-    named: Named,
-    /// The version, such as widgets.example.io/v1.
-    #[arg(id = "retired", value_name = "RESOURCE/VERSION")]
-    version: String,
-    /// The step.
-    #[arg(long, value_enum, value_name = "STEP")]
-    step: Step,
-    /// The warning for users of a deprecated version [default: one that names the newer version].
-    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
-    warning: String,
-    /// Go on although workspaces used the version lately.
-    #[arg(long)]
-    confirm: bool,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Step {
-    /// Users of the version get a warning.
-    Deprecate,
-    /// Clients can no longer use it. Its schema and rules stay.
-    StopServing,
-    /// It goes, with its rules.
-    Remove,
 }
 
 fn shown(named: &Named, export: Option<PublishedExport>) -> anyhow::Result<ExitCode> {
@@ -225,42 +191,6 @@ fn step(text: &str) -> anyhow::Result<RolloutStep> {
         of: Some(of),
         pause_seconds: i64::try_from(pause.as_secs())?,
     })
-}
-
-pub(super) fn retire(arguments: &Retire) -> anyhow::Result<ExitCode> {
-    let named = &arguments.named;
-    let admin = Admin::in_workspace(&named.call.connection)?;
-    let step = match arguments.step {
-        Step::Deprecate => RetirementStep::Deprecate,
-        Step::StopServing => RetirementStep::StopServing,
-        Step::Remove => RetirementStep::Remove,
-    };
-    let request = RetireVersionRequest {
-        workspace: admin.workspace(),
-        export: named.name.clone(),
-        version: arguments.version.clone(),
-        step: step.into(),
-        warning: arguments.warning.clone(),
-        confirm: arguments.confirm,
-        etag: named.etag.etag.clone(),
-        request_id: named.write.request_id.clone(),
-        validate_only: named.write.dry_run,
-    };
-    let answer: RetireVersionResponse = admin.call((Service::Api, "RetireVersion"), &request)?;
-    for removal in &answer.removals {
-        eprintln!("note: {}: {}", removal.version, removal.message);
-    }
-    let mut table = Table::new(&["KIND", "NAME", "ACTION"]);
-    for step in &answer.steps {
-        table.row(vec![
-            step.kind.as_str().into(),
-            step.name.as_str().into(),
-            step.action.as_str().into(),
-        ]);
-    }
-    let mut document = object(&answer);
-    document["name"] = named.name.as_str().into();
-    Answer::new(document).table(table).print(named.call.output, usize::MAX)
 }
 
 #[cfg(test)]

@@ -1,0 +1,205 @@
+//! Values of a field that a release takes away: kept through writes, shown by no version, shown
+//! again when the release is taken back, and gone when the field is retired.
+
+use std::fs;
+
+use insula_e2e::{Client, Server, Who, runtime, shared, until, workspace};
+use insula_proto::admin::v1::{RetireFieldRequest, RetireFieldResponse, api_service_client::ApiServiceClient};
+use serde_json::{Value, json};
+use tonic::{Code, Status};
+
+use crate::{
+    grpc::{channel, origin},
+    tools::ran,
+};
+
+const GROUP: &str = "retained.example.io";
+const ACCEPTED: [&str; 3] = ["--wait", "--accept", "field-removed"];
+
+/// A provider of tanks, and a tenant with one.
+struct Scene {
+    server: std::sync::Arc<Server>,
+    dir: tempfile::TempDir,
+    provider: String,
+    tenant: Client,
+    path: String,
+}
+
+/// Returns the definition of tanks: both versions have the size and these fields.
+fn definition(fields: &Value) -> Value {
+    let version = |name: &str| {
+        let mut properties = fields.clone();
+        properties["size"] = json!({"type": "integer"});
+        let spec = json!({"type": "object", "properties": properties});
+        let status = json!({"type": "object", "properties": {"full": {"type": "boolean"}}});
+        let schema = json!({"type": "object", "properties": {"spec": spec, "status": status}});
+        json!({"name": name, "served": true, "storage": name == "v1", "subresources": {"status": {}},
+            "schema": {"openAPIV3Schema": schema}})
+    };
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("tanks.{GROUP}")},
+        "spec": {"group": GROUP, "scope": "Cluster", "names": {"plural": "tanks", "kind": "Tank"},
+            "versions": [version("v1"), version("v2")]}})
+}
+
+fn with_backup() -> Value {
+    let user = json!({"type": "object", "properties": {"name": {"type": "string"}, "mail": {"type": "string"}}});
+    json!({"backup": {"type": "object", "properties": {"at": {"type": "string"}}},
+        "users": {"type": "array", "items": user}})
+}
+
+fn without_backup() -> Value {
+    let user = json!({"type": "object", "properties": {"name": {"type": "string"}}});
+    json!({"users": {"type": "array", "items": user}})
+}
+
+fn tank(version: &str) -> String {
+    format!("/apis/{GROUP}/{version}/tanks/main")
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let server = shared();
+        let (provider, _) = workspace(&server.admin(), "retained");
+        let (path, _) = workspace(&server.admin(), "tanks");
+        let scene = Scene {
+            tenant: server.admin().in_workspace(&path),
+            dir: tempfile::tempdir().unwrap(),
+            server,
+            provider,
+            path,
+        };
+        scene.publish(&with_backup(), &["--wait"]);
+        let binding = json!({"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding",
+            "metadata": {"name": "tanks"},
+            "spec": {"reference": {"export": {"path": scene.provider, "name": GROUP}}}});
+        let tenant = &scene.tenant;
+        tenant
+            .post("/apis/apis.kcp.io/v1alpha2/apibindings", &binding)
+            .expect(201);
+        let tanks = format!("/apis/{GROUP}/v1/tanks");
+        until("tanks are served", || (tenant.get(&tanks).code == 200).then_some(()));
+        let tank = json!({"apiVersion": format!("{GROUP}/v1"), "kind": "Tank", "metadata": {"name": "main"},
+            "spec": {"size": 1, "backup": {"at": "noon"}, "users": [{"name": "al", "mail": "a@b"}]}});
+        tenant.post(&tanks, &tank).expect(201);
+        let provider = scene.server.admin().in_workspace(&scene.provider);
+        let export = format!("/apis/apis.kcp.io/v1alpha2/apiexports/{GROUP}");
+        until("the release is known", || {
+            let rollout = provider.get(&export).expect(200)["status"]["rollout"].clone();
+            (rollout["reason"] == "Complete" && rollout["current"] == 1).then_some(())
+        });
+        scene
+    }
+
+    fn export(&self, arguments: &[&str]) -> (i32, String) {
+        let kubeconfig = self.server.kubeconfig();
+        let to = [
+            "--kubeconfig",
+            kubeconfig.to_str().unwrap(),
+            "--workspace",
+            &self.provider,
+        ];
+        let (code, out, error) = ran(&[&["export"], arguments, &to].concat(), "");
+        (code, format!("{out}{error}"))
+    }
+
+    fn publish(&self, fields: &Value, flags: &[&str]) {
+        let file = self.dir.path().join("definition.yaml");
+        fs::write(&file, definition(fields).to_string()).unwrap();
+        let (code, text) = self.export(&[&["publish", "--apply", "-f", file.to_str().unwrap()], flags].concat());
+        assert_eq!(code, 0, "{text}");
+    }
+
+    fn retire(&self, flags: &[&str]) -> (i32, String) {
+        self.export(&[&["retire", GROUP, "tanks"], flags].concat())
+    }
+
+    fn retire_over_grpc(&self, who: &Who, field: &str, validate_only: bool) -> Result<RetireFieldResponse, Status> {
+        let mut service = ApiServiceClient::with_origin(channel(&self.server, who), origin(&self.server));
+        let request = RetireFieldRequest {
+            workspace: self.provider.clone(),
+            export: GROUP.to_owned(),
+            resource: format!("tanks.{GROUP}"),
+            field: field.to_owned(),
+            validate_only,
+            ..RetireFieldRequest::default()
+        };
+        let answer = runtime().block_on(service.retire_field(request));
+        answer.map(tonic::Response::into_inner)
+    }
+
+    fn spec(&self, version: &str) -> Value {
+        self.tenant.get(&tank(version)).expect(200)["spec"].clone()
+    }
+
+    /// Writes the tank in each way that a client has.
+    fn write(&self) {
+        let patch = |path: &str, patch: Value| self.tenant.merge(path, &patch).expect(200);
+        patch(&tank("v1"), json!({"metadata": {"labels": {"rack": "2"}}}));
+        patch(&format!("{}/status", tank("v2")), json!({"status": {"full": true}}));
+        patch(&tank("v2"), json!({"spec": {"size": 2}}));
+        let mut whole = self.tenant.get(&tank("v1")).expect(200);
+        whole["spec"]["size"] = json!(3);
+        self.tenant.put(&tank("v1"), &whole).expect(200);
+    }
+}
+
+#[test]
+fn a_removed_field_is_kept_until_it_is_retired() {
+    let scene = Scene::new();
+    let (code, text) = scene.retire(&["--field", ".spec.backup", "--yes"]);
+    assert_eq!(code, 2, "{text}");
+    assert!(
+        text.contains("tanks has .spec.backup in v1, v2: publish a release without it first"),
+        "{text}"
+    );
+
+    scene.publish(&without_backup(), &ACCEPTED);
+    scene.write();
+    let less = json!({"size": 3, "users": [{"name": "al"}]});
+    assert_eq!([scene.spec("v1"), scene.spec("v2")], [less.clone(), less.clone()]);
+    let list = scene.tenant.get(&format!("/apis/{GROUP}/v1/tanks")).expect(200);
+    assert_eq!(list["items"][0]["spec"], less);
+
+    let (code, text) = scene.export(&["rollback", GROUP, "--wait"]);
+    assert_eq!(code, 0, "{text}");
+    let whole = json!({"size": 3, "backup": {"at": "noon"}, "users": [{"name": "al", "mail": "a@b"}]});
+    until("both versions show the field again", || {
+        (scene.spec("v1") == whole && scene.spec("v2") == whole).then_some(())
+    });
+
+    scene.publish(&without_backup(), &ACCEPTED);
+    scene.write();
+    let (code, text) = scene.retire(&["--field", ".spec.backup"]);
+    assert_eq!(code, 1, "{text}");
+    assert!(
+        text.contains(".spec.backup of 1 object in 1 workspace of tanks for good: confirm it by --yes"),
+        "{text}"
+    );
+    let counted = scene
+        .retire_over_grpc(&Who::KcpAdmin, ".spec.users[].mail", true)
+        .unwrap();
+    assert_eq!((counted.examined, counted.objects.len()), (1, 1));
+    assert_eq!(
+        (&counted.objects[0].workspace, &*counted.objects[0].name),
+        (&scene.path, "main")
+    );
+    let stranger = scene.retire_over_grpc(&Who::Anonymous, ".spec.backup", false);
+    assert_eq!(stranger.unwrap_err().code(), Code::Unauthenticated);
+    for wrong in ["spec.backup", ".metadata.labels", ".spec.users[0].mail"] {
+        let refused = scene.retire_over_grpc(&Who::KcpAdmin, wrong, true).unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument, "{wrong}");
+    }
+    let (code, text) = scene.retire(&["--field", ".spec.backup", "--yes"]);
+    assert_eq!(code, 0, "{text}");
+    let (code, text) = scene.retire(&["--field", ".spec.backup", "--dry-run"]);
+    assert!(
+        code == 0 && text.contains("0 objects in 0 workspaces hold it; 1 were examined"),
+        "{text}"
+    );
+
+    let (code, text) = scene.export(&["rollback", GROUP, "--wait"]);
+    assert_eq!(code, 0, "{text}");
+    let left = json!({"size": 3, "users": [{"name": "al", "mail": "a@b"}]});
+    until("what was retired is gone", || (scene.spec("v1") == left).then_some(()));
+}
