@@ -47,6 +47,7 @@ impl Bundle {
                 continue;
             };
             converter.ruled = true;
+            converter.decided = true;
             converter.code = Some(code.convert);
             self.loss_policy = LossPolicy::Lossless;
             self.without_union();

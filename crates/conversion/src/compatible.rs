@@ -28,16 +28,16 @@ impl fmt::Display for Break {
 
 impl Bundle {
     /// Returns the fields that break between the storage version and each other served one, in the
-    /// order of their paths. An API with rules has none: its author decided about every field.
+    /// order of their paths. Versions with rules between them have none: the author decided about
+    /// every field.
     pub fn breaks(&self) -> Vec<Break> {
-        if self.has_rules() {
-            return Vec::new();
-        }
         let storage = self.storage();
         let Some(stored) = self.schema(storage) else {
             return Vec::new();
         };
-        let others = self.served().filter(|version| *version != storage);
+        let others = self
+            .served()
+            .filter(|version| *version != storage && !self.are_decided(storage, version));
         let differences = others.filter_map(|version| {
             let mut comparison = Comparison {
                 names: (storage, version),

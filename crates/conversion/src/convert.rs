@@ -28,6 +28,8 @@ pub(crate) struct Converter {
     pub(crate) facts: Vec<RuleFacts>,
     /// True if the author wrote rules for this direction.
     pub(crate) ruled: bool,
+    /// True if its author says something about a field.
+    pub(crate) decided: bool,
     /// True if the cost of an expression may need a budget that grows with the object.
     pub(crate) costly: bool,
     /// A function that converts in place of the plan.

@@ -112,6 +112,14 @@ pub struct Direction {
     pub at: FieldPath,
 }
 
+impl Direction {
+    /// Returns true if its author says anything about any field. An empty list of rules says
+    /// nothing.
+    pub(crate) fn decides(&self) -> bool {
+        !self.rules.is_empty() || !self.preserve.is_empty() || !self.drop.is_empty()
+    }
+}
+
 /// One rule, in the normal form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {

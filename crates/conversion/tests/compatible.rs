@@ -46,6 +46,22 @@ fn rules_decide_about_every_field() {
 }
 
 #[test]
+fn an_empty_list_of_rules_decides_nothing_and_others_stay_undecided() {
+    let versions = "  v1: {spec: {a: string}}\n  v2: {spec: {b: string}}";
+    let rules = "\nrules:\n  conversions:\n  - {from: v1, to: v2, rules: []}\n  - {from: v2, to: v1, rules: []}";
+    assert_eq!(breaks(&format!("{versions}{rules}")).len(), 2);
+    let dropped = "\nrules:\n  conversions:\n  - {from: v1, to: v2, rules: [], drop: [.spec.a]}";
+    assert!(breaks(&format!("{versions}{dropped}")).is_empty());
+    let three = format!("{versions}\n  v3: {{spec: {{c: string}}}}");
+    let rules = "\nrules:\n  conversions:\n  - {from: v1, to: v2, rules: [{field: spec.a, destination: spec.b}]}\n  \
+                 - {from: v1, to: v3, rules: []}";
+    assert_eq!(
+        breaks(&format!("{three}{rules}")),
+        [".spec.a: in v1, and not in v3", ".spec.c: in v3, and not in v1"]
+    );
+}
+
+#[test]
 fn versions_with_the_same_difference_are_named_together() {
     let versions = "  v1: {spec: {a: string}}\n  v2: {spec: {b: string}}\n  v3: {spec: {b: string}}";
     assert_eq!(

@@ -135,14 +135,12 @@ fn warn_of_breaks(review: &Review<'_>, new: &Json, old: Option<&Json>) {
         let Some(schema) = review.snapshot.get(&key) else {
             continue;
         };
-        if !parts::for_schema(review.snapshot, review.cluster, name).is_empty() {
-            continue;
-        }
         let schema = schema.object.body_value();
         if schema["metadata"]["annotations"][annotations::ACCEPT_INCOMPATIBLE] == "true" {
             continue;
         }
-        let compiled = review.catalog.compile(&bundle::of_schema(&schema, None));
+        let rules = parts::joined(review.snapshot, review.cluster, name);
+        let compiled = review.catalog.compile(&bundle::of_schema(&schema, rules.as_ref()));
         let breaks = compiled.map(|api| api.bundle.breaks()).unwrap_or_default();
         if !breaks.is_empty() {
             let named: Vec<String> = breaks.iter().take(NAMED_MAX).map(ToString::to_string).collect();

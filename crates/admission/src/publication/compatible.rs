@@ -49,13 +49,13 @@ pub(super) fn list(error: &mut String, items: &[String]) {
 
 /// Returns the fields that break. A refused API has other errors.
 fn breaks(api: &Published) -> Vec<String> {
-    if api.conversion.is_some() || !api.errors.is_empty() {
+    if !api.errors.is_empty() {
         return Vec::new();
     }
     let manifest = Manifest {
         schema: &api.schema,
-        conversion: None,
+        conversion: api.conversion.as_ref(),
     };
-    let breaks = manifest.assemble().map(|api| api.bundle.breaks()).unwrap_or_default();
+    let breaks = manifest.compiled().map(|api| api.bundle.breaks()).unwrap_or_default();
     breaks.iter().map(ToString::to_string).collect()
 }

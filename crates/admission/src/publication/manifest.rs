@@ -78,7 +78,7 @@ impl Manifest<'_> {
     /// # Errors
     /// The errors of the compilation.
     pub fn assemble(&self) -> Result<Api, Vec<FieldError>> {
-        let api = self.unproved()?;
+        let api = self.compiled()?;
         // Sequences of writes are for `conversion test`, and take longer.
         let edges = Search {
             cases: 0,
@@ -94,12 +94,16 @@ impl Manifest<'_> {
         let api = self
             .schema_errors()
             .is_empty()
-            .then(|| self.unproved().ok())
+            .then(|| self.compiled().ok())
             .flatten()?;
         proof::prove(&api.bundle, Search::default()).err()
     }
 
-    fn unproved(&self) -> Result<Api, Vec<FieldError>> {
+    /// Compiles it without the search for counterexamples.
+    ///
+    /// # Errors
+    /// Schema or rules do not compile.
+    pub(super) fn compiled(&self) -> Result<Api, Vec<FieldError>> {
         let Manifest { schema, conversion } = *self;
         let whole = match (self.is_definition(), conversion) {
             (false, conversion) => bundle::of_schema(schema, conversion),

@@ -61,10 +61,8 @@ impl Comparisons {
         if versions.filter(|version| version["served"] == true).count() < 2 {
             return None;
         }
-        let breaks = match parts::for_schema(snapshot, &export.cluster, name).is_empty() {
-            false => Arc::default(),
-            true => self.compare(registry, &schema, &value),
-        };
+        let rules = parts::for_schema(snapshot, &export.cluster, name);
+        let breaks = self.compare(registry, (&schema, &value), &rules);
         Some(OfferedSchema {
             name: name.to_owned(),
             breaks,
@@ -72,14 +70,18 @@ impl Comparisons {
         })
     }
 
-    fn compare(&self, registry: &Deps, schema: &Entry, value: &Json) -> Arc<[String]> {
-        let uid = schema.object.meta.uid.to_string();
+    fn compare(&self, registry: &Deps, (schema, value): (&Entry, &Json), rules: &[Entry]) -> Arc<[String]> {
+        let parts = rules
+            .iter()
+            .map(|part| format!(" {} {}", part.object.meta.uid, part.revision));
+        let uid = format!("{}{}", schema.object.meta.uid, parts.collect::<String>());
         let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(breaks) = known().get(&uid) {
             return breaks.clone();
         }
         // A schema that does not compile is the subject of other conditions.
-        let compiled = registry.catalog.compile(&bundle::of_schema(value, None));
+        let rules = parts::join(rules.iter().map(|part| part.object.body_value()).collect());
+        let compiled = registry.catalog.compile(&bundle::of_schema(value, rules.as_ref()));
         let breaks = compiled.map(|api| api.bundle.breaks()).unwrap_or_default();
         let breaks: Arc<[String]> = breaks.iter().map(ToString::to_string).collect();
         let mut known = known();

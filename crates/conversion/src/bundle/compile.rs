@@ -249,6 +249,7 @@ fn converter(
         plan,
         facts,
         ruled: rules.is_some(),
+        decided: rules.is_some_and(Direction::decides),
         costly: false,
         code: None,
     };

@@ -59,6 +59,14 @@ impl Bundle {
             .any(|hop| hop.can_fail() || self.over_budget && hop.ruled)
     }
 
+    /// Returns true if the author says something about a field between two versions.
+    pub(crate) fn are_decided(&self, a: &str, b: &str) -> bool {
+        let (Ok(a), Ok(b)) = (self.index(a), self.index(b)) else {
+            return false;
+        };
+        self.hops(a, b).chain(self.hops(b, a)).any(|hop| hop.decided)
+    }
+
     /// Returns the stored version if `to` can be read from the object alone: there is no residual
     /// and nothing between the two. The hub alone shows all of the union that it has.
     pub(super) fn readable_root(&self, version: &str, residual: Option<&[u8]>, to: usize) -> Option<usize> {
