@@ -95,6 +95,14 @@ pub mod effects {
     pub const UNREADABLE: &str = "unreadable";
     /// A kind, scope, subresource, selectable field or identity of items is gone or another.
     pub const CLIENT_BROKEN: &str = "client-broken";
+    /// A printer column is gone or shows another value.
+    pub const COLUMN_REMOVED: &str = "column-removed";
+
+    /// Returns true if an effect of this kind that reaches objects needs somebody's word. A version
+    /// that goes is confirmed by itself, and a column hurts nobody's objects.
+    pub fn needs_acceptance(kind: &str) -> bool {
+        !matches!(kind, VERSION_REMOVED | COLUMN_REMOVED)
+    }
 }
 
 /// Annotations.

@@ -2243,6 +2243,12 @@ pub struct ReleaseEffect {
     /// Their workspaces.
     #[prost(message, repeated, tag = "6")]
     pub workspaces: ::prost::alloc::vec::Vec<WorkspaceEffect>,
+    /// The creation of the oldest of them.
+    #[prost(message, optional, tag = "7")]
+    pub since_time: ::core::option::Option<::prost_types::Timestamp>,
+    /// The last write of any of them by a client.
+    #[prost(message, optional, tag = "8")]
+    pub last_write_time: ::core::option::Option<::prost_types::Timestamp>,
 }
 impl ::prost::Name for ReleaseEffect {
     const NAME: &'static str = "ReleaseEffect";

@@ -31,6 +31,7 @@ mod earlier_names;
 mod effects;
 mod external;
 mod faults;
+mod five_releases;
 mod golden;
 mod grpc;
 mod hooks;

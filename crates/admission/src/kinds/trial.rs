@@ -3,10 +3,7 @@
 //! anything changes; the rollout gate decides afterwards (`insula_controllers::rollout`).
 
 use crate::{kinds::review::Review, publication::Effects};
-use insula_api::{
-    ClusterName, Scope,
-    names::effects::{UNREADABLE, VERSION_REMOVED},
-};
+use insula_api::{ClusterName, Scope, names::effects::needs_acceptance};
 use insula_catalog::{Api, locate};
 use std::{collections::BTreeSet, ops::ControlFlow};
 
@@ -16,8 +13,9 @@ const OBJECTS_MAX: usize = 1_000;
 /// Objects that a warning names.
 const NAMED_MAX: usize = 10;
 
-/// Warns of what a changed API does to stored objects: one warning for each of its first effects.
-/// Objects that could not be read and versions that are removed have warnings of their own.
+/// Warns of what a changed API does to stored objects: one warning for each of its first effects
+/// that need somebody's word, by the name by which it is accepted. Versions that are removed have
+/// warnings of their own.
 pub(super) fn warn_of_effects(review: &Review<'_>, before: &Api, after: &Api, scope: &Scope) {
     let mut effects = Effects::new(before, after);
     let mut tried = 0;
@@ -32,7 +30,7 @@ pub(super) fn warn_of_effects(review: &Review<'_>, before: &Api, after: &Api, sc
     let all = effects.finish();
     let hurt = all
         .iter()
-        .filter(|effect| effect.objects > 0 && ![UNREADABLE, VERSION_REMOVED].contains(&effect.kind));
+        .filter(|effect| effect.objects > 0 && needs_acceptance(effect.kind));
     let first = if tried == OBJECTS_MAX {
         format!("of the first {OBJECTS_MAX} stored objects, ")
     } else {

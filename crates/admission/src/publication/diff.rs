@@ -3,6 +3,9 @@
 use insula_catalog::{Api, ApiVersion, ScopeKind};
 use serde::Serialize;
 
+/// Mark before the name of a printer column, as the path of a difference.
+pub(super) const COLUMN: &str = "column ";
+
 /// A change of an API, of one of its versions or of a field.
 #[derive(Debug, Serialize)]
 pub struct Difference {
@@ -143,6 +146,28 @@ impl Differences<'_> {
                     format!("the subresource {name}"),
                 ),
                 _ => {}
+            }
+        }
+        for gone in &old.columns {
+            let path = format!("{COLUMN}{}", gone.name);
+            match new.columns.iter().find(|column| column.name == gone.name) {
+                None => self.note(version, &path, "removed", false, ""),
+                Some(now) if now.json_path != gone.json_path => {
+                    let detail = format!("{} → {}", gone.json_path, now.json_path);
+                    self.note(version, &path, "changed", false, detail);
+                }
+                Some(_) => {}
+            }
+        }
+        if let (Some(before), Some(after)) = (&old.scale, &new.scale) {
+            for (name, before, after) in [
+                ("specReplicasPath", &before.spec_replicas, &after.spec_replicas),
+                ("statusReplicasPath", &before.status_replicas, &after.status_replicas),
+                ("labelSelectorPath", &before.selector, &after.selector),
+            ] {
+                if before != after {
+                    self.note(version, name, "changed", true, format!("{before:?} → {after:?}"));
+                }
             }
         }
         for gone in old.selectable.iter().filter(|field| !new.selectable.contains(field)) {

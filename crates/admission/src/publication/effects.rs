@@ -6,13 +6,17 @@
 //! value-refused:widgets.example.io/v2:.spec.mode       2 objects in 1 workspace
 //! ```
 
-use super::diff::{Difference, differences};
+use super::diff::{COLUMN, Difference, differences};
 use insula_api::{Json, Object, ObjectKey, names::effects as names};
 use insula_catalog::{Api, locate};
 use insula_conversion::{ConvertError, Stored, object_budget};
 use insula_schema::{ChangeKind, Node};
 use insula_store::{Entry, Snapshot};
 use std::{collections::BTreeMap, fmt};
+
+mod times;
+
+pub use times::Times;
 
 /// Effects of one API that are told apart.
 const EFFECTS_MAX: usize = 256;
@@ -38,6 +42,8 @@ pub struct Effect {
     pub named: Vec<String>,
     /// Number of objects by the path of their workspace.
     pub workspaces: BTreeMap<String, usize>,
+    /// The times of the objects.
+    pub times: Times,
 }
 
 impl fmt::Display for Effect {
@@ -72,6 +78,7 @@ impl Effect {
             objects: 0,
             named: Vec::new(),
             workspaces: BTreeMap::new(),
+            times: Times::default(),
         }
     }
 
@@ -100,13 +107,15 @@ impl Effect {
             names::VERSION_REMOVED => "404 for clients of the version",
             names::VALUE_HIDDEN => "shown no longer",
             names::VALUE_CHANGED => "another value is read",
+            names::COLUMN_REMOVED => "not in the tables of kubectl",
             names::UNREADABLE => "what was served before is served on in the workspace",
             _ => "clients may fail",
         }
     }
 
-    fn reach(&mut self, workspace: &str, key: &ObjectKey) {
+    fn reach(&mut self, workspace: &str, key: &ObjectKey, times: &Times) {
         self.objects += 1;
+        self.times.add(times);
         *self.workspaces.entry(workspace.to_owned()).or_default() += 1;
         if self.named.len() < NAMED_MAX {
             let slash = if key.namespace.is_empty() { "" } else { "/" };
@@ -160,12 +169,11 @@ impl Acceptance {
     }
 }
 
-/// Returns the effects that reach objects and that nobody has accepted. A version that is removed
-/// has a confirmation of its own.
+/// Returns the effects that reach objects, need somebody's word and that nobody has accepted.
 pub fn unaccepted<'e>(effects: &'e [Effect], accepted: &[Acceptance]) -> Vec<&'e Effect> {
     let is_open = |effect: &&Effect| {
         effect.objects > 0
-            && effect.kind != names::VERSION_REMOVED
+            && names::needs_acceptance(effect.kind)
             && !accepted
                 .iter()
                 .any(|one| one.covers(&effect.id(), effect.objects as u64))
@@ -180,6 +188,7 @@ pub fn add(effects: &mut Vec<Effect>, more: Vec<Effect>) {
             None => effects.push(effect),
             Some(known) => {
                 known.objects += effect.objects;
+                known.times.add(&effect.times);
                 known.named.extend(effect.named);
                 known.named.truncate(NAMED_MAX);
                 for (workspace, objects) in effect.workspaces {
@@ -217,7 +226,9 @@ impl<'a> Effects<'a> {
     pub fn examine(&mut self, snapshot: &Snapshot, entry: &Entry) {
         let object = &entry.object;
         let value = object.body_value();
-        let broken = |(_, effect): &(usize, &Effect)| effect.kind == names::CLIENT_BROKEN;
+        // They concern whoever looks at an object.
+        let broken =
+            |(_, effect): &(usize, &Effect)| matches!(effect.kind, names::CLIENT_BROKEN | names::COLUMN_REMOVED);
         let mut reached: Vec<usize> = self
             .found
             .iter()
@@ -245,8 +256,9 @@ impl<'a> Effects<'a> {
             return;
         }
         let workspace = locate::path_of(snapshot, &entry.key.cluster).to_string();
+        let times = Times::of_object(&value);
         for index in reached {
-            self.found[index].reach(&workspace, &entry.key);
+            self.found[index].reach(&workspace, &entry.key, &times);
         }
     }
 
@@ -339,10 +351,12 @@ fn tells(schemas: &str, object: &str) -> bool {
 /// Returns the effect of a difference between schemas, if that breaks something.
 fn of_change(change: &Difference) -> Option<Effect> {
     let is = |kind: ChangeKind| change.change == kind.to_string();
-    if !change.breaking && !is(ChangeKind::Default) {
+    let is_column = change.path.starts_with(COLUMN) && !is(ChangeKind::Added);
+    if !change.breaking && !is(ChangeKind::Default) && !is_column {
         return None;
     }
     let kind = match change.path.as_str() {
+        _ if is_column => names::COLUMN_REMOVED,
         "" if change.change == "removed"
             && !change.version.is_empty()
             && !change.detail.starts_with("the subresource") =>

@@ -3,7 +3,7 @@
 
 use anyhow::{Context, bail};
 use insula_admission::publication::{Acceptance, Published};
-use insula_api::names::effects::{UNREADABLE, VERSION_REMOVED};
+use insula_api::names::effects::{UNREADABLE, needs_acceptance};
 use insula_proto::{
     admin::v1::{CheckRolloutRequest, CheckRolloutResponse, ReleaseEffect},
     value,
@@ -12,6 +12,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 use super::target::Target;
+use crate::admin::time;
 
 /// Objects of a page.
 const PAGE: i32 = 1000;
@@ -54,6 +55,9 @@ struct Effect {
     examples: Vec<String>,
     /// Number of objects by the path of their workspace.
     workspaces: BTreeMap<String, i64>,
+    /// Creation of the oldest object, and the last write of any, as RFC 3339; empty if not known.
+    since: String,
+    last_write: String,
     accepted: bool,
 }
 
@@ -166,12 +170,21 @@ impl Effect {
             objects: 0,
             examples: Vec::new(),
             workspaces: BTreeMap::new(),
+            since: String::new(),
+            last_write: String::new(),
             accepted: false,
         }
     }
 
     fn add(&mut self, effect: ReleaseEffect) {
         self.objects += effect.objects;
+        // The order of such texts is that of the times.
+        let text = |at: Option<_>| at.map(|at| time(Some(at))).unwrap_or_default();
+        let (since, last_write) = (text(effect.since_time), text(effect.last_write_time));
+        if self.since.is_empty() || !since.is_empty() && since < self.since {
+            self.since = since;
+        }
+        self.last_write = last_write.max(std::mem::take(&mut self.last_write));
         self.examples.extend(effect.examples);
         self.examples.truncate(LISTED_MAX);
         for one in effect.workspaces {
@@ -179,14 +192,17 @@ impl Effect {
         }
     }
 
-    /// Returns true if it needs somebody's word: it reaches objects, and is no removal of a
-    /// version, which is confirmed by itself.
+    /// Returns true if it needs somebody's word that it has not.
     fn is_open(&self) -> bool {
-        self.objects > 0 && !self.accepted && !self.is_of(VERSION_REMOVED)
+        self.objects > 0 && !self.accepted && needs_acceptance(self.kind())
     }
 
     fn is_of(&self, kind: &str) -> bool {
-        self.id.split(':').next() == Some(kind)
+        self.kind() == kind
+    }
+
+    fn kind(&self) -> &str {
+        self.id.split(':').next().unwrap_or_default()
     }
 
     fn line(&self) -> String {
@@ -206,6 +222,11 @@ impl Effect {
         }
         if let Some(first) = self.examples.first() {
             line.push_str(&format!("; such as {first}"));
+        }
+        for (what, time) in [("since", &self.since), ("last written", &self.last_write)] {
+            if !time.is_empty() {
+                line.push_str(&format!("; {what} {time}"));
+            }
         }
         line
     }

@@ -3,11 +3,11 @@
 
 use super::{
     manifests,
-    objects::{self, resource_name},
+    objects::{self, moment, resource_name},
 };
 use crate::pages::{Page, hash_bytes};
 use insula_admission::publication::{Effect, Effects, Published, add_effects, keep_rules, offered};
-use insula_api::{ClusterName, Json, ObjectKey, ResourceId, Scope, kinds::ApiExport};
+use insula_api::{ClusterName, Json, ObjectKey, ResourceId, Scope, Timestamp, kinds::ApiExport};
 use insula_catalog::{Api, locate};
 use insula_conversion::ConvertError;
 use insula_proto::admin::v1::{ReleaseEffect, UnreadableObject, WorkspaceEffect};
@@ -131,6 +131,8 @@ pub(in crate::services) fn effect_message(effect: &Effect) -> ReleaseEffect {
         objects: count(effect.objects),
         examples: effect.named.clone(),
         workspaces: effect.workspaces.iter().map(of_workspace).collect(),
+        since_time: Timestamp::parse(&effect.times.since).map(moment),
+        last_write_time: Timestamp::parse(&effect.times.written).map(moment),
     }
 }
 
