@@ -1950,7 +1950,7 @@ impl ::prost::Name for GetExportResponse {
 /// An action on one object of a publication.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PublishStep {
-    /// The kind: "APIResourceSchema", "APIConversion", "APIExport".
+    /// The kind: "APIResourceSchema", "APIConversion", "APIExport", "ClusterRole", "ClusterRoleBinding".
     #[prost(string, tag = "1")]
     pub kind: ::prost::alloc::string::String,
     /// The name.
@@ -2035,6 +2035,11 @@ pub struct PublishApiRequest {
     /// first ":", and with "=<number>" up to so many objects. Others are FAILED_PRECONDITION.
     #[prost(string, repeated, tag = "10")]
     pub accepted_effects: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Subjects that get the right to bind the export: the ClusterRole and ClusterRoleBindings of
+    /// "insula access grant --bind" are published after it. At most 64. Needs the right to read and to
+    /// grant these roles.
+    #[prost(message, repeated, tag = "11")]
+    pub bindable_by: ::prost::alloc::vec::Vec<Subject>,
 }
 impl ::prost::Name for PublishApiRequest {
     const NAME: &'static str = "PublishApiRequest";
