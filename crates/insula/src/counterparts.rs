@@ -77,6 +77,9 @@ const METHODS_ALONE: &[(&str, &str)] = &[
         "ApiService/ImportDefinitions",
         "export publish makes schemas of definitions, with their export",
     ),
+    ("ApiService/RequestApi", "no command yet"),
+    ("ApiService/ListApiRequests", "no command yet"),
+    ("ApiService/DecideApiRequest", "no command yet"),
     (
         "BackupService/UploadBackup",
         "a stream of the client, which the program cannot send yet",
