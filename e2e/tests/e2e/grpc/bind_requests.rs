@@ -165,6 +165,12 @@ fn a_request_is_approved_and_the_api_bound() {
     let refused = scene.request(ALICE, scene.asking()).unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition, "{refused:?}");
     assert!(refused.message().contains("you may bind APIExport"), "{refused:?}");
+    // Who may bind every export learns which there are.
+    let missing = RequestApiRequest {
+        export: "gears".to_owned(),
+        ..scene.asking()
+    };
+    assert_eq!(scene.request(ADMIN, missing).unwrap_err().code(), Code::NotFound);
     // A decision is final.
     let refused = scene.decide(ADMIN, &made.name, ApiRequestDecision::Deny).unwrap_err();
     assert!(refused.message().contains("a decision is final"), "{refused:?}");

@@ -187,7 +187,8 @@ impl Session {
         };
         let Some((name, entry)) = found.filter(|(name, _)| !may_bind(name)) else {
             // Refuses all who may not bind it, in the same words.
-            self.exporter(&located.cluster, provider, &request.export)?;
+            let provider = self.exporter(&located.cluster, provider, &request.export)?;
+            self.find_export(snapshot, &provider, &request.export)?;
             return Err(wrong_state(format!(
                 "you may bind APIExport {0:?} of {path} already: `insula bind apiexport {path}:{0}`",
                 request.export
@@ -403,5 +404,67 @@ impl Session {
     pub(super) fn locate_requests(&self, request: &DecideApiRequestRequest) -> Result<Located, Status> {
         let patch = right("patch", groups::REQUESTS, PLURAL, &request.name);
         self.locate(or_root(&request.workspace), &patch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use insula_api::{ClusterName, Uid};
+    use insula_store::{MemoryStore, Store, Txn, Write};
+    use std::sync::Arc;
+
+    const NOW: Timestamp = Timestamp(1_000);
+
+    fn side(user: &str, cluster: &str) -> Requester {
+        Requester {
+            user: user.to_owned(),
+            workspace: ClusterPath::parse("root:tenant").unwrap(),
+            cluster: ClusterName::parse(cluster).unwrap(),
+        }
+    }
+
+    fn export(name: &str) -> ExportName {
+        ExportName {
+            cluster: ClusterName::root(),
+            name: name.into(),
+        }
+    }
+
+    /// Returns the outcome of a request of eve for widgets beside others.
+    async fn checked(others: impl Iterator<Item = (ExportName, Requester, Timestamp)>) -> Result<(), String> {
+        let store = MemoryStore::new();
+        for (of, requester, expires) in others {
+            let (key, value) = bind_request::request((&of, &Uid::default()), &requester, "", expires);
+            let object = Arc::new(Object::new(&value, None).unwrap());
+            let txn = Txn {
+                guards: Vec::new(),
+                writes: vec![Write::Put(key, object)],
+            };
+            store.commit(txn).await.unwrap();
+        }
+        let asked = (export("widgets"), side("eve", "eves"));
+        check_limits(&store.latest(), &asked, NOW).map_err(|refused| refused.message().to_owned())
+    }
+
+    #[tokio::test]
+    async fn open_requests_of_a_user_of_a_workspace_and_for_an_export_are_limited() {
+        let (open, over) = (Timestamp(2_000), NOW);
+        let of_user = |count, expires| {
+            (0..count).map(move |index| (export(&format!("e{index}")), side("eve", &format!("c{index}")), expires))
+        };
+        checked(of_user(PER_USER_MAX - 1, open)).await.unwrap();
+        checked(of_user(PER_USER_MAX, over)).await.unwrap();
+        let refused = checked(of_user(PER_USER_MAX, open)).await.unwrap_err();
+        assert!(refused.contains("20 requests of yours"), "{refused}");
+        let of_workspace = (0..PER_USER_MAX).map(|index| (export("gears"), side(&format!("u{index}"), "eves"), open));
+        assert!(checked(of_workspace).await.is_err());
+        let of_export = |count, name: &'static str| {
+            (0..count).map(move |index| (export(name), side(&format!("u{index}"), &format!("c{index}")), open))
+        };
+        checked(of_export(PER_EXPORT_MAX - 1, "widgets")).await.unwrap();
+        checked(of_export(PER_EXPORT_MAX, "gears")).await.unwrap();
+        let refused = checked(of_export(PER_EXPORT_MAX, "widgets")).await.unwrap_err();
+        assert!(refused.contains("100 requests for APIExport"), "{refused}");
     }
 }
