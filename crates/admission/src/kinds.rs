@@ -9,6 +9,7 @@ mod apiconversion;
 mod apiexport;
 mod apiresourceschema;
 mod apiservice;
+mod bindrequest;
 mod catalogue;
 mod certificate;
 mod definition;
@@ -31,6 +32,7 @@ mod workspacetype;
 mod tests;
 
 pub use apiresourceschema::check as check_schema;
+pub use catalogue::is_hidden;
 pub use review::{Operation, Review};
 pub use workspace::user_json;
 
@@ -48,6 +50,7 @@ static RULES: &[Rules] = &[
     apiexport::RULES,
     apiresourceschema::RULES,
     apiservice::RULES,
+    bindrequest::RULES,
     certificate::RULES,
     definition::RULES,
     endpointslice::RULES,

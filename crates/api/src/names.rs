@@ -15,6 +15,8 @@ pub mod groups {
     /// APIExports, APIBindings, APIResourceSchemas, APIConversions and APIExportEndpointSlices
     /// (kcp).
     pub const APIS: &str = "apis.kcp.io";
+    /// APIBindRequests.
+    pub const REQUESTS: &str = "apis.insula.io";
     /// Partitions and PartitionSets (kcp).
     pub const TOPOLOGY: &str = "topology.kcp.io";
     /// CustomResourceDefinitions (Kubernetes).
@@ -53,6 +55,8 @@ pub mod api_versions {
     pub const APIS_V1ALPHA1: &str = "apis.kcp.io/v1alpha1";
     /// APIExports and APIBindings.
     pub const APIS_V1ALPHA2: &str = "apis.kcp.io/v1alpha2";
+    /// APIBindRequests.
+    pub const REQUESTS: &str = "apis.insula.io/v1alpha1";
     /// Partitions and PartitionSets.
     pub const TOPOLOGY: &str = "topology.kcp.io/v1alpha1";
 }
@@ -176,6 +180,10 @@ pub mod annotations {
     pub const API_OWNER: &str = "apis.insula.io/owner";
     /// On an APIExport: `"true"` shows it to everybody who looks for APIs.
     pub const API_LISTED: &str = "apis.insula.io/listed";
+    /// On an APIExport: `"allowed"` lets those who see it ask for the right to bind it.
+    pub const API_REQUESTS: &str = "apis.insula.io/requests";
+    /// On an APIExport: seconds that such a request waits for a decision.
+    pub const API_REQUEST_SECONDS: &str = "apis.insula.io/request-expiration-seconds";
     /// Human-readable description (Kubernetes).
     pub const DESCRIPTION: &str = "kubernetes.io/description";
 }

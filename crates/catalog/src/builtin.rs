@@ -60,6 +60,7 @@ static KINDS: &[&[Builtin]] = &[
     workspaceauthenticationconfiguration::KINDS,
     // Kinds that their definition describes completely.
     &[
+        Builtin::new(crd!("apis.insula.io_apibindrequests")),
         Builtin::new(crd!("core.kcp.io_logicalclusters")).claimable(),
         Builtin::new(crd!("tenancy.kcp.io_workspacetypes")),
         Builtin::new(crd!("topology.kcp.io_partitions")),

@@ -2,6 +2,7 @@
 //! and schemas.
 
 pub mod bind_grant;
+pub mod bind_request;
 pub mod offer;
 mod release;
 mod right;
@@ -35,6 +36,8 @@ pub struct ExportView {
     pub aggregated: Vec<String>,
     /// True if its owner shows it to everybody who looks for APIs.
     pub is_listed: bool,
+    /// Seconds that a request to bind it waits for a decision, if its owner allows requests.
+    pub request_seconds: Option<i64>,
 }
 
 impl ExportName {
@@ -73,6 +76,7 @@ impl ExportView {
             offer: ExportOffer::read(&value),
             aggregated: aggregated(&value),
             is_listed: value["metadata"]["annotations"][annotations::API_LISTED] == "true",
+            request_seconds: bind_request::allowed_seconds(&value["metadata"]["annotations"]),
         }
     }
 }

@@ -93,6 +93,8 @@ resource! {
     apiconversions = "apis.kcp.io", "apiconversions";
     /// APIExportEndpointSlices.
     apiexportendpointslices = "apis.kcp.io", "apiexportendpointslices";
+    /// APIBindRequests.
+    apibindrequests = "apis.insula.io", "apibindrequests";
     /// CustomResourceDefinitions.
     customresourcedefinitions = "apiextensions.k8s.io", "customresourcedefinitions";
     /// APIServices.

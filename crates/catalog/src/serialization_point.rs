@@ -34,6 +34,14 @@ impl SerializationPoint {
         )
     }
 
+    /// Returns the serialization point for the number of APIBindRequests of all clusters.
+    pub fn of_bind_requests(snapshot: &Snapshot) -> Self {
+        SerializationPoint::read(
+            snapshot,
+            ids::serialization_point(&ClusterName::bound_crds(), "bindrequests"),
+        )
+    }
+
     fn read(snapshot: &Snapshot, key: ObjectKey) -> Self {
         SerializationPoint {
             seen: snapshot.get(&key),

@@ -11,6 +11,7 @@ mod aggregation;
 mod apibinding;
 mod apiconversion;
 mod apiexport;
+mod bindrequest;
 mod bootstrap;
 mod bundle;
 mod content;
@@ -93,6 +94,7 @@ impl Controllers {
             task!("endpointslice", apiexport::EndpointSlices::new),
             task!("apiconversion", apiconversion::ApiConversions::new),
             task!("apibinding", apibinding::ApiBindings::new),
+            task!("bindrequest", bindrequest::BindRequests::new),
             task!("rollout", rollout_status::RolloutStatus::new),
             task!("bundle", bundle::Bundles::new),
             task!("crd", crd::Definitions::new),

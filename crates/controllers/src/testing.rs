@@ -8,6 +8,7 @@ use crate::{
     apibinding::ApiBindings,
     apiconversion::ApiConversions,
     apiexport::{ApiExports, EndpointSlices},
+    bindrequest::BindRequests,
     bootstrap,
     bundle::Bundles,
     crd::Definitions,
@@ -245,6 +246,7 @@ impl TestControlPlane {
             commits += pass(registry, &EndpointSlices::new(registry.clone())).await;
             commits += pass(registry, &ApiConversions::new(registry.clone())).await;
             commits += pass(registry, &ApiBindings::new(registry.clone())).await;
+            commits += pass(registry, &BindRequests::new(registry.clone())).await;
             commits += pass(registry, &RolloutStatus::new(registry.clone())).await;
             commits += pass(registry, &Definitions::new(registry.clone())).await;
             commits += pass(registry, &Registrations::new(registry.clone())).await;

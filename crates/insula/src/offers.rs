@@ -1,19 +1,23 @@
 //! `insula apis`: the APIs that the workspace can bind.
 
+mod requests;
+
 use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Subcommand;
 use insula_api::ClusterPath;
 use insula_proto::admin::v1::{
-    GetApiRequest, GetApiResponse, ListApisRequest, ListApisResponse, OfferedApi, PermissionClaim, VersionedResource,
+    ApiRequestDecision, ApiRequestState, GetApiRequest, GetApiResponse, ListApisRequest, ListApisResponse, OfferedApi,
+    PermissionClaim, VersionedResource,
 };
 use serde::Serialize;
 
 use crate::{
+    admin::Admin,
     client::Client,
     connection::Connection,
-    print::{Cell, Format, Printer, Table, Tone},
+    print::{Cell, Format, Output, Printer, Table, Tone},
 };
 
 /// APIs of a page.
@@ -51,6 +55,14 @@ enum Command {
         #[arg(value_name = "WORKSPACE:NAME")]
         export: String,
     },
+    /// Ask the owner of an API for the right to bind it.
+    Request(requests::Request),
+    /// List the requests for the exports of the workspace, or with --mine your own.
+    Requests(requests::List),
+    /// Approve a request: the user who asks gets the right to bind.
+    Approve(requests::Decide),
+    /// Deny a request.
+    Deny(requests::Decide),
 }
 
 /// An API, for programs.
@@ -70,6 +82,9 @@ struct Row<'a> {
     resources: Vec<Resource<'a>>,
     permission_claims: Vec<RequestedClaim<'a>>,
     bindable: bool,
+    requestable: bool,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    request: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     binding: &'a str,
 }
@@ -122,6 +137,8 @@ impl<'a> Row<'a> {
             resources: api.resources.iter().map(resource).collect(),
             permission_claims: api.claims.iter().map(claim).collect(),
             bindable: api.bindable,
+            requestable: api.requestable,
+            request: api.request.as_ref().map_or("", |request| &request.name),
             binding: &api.binding,
         }
     }
@@ -132,13 +149,29 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let output = Output {
+        format: arguments.output,
+    };
+    let admin = || Admin::in_workspace(&arguments.connection);
+    match &arguments.command {
+        Some(Command::Request(request)) => requests::request(&admin()?, output, request),
+        Some(Command::Requests(list)) => requests::list(&admin()?, output, list),
+        Some(Command::Approve(decide)) => requests::decide(&admin()?, output, decide, ApiRequestDecision::Approve),
+        Some(Command::Deny(decide)) => requests::decide(&admin()?, output, decide, ApiRequestDecision::Deny),
+        Some(Command::Show { export }) => offers(arguments, Some(export)),
+        None => offers(arguments, None),
+    }
+}
+
+/// Shows one API, or lists all.
+fn offers(arguments: &Arguments, export: Option<&str>) -> anyhow::Result<ExitCode> {
     let resolved = arguments.connection.resolve()?;
     let workspace = resolved.url.current()?.to_owned();
     let client = Client::new(&resolved)?;
     let mut printer = Printer::stdout();
     let code = crate::runtime()?.block_on(async {
-        match &arguments.command {
-            Some(Command::Show { export }) => {
+        match export {
+            Some(export) => {
                 let api = get(&client, &workspace, export).await?;
                 if !printer.document(arguments.output, &Row::new(&api))? {
                     show(&mut printer, &api)?;
@@ -180,12 +213,20 @@ async fn list(client: &Client, workspace: &str, listed: bool) -> anyhow::Result<
     }
 }
 
-async fn get(client: &Client, workspace: &str, export: &str) -> anyhow::Result<OfferedApi> {
+/// Splits an export into the path of its workspace and its name.
+fn parts(export: &str) -> anyhow::Result<(&str, &str)> {
     let reference = export.strip_prefix(':').unwrap_or(export);
     let parts = reference.rsplit_once(':');
-    let Some((path, name)) = parts.filter(|(path, _)| ClusterPath::parse(path).is_ok()) else {
-        bail!("{export:?} names no workspace: write the path of its workspace, too, as in root:provider:widgets");
-    };
+    match parts.filter(|(path, _)| ClusterPath::parse(path).is_ok()) {
+        Some(parts) => Ok(parts),
+        None => {
+            bail!("{export:?} names no workspace: write the path of its workspace, too, as in root:provider:widgets")
+        }
+    }
+}
+
+async fn get(client: &Client, workspace: &str, export: &str) -> anyhow::Result<OfferedApi> {
+    let (path, name) = parts(export)?;
     let request = GetApiRequest {
         workspace: workspace.to_owned(),
         export_workspace: path.to_owned(),
@@ -213,10 +254,15 @@ fn versions(resource: &VersionedResource) -> String {
 
 /// Returns the state of an API in the workspace.
 fn state(api: &OfferedApi) -> Cell {
-    match (api.binding.as_str(), api.bindable) {
-        ("", true) => Cell::new(Tone::Good, "may bind"),
-        ("", false) => Cell::new(Tone::Warn, "ask its owner"),
-        (binding, _) => Cell::new(Tone::Dim, format!("bound by {binding}")),
+    match (api.binding.as_str(), api.bindable, &api.request) {
+        ("", true, _) => Cell::new(Tone::Good, "may bind"),
+        ("", false, Some(request)) if request.state() != ApiRequestState::Granted => {
+            let (tone, state) = requests::state(request);
+            Cell::new(tone, format!("request {state}"))
+        }
+        ("", false, _) if api.requestable => Cell::new(Tone::Warn, "may ask"),
+        ("", false, _) => Cell::new(Tone::Warn, "ask its owner"),
+        (binding, ..) => Cell::new(Tone::Dim, format!("bound by {binding}")),
     }
 }
 
@@ -268,6 +314,14 @@ fn show(printer: &mut Printer<impl std::io::Write>, api: &OfferedApi) -> anyhow:
         line("Claim", format!("{name}: {}", claim.verbs.join(", ")).into())?;
     }
     line("State", state(api))?;
+    if let Some(request) = &api.request {
+        line("Request", request.name.as_str().into())?;
+        line("Answer", request.message.as_str().into())?;
+    }
+    if api.requestable && api.request.is_none() && api.binding.is_empty() {
+        let command = format!("insula apis request {export} --reason TEXT");
+        line("To ask", command.into())?;
+    }
     if api.bindable && api.binding.is_empty() {
         line("To bind it", format!("insula bind apiexport {export}").into())?;
     }

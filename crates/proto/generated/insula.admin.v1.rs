@@ -1950,7 +1950,7 @@ impl ::prost::Name for GetExportResponse {
 /// An action on one object of a publication.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PublishStep {
-    /// The kind: "APIResourceSchema", "APIConversion", "APIExport".
+    /// The kind: "APIResourceSchema", "APIConversion", "APIExport", "ClusterRole", "ClusterRoleBinding".
     #[prost(string, tag = "1")]
     pub kind: ::prost::alloc::string::String,
     /// The name.
@@ -2035,6 +2035,11 @@ pub struct PublishApiRequest {
     /// first ":", and with "=<number>" up to so many objects. Others are FAILED_PRECONDITION.
     #[prost(string, repeated, tag = "10")]
     pub accepted_effects: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Subjects that get the right to bind the export: the ClusterRole and ClusterRoleBindings of
+    /// "insula access grant --bind" are published after it. At most 64. Needs the right to read and to
+    /// grant these roles.
+    #[prost(message, repeated, tag = "11")]
+    pub bindable_by: ::prost::alloc::vec::Vec<Subject>,
 }
 impl ::prost::Name for PublishApiRequest {
     const NAME: &'static str = "PublishApiRequest";
@@ -3641,6 +3646,12 @@ pub struct OfferedApi {
     /// The binding of it in the workspace of the request; empty without one.
     #[prost(string, tag = "10")]
     pub binding: ::prost::alloc::string::String,
+    /// The caller may ask for the right to bind it, by RequestApi: its owner allows requests.
+    #[prost(bool, tag = "11")]
+    pub requestable: bool,
+    /// The caller's request for the right to bind it, if there is one.
+    #[prost(message, optional, tag = "12")]
+    pub request: ::core::option::Option<ApiBindRequest>,
 }
 impl ::prost::Name for OfferedApi {
     const NAME: &'static str = "OfferedApi";
@@ -3650,6 +3661,222 @@ impl ::prost::Name for OfferedApi {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/insula.admin.v1.OfferedApi".into()
+    }
+}
+/// Asks for the right to bind an export.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RequestApiRequest {
+    /// The workspace to bind in. Needs the verb create on its apibindings.
+    #[prost(string, tag = "1")]
+    pub workspace: ::prost::alloc::string::String,
+    /// The workspace of the export. Required.
+    #[prost(string, tag = "2")]
+    pub export_workspace: ::prost::alloc::string::String,
+    /// The name of the export. Required.
+    #[prost(string, tag = "3")]
+    pub export: ::prost::alloc::string::String,
+    /// The reason, for the owner of the export. At most 1024 bytes without line breaks.
+    #[prost(string, tag = "4")]
+    pub reason: ::prost::alloc::string::String,
+    /// Makes the request idempotent.
+    #[prost(string, tag = "5")]
+    pub request_id: ::prost::alloc::string::String,
+    /// Check only.
+    #[prost(bool, tag = "6")]
+    pub validate_only: bool,
+}
+impl ::prost::Name for RequestApiRequest {
+    const NAME: &'static str = "RequestApiRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.RequestApiRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.RequestApiRequest".into()
+    }
+}
+/// The request of the caller.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RequestApiResponse {
+    /// The server that answered, and the revision that it read.
+    #[prost(message, optional, tag = "1")]
+    pub header: ::core::option::Option<ResponseHeader>,
+    /// The request.
+    #[prost(message, optional, tag = "2")]
+    pub request: ::core::option::Option<ApiBindRequest>,
+    /// False if the caller asked before.
+    #[prost(bool, tag = "3")]
+    pub created: bool,
+}
+impl ::prost::Name for RequestApiResponse {
+    const NAME: &'static str = "RequestApiResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.RequestApiResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.RequestApiResponse".into()
+    }
+}
+/// Asks for requests to bind.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListApiRequestsRequest {
+    /// The workspace: of the exports, or with mine the one to bind in. Needs the verb list on its
+    /// apibindrequests, or with mine on its apibindings.
+    #[prost(string, tag = "1")]
+    pub workspace: ::prost::alloc::string::String,
+    /// Only requests for this export. Empty means all.
+    #[prost(string, tag = "2")]
+    pub export: ::prost::alloc::string::String,
+    /// The caller's requests from the workspace, in place of those for its exports.
+    #[prost(bool, tag = "3")]
+    pub mine: bool,
+    /// Maximum number of requests in the answer.
+    #[prost(int32, tag = "4")]
+    pub page_size: i32,
+    /// Empty for the first page, then next_page_token of the previous one.
+    #[prost(string, tag = "5")]
+    pub page_token: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ListApiRequestsRequest {
+    const NAME: &'static str = "ListApiRequestsRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ListApiRequestsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ListApiRequestsRequest".into()
+    }
+}
+/// Requests to bind.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListApiRequestsResponse {
+    /// The server that answered, and the revision that it read.
+    #[prost(message, optional, tag = "1")]
+    pub header: ::core::option::Option<ResponseHeader>,
+    /// The requests, by logical cluster of the export and name.
+    #[prost(message, repeated, tag = "2")]
+    pub requests: ::prost::alloc::vec::Vec<ApiBindRequest>,
+    /// Sent back as page_token, gives the next page. Empty: this was the last one.
+    #[prost(string, tag = "3")]
+    pub next_page_token: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ListApiRequestsResponse {
+    const NAME: &'static str = "ListApiRequestsResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ListApiRequestsResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ListApiRequestsResponse".into()
+    }
+}
+/// Decides on a request to bind.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DecideApiRequestRequest {
+    /// The workspace of the export. Needs the verb patch on its apibindrequests.
+    #[prost(string, tag = "1")]
+    pub workspace: ::prost::alloc::string::String,
+    /// The name of the request. Required.
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+    /// The decision. Required.
+    #[prost(enumeration = "ApiRequestDecision", tag = "3")]
+    pub decision: i32,
+    /// A note to the requester. At most 1024 characters without line breaks.
+    #[prost(string, tag = "4")]
+    pub message: ::prost::alloc::string::String,
+    /// The etag of the request that the caller has seen; empty for any.
+    #[prost(string, tag = "5")]
+    pub etag: ::prost::alloc::string::String,
+    /// Makes the request idempotent.
+    #[prost(string, tag = "6")]
+    pub request_id: ::prost::alloc::string::String,
+    /// Check only.
+    #[prost(bool, tag = "7")]
+    pub validate_only: bool,
+}
+impl ::prost::Name for DecideApiRequestRequest {
+    const NAME: &'static str = "DecideApiRequestRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.DecideApiRequestRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.DecideApiRequestRequest".into()
+    }
+}
+/// The request as it is decided. The right follows: ListApiRequests shows when it is granted.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DecideApiRequestResponse {
+    /// The server that answered, and the revision that it read.
+    #[prost(message, optional, tag = "1")]
+    pub header: ::core::option::Option<ResponseHeader>,
+    /// The request.
+    #[prost(message, optional, tag = "2")]
+    pub request: ::core::option::Option<ApiBindRequest>,
+}
+impl ::prost::Name for DecideApiRequestResponse {
+    const NAME: &'static str = "DecideApiRequestResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.DecideApiRequestResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.DecideApiRequestResponse".into()
+    }
+}
+/// A request for the right to bind an export: an APIBindRequest.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ApiBindRequest {
+    /// Its name, in the workspace of the export.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// The name of the export.
+    #[prost(string, tag = "2")]
+    pub export: ::prost::alloc::string::String,
+    /// The path of the workspace of the export.
+    #[prost(string, tag = "3")]
+    pub export_workspace: ::prost::alloc::string::String,
+    /// The user who asks.
+    #[prost(string, tag = "4")]
+    pub requester: ::prost::alloc::string::String,
+    /// The path of the workspace in which they would bind.
+    #[prost(string, tag = "5")]
+    pub workspace: ::prost::alloc::string::String,
+    /// Their reason.
+    #[prost(string, tag = "6")]
+    pub reason: ::prost::alloc::string::String,
+    /// The time at which they asked.
+    #[prost(message, optional, tag = "7")]
+    pub create_time: ::core::option::Option<::prost_types::Timestamp>,
+    /// The time at which the request is removed.
+    #[prost(message, optional, tag = "8")]
+    pub expire_time: ::core::option::Option<::prost_types::Timestamp>,
+    /// Its state.
+    #[prost(enumeration = "ApiRequestState", tag = "9")]
+    pub state: i32,
+    /// The note of who decided; for the owner of the export also the cause of a failure.
+    #[prost(string, tag = "10")]
+    pub message: ::prost::alloc::string::String,
+    /// The user who decided; empty for the requester.
+    #[prost(string, tag = "11")]
+    pub decided_by: ::prost::alloc::string::String,
+    /// The time of the decision.
+    #[prost(message, optional, tag = "12")]
+    pub decide_time: ::core::option::Option<::prost_types::Timestamp>,
+    /// Its etag, for a decision.
+    #[prost(string, tag = "13")]
+    pub etag: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ApiBindRequest {
+    const NAME: &'static str = "ApiBindRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.ApiBindRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.ApiBindRequest".into()
     }
 }
 /// A resource with its served versions.
@@ -3808,6 +4035,84 @@ impl RetirementStep {
             "RETIREMENT_STEP_DEPRECATE" => Some(Self::Deprecate),
             "RETIREMENT_STEP_STOP_SERVING" => Some(Self::StopServing),
             "RETIREMENT_STEP_REMOVE" => Some(Self::Remove),
+            _ => None,
+        }
+    }
+}
+/// A decision on a request to bind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum ApiRequestDecision {
+    /// Refused.
+    Unspecified = 0,
+    /// The requester gets the right to bind.
+    Approve = 1,
+    /// The requester does not get it.
+    Deny = 2,
+}
+impl ApiRequestDecision {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "API_REQUEST_DECISION_UNSPECIFIED",
+            Self::Approve => "API_REQUEST_DECISION_APPROVE",
+            Self::Deny => "API_REQUEST_DECISION_DENY",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "API_REQUEST_DECISION_UNSPECIFIED" => Some(Self::Unspecified),
+            "API_REQUEST_DECISION_APPROVE" => Some(Self::Approve),
+            "API_REQUEST_DECISION_DENY" => Some(Self::Deny),
+            _ => None,
+        }
+    }
+}
+/// The state of a request to bind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum ApiRequestState {
+    /// Never sent.
+    Unspecified = 0,
+    /// It waits for a decision.
+    Pending = 1,
+    /// It is approved, and the right is not granted yet.
+    Approved = 2,
+    /// The requester got the right. It may have been revoked since.
+    Granted = 3,
+    /// It is denied.
+    Denied = 4,
+    /// It is approved, and the right could not be granted.
+    Failed = 5,
+}
+impl ApiRequestState {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "API_REQUEST_STATE_UNSPECIFIED",
+            Self::Pending => "API_REQUEST_STATE_PENDING",
+            Self::Approved => "API_REQUEST_STATE_APPROVED",
+            Self::Granted => "API_REQUEST_STATE_GRANTED",
+            Self::Denied => "API_REQUEST_STATE_DENIED",
+            Self::Failed => "API_REQUEST_STATE_FAILED",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "API_REQUEST_STATE_UNSPECIFIED" => Some(Self::Unspecified),
+            "API_REQUEST_STATE_PENDING" => Some(Self::Pending),
+            "API_REQUEST_STATE_APPROVED" => Some(Self::Approved),
+            "API_REQUEST_STATE_GRANTED" => Some(Self::Granted),
+            "API_REQUEST_STATE_DENIED" => Some(Self::Denied),
+            "API_REQUEST_STATE_FAILED" => Some(Self::Failed),
             _ => None,
         }
     }
@@ -4505,6 +4810,91 @@ pub mod api_service_client {
                 .insert(GrpcMethod::new("insula.admin.v1.ApiService", "GetApi"));
             self.inner.unary(req, path, codec).await
         }
+        /// Asks the owner of an export for the right to bind it: makes an APIBindRequest in the export's
+        /// workspace, for the caller. The export must be listed, or the caller must be allowed to read it;
+        /// others get PERMISSION_DENIED in the same words whether it exists or not. FAILED_PRECONDITION if
+        /// its owner allows no requests, or the caller may bind it already. Asking again answers the same
+        /// request. At most 100 requests wait for one export, and 20 of one user or from one workspace:
+        /// more are RESOURCE_EXHAUSTED.
+        pub async fn request_api(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RequestApiRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RequestApiResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::CheckedCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/insula.admin.v1.ApiService/RequestApi",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("insula.admin.v1.ApiService", "RequestApi"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Lists the requests for the exports of a workspace, or those of the caller from it.
+        pub async fn list_api_requests(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListApiRequestsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListApiRequestsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::CheckedCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/insula.admin.v1.ApiService/ListApiRequests",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("insula.admin.v1.ApiService", "ListApiRequests"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// Approves or denies a request. Approving takes the right to grant the right to bind. A decision is
+        /// final; AccessService and the role bindings change the right afterwards.
+        pub async fn decide_api_request(
+            &mut self,
+            request: impl tonic::IntoRequest<super::DecideApiRequestRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DecideApiRequestResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::CheckedCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/insula.admin.v1.ApiService/DecideApiRequest",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("insula.admin.v1.ApiService", "DecideApiRequest"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -4710,6 +5100,36 @@ pub mod api_service_server {
             &self,
             request: tonic::Request<super::GetApiRequest>,
         ) -> std::result::Result<tonic::Response<super::GetApiResponse>, tonic::Status>;
+        /// Asks the owner of an export for the right to bind it: makes an APIBindRequest in the export's
+        /// workspace, for the caller. The export must be listed, or the caller must be allowed to read it;
+        /// others get PERMISSION_DENIED in the same words whether it exists or not. FAILED_PRECONDITION if
+        /// its owner allows no requests, or the caller may bind it already. Asking again answers the same
+        /// request. At most 100 requests wait for one export, and 20 of one user or from one workspace:
+        /// more are RESOURCE_EXHAUSTED.
+        async fn request_api(
+            &self,
+            request: tonic::Request<super::RequestApiRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RequestApiResponse>,
+            tonic::Status,
+        >;
+        /// Lists the requests for the exports of a workspace, or those of the caller from it.
+        async fn list_api_requests(
+            &self,
+            request: tonic::Request<super::ListApiRequestsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListApiRequestsResponse>,
+            tonic::Status,
+        >;
+        /// Approves or denies a request. Approving takes the right to grant the right to bind. A decision is
+        /// final; AccessService and the role bindings change the right afterwards.
+        async fn decide_api_request(
+            &self,
+            request: tonic::Request<super::DecideApiRequestRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DecideApiRequestResponse>,
+            tonic::Status,
+        >;
     }
     /// APIs that providers publish and tenants bind: publication, rollout, claims, use and retirement.
     ///
@@ -5811,6 +6231,141 @@ pub mod api_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GetApiSvc(inner);
+                        let codec = crate::codec::CheckedCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/insula.admin.v1.ApiService/RequestApi" => {
+                    #[allow(non_camel_case_types)]
+                    struct RequestApiSvc<T: ApiService>(pub Arc<T>);
+                    impl<
+                        T: ApiService,
+                    > tonic::server::UnaryService<super::RequestApiRequest>
+                    for RequestApiSvc<T> {
+                        type Response = super::RequestApiResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RequestApiRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ApiService>::request_api(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RequestApiSvc(inner);
+                        let codec = crate::codec::CheckedCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/insula.admin.v1.ApiService/ListApiRequests" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListApiRequestsSvc<T: ApiService>(pub Arc<T>);
+                    impl<
+                        T: ApiService,
+                    > tonic::server::UnaryService<super::ListApiRequestsRequest>
+                    for ListApiRequestsSvc<T> {
+                        type Response = super::ListApiRequestsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListApiRequestsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ApiService>::list_api_requests(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListApiRequestsSvc(inner);
+                        let codec = crate::codec::CheckedCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/insula.admin.v1.ApiService/DecideApiRequest" => {
+                    #[allow(non_camel_case_types)]
+                    struct DecideApiRequestSvc<T: ApiService>(pub Arc<T>);
+                    impl<
+                        T: ApiService,
+                    > tonic::server::UnaryService<super::DecideApiRequestRequest>
+                    for DecideApiRequestSvc<T> {
+                        type Response = super::DecideApiRequestResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::DecideApiRequestRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ApiService>::decide_api_request(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = DecideApiRequestSvc(inner);
                         let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -2,6 +2,7 @@
 
 mod admin;
 mod apis;
+mod bind_requests;
 mod connection;
 mod operator;
 mod plugins;

@@ -4,6 +4,7 @@
 mod access;
 mod apis;
 pub(crate) mod backup;
+mod bind_requests;
 mod cancel;
 mod certificates;
 mod claims;

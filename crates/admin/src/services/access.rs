@@ -122,35 +122,32 @@ fn listing_bindings() -> Attributes {
 
 /// Reads a subject.
 fn subject(given: Option<proto::Subject>) -> Result<Subject, Status> {
-    let proto::Subject { kind, name, namespace } = given.ok_or_else(|| status::invalid("subject", "is required"))?;
+    let given = given.ok_or_else(|| status::invalid("subject", "is required"))?;
+    subject_in("subject", given)
+}
+
+/// Reads the subject in a field.
+pub(super) fn subject_in(field: &str, given: proto::Subject) -> Result<Subject, Status> {
+    let proto::Subject { kind, name, namespace } = given;
+    let invalid = |part: &str, why: &str| Err(status::invalid(&format!("{field}.{part}"), why));
     let kind = match proto::SubjectKind::try_from(kind) {
         Ok(proto::SubjectKind::User) => SubjectKind::User,
         Ok(proto::SubjectKind::Group) => SubjectKind::Group,
         Ok(proto::SubjectKind::ServiceAccount) => SubjectKind::ServiceAccount,
         Ok(proto::SubjectKind::Unspecified) => {
-            return Err(status::invalid(
-                "subject.kind",
-                "is required: a user, a group or a service account",
-            ));
+            return invalid("kind", "is required: a user, a group or a service account");
         }
-        Err(_) => return Err(status::invalid("subject.kind", status::UNKNOWN_VALUE)),
+        Err(_) => return invalid("kind", status::UNKNOWN_VALUE),
     };
     if name.is_empty() {
-        return Err(status::invalid("subject.name", "is required"));
+        return invalid("name", "is required");
     }
     if name.len() > NAME_BYTES_MAX {
-        let why = format!("must have at most {NAME_BYTES_MAX} bytes");
-        return Err(status::invalid("subject.name", why));
+        return invalid("name", &format!("must have at most {NAME_BYTES_MAX} bytes"));
     }
     match (kind, namespace.is_empty()) {
-        (SubjectKind::ServiceAccount, true) => Err(status::invalid(
-            "subject.namespace",
-            "is required for a service account",
-        )),
-        (SubjectKind::User | SubjectKind::Group, false) => Err(status::invalid(
-            "subject.namespace",
-            "must be empty for users and groups",
-        )),
+        (SubjectKind::ServiceAccount, true) => invalid("namespace", "is required for a service account"),
+        (SubjectKind::User | SubjectKind::Group, false) => invalid("namespace", "must be empty for users and groups"),
         _ => Ok(Subject { kind, name, namespace }),
     }
 }

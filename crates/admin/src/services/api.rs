@@ -1,6 +1,7 @@
 //! `ApiService`: publication, rollout, binding and retirement of APIs. Plans are made on one
 //! snapshot; their writes are requests of the HTTP API.
 
+mod bind_requests;
 mod claims;
 mod compare;
 mod consumers;
@@ -31,15 +32,16 @@ use insula_auth::Attributes;
 use insula_catalog::ids;
 use insula_proto::admin::v1::{
     AbortRolloutRequest, AbortRolloutResponse, AcceptClaimsRequest, AcceptClaimsResponse, BindApiRequest,
-    BindApiResponse, CheckRolloutRequest, CheckRolloutResponse, DiffApiRequest, DiffApiResponse, GetApiRequest,
-    GetApiResponse, GetExportRequest, GetExportResponse, GetVersionUsageRequest, GetVersionUsageResponse,
-    ImportDefinitionsRequest, ImportDefinitionsResponse, LintApiRequest, LintApiResponse, LintFinding, ListApisRequest,
+    BindApiResponse, CheckRolloutRequest, CheckRolloutResponse, DecideApiRequestRequest, DecideApiRequestResponse,
+    DiffApiRequest, DiffApiResponse, GetApiRequest, GetApiResponse, GetExportRequest, GetExportResponse,
+    GetVersionUsageRequest, GetVersionUsageResponse, ImportDefinitionsRequest, ImportDefinitionsResponse,
+    LintApiRequest, LintApiResponse, LintFinding, ListApiRequestsRequest, ListApiRequestsResponse, ListApisRequest,
     ListApisResponse, ListClaimsRequest, ListClaimsResponse, ListConsumersRequest, ListConsumersResponse,
     ListExportsRequest, ListExportsResponse, PauseRolloutRequest, PauseRolloutResponse, PublishApiRequest,
-    PublishApiResponse, PublishedExport, RejectClaimsRequest, RejectClaimsResponse, ResumeRolloutRequest,
-    ResumeRolloutResponse, RetireFieldRequest, RetireFieldResponse, RetireVersionRequest, RetireVersionResponse,
-    RollbackReleaseRequest, RollbackReleaseResponse, UnbindApiRequest, UnbindApiResponse, UpdateExportRequest,
-    UpdateExportResponse, api_service_server::ApiService,
+    PublishApiResponse, PublishedExport, RejectClaimsRequest, RejectClaimsResponse, RequestApiRequest,
+    RequestApiResponse, ResumeRolloutRequest, ResumeRolloutResponse, RetireFieldRequest, RetireFieldResponse,
+    RetireVersionRequest, RetireVersionResponse, RollbackReleaseRequest, RollbackReleaseResponse, UnbindApiRequest,
+    UnbindApiResponse, UpdateExportRequest, UpdateExportResponse, api_service_server::ApiService,
 };
 use insula_store::Snapshot;
 use objects::{export_message, or_root};
@@ -284,6 +286,39 @@ impl ApiService for AdminService {
     async fn get_api(&self, request: Request<GetApiRequest>) -> Result<Response<GetApiResponse>, Status> {
         let session = self.begin(&request).await?;
         self.get_offer(&session, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn request_api(&self, request: Request<RequestApiRequest>) -> Result<Response<RequestApiResponse>, Status> {
+        let session = self.begin(&request).await?;
+        let request = request.into_inner();
+        let create = right("create", groups::APIS, "apibindings", "");
+        let located = session.locate(or_root(&request.workspace), &create)?;
+        required("export_workspace", &request.export_workspace)?;
+        required("export", &request.export)?;
+        let once = once(&request.request_id, request.validate_only);
+        let work = async { self.request_bind(&session, &located, &request).await };
+        self.once(&session, once, &request, work).await.map(Response::new)
+    }
+
+    async fn list_api_requests(
+        &self,
+        request: Request<ListApiRequestsRequest>,
+    ) -> Result<Response<ListApiRequestsResponse>, Status> {
+        let session = self.begin(&request).await?;
+        let listed = self.list_requests(&session, request.into_inner()).await;
+        listed.map(Response::new)
+    }
+
+    async fn decide_api_request(
+        &self,
+        request: Request<DecideApiRequestRequest>,
+    ) -> Result<Response<DecideApiRequestResponse>, Status> {
+        let session = self.begin(&request).await?;
+        let request = request.into_inner();
+        let located = session.locate_requests(&request)?;
+        let once = once(&request.request_id, request.validate_only);
+        let work = async { session.decide_request(&located, &request).await };
+        self.once(&session, once, &request, work).await.map(Response::new)
     }
 
     async fn unbind_api(&self, request: Request<UnbindApiRequest>) -> Result<Response<UnbindApiResponse>, Status> {

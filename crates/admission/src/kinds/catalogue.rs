@@ -3,7 +3,7 @@
 
 use crate::kinds::review::Review;
 use insula_api::{FieldError, FieldPath, Json, aggregate, names::annotations};
-use insula_catalog::Result;
+use insula_catalog::{Result, exports::bind_request};
 
 /// Characters of each text.
 const TITLE_CHARS_MAX: usize = 100;
@@ -21,6 +21,8 @@ pub(super) fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Res
         (annotations::API_DOCS, DOCS_CHARS_MAX),
         (annotations::API_OWNER, OWNER_CHARS_MAX),
         (annotations::API_LISTED, DOCS_CHARS_MAX),
+        (annotations::API_REQUESTS, DOCS_CHARS_MAX),
+        (annotations::API_REQUEST_SECONDS, DOCS_CHARS_MAX),
     ] {
         let value = &new["metadata"]["annotations"][name];
         let Some(text) = value.as_str() else { continue };
@@ -42,13 +44,15 @@ fn shortened(text: &str) -> String {
     format!("{:?}", text.chars().take(TITLE_CHARS_MAX).collect::<String>())
 }
 
+/// Returns true for a character that changes how a line is shown, and for a line break.
+pub fn is_hidden(c: char) -> bool {
+    // Marks that turn the direction of text would let it look like another.
+    c.is_control()
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
 fn problem(name: &str, text: &str, chars_max: usize) -> Option<String> {
     let is_url = ["https://", "http://"].iter().any(|scheme| text.starts_with(scheme));
-    // Marks that turn the direction of text would let it look like another.
-    let is_hidden = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
-    };
     match name {
         _ if text.chars().count() > chars_max => Some(format!("must have at most {chars_max} characters")),
         _ if text.chars().any(is_hidden) => Some("must not have control characters or line breaks".to_owned()),
@@ -56,6 +60,14 @@ fn problem(name: &str, text: &str, chars_max: usize) -> Option<String> {
             Some("must be a URL that begins with https:// or http://".to_owned())
         }
         annotations::API_LISTED if !matches!(text, "true" | "false") => Some("must be true or false".to_owned()),
+        annotations::API_REQUESTS if text != bind_request::ALLOWED => Some(format!(
+            "must be {:?}; without it nobody may ask",
+            bind_request::ALLOWED
+        )),
+        annotations::API_REQUEST_SECONDS if bind_request::seconds(text).is_none() => Some(format!(
+            "must be a number of seconds from 1 to {}",
+            bind_request::SECONDS_MAX
+        )),
         _ => None,
     }
 }
@@ -78,6 +90,12 @@ mod tests {
             (annotations::API_DOCS, "https://a b", false),
             (annotations::API_LISTED, "true", true),
             (annotations::API_LISTED, "yes", false),
+            (annotations::API_REQUESTS, "allowed", true),
+            (annotations::API_REQUESTS, "true", false),
+            (annotations::API_REQUEST_SECONDS, "3600", true),
+            (annotations::API_REQUEST_SECONDS, "0", false),
+            (annotations::API_REQUEST_SECONDS, "7776001", false),
+            (annotations::API_REQUEST_SECONDS, "+5", false),
         ] {
             assert_eq!(
                 problem(name, text, TITLE_CHARS_MAX).is_none(),

@@ -10,7 +10,7 @@ use crate::kinds::review::{Review, Rules};
 use insula_access::{facts, roles::RolesAt, rules};
 use insula_api::Json;
 use insula_auth::{Attributes, Decision, PolicyRule, authorize, grant_refusal, uncovered};
-use insula_catalog::{Error, Named, Result, ids, object};
+use insula_catalog::{Error, Named, Result, exports::bind_grant, ids, object};
 
 /// Metadata that grants nothing: the two fields of the garbage collector, and fields that the
 /// server writes (`IsOnlyMutatingGCFields` in `pkg/registry/rbac/helpers.go`).
@@ -85,6 +85,22 @@ fn binding(review: &Review<'_>, new: &Json) -> Result<()> {
         name: name.to_owned(),
     })?;
     holds(review, new, namespace, &rules)
+}
+
+/// Checks that the caller may grant the right to bind an export, as by the ClusterRoleBinding that
+/// gives it.
+///
+/// # Errors
+/// The rules that the caller does not hold.
+pub(super) fn may_let_bind(review: &Review<'_>, export: &str) -> std::result::Result<(), String> {
+    if may(review, "bind", "clusterroles", "", &bind_grant::role_name(export)) {
+        return Ok(());
+    }
+    let missing = missing(review, "", &rules::rules(&bind_grant::role(export)));
+    match missing.is_empty() {
+        true => Ok(()),
+        false => Err(grant_refusal(review.user, &missing)),
+    }
 }
 
 fn text(value: &Json) -> &str {

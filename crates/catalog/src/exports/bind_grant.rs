@@ -71,6 +71,30 @@ pub fn binding(export: &str, subject: &Subject) -> Json {
     cluster_role_binding(metadata, &role_name(export), subject)
 }
 
+/// Returns the objects that give subjects the right to bind an export; none without subjects.
+pub fn objects(export: &str, subjects: &[Subject]) -> Vec<Json> {
+    let role = (!subjects.is_empty()).then(|| role(export));
+    let bindings = subjects.iter().map(|subject| binding(export, subject));
+    role.into_iter().chain(bindings).collect()
+}
+
+/// Returns true if an object grants what another one does.
+pub fn grants_the_same(there: &Json, wanted: &Json) -> bool {
+    ["rules", "aggregationRule", "roleRef", "subjects"]
+        .iter()
+        .all(|field| there.get(field) == wanted.get(field))
+}
+
+/// Returns the refusal of an object that has the name of a grant and grants something else.
+pub fn other_grant(there: &Json) -> String {
+    let kind = there["kind"].as_str().unwrap_or_default();
+    let name = there["metadata"]["name"].as_str().unwrap_or_default();
+    format!(
+        "{kind} {name} exists and grants something else than the right to bind: delete it or give it another name, \
+         then try again"
+    )
+}
+
 /// Returns a ClusterRoleBinding of one subject.
 pub fn cluster_role_binding(metadata: Json, role: &str, subject: &Subject) -> Json {
     let Subject { kind, name, namespace } = subject;

@@ -17,27 +17,8 @@ const CLUSTER_BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebi
 
 /// Returns the objects that let subjects bind an export; none without subjects.
 pub(crate) fn objects(export: &str, subjects: &[Subject]) -> Vec<Value> {
-    let role = (!subjects.is_empty()).then(|| bind_grant::role(export));
-    let bindings = subjects
-        .iter()
-        .map(|subject| bind_grant::binding(export, &subject.of_binding()));
-    role.into_iter().chain(bindings).collect()
-}
-
-/// Returns true if an object grants what another one does.
-pub(crate) fn is_same(there: &Value, wanted: &Value) -> bool {
-    ["rules", "roleRef", "subjects"]
-        .iter()
-        .all(|field| there.get(field) == wanted.get(field))
-}
-
-/// Returns the refusal of an object of the name that grants something else.
-pub(crate) fn other(there: &Value) -> String {
-    let (kind, name) = (text(there, "/kind"), text(there, "/metadata/name"));
-    format!(
-        "{kind} {name} exists and grants something else than the right to bind: delete it or give it another name, \
-         then run the command again"
-    )
+    let subjects: Vec<_> = subjects.iter().map(Subject::of_binding).collect();
+    bind_grant::objects(export, &subjects)
 }
 
 pub(super) async fn grant_all(
@@ -86,9 +67,9 @@ async fn create(client: &Client, object: &Value) -> anyhow::Result<()> {
         bail!("{kind}.{GROUP} {name}: {}", message(&answer));
     }
     let (_, there) = client.get(&format!("{collection}/{name}")).await?;
-    match is_same(&there, object) {
+    match bind_grant::grants_the_same(&there, object) {
         true => Ok(()),
-        false => bail!("{}", other(&there)),
+        false => bail!("{}", bind_grant::other_grant(&there)),
     }
 }
 

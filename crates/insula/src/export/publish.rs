@@ -4,6 +4,7 @@ use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Context, bail};
 use insula_admission::publication::{self, Acceptance, Published, Step, offered};
+use insula_catalog::exports::bind_grant;
 use serde_json::Value;
 
 use super::{
@@ -301,7 +302,7 @@ fn right_steps(target: &Target, rights: &[Value]) -> anyhow::Result<Vec<Step>> {
         let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name"));
         let there = target.get(text(object, "/apiVersion"), kind, name)?;
         let action = match there {
-            Some(there) if bind_right::is_same(&there, object) => "unchanged",
+            Some(there) if bind_grant::grants_the_same(&there, object) => "unchanged",
             Some(_) => "update",
             None => "create",
         };

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use insula_admission::publication::{has_same_contents, resource_of, updated};
+use insula_catalog::exports::bind_grant;
 use insula_proto::Message;
 use serde_json::{Value, json};
 
 use crate::{
-    access::bind_right,
     client::{Client, message},
     connection::Connection,
     files::{self, text},
@@ -215,7 +215,7 @@ impl Target {
             }
             let (code, answer, applied) = match &found {
                 Some(there) if is_same(there, object) => return Ok(Applied::Unchanged),
-                Some(there) if is_right(object) => bail!("{}", bind_right::other(there)),
+                Some(there) if is_right(object) => bail!("{}", bind_grant::other_grant(there)),
                 Some(there) => {
                     let new = updated(there.clone(), object);
                     let (code, answer) = runtime.block_on(client.put(&one, &new))?;
@@ -244,7 +244,7 @@ fn is_right(object: &Value) -> bool {
 
 fn is_same(there: &Value, wanted: &Value) -> bool {
     match is_right(wanted) {
-        true => bind_right::is_same(there, wanted),
+        true => bind_grant::grants_the_same(there, wanted),
         false => has_same_contents(there, wanted),
     }
 }

@@ -241,6 +241,33 @@ fn method(end: &str) -> Method {
     methods().into_iter().find(|method| method.path.ends_with(end)).unwrap()
 }
 
+/// Returns the rows of calls about the exports of a workspace.
+fn rows_of_providers(provider: &str) -> Vec<(&'static str, Vec<u8>, &'static str)> {
+    let fields = method("/RetireVersion").fields;
+    let retire = [
+        text(fields["workspace"], provider),
+        text(fields["export"], "boats"),
+        text(fields["version"], "boats/v1"),
+        unknown(fields["step"]),
+    ];
+    let fields = method("/PublishApi").fields;
+    let publish = [
+        text(fields["workspace"], provider),
+        message(fields["bindable_by"], &[unknown(1), text(2, "bob")].concat()),
+    ];
+    let fields = method("/DecideApiRequest").fields;
+    let decide = [
+        text(fields["workspace"], provider),
+        text(fields["name"], "boats-alice"),
+        unknown(fields["decision"]),
+    ];
+    vec![
+        ("/RetireVersion", retire.concat(), "step"),
+        ("/PublishApi", publish.concat(), "bindable_by[0].kind"),
+        ("/DecideApiRequest", decide.concat(), "decision"),
+    ]
+}
+
 /// Every request with an enumeration refuses values that the server does not know, and names the
 /// field.
 #[test]
@@ -285,15 +312,11 @@ fn unknown_values_of_enumerations_are_refused() {
         unknown(fields["propagation"]),
     ];
     rows.push(("/DeleteObject", delete.concat(), "propagation"));
-    let fields = numbers("/RetireVersion");
-    let retire = [
-        text(fields["workspace"], &scene.provider),
-        text(fields["export"], "boats"),
-        text(fields["version"], "boats/v1"),
-        unknown(fields["step"]),
-    ];
-    rows.push(("/RetireVersion", retire.concat(), "step"));
-    let tried: BTreeSet<String> = rows.iter().map(|(path, _, field)| format!("{path} {field}")).collect();
+    rows.extend(rows_of_providers(&scene.provider));
+    let tried: BTreeSet<String> = rows
+        .iter()
+        .map(|(path, _, field)| format!("{path} {}", field.replace("[0]", "")))
+        .collect();
     assert_eq!(tried, enumerations(), "a row for each enumeration of a request");
     runtime().block_on(async {
         for (path, request, field) in rows {

@@ -1,8 +1,10 @@
 //! Lists of the APIs that a caller may bind.
 
-use super::{as_user, channel, origin};
+use super::{apis::boats, as_user, channel, origin};
 use insula_e2e::{Who, publish_widgets, runtime, shared, workspace, workspace_owned_by};
-use insula_proto::admin::v1::{ListApisRequest, api_service_client::ApiServiceClient};
+use insula_proto::admin::v1::{
+    BindApiRequest, ListApisRequest, PublishApiRequest, Subject, SubjectKind, api_service_client::ApiServiceClient,
+};
 use serde_json::json;
 use tonic::Code;
 
@@ -68,4 +70,71 @@ fn pages_follow_rights_and_their_tokens_name_nothing() {
     let of_ours = found.iter().filter(|workspace| providers.contains(workspace)).count();
     let before = usize::from(providers.contains(&found[0]));
     assert_eq!(of_ours, before, "{found:?}");
+}
+
+/// A publication gives the right to bind with the export, as `export publish --bindable-by`.
+#[test]
+fn an_export_is_published_with_those_who_may_bind_it() {
+    let server = shared();
+    let admin = server.admin();
+    let (provider, _) = workspace(&admin, "provider");
+    let (mine, _) = workspace_owned_by(&server, "alice");
+    let mut apis = ApiServiceClient::with_origin(channel(&server, &Who::KcpAdmin), origin(&server));
+    let mut tenant = ApiServiceClient::with_origin(channel(&server, &Who::Anonymous), origin(&server));
+    let subject = |kind: SubjectKind, name: &str| Subject {
+        kind: kind.into(),
+        name: name.to_owned(),
+        namespace: String::new(),
+    };
+    let publication = |bindable_by: Vec<Subject>| PublishApiRequest {
+        workspace: provider.clone(),
+        export: "boats".to_owned(),
+        manifests: boats(false),
+        bindable_by,
+        ..PublishApiRequest::default()
+    };
+    let both = || {
+        vec![
+            subject(SubjectKind::Group, "system:authenticated"),
+            subject(SubjectKind::User, "bob"),
+        ]
+    };
+    runtime().block_on(async {
+        let actions = |answer: insula_proto::admin::v1::PublishApiResponse| -> Vec<String> {
+            let rights = answer
+                .steps
+                .into_iter()
+                .filter(|step| step.name.starts_with("insula:bind:boats"));
+            rights.map(|step| step.action).collect()
+        };
+        let plan = PublishApiRequest {
+            validate_only: true,
+            ..publication(both())
+        };
+        let plan = apis.publish_api(plan).await.unwrap().into_inner();
+        assert_eq!(actions(plan), ["create"; 3]);
+        let published = apis.publish_api(publication(both())).await.unwrap().into_inner();
+        assert!(published.export.is_some());
+        assert_eq!(actions(published), ["create"; 3]);
+        let again = apis.publish_api(publication(both())).await.unwrap().into_inner();
+        assert_eq!(actions(again), ["unchanged"; 3]);
+        let bind = BindApiRequest {
+            workspace: mine.clone(),
+            export_workspace: provider.clone(),
+            export: "boats".to_owned(),
+            ..BindApiRequest::default()
+        };
+        tenant.bind_api(as_user("alice-token", bind)).await.unwrap();
+        let nobody = publication(vec![subject(SubjectKind::User, "")]);
+        let refused = apis.publish_api(nobody).await.unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument);
+        assert!(refused.message().contains("bindable_by[0].name"), "{refused:?}");
+    });
+    // A role of the name that grants more is not taken for the right to bind.
+    let wider = json!({"rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]});
+    let role = format!("{RBAC}/clusterroles/insula:bind:boats");
+    admin.in_workspace(&provider).merge(&role, &wider).expect(200);
+    let refused = runtime().block_on(apis.publish_api(publication(both()))).unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition);
+    assert!(refused.message().contains("grants something else"), "{refused:?}");
 }

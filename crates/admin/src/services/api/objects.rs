@@ -40,6 +40,8 @@ pub(super) fn published(snapshot: &Snapshot, cluster: &ClusterName, kind: &str, 
         "APIResourceSchema" => ids::apiresourceschemas(),
         "APIExport" => ids::apiexports(),
         "APIBinding" => ids::apibindings(),
+        "ClusterRole" => ids::clusterroles(),
+        "ClusterRoleBinding" => ids::clusterrolebindings(),
         // Both spellings are one stored object.
         _ => ids::apiconversions(),
     };

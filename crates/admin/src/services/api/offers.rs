@@ -4,6 +4,7 @@
 //! neither bind nor see listed are passed over, and the answer is the same as without them.
 
 use super::{
+    bind_requests::{self, Side},
     claims,
     manifests::text,
     objects::{self, items, or_root, required},
@@ -20,11 +21,15 @@ use insula_api::{
 use insula_apiserver::call::Caller;
 use insula_catalog::{
     digest,
-    exports::{ExportName, ExportView},
+    exports::{
+        ExportName, ExportView,
+        bind_request::{self, BindRequest},
+    },
     ids, locate,
 };
 use insula_proto::admin::v1::{
-    GetApiRequest, GetApiResponse, ListApisRequest, ListApisResponse, OfferedApi, OfferedVersion, VersionedResource,
+    ApiBindRequest, GetApiRequest, GetApiResponse, ListApisRequest, ListApisResponse, OfferedApi, OfferedVersion,
+    VersionedResource,
 };
 use insula_registry::rewrite;
 use insula_store::{Entry, Snapshot};
@@ -89,6 +94,18 @@ impl Binder {
         self.caller.permit_offer(&self.now, clusters, bind).is_ok()
     }
 
+    /// Returns the caller's request for the right to bind an export.
+    fn request(&self, snapshot: &Snapshot, export: &Entry) -> Option<ApiBindRequest> {
+        let export = ExportName {
+            cluster: export.key.cluster.clone(),
+            name: export.key.name.clone(),
+        };
+        let user = self.caller.user().ok()?.name_within(Some(&export.cluster))?;
+        let entry = snapshot.get(&bind_request::key(&export, &user))?;
+        let is_own = entry.object.parsed(BindRequest::read).user == user;
+        is_own.then(|| bind_requests::message(snapshot, &entry, Side::Requester))
+    }
+
     /// Returns an export as the caller sees it.
     fn show(&self, snapshot: &Snapshot, entry: &Entry, bindable: bool) -> OfferedApi {
         let (cluster, value) = (&entry.key.cluster, entry.object.body_value());
@@ -120,6 +137,8 @@ impl Binder {
             claims: claims::open(&value),
             bindable,
             binding: self.bound.get(&label).cloned().unwrap_or_default(),
+            requestable: !bindable && entry.object.parsed(ExportView::read).request_seconds.is_some(),
+            request: self.request(snapshot, entry),
         }
     }
 }
@@ -241,7 +260,7 @@ impl AdminService {
 
 impl Session {
     /// Finds a workspace whose bindings the caller may list.
-    fn locate_binder(&self, workspace: &str) -> Result<Located, Status> {
+    pub(super) fn locate_binder(&self, workspace: &str) -> Result<Located, Status> {
         self.locate(or_root(workspace), &right("list", groups::APIS, "apibindings", ""))
     }
 }

@@ -3,28 +3,29 @@
 use super::{
     manifests,
     objects::{check_etag, export_message, or_root},
-    publication::{self, Options, Plan, Retirement},
+    publication::{self, Options, Plan, Retirement, UNCHANGED},
     rollback,
     rollout::{self, Control},
 };
 use crate::{
-    services::{header_after, retry::retried},
+    services::{access::subject_in, header_after, retry::retried},
     session::{AdminService, Located, Session, right},
     status::invalid,
 };
 use insula_api::{ClusterName, Json, Revision, names::groups};
+use insula_catalog::ids;
 use insula_proto::admin::v1::{
     AbortRolloutRequest, AbortRolloutResponse, ImportDefinitionsRequest, ImportDefinitionsResponse, OfferedResource,
     PublishApiRequest, PublishApiResponse, PublishStep, PublishedExport, RetireVersionRequest, RetireVersionResponse,
-    RetirementStep, RollbackReleaseRequest, RollbackReleaseResponse,
+    RetirementStep, RollbackReleaseRequest, RollbackReleaseResponse, Subject,
 };
 use insula_registry::Deps;
 use insula_store::Snapshot;
 use std::sync::{Arc, OnceLock};
 use tonic::Status;
 
-/// The action of a step that writes nothing.
-const UNCHANGED: &str = "unchanged";
+/// Subjects that a publication lets bind its export.
+const BINDABLE_BY_MAX: usize = 64;
 
 impl Session {
     /// Finds a workspace in which the caller may publish.
@@ -94,6 +95,31 @@ fn step(step: i32) -> Result<RetirementStep, Status> {
     }
 }
 
+/// Reads the subjects that may bind what is published. The plan tells which of their grants are
+/// there, so the caller needs the right to read them.
+fn binders(session: &Session, located: &Located, given: Vec<Subject>) -> Result<Vec<insula_auth::Subject>, Status> {
+    if given.is_empty() {
+        return Ok(Vec::new());
+    }
+    if given.len() > BINDABLE_BY_MAX {
+        return Err(invalid(
+            "bindable_by",
+            format!("must have at most {BINDABLE_BY_MAX} subjects"),
+        ));
+    }
+    for resource in ["clusterroles", "clusterrolebindings"] {
+        session.permit(&located.cluster, right("get", ids::RBAC, resource, ""))?;
+    }
+    let mut subjects = Vec::new();
+    for (at, subject) in given.into_iter().enumerate() {
+        let subject = subject_in(&format!("bindable_by[{at}]"), subject)?;
+        if !subjects.contains(&subject) {
+            subjects.push(subject);
+        }
+    }
+    Ok(subjects)
+}
+
 impl AdminService {
     /// Stores the uses of versions that this server has noted, and returns the state then.
     pub(super) async fn with_uses(&self) -> Result<Snapshot, Status> {
@@ -116,6 +142,7 @@ impl AdminService {
     ) -> Result<PublishApiResponse, Status> {
         let dry_run = request.validate_only;
         let content = right("list", groups::APIS, "apiexports/content", &request.export);
+        let bindable_by = binders(session, located, request.bindable_by)?;
         let options = Options {
             export: request.export,
             accept_incompatible: request.accept_incompatible,
@@ -126,6 +153,7 @@ impl AdminService {
             etag: request.etag,
             validate_only: dry_run,
             at_once: String::new(),
+            bindable_by,
         };
         let (options, manifests) = (&options, &request.manifests);
         let made = Made::default();

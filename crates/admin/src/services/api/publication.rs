@@ -12,13 +12,19 @@ use insula_admission::publication::{
     keep_rules, updated,
 };
 use insula_api::{ClusterName, Json};
-use insula_catalog::parts;
+use insula_auth::Subject;
+use insula_catalog::{exports::bind_grant, parts};
 use insula_proto::admin::v1::{ErrorReason, PublishStep, ReleaseEffect, RetirementStep, VersionRemoval};
 use insula_registry::Deps;
 use insula_store::Snapshot;
 use serde_json::json;
 use std::sync::Arc;
 use tonic::{Code, Status};
+
+/// The action of a step that creates an object.
+const CREATE: &str = "create";
+/// The action of a step that writes nothing.
+pub(super) const UNCHANGED: &str = "unchanged";
 
 /// Options of a publication.
 #[derive(Debug, Clone, Default)]
@@ -37,6 +43,8 @@ pub(super) struct Options {
     pub(super) validate_only: bool,
     /// The release that all bindings take over at once; empty for the export's own steps.
     pub(super) at_once: String,
+    /// Subjects that get the right to bind the export.
+    pub(super) bindable_by: Vec<Subject>,
 }
 
 /// Writes of a publication.
@@ -106,17 +114,52 @@ pub(super) fn publish(
     }
     let effects = effects((registry, snapshot), cluster, existing.as_ref(), &published, options)?;
     let steps = publication::steps(&find, &published, existing.as_ref(), &export)?;
+    // The rights come last, when there is something to bind.
+    let rights = bind_grant::objects(&name, &options.bindable_by);
+    let right_steps: Vec<PublishStep> = rights
+        .iter()
+        .map(|right| right_step(&find, right))
+        .collect::<Result<_, _>>()?;
     let objects: Vec<Json> = published.iter().flat_map(Published::objects).chain([export]).collect();
+    let missing = rights
+        .iter()
+        .zip(&right_steps)
+        .filter(|(_, step)| step.action == CREATE);
+    let missing = missing.map(|(right, _)| right.clone());
     Ok(Plan {
-        steps: steps.into_iter().map(step).collect(),
+        steps: steps.into_iter().map(step).chain(right_steps.iter().cloned()).collect(),
         removals: removals.iter().map(removal).collect(),
         effects: effects.iter().map(trial::effect_message).collect(),
         notes: notes(&published),
         writes: objects
             .iter()
             .filter_map(|object| write(snapshot, cluster, object))
+            .chain(missing)
             .collect(),
         existing,
+    })
+}
+
+/// Plans an object that gives the right to bind. Refuses one of its name that grants something
+/// else.
+fn right_step(
+    find: &impl Fn(&str, &str) -> Result<Option<Json>, Status>,
+    wanted: &Json,
+) -> Result<PublishStep, Status> {
+    let (kind, name) = (text(wanted, "/kind"), text(wanted, "/metadata/name"));
+    let action = match find(kind, name)? {
+        None => CREATE,
+        Some(there) if bind_grant::grants_the_same(&there, wanted) => UNCHANGED,
+        Some(there) => {
+            let why = format!("bindable_by: {}", bind_grant::other_grant(&there));
+            return Err(Status::failed_precondition(why));
+        }
+    };
+    Ok(PublishStep {
+        kind: kind.to_owned(),
+        name: name.to_owned(),
+        action: action.to_owned(),
+        details: Vec::new(),
     })
 }
 

@@ -7,6 +7,7 @@ use crate::{
 };
 use insula_admission::publication::{resource_of, updated};
 use insula_api::{Json, names::groups};
+use insula_catalog::exports::bind_grant;
 use serde_json::json;
 use tonic::{Code, Status};
 
@@ -17,6 +18,8 @@ const ATTEMPTS: usize = 5;
 fn path(located: &Located, kind: &str, name: &str) -> String {
     let (resource, api_version) = match kind {
         "APIBinding" => ("apibindings", "apis.kcp.io/v1alpha2"),
+        "ClusterRole" => ("clusterroles", "rbac.authorization.k8s.io/v1"),
+        "ClusterRoleBinding" => ("clusterrolebindings", "rbac.authorization.k8s.io/v1"),
         kind => resource_of(kind).unwrap_or(("apiexports", "apis.kcp.io/v1alpha2")),
     };
     let (group, version) = api_version.split_once('/').unwrap_or((groups::APIS, api_version));
@@ -82,8 +85,10 @@ impl Session {
     async fn made_before(&self, located: &Located, object: &Json) -> Option<Json> {
         let path = path(located, text(object, "/kind"), text(object, "/metadata/name"));
         let found = self.http(ApiRequest::get(path)).await.ok()?;
-        let asked = object["spec"].as_object()?;
-        let is_same = asked.iter().all(|(field, value)| found["spec"][field] == *value);
+        let is_same = match object["spec"].as_object() {
+            Some(asked) => asked.iter().all(|(field, value)| found["spec"][field] == *value),
+            None => bind_grant::grants_the_same(&found, object),
+        };
         (is_same && self.is_of_earlier_run(&found)).then_some(found)
     }
 
