@@ -16,7 +16,7 @@ use crate::{
     access::{Subject, bind_right},
     apis::{self, Source},
     connection::Connection,
-    files::text,
+    files::{FolderOptions, text},
     print::{Cell, Format, Printer, Stdout, Table, Tone, yaml},
 };
 
@@ -40,6 +40,8 @@ pub(crate) struct Arguments {
     /// standard input.
     #[arg(long = "filename", short = 'f', value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
+    #[command(flatten)]
+    folders: FolderOptions,
     /// The export's name [default: the group of the definitions].
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
@@ -124,7 +126,7 @@ const REVIEW: &str = "review it (without --apply the command prints it, with --c
                       objects) and give the rules by --filename, or accept it by --accept-draft";
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let sources = apis::load(&arguments.files)?.sources;
+    let sources = apis::load_with(&arguments.files, arguments.folders)?.sources;
     let mut published: Vec<Published> = sources.iter().map(publish).collect::<anyhow::Result<_>>()?;
     let name = export_name(arguments, &published)?;
     let target = arguments.target()?;
