@@ -201,3 +201,18 @@ fn every_flag_of_a_start_has_a_value_that_is_refused() {
         assert!(REFUSED.iter().any(|row| is_refused(&row)), "{flag} has no row");
     }
 }
+
+/// The configuration that packages install, as it is, and as an operator reads it.
+#[test]
+fn the_sample_configuration_starts_a_server_with_a_grace_period() {
+    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/insula.yaml");
+    let server = Server::with_flags(&["--config", sample.to_str().unwrap()]);
+    let admin = server.admin();
+    let (path, _) = insula_e2e::workspace(&admin, "graced");
+    let workspaces = "/apis/tenancy.kcp.io/v1alpha1/workspaces";
+    let (parent, name) = path.rsplit_once(':').unwrap();
+    let parent = admin.in_workspace(parent);
+    parent.delete(&format!("{workspaces}/{name}")).expect(200);
+    let found = parent.get(&format!("{workspaces}/{name}")).expect(200);
+    assert_eq!(found["metadata"]["deletionGracePeriodSeconds"], 86_400, "{found}");
+}
