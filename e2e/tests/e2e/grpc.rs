@@ -13,6 +13,7 @@ mod deadlines;
 mod drain;
 mod etags;
 mod evolution;
+mod exports;
 mod freeze;
 mod grpcurl;
 mod health;
