@@ -14062,7 +14062,9 @@ pub struct CreateWorkspaceRequest {
     #[prost(string, tag = "3")]
     pub name_prefix: ::prost::alloc::string::String,
     /// The WorkspaceType: path and name ("root:universal"), or a name that the parent or a workspace
-    /// above it has. Empty means the default of the parent's type.
+    /// above it has. Empty means the default of the parent's type. INVALID_ARGUMENT for one that does
+    /// not exist, or that does not fit the parent; PERMISSION_DENIED for one that the caller may not
+    /// use.
     #[prost(string, tag = "4")]
     pub r#type: ::prost::alloc::string::String,
     /// Labels.
