@@ -8362,7 +8362,7 @@ pub mod cluster_service_server {
 /// A schema with rules to check.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ValidateRequest {
-    /// An APIResourceSchema of apis.kcp.io/v1alpha1. Required.
+    /// An APIResourceSchema of apis.kcp.io/v1alpha1. Required, unless there are manifests.
     #[prost(message, optional, tag = "1")]
     pub schema: ::core::option::Option<::prost_types::Struct>,
     /// An APIConversion of apis.kcp.io/v1alpha1 (or APIConversionRules of apis.kcp.dev/v1alpha1). Absent means no rules,
@@ -8374,6 +8374,10 @@ pub struct ValidateRequest {
     /// there, and with rules apiconversions.
     #[prost(string, tag = "3")]
     pub workspace: ::prost::alloc::string::String,
+    /// CustomResourceDefinitions or APIResourceSchemas, and APIConversions of their names or labels, as
+    /// in PublishApiRequest, in place of schema and rules. At most 64.
+    #[prost(message, repeated, tag = "4")]
+    pub manifests: ::prost::alloc::vec::Vec<::prost_types::Struct>,
 }
 impl ::prost::Name for ValidateRequest {
     const NAME: &'static str = "ValidateRequest";
@@ -8394,7 +8398,8 @@ pub struct ValidateResponse {
     /// True if the pair would be admitted.
     #[prost(bool, tag = "2")]
     pub valid: bool,
-    /// Everything that is wrong, in the order of the fields. Empty exactly when valid is true.
+    /// Everything that is wrong, in the order of the fields. Empty exactly when valid is true. For
+    /// manifests, the field begins with the manifest: "manifests\[1\].spec.conversions\[0\].rules\[2\].field".
     #[prost(message, repeated, tag = "3")]
     pub violations: ::prost::alloc::vec::Vec<FieldViolation>,
     /// Values that one version accepts and another would refuse: one text for each kind, with the smallest object. They
@@ -8451,7 +8456,7 @@ impl ::prost::Name for ConvertRequest {
 /// A schema and rules in a request.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct InlineRules {
-    /// An APIResourceSchema of apis.kcp.io/v1alpha1. Required.
+    /// An APIResourceSchema of apis.kcp.io/v1alpha1. Required, unless there are manifests.
     #[prost(message, optional, tag = "1")]
     pub schema: ::core::option::Option<::prost_types::Struct>,
     /// Its rules, as in ValidateRequest. Absent means no rules.
@@ -8461,6 +8466,11 @@ pub struct InlineRules {
     /// "root".
     #[prost(string, tag = "3")]
     pub workspace: ::prost::alloc::string::String,
+    /// A CustomResourceDefinition or an APIResourceSchema, and APIConversions of its name or label, as
+    /// in PublishApiRequest, in place of schema and rules. Convert takes several, and finds that of the
+    /// object.
+    #[prost(message, repeated, tag = "4")]
+    pub manifests: ::prost::alloc::vec::Vec<::prost_types::Struct>,
 }
 impl ::prost::Name for InlineRules {
     const NAME: &'static str = "InlineRules";
@@ -9157,7 +9167,8 @@ pub mod conversion_service_client {
             self.inner.unary(req, path, codec).await
         }
         /// Converts one object as a read in another version would. INVALID_ARGUMENT for an object of
-        /// another kind or in a version that the schema does not have; FAILED_PRECONDITION with the rule and
+        /// another kind or in a version that the schema does not have, and for a schema or rules of the
+        /// request that are wrong, each with its field; FAILED_PRECONDITION with the rule and
         /// the field when the rules refuse this object; RESOURCE_EXHAUSTED when they cost more than a
         /// request may.
         pub async fn convert(
@@ -9241,7 +9252,8 @@ pub mod conversion_service_client {
                 );
             self.inner.unary(req, path, codec).await
         }
-        /// Returns the outcome of every field in every direction of conversion.
+        /// Returns the outcome of every field in every direction of conversion. INVALID_ARGUMENT for a
+        /// schema or rules of the request that are wrong, each with its field.
         pub async fn get_coverage(
             &mut self,
             request: impl tonic::IntoRequest<super::GetCoverageRequest>,
@@ -9324,7 +9336,8 @@ pub mod conversion_service_server {
             tonic::Status,
         >;
         /// Converts one object as a read in another version would. INVALID_ARGUMENT for an object of
-        /// another kind or in a version that the schema does not have; FAILED_PRECONDITION with the rule and
+        /// another kind or in a version that the schema does not have, and for a schema or rules of the
+        /// request that are wrong, each with its field; FAILED_PRECONDITION with the rule and
         /// the field when the rules refuse this object; RESOURCE_EXHAUSTED when they cost more than a
         /// request may.
         async fn convert(
@@ -9350,7 +9363,8 @@ pub mod conversion_service_server {
             tonic::Response<super::SuggestRulesResponse>,
             tonic::Status,
         >;
-        /// Returns the outcome of every field in every direction of conversion.
+        /// Returns the outcome of every field in every direction of conversion. INVALID_ARGUMENT for a
+        /// schema or rules of the request that are wrong, each with its field.
         async fn get_coverage(
             &self,
             request: tonic::Request<super::GetCoverageRequest>,

@@ -18,6 +18,7 @@ mod freeze;
 mod grpcurl;
 mod health;
 mod maintenance;
+mod manifests;
 mod objects;
 mod offers;
 mod onboarding;

@@ -4,7 +4,7 @@
 mod claims;
 mod compare;
 mod consumers;
-mod manifests;
+pub(super) mod manifests;
 mod objects;
 mod offers;
 mod providers;

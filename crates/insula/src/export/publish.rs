@@ -1,6 +1,6 @@
 //! `insula export publish`.
 
-use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
+use std::{fmt, io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Context, bail};
 use insula_admission::publication::{self, Acceptance, Published, Step, offered};
@@ -141,7 +141,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     let mut export = publication::export(&name, existing.as_ref(), &published);
     for api in &published {
-        let print_remark = |kind: &str, text: &String| eprintln!("{kind}: {}: {text}", api.name());
+        let print_remark = |kind: &str, text: &dyn fmt::Display| eprintln!("{kind}: {}: {text}", api.name());
         api.remarks.iter().for_each(|remark| print_remark("note", remark));
         api.errors.iter().for_each(|error| print_remark("error", error));
     }
