@@ -1,11 +1,16 @@
-//! Commit and target of the build, and link options of the release build.
+//! Commit and target of the build, the list of samples, and link options of the release build.
 
-use std::{env, fs, path::Path, process::Command};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     identify();
     write_locked();
+    write_samples();
     if env::var("PROFILE").is_ok_and(|profile| profile == "release") {
         for option in link_options() {
             println!("cargo::rustc-link-arg-bins={option}");
@@ -84,6 +89,69 @@ fn write_locked() {
         .collect();
     let out = env::var("OUT_DIR").expect("cargo sets it");
     fs::write(Path::new(&out).join("locked.txt"), short.join("\n")).expect("the folder is writable");
+}
+
+/// Writes the list of all samples, `SAMPLES` of `sample_sets.rs`: the folders of
+/// `config/samples/conversions` with a `conversion.yaml`. Those without belong to the guide.
+fn write_samples() {
+    let root = Path::new("../../config/samples/conversions");
+    println!("cargo::rerun-if-changed={}", root.display());
+    let folders = entries(root)
+        .into_iter()
+        .filter(|folder| folder.join("conversion.yaml").exists());
+    let samples: Vec<String> = folders.map(|folder| sample(&folder)).collect();
+    let text = format!(
+        "static SAMPLES: [Sample; {}] = [\n{}];\n",
+        samples.len(),
+        samples.concat()
+    );
+    let out = env::var("OUT_DIR").expect("cargo sets it");
+    fs::write(Path::new(&out).join("samples.rs"), text).expect("the folder is writable");
+}
+
+/// Returns the source of a sample: its name, the first sentence of the schema's comment, and the
+/// paths of its files.
+fn sample(folder: &Path) -> String {
+    let folder = fs::canonicalize(folder).expect("the folder exists");
+    let schema = fs::read_to_string(folder.join("schema.yaml")).expect("a sample has a schema");
+    let comment: Vec<&str> = schema.lines().map_while(|line| line.strip_prefix("# ")).collect();
+    let comment = comment.join(" ");
+    let ends = [". ", ": ", "; "].iter().filter_map(|end| comment.find(end));
+    let about = &comment[..ends.min().unwrap_or(comment.len())];
+    assert!(!about.is_empty(), "{}: the schema has no comment", folder.display());
+    format!(
+        "Sample {{ name: {:?}, about: {:?}, schema: include_str!({:?}), rules: include_str!({:?}), \
+         object: include_str!({:?}) }},\n",
+        folder.file_name().expect("a folder has a name"),
+        about.trim_end_matches('.'),
+        folder.join("schema.yaml"),
+        folder.join("conversion.yaml"),
+        object(&folder)
+    )
+}
+
+/// Returns the object that shows most: the largest file among those of v1, or among those of the
+/// version that wrote the object, which `<case>-of-<version>.<version>.yaml` names.
+fn object(folder: &Path) -> PathBuf {
+    let shows = |path: &PathBuf| {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let (case, version) = name.split_once('.').unwrap_or_default();
+        match case.split_once("-of-") {
+            Some((_, writer)) => writer == version,
+            None => version == "v1",
+        }
+    };
+    let files = entries(&folder.join("objects")).into_iter().filter(shows);
+    let largest = files.max_by_key(|path| fs::metadata(path).map_or(0, |metadata| metadata.len()));
+    largest.unwrap_or_else(|| panic!("{}: there is no object to show", folder.display()))
+}
+
+/// Returns the entries of a folder, by name.
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let read = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut paths: Vec<PathBuf> = read.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
 }
 
 /// Returns the first line that git prints; `None` without git, or outside of its repositories.

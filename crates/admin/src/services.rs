@@ -10,6 +10,7 @@ mod maintenance;
 mod migration;
 mod object;
 mod operation;
+mod positions;
 mod quota;
 mod recompute;
 mod retry;

@@ -30,7 +30,7 @@ pub fn refused(refusal: &Refusal) -> Status {
         retry_after,
     } = refusal;
     let code = match reason {
-        RefusalReason::BadRequest => Code::InvalidArgument,
+        RefusalReason::BadRequest | RefusalReason::WrongValue(_) => Code::InvalidArgument,
         RefusalReason::Unauthenticated => Code::Unauthenticated,
         RefusalReason::Forbidden => Code::PermissionDenied,
         RefusalReason::NotFound => Code::NotFound,
@@ -170,6 +170,7 @@ fn of_kubernetes(
     let causes = details["causes"].as_array().map(Vec::as_slice).unwrap_or_default();
     let (code, reason) = match refusal {
         Some(RefusalReason::QuotaExceeded) => (Code::ResourceExhausted, ErrorReason::QuotaExceeded),
+        Some(RefusalReason::WrongValue(_)) => (Code::InvalidArgument, ErrorReason::InvalidField),
         _ => classify(http_code, status, causes),
     };
     let mut fault = Fault::new(code, reason, &*message);
@@ -181,7 +182,10 @@ fn of_kubernetes(
         let (field, problem) = (text(&cause["field"]), text(&cause["message"]));
         fault = fault.field(&field_of(names, &field), &problem, &text(&cause["reason"]));
     }
-    if with_field.is_empty() && reason == ErrorReason::InvalidField {
+    if let Some(RefusalReason::WrongValue(field)) = refusal {
+        // The status has no causes, as kcp's has none.
+        fault = fault.field(&field_of(names, field), &message, "");
+    } else if with_field.is_empty() && reason == ErrorReason::InvalidField {
         let fields = fields_in(&message);
         for field in &fields {
             fault = fault.field(&field_of(names, field), &message, "");

@@ -44,6 +44,8 @@ pub enum RefusalReason {
     LimitReached,
     /// A quota or the object limit of the workspace is reached.
     QuotaExceeded,
+    /// The value of this field of the object does not exist or does not fit.
+    WrongValue(&'static str),
     /// The server cannot answer now.
     Unavailable,
     /// The request was not answered in its time.
@@ -156,10 +158,8 @@ pub fn status(error: &Error) -> StatusReply {
             why,
             cause,
         } => forbidden_with(resource, name, why, cause.as_deref()),
-        Error::QuotaExceeded { resource, name, why } => StatusReply {
-            refusal: RefusalReason::QuotaExceeded,
-            ..forbidden_with(resource, name, why, None)
-        },
+        Error::WrongValue { field, .. } => of_other_kind(RefusalReason::WrongValue(field), error),
+        Error::QuotaExceeded { .. } => of_other_kind(RefusalReason::QuotaExceeded, error),
         Error::Denied {
             resource,
             name,
@@ -275,6 +275,21 @@ pub fn forbidden(resource: &Named, name: &str, why: &str) -> StatusReply {
 /// 403: the caller may not request this path.
 pub fn forbidden_path(why: &str) -> StatusReply {
     forbidden_with(&Named::default(), "", why, None)
+}
+
+/// Returns HTTP's 403 for an error that is of another kind in other protocols.
+fn of_other_kind(refusal: RefusalReason, error: &Error) -> StatusReply {
+    let (Error::WrongValue {
+        resource, name, why, ..
+    }
+    | Error::QuotaExceeded { resource, name, why }) = error
+    else {
+        return failure(Failure::Forbidden, "Forbidden", error.to_string());
+    };
+    StatusReply {
+        refusal,
+        ..forbidden_with(resource, name, why, None)
+    }
 }
 
 fn forbidden_with(resource: &Named, name: &str, why: &str, cause: Option<&Cause>) -> StatusReply {

@@ -200,7 +200,7 @@ fn compile_version(version: &Json, kind: &str, group: &str, at: &FieldPath) -> R
     let openapi = openapi.unwrap_or_else(any_object);
     let schema = Structural::parse_trusted(&openapi).map_err(|mut errors| {
         for error in &mut errors {
-            error.detail = format!("{} (in {})", error.detail, at.child("schema"));
+            error.field = FieldPath::new(&format!("{}.{}", at.child("schema"), error.field));
         }
         errors
     })?;

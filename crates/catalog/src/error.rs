@@ -75,6 +75,16 @@ pub enum Error {
         why: String,
         cause: Option<Box<Cause>>,
     },
+    /// The value of a field does not exist or does not fit: HTTP's 403, as in kcp, and a wrong
+    /// field in other protocols.
+    #[error("{resource} {name:?} is forbidden: {why}")]
+    WrongValue {
+        resource: Named,
+        name: String,
+        why: String,
+        /// Path of the field in the object.
+        field: &'static str,
+    },
     /// A quota or the object limit of the workspace is reached: HTTP's 403, and another code in
     /// other protocols.
     #[error("{resource} {name:?} is forbidden: {why}")]

@@ -263,6 +263,16 @@ impl Api {
         }
     }
 
+    /// 403: the value of a field does not exist or does not fit.
+    pub fn wrong_value(&self, name: &str, field: &'static str, why: impl Into<String>) -> Error {
+        Error::WrongValue {
+            resource: self.named(),
+            name: name.to_owned(),
+            why: why.into(),
+            field,
+        }
+    }
+
     /// 403: a quota or a limit has no room for the object.
     pub fn quota_exceeded(&self, name: &str, why: impl Into<String>) -> Error {
         Error::QuotaExceeded {

@@ -3,6 +3,7 @@
 pub(crate) mod bind_right;
 mod grants;
 mod resource;
+mod visible;
 mod who_can;
 
 use std::process::ExitCode;
@@ -55,6 +56,8 @@ enum Command {
     /// List who may do something in the workspace: the server decides for each user that a role is
     /// bound to.
     WhoCan(who_can::Arguments),
+    /// List the workspaces that a user or a group can enter, and what they may do there.
+    Visible(visible::Arguments),
 }
 
 /// Users, groups or service accounts.
@@ -188,6 +191,9 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    if let Command::Visible(question) = &arguments.command {
+        return visible::run(&arguments.connection, question);
+    }
     let resolved = arguments.connection.resolve()?;
     let workspace = resolved.url.current()?.to_owned();
     let client = Client::new(&resolved)?;
@@ -213,6 +219,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             }
             Command::List { output } => grants::list(&client, *output).await?,
             Command::WhoCan(question) => return who_can::run(&client, question).await,
+            Command::Visible(question) => return visible::run(&arguments.connection, question),
         }
         Ok(ExitCode::SUCCESS)
     })

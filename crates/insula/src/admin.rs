@@ -64,8 +64,10 @@ pub(crate) struct Admin {
 /// The name of a service of the admin API.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Service {
+    Access,
     Api,
     Backup,
+    Maintenance,
     Operation,
     Quota,
     Workspace,
@@ -131,6 +133,17 @@ impl Admin {
     ) -> anyhow::Result<A> {
         let path = format!("/{service}/{method}");
         self.runtime.block_on(self.client.patient(limit).call(&path, request))
+    }
+
+    /// Calls a method with a stream of messages, which `next` makes one after another.
+    pub(crate) fn upload<M: Message, A: Message + Default>(
+        &self,
+        (service, method): (Service, &str),
+        limit: std::time::Duration,
+        next: impl FnMut() -> std::io::Result<Option<M>> + Send + 'static,
+    ) -> anyhow::Result<A> {
+        let path = format!("/{service}/{method}");
+        self.runtime.block_on(self.client.patient(limit).upload(&path, next))
     }
 
     /// Calls a method that answers a stream, and returns its messages.

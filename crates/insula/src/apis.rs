@@ -8,7 +8,7 @@ use insula_catalog::{Api, parts};
 use insula_conversion::Bundle;
 use serde_json::Value;
 
-use crate::files::{self, Document, text};
+use crate::files::{self, Document, FolderOptions, text};
 
 /// Files with schemas and rules.
 #[derive(clap::Args)]
@@ -18,6 +18,15 @@ pub(crate) struct Input {
     /// files, - is standard input.
     #[arg(long = "filename", short = 'f', value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) folders: FolderOptions,
+}
+
+impl Input {
+    /// Reads the files.
+    pub(crate) fn load(&self) -> anyhow::Result<Manifests> {
+        load_with(&self.files, self.folders)
+    }
 }
 
 /// Contents of the files.
@@ -56,8 +65,13 @@ const DESCRIBING: [&str; 12] = [
 /// Reads files and pairs schemas with rules. An APIConversion without a schema is an error, since
 /// it cannot be checked.
 pub(crate) fn load(paths: &[PathBuf]) -> anyhow::Result<Manifests> {
+    load_with(paths, FolderOptions::default())
+}
+
+/// Reads files as [`load`] does, of folders as the options say.
+pub(crate) fn load_with(paths: &[PathBuf], folders: FolderOptions) -> anyhow::Result<Manifests> {
     let (mut sources, mut conversions, mut others) = (Vec::new(), Vec::new(), Vec::new());
-    for document in files::read(paths)? {
+    for document in files::read_with(paths, folders)? {
         match document.text("/kind") {
             "APIResourceSchema" | "CustomResourceDefinition" => sources.push(Source::new(defaulted(document), None)),
             "APIConversion" | "APIConversionRules" => conversions.push(document),
@@ -66,7 +80,14 @@ pub(crate) fn load(paths: &[PathBuf]) -> anyhow::Result<Manifests> {
         }
     }
     if sources.is_empty() {
-        bail!("no APIResourceSchema and no CustomResourceDefinition among the files");
+        let skipped = folders.skipped(paths).map(|folder| {
+            let folder = folder.display();
+            format!("; the folders in {folder} were not read: --recursive reads them, too")
+        });
+        bail!(
+            "no APIResourceSchema and no CustomResourceDefinition among the files{}",
+            skipped.unwrap_or_default()
+        );
     }
     for conversion in conversions {
         let name = parts::schema_of(&conversion.value).to_owned();

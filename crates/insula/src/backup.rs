@@ -2,6 +2,7 @@
 //! into a new data directory. Backups that a server keeps are in [`kept`].
 
 mod kept;
+mod upload;
 
 use std::{
     fs::{self, File},
@@ -45,6 +46,8 @@ pub(crate) enum Command {
     Delete(kept::Delete),
     /// Write a backup that a server keeps to a file.
     Download(kept::Download),
+    /// Send the file of a backup to a server, which keeps it.
+    Upload(upload::Arguments),
 }
 
 #[derive(clap::Args)]
@@ -117,6 +120,7 @@ pub(crate) fn main(command: &Command) -> ExitCode {
         Command::Show(arguments) => kept::show(arguments),
         Command::Delete(arguments) => kept::delete(arguments),
         Command::Download(arguments) => kept::download(arguments),
+        Command::Upload(arguments) => upload::run(arguments),
         Command::Create(arguments) => create(arguments).map(|()| ExitCode::SUCCESS),
         Command::Restore(arguments) => restore(arguments).map(|()| ExitCode::SUCCESS),
         Command::Verify(arguments) => verify(&arguments.file)

@@ -3,6 +3,7 @@
 mod call;
 pub(crate) mod certificate;
 pub(crate) mod credentials;
+mod upload;
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -12,7 +13,7 @@ use http::{
     HeaderMap, Method, Request, StatusCode,
     header::{ACCEPT, CONTENT_TYPE, DATE, WARNING},
 };
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Full, Limited, combinators::BoxBody};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector};
 use hyper_util::{
     client::legacy::{Client as Legacy, connect::HttpConnector},
@@ -36,10 +37,18 @@ const DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroup
 /// Wait of `--request-timeout 0`: a year.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
+/// The body of a request: one piece of memory, or a stream.
+type RequestBody = BoxBody<Bytes, std::io::Error>;
+
+/// Returns the body of a request that is in memory.
+fn whole(bytes: Bytes) -> RequestBody {
+    Full::new(bytes).map_err(|never| match never {}).boxed()
+}
+
 /// Client of one user at one server. Clones share connections.
 #[derive(Clone)]
 pub(crate) struct Client {
-    http: Legacy<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    http: Legacy<HttpsConnector<HttpConnector>, RequestBody>,
     server: String,
     /// The token, and the user to act as.
     identity: HeaderMap,
@@ -156,7 +165,7 @@ impl Client {
 
     /// Returns the time of the server, in seconds since 1970; `None` if it does not tell it.
     pub(crate) async fn date(&self, path: &str) -> anyhow::Result<Option<i64>> {
-        let mut request = Request::get(self.at_path(path).server).body(Full::new(Bytes::new()))?;
+        let mut request = Request::get(self.at_path(path).server).body(whole(Bytes::new()))?;
         request.headers_mut().extend(self.identity.clone());
         let response = tokio::time::timeout(self.timeout, self.http.request(request)).await??;
         let date = response.headers().get(DATE).and_then(|date| date.to_str().ok());
@@ -187,7 +196,7 @@ impl Client {
     /// that stops sending.
     pub(crate) async fn download(&self, path: &str, out: &mut impl std::io::Write) -> anyhow::Result<()> {
         let url = format!("{}{path}", self.server);
-        let mut request = Request::get(&url).body(Full::new(Bytes::new()))?;
+        let mut request = Request::get(&url).body(whole(Bytes::new()))?;
         request.headers_mut().extend(self.identity.clone());
         let silent = || format!("GET {url}: nothing for {} s", self.timeout.as_secs());
         let sent = tokio::time::timeout(self.timeout, self.http.request(request)).await;
@@ -245,7 +254,7 @@ impl Client {
             bytes = Bytes::from(value.to_string());
         }
         let mut request = request
-            .body(Full::new(bytes))
+            .body(whole(bytes))
             .with_context(|| format!("{url} is not a URL"))?;
         request.headers_mut().extend(self.identity.clone());
         let exchange = async {

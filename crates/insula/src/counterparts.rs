@@ -11,6 +11,7 @@ const COUNTERPARTS: &[(&str, &str)] = &[
     ("AccessService/RevokeAccess", "access revoke"),
     ("AccessService/ListAccess", "access list"),
     ("AccessService/WhoCan", "access who-can"),
+    ("AccessService/ListVisible", "access visible"),
     ("AccessService/GetKubeconfig", "kubeconfig"),
     ("ApiService/ListApis", "apis"),
     ("ApiService/GetApi", "apis show"),
@@ -45,6 +46,7 @@ const COUNTERPARTS: &[(&str, &str)] = &[
     ("BackupService/DeleteBackup", "backup delete"),
     ("BackupService/RestoreBackup", "backup restore"),
     ("BackupService/DownloadBackup", "backup download"),
+    ("BackupService/UploadBackup", "backup upload"),
     ("ClusterService/GetInfo", "status"),
     ("ConversionService/Validate", "conversion test"),
     ("ConversionService/Convert", "conversion convert"),
@@ -52,6 +54,12 @@ const COUNTERPARTS: &[(&str, &str)] = &[
     ("ConversionService/SuggestRules", "conversion suggest"),
     ("ConversionService/GetCoverage", "conversion coverage"),
     ("MaintenanceService/GetHealth", "doctor"),
+    ("MaintenanceService/Compact", "server compact"),
+    ("MaintenanceService/ListMembers", "server members"),
+    ("MaintenanceService/GetConfig", "server config"),
+    ("MaintenanceService/GetLogLevel", "server log-level"),
+    ("MaintenanceService/SetLogLevel", "server log-level"),
+    ("MaintenanceService/GetSupportBundle", "server support-bundle"),
     ("MigrationService/PlanMigration", "migrate tpr"),
     ("MigrationService/BeginMigration", "migrate tpr"),
     ("MigrationService/AdvanceMigration", "migrate tpr"),
@@ -72,30 +80,20 @@ const COUNTERPARTS: &[(&str, &str)] = &[
     ("WorkspaceService/ThawWorkspace", "ws thaw"),
     ("WorkspaceService/CreateWorkspace", "ws create"),
     ("WorkspaceService/UndeleteWorkspace", "ws undelete"),
+    ("WorkspaceService/ExplainWorkspace", "ws explain"),
 ];
 
 /// Methods without a command, and the reason.
 const METHODS_ALONE: &[(&str, &str)] = &[
     ("AccessService/CheckAccess", "kubectl auth can-i"),
-    ("AccessService/ListVisible", "no command yet"),
     (
         "ApiService/ImportDefinitions",
         "export publish makes schemas of definitions, with their export",
     ),
     (
-        "BackupService/UploadBackup",
-        "a stream of the client, which the program cannot send yet",
-    ),
-    (
         "ConversionService/ListConversionFailures",
         "export publish --check reads the same objects",
     ),
-    ("MaintenanceService/Compact", "no command yet"),
-    ("MaintenanceService/ListMembers", "no command yet"),
-    ("MaintenanceService/GetConfig", "no command yet"),
-    ("MaintenanceService/GetLogLevel", "no command yet"),
-    ("MaintenanceService/SetLogLevel", "no command yet"),
-    ("MaintenanceService/GetSupportBundle", "no command yet"),
     ("ObjectService/GetObject", "kubectl get"),
     ("ObjectService/ListObjects", "kubectl get"),
     ("ObjectService/ApplyObject", "kubectl apply --server-side"),
@@ -105,7 +103,6 @@ const METHODS_ALONE: &[(&str, &str)] = &[
     ("WorkspaceService/UpdateWorkspace", "kubectl label and kubectl annotate"),
     ("WorkspaceService/DeleteWorkspace", "kubectl delete workspace"),
     ("WorkspaceService/WatchWorkspaces", "kubectl get workspaces --watch"),
-    ("WorkspaceService/ExplainWorkspace", "no command yet"),
 ];
 
 /// Commands without a method, or groups of them, and the reason.

@@ -1,7 +1,7 @@
 //! Documents of files and folders, read as by `kubectl -f`.
 
 use std::{
-    fs,
+    fs::{self, DirEntry},
     io::{self, Read},
     path::{Path, PathBuf},
 };
@@ -11,6 +11,26 @@ use serde_json::Value;
 
 /// Maximum number of bytes of a file. Larger files hold no manifests.
 const FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// How the folders of `-f` are read, for every command that takes files by `-f`.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+pub(crate) struct FolderOptions {
+    /// Read also the folders in the folders that are named.
+    #[arg(long, short = 'R')]
+    recursive: bool,
+}
+
+impl FolderOptions {
+    /// Returns a named folder whose folders are not read; its files may be in these.
+    pub(crate) fn skipped<'a>(&self, paths: &'a [PathBuf]) -> Option<&'a Path> {
+        let has_folders = |path: &&PathBuf| {
+            let mut entries = fs::read_dir(path).into_iter().flatten().flatten();
+            entries.any(|entry| entry.path().is_dir())
+        };
+        let path = paths.iter().find(has_folders).filter(|_| !self.recursive);
+        path.map(PathBuf::as_path)
+    }
+}
 
 /// One document of a file.
 #[derive(Debug, Clone)]
@@ -34,6 +54,11 @@ pub(crate) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
 /// Reads all documents of files and folders, in order. Of a folder it reads `.yaml`, `.yml` and
 /// `.json` files by name; `-` is standard input; the items of a `List` are separate documents.
 pub(crate) fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Document>> {
+    read_with(paths, FolderOptions::default())
+}
+
+/// Reads all documents as [`read`] does, of folders as the options say.
+pub(crate) fn read_with(paths: &[PathBuf], folders: FolderOptions) -> anyhow::Result<Vec<Document>> {
     let mut documents = Vec::new();
     for path in paths {
         if path.as_os_str() == "-" {
@@ -43,7 +68,9 @@ pub(crate) fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Document>> {
                 .context("cannot read standard input")?;
             parse("standard input", &text, &mut documents)?;
         } else if path.is_dir() {
-            for file in manifests(path)? {
+            let mut files = Vec::new();
+            manifests(path, folders, &mut files)?;
+            for file in files {
                 read_file(&file, &mut documents)?;
             }
         } else {
@@ -53,18 +80,25 @@ pub(crate) fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Document>> {
     Ok(documents)
 }
 
-fn manifests(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+/// Finds the manifests of a folder, by name. As in kubectl, links to folders are not followed: one
+/// to a folder above has no end.
+fn manifests(folder: &Path, options: FolderOptions, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
     let unreadable = || format!("cannot read {}", folder.display());
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder).with_context(unreadable)? {
-        let path = entry.with_context(unreadable)?.path();
+    let entries: io::Result<Vec<DirEntry>> = fs::read_dir(folder).with_context(unreadable)?.collect();
+    let mut entries = entries.with_context(unreadable)?;
+    entries.sort_unstable_by_key(DirEntry::file_name);
+    for entry in entries {
+        let path = entry.path();
         let extension = path.extension().and_then(|extension| extension.to_str());
-        if path.is_file() && matches!(extension, Some("yaml" | "yml" | "json")) {
+        if entry.file_type().with_context(unreadable)?.is_dir() {
+            if options.recursive {
+                manifests(&path, options, files)?;
+            }
+        } else if path.is_file() && matches!(extension, Some("yaml" | "yml" | "json")) {
             files.push(path);
         }
     }
-    files.sort_unstable();
-    Ok(files)
+    Ok(())
 }
 
 fn read_file(path: &Path, documents: &mut Vec<Document>) -> anyhow::Result<()> {
@@ -98,4 +132,35 @@ fn parse(name: &str, text: &str, documents: &mut Vec<Document>) -> anyhow::Resul
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn folders_in_folders_are_read_when_asked_for() {
+        let root = tempfile::tempdir().unwrap();
+        let deep = root.path().join("b/c");
+        fs::create_dir_all(&deep).unwrap();
+        for file in ["a.yaml", "d.json", "b/c/one.yml", "b/two.yaml", "b/notes.txt"] {
+            let name = file.rsplit('/').next().unwrap();
+            fs::write(root.path().join(file), format!("{{\"kind\": \"{name}\"}}")).unwrap();
+        }
+        symlink(root.path(), deep.join("above")).unwrap();
+        let paths = [root.path().to_owned()];
+        let kinds = |recursive| -> Vec<String> {
+            let documents = read_with(&paths, FolderOptions { recursive }).unwrap();
+            documents
+                .iter()
+                .map(|document| document.text("/kind").to_owned())
+                .collect()
+        };
+        assert_eq!(kinds(false), ["a.yaml", "d.json"]);
+        assert_eq!(kinds(true), ["a.yaml", "one.yml", "two.yaml", "d.json"]);
+        assert_eq!(FolderOptions { recursive: false }.skipped(&paths), Some(root.path()));
+        assert_eq!(FolderOptions { recursive: true }.skipped(&paths), None);
+    }
 }

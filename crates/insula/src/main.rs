@@ -33,6 +33,7 @@ mod samples;
 mod schema;
 mod script;
 mod self_contained;
+mod server;
 mod start;
 mod status;
 mod steps;
@@ -93,6 +94,9 @@ enum Command {
     /// Take, check and restore backups.
     #[command(subcommand)]
     Backup(backup::Command),
+    /// Compact the store, show members and settings of the server, and change the level of its log.
+    #[command(subcommand)]
+    Server(server::Command),
     /// List, await and cancel operations of the server, such as backups.
     #[command(subcommand)]
     Operation(operation::Command),
@@ -175,6 +179,7 @@ fn run(command: Command) -> ExitCode {
         Command::Export(command) => export::main(command),
         Command::Migrate(command) => migrate::main(&command),
         Command::Backup(command) => backup::main(&command),
+        Command::Server(command) => server::main(&command),
         Command::Operation(command) => operation::main(&command),
         Command::Conversion(command) => conversion::main(&command),
         Command::Schema(command) => schema::main(&command),

@@ -20,18 +20,6 @@ use crate::{
 const BOUND_TIMEOUT: Duration = Duration::from_secs(30);
 const BOUND_INTERVAL: Duration = Duration::from_millis(50);
 
-macro_rules! sample {
-    ($name:literal, $about:literal, [$($object:literal),*]) => {
-        Sample {
-            name: $name,
-            about: $about,
-            schema: include_str!(concat!("../../../config/samples/conversions/", $name, "/schema.yaml")),
-            rules: include_str!(concat!("../../../config/samples/conversions/", $name, "/conversion.yaml")),
-            objects: &[$(include_str!(concat!("../../../config/samples/conversions/", $name, "/objects/", $object))),*],
-        }
-    };
-}
-
 /// A folder of `config/samples/conversions`.
 struct Sample {
     name: &'static str,
@@ -40,25 +28,12 @@ struct Sample {
     schema: &'static str,
     /// Its APIConversion.
     rules: &'static str,
-    objects: &'static [&'static str],
+    /// An object of one of the versions.
+    object: &'static str,
 }
 
-const SAMPLES: [Sample; 6] = [
-    sample!("renames", "fields are renamed, in three versions", ["plain.v1.yaml"]),
-    sample!("moves", "fields move into a group and out of one", ["nightly.v1.yaml"]),
-    sample!(
-        "split-and-join",
-        "a text becomes two fields, or a list",
-        ["mail.v1.yaml"]
-    ),
-    sample!("quantities", "quantities become numbers of one unit", ["small.v1.yaml"]),
-    sample!("durations", "durations become numbers of seconds", ["week.v1.yaml"]),
-    sample!(
-        "enumerations",
-        "values are renamed, and one becomes two",
-        ["import.v1.yaml"]
-    ),
-];
+// `SAMPLES`: build.rs lists the folders, so that none is missing.
+include!(concat!(env!("OUT_DIR"), "/samples.rs"));
 
 #[derive(Subcommand)]
 #[allow(clippy::large_enum_variant, reason = "a program parses one command")]
@@ -74,7 +49,7 @@ pub(crate) enum Command {
         /// The sample.
         name: String,
     },
-    /// Publish and bind a sample in the workspace, and create its objects.
+    /// Publish and bind a sample in the workspace, and create its object.
     Apply {
         #[command(flatten)]
         connection: Connection,
@@ -121,17 +96,17 @@ fn list(output: Format) -> anyhow::Result<()> {
 
 fn show(name: &str) -> anyhow::Result<()> {
     let sample = find(name)?;
-    let mut text = format!("{}---\n{}", sample.schema, sample.rules);
-    for object in sample.objects {
-        text += &format!("---\n{object}");
-    }
-    print::raw(&text)
+    let Sample {
+        schema, rules, object, ..
+    } = sample;
+    print::raw(&format!("{schema}---\n{rules}---\n{object}"))
 }
 
 fn apply(connection: &Connection, name: &str) -> anyhow::Result<()> {
     let sample = find(name)?;
     let parse = |text: &str| serde_saphyr::from_str::<Value>(text).context("the sample is malformed");
     let (schema, rules) = (parse(sample.schema)?, parse(sample.rules)?);
+    let object = parse(sample.object)?;
     let names = &schema["spec"]["names"];
     let (plural, group) = (text(names, "/plural"), text(&schema, "/spec/group"));
     let export = json!({
@@ -159,12 +134,8 @@ fn apply(connection: &Connection, name: &str) -> anyhow::Result<()> {
             create(&client, &format!("/apis/{version}/{resource}"), object).await?;
         }
         until_bound(&client, plural).await?;
-        for object in sample.objects {
-            let object = parse(object)?;
-            let version = text(&object, "/apiVersion");
-            create(&client, &format!("/apis/{version}{within}/{plural}"), &object).await?;
-        }
-        anyhow::Ok(())
+        let version = text(&object, "/apiVersion");
+        create(&client, &format!("/apis/{version}{within}/{plural}"), &object).await
     })?;
     let served = schema["spec"]["versions"].as_array().into_iter().flatten();
     for version in served.filter(|version| version["served"] == true) {
@@ -201,5 +172,26 @@ async fn until_bound(client: &Client, binding: &str) -> anyhow::Result<()> {
             bail!("APIBinding {binding} is not bound: kubectl describe apibinding {binding} says why");
         }
         tokio::time::sleep(BOUND_INTERVAL).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use super::*;
+
+    #[test]
+    fn every_folder_of_samples_is_listed() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/samples/conversions");
+        let folders = fs::read_dir(root).unwrap().map(|entry| entry.unwrap());
+        let mut names: Vec<String> = folders
+            .filter(|folder| folder.path().join("conversion.yaml").exists())
+            .map(|folder| folder.file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        assert!(names.len() >= 18, "{names:?}");
+        let listed: Vec<&str> = SAMPLES.iter().map(|sample| sample.name).collect();
+        assert_eq!(listed, names);
     }
 }

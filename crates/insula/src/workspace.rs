@@ -3,6 +3,7 @@
 mod context;
 mod create;
 mod enter;
+mod explain;
 mod manage;
 mod path;
 mod pick;
@@ -82,6 +83,8 @@ enum Command {
     Freeze(manage::Freeze),
     /// Allow writes to a frozen workspace again.
     Thaw(manage::Thaw),
+    /// Explain why a workspace is not ready, or what its deletion waits for.
+    Explain(explain::Arguments),
     /// Take the deletion of a workspace back.
     Undelete(manage::Undelete),
     /// Show or set the limits of a workspace.
@@ -110,6 +113,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let done = match &arguments.command {
         Some(Command::Freeze(arguments)) => return manage::freeze(connection, arguments),
         Some(Command::Thaw(arguments)) => return manage::thaw(connection, arguments),
+        Some(Command::Explain(arguments)) => return explain::run(connection, arguments),
         Some(Command::Undelete(arguments)) => return manage::undelete(connection, arguments),
         Some(Command::Limits(arguments)) => return manage::limits(connection, arguments),
         Some(Command::Usage(arguments)) => return manage::usage(connection, arguments),

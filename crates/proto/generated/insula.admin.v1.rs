@@ -9098,7 +9098,7 @@ pub mod cluster_service_server {
 /// A schema with rules to check.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ValidateRequest {
-    /// An APIResourceSchema of apis.kcp.io/v1alpha1. Required.
+    /// An APIResourceSchema of apis.kcp.io/v1alpha1. Required, unless there are manifests.
     #[prost(message, optional, tag = "1")]
     pub schema: ::core::option::Option<::prost_types::Struct>,
     /// An APIConversion of apis.kcp.io/v1alpha1 (or APIConversionRules of apis.kcp.dev/v1alpha1). Absent means no rules,
@@ -9110,6 +9110,10 @@ pub struct ValidateRequest {
     /// there, and with rules apiconversions.
     #[prost(string, tag = "3")]
     pub workspace: ::prost::alloc::string::String,
+    /// CustomResourceDefinitions or APIResourceSchemas, and APIConversions of their names or labels, as
+    /// in PublishApiRequest, in place of schema and rules. At most 64.
+    #[prost(message, repeated, tag = "4")]
+    pub manifests: ::prost::alloc::vec::Vec<::prost_types::Struct>,
 }
 impl ::prost::Name for ValidateRequest {
     const NAME: &'static str = "ValidateRequest";
@@ -9130,7 +9134,8 @@ pub struct ValidateResponse {
     /// True if the pair would be admitted.
     #[prost(bool, tag = "2")]
     pub valid: bool,
-    /// Everything that is wrong, in the order of the fields. Empty exactly when valid is true.
+    /// Everything that is wrong, in the order of the fields. Empty exactly when valid is true. For
+    /// manifests, the field begins with the manifest: "manifests\[1\].spec.conversions\[0\].rules\[2\].field".
     #[prost(message, repeated, tag = "3")]
     pub violations: ::prost::alloc::vec::Vec<FieldViolation>,
     /// Values that one version accepts and another would refuse: one text for each kind, with the smallest object. They
@@ -9187,7 +9192,7 @@ impl ::prost::Name for ConvertRequest {
 /// A schema and rules in a request.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct InlineRules {
-    /// An APIResourceSchema of apis.kcp.io/v1alpha1. Required.
+    /// An APIResourceSchema of apis.kcp.io/v1alpha1. Required, unless there are manifests.
     #[prost(message, optional, tag = "1")]
     pub schema: ::core::option::Option<::prost_types::Struct>,
     /// Its rules, as in ValidateRequest. Absent means no rules.
@@ -9197,6 +9202,11 @@ pub struct InlineRules {
     /// "root".
     #[prost(string, tag = "3")]
     pub workspace: ::prost::alloc::string::String,
+    /// A CustomResourceDefinition or an APIResourceSchema, and APIConversions of its name or label, as
+    /// in PublishApiRequest, in place of schema and rules. Convert takes several, and finds that of the
+    /// object.
+    #[prost(message, repeated, tag = "4")]
+    pub manifests: ::prost::alloc::vec::Vec<::prost_types::Struct>,
 }
 impl ::prost::Name for InlineRules {
     const NAME: &'static str = "InlineRules";
@@ -9893,7 +9903,8 @@ pub mod conversion_service_client {
             self.inner.unary(req, path, codec).await
         }
         /// Converts one object as a read in another version would. INVALID_ARGUMENT for an object of
-        /// another kind or in a version that the schema does not have; FAILED_PRECONDITION with the rule and
+        /// another kind or in a version that the schema does not have, and for a schema or rules of the
+        /// request that are wrong, each with its field; FAILED_PRECONDITION with the rule and
         /// the field when the rules refuse this object; RESOURCE_EXHAUSTED when they cost more than a
         /// request may.
         pub async fn convert(
@@ -9977,7 +9988,8 @@ pub mod conversion_service_client {
                 );
             self.inner.unary(req, path, codec).await
         }
-        /// Returns the outcome of every field in every direction of conversion.
+        /// Returns the outcome of every field in every direction of conversion. INVALID_ARGUMENT for a
+        /// schema or rules of the request that are wrong, each with its field.
         pub async fn get_coverage(
             &mut self,
             request: impl tonic::IntoRequest<super::GetCoverageRequest>,
@@ -10060,7 +10072,8 @@ pub mod conversion_service_server {
             tonic::Status,
         >;
         /// Converts one object as a read in another version would. INVALID_ARGUMENT for an object of
-        /// another kind or in a version that the schema does not have; FAILED_PRECONDITION with the rule and
+        /// another kind or in a version that the schema does not have, and for a schema or rules of the
+        /// request that are wrong, each with its field; FAILED_PRECONDITION with the rule and
         /// the field when the rules refuse this object; RESOURCE_EXHAUSTED when they cost more than a
         /// request may.
         async fn convert(
@@ -10086,7 +10099,8 @@ pub mod conversion_service_server {
             tonic::Response<super::SuggestRulesResponse>,
             tonic::Status,
         >;
-        /// Returns the outcome of every field in every direction of conversion.
+        /// Returns the outcome of every field in every direction of conversion. INVALID_ARGUMENT for a
+        /// schema or rules of the request that are wrong, each with its field.
         async fn get_coverage(
             &self,
             request: tonic::Request<super::GetCoverageRequest>,
@@ -14798,7 +14812,9 @@ pub struct CreateWorkspaceRequest {
     #[prost(string, tag = "3")]
     pub name_prefix: ::prost::alloc::string::String,
     /// The WorkspaceType: path and name ("root:universal"), or a name that the parent or a workspace
-    /// above it has. Empty means the default of the parent's type.
+    /// above it has. Empty means the default of the parent's type. INVALID_ARGUMENT for one that does
+    /// not exist, or that does not fit the parent; PERMISSION_DENIED for one that the caller may not
+    /// use.
     #[prost(string, tag = "4")]
     pub r#type: ::prost::alloc::string::String,
     /// Labels.

@@ -44,6 +44,15 @@ pub(crate) fn open(data_dir: &Path, env: &Env, store: &Arc<dyn Store>) -> Result
     })
 }
 
+/// Checks the keys of a directory, without making any.
+///
+/// # Errors
+/// A key cannot be read, is readable by others, or is none.
+pub(crate) fn check(dir: &Path) -> Result<(), StartError> {
+    read(&dir.join(KEY))?;
+    read(&dir.join(PREVIOUS)).map(drop)
+}
+
 fn read(path: &Path) -> Result<Option<KeyPair>, StartError> {
     let Some(pem) = read_secret(path)? else { return Ok(None) };
     let unusable = |error: &dyn std::fmt::Display| wrong(path, format!("is not a private key on P-256: {error}"));

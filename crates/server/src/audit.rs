@@ -12,7 +12,11 @@ mod file;
 mod request;
 mod writer;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    io::{self, ErrorKind},
+    path::PathBuf,
+    sync::Arc,
+};
 
 use insula_api::Clock;
 use insula_auth::audit::{Log, Policy};
@@ -33,10 +37,10 @@ const DEFAULT_POLICY: &str = include_str!("audit/policy.yaml");
 /// Opens the log and starts its writer. Events after the writer is closed are lost, and counted.
 pub(crate) fn open(
     config: &Config,
+    policy: Policy,
     clock: Arc<dyn Clock>,
     metrics: &Arc<Metrics>,
 ) -> Result<(Arc<Log>, Arc<Writer>), StartError> {
-    let policy = policy(&config.audit)?;
     let writer = Arc::new(Writer::start(&config.audit, path(config), Arc::clone(metrics))?);
     let log = Log {
         policy,
@@ -52,7 +56,34 @@ pub(crate) fn path(config: &Config) -> PathBuf {
     given.unwrap_or_else(|| config.data_dir.join("audit").join("audit.log"))
 }
 
-fn policy(config: &AuditConfig) -> Result<Policy, StartError> {
+/// Checks that the log of the settings can be a file, without making it.
+///
+/// # Errors
+/// Its path is a directory, or leads through a file.
+pub(crate) fn check(config: &AuditConfig) -> Result<(), StartError> {
+    let Some(path) = &config.file else { return Ok(()) };
+    let refused = |kind, cause: &str| Err(StartError::write(path, io::Error::new(kind, cause)));
+    if path.is_dir() {
+        return refused(
+            ErrorKind::IsADirectory,
+            "it is a directory: audit.file names a file in it",
+        );
+    }
+    let above = path.ancestors().skip(1).find(|above| above.exists());
+    if above.is_some_and(|above| !above.is_dir()) {
+        return refused(
+            ErrorKind::NotADirectory,
+            "its path leads through a file: correct audit.file",
+        );
+    }
+    Ok(())
+}
+
+/// Reads the policy of the settings.
+///
+/// # Errors
+/// The file cannot be read, or is no policy.
+pub(crate) fn policy(config: &AuditConfig) -> Result<Policy, StartError> {
     let (path, text) = match &config.policy {
         Some(path) => {
             let text = files::read(path)?;

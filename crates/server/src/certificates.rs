@@ -7,6 +7,7 @@
 //! connections get what was good before, and `/readyz?verbose`, a metric and the log say why.
 
 mod by_name;
+mod given;
 
 use std::{
     collections::BTreeMap,
@@ -31,6 +32,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem:
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 use self::by_name::{ByName, Pair, PairFiles};
+pub(crate) use self::given::check;
 use crate::{
     StartError,
     config::{Config, is_dns_name},
@@ -94,22 +96,14 @@ impl Files {
     /// Returns the files of a configuration.
     pub(crate) fn new(config: &Config, identity: &Identity, host: &str) -> Self {
         let (tls, proxy) = (&config.tls, &config.front_proxy);
-        let (certificate, key) = match (&tls.cert_file, &tls.key_file) {
-            (Some(certificate), Some(key)) => (certificate.clone(), key.clone()),
-            _ => (identity.server.certificate.clone(), identity.server.key.clone()),
+        let own = || PairFiles {
+            certificate: identity.server.certificate.clone(),
+            key: identity.server.key.clone(),
+            names: Vec::new(),
         };
-        let others = tls.sni.0.iter().map(|pair| PairFiles {
-            certificate: pair.cert_file.clone(),
-            key: pair.key_file.clone(),
-            names: pair.names.clone(),
-        });
         Files {
-            default: PairFiles {
-                certificate,
-                key,
-                names: Vec::new(),
-            },
-            others: others.collect(),
+            default: given::default_pair(tls).unwrap_or_else(own),
+            others: given::named_pairs(tls),
             ca: tls.ca_file.clone(),
             users: std::iter::once(identity.ca.clone())
                 .chain(tls.client_ca_file.clone())
@@ -177,47 +171,23 @@ impl Files {
         }
     }
 
-    fn pairs(&self) -> impl Iterator<Item = &PairFiles> {
+    fn pairs(&self) -> impl Iterator<Item = &PairFiles> + Clone {
         std::iter::once(&self.default).chain(&self.others)
     }
 
     fn contents(&self) -> Result<Contents, StartError> {
-        let mut paths: Vec<&PathBuf> = self.pairs().flat_map(|pair| [&pair.certificate, &pair.key]).collect();
-        paths.extend(&self.ca);
-        paths.extend(&self.users);
-        paths.extend(self.proxies.iter().map(|(ca, _)| ca));
-        let mut contents = Contents::new();
-        for path in paths {
-            let content = fs::read(path).map_err(|cause| StartError::read(path, cause))?;
-            contents.insert(path.clone(), content);
-        }
-        for PairFiles { key, .. } in self.pairs() {
-            let about = fs::metadata(key).map_err(|cause| StartError::read(key, cause))?;
-            let mode = about.permissions().mode() & 0o777;
-            if mode & WORLD != 0 {
-                let path = key.clone();
-                return Err(StartError::LooseKey { path, mode });
-            }
-        }
-        Ok(contents)
+        let proxies = self.proxies.iter().map(|(ca, _)| ca);
+        let authorities = self.ca.iter().chain(&self.users).chain(proxies);
+        read_contents(self.pairs(), authorities)
     }
 
     fn parse(&self, contents: &Contents, now: Timestamp) -> Result<Certificates, StartError> {
-        let (default, mut not_after) = read_pair(&self.default, contents, now)?;
-        let mut others = Vec::new();
-        for files in &self.others {
-            let (key, to) = read_pair(files, contents, now)?;
-            let names = names_for(files, &key)?;
-            not_after = not_after.min(to);
-            others.push(Pair { key, names });
-        }
+        let (default, not_after) = read_pair(&self.default, contents, now)?;
+        let (others, first) = read_named(&self.others, contents, now)?;
+        let not_after = first.map_or(not_after, |first| first.min(not_after));
         let shown = ByName { default, others };
-        // The certificate that clients of the URL get decides about the name and the CA.
-        let (files, chain) = match shown.find(&self.host) {
-            Some(index) => (&self.others[index], &shown.others[index].key.cert),
-            None => (&self.default, &shown.default.cert),
-        };
-        self.check_host(files, chain)?;
+        let (files, chain) = shown_for(&self.host, &shown, (&self.default, &self.others));
+        check_host(&self.host, files, chain)?;
         let trust = self.trust(files, chain, contents)?;
         let users = self.users.iter().collect::<Vec<_>>();
         let mut accepted = users.clone();
@@ -245,23 +215,6 @@ impl Files {
         })
     }
 
-    /// Checks that a certificate names the host of the URL.
-    fn check_host(&self, files: &PairFiles, chain: &[CertificateDer<'static>]) -> Result<(), StartError> {
-        match is_named(files, chain, &self.host)? {
-            true => Ok(()),
-            false => Err(refused(
-                &files.certificate,
-                format!(
-                    "does not name {}, which the URL of this server has. It names {}: set externalUrl to \
-                     https://NAME:PORT with one of them, or get a certificate for {}",
-                    self.host,
-                    names(chain),
-                    self.host
-                ),
-            )),
-        }
-    }
-
     /// Returns the CA that clients have to trust.
     fn trust(
         &self,
@@ -271,10 +224,8 @@ impl Files {
     ) -> Result<Option<String>, StartError> {
         let text = |path: &PathBuf| String::from_utf8_lossy(&contents[path]).into_owned();
         if let Some(ca) = &self.ca {
-            return match signed(chain, &certificates(ca, &contents[ca])?) {
-                true => Ok(Some(text(ca))),
-                false => Err(refused(ca, format!("did not sign {}", files.certificate.display()))),
-            };
+            check_signed(ca, files, chain, contents)?;
+            return Ok(Some(text(ca)));
         }
         if signed(chain, &certificates(&self.own_ca, &contents[&self.own_ca])?) {
             return Ok(Some(text(&self.own_ca)));
@@ -284,6 +235,82 @@ impl Files {
             .filter(|last| X509Certificate::from_der(last).is_ok_and(|(_, read)| read.subject() == read.issuer()));
         Ok(last.map(|root| pem(root)))
     }
+}
+
+/// Reads the files of pairs and of CAs.
+fn read_contents<'a>(
+    pairs: impl Iterator<Item = &'a PairFiles> + Clone,
+    authorities: impl Iterator<Item = &'a PathBuf>,
+) -> Result<Contents, StartError> {
+    let mut contents = Contents::new();
+    let files = pairs.clone().flat_map(|pair| [&pair.certificate, &pair.key]);
+    for path in files.chain(authorities) {
+        let content = fs::read(path).map_err(|cause| StartError::read(path, cause))?;
+        contents.insert(path.clone(), content);
+    }
+    for PairFiles { key, .. } in pairs {
+        let about = fs::metadata(key).map_err(|cause| StartError::read(key, cause))?;
+        let mode = about.permissions().mode() & 0o777;
+        if mode & WORLD != 0 {
+            let path = key.clone();
+            return Err(StartError::LooseKey { path, mode });
+        }
+    }
+    Ok(contents)
+}
+
+/// Returns the certificate that clients of the URL get, which decides about the name and the CA.
+fn shown_for<'a>(
+    host: &str,
+    shown: &'a ByName,
+    (default, others): (&'a PairFiles, &'a [PairFiles]),
+) -> (&'a PairFiles, &'a [CertificateDer<'static>]) {
+    match shown.find(host) {
+        Some(index) => (&others[index], &shown.others[index].key.cert),
+        None => (default, &shown.default.cert),
+    }
+}
+
+/// Checks that a certificate names the host of the URL.
+fn check_host(host: &str, files: &PairFiles, chain: &[CertificateDer<'static>]) -> Result<(), StartError> {
+    if is_named(files, chain, host)? {
+        return Ok(());
+    }
+    let names = names(chain);
+    let cause = format!(
+        "does not name {host}, which the URL of this server has. It names {names}: set externalUrl to \
+         https://NAME:PORT with one of them, or get a certificate for {host}"
+    );
+    Err(refused(&files.certificate, cause))
+}
+
+/// Checks that a CA signed a certificate.
+fn check_signed(
+    ca: &Path,
+    files: &PairFiles,
+    chain: &[CertificateDer<'static>],
+    contents: &Contents,
+) -> Result<(), StartError> {
+    if signed(chain, &certificates(ca, &contents[ca])?) {
+        return Ok(());
+    }
+    Err(refused(ca, format!("did not sign {}", files.certificate.display())))
+}
+
+/// Reads the pairs for other names. Returns them with the first end of their validity.
+fn read_named(
+    files: &[PairFiles],
+    contents: &Contents,
+    now: Timestamp,
+) -> Result<(Vec<Pair>, Option<Timestamp>), StartError> {
+    let (mut pairs, mut first) = (Vec::new(), None::<Timestamp>);
+    for files in files {
+        let (key, end) = read_pair(files, contents, now)?;
+        let names = names_for(files, &key)?;
+        first = Some(first.map_or(end, |first| first.min(end)));
+        pairs.push(Pair { key, names });
+    }
+    Ok((pairs, first))
 }
 
 /// Reads a pair. Returns it with the end of its validity.

@@ -1,7 +1,10 @@
 //! Kubeconfig of the administrator: kcp's contexts `base`, `root`, `shard-base` and `system:admin`,
 //! with certificates and keys inside, so that it can be copied to another machine.
 
-use std::path::{Path, PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use insula_auth::ec_key::for_kubeconfig;
@@ -22,7 +25,9 @@ const EXTENSION: &str = "insula.io/written-at-start";
 /// Refuses a path with a kubeconfig that this installation did not write. Called before anything is
 /// opened: the data directory need not be there yet.
 pub(crate) fn check(path: &Path, data_dir: &Path) -> Result<(), StartError> {
-    let Some(text) = read(path)? else { return Ok(()) };
+    let Some(text) = read(path)? else {
+        return check_folder(path, data_dir);
+    };
     let refused = match owner(&text) {
         Owner::Nobody => return Ok(()),
         // No other insula writes below the data directory, which the server locks.
@@ -32,6 +37,19 @@ pub(crate) fn check(path: &Path, data_dir: &Path) -> Result<(), StartError> {
         Owner::User => StartError::ForeignKubeconfig { path: path.to_owned() },
     };
     Err(refused)
+}
+
+/// Checks that the folder of a new file exists, or is one that the start makes.
+fn check_folder(path: &Path, data_dir: &Path) -> Result<(), StartError> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    if folder.is_dir() || folder == data_dir {
+        return Ok(());
+    }
+    let cause = format!(
+        "there is no directory {}: create it, or choose another file with --kubeconfig",
+        folder.display()
+    );
+    Err(StartError::write(path, io::Error::new(io::ErrorKind::NotFound, cause)))
 }
 
 /// Writer of a file.

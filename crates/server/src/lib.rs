@@ -42,6 +42,7 @@ mod notify;
 mod open;
 mod outbound;
 mod portless;
+mod preflight;
 mod priority;
 mod private;
 mod progress;

@@ -21,7 +21,7 @@ use crate::{
     Env, StartError,
     build::Background,
     config::{Config, Endpoints, EtcdConfig, StoreChoice},
-    files::{read, read_secret},
+    files::{private_dir, read, read_secret},
 };
 
 /// Prefix of all our keys in etcd.
@@ -42,17 +42,39 @@ pub(crate) struct Opened {
     pub(crate) what: String,
 }
 
+/// Checks the files that a connection to the store needs.
+///
+/// # Errors
+/// One is missing or readable by others. Later that only fails a connection.
+pub(crate) fn check(config: &Config) -> Result<(), StartError> {
+    match &config.store {
+        StoreChoice::Memory | StoreChoice::Embedded => Ok(()),
+        StoreChoice::Etcd(_) => credentials(&config.etcd).map(drop),
+    }
+}
+
+/// Opens the store, and makes the data directory: after an etcd answers, and before another store.
 pub(crate) async fn open(config: &Config, env: &Env) -> Result<Opened, StartError> {
     match &config.store {
-        StoreChoice::Memory => Ok(Opened {
-            store: Arc::new(MemoryStore::new()),
-            driver: None,
-            etcd: None,
-            failed: None,
-            what: "in memory: everything is gone at exit".to_owned(),
-        }),
-        StoreChoice::Embedded => embedded(config, &env.clock).await,
-        StoreChoice::Etcd(endpoints) => etcd(config, endpoints, env.rng.next_u64()).await,
+        StoreChoice::Memory => {
+            private_dir(&config.data_dir)?;
+            Ok(Opened {
+                store: Arc::new(MemoryStore::new()),
+                driver: None,
+                etcd: None,
+                failed: None,
+                what: "in memory: everything is gone at exit".to_owned(),
+            })
+        }
+        StoreChoice::Embedded => {
+            private_dir(&config.data_dir)?;
+            embedded(config, &env.clock).await
+        }
+        StoreChoice::Etcd(endpoints) => {
+            let opened = etcd(config, endpoints, env.rng.next_u64()).await?;
+            private_dir(&config.data_dir)?;
+            Ok(opened)
+        }
     }
 }
 
@@ -60,9 +82,6 @@ pub(crate) async fn open(config: &Config, env: &Env) -> Result<Opened, StartErro
 /// is being started.
 async fn etcd(config: &Config, endpoints: &Endpoints, instance: u64) -> Result<Opened, StartError> {
     let begun = Instant::now();
-    // A file that is missing or readable by others fails the start; later it only fails a
-    // connection.
-    credentials(&config.etcd)?;
     let options = options(&config.etcd, instance);
     let urls: Vec<String> = endpoints.urls().collect();
     loop {

@@ -111,6 +111,11 @@ async fn start_measured(
     additions: Additions,
     (progress, telemetry): (Progress<'_>, &Telemetry),
 ) -> Result<Running, StartError> {
+    if !config.data_dir.exists() {
+        // A new server, which no other one can be in the way of: an address that is taken or not of
+        // this machine is refused before the directory is made.
+        bind(resolve(&config.listen).await?).await?;
+    }
     let starting = Starting::open(config, env, additions, progress).await?;
     let store = Arc::clone(&starting.store);
     let started = serve(starting, progress, telemetry).await;
@@ -212,7 +217,7 @@ pub async fn run_with(config: Config, env: Env, additions: Additions) -> Result<
     let mut stop = Signals::listen()?;
     let manager = Manager::from_environment();
     let show = |step: &Step| eprintln!("{}", progress::line(step, format));
-    let mut running = start_measured(config, env, additions, (&show, &telemetry)).await?;
+    let mut running = Box::pin(start_measured(config, env, additions, (&show, &telemetry))).await?;
     if format == LogFormat::Human {
         eprintln!(
             "  next:  kubectl --kubeconfig {} get workspaces",

@@ -3,9 +3,12 @@
 
 use std::{fs, path::Path};
 
+use insula_api::Timestamp;
+
 use crate::{
-    StartError,
+    StartError, accounts,
     files::{IDENTITY_DIR, private_dir, read, read_secret, write_private},
+    identity::{Authority, FrontProxies, Pair},
 };
 
 /// Files that the directory must have: without one of them each server would create its own.
@@ -21,6 +24,50 @@ const OPTIONAL: [&str; 3] = [
 /// The one of them that is removed when it is gone from the directory.
 const PREVIOUS: &str = OPTIONAL[0];
 
+/// Reads the keys: the text of each file, `None` for an optional one that is missing.
+///
+/// # Errors
+/// Fails when a required file is missing or a key is readable by others.
+fn read_all(from: &Path) -> Result<Vec<(&'static str, Option<String>)>, StartError> {
+    let read_one = |name: &'static str| {
+        let source = from.join(name);
+        let found = match name.ends_with(".key") {
+            true => read_secret(&source)?,
+            false => read(&source)?,
+        };
+        if found.is_none() && REQUIRED.contains(&name) {
+            let all = REQUIRED.join(", ");
+            return Err(StartError::Identity {
+                path: source,
+                cause: format!("is missing; the directory of sharedKeys must have {all}"),
+            });
+        }
+        Ok((name, found))
+    };
+    REQUIRED.into_iter().chain(OPTIONAL).map(read_one).collect()
+}
+
+/// Checks that the keys can be used, without writing anything.
+///
+/// # Errors
+/// A required file is missing, a key is readable by others or none, or the CA cannot sign now.
+pub(crate) fn check(from: &Path, now: Timestamp) -> Result<(), StartError> {
+    let found = read_all(from)?;
+    let text = |name: &str| {
+        found
+            .iter()
+            .find(|(key, _)| *key == name)
+            .and_then(|(_, text)| text.as_deref())
+    };
+    for ca in ["ca", FrontProxies::NAME] {
+        let pair = Pair::in_dir(from, ca);
+        if let (Some(certificate), Some(key)) = (text(&format!("{ca}.crt")), text(&format!("{ca}.key"))) {
+            Authority::read(&pair, certificate, key, now)?;
+        }
+    }
+    accounts::check(from)
+}
+
 /// Copies the keys to `pki` in the data directory, where they differ. A previous key that is gone
 /// from the directory is removed.
 ///
@@ -29,24 +76,13 @@ const PREVIOUS: &str = OPTIONAL[0];
 pub(crate) fn copy(from: &Path, data_dir: &Path) -> Result<(), StartError> {
     let into = data_dir.join(IDENTITY_DIR);
     private_dir(&into)?;
-    for name in REQUIRED.into_iter().chain(OPTIONAL) {
-        let (source, target) = (from.join(name), into.join(name));
-        let found = match name.ends_with(".key") {
-            true => read_secret(&source)?,
-            false => read(&source)?,
-        };
+    for (name, found) in read_all(from)? {
+        let target = into.join(name);
         let Some(text) = found else {
-            if OPTIONAL.contains(&name) {
-                if name == PREVIOUS {
-                    remove(&target)?;
-                }
-                continue;
+            if name == PREVIOUS {
+                remove(&target)?;
             }
-            let all = REQUIRED.join(", ");
-            return Err(StartError::Identity {
-                path: source,
-                cause: format!("is missing; the directory of sharedKeys must have {all}"),
-            });
+            continue;
         };
         if read(&target)?.as_ref() != Some(&text) {
             write_private(&target, text.as_bytes()).map_err(|cause| StartError::write(&target, cause))?;

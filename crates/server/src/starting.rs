@@ -8,9 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use insula_access::Authenticator;
 use insula_apiserver::fair_share::FairShare;
-use insula_auth::jwt::Issuer;
 use insula_store::Store;
 use insula_store_etcd::EtcdStore;
 use tokio::{
@@ -25,14 +23,14 @@ use crate::{
     build::{Parts, Tasks, build, cores},
     config::{Config, Limits},
     endpoint::{self, Endpoint},
-    files, format, identity, issuers, kubeconfig,
+    files, format, identity,
     lifecycle::Lifecycle,
     listen::Answer,
     metrics::Metrics,
     open::{self, Opened},
+    preflight::{self, Checked},
     priority::PriorityRuntimes,
     progress::{Progress, Step},
-    run::resolve,
     telemetry::Telemetry,
     tls::{self, CurrentTls},
 };
@@ -41,8 +39,7 @@ use crate::{
 pub(crate) struct Starting {
     config: Config,
     env: Env,
-    authenticator: Authenticator,
-    issuers: Vec<Issuer>,
+    checked: Checked,
     /// The store. A start that fails closes it.
     pub(crate) store: Arc<dyn Store>,
     etcd: Option<Arc<EtcdStore>>,
@@ -83,8 +80,8 @@ pub(crate) struct Assembled {
 }
 
 impl Starting {
-    /// Opens the store, and reads the users and issuers of the settings. The directory of the store
-    /// is locked before any file of another running server could be changed.
+    /// Checks everything that the settings name, and opens the store. The directory of the store is
+    /// locked before any file of another running server could be changed.
     pub(crate) async fn open(
         config: Config,
         env: Env,
@@ -93,13 +90,8 @@ impl Starting {
     ) -> Result<Self, StartError> {
         let begun = Instant::now();
         tls::install_provider();
-        if let Some(path) = &config.kubeconfig {
-            kubeconfig::check(path, &config.data_dir)?;
-        }
-        let mut authenticator = open::authenticator(&config)?;
-        authenticator.delegate = additions.delegate.take();
-        let issuers = issuers::read(&config)?;
-        files::private_dir(&config.data_dir)?;
+        let mut checked = preflight::check(&config, env.clock.now()).await?;
+        checked.authenticator.delegate = additions.delegate.take();
 
         let Opened {
             store,
@@ -122,8 +114,7 @@ impl Starting {
         Ok(Starting {
             config,
             env,
-            authenticator,
-            issuers,
+            checked,
             store,
             etcd,
             drivers,
@@ -144,10 +135,10 @@ impl Starting {
     pub(crate) async fn identify(&mut self) -> Result<Identified, StartError> {
         self.upgrade().await?;
         let begun = Instant::now();
-        let listen = resolve(&self.config.listen).await?;
+        let listen = self.checked.listen;
         let endpoint = Endpoint::prepare(&self.config, listen, self.env.clock.now())?;
         let accounts = accounts::open(&self.config.data_dir, &self.env, &self.store)?;
-        self.authenticator.accounts = Some(accounts);
+        self.checked.authenticator.accounts = Some(accounts);
         Ok(Identified {
             listen,
             endpoint,
@@ -168,14 +159,20 @@ impl Starting {
         let metrics = telemetry.metrics();
         let config = Arc::new(self.config);
         let clock = Arc::clone(&self.env.clock);
-        let (audit, writer) = audit::open(&config, Arc::clone(&clock), &metrics)?;
+        let Checked {
+            authenticator,
+            issuers,
+            policy,
+            ..
+        } = self.checked;
+        let (audit, writer) = audit::open(&config, policy, Arc::clone(&clock), &metrics)?;
         let runtimes = runtimes(&config.limits);
         let mut app = build(Parts {
             config: Arc::clone(&config),
             env: self.env,
             store: Arc::clone(&self.store),
-            authenticator: self.authenticator,
-            issuers: self.issuers,
+            authenticator,
+            issuers,
             metrics: Arc::clone(&metrics),
             lifecycle: lifecycle.clone(),
             url: url.clone(),

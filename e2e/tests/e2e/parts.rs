@@ -1,6 +1,8 @@
 //! The tools read the rules of one schema from several APIConversions, as the server does.
 
-use crate::tools::ran;
+use std::fs;
+
+use crate::tools::{ran, sample};
 
 const DEFINITION: &str = "
 apiVersion: apiextensions.k8s.io/v1
@@ -66,4 +68,31 @@ fn rules_in_several_objects_are_published_as_several() {
     // What is printed is read as one rule set again.
     let (code, out, error) = ran(&["conversion", "test", "-f", "-"], &out);
     assert!(code == 0 && out.contains("nothing found"), "{out}{error}");
+}
+
+/// An API may lie in folders of a folder, its definition and its rules apart.
+#[test]
+fn folders_in_folders_are_read_when_asked_for() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().to_str().unwrap();
+    for name in ["computed", "item-rules"] {
+        let team = root.path().join("teams").join(name);
+        fs::create_dir_all(&team).unwrap();
+        for file in ["schema.yaml", "rules.yaml"] {
+            fs::copy(sample(&format!("{name}/{file}")), team.join(file)).unwrap();
+        }
+    }
+    let (code, out, error) = ran(&["export", "publish", "-f", folder], "");
+    assert_eq!((code, out.as_str()), (2, ""), "{error}");
+    let hint = format!("the folders in {folder} were not read: --recursive reads them, too");
+    assert!(error.contains(&hint), "{error}");
+    for command in [
+        &["export", "publish"][..],
+        &["conversion", "coverage"],
+        &["conversion", "test", "--cases", "1"],
+    ] {
+        let (_, out, error) = ran(&[command, &["-f", folder, "-R"]].concat(), "");
+        let named = |kind: &str| out.contains(&format!("{kind}.samples.example.io"));
+        assert!(named("engines") && named("brushes"), "{command:?}: {out}{error}");
+    }
 }

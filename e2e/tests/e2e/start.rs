@@ -1,5 +1,7 @@
 //! `insula start`: files of the first start, refusals of a second one, and the shutdown.
 
+mod refused;
+
 use std::{
     fs,
     io::{BufRead, BufReader},

@@ -5,7 +5,7 @@ mod bind_requests;
 mod claims;
 mod compare;
 mod consumers;
-mod manifests;
+pub(super) mod manifests;
 mod objects;
 mod offers;
 mod providers;
@@ -22,14 +22,13 @@ use crate::{
     fields,
     pages::Page,
     requests::Once,
-    session::{AdminService, Located, right},
+    session::{AdminService, right},
 };
 use claims::Decision;
 use compare::{change, diff, finding};
 use insula_admission::publication::{Difference, lint};
-use insula_api::{ObjectKey, Scope, names::groups};
+use insula_api::names::groups;
 use insula_auth::Attributes;
-use insula_catalog::ids;
 use insula_proto::admin::v1::{
     AbortRolloutRequest, AbortRolloutResponse, AcceptClaimsRequest, AcceptClaimsResponse, BindApiRequest,
     BindApiResponse, CheckRolloutRequest, CheckRolloutResponse, DecideApiRequestRequest, DecideApiRequestResponse,
@@ -38,14 +37,13 @@ use insula_proto::admin::v1::{
     LintApiRequest, LintApiResponse, LintFinding, ListApiRequestsRequest, ListApiRequestsResponse, ListApisRequest,
     ListApisResponse, ListClaimsRequest, ListClaimsResponse, ListConsumersRequest, ListConsumersResponse,
     ListExportsRequest, ListExportsResponse, PauseRolloutRequest, PauseRolloutResponse, PublishApiRequest,
-    PublishApiResponse, PublishedExport, RejectClaimsRequest, RejectClaimsResponse, RequestApiRequest,
-    RequestApiResponse, ResumeRolloutRequest, ResumeRolloutResponse, RetireFieldRequest, RetireFieldResponse,
-    RetireVersionRequest, RetireVersionResponse, RollbackReleaseRequest, RollbackReleaseResponse, UnbindApiRequest,
-    UnbindApiResponse, UpdateExportRequest, UpdateExportResponse, api_service_server::ApiService,
+    PublishApiResponse, RejectClaimsRequest, RejectClaimsResponse, RequestApiRequest, RequestApiResponse,
+    ResumeRolloutRequest, ResumeRolloutResponse, RetireFieldRequest, RetireFieldResponse, RetireVersionRequest,
+    RetireVersionResponse, RollbackReleaseRequest, RollbackReleaseResponse, UnbindApiRequest, UnbindApiResponse,
+    UpdateExportRequest, UpdateExportResponse, api_service_server::ApiService,
 };
-use insula_store::Snapshot;
-use objects::{export_message, or_root};
 pub(super) use objects::{group_named, not_found, required};
+use objects::{list_exports, or_root};
 use rollout::Control;
 use std::sync::Arc;
 use tonic::{Request, Response, Status};
@@ -481,20 +479,6 @@ impl ApiService for AdminService {
         let work = self.retired(&session, found, request.clone());
         self.once(&session, once, &request, work).await.map(Response::new)
     }
-}
-
-fn list_exports(snapshot: &Snapshot, located: &Located, page: &Page) -> (Vec<PublishedExport>, String) {
-    let after = page.after.as_ref();
-    let after = after.map(|(_, name)| ObjectKey::cluster_scoped(ids::apiexports(), located.cluster.clone(), name));
-    let scope = Scope::cluster(ids::apiexports(), located.cluster.clone());
-    let mut found = snapshot.range(&scope, after.as_ref(), page.size + 1);
-    let more = found.len() > page.size;
-    found.truncate(page.size);
-    let last = found.last().filter(|_| more);
-    let next = last.map(|last| page.next(snapshot.revision(), &last.key.name));
-    let values = found.iter().filter_map(|entry| objects::stored(snapshot, &entry.key));
-    let exports = values.map(|value| export_message(&located.path, &value));
-    (exports.collect(), next.unwrap_or_default())
 }
 
 fn count(number: usize) -> i64 {

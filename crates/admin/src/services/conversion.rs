@@ -1,26 +1,27 @@
 //! `ConversionService`: validation and trial of conversion rules that are not published, with the
 //! engine that serves.
 
-use super::{
-    api::{not_found, required},
-    rules,
-};
+mod source;
+
+use self::source::{Pair, check_alone};
+use super::{api::manifests, rules};
 use crate::{
     session::{AdminService, Located, Session, right},
     status,
 };
-use insula_api::{FieldError, Json, ObjectKey, names::groups};
-use insula_catalog::{Api, compile, ids, parts};
+use insula_api::{FieldError, Json, names::groups};
+use insula_catalog::{Api, compile};
 use insula_conversion::{Cause, LossPolicy};
 use insula_proto::{
     admin::v1::{
-        ConvertRequest, ConvertResponse, FieldViolation, GetCoverageRequest, GetCoverageResponse, InlineRules,
+        ConvertRequest, ConvertResponse, FieldViolation, GetCoverageRequest, GetCoverageResponse,
         ListConversionFailuresRequest, ListConversionFailuresResponse, RecomputeRequest, RecomputeResponse,
-        StoredRules, SuggestRulesRequest, SuggestRulesResponse, ValidateRequest, ValidateResponse,
+        SuggestRulesRequest, SuggestRulesResponse, ValidateRequest, ValidateResponse,
         conversion_service_server::ConversionService, convert_request, get_coverage_request,
     },
     value,
 };
+use insula_registry::Deps;
 use prost_types::Struct;
 use std::sync::Arc;
 use tonic::{Request, Response, Status};
@@ -29,25 +30,32 @@ use tonic::{Request, Response, Status};
 impl ConversionService for AdminService {
     async fn validate(&self, request: Request<ValidateRequest>) -> Result<Response<ValidateResponse>, Status> {
         let session = self.begin(&request).await?;
-        let ValidateRequest {
-            schema,
-            rules,
-            workspace,
-        } = request.into_inner();
-        let located = session.locate_trial(&workspace, rules.is_some())?;
+        let request = request.into_inner();
+        let located = session.validated_in(&request)?;
         let registry = Arc::clone(&self.api.registry);
-        let verdict = move || {
-            let schema = object("schema", schema)?.ok_or_else(|| Status::invalid_argument("schema: is required"))?;
-            let rules = object("rules", rules)?;
-            are_of_kind("", &schema, rules.as_ref())?;
-            let proven =
-                compiled(&schema, rules.as_ref()).and_then(|api| registry.catalog.proof(&Arc::new(api)).clone());
-            Ok(match proven {
-                Ok(proven) => (Vec::new(), proven.misfits.iter().map(ToString::to_string).collect()),
-                Err(errors) => (errors.iter().map(violation).collect(), Vec::new()),
-            })
+        let verdict = move || match request.manifests.is_empty() {
+            true => {
+                let pair = Pair::read("", request.schema, request.rules)?;
+                let proven = compiled(&pair.schema, pair.rules.as_ref());
+                // The fields of these violations are those of the object that they are about.
+                Ok(proof(&registry, proven, |errors| {
+                    errors.iter().map(violation).collect()
+                }))
+            }
+            false => {
+                check_alone("", request.schema.as_ref(), request.rules.as_ref())?;
+                let sources = manifests::sources("manifests", request.manifests)?;
+                let (mut violations, mut warnings) = (Vec::new(), Vec::new());
+                for source in &sources {
+                    let fields = |errors: &[FieldError]| source.positions().violations(errors);
+                    let verdict = proof(&registry, source.manifest().compile(), fields);
+                    violations.extend(verdict.0);
+                    warnings.extend(verdict.1);
+                }
+                Ok((violations, warnings))
+            }
         };
-        let (violations, warnings): (Vec<FieldViolation>, _) = self.run_blocking(&session, &located, verdict).await?;
+        let (violations, warnings): Verdict = self.run_blocking(&session, &located, verdict).await?;
         Ok(Response::new(ValidateResponse {
             header: session.header(),
             valid: violations.is_empty(),
@@ -70,8 +78,7 @@ impl ConversionService for AdminService {
         };
         let converted = move || {
             let sent = object("object", sent)?.ok_or_else(|| Status::invalid_argument("object: is required"))?;
-            let (schema, rules) = source.read()?;
-            convert(&schema, rules.as_ref(), &sent, &to_version)
+            convert(&source.compile_for(&sent)?, &sent, &to_version)
         };
         let object = self.run_blocking(&session, &located, converted).await?;
         Ok(Response::new(ConvertResponse {
@@ -112,10 +119,7 @@ impl ConversionService for AdminService {
             Some(get_coverage_request::Source::Stored(stored)) => session.source_of(&stored)?,
             None => return Err(Status::invalid_argument("source: give inline or stored")),
         };
-        let covered = move || {
-            let (schema, rules) = source.read()?;
-            rules::coverage(&schema, rules.as_ref())
-        };
+        let covered = move || Ok(rules::coverage(&source.compile_one()?));
         let directions = self.run_blocking(&session, &located, covered).await?;
         Ok(Response::new(GetCoverageResponse {
             header: session.header(),
@@ -164,34 +168,18 @@ pub(super) fn of_kind(field: &str, object: &Json, kinds: &[(&str, &str)]) -> Res
     ))
 }
 
-/// Refuses a schema and rules that are of other kinds.
-fn are_of_kind(parent: &str, schema: &Json, rules: Option<&Json>) -> Result<(), Status> {
-    of_kind(
-        &format!("{parent}schema"),
-        schema,
-        &[("APIResourceSchema", "apis.kcp.io/v1alpha1")],
-    )?;
-    rules.map_or(Ok(()), |rules| of_kind(&format!("{parent}rules"), rules, &RULES))
-}
+/// Violations and warnings.
+type Verdict = (Vec<FieldViolation>, Vec<String>);
 
-/// Schema and rules of a request.
-enum Source {
-    Inline(InlineRules),
-    Stored(Json, Option<Json>),
-}
-
-impl Source {
-    fn read(self) -> Result<(Json, Option<Json>), Status> {
-        match self {
-            Source::Inline(InlineRules { schema, rules, .. }) => {
-                let schema = object("inline.schema", schema)?;
-                let schema = schema.ok_or_else(|| Status::invalid_argument("inline.schema: is required"))?;
-                let rules = object("inline.rules", rules)?;
-                are_of_kind("inline.", &schema, rules.as_ref())?;
-                Ok((schema, rules))
-            }
-            Source::Stored(schema, rules) => Ok((schema, rules)),
-        }
+/// Tries what an API loses, and returns the violations of one that is wrong.
+fn proof(
+    registry: &Deps,
+    compiled: Result<Api, Vec<FieldError>>,
+    violations: impl Fn(&[FieldError]) -> Vec<FieldViolation>,
+) -> Verdict {
+    match compiled.and_then(|api| registry.catalog.proof(&Arc::new(api)).clone()) {
+        Ok(proven) => (Vec::new(), proven.misfits.iter().map(ToString::to_string).collect()),
+        Err(errors) => (violations(&errors), Vec::new()),
     }
 }
 
@@ -224,42 +212,10 @@ impl Session {
         }
         Ok(located)
     }
-
-    fn inline(&self, inline: InlineRules) -> Result<(Located, Source), Status> {
-        let located = self.locate_trial(&inline.workspace, inline.rules.is_some())?;
-        Ok((located, Source::Inline(inline)))
-    }
-
-    fn source_of(&self, stored: &StoredRules) -> Result<(Located, Source), Status> {
-        let (located, schema, rules) = self.stored(stored)?;
-        Ok((located, Source::Stored(schema, rules)))
-    }
-
-    /// Reads a schema of a workspace, and the rules of its name.
-    fn stored(&self, stored: &StoredRules) -> Result<(Located, Json, Option<Json>), Status> {
-        let name = &stored.schema_name;
-        required("stored.workspace", &stored.workspace)?;
-        required("stored.schema_name", name)?;
-        let get = |resource| right("get", groups::APIS, resource, name);
-        let located = self.locate_field("stored.workspace", &stored.workspace, &get("apiresourceschemas"))?;
-        self.permit(&located.cluster, get("apiconversions"))?;
-        let find = |resource| {
-            let key = ObjectKey::cluster_scoped(resource, located.cluster.clone(), name);
-            self.snapshot.get(&key)
-        };
-        let schema = find(ids::apiresourceschemas());
-        let schema = schema.ok_or_else(|| not_found("apiresourceschemas", name, &located.path))?;
-        let rules = parts::joined(&self.snapshot, &located.cluster, name);
-        Ok((located, schema.object.body_value(), rules))
-    }
 }
 
-fn convert(schema: &Json, rules: Option<&Json>, sent: &Json, to_version: &str) -> Result<Struct, Status> {
-    let api = compiled(schema, rules).map_err(|errors| {
-        Status::failed_precondition(format!("the rules are not valid: {}", insula_api::aggregate(&errors)))
-    })?;
+fn convert(api: &Api, sent: &Json, to_version: &str) -> Result<Struct, Status> {
     let bundle = &api.bundle;
-    is_of(&api, sent)?;
     if !bundle.versions().any(|version| version == to_version) {
         let known: Vec<&str> = bundle.versions().collect();
         let known = known.join(", ");

@@ -5,6 +5,7 @@ use super::{
     api::{group_named, not_found, required},
     conversion::{RULES, object, of_kind},
     header_after,
+    positions::{self, Positions},
 };
 use crate::{
     pages::{Page as PageToken, hash_bytes},
@@ -79,7 +80,7 @@ impl AdminService {
                 let schema = named.or_else(|| schema.clone());
                 let schema = schema.ok_or_else(|| Status::not_found(format!("{plural}.{group} has no schema")))?;
                 recompute::compile(&registry, &schema, &rules)
-                    .map_err(|errors| Status::invalid_argument(format!("{field}: {}", insula_api::aggregate(&errors))))
+                    .map_err(|errors| positions::refused(&Positions::of_rules(&field, &rules).violations(&errors)))
             });
             let given = given.collect::<Result<Vec<_>, Status>>()?;
             let former = Former::new(&registry, &snapshot, &export, given, request.assume_former);

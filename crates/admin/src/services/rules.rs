@@ -5,7 +5,8 @@ use super::{
         group_named, required,
         trial::{self, Tried},
     },
-    conversion::{compiled, object},
+    conversion::object,
+    positions::{self, Positions},
 };
 use crate::{
     pages::Page,
@@ -73,9 +74,10 @@ fn api(field: &str, sent: Option<Struct>) -> Result<Option<(Api, String)>, Statu
         schema: &schema,
         conversion: None,
     };
-    let compiled = manifest.assemble();
-    let api =
-        compiled.map_err(|errors| Status::invalid_argument(format!("{field}: {}", insula_api::aggregate(&errors))))?;
+    let positions = Positions::new(field, &schema);
+    let api = manifest
+        .assemble()
+        .map_err(|errors| positions::refused(&positions.violations(&errors)))?;
     let name = schema["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     Ok(Some((api, name)))
 }
@@ -112,17 +114,14 @@ fn message(draft: Draft) -> RuleDraft {
 }
 
 /// Returns the outcome of every field in every direction.
-pub(super) fn coverage(schema: &Json, rules: Option<&Json>) -> Result<Vec<CoverageDirection>, Status> {
-    let api = compiled(schema, rules).map_err(|errors| {
-        Status::failed_precondition(format!("the rules are not valid: {}", insula_api::aggregate(&errors)))
-    })?;
+pub(super) fn coverage(api: &Api) -> Vec<CoverageDirection> {
     let direction = |of: &insula_conversion::FieldCoverage| CoverageDirection {
         from: of.from.clone(),
         to: of.to.clone(),
         fields: of.fields.iter().map(covered).collect(),
         made: of.made.iter().map(made).collect(),
     };
-    Ok(field_coverage(&api.bundle).iter().map(direction).collect())
+    field_coverage(&api.bundle).iter().map(direction).collect()
 }
 
 fn covered(field: &insula_conversion::CoveredField) -> FieldCoverage {

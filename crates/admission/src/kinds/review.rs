@@ -120,6 +120,12 @@ impl Review<'_> {
             .api
             .forbidden(object["metadata"]["name"].as_str().unwrap_or_default(), why)
     }
+
+    /// Returns `WrongValue` for a field, which the caller can correct.
+    pub(super) fn wrong_value(&self, object: &Json, field: &'static str, why: impl Into<String>) -> Error {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        self.served.api.wrong_value(name, field, why)
+    }
 }
 
 /// Reviews a create or update and may complete the new object.

@@ -23,6 +23,9 @@ fn review(review: &Review<'_>, new: &mut Json, old: Option<&Json>) -> Result<()>
     }
 }
 
+/// Field of a Workspace that names its type.
+const TYPE: &str = "spec.type";
+
 fn create(review: &Review<'_>, new: &mut Json) -> Result<()> {
     if !review.is_master() {
         for (field, name) in [("cluster", "Cluster"), ("URL", "URL")] {
@@ -132,7 +135,10 @@ fn required_groups(review: &Review<'_>, new: &mut Json) -> Result<()> {
 }
 
 fn resolve(review: &Review<'_>, new: &Json) -> Result<workspace_types::Resolved> {
-    let unresolved = |what: &str| review.forbid(new, format!("workspace type {what:?} cannot be resolved"));
+    let unresolved = |what: &str| {
+        let why = format!("workspace type {what:?} cannot be resolved");
+        review.wrong_value(new, TYPE, why)
+    };
     let wanted = match workspace_types::TypeReference::read(&new["spec"]["type"]) {
         Some(wanted) if wanted.path.is_empty() => {
             let found = workspace_types::upwards(review.snapshot, review.cluster, &wanted.name);
@@ -177,7 +183,7 @@ fn fits(review: &Review<'_>, new: &Json, child: &[workspace_types::Resolved]) ->
     let parent = workspace_types::lineage(review.snapshot, parent).map_err(|why| review.forbid(new, why))?;
     let refusal =
         limited("parent", child, &parent, |t| &t.parents).or_else(|| limited("child", &parent, child, |t| &t.children));
-    refusal.map_or(Ok(()), |why| Err(review.forbid(new, why)))
+    refusal.map_or(Ok(()), |why| Err(review.wrong_value(new, TYPE, why)))
 }
 
 /// Returns the reason why the limits of one side exclude the other side as its parent or child. The

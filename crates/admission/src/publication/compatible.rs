@@ -1,7 +1,7 @@
 //! Versions without rules between which fields break: a publication asks for rules, or for the
 //! author's consent.
 
-use super::{Find, Manifest, Published, is_accepted};
+use super::{Find, Manifest, Published, Refusal, is_accepted};
 use insula_api::names::annotations::ACCEPT_INCOMPATIBLE;
 use serde_json::json;
 
@@ -32,7 +32,7 @@ pub fn review<E>(find: Find<'_, E>, published: &mut [Published], accepted: bool,
         }
         let mut error = format!("{count} between its versions, which have no rules: {how}");
         list(&mut error, &breaks);
-        api.errors.push(error);
+        api.errors.push(Refusal::Whole(error));
     }
     Ok(())
 }

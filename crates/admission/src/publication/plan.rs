@@ -5,6 +5,7 @@ use insula_api::{FieldError, Json, names::labels};
 use insula_catalog::{Api, digest};
 use insula_conversion::{Path, SURE, VersionSchema, proof::Search, suggest};
 use serde_json::{Map, json};
+use std::fmt;
 
 /// Bytes of a label's value (Kubernetes).
 const LABEL_BYTES_MAX: usize = 63;
@@ -27,7 +28,25 @@ pub struct Published {
     /// Remarks for the author.
     pub remarks: Vec<String>,
     /// Errors for which the server would refuse the API.
-    pub errors: Vec<String>,
+    pub errors: Vec<Refusal>,
+}
+
+/// A reason for which the server would refuse an API.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// A field of the schema or of its rules is wrong.
+    Field(FieldError),
+    /// The API as a whole cannot be served, or nobody has accepted it.
+    Whole(String),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Field(error) => error.fmt(formatter),
+            Refusal::Whole(text) => formatter.write_str(text),
+        }
+    }
 }
 
 /// The source of an API's rules.
@@ -173,15 +192,15 @@ pub fn publish(manifest: Manifest<'_>) -> Published {
         conversion: conversion.as_ref(),
     };
     let errors = published.compile().err().unwrap_or_default();
-    let mut errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    let mut errors: Vec<Refusal> = errors.into_iter().map(Refusal::Field).collect();
     let joined = conversion
         .as_ref()
         .is_some_and(|rules| rules["spec"].get("parts").is_some());
     if joined && name.len() > LABEL_BYTES_MAX {
-        errors.push(format!(
+        errors.push(Refusal::Whole(format!(
             "the rules are in several APIConversions, which name their schema in a label, but {name:?} has more than \
              {LABEL_BYTES_MAX} characters: put the rules into one APIConversion"
-        ));
+        )));
     }
     Published {
         group: group.to_owned(),
@@ -376,6 +395,6 @@ pub fn refuse_drafts(published: &mut [Published], how: &str) {
         };
         let mut error = format!("its rules are a draft, guessed in place of a conversion webhook: {how}");
         list(&mut error, guesses);
-        api.errors.push(error);
+        api.errors.push(Refusal::Whole(error));
     }
 }

@@ -13,7 +13,7 @@ use insula_proto::admin::v1::{
 use crate::{
     admin::{Admin, Answer, OnServer, PAGE_ITEMS, Service, Write, object, of_list, pages, time},
     operation,
-    print::{Progress, Table},
+    print::{Output, Progress, Table},
 };
 
 /// Longest wait for an operation: a restore of an installation takes as long as its objects need.
@@ -119,17 +119,21 @@ pub(super) fn show(arguments: &Named) -> anyhow::Result<ExitCode> {
 fn view(admin: &Admin, name: &str) -> anyhow::Result<Answer> {
     let request = GetBackupRequest { name: name.to_owned() };
     let answer: GetBackupResponse = admin.call((Service::Backup, "GetBackup"), &request)?;
-    let backup = answer.backup.unwrap_or_default();
-    Ok(Answer::new(object(&backup)).lines([
+    Ok(shown(&answer.backup.unwrap_or_default()))
+}
+
+/// Returns the view of a backup.
+pub(super) fn shown(backup: &Backup) -> Answer {
+    Answer::new(object(backup)).lines([
         ("name", backup.name.clone()),
-        ("workspace", scope(&backup)),
+        ("workspace", scope(backup)),
         ("taken", time(backup.create_time)),
         ("revision", backup.revision.to_string()),
         ("objects", backup.objects.to_string()),
         ("bytes", backup.bytes.to_string()),
         ("version", backup.version.clone()),
         ("sha256", backup.sha256.clone()),
-    ]))
+    ])
 }
 
 pub(super) fn delete(arguments: &Delete) -> anyhow::Result<ExitCode> {
@@ -194,7 +198,7 @@ pub(super) fn create(workspace: Option<&str>, kept: &Kept) -> anyhow::Result<Exi
     };
     let answer: CreateBackupResponse = admin.call((Service::Backup, "CreateBackup"), &request)?;
     let Some(operation) = followed(&admin, answer.operation, kept)? else {
-        return allowed(kept, "a backup would be taken");
+        return allowed(kept.call.output, "a backup would be taken");
     };
     let result = object(&operation)["result"]["name"].as_str().map(str::to_owned);
     match result {
@@ -213,7 +217,7 @@ pub(super) fn verify(name: &str, kept: &Kept) -> anyhow::Result<ExitCode> {
     let answer: VerifyBackupResponse = admin.call((Service::Backup, "VerifyBackup"), &request)?;
     match followed(&admin, answer.operation, kept)? {
         Some(operation) => operation::view(&operation).print(kept.call.output, usize::MAX),
-        None => allowed(kept, "the backup would be verified"),
+        None => allowed(kept.call.output, "the backup would be verified"),
     }
 }
 
@@ -261,7 +265,8 @@ fn followed(admin: &Admin, operation: Option<Operation>, kept: &Kept) -> anyhow:
     }
 }
 
-fn allowed(kept: &Kept, text: &str) -> anyhow::Result<ExitCode> {
+/// Prints what a call would do that changes nothing.
+pub(super) fn allowed(output: Output, text: &str) -> anyhow::Result<ExitCode> {
     let view = Answer::new(serde_json::json!({"name": text}));
-    view.text(text).print(kept.call.output, usize::MAX)
+    view.text(text).print(output, usize::MAX)
 }

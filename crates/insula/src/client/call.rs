@@ -6,10 +6,10 @@ use http::{
     HeaderMap, Request,
     header::{CONTENT_TYPE, TE},
 };
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Limited};
 use insula_proto::Message;
 
-use super::{ANSWER_BYTES_MAX, Client};
+use super::{ANSWER_BYTES_MAX, Client, RequestBody, whole};
 
 /// Bytes before a message: a flag for compression, and the length.
 const FRAME: usize = 5;
@@ -18,7 +18,13 @@ impl Client {
     /// Calls a method, such as `/insula.admin.v1.ClusterService/GetInfo`. Fails with the server's
     /// message for any status but OK.
     pub(crate) async fn call<A: Message + Default>(&self, method: &str, request: &impl Message) -> anyhow::Result<A> {
-        let (url, request) = self.posted(method, request)?;
+        let body = whole(framed(request)?);
+        self.call_with(method, body).await
+    }
+
+    /// Calls a method with the messages in a body.
+    pub(super) async fn call_with<A: Message + Default>(&self, method: &str, body: RequestBody) -> anyhow::Result<A> {
+        let (url, request) = self.posted(method, body)?;
         let exchange = async {
             let response = self.http.request(request).await?;
             let (head, body) = response.into_parts();
@@ -49,7 +55,7 @@ impl Client {
         request: &impl Message,
         mut each: impl FnMut(A) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        let (url, request) = self.posted(method, request)?;
+        let (url, request) = self.posted(method, whole(framed(request)?))?;
         let silent = || format!("{url}: nothing for {} s", self.timeout.as_secs());
         let sent = tokio::time::timeout(self.timeout, self.http.request(request)).await;
         let response = match sent.with_context(silent)? {
@@ -81,16 +87,12 @@ impl Client {
     }
 
     /// Returns the URL of a method, and the request of a call.
-    fn posted(&self, method: &str, request: &impl Message) -> anyhow::Result<(String, Request<Full<Bytes>>)> {
+    fn posted(&self, method: &str, body: RequestBody) -> anyhow::Result<(String, Request<RequestBody>)> {
         let url = self.at_path(method).server;
-        let mut body = BytesMut::with_capacity(FRAME + request.encoded_len());
-        body.put_u8(0);
-        body.put_u32(u32::try_from(request.encoded_len()).context("the request is too large")?);
-        request.encode(&mut body)?;
         let builder = Request::post(&url)
             .header(CONTENT_TYPE, "application/grpc")
             .header(TE, "trailers");
-        let mut request = builder.body(Full::new(body.freeze()))?;
+        let mut request = builder.body(body)?;
         request.headers_mut().extend(self.identity.clone());
         Ok((url, request))
     }
@@ -100,6 +102,15 @@ impl Client {
         let path = self.server.split_once("/clusters/").map(|(_, path)| path);
         path.and_then(|path| path.split('/').next()).unwrap_or("root")
     }
+}
+
+/// Returns a message with the bytes before it.
+pub(super) fn framed(request: &impl Message) -> anyhow::Result<Bytes> {
+    let mut body = BytesMut::with_capacity(FRAME + request.encoded_len());
+    body.put_u8(0);
+    body.put_u32(u32::try_from(request.encoded_len()).context("the request is too large")?);
+    request.encode(&mut body)?;
+    Ok(body.freeze())
 }
 
 fn status(headers: &HeaderMap) -> Option<(u32, String)> {

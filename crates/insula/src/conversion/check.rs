@@ -98,9 +98,9 @@ struct Pair<'a> {
 type Converted = Result<Value, String>;
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let mut manifests = apis::load(&arguments.input.files)?;
+    let mut manifests = arguments.input.load()?;
     manifests.others.extend(
-        crate::files::read(&arguments.samples)?
+        crate::files::read_with(&arguments.samples, arguments.input.folders)?
             .into_iter()
             .filter(apis::is_sample),
     );

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{
     apis::{self, Manifests},
-    files::Document,
+    files::{Document, FolderOptions},
     print::{Format, Stdout, yaml},
 };
 
@@ -27,6 +27,8 @@ pub(crate) struct Arguments {
     /// Schemas, rules and objects. A folder gives its files, - is standard input.
     #[arg(long = "filename", short = 'f', value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
+    #[command(flatten)]
+    folders: FolderOptions,
     /// The version to convert to.
     #[arg(long, value_name = "VERSION")]
     to: String,
@@ -36,7 +38,7 @@ pub(crate) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let Manifests { sources, others } = apis::load(&arguments.files)?;
+    let Manifests { sources, others } = apis::load_with(&arguments.files, arguments.folders)?;
     if others.is_empty() {
         bail!("no object among the files: name one with -f");
     }

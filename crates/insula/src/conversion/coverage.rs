@@ -6,7 +6,7 @@ use insula_conversion::{FieldCoverage, FieldOutcome, field_coverage};
 use serde::Serialize;
 
 use crate::{
-    apis::{self, Input},
+    apis::Input,
     print::{Cell, Format, Printer, Table, Tone},
 };
 
@@ -89,7 +89,7 @@ struct Made {
 }
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let manifests = apis::load(&arguments.input.files)?;
+    let manifests = arguments.input.load()?;
     let mut all = Vec::new();
     for source in &manifests.sources {
         let (errors, directions) = match source.manifest().compile() {

@@ -164,8 +164,8 @@ impl Report {
 }
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let mut manifests = apis::load(&arguments.input.files)?;
-    let folders = crate::files::read(&arguments.samples)?;
+    let mut manifests = arguments.input.load()?;
+    let folders = crate::files::read_with(&arguments.samples, arguments.input.folders)?;
     for document in folders.into_iter().filter(apis::is_sample) {
         // A folder may be named twice, with -f and with --samples.
         if !manifests.others.iter().any(|other| other.value == document.value) {

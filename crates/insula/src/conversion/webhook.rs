@@ -8,7 +8,7 @@ use insula_conversion::{Portable, VersionSchema};
 use insula_server::{Answer, Answering, ServingEvent};
 
 use crate::{
-    apis::{self, Input, Source},
+    apis::{Input, Source},
     failed,
 };
 
@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut compiled = Vec::new();
     let mut refused = false;
-    for source in apis::load(&arguments.input.files)?.sources {
+    for source in arguments.input.load()?.sources {
         match portable(&source) {
             Ok(api) => compiled.push(api),
             Err(error) => {

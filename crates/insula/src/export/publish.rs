@@ -1,6 +1,6 @@
 //! `insula export publish`.
 
-use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
+use std::{fmt, io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Context, bail};
 use insula_admission::publication::{self, Acceptance, Published, Step, offered};
@@ -17,7 +17,7 @@ use crate::{
     access::{Subject, bind_right},
     apis::{self, Source},
     connection::Connection,
-    files::text,
+    files::{FolderOptions, text},
     print::{Cell, Format, Printer, Stdout, Table, Tone, yaml},
 };
 
@@ -41,6 +41,8 @@ pub(crate) struct Arguments {
     /// standard input.
     #[arg(long = "filename", short = 'f', value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
+    #[command(flatten)]
+    folders: FolderOptions,
     /// The export's name [default: the group of the definitions].
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
@@ -125,7 +127,7 @@ const REVIEW: &str = "review it (without --apply the command prints it, with --c
                       objects) and give the rules by --filename, or accept it by --accept-draft";
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let sources = apis::load(&arguments.files)?.sources;
+    let sources = apis::load_with(&arguments.files, arguments.folders)?.sources;
     let mut published: Vec<Published> = sources.iter().map(publish).collect::<anyhow::Result<_>>()?;
     let name = export_name(arguments, &published)?;
     let target = arguments.target()?;
@@ -140,7 +142,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     let mut export = publication::export(&name, existing.as_ref(), &published);
     for api in &published {
-        let print_remark = |kind: &str, text: &String| eprintln!("{kind}: {}: {text}", api.name());
+        let print_remark = |kind: &str, text: &dyn fmt::Display| eprintln!("{kind}: {}: {text}", api.name());
         api.remarks.iter().for_each(|remark| print_remark("note", remark));
         api.errors.iter().for_each(|error| print_remark("error", error));
     }

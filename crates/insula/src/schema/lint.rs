@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use insula_admission::publication::{self, Finding, Severity};
 
 use crate::{
-    apis::{self, Input},
+    apis::Input,
     print::{Cell, Format, Printer, Table, Tone},
 };
 
@@ -58,7 +58,7 @@ impl From<FailOn> for Severity {
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut findings = Vec::new();
-    for source in apis::load(&arguments.input.files)?.sources {
+    for source in arguments.input.load()?.sources {
         findings.extend(publication::lint(source.name(), source.manifest()));
     }
     show(&findings, arguments.output)?;

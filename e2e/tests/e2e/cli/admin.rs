@@ -141,6 +141,19 @@ fn a_server_keeps_backups_and_restores_them() {
     assert!(text.contains(taken["sha256"].as_str().unwrap()), "{text}");
     shell.ok(&["backup", "delete", name]);
     assert_eq!(shell.ok(&["backup", "list", "-o", "name"]), "");
+    shell.ok(&["backup", "upload", file, "--dry-run"]);
+    assert_eq!(shell.ok(&["backup", "list", "-o", "name"]), "");
+    let sent = json(&shell, &["backup", "upload", file]);
+    assert_eq!(
+        (&sent["sha256"], &sent["workspace"]),
+        (&taken["sha256"], &"root:acme".into())
+    );
+    let name = sent["name"].as_str().unwrap();
+    assert_eq!(shell.ok(&["backup", "list", "-o", "name"]), format!("{name}\n"));
+    json(&shell, &["backup", "verify", name, "--on-server"]);
+    shell.ok(&["backup", "delete", name]);
+    let none = shell.run(&["backup", "upload", "/none"]);
+    assert!(none.code == 2 && none.error.contains("/none"), "{none:?}");
     let operations = json(&shell, &["operation", "list", "--kind", "CreateBackup"]);
     let operation = operations[0]["name"].as_str().unwrap();
     assert_eq!(
@@ -151,4 +164,155 @@ fn a_server_keeps_backups_and_restores_them() {
     shell.ok(&["operation", "delete", operation]);
     let gone = shell.run(&["operation", "show", operation]);
     assert!(gone.code == 2 && gone.error.contains(operation), "{gone:?}");
+}
+
+/// A backup of several messages: each has 1 MiB at most.
+#[test]
+fn a_large_backup_is_sent_in_pieces() {
+    let server = Server::start();
+    let shell = Shell::admin(&server);
+    shell.ok(&["ws", "create", "acme"]);
+    let client = server.admin().in_workspace("root:acme");
+    // Text that does not compress.
+    let mut state = 1_u64;
+    let mut letters = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        char::from(b'a' + u8::try_from((state >> 33) % 26).unwrap())
+    };
+    for index in 0..4 {
+        let text: String = (0..900_000).map(|_| letters()).collect();
+        let map = serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": format!("large-{index}")}, "data": {"text": text}});
+        client.post("/api/v1/namespaces/default/configmaps", &map).expect(201);
+    }
+    let file = shell.home.path().join("backup");
+    let file = file.to_str().unwrap();
+    shell.ok(&["backup", "create", file]);
+    assert!(std::fs::metadata(file).unwrap().len() > 2 << 20);
+    let sent = json(&shell, &["backup", "upload", file]);
+    json(
+        &shell,
+        &["backup", "verify", sent["name"].as_str().unwrap(), "--on-server"],
+    );
+}
+
+#[test]
+fn the_workspaces_that_a_user_can_enter_are_listed() {
+    let server = Server::start();
+    let shell = Shell::admin(&server);
+    shell.ok(&["ws", "create", "acme"]);
+    shell.ok(&["ws", "create", "below", "-W", "root:acme"]);
+    shell.ok(&["access", "grant", "bob", "--role", "edit", "-W", "root:acme:below"]);
+    shell.ok(&["access", "grant", "--group", "team", "-W", "root:acme"]);
+    let visible = |flags: &[&str]| json(&shell, &[&["access", "visible"], flags].concat());
+    let paths = |visible: &Value| -> Vec<String> {
+        let items = visible.as_array().unwrap().iter();
+        let paths = items.map(|item| item["path"].as_str().unwrap().to_owned());
+        // Every user may enter the root workspace.
+        paths.filter(|path| path != "root").collect()
+    };
+    let bob = visible(&["bob"]);
+    assert_eq!(paths(&bob), ["root:acme:below"], "{bob:#}");
+    let below = bob.as_array().unwrap().last().unwrap();
+    let resources = below["resources"].as_array().unwrap();
+    let maps = resources.iter().find(|resource| resource["resource"] == "configmaps");
+    let verbs = maps.unwrap()["verbs"].as_array().unwrap();
+    assert!(verbs.contains(&"create".into()), "{bob:#}");
+    assert_eq!(paths(&visible(&["--group", "team"])), ["root:acme"]);
+    let both = visible(&["bob", "--group", "team"]);
+    assert_eq!(paths(&both), ["root:acme", "root:acme:below"]);
+    let few = visible(&["bob", "--group", "team", "-W", "root:acme", "--depth", "1"]);
+    assert_eq!(paths(&few), ["root:acme", "root:acme:below"]);
+    let text = shell.ok(&["access", "visible", "bob"]);
+    assert!(
+        text.contains("root:acme:below") && text.contains("configmaps"),
+        "{text}"
+    );
+    assert_eq!(
+        shell.ok(&["access", "visible", "bob", "-o", "name", "-W", "root:acme"]),
+        "root:acme:below\n"
+    );
+    let several = shell.run(&["access", "visible", "--group", "a", "--group", "b"]);
+    assert!(
+        several.code == 2 && several.error.contains("name a user who is in them"),
+        "{several:?}"
+    );
+}
+
+#[test]
+fn a_workspace_that_is_not_ready_is_explained() {
+    let server = Server::start();
+    let shell = Shell::admin(&server);
+    shell.ok(&["ws", "create", "acme"]);
+    let ready = json(&shell, &["ws", "explain", "root:acme"]);
+    assert_eq!(ready["ready"], true, "{ready:#}");
+    let root = server.admin().in_workspace("root");
+    let kind = serde_json::json!({"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "WorkspaceType",
+        "metadata": {"name": "slow"}, "spec": {"initializer": true}});
+    root.post("/apis/tenancy.kcp.io/v1alpha1/workspacetypes", &kind)
+        .expect(201);
+    let slow = serde_json::json!({"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace",
+        "metadata": {"name": "slow"}, "spec": {"type": {"name": "slow", "path": "root"}}});
+    root.post("/apis/tenancy.kcp.io/v1alpha1/workspaces", &slow).expect(201);
+    let explained = insula_e2e::until("it waits for its initializer", || {
+        let ran = shell.run(&["ws", "explain", "root:slow"]);
+        (ran.code == 1 && ran.out.contains("root:slow") && ran.out.contains("Initializing")).then_some(ran)
+    });
+    for part in ["ready", "no", "initializer", "CAUSE", "FIX"] {
+        assert!(explained.out.contains(part), "{part}: {explained:?}");
+    }
+    let none = shell.run(&["ws", "explain", "root:none"]);
+    assert!(none.code == 2 && none.error.contains("none"), "{none:?}");
+}
+
+#[test]
+fn a_server_is_maintained() {
+    let server = Server::start();
+    let shell = Shell::admin(&server);
+    let members = json(&shell, &["server", "members"]);
+    assert_eq!(members["servers"][0]["url"], server.url(), "{members:#}");
+    let text = shell.ok(&["server", "members"]);
+    assert!(text.contains(server.url()) && text.contains("ANSWERS"), "{text}");
+    let config = json(&shell, &["server", "config"]);
+    assert_eq!(config["dataDir"], server.data_dir().to_str().unwrap(), "{config:#}");
+    assert!(shell.ok(&["server", "config"]).contains("dataDir: "));
+    let level = |arguments: &[&str]| json(&shell, &[&["server", "log-level"], arguments].concat());
+    let before = level(&[])["level"].clone();
+    assert_eq!(level(&["debug", "--dry-run"])["level"], "debug");
+    assert_eq!(level(&[])["level"], before);
+    assert_eq!(level(&["debug"])["formerLevel"], before);
+    assert_eq!(level(&[])["level"], "debug");
+    let wrong = shell.run(&["server", "log-level", "loud"]);
+    assert!(
+        wrong.code == 2 && wrong.error.contains("level: `loud` is not one of"),
+        "{wrong:?}"
+    );
+    shell.ok(&["ws", "create", "acme"]);
+    let oldest = json(&shell, &["server", "compact", "--revision", "2"]);
+    assert!(
+        oldest["revision"].as_u64().is_some_and(|oldest| oldest >= 2),
+        "{oldest}"
+    );
+    // The server knows the history of its own run, which has just begun.
+    let young = shell.run(&["server", "compact", "--older-than", "10m"]);
+    assert!(
+        young.code == 2 && young.error.contains("no history that is older than 600 s"),
+        "{young:?}"
+    );
+    let future = shell.run(&["server", "compact", "--revision", "4000000000"]);
+    assert!(future.code == 2 && future.error.contains("revision"), "{future:?}");
+    let neither = shell.run(&["server", "compact"]);
+    assert!(neither.code == 2 && neither.error.contains("--revision"), "{neither:?}");
+    let file = shell.home.path().join("bundle.json");
+    let file = file.to_str().unwrap();
+    shell.ok(&["server", "support-bundle", "-o", file]);
+    let bundle: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    assert!(
+        bundle.as_object().is_some_and(|parts| parts.contains_key("config")),
+        "{bundle}"
+    );
+    let twice = shell.run(&["server", "support-bundle", "-o", file]);
+    assert!(twice.code == 2 && twice.error.contains(file), "{twice:?}");
+    let bundle = shell.ok(&["server", "support-bundle"]);
+    assert!(serde_json::from_str::<Value>(&bundle).is_ok(), "{bundle}");
 }

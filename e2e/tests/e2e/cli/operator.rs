@@ -147,7 +147,9 @@ fn samples_are_listed_shown_and_served() {
     let shell = Shell::admin(&server);
     let (path, _) = workspace(&server.admin(), "samples");
     shell.ok(&["ws", &format!(":{path}")]);
-    for name in shell.ok(&["samples", "list", "-o", "name"]).lines() {
+    let listed = shell.ok(&["samples", "list", "-o", "name"]);
+    assert!(listed.lines().count() >= 18, "{listed}");
+    for name in listed.lines() {
         let shown = shell.ok(&["samples", "show", name]);
         assert!(
             shown.contains("kind: APIResourceSchema") && shown.contains("kind: APIConversion"),
@@ -161,7 +163,7 @@ fn samples_are_listed_shown_and_served() {
     assert_eq!(bucket["items"].as_array().unwrap().len(), 1, "{bucket}");
     let error = shell.fails(&["samples", "show", "nothing"]);
     assert!(
-        error.contains("there is no sample \"nothing\": take renames, "),
+        error.contains("there is no sample \"nothing\": take certificates, defaults-and-constants, "),
         "{error}"
     );
 }

@@ -91,7 +91,7 @@ impl Scene {
         }
     }
 
-    fn publication(&self, manifests: Vec<Struct>) -> PublishApiRequest {
+    pub(super) fn publication(&self, manifests: Vec<Struct>) -> PublishApiRequest {
         PublishApiRequest {
             workspace: self.provider.clone(),
             export: "boats".to_owned(),

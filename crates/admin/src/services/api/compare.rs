@@ -31,14 +31,11 @@ pub(super) fn diff(
             schemas.map(Source::of_schema).collect()
         }
     };
-    let compiled = |field: &str, sources: Vec<Source>| {
-        let apis = sources.into_iter().map(|source| source.compiled_alone(field));
+    let compiled = |sources: Vec<Source>| {
+        let apis = sources.into_iter().map(Source::compiled_alone);
         apis.collect::<Result<Vec<_>, _>>()
     };
-    Ok(differences(
-        &compiled("old_manifests", old)?,
-        &compiled("manifests", new)?,
-    ))
+    Ok(differences(&compiled(old)?, &compiled(new)?))
 }
 
 pub(super) fn change(difference: Difference) -> ApiChange {

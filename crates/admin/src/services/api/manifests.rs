@@ -1,7 +1,13 @@
 //! Schemas and rules of a request.
 
-use crate::{services::conversion::object, status};
-use insula_admission::publication::{Manifest, Published, publish};
+use crate::{
+    services::{
+        conversion::object,
+        positions::{self, Positions},
+    },
+    status,
+};
+use insula_admission::publication::{Manifest, Published, Refusal, RulesSource, publish};
 use insula_api::Json;
 use insula_catalog::{Api, parts};
 use prost_types::Struct;
@@ -11,14 +17,16 @@ use tonic::Status;
 const MANIFESTS_MAX: usize = 64;
 
 /// A schema with its rules.
-pub(super) struct Source {
+pub(in crate::services) struct Source {
     schema: Json,
     conversion: Option<Json>,
+    positions: Positions,
 }
 
 impl Source {
     pub(super) fn of_schema(schema: Json) -> Self {
         Source {
+            positions: Positions::new("", &schema),
             schema,
             conversion: None,
         }
@@ -32,22 +40,36 @@ impl Source {
         text(&self.schema, "/metadata/name")
     }
 
-    pub(super) fn manifest(&self) -> Manifest<'_> {
+    /// Returns true if the schema is that of an object.
+    pub(in crate::services) fn describes(&self, object: &Json) -> bool {
+        let api_version = text(object, "/apiVersion");
+        let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
+        text(&self.schema, "/spec/group") == group && text(&self.schema, "/spec/names/kind") == text(object, "/kind")
+    }
+
+    pub(in crate::services) fn manifest(&self) -> Manifest<'_> {
         Manifest {
             schema: &self.schema,
             conversion: self.conversion.as_ref(),
         }
     }
 
+    pub(in crate::services) fn positions(&self) -> &Positions {
+        &self.positions
+    }
+
+    /// Compiles the schema with its rules, as the server would serve it.
+    pub(in crate::services) fn compiled(&self) -> Result<Api, Status> {
+        let compiled = self.manifest().compile();
+        compiled.map_err(|errors| positions::refused(&self.positions.violations(&errors)))
+    }
+
     /// Compiles the schema without its rules.
-    pub(super) fn compiled_alone(mut self, field: &str) -> Result<Api, Status> {
+    pub(super) fn compiled_alone(mut self) -> Result<Api, Status> {
         insula_admission::publication::without_rules(&mut self.schema);
         self.conversion = None;
         let compiled = self.manifest().assemble();
-        compiled.map_err(|errors| {
-            let errors = insula_api::aggregate(&errors);
-            Status::invalid_argument(format!("{field}: {}: {errors}", self.name()))
-        })
+        compiled.map_err(|errors| positions::refused(&self.positions.violations(&errors)))
     }
 }
 
@@ -57,7 +79,7 @@ pub(super) fn text<'a>(value: &'a Json, pointer: &str) -> &'a str {
 }
 
 /// Reads the manifests of a field, and pairs schemas with rules.
-pub(super) fn sources(field: &str, sent: Vec<Struct>) -> Result<Vec<Source>, Status> {
+pub(in crate::services) fn sources(field: &str, sent: Vec<Struct>) -> Result<Vec<Source>, Status> {
     if sent.len() > MANIFESTS_MAX {
         return Err(Status::invalid_argument(format!(
             "{field}: must have at most {MANIFESTS_MAX} items"
@@ -77,7 +99,7 @@ pub(super) fn sources(field: &str, sent: Vec<Struct>) -> Result<Vec<Source>, Sta
                         "{field}.spec.names.plural: is required"
                     )));
                 }
-                sources.push((value, Vec::new()));
+                sources.push((Positions::new(&field, &value), value, Vec::new()));
             }
             "APIConversion" | "APIConversionRules" => rules.push((field, value)),
             "" => return Err(status::invalid(&format!("{field}.kind"), "is required")),
@@ -92,12 +114,13 @@ pub(super) fn sources(field: &str, sent: Vec<Struct>) -> Result<Vec<Source>, Sta
         let name = parts::schema_of(&conversion);
         let schema = sources
             .iter_mut()
-            .find(|(schema, _)| text(schema, "/metadata/name") == name);
-        let Some((_, parts)) = schema else {
+            .find(|(_, schema, _)| text(schema, "/metadata/name") == name);
+        let Some((positions, _, parts)) = schema else {
             return Err(Status::invalid_argument(format!(
                 "{field}: there is no schema {name:?} beside it, which its rules are for"
             )));
         };
+        positions.add_rules(text(&conversion, "/metadata/name"), &field);
         parts.push(conversion);
     }
     if sources.is_empty() {
@@ -105,18 +128,36 @@ pub(super) fn sources(field: &str, sent: Vec<Struct>) -> Result<Vec<Source>, Sta
             "{field}: give an APIResourceSchema or a CustomResourceDefinition"
         )));
     }
-    let joined = sources.into_iter().map(|(schema, mut parts)| {
+    let joined = sources.into_iter().map(|(positions, schema, mut parts)| {
         parts.sort_by_key(|part| text(part, "/metadata/name").to_owned());
         Source {
             schema,
             conversion: parts::join(parts),
+            positions,
         }
     });
     Ok(joined.collect())
 }
 
-/// Plans the publication of manifests.
+/// Plans the publication of manifests. Refuses schemas and rules with wrong fields, but for drafts,
+/// which rules that are published may replace.
 pub(super) fn published(field: &str, sent: Vec<Struct>) -> Result<Vec<Published>, Status> {
     let sources = sources(field, sent)?;
-    Ok(sources.iter().map(|source| publish(source.manifest())).collect())
+    let (mut planned, mut violations) = (Vec::new(), Vec::new());
+    for source in &sources {
+        let api = publish(source.manifest());
+        let wrong = api.errors.iter().filter_map(|error| match error {
+            Refusal::Field(error) => Some(error.clone()),
+            Refusal::Whole(_) => None,
+        });
+        let wrong: Vec<_> = wrong.collect();
+        if !matches!(api.rules, RulesSource::Draft(_)) {
+            violations.extend(source.positions.violations(&wrong));
+        }
+        planned.push(api);
+    }
+    if violations.is_empty() {
+        return Ok(planned);
+    }
+    Err(positions::refused(&violations))
 }

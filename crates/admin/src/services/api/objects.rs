@@ -3,10 +3,11 @@
 use super::manifests::text;
 use crate::{
     fields,
+    pages::Page,
     session::{Located, Session, right},
     status::{Fault, forbidden, forbidden_because, invalid},
 };
-use insula_api::{ClusterName, ClusterPath, Json, ObjectKey, Revision, Timestamp, names::groups};
+use insula_api::{ClusterName, ClusterPath, Json, ObjectKey, Revision, Scope, Timestamp, names::groups};
 use insula_catalog::{
     exports::{ExportName, bind_grant},
     ids, locate,
@@ -296,4 +297,19 @@ pub(super) fn binding_message(value: &Json) -> BoundExport {
         conditions: crate::services::workspace::conditions(value),
         etag: strings(value, "/metadata/resourceVersion"),
     }
+}
+
+/// Returns a page of the exports of a workspace, and the token of the next one.
+pub(super) fn list_exports(snapshot: &Snapshot, located: &Located, page: &Page) -> (Vec<PublishedExport>, String) {
+    let after = page.after.as_ref();
+    let after = after.map(|(_, name)| ObjectKey::cluster_scoped(ids::apiexports(), located.cluster.clone(), name));
+    let scope = Scope::cluster(ids::apiexports(), located.cluster.clone());
+    let mut found = snapshot.range(&scope, after.as_ref(), page.size + 1);
+    let more = found.len() > page.size;
+    found.truncate(page.size);
+    let last = found.last().filter(|_| more);
+    let next = last.map(|last| page.next(snapshot.revision(), &last.key.name));
+    let values = found.iter().filter_map(|entry| stored(snapshot, &entry.key));
+    let exports = values.map(|value| export_message(&located.path, &value));
+    (exports.collect(), next.unwrap_or_default())
 }

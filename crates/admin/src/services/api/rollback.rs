@@ -6,7 +6,7 @@ use super::{
     objects::published,
     publication::{Options, Plan, publish},
 };
-use insula_admission::publication::{Published, RulesSource};
+use insula_admission::publication::{Published, Refusal, RulesSource};
 use insula_api::{
     ClusterName, Json,
     kinds::{self, ApiExport, FormerRelease, ReleasedResource},
@@ -138,7 +138,7 @@ fn restored(
         errors: Vec::new(),
     };
     let errors = api.compile().err().unwrap_or_default();
-    api.errors = errors.iter().map(ToString::to_string).collect();
+    api.errors = errors.into_iter().map(Refusal::Field).collect();
     Ok(api)
 }
 

@@ -205,6 +205,14 @@ fn workspaces(path: &str) -> Vec<Row> {
     vec![
         row(CREATE, create("A_B", ""), "name", "A_B"),
         row(CREATE, create("a", "root:universal:"), "type", "root:universal"),
+        row(
+            CREATE,
+            create("a", "root:nothing"),
+            "type",
+            "workspace type \"root:nothing\" cannot be resolved",
+        ),
+        row(CREATE, create("a", "nothing"), "type", "cannot be resolved"),
+        row(CREATE, create("a", "root:root"), "type", "cannot have any parent"),
         row(CREATE, elsewhere, "parent", "root:org:team"),
         row(CREATE, labels, "labels", "a b"),
         row(CREATE, annotations, "annotations", "a b"),
