@@ -6,7 +6,7 @@
 use std::sync::LazyLock;
 
 use prost::{Message, Name};
-use prost_reflect::{DescriptorPool, DynamicMessage, SerializeOptions};
+use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, SerializeOptions};
 use serde_json::Value;
 
 /// Largest absolute value up to which a double holds every integer: 2^53.
@@ -15,15 +15,18 @@ const EXACT_INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
 static POOL: LazyLock<DescriptorPool> =
     LazyLock::new(|| DescriptorPool::decode(crate::FILE_DESCRIPTOR_SET).expect("the build checked the descriptors"));
 
+/// Returns the descriptor of a message of the admin API.
+pub(crate) fn descriptor<M: Name>() -> Option<MessageDescriptor> {
+    POOL.get_message_by_name(&M::full_name())
+}
+
 /// Returns a message of the admin API as JSON. Fields at their default are there, too; messages and
 /// optional fields that are not set are left out.
 ///
 /// # Panics
 /// For a message that is not one of the admin API.
 pub fn from_message<M: Message + Name>(message: &M) -> Value {
-    let descriptor = POOL
-        .get_message_by_name(&M::full_name())
-        .expect("the descriptors have every message of the admin API");
+    let descriptor = descriptor::<M>().expect("the descriptors have every message of the admin API");
     let mut dynamic = DynamicMessage::new(descriptor);
     dynamic
         .transcode_from(message)

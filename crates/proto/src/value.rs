@@ -46,8 +46,8 @@ pub fn from_json(object: &Map<String, Json>) -> Result<Struct, Unrepresentable> 
     })
 }
 
-/// Converts a Struct to the JSON of an object. The decoder bounds the nesting: it refuses more than
-/// a hundred levels.
+/// Converts a Struct to the JSON of an object. The codec bounds the nesting: it refuses more levels
+/// than JSON may have.
 ///
 /// # Errors
 /// [`Unrepresentable`] for a number that JSON cannot hold, or a value without a kind.

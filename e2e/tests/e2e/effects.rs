@@ -209,3 +209,58 @@ fn an_effect_that_hurts_needs_somebodys_word() {
     let (code, out, error) = run(&second(), &all);
     assert_eq!(code, 0, "{out}{error}");
 }
+
+/// Returns a schema of fields in fields, and one more at the innermost.
+fn nested(levels: usize, innermost: &str) -> Value {
+    let inner = json!({"type": "object", "properties": {innermost: {"type": "string"}}});
+    (0..levels).fold(inner, |inner, _| json!({"type": "object", "properties": {"a": inner}}))
+}
+
+/// A definition of real size nests deeper than decoders of protobuf go by default.
+#[test]
+fn a_deep_definition_has_a_second_release() {
+    let server = shared();
+    let (provider, _) = workspace(&server.admin(), "deep");
+    let dir = tempfile::tempdir().unwrap();
+    let publish = |innermost: &str, flags: &[&str]| {
+        let definition = pumps(&json!({"deep": nested(25, innermost)}), &[]);
+        let file = dir.path().join("pumps.yaml");
+        fs::write(&file, definition.to_string()).unwrap();
+        let kubeconfig = server.kubeconfig();
+        let to = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--workspace", &provider];
+        let publish = ["export", "publish", "--apply", "-f", file.to_str().unwrap()];
+        ran(&[&publish, &to[..], flags].concat(), "")
+    };
+    for innermost in ["first", "second"] {
+        let (code, out, error) = publish(innermost, &[]);
+        assert_eq!(code, 0, "{out}{error}");
+    }
+}
+
+#[test]
+fn a_message_that_nests_deeper_than_json_is_refused() {
+    let server = shared();
+    let levels = |count: usize| {
+        let mut inner = Struct::default();
+        for _ in 1..count {
+            let kind = Some(prost_types::value::Kind::StructValue(inner));
+            inner = Struct {
+                fields: [("a".to_owned(), prost_types::Value { kind })].into(),
+            };
+        }
+        let check = CheckRolloutRequest {
+            workspace: "root".to_owned(),
+            export: GROUP.to_owned(),
+            manifests: vec![inner],
+            ..CheckRolloutRequest::default()
+        };
+        let mut service = ApiServiceClient::with_origin(channel(&server, &Who::KcpAdmin), origin(&server));
+        runtime().block_on(service.check_rollout(check)).unwrap_err()
+    };
+    let refused = levels(200);
+    assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused:?}");
+    assert!(refused.message().contains("nests more than 384 levels"), "{refused:?}");
+    // One that is no deeper is read.
+    let read = levels(127);
+    assert!(!read.message().contains("levels"), "{read:?}");
+}
