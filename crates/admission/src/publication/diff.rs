@@ -152,7 +152,7 @@ impl Differences<'_> {
             let path = format!("{COLUMN}{}", gone.name);
             match new.columns.iter().find(|column| column.name == gone.name) {
                 None => self.note(version, &path, "removed", false, ""),
-                Some(now) if now.json_path != gone.json_path => {
+                Some(now) if now.path != gone.path => {
                     let detail = format!("{} → {}", gone.json_path, now.json_path);
                     self.note(version, &path, "changed", false, detail);
                 }

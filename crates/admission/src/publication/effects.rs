@@ -14,8 +14,10 @@ use insula_schema::{ChangeKind, Node};
 use insula_store::{Entry, Snapshot};
 use std::{collections::BTreeMap, fmt};
 
+mod paths;
 mod times;
 
+use paths::{general, holds};
 pub use times::Times;
 
 /// Effects of one API that are told apart.
@@ -226,9 +228,10 @@ impl<'a> Effects<'a> {
     pub fn examine(&mut self, snapshot: &Snapshot, entry: &Entry) {
         let object = &entry.object;
         let value = object.body_value();
-        // They concern whoever looks at an object.
-        let broken =
-            |(_, effect): &(usize, &Effect)| matches!(effect.kind, names::CLIENT_BROKEN | names::COLUMN_REMOVED);
+        // They concern whoever looks at an object; those of a field, at one that holds it.
+        let broken = |(_, effect): &(usize, &Effect)| {
+            matches!(effect.kind, names::CLIENT_BROKEN | names::COLUMN_REMOVED) && !effect.path.starts_with('.')
+        };
         let mut reached: Vec<usize> = self
             .found
             .iter()
@@ -282,6 +285,13 @@ impl<'a> Effects<'a> {
             insula_schema::prune(shown, schema);
             insula_schema::default(shown, schema);
         }
+        let broken = self.found.iter().enumerate().filter(|(_, effect)| {
+            effect.kind == names::CLIENT_BROKEN
+                && effect.version == version
+                && effect.path.starts_with('.')
+                && holds(&was, &effect.path)
+        });
+        reached.extend(broken.map(|(index, _)| index));
         let mut differing = Vec::new();
         collect(&was, &is, Some(old.root()), "", &mut differing);
         for (kind, path) in differing {
@@ -405,22 +415,6 @@ fn collect(was: &Json, is: &Json, node: Option<&Node>, path: &str, found: &mut V
         (was, is) if was != is => found.push((names::VALUE_CHANGED, path.to_owned())),
         _ => {}
     }
-}
-
-/// Returns the path of an error, `spec.list[3].x`, in the form of schemas, `.spec.list[].x`, as far
-/// as the schema knows it.
-fn general(path: &str, root: &Node) -> String {
-    let (mut node, mut out) = (root, String::new());
-    for step in path.split(['.', '[']) {
-        let (next, at) = match (node.property(step), node.items().or(node.additional())) {
-            (Some(property), _) => (property, format!(".{step}")),
-            (None, Some(inner)) => (inner, "[]".to_owned()),
-            (None, None) => break,
-        };
-        node = next;
-        out.push_str(&at);
-    }
-    out
 }
 
 #[cfg(test)]

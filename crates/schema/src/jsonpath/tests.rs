@@ -97,3 +97,14 @@ fn an_evaluation_visits_no_more_values_than_it_may() {
         .unwrap();
     assert!(visits.used() > 3_000, "{}", visits.used());
 }
+
+/// A release of cert-manager wrote its columns with other spaces.
+#[test]
+fn paths_that_differ_in_spaces_are_equal() {
+    let [a, b] = [
+        r#".status.conditions[?(@.type=="Ready")].status"#,
+        r#".status.conditions[?(@.type == "Ready")].status"#,
+    ]
+    .map(|path| JsonPath::parse(path).unwrap());
+    assert_eq!(a, b);
+}
