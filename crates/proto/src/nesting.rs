@@ -2,7 +2,10 @@
 //! end the process at a message that nests without end.
 
 use crate::json;
-use prost::{Message, Name};
+use prost::{
+    Message, Name,
+    encoding::{WireType, decode_key, decode_varint},
+};
 use prost_reflect::Kind;
 
 /// Levels that a message may have. A level of JSON in a `google.protobuf.Struct` takes three, and
@@ -10,7 +13,8 @@ use prost_reflect::Kind;
 const LEVELS_MAX: usize = 384;
 
 /// Checks the nesting of an encoded message. Looks at each byte at most once, and does not recurse.
-/// Bytes that are no message are left to the decoder.
+/// Refuses what is no message, too: the decoder goes into a message that ends beyond the one around
+/// it, and notices on the way out.
 ///
 /// # Errors
 /// The text says why it is not to be decoded.
@@ -28,7 +32,7 @@ pub(crate) fn check<M: Message + Name>(message: &[u8]) -> Result<(), String> {
             continue;
         }
         let Some(field) = Field::read(message, at, *end) else {
-            return Ok(());
+            return Err("it is malformed".to_owned());
         };
         match field {
             Field::Plain { next } => at = next,
@@ -58,34 +62,23 @@ enum Field {
 }
 
 impl Field {
+    /// Reads a field up to its content; `None` if it is malformed or does not end within `end`.
     fn read(message: &[u8], at: usize, end: usize) -> Option<Field> {
-        let (tag, at) = varint(message, at, end)?;
-        let plain = |next: usize| (next <= end).then_some(Field::Plain { next });
-        match tag & 7 {
-            0 => plain(varint(message, at, end)?.1),
-            1 => plain(at + 8),
-            5 => plain(at + 4),
-            2 => {
-                let number = u32::try_from(tag >> 3).ok()?;
-                let (length, from) = varint(message, at, end)?;
-                let to = from.checked_add(usize::try_from(length).ok()?)?;
-                (to <= end).then_some(Field::Delimited { number, from, to })
+        let mut rest = message.get(at..end)?;
+        let (number, wire_type) = decode_key(&mut rest).ok()?;
+        match wire_type {
+            WireType::Varint => drop(decode_varint(&mut rest).ok()?),
+            WireType::SixtyFourBit => rest = rest.get(8..)?,
+            WireType::ThirtyTwoBit => rest = rest.get(4..)?,
+            WireType::LengthDelimited => {
+                let length = usize::try_from(decode_varint(&mut rest).ok()?).ok()?;
+                let (from, to) = (end - rest.len(), end - rest.get(length..)?.len());
+                return Some(Field::Delimited { number, from, to });
             }
-            3 | 4 => Some(Field::Group),
-            _ => None,
+            WireType::StartGroup | WireType::EndGroup => return Some(Field::Group),
         }
+        Some(Field::Plain { next: end - rest.len() })
     }
-}
-
-fn varint(message: &[u8], at: usize, end: usize) -> Option<(u64, usize)> {
-    let mut value = 0;
-    for (n, byte) in message.get(at..end)?.iter().take(10).enumerate() {
-        value |= u64::from(byte & 0x7f) << (7 * n);
-        if byte & 0x80 == 0 {
-            return Some((value, at + n + 1));
-        }
-    }
-    None
 }
 
 #[cfg(test)]
@@ -125,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn values_and_malformed_bytes_are_no_levels() {
+    fn values_are_no_levels() {
         for byte in ["c", "\n", "z", "[", "\u{b}"] {
             let request = PublishApiRequest {
                 workspace: byte.repeat(5000),
@@ -133,8 +126,20 @@ mod tests {
             };
             assert_eq!(check::<PublishApiRequest>(&request.encode_to_vec()), Ok(()), "{byte:?}");
         }
-        for wrong in [&[0x80_u8; 20][..], &[0x0a, 0xff, 0xff, 0xff, 0xff, 0x7f], &[0x07], &[]] {
-            assert_eq!(check::<PublishApiRequest>(wrong), Ok(()));
+        assert_eq!(check::<PublishApiRequest>(&[]), Ok(()));
+    }
+
+    #[test]
+    fn malformed_bytes_are_refused_before_the_decoder_goes_into_them() {
+        for wrong in [&[0x80_u8; 20][..], &[0x0a, 0xff, 0xff, 0xff, 0xff, 0x7f], &[0x07]] {
+            assert!(check::<PublishApiRequest>(wrong).unwrap_err().contains("malformed"));
         }
+        // A manifest of two bytes, in which a message begins that ends far beyond it.
+        let mut beyond = nested(3000);
+        let end = beyond.iter().position(|byte| byte & 0x80 == 0).unwrap();
+        let length = beyond[1..].iter().position(|byte| byte & 0x80 == 0).unwrap() + 1;
+        assert!(end == 0 && length > 1);
+        beyond.splice(1..=length, [2]);
+        assert!(check::<PublishApiRequest>(&beyond).unwrap_err().contains("malformed"));
     }
 }
