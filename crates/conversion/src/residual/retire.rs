@@ -116,7 +116,7 @@ fn without(patch: Patch, node: Option<&Node>, path: &[Step], went: &mut bool) ->
             let items = items.into_iter().map(|item| match item {
                 Item::Base(at, patch) => Item::Base(at, patch.and_then(|patch| in_item(patch, went))),
                 Item::New(value) => match path.split_first() {
-                    Some((Step::Each, rest)) => Item::New(value_without(value, rest, went).unwrap_or_default()),
+                    Some((Step::Each, rest)) => Item::New(item_without(value, rest, went)),
                     _ => Item::New(value),
                 },
             });
@@ -129,6 +129,11 @@ fn without(patch: Patch, node: Option<&Node>, path: &[Step], went: &mut bool) ->
         }
         Patch::Unset { .. } => Some(patch),
     }
+}
+
+/// Returns what is left of an item of a list, which stays in its place.
+fn item_without(item: Json, path: &[Step], went: &mut bool) -> Json {
+    value_without(item, path, went).unwrap_or_else(|| Json::Object(Default::default()))
 }
 
 fn value_without(value: Json, path: &[Step], went: &mut bool) -> Option<Json> {
@@ -150,9 +155,7 @@ fn value_without(value: Json, path: &[Step], went: &mut bool) -> Option<Json> {
             (was_empty || !left.is_empty()).then_some(Json::Object(left))
         }
         (Json::Array(items), Step::Each) => {
-            let items = items
-                .into_iter()
-                .map(|item| value_without(item, rest, went).unwrap_or_else(|| Json::Object(Default::default())));
+            let items = items.into_iter().map(|item| item_without(item, rest, went));
             Some(Json::Array(items.collect()))
         }
         (value, _) => Some(value),
