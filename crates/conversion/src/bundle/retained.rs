@@ -41,6 +41,7 @@ impl<'a> Views<'a> {
         budget: &mut Budget,
     ) -> Result<Self, ConvertError> {
         let mut views = Self::open(bundle, root, stored, budget)?;
+        views.to_write = true;
         let version = &bundle.versions[root];
         let is_known = retained::unknown(&version.schema, stored.value).is_none();
         if is_known && matches!(views.raw, Cow::Borrowed(_)) {

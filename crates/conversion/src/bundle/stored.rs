@@ -23,9 +23,12 @@ pub(super) struct Views<'a> {
     pub(super) raw: Cow<'a, Json>,
     pub(super) stored: Cow<'a, Json>,
     pub(super) residuals: BTreeMap<String, Patch>,
-    /// Values that a version has no field for any more; of a version that is made below, all.
+    /// Values that a version has no field for any more; before a write, all those of each version
+    /// that is made.
     pub(super) retained: BTreeMap<String, Patch>,
     pub(super) records: Records,
+    /// True if a write follows, which needs to know what versions have no field for.
+    pub(super) to_write: bool,
     made: BTreeMap<usize, Json>,
 }
 
@@ -69,6 +72,7 @@ impl<'a> Views<'a> {
             residuals,
             retained,
             records,
+            to_write: false,
             made: BTreeMap::new(),
         };
         // The storage version or the hub has changed: today's hub shows all that they share.
@@ -110,11 +114,14 @@ impl<'a> Views<'a> {
             Some(patch) => residual::apply_objects(&target.schema, patch, base, &trace),
             None => base,
         };
-        let unknown = patch.is_some_and(|patch| target.prunes() && retained::has_unknown(&target.schema, patch));
-        let shown = match (patch, unknown || self.retained.contains_key(&target.name)) {
-            (_, true) => target.tidied(self.split(version, &shown)),
-            (Some(_), false) => target.tidied(shown),
-            (None, false) => shown,
+        let kept = self.retained.get(&target.name);
+        let unknown = |patch: &Patch| target.prunes() && retained::has_unknown(&target.schema, patch);
+        let is_split = self.to_write && (kept.is_some() || patch.is_some_and(unknown));
+        let shown = match (patch, kept) {
+            _ if is_split => target.tidied(self.split(version, &shown)),
+            (_, Some(kept)) => target.tidied(retained::show(&target.schema, kept, shown)),
+            (Some(_), None) => target.tidied(shown),
+            (None, None) => shown,
         };
         self.made.insert(version, shown);
         Ok(())
