@@ -60,6 +60,23 @@ fn configmap() -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}})
 }
 
+/// Returns a manifest of two bytes, in which another begins that ends at the end of all bytes, and
+/// so on: a decoder that looks at the end of the outer message last goes down all levels.
+fn lying_lengths(levels: usize) -> Vec<u8> {
+    let mut message = Vec::new();
+    for _ in 0..levels {
+        // A field of a Struct, its value, the Struct in that.
+        for tag in [1, 2, 5] {
+            let mut head = Vec::new();
+            prost::encoding::bytes::encode(tag, &message, &mut head);
+            message = head;
+        }
+    }
+    let mut request = vec![0x1a, 2];
+    request.extend(message);
+    request
+}
+
 /// Headers, and bytes that are no message.
 #[test]
 fn calls_that_are_malformed_are_refused_plainly() {
@@ -85,6 +102,11 @@ fn calls_that_are_malformed_are_refused_plainly() {
             assert!(refusal.message().contains("no message of this method"), "{refusal:?}");
         }
 
+        for hostile in [lying_lengths(5000), vec![0x0b; 5000]] {
+            let check = "ApiService/CheckRollout";
+            let refusal = call(&channel, &server, check, &hostile, &[]).await.status;
+            assert_eq!(refusal.code(), Code::InvalidArgument, "{refusal:?}");
+        }
         let garbage = vec![0xff, 0xff];
         let refusal = call(&channel, &server, "BackupService/UploadBackup", &garbage, &[])
             .await
