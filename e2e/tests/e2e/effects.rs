@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use insula_e2e::{Client, Kubectl, Server, Who, runtime, shared, until, workspace};
+use insula_e2e::{Client, Kubectl, Server, Who, runtime, shared, workspace};
 use insula_proto::{
     admin::v1::{CheckRolloutRequest, PublishApiRequest, api_service_client::ApiServiceClient},
     value,
@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{
     grpc::{channel, origin},
+    providers,
     tools::ran,
 };
 
@@ -57,18 +58,9 @@ fn second() -> Value {
 
 /// Makes tenants, each with pumps of these specs.
 fn tenants(admin: &Client, provider: &str, pumps: &[&[Value]]) -> Vec<String> {
-    let binding = json!({
-        "apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding", "metadata": {"name": "pumps"},
-        "spec": {"reference": {"export": {"path": provider, "name": GROUP}}},
-    });
     let path = format!("/apis/{GROUP}/v1/pumps");
     let tenant = |specs: &&[Value]| {
-        let (name, _) = workspace(admin, "pumps");
-        let tenant = admin.in_workspace(&name);
-        tenant
-            .post("/apis/apis.kcp.io/v1alpha2/apibindings", &binding)
-            .expect(201);
-        until("pumps are served", || (tenant.get(&path).code == 200).then_some(()));
+        let (name, tenant) = providers::tenant(admin, provider, (GROUP, "pumps"));
         for (number, spec) in specs.iter().enumerate() {
             let pump = json!({"apiVersion": format!("{GROUP}/v1"), "kind": "Pump",
                 "metadata": {"name": format!("pump-{number}")}, "spec": spec});

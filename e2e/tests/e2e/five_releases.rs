@@ -17,7 +17,7 @@ use tonic::Code;
 
 use crate::{
     grpc::{Channel, channel, origin},
-    tools::ran,
+    providers,
 };
 
 mod release;
@@ -73,18 +73,8 @@ impl Scene {
     /// Makes a tenant with one engine. Ten have a backup, three are slow, five count above 24, four
     /// have a port, half have no note; the size of one is no number.
     fn tenant(&self, number: usize) -> Client {
-        let (path, _) = workspace(&self.server.admin(), "engines");
-        let tenant = self.server.admin().in_workspace(&path);
-        let binding = json!({"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding",
-            "metadata": {"name": "engines"},
-            "spec": {"reference": {"export": {"path": self.provider, "name": GROUP}}}});
-        tenant
-            .post("/apis/apis.kcp.io/v1alpha2/apibindings", &binding)
-            .expect(201);
+        let (_, tenant) = providers::tenant(&self.server.admin(), &self.provider, (GROUP, "engines"));
         let engines = format!("/apis/{GROUP}/v1/engines");
-        until("engines are served", || {
-            (tenant.get(&engines).code == 200).then_some(())
-        });
         let size = if number == 7 {
             "many".to_owned()
         } else {
@@ -116,15 +106,7 @@ impl Scene {
     }
 
     fn export(&self, arguments: &[&str]) -> (i32, String) {
-        let kubeconfig = self.server.kubeconfig();
-        let to = [
-            "--kubeconfig",
-            kubeconfig.to_str().unwrap(),
-            "--workspace",
-            &self.provider,
-        ];
-        let (code, out, error) = ran(&[&["export"], arguments, &to].concat(), "");
-        (code, format!("{out}{error}"))
+        providers::export(&self.server, &self.provider, arguments)
     }
 
     fn publish(&self, release: &Release, flags: &[&str]) -> (i32, String) {

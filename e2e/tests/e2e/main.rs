@@ -51,6 +51,7 @@ mod parts;
 mod patterns;
 mod policies;
 mod price;
+mod providers;
 mod published;
 mod recompute;
 mod releases;

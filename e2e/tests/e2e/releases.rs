@@ -12,7 +12,7 @@ use tonic::Code;
 
 use crate::{
     grpc::{Channel, channel, origin},
-    tools::ran,
+    providers,
 };
 
 const GROUP: &str = "releases.example.io";
@@ -73,17 +73,7 @@ impl Scene {
         let (code, text) = scene.publish(&json!({}), FORGIVING, &["--wait"]);
         assert_eq!(code, 0, "{text}");
         for size in sizes {
-            let (path, _) = workspace(&scene.server.admin(), "valves");
-            let tenant = scene.server.admin().in_workspace(&path);
-            let binding = json!({"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding",
-                "metadata": {"name": "valves"},
-                "spec": {"reference": {"export": {"path": scene.provider, "name": GROUP}}}});
-            tenant
-                .post("/apis/apis.kcp.io/v1alpha2/apibindings", &binding)
-                .expect(201);
-            until("valves are served", || {
-                (tenant.get(&valves("v1", "")).code == 200).then_some(())
-            });
+            let (path, tenant) = providers::tenant(&scene.server.admin(), &scene.provider, (GROUP, "valves"));
             let valve = json!({"apiVersion": format!("{GROUP}/v1"), "kind": "Valve",
                 "metadata": {"name": "main"}, "spec": {"size": size}});
             tenant.post(&valves("v1", ""), &valve).expect(201);
@@ -94,15 +84,7 @@ impl Scene {
 
     /// Runs `insula export` in the workspace of the provider; returns the exit code and all output.
     fn export(&self, arguments: &[&str]) -> (i32, String) {
-        let kubeconfig = self.server.kubeconfig();
-        let to = [
-            "--kubeconfig",
-            kubeconfig.to_str().unwrap(),
-            "--workspace",
-            &self.provider,
-        ];
-        let (code, out, error) = ran(&[&["export"], arguments, &to].concat(), "");
-        (code, format!("{out}{error}"))
+        providers::export(&self.server, &self.provider, arguments)
     }
 
     fn publish(&self, fields: &Value, expression: &str, flags: &[&str]) -> (i32, String) {

@@ -10,7 +10,7 @@ use tonic::{Code, Status};
 
 use crate::{
     grpc::{channel, origin},
-    tools::ran,
+    providers,
 };
 
 const GROUP: &str = "retained.example.io";
@@ -61,24 +61,17 @@ impl Scene {
     fn new() -> Scene {
         let server = shared();
         let (provider, _) = workspace(&server.admin(), "retained");
-        let (path, _) = workspace(&server.admin(), "tanks");
-        let scene = Scene {
-            tenant: server.admin().in_workspace(&path),
+        let mut scene = Scene {
+            // Replaced below, when there is something to bind.
+            tenant: server.admin(),
+            path: String::new(),
             dir: tempfile::tempdir().unwrap(),
             server,
             provider,
-            path,
         };
         scene.publish(&with_backup(), &["--wait"]);
-        let binding = json!({"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding",
-            "metadata": {"name": "tanks"},
-            "spec": {"reference": {"export": {"path": scene.provider, "name": GROUP}}}});
-        let tenant = &scene.tenant;
-        tenant
-            .post("/apis/apis.kcp.io/v1alpha2/apibindings", &binding)
-            .expect(201);
-        let tanks = format!("/apis/{GROUP}/v1/tanks");
-        until("tanks are served", || (tenant.get(&tanks).code == 200).then_some(()));
+        (scene.path, scene.tenant) = providers::tenant(&scene.server.admin(), &scene.provider, (GROUP, "tanks"));
+        let (tenant, tanks) = (&scene.tenant, format!("/apis/{GROUP}/v1/tanks"));
         let tank = json!({"apiVersion": format!("{GROUP}/v1"), "kind": "Tank", "metadata": {"name": "main"},
             "spec": {"size": 1, "backup": {"at": "noon"}, "users": [{"name": "al", "mail": "a@b"}]}});
         tenant.post(&tanks, &tank).expect(201);
@@ -92,15 +85,7 @@ impl Scene {
     }
 
     fn export(&self, arguments: &[&str]) -> (i32, String) {
-        let kubeconfig = self.server.kubeconfig();
-        let to = [
-            "--kubeconfig",
-            kubeconfig.to_str().unwrap(),
-            "--workspace",
-            &self.provider,
-        ];
-        let (code, out, error) = ran(&[&["export"], arguments, &to].concat(), "");
-        (code, format!("{out}{error}"))
+        providers::export(&self.server, &self.provider, arguments)
     }
 
     fn publish(&self, fields: &Value, flags: &[&str]) {
