@@ -2,7 +2,7 @@
 //! the server computes what the release does to them.
 
 use anyhow::{Context, bail};
-use insula_admission::publication::{Acceptance, Published};
+use insula_admission::publication::{Acceptance, Published, Times};
 use insula_api::names::effects::{UNREADABLE, needs_acceptance};
 use insula_proto::{
     admin::v1::{CheckRolloutRequest, CheckRolloutResponse, ReleaseEffect},
@@ -55,9 +55,8 @@ struct Effect {
     examples: Vec<String>,
     /// Number of objects by the path of their workspace.
     workspaces: BTreeMap<String, i64>,
-    /// Creation of the oldest object, and the last write of any, as RFC 3339; empty if not known.
-    since: String,
-    last_write: String,
+    #[serde(flatten)]
+    times: Times,
     accepted: bool,
 }
 
@@ -170,21 +169,18 @@ impl Effect {
             objects: 0,
             examples: Vec::new(),
             workspaces: BTreeMap::new(),
-            since: String::new(),
-            last_write: String::new(),
+            times: Times::default(),
             accepted: false,
         }
     }
 
     fn add(&mut self, effect: ReleaseEffect) {
         self.objects += effect.objects;
-        // The order of such texts is that of the times.
         let text = |at: Option<_>| at.map(|at| time(Some(at))).unwrap_or_default();
-        let (since, last_write) = (text(effect.since_time), text(effect.last_write_time));
-        if self.since.is_empty() || !since.is_empty() && since < self.since {
-            self.since = since;
-        }
-        self.last_write = last_write.max(std::mem::take(&mut self.last_write));
+        self.times.add(&Times {
+            since: text(effect.since_time),
+            written: text(effect.last_write_time),
+        });
         self.examples.extend(effect.examples);
         self.examples.truncate(LISTED_MAX);
         for one in effect.workspaces {
@@ -223,7 +219,7 @@ impl Effect {
         if let Some(first) = self.examples.first() {
             line.push_str(&format!("; such as {first}"));
         }
-        for (what, time) in [("since", &self.since), ("last written", &self.last_write)] {
+        for (what, time) in [("since", &self.times.since), ("last written", &self.times.written)] {
             if !time.is_empty() {
                 line.push_str(&format!("; {what} {time}"));
             }

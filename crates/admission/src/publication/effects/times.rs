@@ -1,13 +1,15 @@
 //! Times of the objects that an effect reaches.
 
 use insula_api::Json;
+use serde::Serialize;
 
 /// Times of the objects that an effect reaches, as RFC 3339 in UTC; empty if none is known.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Times {
     /// Creation of the oldest.
     pub since: String,
     /// The last write of any by a client.
+    #[serde(rename = "last_write")]
     pub written: String,
 }
 
@@ -15,7 +17,6 @@ impl Times {
     pub(super) fn of_object(value: &Json) -> Self {
         let metadata = &value["metadata"];
         let managers = metadata["managedFields"].as_array().into_iter().flatten();
-        // The order of such texts is that of the times.
         let written = managers.filter_map(|manager| manager["time"].as_str()).max();
         Times {
             since: metadata["creationTimestamp"].as_str().unwrap_or_default().to_owned(),
@@ -23,7 +24,9 @@ impl Times {
         }
     }
 
-    pub(super) fn add(&mut self, other: &Times) {
+    /// Adds the times of other objects.
+    pub fn add(&mut self, other: &Times) {
+        // The order of such texts is that of the times.
         if self.since.is_empty() || !other.since.is_empty() && other.since < self.since {
             self.since.clone_from(&other.since);
         }
