@@ -1,6 +1,7 @@
 //! The compiled schema tree. All walks (prune, default, validate) are recursions over a value and
 //! its node.
 
+use crate::number::Number;
 use crate::regexp::Pattern;
 use crate::rule::Rule;
 use insula_api::Json;
@@ -300,6 +301,21 @@ impl Node {
     /// Returns the node's own rules (`x-kubernetes-validations`).
     pub fn rules(&self) -> &[Rule] {
         &self.rules
+    }
+
+    /// Returns true if a value that is not null has the declared type.
+    pub fn takes_type_of(&self, value: &Json) -> bool {
+        let is_whole = || matches!(value, Json::Number(number) if Number::from_json(number).is_whole());
+        match (self.kind, self.int_or_string) {
+            (_, true) => value.is_string() || is_whole(),
+            (None, false) => true,
+            (Some(Type::Object), _) => value.is_object(),
+            (Some(Type::Array), _) => value.is_array(),
+            (Some(Type::String), _) => value.is_string(),
+            (Some(Type::Boolean), _) => value.is_boolean(),
+            (Some(Type::Number), _) => value.is_number(),
+            (Some(Type::Integer), _) => is_whole(),
+        }
     }
 
     /// Returns true if every value that `other` accepts **by type** is acceptable here, at any

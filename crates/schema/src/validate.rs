@@ -5,7 +5,7 @@
 //! not change. It compares the values only if there are errors.
 
 use crate::list_type::Correlation;
-use crate::node::{Children, Junctors, Limits, ListType, Node, Type};
+use crate::node::{Children, Junctors, Limits, ListType, Node};
 use crate::number::{Number, compare, in_range, is_multiple, same, shown};
 use crate::value_path::{Keys, ValuePath};
 use insula_api::{FieldError, FieldPath, Json};
@@ -181,21 +181,7 @@ impl<'w> Walk<'w> {
     }
 
     fn kind(&mut self, value: &Json, node: &Node, at: &ValuePath<'_>) {
-        let fits = match (node.kind, node.int_or_string) {
-            (_, true) => match value {
-                Json::String(_) => true,
-                Json::Number(n) => Number::from_json(n).is_whole(),
-                _ => false,
-            },
-            (None, false) => true,
-            (Some(Type::Object), _) => value.is_object(),
-            (Some(Type::Array), _) => value.is_array(),
-            (Some(Type::String), _) => value.is_string(),
-            (Some(Type::Boolean), _) => value.is_boolean(),
-            (Some(Type::Number), _) => value.is_number(),
-            (Some(Type::Integer), _) => matches!(value, Json::Number(n) if Number::from_json(n).is_whole()),
-        };
-        if fits {
+        if node.takes_type_of(value) {
             return;
         }
         let types = match node.kind {

@@ -11,7 +11,7 @@ use super::{Patch, Ref, apply_objects, identities, key};
 use crate::fixed::Fixed;
 use crate::merge::{Side, merge_objects};
 use crate::trace::Trace;
-use insula_schema::{Children, Node, Structural, Type};
+use insula_schema::{Children, Node, Structural};
 use serde_json::{Map, Value as Json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -211,10 +211,9 @@ fn show_value(node: &Node, patch: &Patch, stands: Option<Json>) -> Option<Json> 
 /// Returns the part of a value that a node has fields for; `None` if it has none or is of another
 /// type.
 fn known_part(node: &Node, value: &Json) -> Option<Json> {
-    if !is_of_type(node, value) {
-        return None;
-    }
     match value {
+        Json::Null => node.nullable().then_some(Json::Null),
+        _ if !node.takes_type_of(value) => None,
         Json::Object(map) => {
             let known = map.iter().filter_map(|(name, value)| {
                 let known = match name_at(Some(node), name) {
@@ -232,21 +231,6 @@ fn known_part(node: &Node, value: &Json) -> Option<Json> {
             None => node.preserves_unknown().then(|| value.clone()),
         },
         _ => Some(value.clone()),
-    }
-}
-
-fn is_of_type(node: &Node, value: &Json) -> bool {
-    let is_integer = |value: &Json| value.is_i64() || value.is_u64();
-    match node.kind() {
-        _ if value.is_null() => node.nullable(),
-        None if node.int_or_string() => is_integer(value) || value.is_string(),
-        None => true,
-        Some(Type::Object) => value.is_object(),
-        Some(Type::Array) => value.is_array(),
-        Some(Type::String) => value.is_string(),
-        Some(Type::Integer) => is_integer(value),
-        Some(Type::Number) => value.is_number(),
-        Some(Type::Boolean) => value.is_boolean(),
     }
 }
 
