@@ -9367,6 +9367,9 @@ pub struct RecomputedObject {
     /// The reason of a failure.
     #[prost(string, tag = "9")]
     pub message: ::prost::alloc::string::String,
+    /// The path of its workspace.
+    #[prost(string, tag = "10")]
+    pub workspace: ::prost::alloc::string::String,
 }
 impl ::prost::Name for RecomputedObject {
     const NAME: &'static str = "RecomputedObject";
