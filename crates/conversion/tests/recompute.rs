@@ -22,6 +22,10 @@ fn version(name: &str, fields: Json) -> VersionSchema {
 
 /// v1 has a size in gibibytes as text, v2 bytes; `owner` becomes `team`; `color` is only in v2.
 fn bundle(to: &str, back: &str) -> Bundle {
+    stored_in("v2", to, back)
+}
+
+fn stored_in(storage: &str, to: &str, back: &str) -> Bundle {
     let (text, number) = (json!({"type": "string"}), json!({"type": "integer"}));
     let versions = vec![
         version("v1", json!({"size": text, "owner": text, "note": text})),
@@ -39,7 +43,7 @@ fn bundle(to: &str, back: &str) -> Bundle {
             {"field": ".spec.team", "destination": ".spec.owner"}]}]});
     let path = FieldPath::new("spec");
     let rules = parse_rules(&rules, &path).expect("rules");
-    Bundle::compile("e.io", versions, "v2", Some(&rules), LossPolicy::Lossless, &path).expect("compiles")
+    Bundle::compile("e.io", versions, storage, Some(&rules), LossPolicy::Lossless, &path).expect("compiles")
 }
 
 const UP: &str = "int(self.replace('Gi', '')) * 1073741824";
@@ -84,7 +88,18 @@ impl Store {
     }
 
     fn stored(&self) -> Stored<'_> {
-        self.stored.stored("v2")
+        let api_version = self.stored.value["apiVersion"].as_str().expect("is set");
+        self.stored.stored(insula_api::names::version_of(api_version))
+    }
+
+    /// Moves the object to the storage version of a release.
+    fn moved(mut self, by: &Bundle) -> Store {
+        let x = by
+            .get(self.stored(), by.storage(), &mut object_budget())
+            .expect("reads");
+        let stored = by.put(&x, by.storage(), Some(self.stored()), &mut object_budget());
+        self.stored = stored.expect("moves");
+        self
     }
 
     fn spec(&self, by: &Bundle, version: &str) -> Json {
@@ -295,6 +310,57 @@ fn a_move_to_the_wrong_field_is_moved() {
     assert_eq!(changes.len(), 3, "{changes:?}");
     assert_eq!(store.spec(&right, "v2"), json!({"author": "ann"}));
     assert_eq!(store.spec(&right, "v1"), json!({"who": "ann"}));
+}
+
+/// The rules are corrected in the release that stores the version through which they wrote.
+#[test]
+fn what_a_wrong_rule_wrote_is_recomputed_after_a_move_of_the_storage() {
+    let (wrong, right) = (wrong(), stored_in("v1", UP, DOWN));
+    let written = || {
+        let spec = json!({"size": "5Gi", "owner": "ann"});
+        let mut store = Store::create(&wrong, "v1", spec, &["spec.size", "spec.owner"]);
+        store.edit(&wrong, "v2", json!({"color": "red"}), &["spec.color"], &[]);
+        store.moved(&right)
+    };
+    let mut store = written();
+    assert_eq!(store.spec(&right, "v1"), json!({"size": "0Gi", "owner": "ann"}));
+    assert_eq!(store.record().rules, wrong.rules_of("v1").unwrap());
+    let (changes, kept) = store.recompute(&right, &wrong);
+    assert_eq!(changes[0], "v1 spec.size: \"0Gi\" -> \"5Gi\"");
+    assert_eq!(kept, [""; 0]);
+    assert_eq!(store.spec(&right, "v1"), json!({"size": "5Gi", "owner": "ann"}));
+    let v2 = json!({"bytes": 5_368_709_120_u64, "team": "ann", "color": "red"});
+    assert_eq!(store.spec(&right, "v2"), v2);
+    assert!(
+        !written_by(&store).contains(&"v1".to_owned()),
+        "a second run finds nothing"
+    );
+
+    // What was written since stays, by whichever version.
+    for (version, fields) in [
+        ("v1", json!({"size": "7Gi"})),
+        ("v2", json!({"bytes": 7_516_192_768_u64})),
+    ] {
+        let mut store = written();
+        store.edit(&right, version, fields, &[], &[]);
+        let (changes, kept) = store.recompute(&right, &wrong);
+        assert_eq!(changes, [""; 0], "{version}");
+        assert!(
+            kept.iter().any(|one| one.starts_with("v1 spec.size: ")),
+            "{version}: {kept:?}"
+        );
+        assert_eq!(store.spec(&right, "v1")["size"], "7Gi", "{version}");
+    }
+
+    // By the rules that move it, nothing is wrong.
+    let same = Store::create(&wrong, "v1", json!({"size": "5Gi"}), &["spec.size"]);
+    let same = same.moved(&stored_in("v1", WRONG_UP, WRONG_DOWN));
+    assert_eq!(written_by(&same), ["v2"]);
+}
+
+fn written_by(store: &Store) -> Vec<String> {
+    let records = written(store.stored.residual.as_deref()).expect("reads");
+    records.into_keys().collect()
 }
 
 #[test]
