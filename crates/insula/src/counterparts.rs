@@ -148,7 +148,10 @@ fn has_reason(command: &str) -> bool {
 
 #[test]
 fn every_method_has_a_command_or_a_reason() {
-    let methods: BTreeSet<String> = insula_proto::json::methods().into_iter().collect();
+    let methods: BTreeSet<String> = insula_proto::methods::methods()
+        .iter()
+        .map(|method| method.name().to_owned())
+        .collect();
     let known = COUNTERPARTS
         .iter()
         .chain(METHODS_ALONE)
