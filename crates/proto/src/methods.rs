@@ -1,4 +1,4 @@
-//! What the descriptors say of the methods of the admin API.
+//! The methods of the admin API, as their descriptors and options describe them.
 
 use prost_reflect::{MethodDescriptor, Value};
 

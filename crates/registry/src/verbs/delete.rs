@@ -18,7 +18,7 @@ use crate::{
 use futures_util::future::join_all;
 use insula_access::Target;
 use insula_admission::{kinds::Operation, policy::WriteBudget};
-use insula_api::{Json, Object, Timestamp};
+use insula_api::{Json, Object, Timestamp, Verb};
 use insula_catalog::{
     Error, OnDelete, Part, Result, Strategy, ids,
     object::{metadata_of, rewrite},
@@ -109,10 +109,10 @@ async fn delete_once(
     options: &WriteOptions<'_>,
     budget: &WriteBudget,
 ) -> Result<Deletion> {
-    check_not_terminating(target, name, "delete")?;
+    check_not_terminating(target, name, Verb::Delete)?;
     for _ in 0..ATTEMPTS_MAX {
         let snapshot = deps.store.latest();
-        let thawed = check_thawed(&snapshot, target, (name, "delete"), options.user)?;
+        let thawed = check_thawed(&snapshot, target, (name, Verb::Delete), options.user)?;
         let old = read::get(deps, &snapshot, target, name)?;
         check_webhook(target, &old)?;
         check_preconditions(target, &how.preconditions, &old)?;
@@ -180,9 +180,9 @@ pub async fn delete_collection(
     how: &DeleteOptions,
     options: &WriteOptions<'_>,
 ) -> Result<(List, Vec<String>)> {
-    check_not_terminating(target, "", "deletecollection")?;
+    check_not_terminating(target, "", Verb::DeleteCollection)?;
     let snapshot = deps.store.latest();
-    check_thawed(&snapshot, target, ("", "deletecollection"), options.user)?;
+    check_thawed(&snapshot, target, ("", Verb::DeleteCollection), options.user)?;
     let found = read::list(deps, &snapshot, target, list).await?;
     if target.served.api.webhook.is_some() {
         let target = calls::attach(deps, target);

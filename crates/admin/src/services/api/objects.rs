@@ -7,7 +7,7 @@ use crate::{
     session::{Located, Session, right},
     status::{Fault, forbidden, forbidden_because, invalid},
 };
-use insula_api::{ClusterName, ClusterPath, Json, ObjectKey, Revision, Scope, Timestamp, names::groups};
+use insula_api::{ClusterName, ClusterPath, Json, ObjectKey, Revision, Scope, Timestamp, Verb, names::groups};
 use insula_catalog::{
     exports::{ExportName, bind_grant},
     ids, locate,
@@ -78,7 +78,7 @@ impl Session {
         &self,
         workspace: &str,
         name: &str,
-        verb: &str,
+        verb: Verb,
         subresource: &str,
     ) -> Result<Located, Status> {
         let mut attributes = right(verb, groups::APIS, "apiexports", name);
@@ -151,7 +151,7 @@ impl Session {
     }
 
     /// Finds the workspace of a binding that the caller may use in this way.
-    pub(super) fn locate_binding(&self, workspace: &str, name: &str, verb: &str) -> Result<Located, Status> {
+    pub(super) fn locate_binding(&self, workspace: &str, name: &str, verb: Verb) -> Result<Located, Status> {
         let located = self.locate(or_root(workspace), &right(verb, groups::APIS, "apibindings", name))?;
         required("binding", name)?;
         Ok(located)
@@ -166,7 +166,7 @@ impl Session {
     /// Asks for the rights to read what a publication replaces.
     pub(super) fn may_read_published(&self, located: &Located) -> Result<(), Status> {
         for resource in ["apiresourceschemas", "apiconversions", "apiexports"] {
-            self.permit(&located.cluster, right("get", groups::APIS, resource, ""))?;
+            self.permit(&located.cluster, right(Verb::Get, groups::APIS, resource, ""))?;
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use super::{content::Content, reading, right, text};
 use crate::session::Session;
 use insula_api::{
-    ClusterName, Json, ObjectKey, Scope,
+    ClusterName, Json, ObjectKey, Scope, Verb,
     names::{annotations, groups, well_known},
 };
 use insula_catalog::ids;
@@ -40,7 +40,7 @@ pub(super) fn explain(registry: &Deps, session: &Session, workspace: Workspace) 
             Some(entry.object.body_value())
         }),
         bindings: match &cluster {
-            Some(cluster) if may(right("list", groups::APIS, "apibindings", "")) => bindings(session, cluster),
+            Some(cluster) if may(right(Verb::List, groups::APIS, "apibindings", "")) => bindings(session, cluster),
             _ => Vec::new(),
         },
     };
@@ -86,7 +86,7 @@ pub(super) fn explain(registry: &Deps, session: &Session, workspace: Workspace) 
 fn in_parent(session: &Session, workspace: &Workspace) -> Option<Json> {
     let parent = insula_api::ClusterPath::parse(&workspace.parent).ok()?;
     let parent = insula_catalog::locate::locate(&session.snapshot, &parent).ok()?;
-    let read = right("get", groups::TENANCY, "workspaces", &workspace.name);
+    let read = right(Verb::Get, groups::TENANCY, "workspaces", &workspace.name);
     session.caller.permit(&session.snapshot, &parent, read).ok()?;
     let key = ObjectKey::cluster_scoped(ids::workspaces(), parent, &workspace.name);
     Some(session.snapshot.get(&key)?.object.body_value())

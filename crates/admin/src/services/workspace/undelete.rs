@@ -7,7 +7,7 @@ use crate::{
     session::{AdminService, Session, child_path},
     status::{self, Fault},
 };
-use insula_api::ObjectKey;
+use insula_api::{ObjectKey, Verb};
 use insula_catalog::{Error, ids};
 use insula_proto::admin::v1::{ErrorReason, UndeleteWorkspaceRequest, UndeleteWorkspaceResponse};
 use insula_registry::undelete::undelete;
@@ -22,7 +22,7 @@ impl AdminService {
     ) -> Result<UndeleteWorkspaceResponse, Status> {
         // The cluster of a deleted workspace has no path that could be found.
         child_path("workspace", &request.workspace)?;
-        let named = Named::find(session, &request.workspace, "delete")?;
+        let named = Named::find(session, &request.workspace, Verb::Delete)?;
         let etag = fields::etag(&request.etag)?;
         let once = Once {
             request_id: &request.request_id,
