@@ -33,8 +33,8 @@ impl AdminService {
             let key = ObjectKey::cluster_scoped(ids::workspaces(), named.parent.clone(), &named.name);
             let undeleted = undelete(self.registry(), &key, etag, request.validate_only).await;
             let undeleted = undeleted.map_err(|error| failed(error, &named.name))?;
-            let workspace = describe(&undeleted.workspace, &named.parent_path);
-            let revision = session.snapshot.revision().max(undeleted.workspace.revision);
+            let workspace = describe(&undeleted.object, &named.parent_path);
+            let revision = session.snapshot.revision().max(undeleted.object.revision);
             Ok(UndeleteWorkspaceResponse {
                 header: session.header_at(revision),
                 workspace: Some(workspace),
