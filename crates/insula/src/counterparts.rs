@@ -31,6 +31,7 @@ const COUNTERPARTS: &[(&str, &str)] = &[
     ("ApiService/RollbackRelease", "export rollback"),
     ("ApiService/BindApi", "bind apiexport"),
     ("ApiService/UnbindApi", "unbind"),
+    ("ApiService/UndeleteBinding", "unbind"),
     ("ApiService/ListClaims", "claims get apibinding"),
     ("ApiService/AcceptClaims", "claims accept"),
     ("ApiService/RejectClaims", "claims reject"),

@@ -41,7 +41,8 @@ use insula_proto::admin::v1::{
     PublishApiResponse, RejectClaimsRequest, RejectClaimsResponse, RequestApiRequest, RequestApiResponse,
     ResumeRolloutRequest, ResumeRolloutResponse, RetireFieldRequest, RetireFieldResponse, RetireVersionRequest,
     RetireVersionResponse, RollbackReleaseRequest, RollbackReleaseResponse, UnbindApiRequest, UnbindApiResponse,
-    UpdateExportRequest, UpdateExportResponse, api_service_server::ApiService,
+    UndeleteBindingRequest, UndeleteBindingResponse, UpdateExportRequest, UpdateExportResponse,
+    api_service_server::ApiService,
 };
 pub(super) use objects::{group_named, not_found, required};
 use objects::{list_exports, or_root};
@@ -327,6 +328,15 @@ impl ApiService for AdminService {
         let once = once(&request.request_id, request.validate_only);
         let work = async { session.unbind(&located, &request).await };
         self.once(&session, once, &request, work).await.map(Response::new)
+    }
+
+    async fn undelete_binding(
+        &self,
+        request: Request<UndeleteBindingRequest>,
+    ) -> Result<Response<UndeleteBindingResponse>, Status> {
+        let session = self.begin(&request).await?;
+        let answer = self.undeleted_binding(&session, request.into_inner()).await;
+        answer.map(Response::new)
     }
 
     async fn list_claims(&self, request: Request<ListClaimsRequest>) -> Result<Response<ListClaimsResponse>, Status> {

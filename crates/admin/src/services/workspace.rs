@@ -5,6 +5,8 @@ mod explain;
 mod undelete;
 mod writes;
 
+pub(super) use undelete::not_undeleted;
+
 use super::{
     object::{change_type, from_revision, revision_of},
     or_root,
@@ -364,9 +366,9 @@ fn time(value: &Json) -> Option<prost_types::Timestamp> {
     })
 }
 
-/// Returns the end of the grace period of a deleted Workspace.
-fn delete_time(workspace: &Json) -> Option<prost_types::Timestamp> {
-    let metadata = &workspace["metadata"];
+/// Returns the end of the grace period of a deleted Workspace or APIBinding.
+pub(super) fn delete_time(object: &Json) -> Option<prost_types::Timestamp> {
+    let metadata = &object["metadata"];
     let has_grace = metadata["deletionGracePeriodSeconds"]
         .as_i64()
         .is_some_and(|seconds| seconds > 0);

@@ -4,6 +4,7 @@ use super::manifests::text;
 use crate::{
     fields,
     pages::Page,
+    services::workspace::{conditions, delete_time},
     session::{Located, Session, right},
     status::{Fault, forbidden, forbidden_because, invalid},
 };
@@ -249,7 +250,7 @@ pub(super) fn export_message(workspace: &ClusterPath, value: &Json) -> Published
         identity_hash: strings(value, "/status/identityHash"),
         resources: offered(value),
         rollout: Some(rollout),
-        conditions: crate::services::workspace::conditions(value),
+        conditions: conditions(value),
         etag: strings(value, "/metadata/resourceVersion"),
     }
 }
@@ -294,8 +295,9 @@ pub(super) fn binding_message(value: &Json) -> BoundExport {
         export: strings(value, "/spec/reference/export/name"),
         phase: strings(value, "/status/phase"),
         resources: bound(value),
-        conditions: crate::services::workspace::conditions(value),
+        conditions: conditions(value),
         etag: strings(value, "/metadata/resourceVersion"),
+        delete_time: delete_time(value),
     }
 }
 

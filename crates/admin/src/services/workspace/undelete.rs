@@ -32,9 +32,12 @@ impl AdminService {
         let work = entered.run(async {
             let key = ObjectKey::cluster_scoped(ids::workspaces(), named.parent.clone(), &named.name);
             let undeleted = undelete(self.registry(), &key, etag, request.validate_only).await;
-            let undeleted = undeleted.map_err(|error| failed(error, &named.name))?;
-            let workspace = describe(&undeleted.workspace, &named.parent_path);
-            let revision = session.snapshot.revision().max(undeleted.workspace.revision);
+            let undeleted = undeleted.map_err(|error| match error {
+                Error::NotFound { .. } => status::no_workspace(&named.name),
+                error => not_undeleted(error),
+            })?;
+            let workspace = describe(&undeleted.object, &named.parent_path);
+            let revision = session.snapshot.revision().max(undeleted.object.revision);
             Ok(UndeleteWorkspaceResponse {
                 header: session.header_at(revision),
                 workspace: Some(workspace),
@@ -48,11 +51,10 @@ impl AdminService {
     }
 }
 
-/// Returns the status of an error of the registry.
-fn failed(error: Error, name: &str) -> Status {
+/// Returns the status of a deletion that is not taken back.
+pub(in crate::services) fn not_undeleted(error: Error) -> Status {
     let text = error.to_string();
     match error {
-        Error::NotFound { .. } => status::no_workspace(name),
         Error::Conflict { .. } => Fault::new(Code::Aborted, ErrorReason::StaleEtag, format!("etag: {text}")).status(),
         Error::BadRequest(why) => Fault::new(Code::FailedPrecondition, ErrorReason::WrongState, why).status(),
         _ => Status::unavailable(text),
