@@ -190,7 +190,9 @@ fn a_workspace_keeps_the_objects_of_its_bindings() {
     let longer = alice.delete(&format!("{BINDING}?gracePeriodSeconds=9000")).expect(200);
     assert_eq!(longer["metadata"]["deletionGracePeriodSeconds"], 7200);
     let shorter = alice.delete(&format!("{BINDING}?gracePeriodSeconds=1")).expect(200);
-    assert_eq!(shorter["metadata"]["deletionGracePeriodSeconds"], 1);
+    // Counted from the first deletion, so that it may be over.
+    let left = shorter["metadata"]["deletionGracePeriodSeconds"].as_u64();
+    assert!(left.is_some_and(|left| left <= 1), "{shorter}");
     scene.until_gone(&server);
 }
 
