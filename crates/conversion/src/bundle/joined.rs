@@ -1,6 +1,7 @@
 //! Objects that a program stored which gave each version a home of its own.
 
-use super::stored::{Views, edited, residual_of, traced};
+use super::edit::{edited, residual_of, traced};
+use super::stored::Views;
 use super::{Bundle, Stored};
 use crate::error::ConvertError;
 use crate::merge::Side;
