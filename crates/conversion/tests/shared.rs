@@ -299,3 +299,29 @@ fn what_an_earlier_program_stored_in_two_homes_is_joined() {
         assert_eq!(String::from_utf8(after.residual.unwrap()).unwrap(), home);
     }
 }
+
+/// The stored version has rules with the hub, and lacks what the hub shares with others.
+#[test]
+fn what_the_hub_has_and_the_stored_version_lacks_is_shared() {
+    let bundle = bundle_of(
+        "
+storage: v1
+versions:
+  v1: {spec: {a: string}}
+  v2: {spec: {b: string, f: string}}
+  v3: {spec: {b: string, g: string, h: string}}
+rules:
+  hub: v2
+  conversions:
+  - {from: v1, to: v2, rules: [{field: .spec.a, destination: .spec.b}]}
+  - {from: v2, to: v1, rules: [{field: .spec.b, destination: .spec.a}]}
+  - {from: v2, to: v3, rules: [{field: .spec.f, destination: .spec.g}]}
+  - {from: v3, to: v2, rules: [{field: .spec.g, destination: .spec.f}]}
+",
+    );
+    let mut written = Written::new(&bundle);
+    written.put("v2", json!({"b": "b", "f": "f"}));
+    assert_eq!(written.shows("v3"), json!({"b": "b", "g": "f"}));
+    written.put("v3", json!({"b": "b", "g": "g"}));
+    assert_eq!(written.shows("v2"), json!({"b": "b", "f": "g"}));
+}

@@ -301,7 +301,11 @@ impl Write<'_, '_> {
             let needed = self.needed(version);
             let must_read = bundle.versions[version].served && version != from && self.chain_can_fail(version);
             if needed || must_read {
-                self.follow(version, needed)?;
+                match self.follow(version, needed) {
+                    // The version is not served; its residual stays as it is.
+                    Err(_) if !bundle.versions[version].served => {}
+                    followed => followed?,
+                }
             }
         }
         // Tells that what versions share has one home: earlier programs had one for each version.
@@ -430,12 +434,7 @@ impl Write<'_, '_> {
             }
             None => bundle.route(parent, version, above, self.budget, None),
         };
-        match made {
-            Ok(view) => self.views.insert(version, view),
-            Err(error) if target.served => return Err(error),
-            // The version is not served; its residual stays as it is.
-            Err(_) => return Ok(()),
-        };
+        self.views.insert(version, made?);
         match old {
             Some(_) => self.remember(version),
             None => Ok(()),
