@@ -325,3 +325,30 @@ rules:
     written.put("v3", json!({"b": "b", "g": "g"}));
     assert_eq!(written.shows("v2"), json!({"b": "b", "f": "g"}));
 }
+
+/// A list that rules beside the hub move as a whole, whose items have fields of one version each.
+#[test]
+fn what_is_in_a_list_that_the_hub_lacks_is_shared() {
+    let bundle = bundle_of(
+        "
+versions:
+  v1: {spec: {url: string}}
+  v2: {spec: {url: string, 'l[k]': [{k!: string, x: string}]}}
+  v3: {spec: {url: string, 'm[k]': [{k!: string, y: string}]}}
+  v4: {spec: {url: string, 'm[k]': [{k!: string, y: string}]}}
+rules:
+  hub: v1
+  conversions:
+  - {from: v1, to: v2, rules: []}
+  - {from: v1, to: v3, rules: []}
+  - {from: v1, to: v4, rules: []}
+  - {from: v2, to: v3, rules: [{field: .spec.l, destination: .spec.m}]}
+  - {from: v3, to: v2, rules: [{field: .spec.m, destination: .spec.l}]}
+",
+    );
+    let mut written = Written::new(&bundle);
+    written.put("v3", json!({"m": [{"k": "a", "y": "y"}]}));
+    assert_eq!(written.shows("v4"), json!({"m": [{"k": "a", "y": "y"}]}));
+    written.put("v2", json!({"l": [{"k": "a", "x": "x"}]}));
+    assert_eq!(written.shows("v4"), json!({"m": [{"k": "a", "y": "y"}]}));
+}
