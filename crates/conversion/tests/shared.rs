@@ -263,6 +263,17 @@ rules:
 #[test]
 fn what_an_earlier_program_stored_in_two_homes_is_joined() {
     let bundle = bundle_of(ADDED);
+    // A list that only one version wrote is not added to itself.
+    let lists = bundle_of("versions:\n  v1: {spec: {u: string}}\n  v2: {spec: {u: string, l: [string]}}\n");
+    let list = json!({"v2": {"fields": {"spec": {"fields": {"l": {"set": ["a"]}}}}}}).to_string();
+    let value = object("v1", &json!({"spec": {"u": "u"}}));
+    let stored = Stored {
+        value: &value,
+        version: "v1",
+        residual: Some(list.as_bytes()),
+    };
+    let shown = lists.get(stored, "v2", &mut object_budget()).unwrap();
+    assert_eq!(shown["spec"], json!({"u": "u", "l": ["a"]}));
     let set = |f: &str| json!({"fields": {"spec": {"fields": {"f": {"set": f}}}}});
     let manager = |version: &str, time: &str| json!({"apiVersion": format!("example.io/{version}"), "time": time});
     for (v2, v3, f) in [("1", "2", "of v3"), ("2", "1", "of v2")] {
