@@ -16,16 +16,13 @@
 
 use crate::rules;
 use insula_api::{
-    ClusterName, Object, Scope,
+    ClusterName, Object, Scope, Verb,
     kinds::{self, ApiBinding, BoundResource},
 };
 use insula_auth::PolicyRule;
 use insula_catalog::ids;
 use insula_store::Snapshot;
 use std::ops::ControlFlow;
-
-const READ: [&str; 3] = ["get", "list", "watch"];
-const WRITE: [&str; 5] = ["create", "delete", "deletecollection", "patch", "update"];
 
 /// Labels, each with the roles that a ClusterRole with it counts in.
 const LABELS: [(&str, &[&str]); 3] = [
@@ -102,9 +99,12 @@ pub(crate) fn any_rule(
 fn bound_rules(object: &Object) -> BoundRules {
     let binding: ApiBinding = kinds::read(&object.body_value());
     // A rule for each resource: those of one binding may be in several groups.
-    let rules = |verbs: &[&str], subresources: &[&str]| {
+    let rules = |reads: bool, subresources: &[&str]| {
+        let verbs = Verb::ALL.into_iter().filter(|verb| verb.reads() == reads);
+        let mut verbs: Vec<String> = verbs.map(|verb| verb.name().to_owned()).collect();
+        verbs.sort_unstable();
         let rule = |bound: &BoundResource| PolicyRule {
-            verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
+            verbs: verbs.clone(),
             api_groups: vec![bound.group.clone()],
             resources: subresources
                 .iter()
@@ -115,7 +115,7 @@ fn bound_rules(object: &Object) -> BoundRules {
         binding.status.bound_resources.iter().map(rule).collect()
     };
     BoundRules {
-        read: rules(&READ, &["", "/status", "/scale"]),
-        write: rules(&WRITE, &["", "/scale"]),
+        read: rules(true, &["", "/status", "/scale"]),
+        write: rules(false, &["", "/scale"]),
     }
 }

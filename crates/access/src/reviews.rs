@@ -144,7 +144,7 @@ fn attributes(cluster: &ClusterName, spec: &Json) -> Attributes {
     let (resource, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
     match resource.is_object() {
         true => Attributes {
-            verb: text(resource, "verb"),
+            verb: text(resource, "verb").into(),
             group: text(resource, "group"),
             version: text(resource, "version"),
             resource: text(resource, "resource"),
@@ -156,7 +156,7 @@ fn attributes(cluster: &ClusterName, spec: &Json) -> Attributes {
             is_resource_request: true,
         },
         false => Attributes {
-            verb: text(path, "verb"),
+            verb: text(path, "verb").into(),
             path: text(path, "path"),
             cluster: Some(cluster.clone()),
             ..Attributes::default()

@@ -19,8 +19,9 @@ pub use requests::{Requests, expire_requests};
 pub use session::{AdminService, Info, Uploads};
 pub use workers::WorkerPool;
 
+use insula_api::Verb;
 use insula_apiserver::{ApiServer, call::Access};
-use insula_proto::{FILE_DESCRIPTOR_SET, admin::v1, rpc};
+use insula_proto::{FILE_DESCRIPTOR_SET, admin::v1, methods::MethodInfo, rpc};
 use prost::Message;
 use prost_types::{DescriptorProto, FieldDescriptorProto, FileDescriptorSet};
 use std::{collections::BTreeMap, sync::Arc};
@@ -71,8 +72,8 @@ impl Health {
 pub struct Method {
     /// Access that it takes.
     pub access: Access,
-    /// Kubernetes' verb in metrics; empty where there is none.
-    pub verb: &'static str,
+    /// The verb in metrics of the requests that it stands for.
+    pub verb: Option<Verb>,
     /// True for a method that may change something.
     pub mutates: bool,
     /// True for a method that answers with a stream.
@@ -150,6 +151,8 @@ admin_services! {
 /// Returns the methods of all descriptors by path.
 fn methods(object_bytes: usize) -> Result<BTreeMap<String, Method>, prost::DecodeError> {
     let mut methods = BTreeMap::new();
+    let of_admin = insula_proto::methods::methods();
+    let of_admin: BTreeMap<&str, &MethodInfo> = of_admin.iter().map(|method| (&*method.path, method)).collect();
     for encoded in [
         FILE_DESCRIPTOR_SET,
         tonic_health::pb::FILE_DESCRIPTOR_SET,
@@ -164,10 +167,13 @@ fn methods(object_bytes: usize) -> Result<BTreeMap<String, Method>, prost::Decod
                 for method in &service.method {
                     let path = format!("/{name}/{}", method.name());
                     let streams = method.server_streaming();
+                    // Health and reflection change nothing.
+                    let info = of_admin.get(&*path);
+                    let verb = info.and_then(|info| Verb::named(info.verb.as_deref()?));
                     let known = Method {
                         access: access(&name),
-                        verb: verb(method.name(), streams),
-                        mutates: !is_read_only(method.name()),
+                        verb: verb.or(streams.then_some(Verb::Watch)),
+                        mutates: info.is_some_and(|info| !info.reads),
                         streams,
                         uploads: method.client_streaming() && !streams,
                         bytes: match access(&name) {
@@ -210,50 +216,6 @@ fn has_object(messages: &[&DescriptorProto], message: &str, depth: usize) -> boo
     depth < NESTING_MAX && fields.iter().any(has)
 }
 
-/// Returns Kubernetes' verb of a method, by the verb in its name.
-fn verb(method: &str, streams: bool) -> &'static str {
-    const VERBS: [(&str, &str); 8] = [
-        ("Get", "get"),
-        ("List", "list"),
-        ("Tree", "list"),
-        ("Create", "create"),
-        ("Update", "update"),
-        ("Apply", "patch"),
-        ("Delete", "delete"),
-        ("Watch", "watch"),
-    ];
-    let named = VERBS.iter().find(|(name, _)| method.starts_with(name));
-    match (named, streams) {
-        (Some((_, verb)), _) => verb,
-        (None, true) => "watch",
-        (None, false) => "",
-    }
-}
-
-/// Returns true for a method that changes nothing, by the verb in its name.
-fn is_read_only(method: &str) -> bool {
-    const READS: [&str; 17] = [
-        "Get",
-        "List",
-        "Tree",
-        "Watch",
-        "Wait",
-        "Download",
-        "Explain",
-        "Check",
-        "Diff",
-        "Plan",
-        "Validate",
-        "Convert",
-        "Suggest",
-        "Coverage",
-        "Lint",
-        "Who",
-        "ServerReflection",
-    ];
-    READS.iter().any(|verb| method.starts_with(verb))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -291,5 +253,15 @@ mod tests {
         let mutates = |path: &str| methods[path].mutates;
         assert!(mutates("/insula.admin.v1.ObjectService/ApplyObject"));
         assert!(!mutates("/insula.admin.v1.ObjectService/WatchObjects"));
+        assert!(!mutates("/grpc.health.v1.Health/Check"));
+    }
+
+    #[test]
+    fn verbs_of_methods_are_verbs() {
+        for method in insula_proto::methods::methods() {
+            let verb = method.verb.as_deref().map(Verb::named);
+            let agrees = verb.is_none_or(|verb| verb.is_some_and(|verb| verb.reads() == method.reads));
+            assert!(agrees, "{}: {:?}", method.path, method.verb);
+        }
     }
 }

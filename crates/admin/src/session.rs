@@ -4,14 +4,14 @@
 use crate::{host::Host, operations::Operations, requests::Requests, servers::Server, status, workers::WorkerPool};
 use futures_util::future::BoxFuture;
 use insula_api::{
-    ClusterName, ClusterPath, Json, Revision, Timestamp,
+    ClusterName, ClusterPath, Json, Revision, Timestamp, Verb,
     names::{groups, well_known},
 };
 use insula_apiserver::{
     ApiServer,
     call::{Caller, Entered},
 };
-use insula_auth::{Attributes, ClusterFacts, UserInfo};
+use insula_auth::{Attributes, ClusterFacts, RoleVerb, UserInfo};
 use insula_catalog::{
     ids,
     locate::{self, NotLocated},
@@ -84,7 +84,7 @@ pub struct Located {
 }
 
 /// Returns the right to a verb on a resource.
-pub(crate) fn right(verb: &str, group: &str, resource: &str, name: &str) -> Attributes {
+pub(crate) fn right(verb: impl Into<RoleVerb>, group: &str, resource: &str, name: &str) -> Attributes {
     Attributes {
         verb: verb.into(),
         group: group.into(),
@@ -221,10 +221,10 @@ impl Session {
 
     /// Asks for a right to the installation, as the endpoint of the path would: only administrators
     /// of the platform have it.
-    pub fn administer(&self, verb: &str, path: &str) -> Result<(), Status> {
+    pub fn administer(&self, verb: impl Into<RoleVerb>, path: &str) -> Result<(), Status> {
         let user = self.user()?;
         let right = Attributes {
-            verb: verb.to_owned(),
+            verb: verb.into(),
             path: path.to_owned(),
             ..Attributes::default()
         };
@@ -302,7 +302,7 @@ impl Session {
         };
         let record = self.caller.record();
         if let (Some(parent), Some(status)) = (parent, status::not_located(path, why))
-            && let above = self::right("get", groups::TENANCY, "workspaces", name)
+            && let above = self::right(Verb::Get, groups::TENANCY, "workspaces", name)
             && self.caller.permit(&self.snapshot, &parent, above).is_ok()
         {
             record.refused(why);

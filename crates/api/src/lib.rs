@@ -18,6 +18,7 @@ mod path;
 mod resource;
 mod selector;
 mod time;
+mod verb;
 
 pub use cluster::{ClusterName, ClusterPath, InvalidCluster};
 pub use condition::{Condition, ConditionStatus, condition, set_condition};
@@ -30,6 +31,7 @@ pub use path::FieldPath;
 pub use resource::{GroupVersionResource, ObjectKey, ResourceId, Revision, Scope};
 pub use selector::{FieldSelector, LabelSelector, Requirement, SelectorError};
 pub use time::{Clock, Rng, Timestamp};
+pub use verb::Verb;
 
 /// JSON value of the write path. Reads in the storage version never build one.
 pub type Json = serde_json::Value;

@@ -184,6 +184,9 @@ pub mod annotations {
     pub const API_REQUESTS: &str = "apis.insula.io/requests";
     /// On an APIExport: seconds that such a request waits for a decision.
     pub const API_REQUEST_SECONDS: &str = "apis.insula.io/request-expiration-seconds";
+    /// On an APIExport or a LogicalCluster: seconds for which the deletion of an APIBinding with
+    /// objects may be taken back, for the bindings of the export or of the workspace.
+    pub const UNBIND_GRACE_SECONDS: &str = "apis.insula.io/unbind-grace-seconds";
     /// Human-readable description (Kubernetes).
     pub const DESCRIPTION: &str = "kubernetes.io/description";
 }

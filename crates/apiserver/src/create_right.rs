@@ -6,6 +6,7 @@ use crate::{
     request_stages::{Authorized, add_decision, required_right},
 };
 use insula_access::Authenticator;
+use insula_api::Verb;
 use insula_auth::{Attributes, ClusterFacts, UserInfo, permit};
 use std::sync::Arc;
 
@@ -41,7 +42,7 @@ impl Authorized {
     /// 404 for a virtual workspace that does not exist.
     pub(crate) fn right_to_create(&self) -> Result<CreateRight, Reply> {
         let attributes = Attributes {
-            verb: "create".into(),
+            verb: Verb::Create.into(),
             ..Attributes::clone(&self.attributes)
         };
         let (required, facts) = required_right(&self.scope, &attributes)?;

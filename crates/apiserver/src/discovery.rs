@@ -2,7 +2,7 @@
 //! aggregated form. Pure functions of the APIs that a cluster serves.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use insula_api::Json;
+use insula_api::{Json, Verb};
 use insula_catalog::{ApiVersion, ScopeKind, Served, Subresource, registration};
 use serde_json::json;
 use sha2::{Digest, Sha256, Sha512};
@@ -13,32 +13,17 @@ const KUBERNETES_MAJOR: &str = "1";
 const KUBERNETES_MINOR: &str = "36";
 
 /// Verbs of a custom resource, in Kubernetes' order.
-const CUSTOM_VERBS: &[&str] = &[
-    "delete",
-    "deletecollection",
-    "get",
-    "list",
-    "patch",
-    "create",
-    "update",
-    "watch",
+const CUSTOM_VERBS: [Verb; 8] = [
+    Verb::Delete,
+    Verb::DeleteCollection,
+    Verb::Get,
+    Verb::List,
+    Verb::Patch,
+    Verb::Create,
+    Verb::Update,
+    Verb::Watch,
 ];
-/// Verbs of a built-in resource.
-const BUILT_IN_VERBS: &[&str] = &[
-    "create",
-    "delete",
-    "deletecollection",
-    "get",
-    "list",
-    "patch",
-    "update",
-    "watch",
-];
-/// Verbs of a custom resource that is being deleted.
-const TERMINATING_VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "watch"];
-/// Verbs of the objects of a ThirdPartyResource that is being deleted.
-const READ_VERBS: &[&str] = &["get", "list", "watch"];
-const SUBRESOURCE_VERBS: &[&str] = &["get", "patch", "update"];
+const SUBRESOURCE_VERBS: &[Verb] = &[Verb::Get, Verb::Patch, Verb::Update];
 
 /// Returns `/version`, for the whole server and in a workspace. `insula` is this program's version;
 /// commit and date are set when it is built.
@@ -225,21 +210,27 @@ fn subresources(served: &Served, version: &ApiVersion) -> Vec<Subresource> {
     found
 }
 
+fn verb_names(verbs: &[Verb]) -> Vec<&'static str> {
+    verbs.iter().map(|verb| verb.name()).collect()
+}
+
 fn verbs(served: &Served) -> Vec<&'static str> {
     if served.api.strategy.traits().review {
-        return vec!["create"];
+        return vec![Verb::Create.name()];
     }
-    let all = match (served.terminating, is_built_in(served)) {
-        (true, _) if served.is_third_party() => READ_VERBS,
-        (true, _) => TERMINATING_VERBS,
-        (false, true) => BUILT_IN_VERBS,
-        (false, false) => CUSTOM_VERBS,
-    };
     let deletes_collection = served.api.strategy.traits().deletes_collection;
-    all.iter()
-        .copied()
-        .filter(|verb| deletes_collection || *verb != "deletecollection")
-        .collect()
+    let exists = |verb: &Verb| match verb {
+        Verb::DeleteCollection if !deletes_collection => false,
+        // What is being deleted can still be deleted, except for the objects of a
+        // ThirdPartyResource.
+        Verb::Delete | Verb::DeleteCollection => !(served.terminating && served.is_third_party()),
+        _ => verb.reads() || !served.terminating,
+    };
+    let mut verbs: Vec<Verb> = CUSTOM_VERBS.into_iter().filter(exists).collect();
+    if is_built_in(served) {
+        verbs.sort_unstable_by_key(|verb| verb.name());
+    }
+    verb_names(&verbs)
 }
 
 /// Returns true for built-in kinds, which have another order of verbs and a shorter `responseKind`.
@@ -262,7 +253,7 @@ pub(crate) fn resource_entries(served: &Served, version: &ApiVersion) -> Vec<Jso
     let subresources = subresources(served, version).into_iter().map(|sub| {
         let mut entry = json!({
             "name": format!("{}/{}", names.plural, sub.name), "singularName": "", "namespaced": namespaced,
-            "kind": &*names.kind, "verbs": sub.verbs,
+            "kind": &*names.kind, "verbs": verb_names(sub.verbs),
         });
         if let Some((group, version, kind)) = sub.body {
             entry["group"] = json!(group);
@@ -358,7 +349,8 @@ fn aggregated_resource(served: &Served, version: &ApiVersion) -> Json {
             let kind = sub
                 .body
                 .map(|(group, version, kind)| json!({"group": group, "version": version, "kind": kind}));
-            json!({"subresource": sub.name, "responseKind": kind.unwrap_or_else(|| own.clone()), "verbs": sub.verbs})
+            let kind = kind.unwrap_or_else(|| own.clone());
+            json!({"subresource": sub.name, "responseKind": kind, "verbs": verb_names(sub.verbs)})
         })
         .collect();
     if !subresources.is_empty() {

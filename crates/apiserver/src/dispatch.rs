@@ -22,7 +22,7 @@ use insula_access::{
     Target,
     view::{AllClusters, ViewScope},
 };
-use insula_api::{ClusterName, LabelSelector, measure::TRACE};
+use insula_api::{ClusterName, LabelSelector, Verb, measure::TRACE};
 use insula_auth::audit::Record;
 use insula_catalog::{Error, Named, Origin, Part, ScopeKind, Served, exports};
 use insula_registry::Deps;
@@ -97,7 +97,7 @@ pub(crate) async fn serve_authenticated(
     let metering = &server.registry.cache.metering;
     let counters = cluster.and_then(|cluster| metering.request(&cluster, kind.verb));
     let mut response = answered?;
-    if kind.verb != "watch" && response.extensions().get::<Lasting>().is_none() {
+    if kind.verb != Some(Verb::Watch) && response.extensions().get::<Lasting>().is_none() {
         response.extensions_mut().insert(held);
     }
     Ok(match counters {
@@ -219,7 +219,11 @@ async fn resource(server: &ApiServer, request: Authorized, path: ResourcePath, k
         warnings: warnings.clone(),
     };
     request.names_creation = path.third_party;
-    let span = tracing::info_span!(target: TRACE, "registry", insula.verb = verb, insula.class = kind.class.name());
+    let Some(verb) = verb else {
+        return Err(request.not_supported(None).warn(warnings));
+    };
+    let span =
+        tracing::info_span!(target: TRACE, "registry", insula.verb = verb.name(), insula.class = kind.class.name());
     let answer = subresource(&mut request, path.subresource.as_deref().unwrap_or_default(), verb);
     let answer = answer.instrument(span).await;
     answer.map_err(|refusal| refusal.warn(warnings))
@@ -253,7 +257,8 @@ fn resolve(registry: &Deps, request: &Authorized, path: &ResourcePath) -> Result
         None => (&*path.resource, None),
     };
     let (view, cluster) = (&request.scope.view, &request.scope.cluster);
-    let reads_many = matches!(verb, "list" | "watch") || matches!(view, Some(VirtualWorkspace::Schemas(_)));
+    let reads_many =
+        matches!(verb, Some(Verb::List | Verb::Watch)) || matches!(view, Some(VirtualWorkspace::Schemas(_)));
     if cluster.is_none() && !reads_many {
         return Err(across_only_reads(path, plural, verb, view.as_ref()));
     }
@@ -332,13 +337,13 @@ fn everywhere(
 
 /// The refusal of a verb across clusters, in kcp's words. Virtual workspaces answer a GET as one of
 /// an object that does not exist.
-fn across_only_reads(path: &ResourcePath, plural: &str, verb: &str, view: Option<&VirtualWorkspace>) -> Reply {
+fn across_only_reads(path: &ResourcePath, plural: &str, verb: Option<Verb>, view: Option<&VirtualWorkspace>) -> Reply {
     let named = Named {
         group: path.group.as_str().into(),
         resource: plural.into(),
     };
     match (verb, &path.name, view) {
-        ("get", Some(name), Some(_)) => Reply::error(&Error::NotFound {
+        (Some(Verb::Get), Some(name), Some(_)) => Reply::error(&Error::NotFound {
             resource: named,
             name: name.clone(),
         }),
@@ -347,7 +352,7 @@ fn across_only_reads(path: &ResourcePath, plural: &str, verb: &str, view: Option
 }
 
 /// Calls the verb of an object's subresource; the empty one is the object itself.
-async fn subresource(request: &mut ResourceRequest<'_>, subresource: &str, verb: &str) -> Answer {
+async fn subresource(request: &mut ResourceRequest<'_>, subresource: &str, verb: Verb) -> Answer {
     let served = &request.target.served;
     let of_kind = served.api.subresource(subresource).is_some();
     match subresource {
@@ -359,45 +364,45 @@ async fn subresource(request: &mut ResourceRequest<'_>, subresource: &str, verb:
         "token" if of_kind => request.token(verb).await,
         "finalize" if of_kind => finalize(request, verb).await,
         _ => match (served.api.subresource(subresource), served.api.handler(subresource)) {
-            (Some(known), Some(handler)) if known.verbs.contains(&verb) => own::serve(request, handler).await,
+            (Some(known), Some(handler)) if known.verbs.contains(&verb) => own::serve(request, verb, handler).await,
             (Some(_), Some(_)) => Err(request.not_supported(verb)),
             _ => Err(Reply::error(&served.api.not_found(&request.name))),
         },
     }
 }
 
-async fn main(request: &mut ResourceRequest<'_>, verb: &str) -> Answer {
+async fn main(request: &mut ResourceRequest<'_>, verb: Verb) -> Answer {
     let deletes_collection = request.target.served.api.strategy.traits().deletes_collection;
     match (verb, request.name.is_empty()) {
-        ("get", _) => request.get().await,
-        ("list", _) => request.list().await,
-        ("watch", _) => watch::watch(request).await,
-        ("create", true) => request.create().await,
-        ("create", false) if request.names_creation => request.create().await,
-        ("update", false) => request.update(Part::Main).await,
-        ("patch", false) => request.patch(Part::Main).await,
-        ("delete", false) => request.delete().await,
-        ("deletecollection", _) if deletes_collection => request.delete_collection().await,
-        ("patch", true) => Err(Reply::error(&Error::BadRequest("name must be provided".into()))),
+        (Verb::Get, _) => request.get().await,
+        (Verb::List, _) => request.list().await,
+        (Verb::Watch, _) => watch::watch(request).await,
+        (Verb::Create, true) => request.create().await,
+        (Verb::Create, false) if request.names_creation => request.create().await,
+        (Verb::Update, false) => request.update(Part::Main).await,
+        (Verb::Patch, false) => request.patch(Part::Main).await,
+        (Verb::Delete, false) => request.delete().await,
+        (Verb::DeleteCollection, _) if deletes_collection => request.delete_collection().await,
+        (Verb::Patch, true) => Err(Reply::error(&Error::BadRequest("name must be provided".into()))),
         _ => Err(request.not_supported(verb)),
     }
 }
 
 /// Calls a verb on a part of an object that is read and written by itself: its status, or the
 /// approval of a CertificateSigningRequest.
-async fn part(request: &mut ResourceRequest<'_>, verb: &str, part: Part) -> Answer {
+async fn part(request: &mut ResourceRequest<'_>, verb: Verb, part: Part) -> Answer {
     match verb {
-        "get" => request.get().await,
-        "update" => request.update(part).await,
-        "patch" => request.patch(part).await,
+        Verb::Get => request.get().await,
+        Verb::Update => request.update(part).await,
+        Verb::Patch => request.patch(part).await,
         _ => Err(request.not_supported(verb)),
     }
 }
 
 /// Answers a namespace's `/finalize`: the only way for a client to change `spec.finalizers`.
-async fn finalize(request: &mut ResourceRequest<'_>, verb: &str) -> Answer {
+async fn finalize(request: &mut ResourceRequest<'_>, verb: Verb) -> Answer {
     match verb {
-        "update" => request.update(Part::Finalizers).await,
+        Verb::Update => request.update(Part::Finalizers).await,
         _ => Err(Reply::error(&Error::MethodNotAllowed)),
     }
 }

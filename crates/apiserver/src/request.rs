@@ -18,7 +18,7 @@ use insula_access::{
     OnAuthenticated, PeerCertificate,
     lifecycle::{LifecycleController, LifecyclePhase},
 };
-use insula_api::{ClusterName, ClusterPath};
+use insula_api::{ClusterName, ClusterPath, Verb};
 use insula_auth::{Attributes, ClusterFacts, audit::Record};
 use insula_catalog::{Error, exports::ExportName, limits::WorkspaceLimits, locate::LogicalClusterView};
 use insula_registry::ListOptions;
@@ -31,8 +31,8 @@ pub type Answer = Result<Response<Body>, Reply>;
 /// Labels of a request in metrics, known once its resource is resolved. A response extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RequestKind {
-    /// Kubernetes' verb; empty for requests that are not about objects.
-    pub verb: &'static str,
+    /// The verb; `None` for requests that are not about objects.
+    pub verb: Option<Verb>,
     /// Origin of the resource.
     pub class: ResourceClass,
 }
@@ -77,8 +77,8 @@ pub struct Parsed {
     pub uri: Uri,
     /// The target that the path names.
     pub route: Route,
-    /// Kubernetes' verb; empty for requests that are not about objects.
-    pub verb: &'static str,
+    /// The verb; `None` for requests that are not about objects, and for methods without one.
+    pub verb: Option<Verb>,
     /// Attributes for authorisation, without a cluster: that is known when the request is located.
     pub(crate) attributes: Attributes,
     /// Query parameters.
@@ -138,7 +138,7 @@ impl Parsed {
             method: parts.method,
             uri: parts.uri,
             route: Route::NoCluster,
-            verb: "",
+            verb: None,
             attributes: Attributes::default(),
             query,
             headers: parts.headers,
@@ -163,7 +163,7 @@ impl Parsed {
     /// Sets the route, and derives the verb and the attributes from it.
     pub(crate) fn set_route(&mut self, route: Route) {
         self.route = route;
-        self.verb = self.resource_path().map_or("", |path| self.verb_for(path));
+        self.verb = self.resource_path().and_then(|path| self.verb_for(path));
         self.attributes = self.derive_attributes();
     }
 
@@ -182,21 +182,21 @@ impl Parsed {
         }
     }
 
-    /// Kubernetes' verb of a request for objects.
-    fn verb_for(&self, path: &ResourcePath) -> &'static str {
-        match self.method {
+    /// Returns the verb of a request for objects.
+    fn verb_for(&self, path: &ResourcePath) -> Option<Verb> {
+        Some(match self.method {
             Method::GET | Method::HEAD if path.watch_prefix || (path.name.is_none() && self.query.flag("watch")) => {
-                "watch"
+                Verb::Watch
             }
-            Method::GET | Method::HEAD if path.name.is_none() => "list",
-            Method::GET | Method::HEAD => "get",
-            Method::POST => "create",
-            Method::PUT => "update",
-            Method::PATCH => "patch",
-            Method::DELETE if path.name.is_none() => "deletecollection",
-            Method::DELETE => "delete",
-            _ => "",
-        }
+            Method::GET | Method::HEAD if path.name.is_none() => Verb::List,
+            Method::GET | Method::HEAD => Verb::Get,
+            Method::POST => Verb::Create,
+            Method::PUT => Verb::Update,
+            Method::PATCH => Verb::Patch,
+            Method::DELETE if path.name.is_none() => Verb::DeleteCollection,
+            Method::DELETE => Verb::Delete,
+            _ => return None,
+        })
     }
 
     /// The request in the terms of authorisation. The identity that a resource may be named with
@@ -205,7 +205,7 @@ impl Parsed {
     fn derive_attributes(&self) -> Attributes {
         let Some(path) = self.resource_path() else {
             return Attributes {
-                verb: self.method.as_str().to_ascii_lowercase(),
+                verb: self.method.as_str().to_ascii_lowercase().into(),
                 path: self.non_resource_path(),
                 ..Attributes::default()
             };
@@ -223,7 +223,7 @@ impl Parsed {
         let name = name.unwrap_or_default();
         // A right to list or watch objects of certain names covers a request whose field selector
         // is for one of them.
-        let selected = (name.is_empty() && matches!(self.verb, "list" | "watch"))
+        let selected = (name.is_empty() && matches!(self.verb, Some(Verb::List | Verb::Watch)))
             .then(|| self.query.selected_name())
             .flatten();
         Attributes {

@@ -6,7 +6,7 @@
 //! kind of refusal of each. Messages of registry errors are their `Display`; what is
 //! added here is code, reason and details.
 
-use insula_api::{FieldError, Json};
+use insula_api::{FieldError, Json, Verb};
 use insula_catalog::{Cause, Denial, Error, Named};
 use serde_json::{Map, json};
 
@@ -250,13 +250,15 @@ fn revision_too_large(message: String) -> StatusReply {
 }
 
 /// 405: the verb is not one of the resource's.
-pub fn not_supported(resource: &Named, verb: &str) -> StatusReply {
+pub fn not_supported(resource: &Named, verb: Option<Verb>) -> StatusReply {
+    let verb = verb.map_or("", Verb::name);
     let message = format!("{verb} is not supported on resources of kind \"{resource}\"");
     failure(Failure::MethodNotAllowed, "MethodNotAllowed", message).details(named(resource, ""))
 }
 
 /// 405: the verb is not one of the wildcard cluster's.
-pub fn across_not_supported(resource: &Named, verb: &str) -> StatusReply {
+pub fn across_not_supported(resource: &Named, verb: Option<Verb>) -> StatusReply {
+    let verb = verb.map_or("", Verb::name);
     let message = format!("{verb} is not supported on resources of kind \"{resource}\" in the `*` logical cluster");
     failure(Failure::MethodNotAllowed, "MethodNotAllowed", message).details(named(resource, ""))
 }

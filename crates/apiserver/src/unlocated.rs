@@ -13,7 +13,7 @@ use crate::{
     request::Parsed,
 };
 use http::Method;
-use insula_api::{ClusterName, ClusterPath};
+use insula_api::{ClusterName, ClusterPath, Verb};
 use insula_auth::{Attributes, ClusterFacts, GROUP_MASTERS, UserInfo, forbidden_message, permit};
 use insula_catalog::{
     Error, Named,
@@ -51,7 +51,7 @@ pub(crate) fn shows_as_empty(parsed: &Parsed, path: &ClusterPath, sender: Sender
         ..
     } = &parsed.attributes;
     *is_resource_request
-        && matches!(verb.as_str(), "get" | "list" | "watch")
+        && verb.reads()
         && path.split_first().1.is_empty()
         && sender.impersonator.is_none()
         && sender.user.is_in(GROUP_MASTERS)
@@ -109,7 +109,7 @@ fn closed(parsed: &Parsed, sender: Sender<'_>) -> Reply {
 /// Returns true for callers who may read a Workspace in its parent.
 fn may_read(snapshot: &Snapshot, caller: &UserInfo, parent: &ClusterName, name: &str) -> bool {
     let right = Attributes {
-        verb: "get".into(),
+        verb: Verb::Get.into(),
         group: "tenancy.kcp.io".into(),
         version: "v1alpha1".into(),
         resource: "workspaces".into(),

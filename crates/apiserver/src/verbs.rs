@@ -26,7 +26,7 @@ use axum::body::Body;
 use http::{HeaderMap, header};
 use http_body_util::{BodyExt, Limited};
 use insula_access::Target;
-use insula_api::Json;
+use insula_api::{Json, Verb};
 use insula_catalog::Error;
 use insula_registry::{FieldValidation, WriteOptions};
 
@@ -52,11 +52,11 @@ pub struct ResourceRequest<'a> {
 impl ResourceRequest<'_> {
     /// The refusal of a verb that the resource does not have. Custom resources name the verb and
     /// the resource in a 405, built-ins do not.
-    pub fn not_supported(&self, verb: &str) -> Reply {
+    pub fn not_supported(&self, verb: impl Into<Option<Verb>>) -> Reply {
         let api = &self.target.served.api;
         match api.strategy.traits().built_in {
             true => Reply::error(&Error::MethodNotAllowed),
-            false => status::not_supported(&api.named(), verb).into(),
+            false => status::not_supported(&api.named(), verb.into()).into(),
         }
     }
 

@@ -17,7 +17,7 @@ use crate::{
     reply::Reply,
     request::{RequestScope, VirtualWorkspace, without_identity},
 };
-use insula_api::Json;
+use insula_api::{Json, Verb};
 use insula_auth::{Attributes, UserInfo};
 use insula_catalog::Served;
 use insula_registry::Deps;
@@ -122,7 +122,7 @@ fn sort_verbs(document: &mut Json, read_only: &[&str]) {
                 .or(named("resource"))
                 .is_some_and(|name| read_only.contains(&without_identity(name.split('/').next().unwrap_or(name))));
             if let Some(Json::Array(verbs)) = fields.get_mut("verbs") {
-                verbs.retain(|verb| !reads || matches!(verb.as_str(), Some("get" | "list" | "watch")));
+                verbs.retain(|verb| !reads || verb.as_str().and_then(Verb::named).is_some_and(Verb::reads));
                 verbs.sort_unstable_by(|a, b| a.as_str().cmp(&b.as_str()));
             }
             fields.values_mut().for_each(|value| sort_verbs(value, read_only));

@@ -1,12 +1,90 @@
 //! Attributes of a request, and the opinion of an authorization step on them.
 
-use insula_api::ClusterName;
+use insula_api::{ClusterName, Verb};
+use std::{borrow::Cow, fmt};
+
+/// A verb as roles grant them.
+///
+/// Made by `from`, so that the name of a verb is always the verb.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RoleVerb {
+    /// A request for objects.
+    Request(Verb),
+    /// Another word, such as `bind` or `approve`: which ones there are is open. For paths the HTTP
+    /// method in lower case, where no request has its name.
+    Other(Cow<'static, str>),
+}
+
+impl RoleVerb {
+    /// Returns the name in roles.
+    pub fn name(&self) -> &str {
+        match self {
+            RoleVerb::Request(verb) => verb.name(),
+            RoleVerb::Other(name) => name,
+        }
+    }
+
+    /// Returns the verb of a request; `None` for another word.
+    pub fn request(&self) -> Option<Verb> {
+        match self {
+            RoleVerb::Request(verb) => Some(*verb),
+            RoleVerb::Other(_) => None,
+        }
+    }
+
+    /// Returns true for a verb that changes nothing.
+    pub fn reads(&self) -> bool {
+        self.request().is_some_and(Verb::reads)
+    }
+}
+
+impl Default for RoleVerb {
+    fn default() -> Self {
+        RoleVerb::Other(Cow::Borrowed(""))
+    }
+}
+
+impl From<Option<Verb>> for RoleVerb {
+    fn from(verb: Option<Verb>) -> Self {
+        verb.map(RoleVerb::Request).unwrap_or_default()
+    }
+}
+
+impl From<Verb> for RoleVerb {
+    fn from(verb: Verb) -> Self {
+        RoleVerb::Request(verb)
+    }
+}
+
+impl From<&'static str> for RoleVerb {
+    fn from(name: &'static str) -> Self {
+        Verb::named(name).map_or(RoleVerb::Other(Cow::Borrowed(name)), RoleVerb::Request)
+    }
+}
+
+impl From<String> for RoleVerb {
+    fn from(name: String) -> Self {
+        Verb::named(&name).map_or(RoleVerb::Other(Cow::Owned(name)), RoleVerb::Request)
+    }
+}
+
+impl PartialEq<Verb> for RoleVerb {
+    fn eq(&self, verb: &Verb) -> bool {
+        *self == RoleVerb::Request(*verb)
+    }
+}
+
+impl fmt::Display for RoleVerb {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
 
 /// Attributes of a request that authorization decides on.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Attributes {
-    /// `get`, `list`, `create`, …; for paths the HTTP method in lower case.
-    pub verb: String,
+    /// The verb.
+    pub verb: RoleVerb,
     /// API group; empty is the core group.
     pub group: String,
     /// API version.

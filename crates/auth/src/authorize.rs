@@ -241,13 +241,17 @@ fn deny_if(holds: bool, reason: &str) -> Decision {
 /// Returns true for requests for objects; impersonation accompanies other requests, wherever they
 /// go.
 fn is_about_objects(attributes: &Attributes) -> bool {
-    attributes.is_resource_request && !attributes.verb.starts_with("impersonate")
+    attributes.is_resource_request && !attributes.verb.name().starts_with("impersonate")
+}
+
+fn is_get_or_head(attributes: &Attributes) -> bool {
+    matches!(attributes.verb.name(), "get" | "head")
 }
 
 /// Returns true for reading exactly these paths: `/readyz/x` may name internals.
 fn is_health(attributes: &Attributes) -> bool {
     !attributes.is_resource_request
-        && matches!(attributes.verb.as_str(), "get" | "head")
+        && is_get_or_head(attributes)
         && matches!(attributes.path.as_str(), "/healthz" | "/livez" | "/readyz")
 }
 
@@ -256,7 +260,7 @@ fn is_health(attributes: &Attributes) -> bool {
 fn is_server_version(attributes: &Attributes) -> bool {
     !attributes.is_resource_request
         && attributes.cluster.is_none()
-        && matches!(attributes.verb.as_str(), "get" | "head")
+        && is_get_or_head(attributes)
         && matches!(attributes.path.as_str(), "/version" | "/version/")
 }
 
@@ -267,7 +271,7 @@ fn is_server_version(attributes: &Attributes) -> bool {
 /// there decide about the workspace's own users. Names of the system would count in more places,
 /// and some extra fields of an identity say where it counts.
 fn impersonation(is_platform_admin: bool, attributes: &Attributes) -> Decision {
-    if !attributes.verb.starts_with("impersonate") {
+    if !attributes.verb.name().starts_with("impersonate") {
         return Decision::NoOpinion;
     }
     let is_masters = attributes.resource == "groups" && attributes.name == GROUP_MASTERS;
@@ -296,7 +300,7 @@ fn is_of_the_workspace(attributes: &Attributes) -> bool {
             rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
         })
     };
-    verb == "impersonate"
+    verb.name() == "impersonate"
         && match resource.as_str() {
             "serviceaccounts" => true,
             "users" => !name.starts_with("system:"),
@@ -313,7 +317,7 @@ fn is_of_the_workspace(attributes: &Attributes) -> bool {
 /// Refuses work in a workspace before its type's initializers are done. Reviews are no writes, and
 /// admission decides on writes to the LogicalCluster.
 fn unfinished(user: &Identities<'_>, attributes: &Attributes, facts: &ClusterFacts) -> Decision {
-    let reads = matches!(attributes.verb.as_str(), "get" | "head" | "list" | "watch");
+    let reads = attributes.verb.reads() || attributes.verb.name() == "head";
     let harmless = matches!(
         attributes.group.as_str(),
         "core.kcp.io" | "authentication.k8s.io" | "authorization.k8s.io"
@@ -329,7 +333,7 @@ fn writes_system_status(attributes: &Attributes) -> bool {
         && attributes.group == "apis.kcp.io"
         && matches!(attributes.resource.as_str(), "apibindings" | "apiexports")
         && attributes.subresource == "status"
-        && !matches!(attributes.verb.as_str(), "get" | "list" | "watch")
+        && !attributes.verb.reads()
 }
 
 /// Returns true for writes to the status of Workspaces and WorkspaceTypes. kcp's export
@@ -340,7 +344,7 @@ fn writes_tenancy_status(attributes: &Attributes) -> bool {
     attributes.is_resource_request
         && attributes.group == "tenancy.kcp.io"
         && attributes.subresource == "status"
-        && !matches!(attributes.verb.as_str(), "get" | "list" | "watch")
+        && !attributes.verb.reads()
 }
 
 /// Returns the message for a refused client.

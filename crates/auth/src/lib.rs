@@ -25,7 +25,7 @@ pub mod service_account;
 mod token;
 mod user;
 
-pub use attributes::{Attributes, Decision};
+pub use attributes::{Attributes, Decision, RoleVerb};
 pub use authorize::{Forbidden, Permit, STEPS, Step, Trail, authorize, forbidden_message, permit};
 pub use identities::{Identities, confined_warrant};
 pub use rbac::{ClusterFacts, PolicyRule, Roles, Subject, SubjectKind, grant_refusal, leaves_to, uncovered};

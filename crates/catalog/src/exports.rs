@@ -9,6 +9,7 @@ mod right;
 mod root;
 mod schemas;
 mod served;
+pub mod unbind;
 
 pub use crate::routes::ExportName;
 pub use release::{release_id, release_on_offer};
@@ -38,6 +39,8 @@ pub struct ExportView {
     pub is_listed: bool,
     /// Seconds that a request to bind it waits for a decision, if its owner allows requests.
     pub request_seconds: Option<i64>,
+    /// Seconds for which the deletion of its bindings may be taken back, from an annotation.
+    pub unbind_grace_seconds: u64,
 }
 
 impl ExportName {
@@ -77,6 +80,7 @@ impl ExportView {
             aggregated: aggregated(&value),
             is_listed: value["metadata"]["annotations"][annotations::API_LISTED] == "true",
             request_seconds: bind_request::allowed_seconds(&value["metadata"]["annotations"]),
+            unbind_grace_seconds: unbind::grace_seconds_in(&value),
         }
     }
 }

@@ -10,7 +10,7 @@ pub use table::{CellValue, Table, TableColumn};
 use message::Message;
 
 use crate::{Custom, Strategy, SubresourceHandler, names::NameRule};
-use insula_api::{FieldError, Json};
+use insula_api::{FieldError, Json, Verb};
 use insula_conversion::Code;
 use std::fmt;
 
@@ -63,7 +63,7 @@ pub struct Subresource {
     /// Group, version and kind of its body, if they differ from the resource's own.
     pub body: Option<(&'static str, &'static str, &'static str)>,
     /// Verbs in discovery.
-    pub verbs: &'static [&'static str],
+    pub verbs: &'static [Verb],
 }
 
 /// A version of a built-in kind whose fields are in other places than those of the storage version.

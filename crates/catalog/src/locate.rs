@@ -1,6 +1,6 @@
 //! Resolution of workspace paths to logical clusters.
 
-use crate::{digest, ids, limits::WorkspaceLimits};
+use crate::{digest, exports::unbind, ids, limits::WorkspaceLimits};
 use insula_api::{ClusterName, ClusterPath, Freeze, Json, ObjectKey, kinds::WorkspacePhase, names::annotations};
 use insula_auth::RequiredGroups;
 use insula_store::Snapshot;
@@ -217,6 +217,8 @@ pub struct LogicalClusterView {
     /// Limit on the objects of the cluster, from an annotation. 0 means no limit; None means that
     /// the server's default applies.
     pub objects_max: Option<u64>,
+    /// Seconds for which the deletion of its APIBindings may be taken back, from an annotation.
+    pub unbind_grace_seconds: u64,
     /// `status.initializers`.
     pub initializers: Box<[Box<str>]>,
     /// `status.terminators`.
@@ -258,6 +260,7 @@ impl LogicalClusterView {
             objects_max: annotation("core.kcp.io/max-total-objects")
                 .and_then(|text| text.parse::<i64>().ok())
                 .map(|limit| u64::try_from(limit).unwrap_or(0)),
+            unbind_grace_seconds: unbind::grace_seconds_in(object),
             initializers: names("initializers"),
             terminators: names("terminators"),
             owner,

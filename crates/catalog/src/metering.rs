@@ -13,7 +13,7 @@
 
 use crate::ids;
 use dashmap::DashMap;
-use insula_api::{ClusterName, Json, ObjectKey, Scope, Timestamp};
+use insula_api::{ClusterName, Json, ObjectKey, Scope, Timestamp, Verb};
 use insula_store::{Entry, Snapshot};
 use serde_json::{Map, json};
 use std::{
@@ -32,20 +32,20 @@ const HOUR_SECONDS: i64 = 3_600;
 
 /// Names of the counters in records: requests by verb first.
 pub const METERS: [&str; 11] = [
-    "get",
-    "list",
-    "watch",
-    "create",
-    "update",
-    "patch",
-    "delete",
-    "deletecollection",
+    Verb::Get.name(),
+    Verb::List.name(),
+    Verb::Watch.name(),
+    Verb::Create.name(),
+    Verb::Update.name(),
+    Verb::Patch.name(),
+    Verb::Delete.name(),
+    Verb::DeleteCollection.name(),
     "other",
     "bytesOut",
     "conversions",
 ];
 /// Counters of requests, at the beginning of [`METERS`].
-pub const VERBS: usize = 9;
+pub const VERBS: usize = Verb::ALL.len() + 1;
 const OTHER: usize = VERBS - 1;
 const BYTES_OUT: usize = VERBS;
 const CONVERSIONS: usize = VERBS + 1;
@@ -134,9 +134,12 @@ impl Metering {
     }
 
     /// Counts a request, and returns the counters of its workspace; `None` if nothing is counted.
-    pub fn request(&self, cluster: &ClusterName, verb: &str) -> Option<Arc<Counters>> {
+    pub fn request(&self, cluster: &ClusterName, verb: Option<Verb>) -> Option<Arc<Counters>> {
         let counters = self.counters(cluster)?;
-        let meter = METERS[..OTHER].iter().position(|known| *known == verb).unwrap_or(OTHER);
+        let meter = METERS[..OTHER]
+            .iter()
+            .position(|known| verb.is_some_and(|verb| verb.name() == *known));
+        let meter = meter.unwrap_or(OTHER);
         counters.0[meter].fetch_add(1, Ordering::Relaxed);
         Some(counters)
     }
@@ -259,8 +262,8 @@ mod tests {
     fn requests_are_counted_by_verb_until_they_are_taken() {
         let metering = Metering::default();
         let one = cluster();
-        let held = metering.request(&one, "get").expect("it counts");
-        metering.request(&one, "connect").expect("it counts").sent(10);
+        let held = metering.request(&one, Some(Verb::Get)).expect("it counts");
+        metering.request(&one, None).expect("it counts").sent(10);
         held.converted(2);
         let taken = metering.take();
         assert_eq!(taken, [(one.clone(), Amounts([1, 0, 0, 0, 0, 0, 0, 0, 1, 10, 2]))]);
@@ -273,7 +276,7 @@ mod tests {
         drop(held);
         assert!(metering.take().is_empty());
         assert!(metering.active.is_empty(), "an idle workspace has no counters");
-        assert!(Metering::disabled().request(&one, "get").is_none());
+        assert!(Metering::disabled().request(&one, Some(Verb::Get)).is_none());
     }
 
     #[test]

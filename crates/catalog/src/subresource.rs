@@ -2,15 +2,15 @@
 
 use crate::Result;
 use futures_util::{future::BoxFuture, stream::BoxStream};
-use insula_api::{ClusterName, Json, Timestamp};
+use insula_api::{ClusterName, Json, Timestamp, Verb};
 use insula_auth::UserInfo;
 use std::sync::Arc;
 
 /// A request to a subresource of an object.
 #[derive(Debug, Clone)]
 pub struct SubresourceRequest {
-    /// Kubernetes' verb: `get`, `create` (POST), `update` (PUT), `patch` or `delete`.
-    pub verb: &'static str,
+    /// The verb.
+    pub verb: Verb,
     /// The object, in the version of the request.
     pub object: Json,
     /// The body; None if it is empty.

@@ -100,7 +100,8 @@ impl Reconciler for ApiBindings {
         match &*key.resource.resource {
             "apibindings" => {
                 self.index().note(change);
-                change.new.iter().map(|_| key.clone()).collect()
+                let own = change.new.iter().map(|_| key.clone());
+                own.chain(beside(change, snapshot)).collect()
             }
             "apiexports" if export_changed(change) => self.of_export(&key.cluster, &key.name),
             "apiresourceschemas" => self.of_schema(snapshot, &key.cluster, &key.name),
@@ -167,6 +168,23 @@ fn of_bundle(snapshot: &Snapshot, bundle: &str) -> Vec<ObjectKey> {
 fn in_cluster(snapshot: &Snapshot, cluster: &ClusterName) -> Vec<ObjectKey> {
     let bindings = snapshot.range(&Scope::cluster(ids::apibindings(), cluster.clone()), None, usize::MAX);
     bindings.into_iter().map(|binding| binding.key).collect()
+}
+
+/// Returns other bindings of the cluster that a change of one is about: those that keep their
+/// objects for a while and may hand them over to a new one, and those whose condition names one
+/// that keeps its objects.
+fn beside(change: &Change, snapshot: &Snapshot) -> Vec<ObjectKey> {
+    let cluster = &change.key.cluster;
+    let Some(old) = &change.old else {
+        let bindings = snapshot.range(&Scope::cluster(ids::apibindings(), cluster.clone()), None, usize::MAX);
+        let kept = bindings.into_iter().filter(|it| it.object.meta.awaits_deletion());
+        return kept.map(|binding| binding.key).collect();
+    };
+    let is_kept = change.new.as_ref().is_some_and(|new| new.meta.awaits_deletion());
+    match old.object.meta.awaits_deletion() == is_kept {
+        true => Vec::new(),
+        false => waiting_in_cluster(snapshot, cluster),
+    }
 }
 
 fn waiting_in_cluster(snapshot: &Snapshot, cluster: &ClusterName) -> Vec<ObjectKey> {

@@ -1,10 +1,14 @@
 //! Helpers of several reconcilers for reading and writing objects.
 
-use insula_api::{ClusterName, Json, ObjectKey, Timestamp};
+use insula_api::{ClusterName, Json, Meta, ObjectKey, Timestamp};
 use insula_catalog::{Custom, Strategy, ids, locate};
 use insula_registry::{Intent, Propagation, grace, mark_deleted};
 use insula_store::{Entry, Snapshot};
 use serde_json::json;
+
+/// Maximum number of seconds between two looks at an object whose deletion may be taken back: the
+/// wall clock may be set meanwhile.
+pub(crate) const GRACE_LOOK_SECONDS: u64 = 60;
 
 /// Returns the text at a pointer, or the empty text.
 pub(crate) fn text<'a>(value: &'a Json, pointer: &str) -> &'a str {
@@ -77,6 +81,14 @@ pub(crate) fn removal(entry: &Entry, strategy: Option<&dyn Strategy>, now: Times
         Some(value) => Intent::Update(entry.clone(), value),
         None => Intent::Delete(entry.clone()),
     })
+}
+
+/// Returns the seconds for which the deletion of an object may still be taken back; `None` if it
+/// may not.
+pub(crate) fn grace_left(meta: &Meta, now: Timestamp) -> Option<u64> {
+    let end = meta.deletion_timestamp.filter(|_| meta.deletion_grace)?;
+    let left = u64::try_from(end.since(now)).ok();
+    left.filter(|left| *left > 0)
 }
 
 /// Returns guards that the cluster is unchanged and not being deleted; `None` if it is. A plan that

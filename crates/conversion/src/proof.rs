@@ -70,10 +70,11 @@ pub struct Search {
 
 impl Search {
     /// Returns the extent of a search over an API: a search of two versions for each pair of its
-    /// versions, so that more versions do not leave less for each.
+    /// versions, so that more versions do not leave less for each. Versions that nobody can write
+    /// or read make no pairs.
     #[must_use]
     pub fn of_every_pair(self, bundle: &Bundle) -> Search {
-        let versions = bundle.versions().count() as u32;
+        let versions = in_use(bundle) as u32;
         let pairs = (versions * versions.saturating_sub(1) / 2).max(1);
         // Work counts both directions, and a version with itself: four for two versions.
         let work = u64::from(versions * versions).max(4) / 4;
@@ -83,6 +84,12 @@ impl Search {
             ..self
         }
     }
+}
+
+/// Returns the number of versions that are served or stored.
+fn in_use(bundle: &Bundle) -> usize {
+    let is_hidden = !bundle.served().any(|version| version == bundle.storage());
+    bundle.served().count() + usize::from(is_hidden)
 }
 
 impl Default for Search {
@@ -273,7 +280,7 @@ impl<'b> Prover<'b> {
 
     /// Counts the work of one write: the laws convert its object between all pairs of versions.
     fn count(&self, object: &Json, budget: &Budget) {
-        let versions = self.bundle.versions().count() as u64;
+        let versions = in_use(self.bundle) as u64;
         let one = (values(object) + budget.used() / COST_PER_VALUE).saturating_mul(versions * versions);
         self.work.set(self.work.get().saturating_add(one));
     }

@@ -31,6 +31,7 @@ const COUNTERPARTS: &[(&str, &str)] = &[
     ("ApiService/RollbackRelease", "export rollback"),
     ("ApiService/BindApi", "bind apiexport"),
     ("ApiService/UnbindApi", "unbind"),
+    ("ApiService/UndeleteBinding", "unbind"),
     ("ApiService/ListClaims", "claims get apibinding"),
     ("ApiService/AcceptClaims", "claims accept"),
     ("ApiService/RejectClaims", "claims reject"),
@@ -148,7 +149,10 @@ fn has_reason(command: &str) -> bool {
 
 #[test]
 fn every_method_has_a_command_or_a_reason() {
-    let methods: BTreeSet<String> = insula_proto::json::methods().into_iter().collect();
+    let methods: BTreeSet<String> = insula_proto::methods::methods()
+        .iter()
+        .map(|method| method.name().to_owned())
+        .collect();
     let known = COUNTERPARTS
         .iter()
         .chain(METHODS_ALONE)

@@ -1,22 +1,26 @@
-//! `insula unbind`: the removal of an APIBinding, after a count of the objects that go with it.
+//! `insula unbind`: the removal of an APIBinding, after a count of the objects that go with it, and
+//! the way back within its grace period.
 
 use std::process::ExitCode;
 
-use insula_proto::admin::v1::{UnbindApiRequest, UnbindApiResponse};
+use insula_proto::admin::v1::{UnbindApiRequest, UnbindApiResponse, UndeleteBindingRequest, UndeleteBindingResponse};
 
-use crate::{ask, connection::Connection, print};
+use crate::{admin::time, ask, client::Client, connection::Connection, print};
 
 /// The method that counts and removes.
 const UNBIND: &str = "/insula.admin.v1.ApiService/UnbindApi";
+/// The method that takes a deletion back.
+const UNDELETE: &str = "/insula.admin.v1.ApiService/UndeleteBinding";
 
 /// Removes an APIBinding, with all objects of its APIs in the workspace. Counts them first, and
-/// asks if there are any.
+/// asks if there are any. If the export or the workspace gives deleted bindings a grace period,
+/// the objects stay until its end, and --undelete takes the deletion back.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Exit codes:
-  0  removed; with --dry-run, counted
+  0  removed, or taken back; with --dry-run, counted
   1  the removal of objects is not confirmed
-  2  there is no such binding, or it may not be removed")]
+  2  there is no such binding, or it may not be removed or taken back")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     connection: Connection,
@@ -29,6 +33,12 @@ pub(crate) struct Arguments {
     /// Count the objects, and remove nothing.
     #[arg(long, conflicts_with = "yes")]
     dry_run: bool,
+    /// Remove the objects without a grace period, or end the one that runs.
+    #[arg(long)]
+    now: bool,
+    /// Take the deletion back, within its grace period: the binding and its objects are as before.
+    #[arg(long, conflicts_with_all = ["yes", "now"])]
+    undelete: bool,
 }
 
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {
@@ -38,34 +48,33 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
 fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let client = arguments.connection.client()?;
     let runtime = crate::runtime()?;
+    if arguments.undelete {
+        return undelete(&client, &runtime, arguments);
+    }
     let request = |validate_only: bool| UnbindApiRequest {
         workspace: client.workspace().to_owned(),
         binding: arguments.binding.clone(),
+        immediately: arguments.now,
         validate_only,
         ..UnbindApiRequest::default()
     };
     let found: UnbindApiResponse = runtime.block_on(client.call(UNBIND, &request(true)))?;
-    let counts = found.removed.iter().filter(|it| it.objects > 0).map(|it| {
-        let dot = if it.group.is_empty() { "" } else { "." };
-        format!("{} {}{dot}{}", it.objects, it.resource, it.group)
-    });
-    let counts: Vec<String> = counts.collect();
+    let counts = counts(&found);
     let name = &arguments.binding;
+    let end = found
+        .delete_time
+        .map(|end| format!(" at {}", time(Some(end))))
+        .unwrap_or_default();
     if arguments.dry_run {
-        let what = if counts.is_empty() {
-            "no objects".to_owned()
-        } else {
-            counts.join(", ")
-        };
-        print::line(&format!("{what} would go with apibinding {name}"))?;
+        let what = if counts.is_empty() { "no objects" } else { &counts };
+        print::line(&format!("{what} would go with apibinding {name}{end}"))?;
         return Ok(ExitCode::SUCCESS);
     }
     if !counts.is_empty() && !arguments.yes {
-        let counts = counts.join(", ");
         let is_confirmed = match ask::is_interactive() {
-            true => ask::confirm(&format!("Delete {counts} with apibinding {name}?"))?,
+            true => ask::confirm(&format!("Delete {counts} with apibinding {name}{end}?"))?,
             false => {
-                eprintln!("error: this would delete {counts} with apibinding {name}: confirm it by --yes");
+                eprintln!("error: this would delete {counts} with apibinding {name}{end}: confirm it by --yes");
                 false
             }
         };
@@ -75,6 +84,41 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     let removed: UnbindApiResponse = runtime.block_on(client.call(UNBIND, &request(false)))?;
     let objects: i64 = removed.removed.iter().map(|it| it.objects).sum();
-    print::line(&format!("apibinding {name} removed, with {objects} objects"))?;
+    print::line(&match removed.delete_time {
+        Some(end) => format!(
+            "apibinding {name} is deleted, and its {objects} objects are kept until {}\nTake that back by `insula \
+             unbind {name} --undelete`, or end the wait by `insula unbind {name} --now`.",
+            time(Some(end))
+        ),
+        None => format!("apibinding {name} removed, with {objects} objects"),
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the objects that go with a binding, as `2 widgets.example.io, 1 gears.example.io`.
+fn counts(found: &UnbindApiResponse) -> String {
+    let counts = found.removed.iter().filter(|it| it.objects > 0).map(|it| {
+        let dot = if it.group.is_empty() { "" } else { "." };
+        format!("{} {}{dot}{}", it.objects, it.resource, it.group)
+    });
+    counts.collect::<Vec<_>>().join(", ")
+}
+
+fn undelete(client: &Client, runtime: &tokio::runtime::Runtime, arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let request = UndeleteBindingRequest {
+        workspace: client.workspace().to_owned(),
+        binding: arguments.binding.clone(),
+        validate_only: arguments.dry_run,
+        ..UndeleteBindingRequest::default()
+    };
+    let answer: UndeleteBindingResponse = runtime.block_on(client.call(UNDELETE, &request))?;
+    let name = &arguments.binding;
+    print::line(&match arguments.dry_run {
+        true => format!(
+            "apibinding {name} would be back; its grace period ends {}",
+            time(answer.delete_time)
+        ),
+        false => format!("apibinding {name} is back"),
+    })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -2776,6 +2776,9 @@ pub struct BoundExport {
     /// Its etag, for writes.
     #[prost(string, tag = "7")]
     pub etag: ::prost::alloc::string::String,
+    /// The end of the grace period of a deleted binding: UndeleteBinding brings it back until then.
+    #[prost(message, optional, tag = "8")]
+    pub delete_time: ::core::option::Option<::prost_types::Timestamp>,
 }
 impl ::prost::Name for BoundExport {
     const NAME: &'static str = "BoundExport";
@@ -2860,6 +2863,9 @@ pub struct UnbindApiRequest {
     /// Only tell what would go.
     #[prost(bool, tag = "5")]
     pub validate_only: bool,
+    /// Delete without a grace period, and end the grace period of a binding that is deleted already.
+    #[prost(bool, tag = "6")]
+    pub immediately: bool,
 }
 impl ::prost::Name for UnbindApiRequest {
     const NAME: &'static str = "UnbindApiRequest";
@@ -2883,6 +2889,10 @@ pub struct UnbindApiResponse {
     /// Objects that go with it.
     #[prost(message, repeated, tag = "3")]
     pub removed: ::prost::alloc::vec::Vec<RemovedObjects>,
+    /// Until then, UndeleteBinding takes the deletion back. Absent without a grace period, and for a
+    /// binding without objects.
+    #[prost(message, optional, tag = "4")]
+    pub delete_time: ::core::option::Option<::prost_types::Timestamp>,
 }
 impl ::prost::Name for UnbindApiResponse {
     const NAME: &'static str = "UnbindApiResponse";
@@ -2892,6 +2902,58 @@ impl ::prost::Name for UnbindApiResponse {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/insula.admin.v1.UnbindApiResponse".into()
+    }
+}
+/// Takes the deletion of a binding back.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UndeleteBindingRequest {
+    /// Its workspace.
+    #[prost(string, tag = "1")]
+    pub workspace: ::prost::alloc::string::String,
+    /// Its name. Required.
+    #[prost(string, tag = "2")]
+    pub binding: ::prost::alloc::string::String,
+    /// Its etag that the caller has seen; empty for any.
+    #[prost(string, tag = "3")]
+    pub etag: ::prost::alloc::string::String,
+    /// Makes the request idempotent.
+    #[prost(string, tag = "4")]
+    pub request_id: ::prost::alloc::string::String,
+    /// Check everything, and change nothing.
+    #[prost(bool, tag = "5")]
+    pub validate_only: bool,
+}
+impl ::prost::Name for UndeleteBindingRequest {
+    const NAME: &'static str = "UndeleteBindingRequest";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.UndeleteBindingRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.UndeleteBindingRequest".into()
+    }
+}
+/// A binding that is back.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct UndeleteBindingResponse {
+    /// The server that answered, and the revision that it read.
+    #[prost(message, optional, tag = "1")]
+    pub header: ::core::option::Option<ResponseHeader>,
+    /// The binding. With validate_only as it is.
+    #[prost(message, optional, tag = "2")]
+    pub binding: ::core::option::Option<BoundExport>,
+    /// The end of the grace period that it had.
+    #[prost(message, optional, tag = "3")]
+    pub delete_time: ::core::option::Option<::prost_types::Timestamp>,
+}
+impl ::prost::Name for UndeleteBindingResponse {
+    const NAME: &'static str = "UndeleteBindingResponse";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.UndeleteBindingResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.UndeleteBindingResponse".into()
     }
 }
 /// The objects of a resource that go with a binding.
@@ -3187,6 +3249,9 @@ pub struct Consumer {
     /// The reason if it does not.
     #[prost(string, tag = "8")]
     pub message: ::prost::alloc::string::String,
+    /// The end of the grace period of a deleted binding.
+    #[prost(message, optional, tag = "9")]
+    pub delete_time: ::core::option::Option<::prost_types::Timestamp>,
 }
 impl ::prost::Name for Consumer {
     const NAME: &'static str = "Consumer";
@@ -4528,7 +4593,10 @@ pub mod api_service_client {
                 .insert(GrpcMethod::new("insula.admin.v1.ApiService", "BindApi"));
             self.inner.unary(req, path, codec).await
         }
-        /// Removes a binding, with all objects of its resources in the workspace.
+        /// Removes a binding, with all objects of its resources in the workspace. Where its export or its
+        /// workspace gives deleted bindings a grace period (the annotation
+        /// apis.insula.io/unbind-grace-seconds), the objects stay until delete_time, and UndeleteBinding
+        /// takes the deletion back until then.
         pub async fn unbind_api(
             &mut self,
             request: impl tonic::IntoRequest<super::UnbindApiRequest>,
@@ -4551,6 +4619,35 @@ pub mod api_service_client {
             let mut req = request.into_request();
             req.extensions_mut()
                 .insert(GrpcMethod::new("insula.admin.v1.ApiService", "UnbindApi"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Takes the deletion of a binding back, within its grace period: the binding and its objects are as
+        /// before. Needs the right to delete the binding. FAILED_PRECONDITION for a binding that is not
+        /// deleted, or whose objects are being removed.
+        pub async fn undelete_binding(
+            &mut self,
+            request: impl tonic::IntoRequest<super::UndeleteBindingRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::UndeleteBindingResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::CheckedCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/insula.admin.v1.ApiService/UndeleteBinding",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("insula.admin.v1.ApiService", "UndeleteBinding"),
+                );
             self.inner.unary(req, path, codec).await
         }
         /// Lists what the export of a binding asks for, with the decisions of the workspace.
@@ -4628,7 +4725,8 @@ pub mod api_service_client {
                 .insert(GrpcMethod::new("insula.admin.v1.ApiService", "RejectClaims"));
             self.inner.unary(req, path, codec).await
         }
-        /// Lists the bindings of an export in all workspaces, by logical cluster and name.
+        /// Lists the bindings of an export in all workspaces, by logical cluster and name. Deleted ones are
+        /// among them until their grace period ends.
         pub async fn list_consumers(
             &mut self,
             request: impl tonic::IntoRequest<super::ListConsumersRequest>,
@@ -5010,12 +5108,25 @@ pub mod api_service_server {
             &self,
             request: tonic::Request<super::BindApiRequest>,
         ) -> std::result::Result<tonic::Response<super::BindApiResponse>, tonic::Status>;
-        /// Removes a binding, with all objects of its resources in the workspace.
+        /// Removes a binding, with all objects of its resources in the workspace. Where its export or its
+        /// workspace gives deleted bindings a grace period (the annotation
+        /// apis.insula.io/unbind-grace-seconds), the objects stay until delete_time, and UndeleteBinding
+        /// takes the deletion back until then.
         async fn unbind_api(
             &self,
             request: tonic::Request<super::UnbindApiRequest>,
         ) -> std::result::Result<
             tonic::Response<super::UnbindApiResponse>,
+            tonic::Status,
+        >;
+        /// Takes the deletion of a binding back, within its grace period: the binding and its objects are as
+        /// before. Needs the right to delete the binding. FAILED_PRECONDITION for a binding that is not
+        /// deleted, or whose objects are being removed.
+        async fn undelete_binding(
+            &self,
+            request: tonic::Request<super::UndeleteBindingRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::UndeleteBindingResponse>,
             tonic::Status,
         >;
         /// Lists what the export of a binding asks for, with the decisions of the workspace.
@@ -5042,7 +5153,8 @@ pub mod api_service_server {
             tonic::Response<super::RejectClaimsResponse>,
             tonic::Status,
         >;
-        /// Lists the bindings of an export in all workspaces, by logical cluster and name.
+        /// Lists the bindings of an export in all workspaces, by logical cluster and name. Deleted ones are
+        /// among them until their grace period ends.
         async fn list_consumers(
             &self,
             request: tonic::Request<super::ListConsumersRequest>,
@@ -5783,6 +5895,51 @@ pub mod api_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = UnbindApiSvc(inner);
+                        let codec = crate::codec::CheckedCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/insula.admin.v1.ApiService/UndeleteBinding" => {
+                    #[allow(non_camel_case_types)]
+                    struct UndeleteBindingSvc<T: ApiService>(pub Arc<T>);
+                    impl<
+                        T: ApiService,
+                    > tonic::server::UnaryService<super::UndeleteBindingRequest>
+                    for UndeleteBindingSvc<T> {
+                        type Response = super::UndeleteBindingResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::UndeleteBindingRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ApiService>::undelete_binding(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = UndeleteBindingSvc(inner);
                         let codec = crate::codec::CheckedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
@@ -9367,6 +9524,9 @@ pub struct RecomputedObject {
     /// The reason of a failure.
     #[prost(string, tag = "9")]
     pub message: ::prost::alloc::string::String,
+    /// The path of its workspace.
+    #[prost(string, tag = "10")]
+    pub workspace: ::prost::alloc::string::String,
 }
 impl ::prost::Name for RecomputedObject {
     const NAME: &'static str = "RecomputedObject";

@@ -15,6 +15,10 @@ const EXACT_INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
 static POOL: LazyLock<DescriptorPool> =
     LazyLock::new(|| DescriptorPool::decode(crate::FILE_DESCRIPTOR_SET).expect("the build checked the descriptors"));
 
+pub(crate) fn pool() -> &'static DescriptorPool {
+    &POOL
+}
+
 /// Returns the descriptor of a message of the admin API.
 pub(crate) fn descriptor<M: Name>() -> Option<MessageDescriptor> {
     POOL.get_message_by_name(&M::full_name())
@@ -57,20 +61,6 @@ fn restore_integers(value: &mut Value) {
         }
         Value::Null | Value::Bool(_) | Value::String(_) => {}
     }
-}
-
-/// Returns the methods of all services of the admin API, as `ApiService/GetExport`.
-pub fn methods() -> Vec<String> {
-    let services = POOL
-        .services()
-        .filter(|service| service.parent_file().package_name() == "insula.admin.v1");
-    let methods = services.flat_map(|service| {
-        let names = service
-            .methods()
-            .map(|method| format!("{}/{}", service.name(), method.name()));
-        names.collect::<Vec<_>>()
-    });
-    methods.collect()
 }
 
 #[cfg(test)]

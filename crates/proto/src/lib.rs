@@ -9,6 +9,7 @@
 pub mod codec;
 pub mod fault;
 pub mod json;
+pub mod methods;
 mod nesting;
 pub mod rpc;
 pub mod value;

@@ -1,32 +1,58 @@
-//! Grace period of deleted workspaces, in which their deletion may be taken back.
+//! Grace period of deleted workspaces and APIBindings, in which their deletion may be taken back.
 //!
 //! ```text
 //! Ready ──DELETE──> awaits deletion ──time──> deleting ──> gone
 //!   └────undelete────────┘
 //! ```
-//! The whole state is in the Workspace: `deletionTimestamp` is the time at which the deletion goes
-//! on, and `deletionGracePeriodSeconds` is above 0 until then. Requests find neither the workspace
-//! nor those below it ([`insula_catalog::locate::awaits_deletion`]); its content and its
-//! LogicalCluster stay as they are. The end of the grace period sets `deletionGracePeriodSeconds`
-//! to 0. From then on the workspace is one that is being deleted, as without a grace period.
+//! The whole state is in the object: `deletionTimestamp` is the time at which the deletion goes on,
+//! and `deletionGracePeriodSeconds` is above 0 until then. The end of the grace period sets that
+//! to 0. From then on the object is one that is being deleted, as without a grace period.
+//!
+//! Until then, requests find neither a deleted workspace nor those below it
+//! ([`insula_catalog::locate::awaits_deletion`]); its content and its LogicalCluster stay as they
+//! are. The APIs of a deleted binding are served as those of any binding that is being deleted:
+//! objects are read, changed and deleted, and none is created.
 
+use crate::deps::Deps;
 use crate::metadata::{FOREGROUND, ORPHAN};
 use insula_api::{Json, Meta, Timestamp};
-use insula_catalog::object::metadata_of;
+use insula_catalog::{exports::unbind, ids, object::metadata_of};
+use insula_store::{Entry, Snapshot};
 use serde_json::json;
 
-/// Sets the grace period of a Workspace that a request deletes. `seconds` are those of the setting
+/// Returns the seconds for which the deletion of an object may be taken back by the settings; 0 for
+/// an object without content to keep. `None` for kinds that have no grace period.
+pub(crate) fn setting(deps: &Deps, snapshot: &Snapshot, old: &Entry) -> Option<u64> {
+    let resource = &old.key.resource;
+    if *resource == ids::workspaces() {
+        let value = old.object.body_value();
+        let cluster = value["spec"]["cluster"].as_str().unwrap_or_default();
+        return Some(if cluster.is_empty() {
+            0
+        } else {
+            deps.workspace_grace_seconds
+        });
+    }
+    // A binding that has bound nothing has no objects. The controller looks whether there are any.
+    (*resource == ids::apibindings()).then(|| {
+        let value = old.object.body_value();
+        let bound = value["status"]["boundResources"].as_array();
+        if bound.is_none_or(Vec::is_empty) {
+            0
+        } else {
+            unbind::grace_seconds_of(snapshot, old)
+        }
+    })
+}
+
+/// Sets the grace period of an object that a request deletes. `seconds` are those of the setting
 /// and of the request, which may shorten the period, also later, and not prolong it.
 pub(crate) fn set(value: &mut Json, old: &Meta, seconds: (u64, Option<u64>), now: Timestamp) {
     let (setting, requested) = seconds;
-    // A workspace without a logical cluster has no content to keep.
-    let has_content = value["spec"]["cluster"]
-        .as_str()
-        .is_some_and(|cluster| !cluster.is_empty());
     let metadata = metadata_of(value);
     let known = metadata.get("deletionGracePeriodSeconds").and_then(Json::as_u64);
     let (begun, longest) = match old.deletion_timestamp {
-        None if has_content => (now, setting),
+        None => (now, setting),
         Some(end) if old.awaits_deletion() => {
             let longest = known.unwrap_or_default();
             (Timestamp(end.0.saturating_sub_unsigned(longest)), longest)
@@ -50,7 +76,7 @@ pub fn end(value: &mut Json, now: Timestamp) {
     metadata.insert("deletionGracePeriodSeconds".into(), json!(0));
 }
 
-/// Removes from a Workspace what its deletion wrote.
+/// Removes from an object what its deletion wrote.
 pub fn take_back(value: &mut Json) {
     let metadata = metadata_of(value);
     metadata.remove("deletionTimestamp");
@@ -78,32 +104,31 @@ mod tests {
         (end.to_owned(), seconds)
     }
 
-    fn workspace(cluster: &str) -> Json {
+    fn workspace() -> Json {
         json!({"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": {"name": "a"},
-            "spec": {"cluster": cluster}})
+            "spec": {"cluster": "c"}})
     }
 
     #[test]
     fn the_grace_period_is_the_setting_or_shorter() {
         let at = |seconds: i64| Timestamp(seconds).to_string();
-        for (cluster, seconds, want) in [
-            ("c", (0, None), (at(1000), 0)),
-            ("c", (0, Some(60)), (at(1000), 0)),
-            ("c", (60, None), (at(1060), 60)),
-            ("c", (60, Some(10)), (at(1010), 10)),
-            ("c", (60, Some(600)), (at(1060), 60)),
-            ("c", (60, Some(0)), (at(1000), 0)),
-            ("", (60, None), (at(1000), 0)),
+        for (seconds, want) in [
+            ((0, None), (at(1000), 0)),
+            ((0, Some(60)), (at(1000), 0)),
+            ((60, None), (at(1060), 60)),
+            ((60, Some(10)), (at(1010), 10)),
+            ((60, Some(600)), (at(1060), 60)),
+            ((60, Some(0)), (at(1000), 0)),
         ] {
-            let got = deleted(&mut workspace(cluster), seconds, 1000);
-            assert_eq!(got, want, "{cluster:?} {seconds:?}");
+            let got = deleted(&mut workspace(), seconds, 1000);
+            assert_eq!(got, want, "{seconds:?}");
         }
     }
 
     #[test]
     fn a_second_deletion_shortens_the_period_and_never_prolongs_it() {
         let at = |seconds: i64| Timestamp(seconds).to_string();
-        let mut value = workspace("c");
+        let mut value = workspace();
         assert_eq!(deleted(&mut value, (60, None), 1000), (at(1060), 60));
         assert_eq!(deleted(&mut value, (600, None), 1010), (at(1060), 60));
         assert_eq!(deleted(&mut value, (600, Some(90)), 1010), (at(1060), 60));
@@ -118,7 +143,7 @@ mod tests {
 
     #[test]
     fn nothing_of_a_deletion_stays() {
-        let mut value = workspace("c");
+        let mut value = workspace();
         value["metadata"]["finalizers"] = json!(["a/b", FOREGROUND]);
         let before = json!({"name": "a", "finalizers": ["a/b"]});
         deleted(&mut value, (60, None), 1000);

@@ -321,7 +321,7 @@ fn writers(served: &Served, object: &Object, value: &Json) -> std::result::Resul
     let unrecorded = unrecorded.map(|version| (version.to_owned(), RULES_UNKNOWN));
     let mut all: Vec<(String, u64)> = recorded.collect();
     all.extend(unrecorded.filter(|(version, _)| bundle.rules_of(version).is_some()));
-    all.retain(|(version, rules)| *version != bundle.storage() && bundle.rules_of(version) != Some(*rules));
+    all.retain(|(version, rules)| bundle.rules_of(version) != Some(*rules));
     Ok(all)
 }
 

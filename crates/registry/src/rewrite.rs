@@ -6,7 +6,7 @@ use crate::{
     deps::Deps,
 };
 use insula_api::{ClusterName, Json, Object, ObjectKey, ResourceId, Revision, Scope};
-use insula_catalog::{Error, Result, Served, freeze};
+use insula_catalog::{Error, Origin, Result, Served, freeze, ids};
 use insula_store::{Entry, Snapshot};
 use std::{collections::HashMap, ops::ControlFlow};
 
@@ -66,7 +66,8 @@ pub(crate) fn scan(
     examined
 }
 
-/// Returns the API that serves an object in its cluster today.
+/// Returns the API that serves an object in its cluster today; `None` if the object goes with it. A
+/// binding in the grace period of its deletion may come back with its objects.
 fn serving(deps: &Deps, snapshot: &Snapshot, entry: &Entry) -> Option<Served> {
     let ResourceId {
         group,
@@ -74,7 +75,14 @@ fn serving(deps: &Deps, snapshot: &Snapshot, entry: &Entry) -> Option<Served> {
         identity,
     } = &entry.key.resource;
     let served = deps.catalog.resolve(snapshot, &entry.key.cluster, group, resource)?;
-    (served.identity == *identity && !served.terminating).then_some(served)
+    let is_kept = match &served.origin {
+        Origin::Bound { binding } => {
+            let key = ObjectKey::cluster_scoped(ids::apibindings(), entry.key.cluster.clone(), binding);
+            snapshot.get(&key).is_some_and(|it| it.object.meta.awaits_deletion())
+        }
+        Origin::Local { .. } | Origin::System => false,
+    };
+    (served.identity == *identity && (is_kept || !served.terminating)).then_some(served)
 }
 
 /// Returns an object to store, in its version.

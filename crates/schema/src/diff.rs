@@ -26,6 +26,9 @@ pub struct Change {
     pub breaking: bool,
     /// The old and the new setting.
     pub detail: String,
+    /// True if it concerns all that is below the node, too: a type, a rule, or which fields there
+    /// are.
+    pub is_deep: bool,
 }
 
 /// Kinds of differences.
@@ -85,7 +88,21 @@ impl Differ {
             kind,
             breaking,
             detail,
+            is_deep: !matches!(kind, ChangeKind::Narrowed | ChangeKind::Required | ChangeKind::Identity),
         });
+    }
+
+    /// Records that what is below a node is kept no longer.
+    fn gone(&mut self, path: &str, detail: String) {
+        self.note(&format!("{path}[]"), ChangeKind::Removed, true, detail);
+    }
+
+    /// Records a bound on a node and all that is below it.
+    fn deep_bound(&mut self, path: &str, narrower: bool, detail: String) {
+        self.bound(path, narrower, detail);
+        if let Some(change) = self.changes.last_mut() {
+            change.is_deep = true;
+        }
     }
 
     /// Records a bound that became tighter or wider.
@@ -119,10 +136,13 @@ impl Differ {
             match (before, after) {
                 (Some(before), Some(after)) => self.node(before, after, &format!("{path}[]")),
                 (Some(_), None) => {
-                    let pruned = !new.preserves_unknown();
-                    self.bound(path, pruned, format!("{what} are not described any more"));
+                    let detail = format!("{what} are not described any more");
+                    match new.preserves_unknown() {
+                        true => self.bound(path, false, detail),
+                        false => self.gone(path, detail),
+                    }
                 }
-                (None, Some(_)) => self.bound(path, old.preserves_unknown(), format!("{what} are described")),
+                (None, Some(_)) => self.deep_bound(path, old.preserves_unknown(), format!("{what} are described")),
                 (None, None) => {}
             }
         }
@@ -150,6 +170,9 @@ impl Differ {
                     // An undeclared field may have existed before, with any value.
                     let breaking = needed || old.preserves_unknown() && !matches!(word(after).as_str(), "any");
                     self.note(&at, ChangeKind::Added, breaking, detail);
+                    if needed && let Some(change) = self.changes.last_mut() {
+                        change.is_deep = false;
+                    }
                 }
                 (Some(before), Some(after)) => {
                     match (required(old, name), required(new, name)) {
@@ -190,7 +213,7 @@ impl Differ {
         ] {
             match (before, after) {
                 (true, false) if name == "null" => self.bound(path, true, "null is not accepted any more".to_owned()),
-                (true, false) => self.bound(path, true, format!("{name} are not kept any more")),
+                (true, false) => self.gone(path, format!("{name} are not kept any more")),
                 (false, true) if name == "null" => self.bound(path, false, "null is accepted".to_owned()),
                 (false, true) => self.bound(path, false, format!("{name} are kept")),
                 _ => {}
@@ -202,7 +225,7 @@ impl Differ {
             } else {
                 "is no embedded resource any more"
             };
-            self.bound(path, new.embedded(), detail.to_owned());
+            self.deep_bound(path, new.embedded(), detail.to_owned());
         }
     }
 
@@ -291,7 +314,7 @@ impl Differ {
             |node: &Node| -> Vec<String> { node.rules().iter().map(|rule| rule.source().to_owned()).collect() };
         let (before, after) = (sources(old), sources(new));
         for rule in after.iter().filter(|rule| !before.contains(rule)) {
-            self.bound(path, true, format!("rule added: {rule}"));
+            self.deep_bound(path, true, format!("rule added: {rule}"));
         }
         for rule in before.iter().filter(|rule| !after.contains(rule)) {
             self.bound(path, false, format!("rule removed: {rule}"));

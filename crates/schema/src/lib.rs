@@ -54,6 +54,8 @@ pub use crate::node::{Children, ListType, MapType, Node, Type};
 pub use crate::openapi::{openapi_v2, openapi_v3};
 pub use crate::parse::{SCHEMA_BYTES_MAX, SCHEMA_DEPTH_MAX, SCHEMA_NODES_MAX};
 pub use crate::prune::{drop_nulls, prune, prune_report};
-pub use crate::ratchet::{Outcome, is_consequence, validate, validate_schema, validate_status, validate_update};
+pub use crate::ratchet::{
+    Outcome, is_consequence, judge, place, validate, validate_schema, validate_status, validate_update,
+};
 pub use crate::structs::encode_struct;
 pub use crate::structural::Structural;

@@ -29,6 +29,32 @@ pub fn validate(object: &Json, schema: &Structural) -> Vec<FieldError> {
     errors
 }
 
+/// Returns all that a schema says of an object, for readers of the whole list: other than at a
+/// write, its rules run also where bounds refuse values, but for values of other types.
+pub fn judge(object: &Json, schema: &Structural) -> Vec<FieldError> {
+    let mut errors = validate_schema(object, schema);
+    let is_readable = errors.iter().all(|error| error.kind != FieldErrorKind::TypeInvalid);
+    if is_readable && schema.root().below.rules {
+        errors.extend(rules::check(object, None, schema, &mut Budget::new(RULE_COST_PER_OBJECT_MAX)).errors);
+    }
+    errors
+}
+
+/// Returns the path of the value that an error is about: errors of junctors and of formats of
+/// numbers are about the whole object, as in Kubernetes, and name the value in their message.
+pub fn place(error: &FieldError) -> &str {
+    let (field, detail) = (error.field.as_str(), &*error.detail);
+    if !field.is_empty() {
+        return field;
+    }
+    let quoted = detail.strip_prefix('"').and_then(|rest| rest.split_once("\" must "));
+    let range = || {
+        let rest = detail.strip_prefix("Checked value must be of type ")?;
+        rest.rsplit_once(" in ").map(|(_, name)| name)
+    };
+    quoted.map(|(name, _)| name).or_else(range).unwrap_or_default()
+}
+
 /// Validates a new object like [`validate`], without rules.
 pub fn validate_schema(object: &Json, schema: &Structural) -> Vec<FieldError> {
     let mut errors = Vec::new();

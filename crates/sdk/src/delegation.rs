@@ -300,7 +300,7 @@ fn question(user: &UserInfo, attributes: &Attributes) -> SubjectAccessReviewSpec
     match attributes.is_resource_request {
         true => {
             spec.resource_attributes = Some(ResourceAttributes {
-                verb: some(&attributes.verb),
+                verb: some(attributes.verb.name()),
                 group: some(&attributes.group),
                 version: some(&attributes.version),
                 resource: some(&attributes.resource),
@@ -312,7 +312,7 @@ fn question(user: &UserInfo, attributes: &Attributes) -> SubjectAccessReviewSpec
         }
         false => {
             spec.non_resource_attributes = Some(NonResourceAttributes {
-                verb: some(&attributes.verb),
+                verb: some(attributes.verb.name()),
                 path: some(&attributes.path),
             });
         }

@@ -51,16 +51,23 @@ pub enum Verb {
 }
 
 impl Verb {
-    const ALL: [Verb; 4] = [Verb::Get, Verb::Create, Verb::Update, Verb::Delete];
-
     /// Returns the verb of Kubernetes.
     pub fn as_str(self) -> &'static str {
+        self.of_request().name()
+    }
+
+    fn of_request(self) -> insula_api::Verb {
         match self {
-            Verb::Get => "get",
-            Verb::Create => "create",
-            Verb::Update => "update",
-            Verb::Delete => "delete",
+            Verb::Get => insula_api::Verb::Get,
+            Verb::Create => insula_api::Verb::Create,
+            Verb::Update => insula_api::Verb::Update,
+            Verb::Delete => insula_api::Verb::Delete,
         }
+    }
+
+    fn from_request(verb: insula_api::Verb) -> Option<Self> {
+        let all = [Verb::Get, Verb::Create, Verb::Update, Verb::Delete];
+        all.into_iter().find(|known| known.of_request() == verb)
     }
 }
 
@@ -197,7 +204,7 @@ pub(crate) fn described<T: Resource, S: Subresource<T>>(
     handler: S,
 ) -> (insula_catalog::Subresource, Box<dyn SubresourceHandler>) {
     let keep = |text: String| -> &'static str { Box::leak(text.into_boxed_str()) };
-    let verbs: Vec<&'static str> = S::VERBS.iter().map(|verb| verb.as_str()).collect();
+    let verbs: Vec<insula_api::Verb> = S::VERBS.iter().map(|verb| verb.of_request()).collect();
     let body = |kind| {
         (
             keep(T::group(&()).into_owned()),
@@ -248,8 +255,7 @@ impl<T: Resource, S: Subresource<T>> Handler<T, S> {
             .as_str()
             .unwrap_or_default()
             .to_owned();
-        let verb = Verb::ALL.into_iter().find(|verb| verb.as_str() == request.verb);
-        let verb = verb.ok_or(Error::MethodNotAllowed)?;
+        let verb = Verb::from_request(request.verb).ok_or(Error::MethodNotAllowed)?;
         let object = convert::read::<T>(&request.object).map_err(Error::Internal)?;
         let body = request.body.map(|body| {
             let read = S::Request::deserialize(&body);

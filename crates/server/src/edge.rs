@@ -33,7 +33,7 @@ use crate::{
     grpc::{self, Calls},
     health,
     listen::Answer,
-    metrics::{Class, Effect, Metrics, Verb},
+    metrics::{Class, Effect, Metrics},
     trace::Trace,
 };
 
@@ -89,7 +89,7 @@ impl Edge {
         };
         let kind = response.extensions().get::<RequestKind>().copied().unwrap_or_default();
         self.metrics
-            .request(verb(kind), class(kind), code(&response), started.elapsed());
+            .request(kind.verb, class(kind), code(&response), started.elapsed());
         response
     }
 
@@ -165,20 +165,6 @@ fn without_body(mut response: Response) -> Response {
         response.headers_mut().entry(CONTENT_LENGTH).or_insert(length.into());
     }
     response.map(|_| Body::empty())
-}
-
-fn verb(kind: RequestKind) -> Verb {
-    match kind.verb {
-        "get" => Verb::Get,
-        "list" => Verb::List,
-        "watch" => Verb::Watch,
-        "create" => Verb::Create,
-        "update" => Verb::Update,
-        "patch" => Verb::Patch,
-        "delete" => Verb::Delete,
-        "deletecollection" => Verb::DeleteCollection,
-        _ => Verb::Other,
-    }
 }
 
 fn class(kind: RequestKind) -> Class {

@@ -60,7 +60,7 @@ const UPLOAD_TIME_MAX: Duration = Duration::from_secs(3600);
 /// A method that no service has.
 const UNKNOWN: Method = Method {
     access: Access::Authenticated,
-    verb: "",
+    verb: None,
     mutates: true,
     streams: false,
     uploads: false,

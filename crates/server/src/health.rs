@@ -230,7 +230,7 @@ pub(crate) async fn permit(health: &Health, request: &Parts, path: &str) -> Resu
         Refusal { code, reason, message }
     })?;
     let attributes = Attributes {
-        verb: request.method.as_str().to_lowercase(),
+        verb: request.method.as_str().to_lowercase().into(),
         path: path.to_owned(),
         ..Attributes::default()
     };

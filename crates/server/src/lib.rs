@@ -67,7 +67,7 @@ pub use insula_access::delegate::Delegate;
 pub use insula_store_etcd::MemberStatus;
 pub use lifecycle::Lifecycle;
 pub use listen::PeerAddress;
-pub use metrics::{Class, CodeClass, CommitOutcome, Effect, GaugeGuard, Metrics, Verb};
+pub use metrics::{Class, CodeClass, CommitOutcome, Effect, GaugeGuard, Metrics};
 pub use open::survey_etcd;
 pub use outbound::AnyServer;
 pub use portless::Portless;

@@ -16,17 +16,19 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use insula_api::Timestamp;
+use insula_api::{Timestamp, Verb};
 use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
     registry::{Registry, Unit},
 };
 
 pub(crate) use labels::{AuditOutcome, CallOutcome, ClosedFor, ExportOutcome, Purpose, Signal};
-pub use labels::{Class, CodeClass, CommitOutcome, Effect, Verb};
+pub use labels::{Class, CodeClass, CommitOutcome, Effect};
 pub(crate) use sources::Sources;
 
-use labels::{AuditLabels, CallLabels, ClosedLabels, CommitLabels, EffectLabels, ExportLabels, RequestLabels};
+use labels::{
+    AuditLabels, CallLabels, ClosedLabels, CommitLabels, EffectLabels, ExportLabels, RequestLabels, VerbLabel,
+};
 use sources::{Parts, Queues};
 
 /// All metrics. Counting is a few atomic operations.
@@ -191,9 +193,9 @@ impl Metrics {
     }
 
     /// Counts an answered request.
-    pub fn request(&self, verb: Verb, class: Class, code: http::StatusCode, took: Duration) {
+    pub fn request(&self, verb: Option<Verb>, class: Class, code: http::StatusCode, took: Duration) {
         let labels = RequestLabels {
-            verb,
+            verb: VerbLabel(verb),
             class,
             code: code.into(),
         };
@@ -295,9 +297,9 @@ mod tests {
     fn text_has_closed_labels_and_gauges_that_come_back() {
         let metrics = Metrics::new("1.2.3");
         let took = Duration::from_millis(3);
-        metrics.request(Verb::List, Class::Bound, http::StatusCode::OK, took);
-        metrics.request(Verb::List, Class::Bound, http::StatusCode::CREATED, took);
-        metrics.request(Verb::Get, Class::System, http::StatusCode::GONE, took);
+        metrics.request(Some(Verb::List), Class::Bound, http::StatusCode::OK, took);
+        metrics.request(Some(Verb::List), Class::Bound, http::StatusCode::CREATED, took);
+        metrics.request(Some(Verb::Get), Class::System, http::StatusCode::GONE, took);
         metrics.commit(CommitOutcome::Committed, took);
         metrics.called(Purpose::Issuer, CallOutcome::Failed, took);
         metrics.exported.count(Signal::Spans, ExportOutcome::Dropped, 7);

@@ -109,12 +109,9 @@ impl Trace {
         span.name(format!("{method} {route}"));
         span.text("http.request.method", method);
         span.text("http.route", &route);
-        if let Some(kind) = response
-            .extensions()
-            .get::<RequestKind>()
-            .filter(|kind| !kind.verb.is_empty())
-        {
-            span.text("insula.verb", kind.verb);
+        let kind = response.extensions().get::<RequestKind>();
+        if let Some(verb) = kind.and_then(|kind| kind.verb) {
+            span.text("insula.verb", verb.name());
         }
         let code = response.status();
         span.number("http.response.status_code", code.as_u16().into());

@@ -7,6 +7,7 @@ mod connection;
 mod operator;
 mod plugins;
 mod tenant;
+mod unbind;
 mod ws;
 
 use std::{fs, path::PathBuf, process::Command, time::Duration};

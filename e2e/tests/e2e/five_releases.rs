@@ -285,8 +285,11 @@ fn fields_and_versions(scene: &Scene) {
     assert_eq!(scene.engine(3, "v1")["backup"], Value::Null);
     // The way back is judged like any release: a default goes.
     let (code, text) = scene.export(&["rollback", GROUP, "--wait"]);
-    assert!(code == 1 && text.contains("/v2:.spec.level: 30 objects"), "{text}");
-    let (code, text) = scene.export(&["rollback", GROUP, "--wait", "--accept", "value-hidden=30"]);
+    assert!(
+        code == 1 && text.contains("/v2:.spec.level: default 1 removed; 30 objects"),
+        "{text}"
+    );
+    let (code, text) = scene.export(&["rollback", GROUP, "--wait", "--accept", "default-changed=30"]);
     assert_eq!(code, 0, "{text}");
     for tenant in [0, 3] {
         scene.shows(tenant, "v2", "backup", &json!({"at": "noon"}));

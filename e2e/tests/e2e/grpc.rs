@@ -32,6 +32,7 @@ mod restore;
 mod rollouts;
 mod rules;
 mod streams;
+mod unbinding;
 mod undelete;
 mod uploads;
 mod workspaces;

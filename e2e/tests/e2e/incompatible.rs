@@ -6,7 +6,7 @@ use std::path::Path;
 use insula_e2e::{Client, shared, until, workspace};
 use serde_json::{Value, json};
 
-use crate::tools::ran;
+use crate::{providers::tenant, tools::ran};
 
 const APIS: &str = "/apis/apis.kcp.io";
 
@@ -154,6 +154,43 @@ fn an_export_says_which_fields_break() {
         until("rules mend it", || {
             compatible(&client, export).filter(|(status, ..)| status == "True")
         });
+    }
+}
+
+/// Whoever asks is told all at once: versions that break, and what the release does to objects.
+#[test]
+fn a_check_shows_effects_besides_versions_that_break() {
+    let server = shared();
+    let admin = server.admin();
+    let (path, _) = workspace(&admin, "checked");
+    let kubeconfig = server.kubeconfig();
+    let target = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--workspace", &path];
+    let publish = |how: &str, definition: &Value| {
+        let arguments = [&["export", "publish", "-f", "-", how][..], &target].concat();
+        let (code, out, error) = ran(&arguments, &definition.to_string());
+        (code, format!("{out}{error}"))
+    };
+    let mut first = definition();
+    first["spec"]["versions"].as_array_mut().unwrap().pop();
+    first["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["seat"] =
+        json!({"type": "string"});
+    let (code, said) = publish("--apply", &first);
+    assert_eq!(code, 0, "{said}");
+    let (_, client) = tenant(&admin, &path, ("example.io", "valves"));
+    let valve = json!({"apiVersion": "example.io/v1", "kind": "Valve", "metadata": {"name": "main"},
+        "spec": {"seat": "brass"}});
+    client
+        .post("/apis/example.io/v1/namespaces/default/valves", &valve)
+        .expect(201);
+    for how in ["--check", "--apply"] {
+        let (code, said) = publish(how, &definition());
+        assert_eq!(code, 1, "{how}: {said}");
+        for one in BREAKS
+            .iter()
+            .chain(&["refused: field-removed:valves.example.io/v1:.spec.seat: 1 object"])
+        {
+            assert!(said.contains(one), "{how}: {said}");
+        }
     }
 }
 

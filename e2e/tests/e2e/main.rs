@@ -67,6 +67,7 @@ mod tenant_isolation;
 mod thirdparty;
 mod tools;
 mod traces;
+mod unbinding;
 mod unreadable;
 mod verdict;
 mod views;

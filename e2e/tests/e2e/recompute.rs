@@ -5,6 +5,7 @@ use insula_e2e::{Client, Server, Who, runtime, shared, until, workspace};
 use insula_proto::admin::v1::{RecomputeRequest, RecomputeState, conversion_service_client::ConversionServiceClient};
 use serde_json::{Value, json};
 use std::{
+    fs,
     path::Path,
     sync::Arc,
     time::{Duration, Instant},
@@ -30,6 +31,7 @@ struct Scene {
     provider: String,
     at_provider: Client,
     tenants: [Client; 2],
+    paths: [String; 2],
     clusters: [String; 2],
 }
 
@@ -43,6 +45,7 @@ impl Scene {
         let scene = Scene {
             kubeconfig: server.kubeconfig().to_str().unwrap().to_owned(),
             tenants: [admin.in_workspace(&one.0), admin.in_workspace(&two.0)],
+            paths: [one.0, two.0],
             clusters: [one.1, two.1],
             at_provider: admin.in_workspace(&provider),
             provider,
@@ -63,8 +66,12 @@ impl Scene {
     }
 
     fn publish(&self, rules: &str) {
-        let (definition, rules) = (sample("definition.yaml"), sample(rules));
-        let files = ["-f", &definition, "-f", &rules];
+        self.publish_as(&sample("definition.yaml"), rules);
+    }
+
+    fn publish_as(&self, definition: &str, rules: &str) {
+        let rules = sample(rules);
+        let files = ["-f", definition, "-f", &rules];
         let server = ["--kubeconfig", &self.kubeconfig, "--workspace", &self.provider];
         let arguments = [
             &["export", "publish", "--apply", "--accept", "value-changed"],
@@ -237,6 +244,45 @@ fn what_a_wrong_rule_wrote_is_listed_and_recomputed() {
         assert!(text.contains("all 7 objects are as today's rules make them"), "{text}");
     }
     assert_eq!(revision(one, "plain"), before);
+}
+
+/// One release corrects the rules and stores the version through which the wrong ones were passed.
+#[test]
+fn a_correction_that_moves_the_storage_is_recomputed() {
+    let scene = Scene::new();
+    let [one, two] = &scene.tenants;
+    create(one, "v1", "plain", json!({"size": "5Gi"}));
+    create(two, "v1", "edited", json!({"size": "6Gi", "owner": "ann"}));
+    create(two, "v2", "native", json!({"bytes": 8 * GIB}));
+    let definition = fs::read_to_string(sample("definition.yaml")).unwrap();
+    let moved = definition
+        .replace("storage: true", "storage: moved")
+        .replace("storage: false", "storage: true")
+        .replace("storage: moved", "storage: false");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("moved.yaml");
+    fs::write(&file, moved).unwrap();
+    scene.publish_as(file.to_str().unwrap(), "rules.yaml");
+    let listed = |state: &str| {
+        let mut listed = scene.listed(&[]);
+        listed.retain(|(.., its)| its == state);
+        let names = listed.into_iter().map(|(_, name, _)| name);
+        names.collect::<std::collections::BTreeSet<String>>()
+    };
+    until("the objects are moved", || {
+        (listed("differs") == ["edited", "plain"].map(str::to_owned).into()).then_some(())
+    });
+    edit(two, "v1", "edited", json!({"size": "7Gi"}));
+    let (code, text) = scene.recompute(&["--apply"]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains(&format!("plain in {}, ", scene.paths[0])), "{text}");
+    assert_eq!(spec(one, "v1", "plain"), json!({"size": "5Gi"}));
+    assert_eq!(spec(one, "v2", "plain"), json!({"bytes": 5 * GIB}));
+    assert_eq!(spec(two, "v2", "edited"), json!({"bytes": 7 * GIB, "owner": "ann"}));
+    assert_eq!(spec(two, "v2", "native"), json!({"bytes": 8 * GIB}));
+    let (code, text) = scene.recompute(&[]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("all 3 objects are as today's rules make them"), "{text}");
 }
 
 /// Fields that were written by the corrected rules meanwhile stay; their neighbours are recomputed.

@@ -10,7 +10,7 @@ use tonic::{Code, Status};
 
 use crate::{
     grpc::{channel, origin},
-    providers,
+    providers, unbinding,
 };
 
 const GROUP: &str = "retained.example.io";
@@ -187,4 +187,23 @@ fn a_removed_field_is_kept_until_it_is_retired() {
     assert_eq!(code, 0, "{text}");
     let left = json!({"size": 3, "users": [{"name": "al", "mail": "a@b"}]});
     until("what was retired is gone", || (scene.spec("v1") == left).then_some(()));
+}
+
+/// Objects that a deleted binding keeps may come back: a field is retired in them, too.
+#[test]
+fn a_field_is_retired_in_objects_that_a_deleted_binding_keeps() {
+    let scene = Scene::new();
+    scene.publish(&without_backup(), &ACCEPTED);
+    let export = format!("/apis/apis.kcp.io/v1alpha2/apiexports/{GROUP}");
+    let provider = scene.server.admin().in_workspace(&scene.provider);
+    let day = unbinding::grace(Some("86400".to_owned()));
+    provider.merge(&export, &day).expect(200);
+    let binding = "/apis/apis.kcp.io/v1alpha2/apibindings/tanks";
+    let deleted = scene.tenant.delete(binding).expect(200);
+    assert_eq!(deleted["metadata"]["deletionGracePeriodSeconds"], 86400);
+    let holders = |validate_only| {
+        let answer = scene.retire_over_grpc(&Who::KcpAdmin, ".spec.backup", validate_only);
+        answer.unwrap().objects.len()
+    };
+    assert_eq!([holders(true), holders(false), holders(true)], [1, 1, 0]);
 }

@@ -404,7 +404,11 @@ fn export_publish_creates_and_updates_an_export() {
 fn publish_first(publisher: &Publisher, client: &Client) -> String {
     let wanted = ["APIResourceSchema create", "APIConversion create", "APIExport create"];
     assert_eq!(actions(&publisher.publish(&["--diff"], 1)), wanted);
-    for how in [&["--apply"][..], &["--apply", "--check", "--wait", "--yes"]] {
+    for how in [
+        &["--check"][..],
+        &["--apply"],
+        &["--apply", "--check", "--wait", "--yes"],
+    ] {
         publisher.assert_draft_is_refused(how);
     }
     for kind in [

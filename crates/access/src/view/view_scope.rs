@@ -5,7 +5,7 @@ use crate::{
     lifecycle::{LifecycleController, LifecyclePhase},
     roles::RolesAt,
 };
-use insula_api::{ClusterName, Json, LabelSelector, Object, ObjectKey, Scope};
+use insula_api::{ClusterName, Json, LabelSelector, Object, ObjectKey, Scope, Verb};
 use insula_auth::{Attributes, ClusterFacts, UserInfo};
 use insula_catalog::{
     Catalog, Origin, Served,
@@ -39,8 +39,8 @@ pub enum ViewScope {
 pub struct ViaExport {
     /// The export.
     pub export: ExportName,
-    /// Kubernetes' verb.
-    pub verb: &'static str,
+    /// The verb; `None` for a method that has none.
+    pub verb: Option<Verb>,
     /// The caller, as the maximal permission policy of a claimed API judges them.
     pub user: Arc<UserInfo>,
     /// The request, as that policy judges it. Its cluster is replaced by each that is looked at.

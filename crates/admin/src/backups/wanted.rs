@@ -347,8 +347,8 @@ fn parts<'a>(tree: &'a Tree, now: &'a Links) -> Parts<'a> {
     }
 }
 
-/// Takes the deletion of a workspace back that was in its grace period: the end of that may be
-/// past, and the workspace would go as soon as it is there.
+/// Takes the deletion of a workspace or an APIBinding back that was in its grace period: the end of
+/// that may be past, and the object would go as soon as it is there.
 fn kept(object: Arc<Object>) -> Arc<Object> {
     if !object.meta.awaits_deletion() {
         return object;

@@ -11,7 +11,7 @@ use crate::{
     status,
 };
 use insula_access::roles::holders::{Holder, Origin};
-use insula_api::{ClusterName, ObjectKey};
+use insula_api::{ClusterName, ObjectKey, Verb};
 use insula_auth::{Attributes, Subject, SubjectKind};
 use insula_catalog::{ids, locate};
 use insula_proto::admin::v1::{
@@ -104,7 +104,7 @@ fn or_root(path: &str) -> &str {
 /// The right to enter a workspace.
 fn entering() -> Attributes {
     Attributes {
-        verb: "access".to_owned(),
+        verb: "access".into(),
         path: "/".to_owned(),
         ..Attributes::default()
     }
@@ -112,12 +112,12 @@ fn entering() -> Attributes {
 
 /// The right to ask what others may do.
 fn reviewing() -> Attributes {
-    right("create", ids::AUTHORIZATION, "subjectaccessreviews", "")
+    right(Verb::Create, ids::AUTHORIZATION, "subjectaccessreviews", "")
 }
 
 /// The right to know who has which role.
 fn listing_bindings() -> Attributes {
-    right("list", ids::RBAC, "clusterrolebindings", "")
+    right(Verb::List, ids::RBAC, "clusterrolebindings", "")
 }
 
 /// Reads a subject.
@@ -187,7 +187,7 @@ fn question(asked: Option<AccessQuestion>, cluster: &ClusterName) -> Result<Attr
     }
     Ok(Attributes {
         is_resource_request: path.is_empty(),
-        verb,
+        verb: verb.into(),
         group,
         version: String::new(),
         resource,

@@ -27,6 +27,7 @@ use crate::{
 use claims::Decision;
 use compare::{change, diff, finding};
 use insula_admission::publication::{Difference, lint};
+use insula_api::Verb;
 use insula_api::names::groups;
 use insula_auth::Attributes;
 use insula_proto::admin::v1::{
@@ -40,7 +41,8 @@ use insula_proto::admin::v1::{
     PublishApiResponse, RejectClaimsRequest, RejectClaimsResponse, RequestApiRequest, RequestApiResponse,
     ResumeRolloutRequest, ResumeRolloutResponse, RetireFieldRequest, RetireFieldResponse, RetireVersionRequest,
     RetireVersionResponse, RollbackReleaseRequest, RollbackReleaseResponse, UnbindApiRequest, UnbindApiResponse,
-    UpdateExportRequest, UpdateExportResponse, api_service_server::ApiService,
+    UndeleteBindingRequest, UndeleteBindingResponse, UpdateExportRequest, UpdateExportResponse,
+    api_service_server::ApiService,
 };
 pub(super) use objects::{group_named, not_found, required};
 use objects::{list_exports, or_root};
@@ -54,7 +56,7 @@ const CONTENT: &str = "content";
 fn content(export: &str) -> Attributes {
     Attributes {
         subresource: CONTENT.into(),
-        ..right("list", groups::APIS, "apiexports", export)
+        ..right(Verb::List, groups::APIS, "apiexports", export)
     }
 }
 
@@ -73,7 +75,7 @@ impl ApiService for AdminService {
     ) -> Result<Response<ListExportsResponse>, Status> {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
-        let list = right("list", groups::APIS, "apiexports", "");
+        let list = right(Verb::List, groups::APIS, "apiexports", "");
         let located = session.locate(or_root(&request.workspace), &list)?;
         let page = Page::read(
             &session,
@@ -94,7 +96,7 @@ impl ApiService for AdminService {
     async fn get_export(&self, request: Request<GetExportRequest>) -> Result<Response<GetExportResponse>, Status> {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
-        let located = session.export_workspace(&request.workspace, &request.export, "get", "")?;
+        let located = session.export_workspace(&request.workspace, &request.export, Verb::Get, "")?;
         let (_, value) = session.find_export(&session.snapshot, &located, &request.export)?;
         let entered = self.enter(&session, &located.cluster).await?;
         let export = entered.run(async { session.export_now(&located, &value) }).await;
@@ -136,11 +138,11 @@ impl ApiService for AdminService {
     ) -> Result<Response<CheckRolloutResponse>, Status> {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
-        let located = session.export_workspace(&request.workspace, &request.export, "list", CONTENT)?;
+        let located = session.export_workspace(&request.workspace, &request.export, Verb::List, CONTENT)?;
         if !request.manifests.is_empty() {
             session.permit(
                 &located.cluster,
-                right("create", groups::APIS, "apiresourceschemas", ""),
+                right(Verb::Create, groups::APIS, "apiresourceschemas", ""),
             )?;
         }
         let (_, export) = session.find_export(&session.snapshot, &located, &request.export)?;
@@ -183,7 +185,7 @@ impl ApiService for AdminService {
     ) -> Result<Response<PauseRolloutResponse>, Status> {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
-        let located = session.export_workspace(&request.workspace, &request.export, "update", "")?;
+        let located = session.export_workspace(&request.workspace, &request.export, Verb::Update, "")?;
         let once = once(&request.request_id, request.validate_only);
         let work = async {
             let name = (request.export.as_str(), request.etag.as_str());
@@ -204,7 +206,7 @@ impl ApiService for AdminService {
     ) -> Result<Response<ResumeRolloutResponse>, Status> {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
-        let located = session.export_workspace(&request.workspace, &request.export, "update", "")?;
+        let located = session.export_workspace(&request.workspace, &request.export, Verb::Update, "")?;
         let once = once(&request.request_id, request.validate_only);
         let work = async {
             let name = (request.export.as_str(), request.etag.as_str());
@@ -226,7 +228,7 @@ impl ApiService for AdminService {
     ) -> Result<Response<AbortRolloutResponse>, Status> {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
-        let located = session.export_workspace(&request.workspace, &request.export, "update", "")?;
+        let located = session.export_workspace(&request.workspace, &request.export, Verb::Update, "")?;
         session.may_read_published(&located)?;
         session.permit(&located.cluster, content(&request.export))?;
         let once = once(&request.request_id, request.validate_only);
@@ -241,7 +243,7 @@ impl ApiService for AdminService {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
         let located = session.locate_publication(&request.workspace)?;
-        let located_export = session.export_workspace(&request.workspace, &request.export, "update", "")?;
+        let located_export = session.export_workspace(&request.workspace, &request.export, Verb::Update, "")?;
         session.permit(&located_export.cluster, content(&request.export))?;
         let once = once(&request.request_id, request.validate_only);
         let work = async { self.roll_back(&session, &located, request.clone()).await };
@@ -263,7 +265,7 @@ impl ApiService for AdminService {
     async fn bind_api(&self, request: Request<BindApiRequest>) -> Result<Response<BindApiResponse>, Status> {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
-        let create = right("create", groups::APIS, "apibindings", "");
+        let create = right(Verb::Create, groups::APIS, "apibindings", "");
         let located = session.locate(or_root(&request.workspace), &create)?;
         required("export_workspace", &request.export_workspace)?;
         required("export", &request.export)?;
@@ -289,7 +291,7 @@ impl ApiService for AdminService {
     async fn request_api(&self, request: Request<RequestApiRequest>) -> Result<Response<RequestApiResponse>, Status> {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
-        let create = right("create", groups::APIS, "apibindings", "");
+        let create = right(Verb::Create, groups::APIS, "apibindings", "");
         let located = session.locate(or_root(&request.workspace), &create)?;
         required("export_workspace", &request.export_workspace)?;
         required("export", &request.export)?;
@@ -322,16 +324,25 @@ impl ApiService for AdminService {
     async fn unbind_api(&self, request: Request<UnbindApiRequest>) -> Result<Response<UnbindApiResponse>, Status> {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
-        let located = session.locate_binding(&request.workspace, &request.binding, "delete")?;
+        let located = session.locate_binding(&request.workspace, &request.binding, Verb::Delete)?;
         let once = once(&request.request_id, request.validate_only);
         let work = async { session.unbind(&located, &request).await };
         self.once(&session, once, &request, work).await.map(Response::new)
     }
 
+    async fn undelete_binding(
+        &self,
+        request: Request<UndeleteBindingRequest>,
+    ) -> Result<Response<UndeleteBindingResponse>, Status> {
+        let session = self.begin(&request).await?;
+        let answer = self.undeleted_binding(&session, request.into_inner()).await;
+        answer.map(Response::new)
+    }
+
     async fn list_claims(&self, request: Request<ListClaimsRequest>) -> Result<Response<ListClaimsResponse>, Status> {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
-        let located = session.locate_binding(&request.workspace, &request.binding, "get")?;
+        let located = session.locate_binding(&request.workspace, &request.binding, Verb::Get)?;
         let filter = [located.cluster.as_str(), &request.binding];
         let page = Page::read(&session, &filter, request.page_size, &request.page_token)?;
         let snapshot = page.snapshot(&session).await?;
@@ -354,7 +365,7 @@ impl ApiService for AdminService {
     ) -> Result<Response<AcceptClaimsResponse>, Status> {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
-        let located = session.locate_binding(&request.workspace, &request.binding, "update")?;
+        let located = session.locate_binding(&request.workspace, &request.binding, Verb::Update)?;
         let once = once(&request.request_id, request.validate_only);
         let work = async {
             let name = (request.binding.as_str(), request.etag.as_str());
@@ -375,7 +386,7 @@ impl ApiService for AdminService {
     ) -> Result<Response<RejectClaimsResponse>, Status> {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
-        let located = session.locate_binding(&request.workspace, &request.binding, "update")?;
+        let located = session.locate_binding(&request.workspace, &request.binding, Verb::Update)?;
         let once = once(&request.request_id, request.validate_only);
         let work = async {
             let name = (request.binding.as_str(), request.etag.as_str());
@@ -396,7 +407,7 @@ impl ApiService for AdminService {
     ) -> Result<Response<ListConsumersResponse>, Status> {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
-        let located = session.export_workspace(&request.workspace, &request.export, "list", CONTENT)?;
+        let located = session.export_workspace(&request.workspace, &request.export, Verb::List, CONTENT)?;
         let (export, _) = session.find_export(&session.snapshot, &located, &request.export)?;
         let filter = [located.cluster.as_str(), &request.export];
         let page = Page::read(&session, &filter, request.page_size, &request.page_token)?;
@@ -418,7 +429,7 @@ impl ApiService for AdminService {
     ) -> Result<Response<GetVersionUsageResponse>, Status> {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
-        let located = session.export_workspace(&request.workspace, &request.export, "get", "")?;
+        let located = session.export_workspace(&request.workspace, &request.export, Verb::Get, "")?;
         let snapshot = self.with_uses().await?;
         let (_, mut value) = session.find_export(&snapshot, &located, &request.export)?;
         let (revision, cluster) = (snapshot.revision(), located.cluster.clone());
@@ -458,7 +469,7 @@ impl ApiService for AdminService {
     ) -> Result<Response<RetireVersionResponse>, Status> {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
-        let located = session.export_workspace(&request.workspace, &request.export, "update", "")?;
+        let located = session.export_workspace(&request.workspace, &request.export, Verb::Update, "")?;
         required("version", &request.version)?;
         session.may_read_published(&located)?;
         let once = once(&request.request_id, request.validate_only);

@@ -14,6 +14,7 @@ use crate::{
 };
 use data_encoding::HEXLOWER;
 use insula_api::{ClusterName, ClusterPath, Timestamp};
+use insula_auth::RoleVerb;
 use insula_catalog::locate;
 use insula_proto::admin::v1::{
     Backup, CreateBackupRequest, CreateBackupResponse, DeleteBackupRequest, DeleteBackupResponse,
@@ -301,7 +302,7 @@ impl AdminService {
     }
 
     /// Finds a backup by a name that a caller gives.
-    async fn backup(&self, session: &Session, verb: &str, name: &str) -> Result<BackupFile, Status> {
+    async fn backup(&self, session: &Session, verb: impl Into<RoleVerb>, name: &str) -> Result<BackupFile, Status> {
         session.administer(verb, PATH)?;
         if !backups::is_name(name) {
             return Err(status::invalid(

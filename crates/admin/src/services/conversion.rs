@@ -9,7 +9,7 @@ use crate::{
     session::{AdminService, Located, Session, right},
     status,
 };
-use insula_api::{FieldError, Json, names::groups};
+use insula_api::{FieldError, Json, Verb, names::groups};
 use insula_catalog::{Api, compile};
 use insula_conversion::{Cause, LossPolicy};
 use insula_proto::{
@@ -205,7 +205,7 @@ impl Session {
     /// takes the same right.
     pub(super) fn locate_trial(&self, workspace: &str, with_rules: bool) -> Result<Located, Status> {
         let workspace = if workspace.is_empty() { "root" } else { workspace };
-        let create = |resource| right("create", groups::APIS, resource, "");
+        let create = |resource| right(Verb::Create, groups::APIS, resource, "");
         let located = self.locate(workspace, &create("apiresourceschemas"))?;
         if with_rules {
             self.permit(&located.cluster, create("apiconversions"))?;

@@ -11,6 +11,7 @@ use crate::{
     status::{self, Fault},
 };
 use insula_api::{ClusterName, ClusterPath, Freeze, ObjectKey, names::groups};
+use insula_auth::RoleVerb;
 use insula_catalog::{
     ids,
     locate::{self, LogicalClusterView},
@@ -37,7 +38,7 @@ pub(super) struct Child {
 
 impl Child {
     /// Finds a workspace by its path. `verb` is the verb on the Workspace that the caller needs.
-    pub(super) fn find(session: &Session, workspace: &str, verb: &str) -> Result<Self, Status> {
+    pub(super) fn find(session: &Session, workspace: &str, verb: impl Into<RoleVerb>) -> Result<Self, Status> {
         let path = workspace_path("workspace", workspace)?;
         let Some(parent) = path.parent() else {
             let problem = match path == ClusterPath::from(&ClusterName::root()) {

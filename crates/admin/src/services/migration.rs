@@ -6,7 +6,7 @@ use crate::{
     requests::Once,
     session::{AdminService, Located, Session, right},
 };
-use insula_api::{Json, names::groups};
+use insula_api::{Json, Verb, names::groups};
 use insula_catalog::{
     Error,
     exports::ExportName,
@@ -125,7 +125,7 @@ impl MigrationService for AdminService {
     ) -> Result<Response<ListMigrationsResponse>, Status> {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
-        let list = right("list", groups::EXTENSIONS, "thirdpartyresources", "");
+        let list = right(Verb::List, groups::EXTENSIONS, "thirdpartyresources", "");
         let located = session.locate(or_root(&request.workspace), &list)?;
         let filter = [located.cluster.as_str()];
         let page = Page::read(&session, &filter, request.page_size, &request.page_token)?;
@@ -166,7 +166,7 @@ fn locate_objects<'a>(
     let (plural, group) = resource
         .split_once('.')
         .ok_or_else(|| Status::invalid_argument("resource: write <plural>.<group>"))?;
-    let located = session.locate(or_root(workspace), &right("update", group, plural, ""))?;
+    let located = session.locate(or_root(workspace), &right(Verb::Update, group, plural, ""))?;
     Ok((located, plural, group))
 }
 
@@ -184,7 +184,7 @@ impl Source {
         if source.name.is_empty() {
             return Err(Status::invalid_argument("source.name: is required"));
         }
-        let delete = right("delete", &source.group, "thirdpartyresources", &source.name);
+        let delete = right(Verb::Delete, &source.group, "thirdpartyresources", &source.name);
         session.locate(or_root(&source.workspace), &delete)
     }
 
@@ -210,7 +210,7 @@ impl Source {
         for verb in ["list", "update"] {
             session.permit(&located.cluster, right(verb, &group, &plural, ""))?;
         }
-        let create = |group, resource| session.permit(&located.cluster, right("create", group, resource, ""));
+        let create = |group, resource| session.permit(&located.cluster, right(Verb::Create, group, resource, ""));
         let replacement = match source.replacement.ok_or_else(|| missing("replacement"))? {
             migration_source::Replacement::Definition(new) => {
                 create("apiextensions.k8s.io", "customresourcedefinitions")?;

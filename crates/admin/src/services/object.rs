@@ -12,7 +12,7 @@ use crate::{
     status::{self, FieldNames},
 };
 use futures_util::StreamExt;
-use insula_api::{FieldSelector, Json, LabelSelector, Revision};
+use insula_api::{FieldSelector, Json, LabelSelector, Revision, Verb};
 use insula_proto::admin::v1::{
     ApplyObjectRequest, ApplyObjectResponse, ChangeType, DeleteObjectRequest, DeleteObjectResponse, GetObjectRequest,
     GetObjectResponse, ListObjectsRequest, ListObjectsResponse, Propagation, WatchObjectsRequest, WatchObjectsResponse,
@@ -33,7 +33,7 @@ impl ObjectService for AdminService {
     async fn get_object(&self, request: Request<GetObjectRequest>) -> Result<Response<GetObjectResponse>, Status> {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
-        let wanted = ("get", &*request.namespace, &*request.name);
+        let wanted = (Verb::Get, &*request.namespace, &*request.name);
         let target = Target::of_type(&session, request.r#type, wanted).await?;
         let path = target.object(address(&request.namespace, &request.name))?;
         let object = target.request(&session, ApiRequest::get(path)).await?;
@@ -50,7 +50,7 @@ impl ObjectService for AdminService {
     ) -> Result<Response<ListObjectsResponse>, Status> {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
-        let wanted = ("list", &*request.namespace, "");
+        let wanted = (Verb::List, &*request.namespace, "");
         let target = Target::of_type(&session, request.r#type.clone(), wanted).await?;
         list(&session, &target, &request).await.map(Response::new)
     }
@@ -76,7 +76,7 @@ impl ObjectService for AdminService {
     ) -> Result<Response<DeleteObjectResponse>, Status> {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
-        let wanted = ("delete", &*request.namespace, &*request.name);
+        let wanted = (Verb::Delete, &*request.namespace, &*request.name);
         let target = Target::of_type(&session, request.r#type.clone(), wanted).await?;
         let once = Once {
             request_id: &request.request_id,
@@ -94,7 +94,7 @@ impl ObjectService for AdminService {
     ) -> Result<Response<Self::WatchObjectsStream>, Status> {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
-        let wanted = ("watch", &*request.namespace, "");
+        let wanted = (Verb::Watch, &*request.namespace, "");
         let target = Target::of_type(&session, request.r#type, wanted).await?;
         let watch = ApiRequest::get(target.collection(&request.namespace)?);
         let watch = selected(watch, &request.label_selector, &request.field_selector)?;
@@ -222,7 +222,7 @@ async fn applied(session: &Session, request: &ApplyObjectRequest) -> Result<(Tar
         resource => {
             let resource = ("resource", resource);
             let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
-            let wanted = ("patch", namespace, name);
+            let wanted = (Verb::Patch, namespace, name);
             let target = Target::of_resource(session, workspace, api_version, resource, wanted)?;
             target.check_kind("object.kind", &kind)?;
             target

@@ -8,6 +8,7 @@ use crate::{
     session::{AdminService, Session, right},
     status::{self, Fault},
 };
+use insula_api::Verb;
 use insula_proto::admin::v1::{
     CancelOperationRequest, CancelOperationResponse, DeleteOperationRequest, DeleteOperationResponse, ErrorReason,
     GetOperationRequest, GetOperationResponse, ListOperationsRequest, ListOperationsResponse, ResponseHeader,
@@ -32,7 +33,7 @@ impl OperationService for AdminService {
         request: Request<GetOperationRequest>,
     ) -> Result<Response<GetOperationResponse>, Status> {
         let session = self.begin(&request).await?;
-        let (entry, record) = find(&session, &request.get_ref().name, "get")?;
+        let (entry, record) = find(&session, &request.get_ref().name, Verb::Get)?;
         Ok(Response::new(GetOperationResponse {
             header: session.header(),
             operation: Some(record.describe(&entry.key.name)),
@@ -50,7 +51,7 @@ impl OperationService for AdminService {
                 session.administer("list", PATH)?;
                 None
             }
-            path => Some(session.locate(path, &right("list", GROUP, RESOURCE, ""))?.cluster),
+            path => Some(session.locate(path, &right(Verb::List, GROUP, RESOURCE, ""))?.cluster),
         };
         let cluster = cluster.map(|cluster| cluster.to_string());
         self.page(&session, &request, cluster.as_deref())
@@ -64,7 +65,7 @@ impl OperationService for AdminService {
     ) -> Result<Response<CancelOperationResponse>, Status> {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
-        find(&session, &request.name, "update")?;
+        find(&session, &request.name, Verb::Update)?;
         let once = Once {
             request_id: &request.request_id,
             validate_only: request.validate_only,
@@ -88,7 +89,7 @@ impl OperationService for AdminService {
     ) -> Result<Response<WaitOperationResponse>, Status> {
         let session = self.begin(&request).await?;
         let WaitOperationRequest { name, timeout } = request.into_inner();
-        find(&session, &name, "get")?;
+        find(&session, &name, Verb::Get)?;
         let time = match timeout {
             None => WAIT_MAX,
             Some(timeout) => Duration::try_from(timeout)
@@ -120,10 +121,10 @@ impl OperationService for AdminService {
             validate_only: request.validate_only,
         };
         if request.request_id.is_empty() {
-            find(&session, &request.name, "delete")?;
+            find(&session, &request.name, Verb::Delete)?;
         }
         let deleted = async {
-            find(&session, &request.name, "delete")?;
+            find(&session, &request.name, Verb::Delete)?;
             self.operations.delete(&request.name, request.validate_only).await?;
             Ok(DeleteOperationResponse {
                 header: header_after(&session),
@@ -185,7 +186,7 @@ fn read_record(snapshot: &insula_store::Snapshot, name: &str) -> Option<(Entry, 
 }
 
 /// Finds an operation on which the caller has the right to a verb.
-fn find(session: &Session, name: &str, verb: &str) -> Result<(Entry, Arc<Record>), Status> {
+fn find(session: &Session, name: &str, verb: Verb) -> Result<(Entry, Arc<Record>), Status> {
     if name.is_empty() {
         return Err(status::invalid("name", "is required"));
     }

@@ -9,7 +9,7 @@ use crate::{
     status::{self, Fault},
 };
 use insula_api::{
-    ClusterName, ObjectKey, Revision, Scope, Timestamp,
+    ClusterName, ObjectKey, Revision, Scope, Timestamp, Verb,
     names::{annotations, groups},
 };
 use insula_catalog::{
@@ -95,7 +95,7 @@ impl QuotaService for AdminService {
     async fn list_usage(&self, request: Request<ListUsageRequest>) -> Result<Response<ListUsageResponse>, Status> {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
-        let listing = right("list", groups::TENANCY, "workspaces", "");
+        let listing = right(Verb::List, groups::TENANCY, "workspaces", "");
         let parent = session
             .locate_field("parent", or_root(&request.parent), &listing)?
             .cluster;
@@ -112,7 +112,7 @@ fn or_root(path: &str) -> &str {
 
 /// The right by which a user reads a workspace from within.
 fn reading() -> insula_auth::Attributes {
-    right("get", groups::CORE, "logicalclusters", "cluster")
+    right(Verb::Get, groups::CORE, "logicalclusters", "cluster")
 }
 
 fn signed(limit: usize) -> i64 {

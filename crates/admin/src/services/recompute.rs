@@ -14,7 +14,7 @@ use crate::{
 };
 use insula_api::{ClusterName, Json, ObjectKey, Revision, names::groups};
 use insula_auth::Attributes;
-use insula_catalog::{Served, exports::ExportName, ids};
+use insula_catalog::{Served, exports::ExportName, ids, locate};
 use insula_conversion::{Difference, RULES_UNKNOWN};
 use insula_proto::{
     Message,
@@ -105,7 +105,7 @@ impl AdminService {
                 let done = recompute::apply(self.registry(), verdict, &former).await;
                 verdict = done.map_err(|error| Status::unavailable(error.to_string()))?;
             }
-            objects.extend(answer(&verdict));
+            objects.extend(answer(&session.snapshot, &verdict));
         }
         Ok(RecomputeResponse {
             header: match apply {
@@ -198,7 +198,7 @@ fn after(api: &Served, position: &str) -> Result<ObjectKey, Status> {
         .ok_or_else(|| Status::invalid_argument("page_token: is none that this server gave out"))
 }
 
-fn answer(verdict: &Verdict) -> Option<RecomputedObject> {
+fn answer(snapshot: &Snapshot, verdict: &Verdict) -> Option<RecomputedObject> {
     let state = match verdict.state {
         State::Current => return None,
         State::Differs => RecomputeState::Differs,
@@ -218,6 +218,7 @@ fn answer(verdict: &Verdict) -> Option<RecomputedObject> {
         },
     };
     Some(RecomputedObject {
+        workspace: locate::path_of(snapshot, &key.cluster).to_string(),
         cluster: key.cluster.to_string(),
         namespace: key.namespace.to_string(),
         name: key.name.to_string(),

@@ -13,7 +13,7 @@ use crate::{
     session::{AdminService, Session},
 };
 use insula_admission::publication::{Draft, Manifest, NoVersions, Side, draft, versions_to_draft, without_rules};
-use insula_api::{Json, Revision};
+use insula_api::{Json, Revision, Verb};
 use insula_catalog::Api;
 use insula_conversion::{SURE, field_coverage};
 use insula_proto::{
@@ -148,7 +148,7 @@ impl AdminService {
         session: &Session,
         request: ListConversionFailuresRequest,
     ) -> Result<(Tried, Revision), Status> {
-        let located = session.export_workspace(&request.workspace, &request.export, "list", "content")?;
+        let located = session.export_workspace(&request.workspace, &request.export, Verb::List, "content")?;
         required("group", &request.group)?;
         required("resource", &request.resource)?;
         let (_, export) = session.find_export(&session.snapshot, &located, &request.export)?;

@@ -5,6 +5,8 @@ mod explain;
 mod undelete;
 mod writes;
 
+pub(super) use undelete::not_undeleted;
+
 use super::{
     object::{change_type, from_revision, revision_of},
     or_root,
@@ -18,7 +20,7 @@ use crate::{
 };
 use futures_util::StreamExt;
 use insula_api::{
-    ClusterName, ClusterPath, Json, ObjectKey, Scope, Timestamp,
+    ClusterName, ClusterPath, Json, ObjectKey, Scope, Timestamp, Verb,
     names::{annotations, groups},
 };
 use insula_auth::Attributes;
@@ -155,7 +157,7 @@ impl WorkspaceService for AdminService {
     ) -> Result<Response<Self::WatchWorkspacesStream>, Status> {
         let session = self.begin(&request).await?;
         let WatchWorkspacesRequest { parent, revision } = request.into_inner();
-        let watching = right("watch", groups::TENANCY, "workspaces", "");
+        let watching = right(Verb::Watch, groups::TENANCY, "workspaces", "");
         let Located { cluster, path } = session.locate_field("parent", or_root(&parent), &watching)?;
         let path = canonical(&session.snapshot, &cluster, path);
         let watch = from_revision(ApiRequest::get(workspaces("").in_cluster(&cluster)), revision);
@@ -192,7 +194,7 @@ impl AdminService {
         let (located, named) = match path.parent() {
             None => (session.locate(path.as_str(), &reading())?, None),
             Some(parent) => {
-                let above = right("get", groups::TENANCY, "workspaces", path.base());
+                let above = right(Verb::Get, groups::TENANCY, "workspaces", path.base());
                 let located = session.locate(parent.as_str(), &above).or_else(|refusal| {
                     // An owner may read their workspace without a right in its parent.
                     let own = session.locate(path.as_str(), &reading());
@@ -218,12 +220,12 @@ fn workspaces(name: &str) -> ObjectPath<'_> {
 }
 
 fn listing() -> Attributes {
-    right("list", groups::TENANCY, "workspaces", "")
+    right(Verb::List, groups::TENANCY, "workspaces", "")
 }
 
 /// The right by which a user reads a workspace from within.
 fn reading() -> Attributes {
-    right("get", groups::CORE, "logicalclusters", "cluster")
+    right(Verb::Get, groups::CORE, "logicalclusters", "cluster")
 }
 
 async fn list(
@@ -364,9 +366,9 @@ fn time(value: &Json) -> Option<prost_types::Timestamp> {
     })
 }
 
-/// Returns the end of the grace period of a deleted Workspace.
-fn delete_time(workspace: &Json) -> Option<prost_types::Timestamp> {
-    let metadata = &workspace["metadata"];
+/// Returns the end of the grace period of a deleted Workspace or APIBinding.
+pub(super) fn delete_time(object: &Json) -> Option<prost_types::Timestamp> {
+    let metadata = &object["metadata"];
     let has_grace = metadata["deletionGracePeriodSeconds"]
         .as_i64()
         .is_some_and(|seconds| seconds > 0);

@@ -3,7 +3,10 @@
 
 use crate::kinds::review::Review;
 use insula_api::{FieldError, FieldPath, Json, aggregate, names::annotations};
-use insula_catalog::{Result, exports::bind_request};
+use insula_catalog::{
+    Result,
+    exports::{bind_request, unbind},
+};
 
 /// Characters of each text.
 const TITLE_CHARS_MAX: usize = 100;
@@ -23,6 +26,7 @@ pub(super) fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Res
         (annotations::API_LISTED, DOCS_CHARS_MAX),
         (annotations::API_REQUESTS, DOCS_CHARS_MAX),
         (annotations::API_REQUEST_SECONDS, DOCS_CHARS_MAX),
+        (annotations::UNBIND_GRACE_SECONDS, DOCS_CHARS_MAX),
     ] {
         let value = &new["metadata"]["annotations"][name];
         let Some(text) = value.as_str() else { continue };
@@ -68,6 +72,9 @@ fn problem(name: &str, text: &str, chars_max: usize) -> Option<String> {
             "must be a number of seconds from 1 to {}",
             bind_request::SECONDS_MAX
         )),
+        annotations::UNBIND_GRACE_SECONDS if unbind::grace_seconds(text).is_none() => {
+            Some(unbind::grace_seconds_problem())
+        }
         _ => None,
     }
 }
@@ -96,6 +103,8 @@ mod tests {
             (annotations::API_REQUEST_SECONDS, "0", false),
             (annotations::API_REQUEST_SECONDS, "7776001", false),
             (annotations::API_REQUEST_SECONDS, "+5", false),
+            (annotations::UNBIND_GRACE_SECONDS, "86400", true),
+            (annotations::UNBIND_GRACE_SECONDS, "1d", false),
         ] {
             assert_eq!(
                 problem(name, text, TITLE_CHARS_MAX).is_none(),

@@ -5,10 +5,10 @@ use crate::kinds::review::{Operation, Review, Rules};
 use insula_access::lifecycle::{INITIALIZER_GROUP, TERMINATOR_GROUP};
 use insula_api::{
     ClusterName, FieldError, FieldPath, Json,
-    names::annotations::{FROZEN, FROZEN_ABOVE, LIMITS, REQUIRED_GROUPS},
+    names::annotations::{FROZEN, FROZEN_ABOVE, LIMITS, REQUIRED_GROUPS, UNBIND_GRACE_SECONDS},
 };
 use insula_auth::RequiredGroups;
-use insula_catalog::{Error, Named, Result};
+use insula_catalog::{Error, Named, Result, exports::unbind};
 
 /// Annotation with the owner of a workspace, on the Workspace and its LogicalCluster.
 pub(super) const OWNER: &str = "experimental.tenancy.kcp.io/owner";
@@ -25,6 +25,9 @@ pub(super) const RULES: Rules = Rules {
 fn review(review: &Review<'_>, new: Option<&mut Json>, old: Option<&Json>) -> Result<()> {
     if let (true, Some(new)) = (review.privileged(), &new) {
         check_required_groups(review, new, old)?;
+    }
+    if let Some(new) = &new {
+        check_unbind_grace(review, new, old)?;
     }
     if review.is_master() {
         return Ok(());
@@ -67,6 +70,22 @@ pub(super) fn check_required_groups(review: &Review<'_>, new: &Json, old: Option
                 ))
             }
         },
+        _ => Ok(()),
+    }
+}
+
+/// Checks a new grace period of deleted APIBindings: one that is not read would be none.
+fn check_unbind_grace(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
+    let value = &new["metadata"]["annotations"][UNBIND_GRACE_SECONDS];
+    let is_kept = old.is_some_and(|old| old["metadata"]["annotations"][UNBIND_GRACE_SECONDS] == *value);
+    match value.as_str() {
+        Some(text) if !is_kept && unbind::grace_seconds(text).is_none() => {
+            let at = FieldPath::new("metadata")
+                .child("annotations")
+                .key(UNBIND_GRACE_SECONDS);
+            let problem = FieldError::invalid(&at, value, unbind::grace_seconds_problem());
+            Err(review.forbid(new, problem.to_string()))
+        }
         _ => Ok(()),
     }
 }

@@ -9,7 +9,7 @@
 use crate::kinds::review::{Review, Rules};
 use insula_access::{facts, roles::RolesAt, rules};
 use insula_api::Json;
-use insula_auth::{Attributes, Decision, PolicyRule, authorize, grant_refusal, uncovered};
+use insula_auth::{Attributes, Decision, PolicyRule, RoleVerb, authorize, grant_refusal, uncovered};
 use insula_catalog::{Error, Named, Result, exports::bind_grant, ids, object};
 
 /// Metadata that grants nothing: the two fields of the garbage collector, and fields that the
@@ -108,9 +108,9 @@ fn text(value: &Json) -> &str {
 }
 
 /// Returns true if the authorization chain lets the caller use the verb on the role.
-fn may(review: &Review<'_>, verb: &str, resource: &str, namespace: &str, name: &str) -> bool {
+fn may(review: &Review<'_>, verb: impl Into<RoleVerb>, resource: &str, namespace: &str, name: &str) -> bool {
     let attributes = Attributes {
-        verb: verb.to_owned(),
+        verb: verb.into(),
         group: ids::RBAC.to_owned(),
         version: "v1".to_owned(),
         resource: resource.to_owned(),

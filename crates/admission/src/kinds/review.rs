@@ -1,8 +1,8 @@
 //! A write under review, and the form of a kind's rules.
 
 use insula_access::facts;
-use insula_api::{ClusterName, ClusterPath, Json, ObjectKey, Timestamp};
-use insula_auth::{Attributes, ClusterFacts, UserInfo};
+use insula_api::{ClusterName, ClusterPath, Json, ObjectKey, Timestamp, Verb};
+use insula_auth::{Attributes, ClusterFacts, RoleVerb, UserInfo};
 use insula_catalog::{Catalog, Error, Part, Result, Served, ids, locate};
 use insula_store::Snapshot;
 use std::cell::RefCell;
@@ -61,24 +61,36 @@ impl Review<'_> {
     /// Checks whether the caller has a right on an object of another cluster. The caller need not
     /// have access to that cluster, because an offer is authorized where it is published. The
     /// object need not exist, so the answer does not reveal whether it does.
-    pub(super) fn may(&self, verb: &str, cluster: &ClusterName, group: &str, resource: &str, name: &str) -> bool {
+    pub(super) fn may(
+        &self,
+        verb: impl Into<RoleVerb>,
+        cluster: &ClusterName,
+        group: &str,
+        resource: &str,
+        name: &str,
+    ) -> bool {
         let facts = ClusterFacts {
             entered: true,
             unfinished: false,
             ..facts(self.snapshot, cluster)
         };
-        self.has_right(verb, cluster, [group, resource, name], &facts)
+        self.has_right(verb.into(), cluster, [group, resource, name], &facts)
     }
 
     /// Checks whether the caller would get a list of all objects of a resource in a cluster.
     pub(super) fn may_list(&self, cluster: &ClusterName, group: &str, resource: &str) -> bool {
-        self.has_right("list", cluster, [group, resource, ""], &facts(self.snapshot, cluster))
+        self.has_right(
+            Verb::List.into(),
+            cluster,
+            [group, resource, ""],
+            &facts(self.snapshot, cluster),
+        )
     }
 
-    fn has_right(&self, verb: &str, cluster: &ClusterName, object: [&str; 3], facts: &ClusterFacts) -> bool {
+    fn has_right(&self, verb: RoleVerb, cluster: &ClusterName, object: [&str; 3], facts: &ClusterFacts) -> bool {
         let [group, resource, name] = object;
         let attributes = Attributes {
-            verb: verb.into(),
+            verb,
             group: group.into(),
             resource: resource.into(),
             name: name.into(),

@@ -34,13 +34,13 @@ impl Authorize for Authorizer<'_> {
         let cluster = self.facts.cluster.clone();
         let attributes = match check.target {
             CheckTarget::Path(path) => Attributes {
-                verb: check.verb.to_owned(),
+                verb: check.verb.to_owned().into(),
                 path: path.to_owned(),
                 cluster,
                 ..Attributes::default()
             },
             CheckTarget::Resource(resource) => Attributes {
-                verb: check.verb.to_owned(),
+                verb: check.verb.to_owned().into(),
                 group: resource.group.clone(),
                 // Rights do not depend on the version.
                 version: "*".to_owned(),

@@ -4,7 +4,26 @@ use insula_catalog::{Api, ApiVersion, ScopeKind};
 use serde::Serialize;
 
 /// Mark before the name of a printer column, as the path of a difference.
-pub(super) const COLUMN: &str = "column ";
+const COLUMN: &str = "column ";
+
+/// The part of an API that a difference is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum About {
+    /// The whole API, a name of it, or its scope.
+    Api,
+    /// A whole version.
+    Version,
+    /// A subresource of a version.
+    Subresource,
+    /// A printer column.
+    Column,
+    /// A field by which objects are selected.
+    Selectable,
+    /// A field.
+    Field,
+    /// A field and all that is below it.
+    Fields,
+}
 
 /// A change of an API, of one of its versions or of a field.
 #[derive(Debug, Serialize)]
@@ -21,6 +40,9 @@ pub struct Difference {
     pub breaking: bool,
     /// Description.
     pub detail: String,
+    /// The part that it is about.
+    #[serde(skip)]
+    pub(super) about: About,
 }
 
 /// Returns the changes between two sets of APIs, which are paired by plural and group.
@@ -29,6 +51,7 @@ pub fn differences(old: &[Api], new: &[Api]) -> Vec<Difference> {
     for before in old {
         let mut found = Differences {
             api: name(before),
+            about: About::Api,
             out: &mut out,
         };
         match new.iter().find(|after| name(after) == name(before)) {
@@ -42,6 +65,7 @@ pub fn differences(old: &[Api], new: &[Api]) -> Vec<Difference> {
     {
         let mut found = Differences {
             api: name(after),
+            about: About::Api,
             out: &mut out,
         };
         found.note("", "", "added", false, "the whole API");
@@ -56,6 +80,8 @@ fn name(api: &Api) -> String {
 
 struct Differences<'a> {
     api: String,
+    /// The part that is compared.
+    about: About,
     out: &'a mut Vec<Difference>,
 }
 
@@ -68,6 +94,7 @@ impl Differences<'_> {
             change: change.to_owned(),
             breaking,
             detail: detail.into(),
+            about: self.about,
         });
     }
 
@@ -100,6 +127,7 @@ impl Differences<'_> {
         {
             self.note("", "short name", "removed", false, gone.as_str());
         }
+        self.about = About::Version;
         for before in &old.versions {
             match new.versions.iter().find(|after| after.name == before.name) {
                 Some(after) => self.versions(before, after),
@@ -116,6 +144,7 @@ impl Differences<'_> {
     }
 
     fn versions(&mut self, old: &ApiVersion, new: &ApiVersion) {
+        self.about = About::Version;
         let version = &*old.name;
         match (old.served, new.served) {
             (true, false) => self.note(version, "", "removed", true, "is not served any more"),
@@ -131,32 +160,24 @@ impl Differences<'_> {
                 new.deprecated.clone().unwrap_or_default(),
             );
         }
+        self.subresources(old, new);
+        self.columns(old, new);
+        self.fields(old, new);
+    }
+
+    fn subresources(&mut self, old: &ApiVersion, new: &ApiVersion) {
+        self.about = About::Subresource;
+        let version = &*old.name;
         for (name, before, after) in [
             ("status", old.status, new.status),
             ("scale", old.scale.is_some(), new.scale.is_some()),
         ] {
+            let detail = format!("the subresource {name}");
             match (before, after) {
-                (true, false) => self.note(version, "", "removed", true, format!("the subresource {name}")),
+                (true, false) => self.note(version, "", "removed", true, detail),
                 // From now on status is ignored in writes of the object itself.
-                (false, true) => self.note(
-                    version,
-                    "",
-                    "added",
-                    name == "status",
-                    format!("the subresource {name}"),
-                ),
+                (false, true) => self.note(version, "", "added", name == "status", detail),
                 _ => {}
-            }
-        }
-        for gone in &old.columns {
-            let path = format!("{COLUMN}{}", gone.name);
-            match new.columns.iter().find(|column| column.name == gone.name) {
-                None => self.note(version, &path, "removed", false, ""),
-                Some(now) if now.path != gone.path => {
-                    let detail = format!("{} → {}", gone.json_path, now.json_path);
-                    self.note(version, &path, "changed", false, detail);
-                }
-                Some(_) => {}
             }
         }
         if let (Some(before), Some(after)) = (&old.scale, &new.scale) {
@@ -166,16 +187,40 @@ impl Differences<'_> {
                 ("labelSelectorPath", &before.selector, &after.selector),
             ] {
                 if before != after {
-                    self.note(version, name, "changed", true, format!("{before:?} → {after:?}"));
+                    let breaking = !before.is_empty();
+                    self.note(version, name, "changed", breaking, format!("{before:?} → {after:?}"));
                 }
             }
         }
+    }
+
+    fn columns(&mut self, old: &ApiVersion, new: &ApiVersion) {
+        self.about = About::Column;
+        for gone in &old.columns {
+            // Several columns can have one name.
+            let mut named = new.columns.iter().filter(|column| column.name == gone.name);
+            let same = named.clone().find(|column| column.path == gone.path);
+            let (change, detail) = match (same, named.next()) {
+                (Some(now), _) if gone.priority == 0 && now.priority > 0 => {
+                    ("changed", "shown by -o wide alone".to_owned())
+                }
+                (Some(_), _) => continue,
+                (None, Some(now)) => ("changed", format!("{} → {}", gone.json_path, now.json_path)),
+                (None, None) => ("removed", String::new()),
+            };
+            self.note(&old.name, &format!("{COLUMN}{}", gone.name), change, false, detail);
+        }
+    }
+
+    fn fields(&mut self, old: &ApiVersion, new: &ApiVersion) {
+        self.about = About::Selectable;
         for gone in old.selectable.iter().filter(|field| !new.selectable.contains(field)) {
-            self.note(version, gone, "removed", true, "is not selectable any more");
+            self.note(&old.name, gone, "removed", true, "is not selectable any more");
         }
         for change in insula_schema::diff(old.schema.root(), new.schema.root()) {
+            self.about = if change.is_deep { About::Fields } else { About::Field };
             self.note(
-                version,
+                &old.name,
                 &change.path,
                 &change.kind.to_string(),
                 change.breaking,

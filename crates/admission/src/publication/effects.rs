@@ -6,15 +6,15 @@
 //! value-refused:widgets.example.io/v2:.spec.mode       2 objects in 1 workspace
 //! ```
 
-use super::diff::{COLUMN, Difference, differences};
-use insula_api::{Json, Object, ObjectKey, names::effects as names};
+use insula_api::{FieldError, FieldErrorKind, Json, Object, ObjectKey, names::effects as names};
 use insula_catalog::{Api, locate};
 use insula_conversion::{ConvertError, Stored, object_budget};
-use insula_schema::{ChangeKind, Node};
+use insula_schema::Node;
 use insula_store::{Entry, Snapshot};
 use std::{collections::BTreeMap, fmt};
 
 mod paths;
+mod reasons;
 mod times;
 
 use paths::{general, holds};
@@ -22,6 +22,8 @@ pub use times::Times;
 
 /// Effects of one API that are told apart.
 const EFFECTS_MAX: usize = 256;
+/// Words of each error about a bound, and of none about a rule.
+const IN_BODY: &str = " in body ";
 /// Objects that an effect names.
 const NAMED_MAX: usize = 10;
 
@@ -46,6 +48,8 @@ pub struct Effect {
     pub workspaces: BTreeMap<String, usize>,
     /// The times of the objects.
     pub times: Times,
+    /// True if it is the reason of what objects show below the path, too.
+    is_deep: bool,
 }
 
 impl fmt::Display for Effect {
@@ -81,6 +85,7 @@ impl Effect {
             named: Vec::new(),
             workspaces: BTreeMap::new(),
             times: Times::default(),
+            is_deep: true,
         }
     }
 
@@ -105,7 +110,7 @@ impl Effect {
             }
             names::VALUE_REFUSED => "shown as it is; a write that changes it is refused",
             names::FIELD_REQUIRED => "absent where it is required; a write that changes the object may be refused",
-            names::DEFAULT_CHANGED => "another value is read where none was written",
+            names::DEFAULT_CHANGED => "another value, or none, is read where none was written",
             names::VERSION_REMOVED => "404 for clients of the version",
             names::VALUE_HIDDEN => "shown no longer",
             names::VALUE_CHANGED => "another value is read",
@@ -207,52 +212,28 @@ pub struct Effects<'a> {
     after: &'a Api,
     api: String,
     found: Vec<Effect>,
+    /// Number of effects that the schemas tell.
+    told: usize,
 }
 
 impl<'a> Effects<'a> {
     /// Begins with what schemas and versions alone tell.
     pub fn new(before: &'a Api, after: &'a Api) -> Self {
-        let changes = differences(std::slice::from_ref(before), std::slice::from_ref(after));
-        let mut found: Vec<Effect> = changes.iter().filter_map(of_change).collect();
-        found.dedup_by(|a, b| a.id() == b.id());
+        let found = reasons::of_schemas(before, after);
         let dot = if after.group.is_empty() { "" } else { "." };
         Effects {
             before,
             after,
             api: format!("{}{dot}{}", after.names.plural, after.group),
+            told: found.len(),
             found,
         }
     }
 
     /// Examines a stored object.
     pub fn examine(&mut self, snapshot: &Snapshot, entry: &Entry) {
-        let object = &entry.object;
-        let value = object.body_value();
-        // They concern whoever looks at an object; those of a field, at one that holds it.
-        let broken = |(_, effect): &(usize, &Effect)| {
-            matches!(effect.kind, names::CLIENT_BROKEN | names::COLUMN_REMOVED) && !effect.path.starts_with('.')
-        };
-        let mut reached: Vec<usize> = self
-            .found
-            .iter()
-            .enumerate()
-            .filter(broken)
-            .map(|(index, _)| index)
-            .collect();
-        for version in self.before.bundle.served() {
-            if !self.after.bundle.served().any(|other| other == version) {
-                reached.extend(self.effect_at(names::VERSION_REMOVED, version, "", "it is served no longer"));
-                continue;
-            }
-            self.compare(object, &value, version, &mut reached);
-        }
-        for version in self.after.bundle.served() {
-            if !self.before.bundle.served().any(|other| other == version) {
-                let stored = stored(object, &value);
-                let shown = self.after.bundle.get(stored, version, &mut object_budget());
-                reached.extend(shown.err().and_then(|error| self.unreadable(version, &error)));
-            }
-        }
+        let value = entry.object.body_value();
+        let mut reached = self.of_object(&entry.object, &value);
         reached.sort_unstable();
         reached.dedup();
         if reached.is_empty() {
@@ -263,6 +244,33 @@ impl<'a> Effects<'a> {
         for index in reached {
             self.found[index].reach(&workspace, &entry.key, &times);
         }
+    }
+
+    /// Returns the positions of the effects that reach an object, some more than once.
+    fn of_object(&mut self, object: &Object, value: &Json) -> Vec<usize> {
+        // They concern whoever looks at an object; those of a field, at one that holds it.
+        let broken = |(_, effect): &(usize, &Effect)| {
+            matches!(effect.kind, names::CLIENT_BROKEN | names::COLUMN_REMOVED) && !effect.path.starts_with('.')
+        };
+        let all = self.found.iter().enumerate().filter(broken);
+        let mut reached: Vec<usize> = all.map(|(index, _)| index).collect();
+        for version in self.before.bundle.served() {
+            if !self.after.bundle.served().any(|other| other == version) {
+                reached.extend(self.effect_at(names::VERSION_REMOVED, version, "", "it is served no longer"));
+                continue;
+            }
+            self.compare(object, value, version, &mut reached);
+        }
+        for version in self.after.bundle.served() {
+            if !self.before.bundle.served().any(|other| other == version) {
+                let shown = self
+                    .after
+                    .bundle
+                    .get(stored(object, value), version, &mut object_budget());
+                reached.extend(shown.err().and_then(|error| self.unreadable(version, &error)));
+            }
+        }
+        reached
     }
 
     fn compare(&mut self, object: &Object, value: &Json, version: &str, reached: &mut Vec<usize>) {
@@ -297,14 +305,18 @@ impl<'a> Effects<'a> {
         for (kind, path) in differing {
             reached.extend(self.effect_at(kind, version, &path, ""));
         }
-        let known: Vec<String> = insula_schema::validate(&was, old)
-            .iter()
-            .map(ToString::to_string)
-            .collect();
-        for error in insula_schema::validate(&is, new) {
-            if !known.contains(&error.to_string()) {
-                let path = general(error.field.as_str(), new.root());
-                reached.extend(self.effect_at(names::VALUE_REFUSED, version, &path, &error.detail));
+        let known = insula_schema::judge(&was, old);
+        for error in insula_schema::judge(&is, new) {
+            let place = insula_schema::place(&error);
+            let path = general(place, new.root());
+            let kind = match error.kind {
+                FieldErrorKind::Required => names::FIELD_REQUIRED,
+                _ => names::VALUE_REFUSED,
+            };
+            let reason = reasons::nearest(&self.found, kind, version, &path);
+            if !known.iter().any(|was| was_refused(was, &error, reason.is_some())) {
+                let detail = error.detail.replace(place, path.trim_start_matches('.'));
+                reached.extend(reason.or_else(|| self.effect_at(kind, version, &path, &detail)));
             }
         }
     }
@@ -316,17 +328,15 @@ impl<'a> Effects<'a> {
 
     /// Returns the effect at a path: one that the schemas tell at it or around it, or a new one.
     fn effect_at(&mut self, kind: &'static str, version: &str, path: &str, detail: &str) -> Option<usize> {
-        let covers = |effect: &Effect| {
-            let around = path.strip_prefix(&*effect.path);
-            let is_around = around.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']));
-            effect.version == version && is_around && (effect.kind == kind || tells(effect.kind, kind))
-        };
-        let known = self.found.iter().position(covers);
-        if known.is_none() && self.found.len() >= EFFECTS_MAX && !path.is_empty() {
+        let known = reasons::nearest(&self.found, kind, version, path);
+        if known.is_none() && self.found.len() >= self.told + EFFECTS_MAX && !path.is_empty() {
             return self.effect_at(kind, version, "", "fields that are not listed");
         }
         Some(known.unwrap_or_else(|| {
-            self.found.push(Effect::new(kind, &self.api, version, path, detail));
+            let mut effect = Effect::new(kind, &self.api, version, path, detail);
+            // What is below it has effects of its own.
+            effect.is_deep = false;
+            self.found.push(effect);
             self.found.len() - 1
         }))
     }
@@ -348,44 +358,17 @@ fn stored<'o>(object: &'o Object, value: &'o Json) -> Stored<'o> {
     }
 }
 
-/// Returns true if an effect of the schemas is the reason of one that an object shows.
-fn tells(schemas: &str, object: &str) -> bool {
-    match object {
-        names::VALUE_HIDDEN => schemas == names::FIELD_REMOVED,
-        names::VALUE_REFUSED => matches!(schemas, names::FIELD_REQUIRED | names::VALUE_REFUSED),
-        names::VALUE_CHANGED => schemas == names::DEFAULT_CHANGED,
-        _ => false,
+/// Returns true if a schema refused before what it refuses now, also if it says so in other words:
+/// a list of values that is another one, the message of a rule. `has_reason` is true if the schema
+/// refuses more there than before.
+fn was_refused(was: &FieldError, is: &FieldError, has_reason: bool) -> bool {
+    if was == is {
+        return true;
     }
-}
-
-/// Returns the effect of a difference between schemas, if that breaks something.
-fn of_change(change: &Difference) -> Option<Effect> {
-    let is = |kind: ChangeKind| change.change == kind.to_string();
-    let is_column = change.path.starts_with(COLUMN) && !is(ChangeKind::Added);
-    if !change.breaking && !is(ChangeKind::Default) && !is_column {
-        return None;
-    }
-    let kind = match change.path.as_str() {
-        _ if is_column => names::COLUMN_REMOVED,
-        "" if change.change == "removed"
-            && !change.version.is_empty()
-            && !change.detail.starts_with("the subresource") =>
-        {
-            names::VERSION_REMOVED
-        }
-        path if path.starts_with('.') && is(ChangeKind::Removed) => names::FIELD_REMOVED,
-        _ if is(ChangeKind::Required) || is(ChangeKind::Added) => names::FIELD_REQUIRED,
-        _ if is(ChangeKind::Narrowed) || is(ChangeKind::Type) => names::VALUE_REFUSED,
-        _ if is(ChangeKind::Default) => names::DEFAULT_CHANGED,
-        _ => names::CLIENT_BROKEN,
-    };
-    // The type of a field that is gone tells nothing.
-    let detail = if kind == names::FIELD_REMOVED {
-        ""
-    } else {
-        &change.detail
-    };
-    Some(Effect::new(kind, &change.api, &change.version, &change.path, detail))
+    let is_there = was.kind == is.kind && insula_schema::place(was) == insula_schema::place(is);
+    // Rules are told apart by their messages, and many can refuse one object.
+    let is_rule = is.kind == FieldErrorKind::Invalid && !is.detail.contains(IN_BODY);
+    is_there && !(is_rule && has_reason)
 }
 
 /// Collects the paths at which two views of an object differ: values that are gone or are others.
@@ -393,6 +376,9 @@ fn of_change(change: &Difference) -> Option<Effect> {
 fn collect(was: &Json, is: &Json, node: Option<&Node>, path: &str, found: &mut Vec<(&'static str, String)>) {
     match (was, is) {
         (Json::Null, _) => {}
+        // A field that holds nothing is a field.
+        (Json::Object(map), Json::Null) if map.is_empty() => found.push((names::VALUE_HIDDEN, path.to_owned())),
+        (Json::Array(list), Json::Null) if list.is_empty() => found.push((names::VALUE_HIDDEN, path.to_owned())),
         (Json::Object(was), _) => {
             for (name, value) in was {
                 if path.is_empty() && matches!(name.as_str(), "apiVersion" | "kind" | "metadata") {
@@ -418,59 +404,4 @@ fn collect(was: &Json, is: &Json, node: Option<&Node>, path: &str, found: &mut V
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use insula_schema::Structural;
-    use serde_json::json;
-
-    fn schema() -> Structural {
-        let item = json!({"type": "object", "properties": {"x": {"type": "string"}}});
-        let map = json!({"type": "object", "additionalProperties": item});
-        let spec = json!({"type": "object", "properties": {
-            "a": {"type": "string"}, "list": {"type": "array", "items": item}, "map": map}});
-        Structural::parse_trusted(&json!({"type": "object", "properties": {"spec": spec}})).expect("a schema")
-    }
-
-    #[test]
-    fn paths_have_no_name_of_a_tenants() {
-        let schema = schema();
-        for (error, path) in [
-            ("spec.a", ".spec.a"),
-            ("spec.list[3].x", ".spec.list[].x"),
-            ("spec.map[secret].x", ".spec.map[].x"),
-            ("spec.map.secret.x", ".spec.map[].x"),
-            ("spec.map[a.secret.name]", ".spec.map[]"),
-            ("spec.unknown.secret", ".spec"),
-        ] {
-            assert_eq!(general(error, schema.root()), path, "{error}");
-        }
-    }
-
-    #[test]
-    fn values_that_are_gone_or_others_are_found() {
-        let schema = schema();
-        let was = json!({"metadata": {"labels": {"l": "1"}},
-            "spec": {"a": "1", "list": [{"x": "1"}, {"x": "2"}], "map": {"secret": {"x": "1"}, "kept": {"x": "1"}}}});
-        let is = json!({"spec": {"a": "2", "list": [{"x": "1"}], "map": {"kept": {"x": "1"}}, "new": 1}});
-        let mut found = Vec::new();
-        collect(&was, &is, Some(schema.root()), "", &mut found);
-        let of = |kind: &'static str, path: &str| (kind, path.to_owned());
-        assert_eq!(
-            found,
-            [
-                of(names::VALUE_CHANGED, ".spec.a"),
-                of(names::VALUE_HIDDEN, ".spec.list[].x"),
-                of(names::VALUE_HIDDEN, ".spec.map[].x"),
-            ]
-        );
-    }
-
-    #[test]
-    fn a_word_is_for_an_effect_or_a_kind_up_to_a_number() {
-        let id = "field-removed:pumps.example.io/v1:.spec.a";
-        let covers = |text: &str, objects| Acceptance::parse(text).expect("it reads").covers(id, objects);
-        assert!(covers("field-removed", 9) && covers(id, 9) && covers(&format!("{id}=9"), 9));
-        assert!(!covers("field-removed=8", 9) && !covers("field", 1) && !covers("value-refused", 1));
-        assert!(Acceptance::parse("field-removed=many").is_err());
-    }
-}
+mod tests;

@@ -19,7 +19,7 @@ use axum::body::Body;
 use futures_util::{FutureExt, future::BoxFuture};
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use insula_access::Authenticator;
-use insula_api::ClusterName;
+use insula_api::{ClusterName, Verb};
 use insula_auth::{Attributes, audit::OpenCall};
 use insula_catalog::{
     Error, Named,
@@ -154,7 +154,7 @@ const REDIRECTED: &str = "the backend attempted to redirect this request, which 
 
 fn kind_of(parsed: &Parsed, attributes: &Attributes, upgrades: bool) -> Kind {
     let is_long = LONG.contains(&attributes.subresource.split('/').next().unwrap_or_default());
-    match upgrades || is_long || parsed.verb == "watch" {
+    match upgrades || is_long || parsed.verb == Some(Verb::Watch) {
         true => Kind::Stream,
         false => Kind::Request,
     }

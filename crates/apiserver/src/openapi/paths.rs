@@ -5,7 +5,7 @@
 
 use super::{DELETE_OPTIONS, PATCH, SCALE, STATUS, component, reference};
 use crate::{negotiate::Patches, third_party};
-use insula_api::Json;
+use insula_api::{Json, Verb};
 use insula_catalog::{ApiVersion, ScopeKind, Served, Subresource};
 use serde_json::{Map, json};
 
@@ -76,7 +76,7 @@ struct Operation<'a> {
     /// HTTP method in lower case.
     method: &'static str,
     /// Prefix of the operation id.
-    verb: &'static str,
+    word: &'static str,
     /// Part of the operation id before the kind.
     infix: &'static str,
     /// `x-kubernetes-action`.
@@ -161,17 +161,17 @@ pub(super) fn add(paths: &mut Map<String, Json>, served: &Served, version: &ApiV
 
 /// Returns the operations of a subresource that a program answers.
 fn program_operations<'a>(subresource: &Subresource, request: &'a str, response: &'a str) -> Vec<Operation<'a>> {
-    let operation = |verb: &&str| {
-        let (method, verb, text) = match *verb {
-            "get" => ("get", "read", "read a subresource of the specified"),
-            "update" => ("put", "replace", "replace a subresource of the specified"),
-            "delete" => ("delete", "delete", "delete a subresource of the specified"),
+    let operation = |verb: &Verb| {
+        let (method, word, text) = match *verb {
+            Verb::Get => ("get", "read", "read a subresource of the specified"),
+            Verb::Update => ("put", "replace", "replace a subresource of the specified"),
+            Verb::Delete => ("delete", "delete", "delete a subresource of the specified"),
             _ => ("post", "create", "call a subresource of the specified"),
         };
         let is_write = matches!(method, "post" | "put");
         Operation {
             method,
-            verb,
+            word,
             infix: "",
             action: if method == "get" { "connect" } else { method },
             text,
@@ -193,7 +193,7 @@ fn collection_operations<'a>(served: &Served, object: &'a str, list: &'a str) ->
     let mut operations = vec![
         Operation {
             method: "get",
-            verb: "list",
+            word: "list",
             infix: "",
             action: "list",
             text: "list objects of kind",
@@ -205,7 +205,7 @@ fn collection_operations<'a>(served: &Served, object: &'a str, list: &'a str) ->
         },
         Operation {
             method: "post",
-            verb: "create",
+            word: "create",
             infix: "",
             action: "post",
             text: "create a",
@@ -219,7 +219,7 @@ fn collection_operations<'a>(served: &Served, object: &'a str, list: &'a str) ->
     if served.api.strategy.traits().deletes_collection {
         operations.push(Operation {
             method: "delete",
-            verb: "delete",
+            word: "delete",
             infix: "Collection",
             action: "deletecollection",
             text: "delete collection of",
@@ -237,7 +237,7 @@ fn object_operations(object: &str) -> Vec<Operation<'_>> {
     vec![
         Operation {
             method: "get",
-            verb: "read",
+            word: "read",
             infix: "",
             action: "get",
             text: "read the specified",
@@ -249,7 +249,7 @@ fn object_operations(object: &str) -> Vec<Operation<'_>> {
         },
         Operation {
             method: "put",
-            verb: "replace",
+            word: "replace",
             infix: "",
             action: "put",
             text: "replace the specified",
@@ -261,7 +261,7 @@ fn object_operations(object: &str) -> Vec<Operation<'_>> {
         },
         Operation {
             method: "patch",
-            verb: "patch",
+            word: "patch",
             infix: "",
             action: "patch",
             text: "partially update the specified",
@@ -273,7 +273,7 @@ fn object_operations(object: &str) -> Vec<Operation<'_>> {
         },
         Operation {
             method: "delete",
-            verb: "delete",
+            word: "delete",
             infix: "",
             action: "delete",
             text: "delete a",
@@ -323,7 +323,7 @@ impl Writer<'_> {
         let mut path = json!({"parameters": parameters});
         let scope = if self.namespaced { "Namespaced" } else { "" };
         for operation in operations {
-            let id = format!("{}{}{scope}{kind}{suffix}", self.id(operation.verb), operation.infix);
+            let id = format!("{}{}{scope}{kind}{suffix}", self.id(operation.word), operation.infix);
             path[operation.method] = self.operation(operation, &id);
         }
         path
@@ -340,7 +340,7 @@ impl Writer<'_> {
         parameters.insert(after, in_query(&PRETTY));
         let operation = Operation {
             method: "get",
-            verb: "list",
+            word: "list",
             infix: "",
             action: "list",
             text: "list objects of kind",
@@ -400,10 +400,10 @@ impl Writer<'_> {
     }
 
     /// Returns the beginning of an operation id: `listGoldenExampleComV1`.
-    fn id(&self, verb: &str) -> String {
+    fn id(&self, word: &str) -> String {
         let group = camel(self.served.group());
         let group = if group.is_empty() { "Core".to_owned() } else { group };
-        format!("{verb}{group}{}", capital(&self.version.name))
+        format!("{word}{group}{}", capital(&self.version.name))
     }
 }
 

@@ -228,7 +228,7 @@ fn answers_that_never_reach_the_registry() {
         Some(json!({})),
     );
     check(
-        &not_supported(&resource("example.io", "widgets"), "delete"),
+        &not_supported(&resource("example.io", "widgets"), Some(Verb::Delete)),
         405,
         "MethodNotAllowed",
         r#"delete is not supported on resources of kind "widgets.example.io""#,

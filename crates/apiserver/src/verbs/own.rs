@@ -11,6 +11,7 @@ use crate::{
 };
 use axum::body::Body;
 use futures_util::TryStreamExt;
+use insula_api::Verb;
 use insula_catalog::{Error, ObjectChange, Part, SubresourceBody, SubresourceHandler, SubresourceRequest};
 use insula_registry::{Change, verbs};
 
@@ -19,10 +20,9 @@ const ATTEMPTS_MAX: usize = 8;
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// Serves a subresource by its handler.
-pub(crate) async fn serve(request: &mut ResourceRequest<'_>, handler: &dyn SubresourceHandler) -> Answer {
-    let verb = request.request.parsed.verb;
+pub(crate) async fn serve(request: &mut ResourceRequest<'_>, verb: Verb, handler: &dyn SubresourceHandler) -> Answer {
     let body = match verb {
-        "get" | "delete" => None,
+        Verb::Get | Verb::Delete => None,
         _ => request.optional_body().await?,
     };
     let options = request.write_options("UpdateOptions")?;

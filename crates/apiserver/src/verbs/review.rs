@@ -12,13 +12,13 @@ use insula_access::{
     accounts::{self, Asked},
     reviews::{self, Requester},
 };
-use insula_api::Json;
+use insula_api::{Json, Verb};
 use insula_catalog::Error;
 
 impl ResourceRequest<'_> {
     /// Answers a review of access or of a token.
-    pub(crate) async fn review(&mut self, verb: &str) -> Answer {
-        if verb != "create" {
+    pub(crate) async fn review(&mut self, verb: Verb) -> Answer {
+        if verb != Verb::Create {
             return Err(Reply::error(&Error::MethodNotAllowed));
         }
         // Neither a table nor metadata is an answer.
@@ -49,9 +49,9 @@ impl ResourceRequest<'_> {
     }
 
     /// Issues a token for a service account.
-    pub(crate) async fn token(&mut self, verb: &str) -> Answer {
+    pub(crate) async fn token(&mut self, verb: Verb) -> Answer {
         let authenticator = self.server.authenticator.clone();
-        let (Some(accounts), "create") = (&authenticator.accounts, verb) else {
+        let (Some(accounts), Verb::Create) = (&authenticator.accounts, verb) else {
             return Err(Reply::error(&Error::MethodNotAllowed));
         };
         let form = self.negotiate(Supported::Document)?;

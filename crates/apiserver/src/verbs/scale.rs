@@ -12,7 +12,7 @@ use crate::{
 };
 use http::header;
 use insula_access::Target;
-use insula_api::{FieldError, FieldPath, Json};
+use insula_api::{FieldError, FieldPath, Json, Verb};
 use insula_apply::{Element, MergeKeys, Operation};
 use insula_catalog::{Api, Error, Part, Result, Scale};
 use insula_registry::{Change, Deps, IfAbsent, verbs};
@@ -22,11 +22,11 @@ use serde_json::json;
 const API_VERSION: &str = "autoscaling/v1";
 
 /// Serves GET, PUT and PATCH.
-pub(crate) async fn serve(request: &mut ResourceRequest<'_>, verb: &str) -> Answer {
+pub(crate) async fn serve(request: &mut ResourceRequest<'_>, verb: Verb) -> Answer {
     let form = request.negotiate(Supported::Object)?;
     let paths = request.target.api_version()?.scale.clone().ok_or(Reply::NotFoundPage)?;
     let scale = match verb {
-        "get" => {
+        Verb::Get => {
             let entry = verbs::get(
                 &request.server.registry,
                 &request.request.scope.snapshot,
@@ -35,7 +35,7 @@ pub(crate) async fn serve(request: &mut ResourceRequest<'_>, verb: &str) -> Answ
             )?;
             show(&request.server.registry, &request.target, &entry, &paths).await?
         }
-        "update" => {
+        Verb::Update => {
             let expected = Expected {
                 kind: "Scale",
                 implied: Some(API_VERSION),
@@ -44,7 +44,7 @@ pub(crate) async fn serve(request: &mut ResourceRequest<'_>, verb: &str) -> Answ
             let wanted = request.body_of_kind(expected).await?.value;
             update(request, &paths, move |_| Ok(wanted.clone()), "UpdateOptions").await?
         }
-        "patch" => {
+        Verb::Patch => {
             let content_type = header_text(&request.request.parsed.headers, header::CONTENT_TYPE);
             let kind = negotiate::patch_type(content_type.as_deref(), Patches::Custom)?;
             let bytes = request.read_body().await?;

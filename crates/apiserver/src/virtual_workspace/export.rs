@@ -4,7 +4,7 @@
 use super::outcome::{Refusal, ResolvedResource};
 use crate::{path::ResourcePath, reply::Reply, request::RequestScope};
 use insula_access::view::{AllClusters, ViaExport, ViewScope};
-use insula_api::ClusterName;
+use insula_api::{ClusterName, Verb};
 use insula_auth::{Attributes, EXTRA_CLUSTER, EXTRA_SCOPES, EXTRA_WARRANT, GROUP_KCP_ADMIN, UserInfo};
 use insula_catalog::{
     Catalog, Origin, Served,
@@ -48,14 +48,14 @@ pub(super) fn check(
     let request = AccessRequest {
         group: &attributes.group,
         resource: &attributes.resource,
-        verb: &attributes.verb,
+        verb: attributes.verb.request(),
     };
     // Status of bindings and exports is written by controllers only, whatever was claimed.
     let is_system_status =
-        attributes.group == "apis.kcp.io" && !attributes.subresource.is_empty() && attributes.verb != "get";
+        attributes.group == "apis.kcp.io" && !attributes.subresource.is_empty() && attributes.verb != Verb::Get;
     let through = ViaExport {
         export: export.clone(),
-        verb: "",
+        verb: None,
         user: Arc::new(user.clone()),
         asked: Arc::new(attributes.clone()),
     };
@@ -87,8 +87,8 @@ pub(super) fn warranted(scope: &RequestScope, user: &UserInfo) -> UserInfo {
 
 /// The request that is resolved: its sender and what authorisation compared.
 pub(crate) struct Resolution<'a> {
-    /// Kubernetes' verb.
-    pub(crate) verb: &'static str,
+    /// The verb; `None` for a method that has none.
+    pub(crate) verb: Option<Verb>,
     /// The user.
     pub(crate) user: &'a Arc<UserInfo>,
     /// The request's own attributes.

@@ -7,7 +7,7 @@ use insula_access::{
     lifecycle::LifecycleController,
     view::{AllClusters, ViewScope},
 };
-use insula_api::ClusterName;
+use insula_api::{ClusterName, Verb};
 use insula_auth::{Attributes, ClusterFacts, UserInfo, permit};
 use insula_catalog::{Served, ids};
 use insula_registry::Deps;
@@ -55,7 +55,7 @@ pub(super) fn check(
 ) -> Result<(), Refusal> {
     let denied = || Refusal::Denied("access denied".into());
     let about_clusters = is_about_clusters(&attributes.group, &attributes.resource);
-    let reads = matches!(attributes.verb.as_str(), "get" | "list" | "watch");
+    let reads = attributes.verb.reads();
     let Some(cluster) = &scope.cluster else {
         return match !attributes.is_resource_request || about_clusters {
             true => Ok(()),
@@ -64,13 +64,14 @@ pub(super) fn check(
     };
     if !lifecycle.is_awaited(&scope.snapshot, cluster) {
         // As in kcp, a LogicalCluster that no longer waits is gone from here.
-        if about_clusters && attributes.verb == "get" && attributes.subresource.is_empty() {
+        if about_clusters && attributes.verb == Verb::Get && attributes.subresource.is_empty() {
             return Err(Refusal::Hidden);
         }
         return Err(Refusal::Denied(lifecycle.refusal().into()));
     }
     if about_clusters {
-        let own_entry = attributes.subresource == "status" && matches!(attributes.verb.as_str(), "update" | "patch");
+        let own_entry =
+            attributes.subresource == "status" && matches!(attributes.verb.request(), Some(Verb::Update | Verb::Patch));
         return match own_entry || reads {
             true => Ok(()),
             false => Err(Refusal::Unsupported),

@@ -4,7 +4,7 @@
 use super::outcome::{Refusal, ResolvedResource};
 use crate::{path::ResourcePath, request::RequestScope};
 use insula_access::view::{AllClusters, ViewScope};
-use insula_api::ClusterName;
+use insula_api::{ClusterName, Verb};
 use insula_auth::Attributes;
 use insula_catalog::{Served, exports::schemas_behind};
 use insula_registry::Deps;
@@ -12,7 +12,7 @@ use insula_registry::Deps;
 /// Returns the right that users need: whoever may read bindings may read what they bind.
 pub(super) fn required_right(consumer: &ClusterName) -> Attributes {
     Attributes {
-        verb: "get".into(),
+        verb: Verb::Get.into(),
         group: "apis.kcp.io".into(),
         resource: "apibindings".into(),
         cluster: Some(consumer.clone()),
@@ -23,9 +23,9 @@ pub(super) fn required_right(consumer: &ClusterName) -> Attributes {
 
 /// Checks that a request reads.
 pub(super) fn check(attributes: &Attributes) -> Result<(), Refusal> {
-    match &*attributes.verb {
-        "get" | "list" | "watch" => Ok(()),
-        _ => Err(Refusal::Denied(
+    match attributes.verb.reads() {
+        true => Ok(()),
+        false => Err(Refusal::Denied(
             "only read-only access is allowed to apiresourceschemas".into(),
         )),
     }

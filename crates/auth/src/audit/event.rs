@@ -81,7 +81,7 @@ impl Serialize for Event {
         map.serialize_entry("auditID", &facts.id)?;
         map.serialize_entry("stage", stage.word())?;
         map.serialize_entry("requestURI", &facts.uri)?;
-        map.serialize_entry("verb", &facts.attributes.verb)?;
+        map.serialize_entry("verb", facts.attributes.verb.name())?;
         map.serialize_entry("user", &User(&facts.user))?;
         if let Some(user) = &facts.impersonated {
             map.serialize_entry("impersonatedUser", &User(user))?;

@@ -272,7 +272,7 @@ impl Rule {
         let about_urls = !self.non_resource_urls.is_empty();
         among(&self.users, &user.name)
             && (self.user_groups.is_empty() || self.user_groups.iter().any(|group| user.is_in(group)))
-            && among(&self.verbs, &attributes.verb)
+            && among(&self.verbs, attributes.verb.name())
             && match attributes.is_resource_request {
                 true if about_resources => {
                     let named = |named: &GroupResources| named.fits(attributes);

@@ -26,7 +26,7 @@ fn request(at: &str, text: &str) -> Attributes {
     let cluster = cluster(at);
     if what.starts_with('/') {
         return Attributes {
-            verb,
+            verb: verb.into(),
             path: what,
             cluster,
             ..Attributes::default()
@@ -37,7 +37,7 @@ fn request(at: &str, text: &str) -> Attributes {
     let (resource, group, subresource) = (resource.to_owned(), group.to_owned(), subresource.to_owned());
     let version = "v1".to_owned();
     Attributes {
-        verb,
+        verb: verb.into(),
         group,
         version,
         resource,

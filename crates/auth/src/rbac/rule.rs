@@ -34,7 +34,7 @@ impl PolicyRule {
             path,
             ..
         } = attributes;
-        if !has(&self.verbs, verb) {
+        if !has(&self.verbs, verb.name()) {
             return false;
         }
         if !attributes.is_resource_request {
@@ -190,7 +190,7 @@ mod tests {
             let parts: Vec<&str> = asked.split(' ').collect();
             let (resource, subresource) = parts[2].split_once('/').unwrap_or((parts[2], ""));
             let attributes = Attributes {
-                verb: parts[0].into(),
+                verb: parts[0].to_owned().into(),
                 group: parts[1].replace("core", ""),
                 resource: resource.into(),
                 subresource: subresource.into(),

@@ -9,7 +9,7 @@ use crate::{
     },
     names::{NameRule, name_problems},
 };
-use insula_api::{FieldError, FieldPath, Json, Timestamp};
+use insula_api::{FieldError, FieldPath, Json, Timestamp, Verb};
 use insula_auth::certificate;
 use serde_json::json;
 
@@ -49,7 +49,7 @@ pub(super) const KINDS: &[Builtin] = &[Builtin {
     subresources: &[Subresource {
         name: "approval",
         body: None,
-        verbs: &["get", "patch", "update"],
+        verbs: &[Verb::Get, Verb::Patch, Verb::Update],
     }],
     messages: &[Message::new(
         "certificates.k8s.io/v1",

@@ -9,7 +9,7 @@ use crate::{
     names::{self, NameRule},
     object::list_at,
 };
-use insula_api::{FieldError, FieldPath, Json, Timestamp};
+use insula_api::{FieldError, FieldPath, Json, Timestamp, Verb};
 use serde_json::json;
 
 pub(super) const KINDS: &[Builtin] = &[Builtin {
@@ -20,7 +20,7 @@ pub(super) const KINDS: &[Builtin] = &[Builtin {
     subresources: &[Subresource {
         name: "finalize",
         body: None,
-        verbs: &["update"],
+        verbs: &[Verb::Update],
     }],
     messages: &[Message::new("v1", "Namespace", MESSAGE)],
     table: Some(Table::new(&[

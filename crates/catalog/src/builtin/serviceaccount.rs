@@ -7,7 +7,7 @@ use crate::{
         message::{Field, META, Message, OBJECT_REFERENCE, Type, one, text, texts},
     },
 };
-use insula_api::{Json, Timestamp};
+use insula_api::{Json, Timestamp, Verb};
 
 pub(super) const KINDS: &[Builtin] = &[Builtin {
     strategy: &ServiceAccounts,
@@ -16,7 +16,7 @@ pub(super) const KINDS: &[Builtin] = &[Builtin {
     subresources: &[Subresource {
         name: "token",
         body: Some(("authentication.k8s.io", "v1", "TokenRequest")),
-        verbs: &["create"],
+        verbs: &[Verb::Create],
     }],
     messages: &[
         Message::new("v1", "ServiceAccount", MESSAGE),

@@ -1,6 +1,6 @@
 //! Parsed APIExports and APIBindings, cached with their stored objects.
 
-use insula_api::{Json, LabelSelector, Labels, Object};
+use insula_api::{Json, LabelSelector, Labels, Object, Verb};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The resources that an APIExport offers and its permission claims.
@@ -94,9 +94,9 @@ impl Terms {
 
     /// Returns true if both sides allow a verb. As in kcp, `*` counts only if both sides contain
     /// it: a wider permission on one side takes effect only after the other side follows.
-    pub(crate) fn agree_on(&self, other: &Terms, verb: &str) -> bool {
-        let both = |verb: &str| self.verbs.contains(verb) && other.verbs.contains(verb);
-        both(verb) || both("*")
+    pub(crate) fn agree_on(&self, other: &Terms, verb: Option<Verb>) -> bool {
+        let both = |name: &str| self.verbs.contains(name) && other.verbs.contains(name);
+        verb.is_some_and(|verb| both(verb.name())) || both("*")
     }
 }
 
@@ -193,7 +193,7 @@ mod tests {
         for (exported, accepted, verb, holds) in rows {
             let (exported, accepted) = (terms(exported), terms(accepted));
             assert_eq!(
-                exported.agree_on(&accepted, verb),
+                exported.agree_on(&accepted, Verb::named(verb)),
                 holds,
                 "{exported:?} {accepted:?} {verb}"
             );

@@ -8,12 +8,9 @@ use crate::{
     ids, locate,
     routes::ResourceRoute,
 };
-use insula_api::{ClusterName, ClusterPath, Json, Object, ObjectKey, Revision, Scope};
+use insula_api::{ClusterName, ClusterPath, Json, Object, ObjectKey, Revision, Scope, Verb};
 use insula_store::{Entry, Guard, Snapshot};
 use std::sync::Arc;
-
-/// Verbs that only read.
-const READING: [&str; 3] = ["get", "list", "watch"];
 
 /// The resource and verb of a provider's request.
 #[derive(Debug, Clone, Copy)]
@@ -22,8 +19,8 @@ pub struct AccessRequest<'a> {
     pub group: &'a str,
     /// Plural resource name.
     pub resource: &'a str,
-    /// Verb, as in RBAC.
-    pub verb: &'a str,
+    /// Verb; `None` for a method that has none.
+    pub verb: Option<Verb>,
 }
 
 /// The reason for a denial. Contains no data of the cluster, so the provider may see it.
@@ -223,7 +220,7 @@ impl ExportName {
         });
         let is_bindings = group == "apis.kcp.io" && resource == "apibindings";
         let objects = match accepted {
-            claimed if is_bindings && READING.contains(&verb) => Objects::Bindings {
+            claimed if is_bindings && verb.is_some_and(Verb::reads) => Objects::Bindings {
                 of: self.clone(),
                 claimed: claimed.map(|(selection, _)| selection),
             },

@@ -24,9 +24,15 @@ pub(super) fn find(resource: &Resource, api: &Api, others: &[ServedApi]) -> Opti
         .next()
         .map(|(other, clash)| {
             let conflict = format!("naming conflict with {}: spec.names.{clash} is forbidden", other.origin);
-            match other.is_bound && other.names.plural == api.names.plural {
-                true => format!("{conflict}; the API is bound already, delete one of the two bindings"),
-                false => conflict,
+            match &other.kept {
+                Some((name, end)) => format!(
+                    "{conflict}; APIBinding {name:?} is deleted and keeps its objects and names until {end}: take that \
+                     back (`insula unbind {name} --undelete`), or end it (`insula unbind {name} --now`)"
+                ),
+                None if other.is_bound && other.names.plural == api.names.plural => {
+                    format!("{conflict}; the API is bound already, delete one of the two bindings")
+                }
+                None => conflict,
             }
         })
 }

@@ -8,7 +8,7 @@ use crate::{
     loaded::Loaded,
     rollout::{self, Hold, Verdict},
     rollout_steps::StepState,
-    write::{sort_conditions, text, unchanged},
+    write::{drop_condition, sort_conditions, text, unchanged},
 };
 use insula_api::{
     Condition, Json, aggregate, condition,
@@ -37,7 +37,7 @@ pub(super) fn decide(world: &World) -> Plan {
         return Plan::rest();
     };
     if binding.is_deleting() {
-        return delete::delete(world, binding);
+        return delete::decide(world, binding);
     }
     let Some(alive) = &world.alive else { return Plan::rest() };
     let verdicts = || world.resources.iter().map(|resource| &resource.rollout);
@@ -48,6 +48,8 @@ pub(super) fn decide(world: &World) -> Plan {
         };
     }
     let mut value = binding.value.clone();
+    // Of a deletion that was taken back.
+    drop_condition(&mut value, delete::CONTENT_DELETED);
     if binding.view.status.phase.is_none() {
         if !value["status"].is_object() {
             value["status"] = json!({});

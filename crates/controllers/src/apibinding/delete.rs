@@ -1,19 +1,60 @@
 //! End of a binding: its objects first, then its routes and itself in one transaction. Needs
 //! neither export nor schema. If the workspace has another binding to the same export, or to an
 //! export of the same identity, names and objects go over to that successor.
+//!
+//! A binding with a grace period keeps its objects and routes until the end of it, as long as it
+//! has objects. It does not outlive its workspace, and hands over to a successor at once: nothing
+//! is lost then.
 
 use super::world::{Successor, World};
 use crate::{
     loaded::Loaded,
-    write::{drop_finalizer, list, patience, sort_conditions, text},
+    write::{self, drop_condition, drop_finalizer, list, patience, sort_conditions, text},
 };
 use insula_api::{Condition, Json, kinds::ApiBinding, names::finalizers, set_condition};
 use insula_catalog::ids;
-use insula_registry::{Intent, Plan};
+use insula_registry::{Intent, Plan, grace};
 use serde_json::json;
 
-pub(super) fn delete(world: &World, binding: &Loaded<ApiBinding>) -> Plan {
+/// The condition that tells what the deletion waits for.
+pub(super) const CONTENT_DELETED: &str = "BindingResourceDeleteSuccess";
+
+/// Decides about a binding whose deletion was requested.
+pub(super) fn decide(world: &World, binding: &Loaded<ApiBinding>) -> Plan {
+    let is_kept = world.alive.is_some() && world.successor.is_none() && !world.content.is_clean();
+    let left = write::grace_left(&binding.entry.object.meta, world.now);
+    match left.filter(|_| is_kept) {
+        Some(seconds) => await_deletion(world, binding, seconds),
+        None => delete(world, binding),
+    }
+}
+
+/// Shows that the objects of a deleted binding are still there.
+fn await_deletion(world: &World, binding: &Loaded<ApiBinding>, seconds: u64) -> Plan {
     let mut value = binding.value.clone();
+    let name = &binding.entry.key.name;
+    let end = binding.entry.object.meta.deletion_timestamp.unwrap_or(world.now);
+    let message = format!(
+        "the objects are kept until {end}, and the deletion can be taken back until then: `insula unbind {name} \
+         --undelete`; `insula unbind {name} --now` removes them at once"
+    );
+    let kept = Condition::fails(CONTENT_DELETED, "GracePeriod", message).severity("Info");
+    set_condition(&mut value, &kept, world.now);
+    sort_conditions(&mut value);
+    Plan {
+        intents: vec![binding.update(value)],
+        again_after: Some(seconds.min(write::GRACE_LOOK_SECONDS)),
+    }
+}
+
+fn delete(world: &World, binding: &Loaded<ApiBinding>) -> Plan {
+    let mut value = binding.value.clone();
+    if binding.entry.object.meta.deletion_grace {
+        // In the transaction that removes the first objects, so that a deletion is taken back
+        // with all of them or not at all.
+        grace::end(&mut value, world.now);
+        drop_condition(&mut value, CONTENT_DELETED);
+    }
     let content = &world.content;
     let mut intents = content.intents.clone();
     if content.is_clean() {
@@ -86,5 +127,5 @@ fn remaining_content(world: &World) -> Condition {
             ),
         ),
     };
-    Condition::fails("BindingResourceDeleteSuccess", reason, message)
+    Condition::fails(CONTENT_DELETED, reason, message)
 }

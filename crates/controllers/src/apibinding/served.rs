@@ -1,7 +1,7 @@
 //! Other APIs of the cluster of a binding.
 
 use insula_api::{
-    ClusterPath, ObjectKey,
+    ClusterPath, ObjectKey, Timestamp,
     kinds::{self, ApiBinding},
 };
 use insula_catalog::{Names, Origin, ids};
@@ -15,6 +15,8 @@ pub(crate) struct ServedApi {
     pub(crate) origin: String,
     /// A binding brings it.
     pub(crate) is_bound: bool,
+    /// Name of that binding and end of its grace period, if it is deleted and keeps its objects.
+    pub(crate) kept: Option<(String, Timestamp)>,
     pub(crate) group: String,
     pub(crate) names: Names,
 }
@@ -23,11 +25,18 @@ pub(crate) struct ServedApi {
 pub(super) fn others(registry: &Deps, snapshot: &Snapshot, own: &ObjectKey) -> Vec<ServedApi> {
     let mut others = Vec::new();
     for served in registry.catalog.routed(snapshot, &own.cluster) {
+        let mut kept = None;
         let origin = match &served.origin {
             Origin::Bound { binding } if *binding == own.name => continue,
             Origin::Bound { binding } => {
                 let key = ObjectKey::cluster_scoped(ids::apibindings(), own.cluster.clone(), binding);
-                let value = snapshot.get(&key).map(|entry| entry.object.body_value());
+                let entry = snapshot.get(&key);
+                let meta = entry.as_ref().map(|entry| &entry.object.meta);
+                let end = meta
+                    .filter(|meta| meta.awaits_deletion())
+                    .and_then(|meta| meta.deletion_timestamp);
+                kept = end.map(|end| (binding.to_string(), end));
+                let value = entry.map(|entry| entry.object.body_value());
                 describe_binding(binding, &kinds::read(&value.unwrap_or_default()))
             }
             Origin::Local { definition } => definition.describe(),
@@ -36,6 +45,7 @@ pub(super) fn others(registry: &Deps, snapshot: &Snapshot, own: &ObjectKey) -> V
         others.push(ServedApi {
             origin,
             is_bound: matches!(served.origin, Origin::Bound { .. }),
+            kept,
             group: served.api.group.to_string(),
             names: served.api.names.clone(),
         });

@@ -1,5 +1,6 @@
 //! Bindings, step by step with all reconcilers.
 
+mod grace;
 mod keys;
 mod removal;
 

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     loaded::Loaded,
-    write::{count_generation, drop_condition, drop_finalizer, list, mark, sort_conditions, text},
+    write::{self, count_generation, drop_condition, drop_finalizer, list, mark, sort_conditions, text},
 };
 use insula_access::workspace_types;
 use insula_api::{
@@ -23,8 +23,6 @@ use serde_json::json;
 /// Seconds until a workspace that cannot be scheduled is tried again.
 const UNSCHEDULABLE_SECONDS: u64 = 30;
 
-/// Maximum number of seconds between two looks at a workspace whose deletion may be taken back.
-const GRACE_LOOK_SECONDS: u64 = 60;
 /// The condition that tells what the deletion waits for.
 const CONTENT_DELETED: &str = "WorkspaceContentDeleted";
 
@@ -200,11 +198,8 @@ fn is_broken(workspace: &Json) -> bool {
 /// Returns the seconds for which the deletion of a workspace may still be taken back: none once its
 /// logical cluster is being deleted.
 fn grace_left(world: &World, workspace: &Loaded<Workspace>) -> Option<u64> {
-    let meta = &workspace.entry.object.meta;
-    let end = meta.deletion_timestamp.filter(|_| meta.deletion_grace)?;
     world.child.as_ref().filter(|child| !child.is_deleting())?;
-    let left = u64::try_from(end.since(world.now)).ok();
-    left.filter(|left| *left > 0)
+    write::grace_left(&workspace.entry.object.meta, world.now)
 }
 
 /// Shows that the content of a deleted workspace is still there.
@@ -218,8 +213,7 @@ fn await_deletion(world: &World, workspace: &Loaded<Workspace>, seconds: u64) ->
     sort_conditions(&mut value);
     Plan {
         intents: vec![workspace.update(value)],
-        // The wall clock may be set meanwhile.
-        again_after: Some(seconds.min(GRACE_LOOK_SECONDS)),
+        again_after: Some(seconds.min(write::GRACE_LOOK_SECONDS)),
     }
 }
 

@@ -156,10 +156,10 @@ impl Correction<'_> {
     fn add(&mut self, writer: Writer<'_>, budget: &mut Budget) -> Result<(), ConvertError> {
         let (bundle, former) = (self.bundle, writer.rules);
         let at = bundle.index(writer.version)?;
-        let Some(parent) = bundle.parent(self.root, at) else {
-            return Ok(());
-        };
         let record = self.records.get(writer.version).copied().unwrap_or_default();
+        let Some(parent) = bundle.parent(self.root, at) else {
+            return self.add_moved(writer, record.changed, budget);
+        };
         let mut then = Views::open(former, former.index(self.stored.version)?, self.stored, budget)?;
         let seen = self.seen(former, &mut then, writer.version, budget)?;
         let mut shown = seen.clone();
@@ -181,6 +181,35 @@ impl Correction<'_> {
             }
             None => drop(self.records.remove(writer.version)),
         }
+        Ok(())
+    }
+
+    /// Corrects what was written through the storage version while another was stored: the object
+    /// was moved by today's rules, and not by those that wrote it.
+    ///
+    /// ```text
+    /// r        what was stored then:            get_r(S), unchanged by the move
+    /// was, is  convert(r→storage): of r by today's rules, by the former ones
+    /// ```
+    fn add_moved(&mut self, writer: Writer<'_>, changed: Changed, budget: &mut Budget) -> Result<(), ConvertError> {
+        let (bundle, former, root) = (self.bundle, writer.rules, self.root);
+        self.records.remove(writer.version);
+        if former.storage() == writer.version {
+            return Ok(());
+        }
+        let stored_then = bundle.index(former.storage())?;
+        self.now.make(stored_then, budget)?;
+        let then = self.now.view(stored_then);
+        let was = bundle.route(stored_then, root, then, budget, None)?;
+        let is = former.route(former.storage, former.index(writer.version)?, then, budget, None)?;
+        let target = &bundle.versions[root];
+        let merged = merged(&target.schema, &was, &is, &self.raw);
+        let corrected = picked(&self.raw, &merged, &|path, _| {
+            changed.contains(writer.version, &field(path))
+        });
+        differences(writer.version, Some(&corrected), Some(&merged), "", &mut self.kept);
+        self.views.insert(root, target.tidied(corrected.clone()));
+        self.raw = corrected;
         Ok(())
     }
 

@@ -347,14 +347,16 @@ impl Write<'_, '_> {
         let Some(old) = &mut self.old else { return };
         for (version, record) in &mut self.records {
             let Ok(at) = bundle.index(version) else { continue };
-            let concerned = at == writer || old.residuals.get(version) != self.residuals.get(version);
+            // Every write is one in the storage version.
+            let writes = at == writer || at == root;
+            let concerned = writes || old.residuals.get(version) != self.residuals.get(version);
             if bundle.rules_to(at, root) == Some(record.rules) || !concerned {
                 continue;
             }
             let seen = old.make(at, self.budget).is_ok().then(|| old.view(at));
             let edit = seen.zip(self.views.get(&at));
             let edit = edit.map(|(before, after)| Edit { before, after });
-            if at == writer {
+            if writes {
                 let (before, after) = (old.view(root), &self.views[&root]);
                 record.overwritten(name(root), &Edit { before, after });
                 edit.iter().for_each(|edit| record.overwritten(version, edit));

@@ -1,7 +1,8 @@
 //! Records of the rules by which an object was written, one for each version other than the
 //! storage version that wrote it.
 //!
-//! A write in the storage version passes no rule and has no record. A record lies in the
+//! A write in the storage version passes no rule and has no record. The storage version has one
+//! where it wrote by other rules than those that made it the storage version. A record lies in the
 //! stored residual under the name of no version, in a form that a reader without records takes for
 //! a patch without entries:
 //!
@@ -180,10 +181,14 @@ impl Bundle {
     /// later which of its fields were written by which rules, unless these are today's.
     pub(super) fn moved_records(&self, old: &Records, root: usize) -> Records {
         let mut records = old.clone();
-        // It is stored as its writers see it from now on.
-        records.remove(self.storage());
+        // It is stored as its writers see it from now on, if they wrote by the rules that move it.
+        let mover = self.rules_to(self.storage, root);
+        records.retain(|version, record| version != self.storage() || mover != Some(record.rules));
         for (version, record) in &mut records {
             let Ok(version) = self.index(version) else { continue };
+            if version == self.storage {
+                continue;
+            }
             match self.rules_to(version, self.storage) {
                 Some(rules) if self.rules_to(version, root) == Some(record.rules) && record.changed.is_empty() => {
                     record.rules = rules;

@@ -1,19 +1,12 @@
 //! Resources by the names that people use, resolved by discovery as kubectl does.
 
+use insula_api::Verb;
 use serde_json::Value;
 
 use crate::{client::Client, files::text};
 
-/// Verbs that kubectl knows. Others are taken with a warning.
-const VERBS: [&str; 16] = [
-    "get",
-    "list",
-    "watch",
-    "create",
-    "update",
-    "patch",
-    "delete",
-    "deletecollection",
+/// Verbs that kubectl knows besides those of requests. Others are taken with a warning.
+const VERBS: [&str; 8] = [
     "use",
     "bind",
     "impersonate",
@@ -39,13 +32,13 @@ pub(super) struct Resource {
 /// counts for nothing.
 pub(super) async fn find(
     client: &Client,
-    verb: &str,
+    asked: &str,
     given: &str,
     namespace: Option<&str>,
 ) -> anyhow::Result<Resource> {
     let (name, subresource) = given.split_once('/').unwrap_or((given, ""));
-    if !VERBS.contains(&verb) {
-        eprintln!("Warning: verb '{verb}' is not a known verb");
+    if Verb::named(asked).is_none() && !VERBS.contains(&asked) {
+        eprintln!("Warning: verb '{asked}' is not a known verb");
     }
     let (plain, group) = name.split_once('.').unwrap_or((name, ""));
     let asked = Resource {

@@ -75,6 +75,7 @@ struct Report {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Object {
+    workspace: String,
     cluster: String,
     namespace: String,
     name: String,
@@ -223,6 +224,7 @@ impl Object {
             writers: writers.collect(),
             changes: fields(object.changes)?,
             kept: fields(object.kept)?,
+            workspace: object.workspace,
             cluster: object.cluster,
             namespace: object.namespace,
             name: object.name,
@@ -259,7 +261,7 @@ impl Object {
         };
         let mut lines = vec![format!(
             "  {name} in {}, written {}: {what}",
-            self.cluster,
+            self.workspace,
             writers.join(", ")
         )];
         lines.extend(

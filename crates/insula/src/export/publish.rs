@@ -24,8 +24,8 @@ use crate::{
 /// Names a schema `h<eight hexadecimal digits of its content>.<plural>.<group>`, so that the same
 /// content has the same name and a change creates a new schema. Rules of a definition's name are
 /// published with it; a definition with a conversion webhook and without rules gets a draft of
-/// rules, which --apply writes only with --accept-draft. Other resources of the export stay
-/// unchanged.
+/// rules, which --apply and --check refuse without --accept-draft. Other resources of the export
+/// stay unchanged.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Without --diff and --apply the objects are printed, ready for kubectl apply.
@@ -75,7 +75,7 @@ pub(crate) struct Arguments {
     bindable_by_user: Vec<String>,
     /// Put drafts of rules into service, which are guessed for definitions with a conversion
     /// webhook and without rules.
-    #[arg(long, requires = "apply")]
+    #[arg(long, conflicts_with_all = ["diff", "against"])]
     accept_draft: bool,
     /// Accept an effect that --check names, such as field-removed:widgets.example.io/v2:.spec.size,
     /// or all of a kind, such as field-removed; with =N up to N objects, so that objects that come
@@ -137,7 +137,8 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         publication::keep_rules(&find, existing.as_ref(), api)?;
     }
     publication::review(&find, &mut published, arguments.accept_incompatible, ACCEPT)?;
-    if arguments.apply && !arguments.accept_draft {
+    let tries = arguments.check || arguments.apply;
+    if tries && !arguments.accept_draft {
         publication::refuse_drafts(&mut published, REVIEW);
     }
     let mut export = publication::export(&name, existing.as_ref(), &published);
@@ -147,15 +148,11 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         api.errors.iter().for_each(|error| print_remark("error", error));
     }
     let refused = published.iter().any(|api| !api.errors.is_empty());
-    if refused && arguments.apply {
-        return Ok(ExitCode::from(1));
-    }
-    let tries = arguments.check || arguments.apply;
-    if tries && !refused && check(&target, existing.as_ref(), &published, arguments)? {
-        return Ok(ExitCode::from(1));
-    }
-    if arguments.check && !arguments.apply {
-        return Ok(ExitCode::from(u8::from(refused)));
+    if tries {
+        let hurts = check(&target, existing.as_ref(), &published, arguments)?;
+        if hurts || refused || !arguments.apply {
+            return Ok(ExitCode::from(u8::from(hurts || refused)));
+        }
     }
     let rights = bind_right::objects(&name, &arguments.binders());
     if !arguments.diff && !arguments.apply {
@@ -232,8 +229,9 @@ fn publish(source: &Source) -> anyhow::Result<Published> {
 }
 
 /// Tries the new schemas on the stored objects, and prints the outcome; without --check, only what
-/// is refused. Returns true if an effect hurts that is not accepted. The outcome is a document only
-/// where nothing else is printed.
+/// is refused. Returns true if an effect hurts that is not accepted. An API that waits for
+/// somebody's word is tried like others; one that no server takes cannot be. The outcome is a
+/// document only where nothing else is printed.
 fn check(
     target: &Target,
     existing: Option<&Value>,
@@ -242,7 +240,9 @@ fn check(
 ) -> anyhow::Result<bool> {
     let Some(export) = existing else { return Ok(false) };
     let name = text(export, "/metadata/name");
-    let known = published.iter().filter(|api| offered(export, api).is_some());
+    let known = published
+        .iter()
+        .filter(|api| offered(export, api).is_some() && api.compile().is_ok());
     let trial = |api: &Published| Trial::run(target, name, api, &arguments.accept);
     let trials: Vec<Trial> = known.map(trial).collect::<anyhow::Result<_>>()?;
     let fails = trials.iter().any(Trial::fails);

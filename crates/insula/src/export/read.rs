@@ -175,7 +175,10 @@ pub(super) fn consumers(arguments: &Consumers) -> anyhow::Result<ExitCode> {
             Cell::new(tone, word),
             Cell::list(Tone::Plain, &versions),
             Cell::list(Tone::Plain, &schemas),
-            consumer.message.as_str().into(),
+            match consumer.delete_time {
+                Some(end) => format!("deleted, and its objects are kept until {}", time(Some(end))).into(),
+                None => consumer.message.as_str().into(),
+            },
         ]);
     }
     // A consumer has no name of its own: -o name prints its workspace.

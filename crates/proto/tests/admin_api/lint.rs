@@ -105,9 +105,16 @@ fn imports(file: &FileDescriptorProto, all: &[FileDescriptorProto], report: &mut
             }
             _ => Vec::new(),
         })
+        .chain(file.extension.iter().map(|extension| extension.extendee()))
         .collect();
+    // Descriptors without their extensions do not tell which option a method has.
+    let has_options = |element: &Element<'_>| matches!(element.node, Node::Rpc(rpc) if rpc.options.is_some());
+    let uses_options = elements_of_file.iter().any(has_options);
     for import in &file.dependency {
         let imported = all.iter().find(|file| file.name() == import);
+        if uses_options && imported.is_some_and(|imported| !imported.extension.is_empty()) {
+            continue;
+        }
         let defines_used = imported.is_some_and(|imported| {
             elements(imported).iter().any(|element| {
                 let is_type = matches!(element.node, Node::Message(_) | Node::Enum(_));

@@ -9,7 +9,7 @@ use crate::{
     metadata_only, migrate, owners, prepare,
 };
 use insula_access::Target;
-use insula_api::Json;
+use insula_api::{Json, Verb};
 use insula_apply::{Managers, OnConflict};
 use insula_catalog::{Error, Part, Result, stored};
 use insula_store::Entry;
@@ -29,10 +29,10 @@ pub enum Change<'a> {
 
 impl Change<'_> {
     /// Returns the verb of the request.
-    pub(super) fn verb(&self) -> &'static str {
+    pub(super) fn verb(&self) -> Verb {
         match self {
-            Change::Replace(_) => "update",
-            Change::Patch(_) | Change::Apply(..) => "patch",
+            Change::Replace(_) => Verb::Update,
+            Change::Patch(_) | Change::Apply(..) => Verb::Patch,
         }
     }
 

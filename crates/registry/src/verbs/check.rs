@@ -4,7 +4,7 @@
 use super::options::{FieldValidation, WriteOptions};
 use crate::metadata;
 use insula_access::{Target, view::ViewScope};
-use insula_api::{ClusterName, FieldError, FieldPath, Json, ObjectKey};
+use insula_api::{ClusterName, FieldError, FieldPath, Json, ObjectKey, Verb};
 use insula_auth::{GROUP_KCP_ADMIN, GROUP_MASTERS, UserInfo};
 use insula_catalog::{Error, Result, freeze, ids, locate, registration};
 use insula_store::{Entry, Guard, Snapshot};
@@ -15,7 +15,7 @@ use serde_json::json;
 ///
 /// # Errors
 /// 403 that names the verb.
-pub(super) fn check_not_terminating(target: &Target, name: &str, verb: &str) -> Result<()> {
+pub(super) fn check_not_terminating(target: &Target, name: &str, verb: Verb) -> Result<()> {
     let served = &target.served;
     match served.terminating && served.is_third_party() {
         true => {
@@ -30,7 +30,7 @@ pub(super) fn check_not_terminating(target: &Target, name: &str, verb: &str) -> 
 ///
 /// # Errors
 /// 403 that names the verb.
-fn check_not_frozen(snapshot: &Snapshot, target: &Target, name: &str, verb: &str) -> Result<()> {
+fn check_not_frozen(snapshot: &Snapshot, target: &Target, name: &str, verb: Verb) -> Result<()> {
     let Target { served, cluster, .. } = target;
     let frozen = match &served.route {
         Some(route) => route.frozen,
@@ -54,7 +54,7 @@ fn check_not_frozen(snapshot: &Snapshot, target: &Target, name: &str, verb: &str
 pub(super) fn check_thawed(
     snapshot: &Snapshot,
     target: &Target,
-    (name, verb): (&str, &str),
+    (name, verb): (&str, Verb),
     user: &UserInfo,
 ) -> Result<Option<Guard>> {
     check_not_frozen(snapshot, target, name, verb)?;

@@ -15,7 +15,7 @@ use crate::{
 };
 use insula_access::Target;
 use insula_admission::{kinds::Operation, object_limit, policy::WriteBudget, quota};
-use insula_api::{Json, Object, ObjectKey, Revision};
+use insula_api::{Json, Object, ObjectKey, Revision, Verb};
 use insula_catalog::{
     ApiVersion, Cause, Error, Named, Origin, Part, Result, ScopeKind, SerializationPoint, ids, object,
 };
@@ -190,7 +190,7 @@ impl Attempt<'_> {
         let name = body["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let mut guards = surroundings(snapshot, target, &name)?;
         // The guard on the workspace is among the others.
-        check_thawed(snapshot, target, (&name, "create"), options.user)?;
+        check_thawed(snapshot, target, (&name, Verb::Create), options.user)?;
         let limited = limits
             .object_limit
             .map(|limit| object_limit::settle(&deps.catalog, snapshot, target, &name, limit))
@@ -311,7 +311,7 @@ async fn limits(deps: &Deps, target: &Target) -> (Snapshot, Limits, Option<quota
 fn surroundings(snapshot: &Snapshot, target: &Target, name: &str) -> Result<Vec<Guard>> {
     let api = &target.served.api;
     let mut guards = Vec::new();
-    check_not_terminating(target, name, "create")?;
+    check_not_terminating(target, name, Verb::Create)?;
     if target.served.terminating {
         return Err(api.forbidden(
             name,

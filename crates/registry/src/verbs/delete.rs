@@ -18,13 +18,13 @@ use crate::{
 use futures_util::future::join_all;
 use insula_access::Target;
 use insula_admission::{kinds::Operation, policy::WriteBudget};
-use insula_api::{Json, Object, Timestamp};
+use insula_api::{Json, Object, Timestamp, Verb};
 use insula_catalog::{
     Error, OnDelete, Part, Result, Strategy, ids,
     object::{metadata_of, rewrite},
     stored,
 };
-use insula_store::{CommitError, Entry, Guard, Txn, Write};
+use insula_store::{CommitError, Entry, Guard, Snapshot, Txn, Write};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ pub struct DeleteOptions {
     /// finalizers the dependents are deleted afterwards.
     pub propagation: Option<Propagation>,
     /// Seconds for which the deletion may be taken back, at most those of the setting. `None` means
-    /// the setting. Workspaces alone have such a time.
+    /// the setting. Only workspaces and APIBindings have such a time.
     pub grace_seconds: Option<u64>,
 }
 
@@ -109,10 +109,10 @@ async fn delete_once(
     options: &WriteOptions<'_>,
     budget: &WriteBudget,
 ) -> Result<Deletion> {
-    check_not_terminating(target, name, "delete")?;
+    check_not_terminating(target, name, Verb::Delete)?;
     for _ in 0..ATTEMPTS_MAX {
         let snapshot = deps.store.latest();
-        let thawed = check_thawed(&snapshot, target, (name, "delete"), options.user)?;
+        let thawed = check_thawed(&snapshot, target, (name, Verb::Delete), options.user)?;
         let old = read::get(deps, &snapshot, target, name)?;
         check_webhook(target, &old)?;
         check_preconditions(target, &how.preconditions, &old)?;
@@ -128,8 +128,10 @@ async fn delete_once(
         };
         let warnings = admit::admit(deps, &admission, None)?;
         target.served.check_answers()?;
+        let marked = mark(deps, &snapshot, target, &old, how)?;
+        let kept = marked.as_ref().and_then(|object| kept_warning(target, object));
+        let warnings = warnings.into_iter().chain(kept).collect();
         let done = |deleted| Ok(Deletion { deleted, warnings });
-        let marked = mark(deps, target, &old, how)?;
         if options.dry_run {
             return done(match marked {
                 Some(object) => Deleted::Held(Entry {
@@ -180,9 +182,9 @@ pub async fn delete_collection(
     how: &DeleteOptions,
     options: &WriteOptions<'_>,
 ) -> Result<(List, Vec<String>)> {
-    check_not_terminating(target, "", "deletecollection")?;
+    check_not_terminating(target, "", Verb::DeleteCollection)?;
     let snapshot = deps.store.latest();
-    check_thawed(&snapshot, target, ("", "deletecollection"), options.user)?;
+    check_thawed(&snapshot, target, ("", Verb::DeleteCollection), options.user)?;
     let found = read::list(deps, &snapshot, target, list).await?;
     if target.served.api.webhook.is_some() {
         let target = calls::attach(deps, target);
@@ -222,21 +224,29 @@ fn check_webhook(target: &Target, old: &Entry) -> Result<()> {
     }
 }
 
-fn mark(deps: &Deps, target: &Target, old: &Entry, how: &DeleteOptions) -> Result<Option<Object>> {
+fn mark(deps: &Deps, snapshot: &Snapshot, target: &Target, old: &Entry, how: &DeleteOptions) -> Result<Option<Object>> {
     let (strategy, now) = (target.served.api.strategy, deps.clock.now());
     let marked = mark_deleted(&old.object, strategy, how.propagation, now);
     let with_grace = |mut value: Json| {
-        if target.served.resource_id() == ids::workspaces() {
-            grace::set(
-                &mut value,
-                &old.object.meta,
-                (deps.workspace_grace_seconds, how.grace_seconds),
-                now,
-            );
+        if let Some(setting) = grace::setting(deps, snapshot, old) {
+            grace::set(&mut value, &old.object.meta, (setting, how.grace_seconds), now);
         }
         rewrite(&old.object, &value)
     };
     marked.map(with_grace).transpose()
+}
+
+/// Returns the warning for those who delete an APIBinding that stays for a grace period: a client
+/// may wait for the end of it.
+fn kept_warning(target: &Target, marked: &Object) -> Option<String> {
+    let end = marked.meta.deletion_timestamp.filter(|_| marked.meta.deletion_grace)?;
+    let name = &marked.meta.name;
+    (target.served.resource_id() == ids::apibindings()).then(|| {
+        format!(
+            "the objects of APIBinding {name:?} are kept until {end}: `insula unbind {name} --undelete` takes the \
+             deletion back, and `insula unbind {name} --now` ends the wait"
+        )
+    })
 }
 
 /// Returns the object marked as deleting, or `None` if nothing holds it. Works on the stored JSON

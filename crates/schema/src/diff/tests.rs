@@ -104,7 +104,7 @@ fn other_keywords_are_compared() {
         (
             json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
             json!({"type": "object"}),
-            vec![".f narrowed unknown fields are not kept any more !"],
+            vec![".f[] removed unknown fields are not kept any more !"],
         ),
     ]);
 }

@@ -73,7 +73,7 @@ fn facts(request: &Request) -> Facts {
         user_agent,
         source_ips: sources(headers, request.extensions().get::<PeerAddress>()),
         attributes: Attributes {
-            verb: request.method().as_str().to_ascii_lowercase(),
+            verb: request.method().as_str().to_ascii_lowercase().into(),
             path,
             ..Attributes::default()
         },

@@ -1,20 +1,21 @@
 //! Closed sets of labels.
 
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use insula_api::Verb;
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
+use std::fmt::{self, Write as _};
 
-/// Verb of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
-pub enum Verb {
-    Get,
-    List,
-    Watch,
-    Create,
-    Update,
-    Patch,
-    Delete,
-    DeleteCollection,
-    /// A request for no resource.
-    Other,
+/// Verb of a request; `None` for one that has none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct VerbLabel(pub(super) Option<Verb>);
+
+impl EncodeLabelValue for VerbLabel {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
+        match self.0 {
+            // Like the other labels: `Get`, `DeleteCollection`.
+            Some(verb) => write!(encoder, "{verb:?}"),
+            None => encoder.write_str("Other"),
+        }
+    }
 }
 
 /// Origin of the requested kind.
@@ -60,7 +61,7 @@ impl From<http::StatusCode> for CodeClass {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct RequestLabels {
-    pub(super) verb: Verb,
+    pub(super) verb: VerbLabel,
     pub(super) class: Class,
     pub(super) code: CodeClass,
 }

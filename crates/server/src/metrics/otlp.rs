@@ -230,7 +230,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::metrics::{CallOutcome, Class, Exports, Metrics, Purpose, Verb};
+    use crate::metrics::{CallOutcome, Class, Exports, Metrics, Purpose};
+    use insula_api::Verb;
 
     const MOMENTS: Moments = Moments { started: 1, now: 2 };
 
@@ -246,7 +247,7 @@ mod tests {
         let metrics = Metrics::with_exports("1 \"x\"\\\n2", Exports::default());
         metrics.called(Purpose::Mount, CallOutcome::Answered, Duration::from_micros(700));
         metrics.called(Purpose::Mount, CallOutcome::Answered, Duration::from_secs(3600));
-        metrics.request(Verb::Get, Class::Local, http::StatusCode::OK, Duration::ZERO);
+        metrics.request(Some(Verb::Get), Class::Local, http::StatusCode::OK, Duration::ZERO);
         let (read, points) = self::metrics(&metrics.text(), MOMENTS);
         let named = |name: &str| read.iter().find(|metric| metric.name == name).expect(name);
         let version = match &named("insula_build_info").data {

@@ -19,6 +19,7 @@ use super::{
     cancel,
     operations::done,
 };
+use crate::unbinding::{self, BINDING, WIDGETS};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
@@ -361,6 +362,25 @@ fn a_workspace_in_its_grace_period_comes_back_alive() {
         (client.get(&format!("{MAPS}/kept")).code == 200).then_some(())
     });
     assert_eq!(root.get(&own).expect(200)["metadata"]["deletionTimestamp"], Value::Null);
+}
+
+/// So would a binding, with its objects.
+#[test]
+fn a_binding_in_its_grace_period_comes_back_alive() {
+    let server = Server::start();
+    let scene = unbinding::Scene::new(&server, Some(3600));
+    let tenant = scene.at_tenant(&server);
+    tenant.delete(BINDING).expect(200);
+    let taken = create(&server, "");
+    tenant.delete(&format!("{BINDING}?gracePeriodSeconds=0")).expect(200);
+    scene.until_gone(&server);
+    restored(&server, whole(&name(&taken)));
+    until("the widgets are back", || {
+        let widgets = tenant.get(WIDGETS).body;
+        (widgets["items"].as_array().map(Vec::len) == Some(2)).then_some(())
+    });
+    let back = tenant.get(BINDING).expect(200);
+    assert_eq!(back["metadata"]["deletionTimestamp"], Value::Null);
 }
 
 /// Objects that own each other have no first one.

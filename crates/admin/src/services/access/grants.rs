@@ -16,7 +16,7 @@ use crate::{
     status,
 };
 use insula_access::roles::holders::{Bindings, Holder, Namespaces, Origin, holders};
-use insula_api::{ClusterName, Json, ObjectKey, names::labels};
+use insula_api::{ClusterName, Json, ObjectKey, Verb, names::labels};
 use insula_auth::Subject;
 use insula_catalog::{exports::bind_grant, ids};
 use insula_proto::admin::v1::{
@@ -74,7 +74,7 @@ impl AdminService {
     ) -> Result<Response<GrantAccessResponse>, Status> {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
-        let creating = right("create", ids::RBAC, "clusterrolebindings", "");
+        let creating = right(Verb::Create, ids::RBAC, "clusterrolebindings", "");
         let Located { cluster, .. } = session.locate(&request.workspace, &creating)?;
         let subject = subject(request.subject.clone())?;
         let own = level(request.level)?.ok_or_else(|| status::invalid("level", "is required"))?;
@@ -129,7 +129,7 @@ impl AdminService {
     ) -> Result<Response<RevokeAccessResponse>, Status> {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
-        let deleting = right("delete", ids::RBAC, "clusterrolebindings", "");
+        let deleting = right(Verb::Delete, ids::RBAC, "clusterrolebindings", "");
         let Located { cluster, .. } = session.locate(&request.workspace, &deleting)?;
         let subject = subject(request.subject.clone())?;
         let once = Once {

@@ -10,7 +10,7 @@ use insula_access::{
     facts,
     roles::holders::{Bindings, Holder, Namespaces, as_user, holders},
 };
-use insula_api::ClusterName;
+use insula_api::{ClusterName, Verb};
 use insula_auth::{Attributes, ClusterFacts, Decision, Subject, Trail, UserInfo, permit};
 use insula_catalog::ids;
 use insula_proto::admin::v1::{
@@ -33,7 +33,7 @@ pub(super) async fn list(
     request: ListAccessRequest,
 ) -> Result<Response<ListAccessResponse>, Status> {
     let cluster = &located.cluster;
-    session.permit(cluster, right("list", ids::RBAC, "rolebindings", ""))?;
+    session.permit(cluster, right(Verb::List, ids::RBAC, "rolebindings", ""))?;
     let wanted = request.subject.map(|given| subject(Some(given))).transpose()?;
     let filter = format!("{wanted:?} {}", request.only_own);
     let filter = [cluster.as_str(), &filter];
@@ -62,13 +62,13 @@ pub(super) async fn who_can(
     request: WhoCanRequest,
 ) -> Result<Response<WhoCanResponse>, Status> {
     let cluster = &located.cluster;
-    session.permit(cluster, right("list", ids::RBAC, "clusterroles", ""))?;
+    session.permit(cluster, right(Verb::List, ids::RBAC, "clusterroles", ""))?;
     let asked = question(request.question, cluster)?;
     let namespaces = match asked.namespace.as_str() {
         "" => Namespaces::None,
         namespace => {
             for resource in ["rolebindings", "roles"] {
-                let mut needed = right("list", ids::RBAC, resource, "");
+                let mut needed = right(Verb::List, ids::RBAC, resource, "");
                 namespace.clone_into(&mut needed.namespace);
                 session.permit(cluster, needed)?;
             }
@@ -201,7 +201,7 @@ fn granting(
 ) -> Vec<proto::AccessBinding> {
     let snapshot: &Snapshot = &session.snapshot;
     let may = |resource: &str| {
-        let needed = right("list", ids::RBAC, resource, "");
+        let needed = right(Verb::List, ids::RBAC, resource, "");
         session.caller.permit(snapshot, cluster, needed).is_ok()
     };
     if !may("clusterrolebindings") {

@@ -7,7 +7,7 @@ use crate::{
     status,
 };
 use insula_access::{facts, roles::holders::as_user};
-use insula_api::{ClusterName, ClusterPath, Scope};
+use insula_api::{ClusterName, ClusterPath, Scope, Verb};
 use insula_auth::{Attributes, ClusterFacts, UserInfo, permit};
 use insula_catalog::{Catalog, ids, locate};
 use insula_proto::admin::v1::{ListVisibleRequest, ListVisibleResponse, VisibleResource, VisibleWorkspace};
@@ -15,17 +15,6 @@ use insula_store::Snapshot;
 use std::ops::ControlFlow;
 use tonic::{Response, Status};
 
-/// Verbs that are asked about for each resource.
-const VERBS: [&str; 8] = [
-    "get",
-    "list",
-    "watch",
-    "create",
-    "update",
-    "patch",
-    "delete",
-    "deletecollection",
-];
 /// Workspaces that one call looks at. A larger tree is asked for by subtrees.
 const LOOKED_AT_MAX: usize = 5_000;
 
@@ -116,13 +105,18 @@ fn resources(catalog: &Catalog, snapshot: &Snapshot, cluster: &ClusterName, user
         .filter(|served| served.alias.is_none())
         .filter_map(|served| {
             let (group, resource) = (served.api.group.to_string(), served.api.names.plural.to_string());
-            let verbs: Vec<String> = VERBS
-                .iter()
-                .filter(|verb| {
-                    let right = crate::session::right(verb, &group, &resource, "");
-                    allowed(user, cluster, right, &facts)
-                })
-                .map(|verb| (*verb).to_owned())
+            let is_allowed = |verb: &Verb| {
+                allowed(
+                    user,
+                    cluster,
+                    crate::session::right(*verb, &group, &resource, ""),
+                    &facts,
+                )
+            };
+            let verbs: Vec<String> = Verb::ALL
+                .into_iter()
+                .filter(is_allowed)
+                .map(|verb| verb.name().to_owned())
                 .collect();
             (!verbs.is_empty()).then_some(VisibleResource { group, resource, verbs })
         });

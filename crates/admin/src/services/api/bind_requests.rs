@@ -16,7 +16,7 @@ use crate::{
 };
 use insula_admission::kinds::is_hidden;
 use insula_api::{
-    ClusterPath, Json, Object, ObjectKey, Scope, Timestamp, condition,
+    ClusterPath, Json, Object, ObjectKey, Scope, Timestamp, Verb, condition,
     names::{annotations, groups},
 };
 use insula_catalog::{
@@ -175,7 +175,7 @@ impl Session {
                 name: request.export.as_str().into(),
             };
             let entry = snapshot.get(&name.key())?;
-            let read = right("get", groups::APIS, "apiexports", &request.export);
+            let read = right(Verb::Get, groups::APIS, "apiexports", &request.export);
             let is_seen = entry.object.parsed(ExportView::read).is_listed
                 || self.caller.permit(snapshot, &name.cluster, read).is_ok();
             (is_seen && !entry.object.meta.is_deleting()).then_some((name, entry))
@@ -312,7 +312,7 @@ impl AdminService {
             true => session.locate_binder(&request.workspace)?,
             false => session.locate(
                 or_root(&request.workspace),
-                &right("list", groups::REQUESTS, PLURAL, ""),
+                &right(Verb::List, groups::REQUESTS, PLURAL, ""),
             )?,
         };
         let mine = if request.mine { "mine" } else { "" };
@@ -402,7 +402,7 @@ impl Session {
 
     /// Finds the workspace whose requests the caller may decide on.
     pub(super) fn locate_requests(&self, request: &DecideApiRequestRequest) -> Result<Located, Status> {
-        let patch = right("patch", groups::REQUESTS, PLURAL, &request.name);
+        let patch = right(Verb::Patch, groups::REQUESTS, PLURAL, &request.name);
         self.locate(or_root(&request.workspace), &patch)
     }
 }

@@ -5,7 +5,7 @@ use super::{
     objects::{self, items, moment, resource_name, time},
     rollout::{for_each_binding, up_to_date},
 };
-use crate::pages::Page;
+use crate::{pages::Page, services::workspace::delete_time};
 use insula_api::{
     ClusterName, Json, ObjectKey, Scope, Timestamp,
     kinds::{self, ApiBinding, ApiExport, RETIREMENT_DAYS},
@@ -55,6 +55,7 @@ fn consumer(snapshot: &Snapshot, key: &ObjectKey, binding: &Json) -> Consumer {
         resources,
         up_to_date,
         message,
+        delete_time: delete_time(binding),
     }
 }
 

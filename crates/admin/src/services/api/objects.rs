@@ -4,10 +4,11 @@ use super::manifests::text;
 use crate::{
     fields,
     pages::Page,
+    services::workspace::{conditions, delete_time},
     session::{Located, Session, right},
     status::{Fault, forbidden, forbidden_because, invalid},
 };
-use insula_api::{ClusterName, ClusterPath, Json, ObjectKey, Revision, Scope, Timestamp, names::groups};
+use insula_api::{ClusterName, ClusterPath, Json, ObjectKey, Revision, Scope, Timestamp, Verb, names::groups};
 use insula_catalog::{
     exports::{ExportName, bind_grant},
     ids, locate,
@@ -78,7 +79,7 @@ impl Session {
         &self,
         workspace: &str,
         name: &str,
-        verb: &str,
+        verb: Verb,
         subresource: &str,
     ) -> Result<Located, Status> {
         let mut attributes = right(verb, groups::APIS, "apiexports", name);
@@ -151,7 +152,7 @@ impl Session {
     }
 
     /// Finds the workspace of a binding that the caller may use in this way.
-    pub(super) fn locate_binding(&self, workspace: &str, name: &str, verb: &str) -> Result<Located, Status> {
+    pub(super) fn locate_binding(&self, workspace: &str, name: &str, verb: Verb) -> Result<Located, Status> {
         let located = self.locate(or_root(workspace), &right(verb, groups::APIS, "apibindings", name))?;
         required("binding", name)?;
         Ok(located)
@@ -166,7 +167,7 @@ impl Session {
     /// Asks for the rights to read what a publication replaces.
     pub(super) fn may_read_published(&self, located: &Located) -> Result<(), Status> {
         for resource in ["apiresourceschemas", "apiconversions", "apiexports"] {
-            self.permit(&located.cluster, right("get", groups::APIS, resource, ""))?;
+            self.permit(&located.cluster, right(Verb::Get, groups::APIS, resource, ""))?;
         }
         Ok(())
     }
@@ -249,7 +250,7 @@ pub(super) fn export_message(workspace: &ClusterPath, value: &Json) -> Published
         identity_hash: strings(value, "/status/identityHash"),
         resources: offered(value),
         rollout: Some(rollout),
-        conditions: crate::services::workspace::conditions(value),
+        conditions: conditions(value),
         etag: strings(value, "/metadata/resourceVersion"),
     }
 }
@@ -294,8 +295,9 @@ pub(super) fn binding_message(value: &Json) -> BoundExport {
         export: strings(value, "/spec/reference/export/name"),
         phase: strings(value, "/status/phase"),
         resources: bound(value),
-        conditions: crate::services::workspace::conditions(value),
+        conditions: conditions(value),
         etag: strings(value, "/metadata/resourceVersion"),
+        delete_time: delete_time(value),
     }
 }
 

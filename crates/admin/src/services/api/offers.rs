@@ -15,7 +15,7 @@ use crate::{
     status::invalid,
 };
 use insula_api::{
-    ClusterName, ClusterPath, Json, Object, Scope,
+    ClusterName, ClusterPath, Json, Object, Scope, Verb,
     names::{annotations, groups, labels},
 };
 use insula_apiserver::call::Caller;
@@ -261,6 +261,6 @@ impl AdminService {
 impl Session {
     /// Finds a workspace whose bindings the caller may list.
     pub(super) fn locate_binder(&self, workspace: &str) -> Result<Located, Status> {
-        self.locate(or_root(workspace), &right("list", groups::APIS, "apibindings", ""))
+        self.locate(or_root(workspace), &right(Verb::List, groups::APIS, "apibindings", ""))
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     session::{AdminService, Located, Session, right},
     status::invalid,
 };
-use insula_api::{ClusterName, Json, Revision, names::groups};
+use insula_api::{ClusterName, Json, Revision, Verb, names::groups};
 use insula_catalog::ids;
 use insula_proto::admin::v1::{
     AbortRolloutRequest, AbortRolloutResponse, ImportDefinitionsRequest, ImportDefinitionsResponse, OfferedResource,
@@ -30,7 +30,7 @@ const BINDABLE_BY_MAX: usize = 64;
 impl Session {
     /// Finds a workspace in which the caller may publish.
     pub(super) fn locate_publication(&self, workspace: &str) -> Result<Located, Status> {
-        let create = right("create", groups::APIS, "apiresourceschemas", "");
+        let create = right(Verb::Create, groups::APIS, "apiresourceschemas", "");
         let located = self.locate(or_root(workspace), &create)?;
         self.may_read_published(&located)?;
         Ok(located)
@@ -108,7 +108,7 @@ fn binders(session: &Session, located: &Located, given: Vec<Subject>) -> Result<
         ));
     }
     for resource in ["clusterroles", "clusterrolebindings"] {
-        session.permit(&located.cluster, right("get", ids::RBAC, resource, ""))?;
+        session.permit(&located.cluster, right(Verb::Get, ids::RBAC, resource, ""))?;
     }
     let mut subjects = Vec::new();
     for (at, subject) in given.into_iter().enumerate() {
@@ -141,7 +141,7 @@ impl AdminService {
         request: PublishApiRequest,
     ) -> Result<PublishApiResponse, Status> {
         let dry_run = request.validate_only;
-        let content = right("list", groups::APIS, "apiexports/content", &request.export);
+        let content = right(Verb::List, groups::APIS, "apiexports/content", &request.export);
         let bindable_by = binders(session, located, request.bindable_by)?;
         let options = Options {
             export: request.export,

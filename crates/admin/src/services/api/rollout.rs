@@ -115,6 +115,10 @@ fn schemas_before(registry: &Deps, snapshot: &Snapshot, export: &ExportName, val
     };
     let mut found: Vec<OfferedResource> = Vec::new();
     for_each_binding(registry, snapshot, export, None, |_, binding| {
+        // A deleted binding follows no release.
+        if !binding["metadata"]["deletionTimestamp"].is_null() {
+            return ControlFlow::Continue(());
+        }
         for bound in objects::bound(binding) {
             let is_same = |it: &&OfferedResource| it.group == bound.group && it.resource == bound.resource;
             let differs = offered
@@ -135,7 +139,8 @@ fn schemas_before(registry: &Deps, snapshot: &Snapshot, export: &ExportName, val
     found
 }
 
-/// Calls a function with each binding of an export after a key. Other bindings cost nothing.
+/// Calls a function with each binding of an export after a key, those in the grace period of their
+/// deletion included. Other bindings cost nothing.
 pub(super) fn for_each_binding(
     registry: &Deps,
     snapshot: &Snapshot,
@@ -147,7 +152,9 @@ pub(super) fn for_each_binding(
     let mut keys = registry.bindings.of_export(&*registry.store, snapshot, &label);
     keys.retain(|key| after.is_none_or(|after| key > after));
     for entry in keys.iter().filter_map(|key| snapshot.get(key)) {
-        let is_meant = !entry.object.meta.is_deleting() && export.is_bound_by(&entry.object.parsed(Binding::read));
+        let meta = &entry.object.meta;
+        let is_there = !meta.is_deleting() || meta.awaits_deletion();
+        let is_meant = is_there && export.is_bound_by(&entry.object.parsed(Binding::read));
         if is_meant && each(&entry.key, &entry.object.body_value()).is_break() {
             return;
         }

@@ -10,7 +10,7 @@ use crate::{
     session::{AdminService, Session},
     status::invalid,
 };
-use insula_api::Json;
+use insula_api::{Json, Verb};
 use insula_proto::admin::v1::{RolloutStep, UpdateExportRequest, UpdateExportResponse, rollout_step};
 use serde_json::json;
 use tonic::Status;
@@ -28,7 +28,7 @@ impl AdminService {
         session: &Session,
         request: UpdateExportRequest,
     ) -> Result<UpdateExportResponse, Status> {
-        let located = session.export_workspace(&request.workspace, &request.export, "update", "")?;
+        let located = session.export_workspace(&request.workspace, &request.export, Verb::Update, "")?;
         let mask = mask(&request)?;
         check(&request, &mask)?;
         let once = once(&request.request_id, request.validate_only);

@@ -3,16 +3,61 @@
 use super::{
     claims::{self, Decision},
     consumers,
-    objects::{binding_message, check_etag, items},
+    objects::{binding_message, check_etag, items, moment, not_found},
 };
 use crate::{
-    services::{header_after, retry::retried},
-    session::{Located, Session},
+    fields,
+    requests::Once,
+    services::{
+        header_after,
+        retry::retried,
+        workspace::{delete_time, not_undeleted},
+    },
+    session::{AdminService, Located, Session},
 };
-use insula_api::Json;
-use insula_proto::admin::v1::{BindApiRequest, BindApiResponse, UnbindApiRequest, UnbindApiResponse};
+use insula_api::{Json, ObjectKey, Verb};
+use insula_catalog::{Error, ids};
+use insula_proto::admin::v1::{
+    BindApiRequest, BindApiResponse, UnbindApiRequest, UnbindApiResponse, UndeleteBindingRequest,
+    UndeleteBindingResponse,
+};
+use insula_registry::undelete::undelete;
 use serde_json::json;
 use tonic::Status;
+
+impl AdminService {
+    /// Takes the deletion of a binding back. Who may delete it may do that.
+    pub(super) async fn undeleted_binding(
+        &self,
+        session: &Session,
+        request: UndeleteBindingRequest,
+    ) -> Result<UndeleteBindingResponse, Status> {
+        let located = session.locate_binding(&request.workspace, &request.binding, Verb::Delete)?;
+        let etag = fields::etag(&request.etag)?;
+        let once = Once {
+            request_id: &request.request_id,
+            validate_only: request.validate_only,
+        };
+        let entered = self.enter(session, &located.cluster).await?;
+        let work = entered.run(async {
+            let key = ObjectKey::cluster_scoped(ids::apibindings(), located.cluster.clone(), &request.binding);
+            let undeleted = undelete(self.registry(), &key, etag, request.validate_only).await;
+            let undeleted = undeleted.map_err(|error| match error {
+                Error::NotFound { .. } => not_found("apibindings", &request.binding, &located.path),
+                error => not_undeleted(error),
+            })?;
+            let revision = session.snapshot.revision().max(undeleted.object.revision);
+            Ok(UndeleteBindingResponse {
+                header: session.header_at(revision),
+                binding: Some(binding_message(
+                    &undeleted.object.object.value(undeleted.object.revision),
+                )),
+                delete_time: Some(moment(undeleted.deadline)),
+            })
+        });
+        self.once(session, once, &request, work).await
+    }
+}
 
 impl Session {
     /// Binds an export of the provider's workspace.
@@ -53,12 +98,16 @@ impl Session {
         let binding = self.find_binding(&self.snapshot, located, &request.binding)?;
         check_etag(&request.etag, ("apibindings", &request.binding), Some(&binding))?;
         let removed = consumers::removed(&self.snapshot, &located.cluster, &binding);
-        self.delete(located, &binding, &request.etag, request.validate_only)
+        let grace = request.immediately.then_some(0);
+        let deleted = self
+            .delete(located, &binding, (&request.etag, grace), request.validate_only)
             .await?;
+        let has_objects = removed.iter().any(|removed| removed.objects > 0);
         Ok(UnbindApiResponse {
             header: header_after(self),
             binding: Some(binding_message(&binding)),
             removed,
+            delete_time: delete_time(&deleted).filter(|_| has_objects),
         })
     }
 

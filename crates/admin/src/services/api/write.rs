@@ -100,12 +100,13 @@ impl Session {
         (is_same("uid") && is_same("generation")).then(|| updated(there, object))
     }
 
-    /// Deletes an object: with an etag, as it was read.
+    /// Deletes an object: with an etag, as it was read. Returns it as it is then; `grace_seconds`
+    /// are those of the request, if it names some.
     pub(super) async fn delete(
         &self,
         located: &Located,
         object: &Json,
-        etag: &str,
+        (etag, grace_seconds): (&str, Option<u64>),
         dry_run: bool,
     ) -> Result<Json, Status> {
         let meta = &object["metadata"];
@@ -113,7 +114,10 @@ impl Session {
         if !etag.is_empty() {
             preconditions["resourceVersion"] = meta["resourceVersion"].clone();
         }
-        let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions});
+        let mut options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions});
+        if let Some(seconds) = grace_seconds {
+            options["gracePeriodSeconds"] = json!(seconds);
+        }
         let path = path(located, text(object, "/kind"), text(object, "/metadata/name"));
         self.http(ApiRequest::delete(path, &options).validate_only(dry_run))
             .await

@@ -10,7 +10,7 @@ use crate::{
     session::{Located, Session, right},
     status,
 };
-use insula_api::{Json, ObjectKey, names::groups};
+use insula_api::{Json, ObjectKey, Verb, names::groups};
 use insula_catalog::{Api, ids, parts};
 use insula_proto::admin::v1::{InlineRules, StoredRules, ValidateRequest};
 use prost_types::Struct;
@@ -156,7 +156,7 @@ impl Session {
         let name = &stored.schema_name;
         required("stored.workspace", &stored.workspace)?;
         required("stored.schema_name", name)?;
-        let get = |resource| right("get", groups::APIS, resource, name);
+        let get = |resource| right(Verb::Get, groups::APIS, resource, name);
         let located = self.locate_field("stored.workspace", &stored.workspace, &get("apiresourceschemas"))?;
         self.permit(&located.cluster, get("apiconversions"))?;
         let key = ObjectKey::cluster_scoped(ids::apiresourceschemas(), located.cluster.clone(), name);

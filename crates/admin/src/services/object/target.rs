@@ -7,7 +7,7 @@ use crate::{
     session::{Session, right},
     status::{self, Fault},
 };
-use insula_api::{ClusterName, ClusterPath, Json, ObjectKey, is_printable};
+use insula_api::{ClusterName, ClusterPath, Json, ObjectKey, Verb, is_printable};
 use insula_auth::Attributes;
 use insula_catalog::{ScopeKind, Served};
 use insula_proto::admin::v1::{ErrorReason, ObjectType};
@@ -44,7 +44,7 @@ impl Target {
     pub(super) async fn of_type(
         session: &Session,
         of: Option<ObjectType>,
-        wanted: (&str, &str, &str),
+        wanted: (Verb, &str, &str),
     ) -> Result<Target, Status> {
         let ObjectType {
             workspace,
@@ -75,7 +75,7 @@ impl Target {
         (field, workspace): (&str, &str),
         (group, version): (&str, &str),
         (resource_field, resource): (&str, &str),
-        (verb, namespace, name): (&str, &str, &str),
+        (verb, namespace, name): (Verb, &str, &str),
     ) -> Result<Target, Status> {
         if !is_segment(resource) {
             let problem = format!("{resource:?} is no plural resource, such as \"configmaps\"");
@@ -112,7 +112,7 @@ impl Target {
             false => format!("/apis/{group}/{version}"),
         };
         let discovery = Attributes {
-            verb: "get".into(),
+            verb: Verb::Get.into(),
             path,
             ..Attributes::default()
         };
@@ -247,7 +247,7 @@ impl Target {
         (namespace, name): (&str, &str),
         etag: &str,
     ) -> Result<String, Status> {
-        let right = right("patch", &self.group, &self.resource, name);
+        let right = right(Verb::Patch, &self.group, &self.resource, name);
         session.permit(&self.cluster, namespaced(right, namespace))?;
         let (revision, uid) = match &self.served {
             Some(served) => {

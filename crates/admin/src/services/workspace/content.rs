@@ -2,7 +2,7 @@
 
 use super::{describe, listing, right};
 use crate::session::Session;
-use insula_api::{ClusterName, ClusterPath, ResourceId, Scope, names::groups};
+use insula_api::{ClusterName, ClusterPath, ResourceId, Scope, Verb, names::groups};
 use insula_catalog::ids;
 use insula_proto::admin::v1::{ObjectCount, Workspace};
 use insula_registry::Deps;
@@ -74,7 +74,7 @@ impl Content {
 
     /// Counts the content of one cluster, if the caller may list everything there.
     pub(super) fn add(&mut self, registry: &Deps, session: &Session, cluster: &ClusterName) {
-        let everything = right("list", "*", "*", "");
+        let everything = right(Verb::List, "*", "*", "");
         if session.caller.permit(&session.snapshot, cluster, everything).is_err() {
             self.hidden += 1;
             return;

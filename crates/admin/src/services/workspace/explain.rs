@@ -3,7 +3,7 @@
 use super::{content::Content, reading, right, text};
 use crate::session::Session;
 use insula_api::{
-    ClusterName, Json, ObjectKey, Scope,
+    ClusterName, Json, ObjectKey, Scope, Verb,
     names::{annotations, groups, well_known},
 };
 use insula_catalog::ids;
@@ -14,6 +14,10 @@ use std::ops::ControlFlow;
 /// Maximum number of findings of one explanation.
 const FINDINGS_MAX: usize = 100;
 
+/// The fix for objects that finalizers hold.
+const HELD_FIX: &str = "let the controllers of these objects remove their finalizers; if one is gone for good, remove \
+                        its finalizer by hand";
+
 /// State that an explanation looks at.
 #[derive(Default)]
 struct World {
@@ -21,7 +25,7 @@ struct World {
     workspace: Json,
     /// The LogicalCluster, if the caller may read it.
     cluster: Option<Json>,
-    /// APIBindings, if the caller may list them.
+    /// APIBindings that are not bound or are deleted, if the caller may list them.
     bindings: Vec<Json>,
 }
 
@@ -40,7 +44,7 @@ pub(super) fn explain(registry: &Deps, session: &Session, workspace: Workspace) 
             Some(entry.object.body_value())
         }),
         bindings: match &cluster {
-            Some(cluster) if may(right("list", groups::APIS, "apibindings", "")) => bindings(session, cluster),
+            Some(cluster) if may(right(Verb::List, groups::APIS, "apibindings", "")) => bindings(session, cluster),
             _ => Vec::new(),
         },
     };
@@ -60,10 +64,15 @@ pub(super) fn explain(registry: &Deps, session: &Session, workspace: Workspace) 
     if let (true, Some(cluster)) = (is_deleting && is_inside, &cluster) {
         content.add(registry, session, cluster);
     }
-    let findings = findings(&world);
+    let mut findings = findings(&world);
+    let ready = workspace.phase == "Ready" && findings.is_empty();
+    if !is_deleting {
+        findings.extend(removals(&world.bindings));
+        findings.truncate(FINDINGS_MAX);
+    }
     ExplainWorkspaceResponse {
         header: session.header(),
-        ready: workspace.phase == "Ready" && findings.is_empty(),
+        ready,
         initializers: names("/status/initializers"),
         terminators: if is_deleting {
             names("/status/terminators")
@@ -86,7 +95,7 @@ pub(super) fn explain(registry: &Deps, session: &Session, workspace: Workspace) 
 fn in_parent(session: &Session, workspace: &Workspace) -> Option<Json> {
     let parent = insula_api::ClusterPath::parse(&workspace.parent).ok()?;
     let parent = insula_catalog::locate::locate(&session.snapshot, &parent).ok()?;
-    let read = right("get", groups::TENANCY, "workspaces", &workspace.name);
+    let read = right(Verb::Get, groups::TENANCY, "workspaces", &workspace.name);
     session.caller.permit(&session.snapshot, &parent, read).ok()?;
     let key = ObjectKey::cluster_scoped(ids::workspaces(), parent, &workspace.name);
     Some(session.snapshot.get(&key)?.object.body_value())
@@ -97,7 +106,7 @@ fn bindings(session: &Session, cluster: &ClusterName) -> Vec<Json> {
     let scope = Scope::cluster(ids::apibindings(), cluster.clone());
     session.snapshot.for_each(&scope, |entry| {
         let binding = entry.object.body_value();
-        if binding["status"]["phase"] != "Bound" {
+        if binding["status"]["phase"] != "Bound" || deletes(&binding) {
             found.push(binding);
         }
         match found.len() < FINDINGS_MAX {
@@ -117,6 +126,42 @@ fn deletes(object: &Json) -> bool {
     !object["metadata"]["deletionTimestamp"].is_null()
 }
 
+/// Returns the end of the grace period of a deleted object.
+fn grace_end(object: &Json) -> Option<String> {
+    let metadata = &object["metadata"];
+    let has_grace = metadata["deletionGracePeriodSeconds"].as_i64().is_some_and(|it| it > 0);
+    has_grace.then(|| text(&metadata["deletionTimestamp"]))
+}
+
+/// Tells of deleted bindings: those in their grace period, and those whose objects are removed. A
+/// workspace is ready all the same.
+fn removals(bindings: &[Json]) -> impl Iterator<Item = Finding> {
+    bindings.iter().filter(|binding| deletes(binding)).map(|binding| {
+        let name = text(&binding["metadata"]["name"]);
+        let subject = format!("apibinding {name}");
+        if let Some(end) = grace_end(binding) {
+            let cause = format!("is deleted, and its objects are kept until {end}");
+            let fix = format!(
+                "take the deletion back with UndeleteBinding (`insula unbind {name} --undelete`), or end the time \
+                 with UnbindApi and immediately (`insula unbind {name} --now`)"
+            );
+            return finding(&subject, &cause, &fix);
+        }
+        let held = failed_conditions(binding).find(|(kind, ..)| kind == "BindingResourceDeleteSuccess");
+        match held {
+            Some((_, reason, message)) => {
+                let cause = format!("is being deleted, and objects are left: {reason}: {message}");
+                finding(&subject, &cause, HELD_FIX)
+            }
+            None => finding(
+                &subject,
+                "is being deleted: its objects go first",
+                "wait: nothing holds it",
+            ),
+        }
+    })
+}
+
 /// Decides what is in the way of a workspace: the most likely cause first.
 fn findings(world: &World) -> Vec<Finding> {
     let World {
@@ -134,12 +179,7 @@ fn findings(world: &World) -> Vec<Finding> {
         );
         found.push(finding("logical cluster", cause, &fix));
     }
-    let metadata = &workspace["metadata"];
-    if metadata["deletionGracePeriodSeconds"]
-        .as_i64()
-        .is_some_and(|seconds| seconds > 0)
-    {
-        let end = text(&metadata["deletionTimestamp"]);
+    if let Some(end) = grace_end(workspace) {
         let cause = format!("is deleted, and its content is kept until {end}");
         let fix = "take the deletion back with UndeleteWorkspace, or end the time with DeleteWorkspace and immediately";
         found.push(finding("deletion", &cause, fix));
@@ -167,7 +207,7 @@ fn preparation(objects: &[&Json], bindings: &[Json], found: &mut Vec<Finding>) {
         };
         found.push(finding(&format!("initializer {initializer}"), cause, &fix));
     }
-    for binding in bindings {
+    for binding in bindings.iter().filter(|binding| !deletes(binding)) {
         let failed = failed_conditions(binding).next();
         let cause = failed.map_or_else(
             || "is not bound yet".to_owned(),
@@ -228,9 +268,7 @@ fn deletion(objects: &[&Json], found: &mut Vec<Finding>) {
     }
     for (kind, reason, message) in objects.iter().flat_map(|object| failed_conditions(object)) {
         if kind == "WorkspaceContentDeleted" {
-            let fix = "let the controllers of these objects remove their finalizers; if one is gone for good, remove \
-                       its finalizer by hand";
-            found.push(finding("content", &format!("is left: {reason}: {message}"), fix));
+            found.push(finding("content", &format!("is left: {reason}: {message}"), HELD_FIX));
         }
     }
     for finalizer in all(objects, "/metadata/finalizers") {
@@ -353,6 +391,23 @@ mod tests {
         };
         let subjects: Vec<String> = explained(&world).into_iter().map(|[subject, _]| subject).collect();
         assert_eq!(subjects, ["terminator root:t", "content", "finalizer example.io/f"]);
+    }
+
+    #[test]
+    fn a_binding_in_its_grace_period_is_told_from_one_that_is_held() {
+        let kept = json!({"metadata": {"name": "kept", "deletionTimestamp": "2026-12-01T00:00:00Z",
+            "deletionGracePeriodSeconds": 60}, "status": {"phase": "Bound"}});
+        let held = json!({"metadata": {"name": "held", "deletionTimestamp": "x", "deletionGracePeriodSeconds": 0},
+            "status": {"conditions": [{"type": "BindingResourceDeleteSuccess", "status": "False",
+            "reason": "SomeFinalizersRemain", "message": "example.io/f in 1 resource instances"}]}});
+        let causes: Vec<String> = removals(&[kept, held]).map(|finding| finding.cause).collect();
+        assert_eq!(
+            causes,
+            [
+                "is deleted, and its objects are kept until 2026-12-01T00:00:00Z",
+                "is being deleted, and objects are left: SomeFinalizersRemain: example.io/f in 1 resource instances"
+            ]
+        );
     }
 
     #[test]

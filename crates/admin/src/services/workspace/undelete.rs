@@ -7,7 +7,7 @@ use crate::{
     session::{AdminService, Session, child_path},
     status::{self, Fault},
 };
-use insula_api::ObjectKey;
+use insula_api::{ObjectKey, Verb};
 use insula_catalog::{Error, ids};
 use insula_proto::admin::v1::{ErrorReason, UndeleteWorkspaceRequest, UndeleteWorkspaceResponse};
 use insula_registry::undelete::undelete;
@@ -22,7 +22,7 @@ impl AdminService {
     ) -> Result<UndeleteWorkspaceResponse, Status> {
         // The cluster of a deleted workspace has no path that could be found.
         child_path("workspace", &request.workspace)?;
-        let named = Named::find(session, &request.workspace, "delete")?;
+        let named = Named::find(session, &request.workspace, Verb::Delete)?;
         let etag = fields::etag(&request.etag)?;
         let once = Once {
             request_id: &request.request_id,
@@ -32,9 +32,12 @@ impl AdminService {
         let work = entered.run(async {
             let key = ObjectKey::cluster_scoped(ids::workspaces(), named.parent.clone(), &named.name);
             let undeleted = undelete(self.registry(), &key, etag, request.validate_only).await;
-            let undeleted = undeleted.map_err(|error| failed(error, &named.name))?;
-            let workspace = describe(&undeleted.workspace, &named.parent_path);
-            let revision = session.snapshot.revision().max(undeleted.workspace.revision);
+            let undeleted = undeleted.map_err(|error| match error {
+                Error::NotFound { .. } => status::no_workspace(&named.name),
+                error => not_undeleted(error),
+            })?;
+            let workspace = describe(&undeleted.object, &named.parent_path);
+            let revision = session.snapshot.revision().max(undeleted.object.revision);
             Ok(UndeleteWorkspaceResponse {
                 header: session.header_at(revision),
                 workspace: Some(workspace),
@@ -48,11 +51,10 @@ impl AdminService {
     }
 }
 
-/// Returns the status of an error of the registry.
-fn failed(error: Error, name: &str) -> Status {
+/// Returns the status of a deletion that is not taken back.
+pub(in crate::services) fn not_undeleted(error: Error) -> Status {
     let text = error.to_string();
     match error {
-        Error::NotFound { .. } => status::no_workspace(name),
         Error::Conflict { .. } => Fault::new(Code::Aborted, ErrorReason::StaleEtag, format!("etag: {text}")).status(),
         Error::BadRequest(why) => Fault::new(Code::FailedPrecondition, ErrorReason::WrongState, why).status(),
         _ => Status::unavailable(text),

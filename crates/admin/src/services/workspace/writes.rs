@@ -10,7 +10,7 @@ use crate::{
     status::{self, Fault, FieldNames},
 };
 use insula_api::{
-    ClusterName, ClusterPath, Json, ObjectKey, Revision, Scope,
+    ClusterName, ClusterPath, Json, ObjectKey, Revision, Scope, Verb,
     names::{annotations, api_versions, groups},
 };
 use insula_catalog::{ids, locate};
@@ -41,11 +41,11 @@ impl AdminService {
         session: &Session,
         request: CreateWorkspaceRequest,
     ) -> Result<CreateWorkspaceResponse, Status> {
-        let create = right("create", groups::TENANCY, "workspaces", "");
+        let create = right(Verb::Create, groups::TENANCY, "workspaces", "");
         let Located { cluster, path } = session.locate_field("parent", or_root(&request.parent), &create)?;
         let path = canonical(&session.snapshot, &cluster, path);
         if request.wait {
-            let read = right("get", groups::TENANCY, "workspaces", &request.name);
+            let read = right(Verb::Get, groups::TENANCY, "workspaces", &request.name);
             session.permit(&cluster, read)?;
         }
         let object = new_workspace(&request)?;
@@ -127,7 +127,7 @@ impl AdminService {
         session: &Session,
         request: UpdateWorkspaceRequest,
     ) -> Result<UpdateWorkspaceResponse, Status> {
-        let named = Named::find(session, &request.workspace, "patch")?;
+        let named = Named::find(session, &request.workspace, Verb::Patch)?;
         let known = [
             ("labels", !request.labels.is_empty()),
             ("annotations", !request.annotations.is_empty()),
@@ -167,7 +167,7 @@ impl AdminService {
         session: &Session,
         request: DeleteWorkspaceRequest,
     ) -> Result<DeleteWorkspaceResponse, Status> {
-        let named = Named::find(session, &request.workspace, "delete")?;
+        let named = Named::find(session, &request.workspace, Verb::Delete)?;
         let mut options = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
         if request.immediately {
             options["gracePeriodSeconds"] = json!(0);
@@ -210,7 +210,7 @@ pub(super) struct Named {
 impl Named {
     /// Finds a workspace by its path or its cluster, for a caller with a right in its parent. A
     /// caller who names the cluster has to read it from within.
-    pub(super) fn find(session: &Session, workspace: &str, verb: &str) -> Result<Named, Status> {
+    pub(super) fn find(session: &Session, workspace: &str, verb: Verb) -> Result<Named, Status> {
         let given = workspace_path("workspace", workspace)?;
         let given = match given.parent() {
             Some(_) => given,

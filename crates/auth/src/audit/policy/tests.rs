@@ -1,4 +1,5 @@
 use super::*;
+use crate::RoleVerb;
 use serde_json::json;
 
 fn policy(rules: Json) -> Result<Policy, InvalidPolicy> {
@@ -7,10 +8,10 @@ fn policy(rules: Json) -> Result<Policy, InvalidPolicy> {
     )
 }
 
-fn resource(verb: &str, group: &str, resource: &str, namespace: &str, name: &str) -> Attributes {
+fn resource(verb: impl Into<RoleVerb>, group: &str, resource: &str, namespace: &str, name: &str) -> Attributes {
     let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
     Attributes {
-        verb: verb.to_owned(),
+        verb: verb.into(),
         group: group.to_owned(),
         resource: resource.to_owned(),
         subresource: subresource.to_owned(),
@@ -23,7 +24,7 @@ fn resource(verb: &str, group: &str, resource: &str, namespace: &str, name: &str
 
 fn path(path: &str) -> Attributes {
     Attributes {
-        verb: "get".to_owned(),
+        verb: "get".into(),
         path: path.to_owned(),
         ..Attributes::default()
     }

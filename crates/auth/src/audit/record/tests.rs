@@ -51,7 +51,7 @@ fn record(rules: Json) -> (Record, Arc<Kept>) {
 
 fn attributes() -> Attributes {
     Attributes {
-        verb: "create".to_owned(),
+        verb: "create".into(),
         version: "v1".to_owned(),
         resource: "configmaps".to_owned(),
         namespace: "n".to_owned(),

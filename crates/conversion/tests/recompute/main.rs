@@ -1,155 +1,15 @@
 //! Recomputation of objects that wrong rules wrote.
 
 use insula_api::FieldPath;
-use insula_conversion::{
-    Bundle, LossPolicy, Step, Stored, ToStore, VersionSchema, Writer, Written, object_budget, parse_rules, written,
-};
-use insula_schema::Structural;
+use insula_conversion::{Bundle, LossPolicy, ToStore, object_budget, parse_rules};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 
-fn version(name: &str, fields: Json) -> VersionSchema {
-    let part = json!({"type": "object", "properties": fields});
-    let schema = json!({"type": "object", "properties": {"spec": part, "status": part}});
-    VersionSchema {
-        name: name.to_owned(),
-        served: true,
-        schema: Structural::parse_trusted(&schema).expect("a schema").into(),
-    }
-}
+mod store;
 
-/// v1 has a size in gibibytes as text, v2 bytes; `owner` becomes `team`; `color` is only in v2.
-fn bundle(to: &str, back: &str) -> Bundle {
-    let (text, number) = (json!({"type": "string"}), json!({"type": "integer"}));
-    let versions = vec![
-        version("v1", json!({"size": text, "owner": text, "note": text})),
-        version(
-            "v2",
-            json!({"bytes": number, "team": text, "note": text, "color": text}),
-        ),
-    ];
-    let rules = json!({"conversions": [
-        {"from": "v1", "to": "v2", "rules": [
-            {"field": ".spec.size", "destination": ".spec.bytes", "transformation": to, "mayFail": true},
-            {"field": ".spec.owner", "destination": ".spec.team"}]},
-        {"from": "v2", "to": "v1", "rules": [
-            {"field": ".spec.bytes", "destination": ".spec.size", "transformation": back},
-            {"field": ".spec.team", "destination": ".spec.owner"}]}]});
-    let path = FieldPath::new("spec");
-    let rules = parse_rules(&rules, &path).expect("rules");
-    Bundle::compile("e.io", versions, "v2", Some(&rules), LossPolicy::Lossless, &path).expect("compiles")
-}
-
-const UP: &str = "int(self.replace('Gi', '')) * 1073741824";
-const DOWN: &str = "string(self / 1073741824) + 'Gi'";
-const WRONG_UP: &str = "int(self.replace('Gi', '')) * 1000";
-const WRONG_DOWN: &str = "string(self / 1000) + 'Gi'";
-
-fn wrong() -> Bundle {
-    bundle(WRONG_UP, WRONG_DOWN)
-}
-
-fn right() -> Bundle {
-    bundle(UP, DOWN)
-}
-
-/// An object with its field owners, by version.
-struct Store {
-    stored: ToStore,
-    owned: BTreeMap<&'static str, Vec<&'static str>>,
-}
-
-fn object(version: &str, spec: Json, owned: &BTreeMap<&'static str, Vec<&'static str>>) -> Json {
-    let owners = owned.iter().map(|(version, fields)| {
-        let fields = if fields.is_empty() {
-            json!({"f:metadata": {}})
-        } else {
-            json!({"f:spec": {}})
-        };
-        json!({"apiVersion": format!("e.io/{version}"), "fieldsV1": fields})
-    });
-    let owners: Vec<Json> = owners.collect();
-    json!({"apiVersion": format!("e.io/{version}"), "kind": "Disk",
-        "metadata": {"name": "a", "managedFields": owners}, "spec": spec})
-}
-
-impl Store {
-    fn create(by: &Bundle, version: &'static str, spec: Json, owned: &[&'static str]) -> Store {
-        let owned = BTreeMap::from([(version, owned.to_vec())]);
-        let x = object(version, spec, &owned);
-        let stored = by.put(&x, version, None, &mut object_budget()).expect("stores");
-        Store { stored, owned }
-    }
-
-    fn stored(&self) -> Stored<'_> {
-        self.stored.stored("v2")
-    }
-
-    fn spec(&self, by: &Bundle, version: &str) -> Json {
-        by.get(self.stored(), version, &mut object_budget()).expect("reads")["spec"].clone()
-    }
-
-    /// Writes fields through a version, which owns them from then on.
-    fn edit(
-        &mut self,
-        by: &Bundle,
-        version: &'static str,
-        fields: Json,
-        owned: &[&'static str],
-        lost: &[&'static str],
-    ) {
-        let mut spec = self.spec(by, version);
-        for (name, value) in fields.as_object().expect("fields") {
-            spec[name] = value.clone();
-        }
-        self.owned
-            .values_mut()
-            .for_each(|paths| paths.retain(|path| !lost.contains(path)));
-        self.owned.entry(version).or_default().extend(owned);
-        let x = object(version, spec, &self.owned);
-        self.stored = by
-            .put(&x, version, Some(self.stored()), &mut object_budget())
-            .expect("stores");
-    }
-
-    fn recompute(&mut self, by: &Bundle, former: &Bundle) -> (Vec<String>, Vec<String>) {
-        let owns = |version: &str, path: &[Step<'_>]| {
-            let path: Vec<&str> = path
-                .iter()
-                .filter_map(|step| match step {
-                    Step::Field(name) => Some(*name),
-                    Step::Item(..) => None,
-                })
-                .collect();
-            self.owned
-                .get(version)
-                .is_some_and(|owned| owned.contains(&path.join(".").as_str()))
-        };
-        let writers = [Writer {
-            version: "v1",
-            rules: former,
-        }];
-        let done = by
-            .recompute(self.stored(), &writers, &owns, &mut object_budget())
-            .expect("recomputes");
-        let text = |all: &[insula_conversion::Difference]| -> Vec<String> {
-            let one = |it: &insula_conversion::Difference| {
-                let value = |value: &Option<Json>| value.as_ref().map_or("-".to_owned(), Json::to_string);
-                format!("{} {}: {} -> {}", it.version, it.path, value(&it.was), value(&it.is))
-            };
-            all.iter().map(one).collect()
-        };
-        let told = (text(&done.changes), text(&done.kept));
-        self.stored = done.stored;
-        told
-    }
-
-    fn record(&self) -> Written {
-        written(self.stored.residual.as_deref()).expect("reads")["v1"]
-    }
-}
+use store::*;
 
 #[test]
 fn a_write_records_its_rules_and_one_in_the_storage_version_none() {
@@ -295,6 +155,52 @@ fn a_move_to_the_wrong_field_is_moved() {
     assert_eq!(changes.len(), 3, "{changes:?}");
     assert_eq!(store.spec(&right, "v2"), json!({"author": "ann"}));
     assert_eq!(store.spec(&right, "v1"), json!({"who": "ann"}));
+}
+
+/// The rules are corrected in the release that stores the version through which they wrote.
+#[test]
+fn what_a_wrong_rule_wrote_is_recomputed_after_a_move_of_the_storage() {
+    let (wrong, right) = (wrong(), stored_in("v1", UP, DOWN));
+    let written = || {
+        let spec = json!({"size": "5Gi", "owner": "ann"});
+        let mut store = Store::create(&wrong, "v1", spec, &["spec.size", "spec.owner"]);
+        store.edit(&wrong, "v2", json!({"color": "red"}), &["spec.color"], &[]);
+        store.moved(&right)
+    };
+    let mut store = written();
+    assert_eq!(store.spec(&right, "v1"), json!({"size": "0Gi", "owner": "ann"}));
+    assert_eq!(store.record().rules, wrong.rules_of("v1").unwrap());
+    let (changes, kept) = store.recompute(&right, &wrong);
+    assert_eq!(changes[0], "v1 spec.size: \"0Gi\" -> \"5Gi\"");
+    assert_eq!(kept, [""; 0]);
+    assert_eq!(store.spec(&right, "v1"), json!({"size": "5Gi", "owner": "ann"}));
+    let v2 = json!({"bytes": 5_368_709_120_u64, "team": "ann", "color": "red"});
+    assert_eq!(store.spec(&right, "v2"), v2);
+    assert!(
+        !written_by(&store).contains(&"v1".to_owned()),
+        "a second run finds nothing"
+    );
+
+    // What was written since stays, by whichever version.
+    for (version, fields) in [
+        ("v1", json!({"size": "7Gi"})),
+        ("v2", json!({"bytes": 7_516_192_768_u64})),
+    ] {
+        let mut store = written();
+        store.edit(&right, version, fields, &[], &[]);
+        let (changes, kept) = store.recompute(&right, &wrong);
+        assert_eq!(changes, [""; 0], "{version}");
+        assert!(
+            kept.iter().any(|one| one.starts_with("v1 spec.size: ")),
+            "{version}: {kept:?}"
+        );
+        assert_eq!(store.spec(&right, "v1")["size"], "7Gi", "{version}");
+    }
+
+    // By the rules that move it, nothing is wrong.
+    let same = Store::create(&wrong, "v1", json!({"size": "5Gi"}), &["spec.size"]);
+    let same = same.moved(&stored_in("v1", WRONG_UP, WRONG_DOWN));
+    assert_eq!(written_by(&same), ["v2"]);
 }
 
 #[test]
