@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 mod compile;
+mod edit;
 mod idle;
 mod joined;
 mod metadata;
@@ -360,7 +361,7 @@ impl Bundle {
         (from, to): (&str, &str),
         budget: &mut Budget,
     ) -> Result<(Json, Trace), ConvertError> {
-        stored::traced(self, self.index(from)?, self.index(to)?, object, budget)
+        edit::traced(self, self.index(from)?, self.index(to)?, object, budget)
     }
 
     /// Returns the object without the fields that the author allows to be lost.

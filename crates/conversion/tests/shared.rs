@@ -263,6 +263,17 @@ rules:
 #[test]
 fn what_an_earlier_program_stored_in_two_homes_is_joined() {
     let bundle = bundle_of(ADDED);
+    // A list that only one version wrote is not added to itself.
+    let lists = bundle_of("versions:\n  v1: {spec: {u: string}}\n  v2: {spec: {u: string, l: [string]}}\n");
+    let list = json!({"v2": {"fields": {"spec": {"fields": {"l": {"set": ["a"]}}}}}}).to_string();
+    let value = object("v1", &json!({"spec": {"u": "u"}}));
+    let stored = Stored {
+        value: &value,
+        version: "v1",
+        residual: Some(list.as_bytes()),
+    };
+    let shown = lists.get(stored, "v2", &mut object_budget()).unwrap();
+    assert_eq!(shown["spec"], json!({"u": "u", "l": ["a"]}));
     let set = |f: &str| json!({"fields": {"spec": {"fields": {"f": {"set": f}}}}});
     let manager = |version: &str, time: &str| json!({"apiVersion": format!("example.io/{version}"), "time": time});
     for (v2, v3, f) in [("1", "2", "of v3"), ("2", "1", "of v2")] {
@@ -298,4 +309,57 @@ fn what_an_earlier_program_stored_in_two_homes_is_joined() {
         let home = json!({"*": {"fields": {"spec": {"fields": fields}}}}).to_string();
         assert_eq!(String::from_utf8(after.residual.unwrap()).unwrap(), home);
     }
+}
+
+/// The stored version has rules with the hub, and lacks what the hub shares with others.
+#[test]
+fn what_the_hub_has_and_the_stored_version_lacks_is_shared() {
+    let bundle = bundle_of(
+        "
+storage: v1
+versions:
+  v1: {spec: {a: string}}
+  v2: {spec: {b: string, f: string}}
+  v3: {spec: {b: string, g: string, h: string}}
+rules:
+  hub: v2
+  conversions:
+  - {from: v1, to: v2, rules: [{field: .spec.a, destination: .spec.b}]}
+  - {from: v2, to: v1, rules: [{field: .spec.b, destination: .spec.a}]}
+  - {from: v2, to: v3, rules: [{field: .spec.f, destination: .spec.g}]}
+  - {from: v3, to: v2, rules: [{field: .spec.g, destination: .spec.f}]}
+",
+    );
+    let mut written = Written::new(&bundle);
+    written.put("v2", json!({"b": "b", "f": "f"}));
+    assert_eq!(written.shows("v3"), json!({"b": "b", "g": "f"}));
+    written.put("v3", json!({"b": "b", "g": "g"}));
+    assert_eq!(written.shows("v2"), json!({"b": "b", "f": "g"}));
+}
+
+/// A list that rules beside the hub move as a whole, whose items have fields of one version each.
+#[test]
+fn what_is_in_a_list_that_the_hub_lacks_is_shared() {
+    let bundle = bundle_of(
+        "
+versions:
+  v1: {spec: {url: string}}
+  v2: {spec: {url: string, 'l[k]': [{k!: string, x: string}]}}
+  v3: {spec: {url: string, 'm[k]': [{k!: string, y: string}]}}
+  v4: {spec: {url: string, 'm[k]': [{k!: string, y: string}]}}
+rules:
+  hub: v1
+  conversions:
+  - {from: v1, to: v2, rules: []}
+  - {from: v1, to: v3, rules: []}
+  - {from: v1, to: v4, rules: []}
+  - {from: v2, to: v3, rules: [{field: .spec.l, destination: .spec.m}]}
+  - {from: v3, to: v2, rules: [{field: .spec.m, destination: .spec.l}]}
+",
+    );
+    let mut written = Written::new(&bundle);
+    written.put("v3", json!({"m": [{"k": "a", "y": "y"}]}));
+    assert_eq!(written.shows("v4"), json!({"m": [{"k": "a", "y": "y"}]}));
+    written.put("v2", json!({"l": [{"k": "a", "x": "x"}]}));
+    assert_eq!(written.shows("v4"), json!({"m": [{"k": "a", "y": "y"}]}));
 }

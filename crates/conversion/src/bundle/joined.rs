@@ -1,6 +1,7 @@
 //! Objects that a program stored which gave each version a home of its own.
 
-use super::stored::{Views, edited, residual_of, traced};
+use super::edit::{edited, residual_of, traced};
+use super::stored::Views;
 use super::{Bundle, Stored};
 use crate::error::ConvertError;
 use crate::merge::Side;
@@ -68,9 +69,15 @@ impl Views<'_> {
                 continue;
             };
             let (base, trace) = traced(bundle, top, version, &plain, budget)?;
-            let object = target.tidied(residual::apply_objects(&target.schema, patch, base.clone(), &trace));
+            // The hub had all that versions share, before there was a union.
+            let whole = match version == bundle.hub {
+                true => &bundle.versions[top],
+                false => target,
+            };
+            let object = whole.tidied(residual::apply_objects(&whole.schema, patch, base.clone(), &trace));
             union = edited(bundle, (version, top), (&base, &object), &union, budget)?;
-            shown.push((version, object));
+            let own = edited(bundle, (version, top), (&base, &object), &plain, budget)?;
+            shown.push((version, object, own));
         }
         let mut residuals = self.residuals.clone();
         let none = Trace::default();
@@ -78,10 +85,11 @@ impl Views<'_> {
         let shared = shared.unwrap_or_else(|| Patch::Fields(BTreeMap::new()));
         residuals.insert(UNION.to_owned(), shared);
         let mut replaced = Vec::new();
-        for (version, before) in shown {
+        for (version, before, own) in shown {
             let target = &bundle.versions[version];
             let is = bundle.route(top, version, &union, budget, None)?;
-            let object = edited(bundle, (top, version), (&plain, &union), &before, budget)?;
+            // What the version itself brings in is no edit to it.
+            let object = edited(bundle, (top, version), (&own, &union), &before, budget)?;
             let object = target.tidied(object);
             note_replaced(&target.name, &before, &object, &mut String::new(), &mut replaced);
             let patch = residual_of(bundle, (top, version), (&union, &is), &object, budget)?;

@@ -169,6 +169,11 @@ impl Bundle {
     fn is_direct(&self, root: usize, version: usize) -> bool {
         let ruled = |a, b| self.converters.get(&(a, b)).is_some_and(|converter| converter.ruled);
         let are_ruled = |a, b| ruled(a, b) || ruled(b, a);
+        if version == self.hub {
+            // The hub is made from the union, unless there is no version to share it with.
+            let versions = self.versions.len() - usize::from(self.top != self.hub);
+            return versions == 2 && are_ruled(root, version);
+        }
         root != self.hub && are_ruled(root, version) && !are_ruled(version, self.hub)
     }
 }

@@ -1,12 +1,11 @@
 //! Reads and writes of stored objects. The crate's documentation describes the algebra.
 
+use super::edit::{edited, residual_of};
 use super::metadata::{same_content, with_metadata};
 use super::retained::encoded;
 use super::written::{self, Edit, RULES_UNKNOWN, Records, Written};
 use super::{Bundle, Stored, ToStore};
 use crate::error::{Cause, ConvertError};
-use crate::fixed::Fixed;
-use crate::merge::{Origin, Side, merge_objects};
 use crate::residual::{self, Patch, retained};
 use crate::trace::Trace;
 use crate::union::UNION;
@@ -240,57 +239,6 @@ fn without_conversion(before: &Views<'_>, x: &Json, from: usize, old: Stored<'_>
     })
 }
 
-/// Returns `onto`, an object of version `b`, with an edit that was made in version `a`.
-pub(super) fn edited(
-    bundle: &Bundle,
-    (a, b): (usize, usize),
-    (before, after): (&Json, &Json),
-    onto: &Json,
-    budget: &mut Budget,
-) -> Result<Json, ConvertError> {
-    let (was, was_from) = bundle.side(a, b, before, budget)?;
-    let (is, is_from) = bundle.side(a, b, after, budget)?;
-    let none = Fixed::default();
-    let mut hops = bundle.hops(a, b);
-    let (first, second) = (hops.next(), hops.next());
-    let fixed = second.or(first).map_or(&none, |hop| &hop.plan.fixed);
-    let source = first.filter(|hop| second.is_none() && hop.code.is_none());
-    let origin = |object| source.map(|hop| Origin::object(object, bundle.versions[a].schema.root(), &hop.plan.fields));
-    let old = Side::new(&was, &was_from).with_origin(origin(before));
-    let new = Side::new(&is, &is_from).with_origin(origin(after));
-    Ok(merge_objects(&bundle.versions[b].schema, old, new, onto, fixed))
-}
-
-pub(super) fn traced(
-    bundle: &Bundle,
-    a: usize,
-    b: usize,
-    object: &Json,
-    budget: &mut Budget,
-) -> Result<(Json, Trace), ConvertError> {
-    let mut trace = Trace::default();
-    let made = bundle.route(a, b, object, budget, Some(&mut trace))?;
-    Ok((made, trace))
-}
-
-/// Returns what a version shows beside the conversion of its parent: `above` is the parent, `base`
-/// its conversion.
-pub(super) fn residual_of(
-    bundle: &Bundle,
-    (parent, version): (usize, usize),
-    (above, base): (&Json, &Json),
-    object: &Json,
-    budget: &mut Budget,
-) -> Result<Option<Patch>, ConvertError> {
-    let schema = &bundle.versions[version].schema;
-    let patch = residual::diff_objects(schema, Side::new(base, &Trace::default()), object);
-    if patch.is_none() || !bundle.can_fail(parent, version) {
-        return Ok(patch);
-    }
-    let (base, trace) = traced(bundle, parent, version, above, budget)?;
-    Ok(residual::diff_objects(schema, Side::new(&base, &trace), object))
-}
-
 /// Moves a stored object to the current storage version; every version reads as before.
 fn migrate(bundle: &Bundle, root: usize, old: Stored<'_>, budget: &mut Budget) -> Result<ToStore, ConvertError> {
     let mut before = Views::open_to_write(bundle, root, old, budget)?;
@@ -353,7 +301,11 @@ impl Write<'_, '_> {
             let needed = self.needed(version);
             let must_read = bundle.versions[version].served && version != from && self.chain_can_fail(version);
             if needed || must_read {
-                self.follow(version, needed)?;
+                match self.follow(version, needed) {
+                    // The version is not served; its residual stays as it is.
+                    Err(_) if !bundle.versions[version].served => {}
+                    followed => followed?,
+                }
             }
         }
         // Tells that what versions share has one home: earlier programs had one for each version.
@@ -484,12 +436,7 @@ impl Write<'_, '_> {
             }
             None => bundle.route(parent, version, above, self.budget, None),
         };
-        match made {
-            Ok(view) => self.views.insert(version, view),
-            Err(error) if target.served => return Err(error),
-            // The version is not served; its residual stays as it is.
-            Err(_) => return Ok(()),
-        };
+        self.views.insert(version, made?);
         match old {
             Some(_) => self.remember(version),
             None => Ok(()),

@@ -76,9 +76,27 @@ impl Growth<'_> {
             if kinds.is_some_and(|(joined, ours)| meets(joined, ours)) && place != ours.segments() {
                 self.homes.0.push((ours.segments().to_vec(), place.clone()));
                 self.moves(ours.segments(), &place);
+                self.contents(own.schema.root(), ours.segments(), &place, union);
             }
         }
         self.items(own.schema.root(), union);
+    }
+
+    /// Joins what is in a list, a map or an object that is moved as a whole.
+    fn contents(&mut self, own: &Node, ours: &[Segment], place: &[Segment], union: &mut Node) {
+        let (Some(joined), Some(part)) = (below_mut(union, place), below(own, ours)) else {
+            return;
+        };
+        let mut at = At {
+            scope: Vec::new(),
+            own: ours.to_vec(),
+            union: place.to_vec(),
+        };
+        let scope = Scope {
+            except: Vec::new(),
+            ops: (&[], &[]),
+        };
+        self.value(joined, part, &scope, &mut at);
     }
 
     /// Joins the rest of the items of which moves take a part.
