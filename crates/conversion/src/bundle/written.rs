@@ -196,10 +196,12 @@ impl Bundle {
                 _ => record.changed = Changed::ALL,
             }
         }
-        // What the former storage version wrote passes the rules now.
+        // What the former storage version wrote passes the rules now; unless it wrote by others
+        // before it became the storage version.
         if let Some(rules) = self.rules_to(root, self.storage) {
             let changed = Changed::default();
-            records.insert(self.versions[root].name.clone(), Written { rules, changed });
+            let name = self.versions[root].name.clone();
+            records.entry(name).or_insert(Written { rules, changed });
         }
         records
     }

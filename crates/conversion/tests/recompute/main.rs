@@ -203,6 +203,15 @@ fn what_a_wrong_rule_wrote_is_recomputed_after_a_move_of_the_storage() {
     assert_eq!(written_by(&same), ["v2"]);
 }
 
+/// After another move nobody knows what its writers saw: the object counts as wrong, not as right.
+#[test]
+fn what_a_wrong_rule_wrote_is_known_after_two_moves_of_the_storage() {
+    let (wrong, right) = (wrong(), stored_in("v1", UP, DOWN));
+    let store = Store::create(&wrong, "v1", json!({"size": "5Gi"}), &["spec.size"]);
+    let store = store.moved(&right).moved(&stored_in("v2", UP, DOWN));
+    assert_eq!(store.record().rules, wrong.rules_of("v1").unwrap());
+}
+
 #[test]
 fn objects_of_unknown_rules_stay_unknown() {
     let rules = right();
