@@ -9,25 +9,58 @@ use crate::trace::Trace;
 use insula_api::Json;
 use insula_cel::Budget;
 
+/// An edit that was made in version `a`, converted to version `b`.
+pub(super) struct ConvertedEdit<'e> {
+    bundle: &'e Bundle,
+    versions: (usize, usize),
+    before: &'e Json,
+    after: &'e Json,
+    was: (Json, Trace),
+    is: (Json, Trace),
+}
+
+impl<'e> ConvertedEdit<'e> {
+    pub(super) fn convert(
+        bundle: &'e Bundle,
+        (a, b): (usize, usize),
+        (before, after): (&'e Json, &'e Json),
+        budget: &mut Budget,
+    ) -> Result<Self, ConvertError> {
+        Ok(ConvertedEdit {
+            bundle,
+            versions: (a, b),
+            before,
+            after,
+            was: bundle.side(a, b, before, budget)?,
+            is: bundle.side(a, b, after, budget)?,
+        })
+    }
+
+    /// Returns an object of version `b` with the edit.
+    pub(super) fn onto(&self, onto: &Json) -> Json {
+        let (bundle, (a, b)) = (self.bundle, self.versions);
+        let none = Fixed::default();
+        let mut hops = bundle.hops(a, b);
+        let (first, second) = (hops.next(), hops.next());
+        let fixed = second.or(first).map_or(&none, |hop| &hop.plan.fixed);
+        let source = first.filter(|hop| second.is_none() && hop.code.is_none());
+        let origin =
+            |object| source.map(|hop| Origin::object(object, bundle.versions[a].schema.root(), &hop.plan.fields));
+        let old = Side::new(&self.was.0, &self.was.1).with_origin(origin(self.before));
+        let new = Side::new(&self.is.0, &self.is.1).with_origin(origin(self.after));
+        merge_objects(&bundle.versions[b].schema, old, new, onto, fixed)
+    }
+}
+
 /// Returns `onto`, an object of version `b`, with an edit that was made in version `a`.
 pub(super) fn edited(
     bundle: &Bundle,
-    (a, b): (usize, usize),
-    (before, after): (&Json, &Json),
+    versions: (usize, usize),
+    edit: (&Json, &Json),
     onto: &Json,
     budget: &mut Budget,
 ) -> Result<Json, ConvertError> {
-    let (was, was_from) = bundle.side(a, b, before, budget)?;
-    let (is, is_from) = bundle.side(a, b, after, budget)?;
-    let none = Fixed::default();
-    let mut hops = bundle.hops(a, b);
-    let (first, second) = (hops.next(), hops.next());
-    let fixed = second.or(first).map_or(&none, |hop| &hop.plan.fixed);
-    let source = first.filter(|hop| second.is_none() && hop.code.is_none());
-    let origin = |object| source.map(|hop| Origin::object(object, bundle.versions[a].schema.root(), &hop.plan.fields));
-    let old = Side::new(&was, &was_from).with_origin(origin(before));
-    let new = Side::new(&is, &is_from).with_origin(origin(after));
-    Ok(merge_objects(&bundle.versions[b].schema, old, new, onto, fixed))
+    Ok(ConvertedEdit::convert(bundle, versions, edit, budget)?.onto(onto))
 }
 
 pub(super) fn traced(

@@ -1,6 +1,6 @@
 //! Objects that a program stored which gave each version a home of its own.
 
-use super::edit::{edited, residual_of, traced};
+use super::edit::{ConvertedEdit, edited, residual_of, traced};
 use super::stored::Views;
 use super::{Bundle, Stored};
 use crate::error::ConvertError;
@@ -75,8 +75,9 @@ impl Views<'_> {
                 false => target,
             };
             let object = whole.tidied(residual::apply_objects(&whole.schema, patch, base.clone(), &trace));
-            union = edited(bundle, (version, top), (&base, &object), &union, budget)?;
-            let own = edited(bundle, (version, top), (&base, &object), &plain, budget)?;
+            let edit = ConvertedEdit::convert(bundle, (version, top), (&base, &object), budget)?;
+            union = edit.onto(&union);
+            let own = edit.onto(&plain);
             shown.push((version, object, own));
         }
         let mut residuals = self.residuals.clone();

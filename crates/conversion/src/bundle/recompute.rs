@@ -203,13 +203,10 @@ impl Correction<'_> {
         let was = bundle.route(stored_then, root, then, budget, None)?;
         let is = former.route(former.storage, former.index(writer.version)?, then, budget, None)?;
         let target = &bundle.versions[root];
-        let merged = merged(&target.schema, &was, &is, &self.raw);
-        let corrected = picked(&self.raw, &merged, &|path, _| {
-            changed.contains(writer.version, &field(path))
-        });
-        differences(writer.version, Some(&corrected), Some(&merged), "", &mut self.kept);
-        self.views.insert(root, target.tidied(corrected.clone()));
-        self.raw = corrected;
+        let onto = self.raw.clone();
+        let keeps = |path: &[Step<'_>], _: Option<&Json>| changed.contains(writer.version, &field(path));
+        self.raw = self.corrected(root, (&was, &is), &onto, &keeps);
+        self.views.insert(root, target.tidied(self.raw.clone()));
         Ok(())
     }
 
@@ -271,15 +268,13 @@ impl Correction<'_> {
                 (false, None) => self.now.view(parent).clone(),
             };
             let target = &bundle.versions[parent];
-            let merged = merged(&target.schema, &was, &is, &onto);
             let keeps = |path: &[Step<'_>], present: Option<&Json>| {
                 let is_list = present.is_some_and(Json::is_array);
                 (self.owns)(above, path)
                     || is_root && changed.contains(above, &field(path))
                     || !is_list && present != find(&was, path)
             };
-            let corrected = picked(&onto, &merged, &keeps);
-            differences(above, Some(&corrected), Some(&merged), "", &mut self.kept);
+            let corrected = self.corrected(parent, (&was, &is), &onto, &keeps);
             self.views.insert(at, shown);
             seen = was;
             shown = target.tidied(corrected.clone());
@@ -290,6 +285,22 @@ impl Correction<'_> {
         }
         self.views.insert(at, shown);
         Ok(())
+    }
+
+    /// Returns `onto`, an object of a version, with the differences between two conversions to it
+    /// but for the fields that stay, which are noted.
+    fn corrected(
+        &mut self,
+        version: usize,
+        (was, is): (&Json, &Json),
+        onto: &Json,
+        keeps: &dyn Fn(&[Step<'_>], Option<&Json>) -> bool,
+    ) -> Json {
+        let target = &self.bundle.versions[version];
+        let merged = merged(&target.schema, was, is, onto);
+        let corrected = picked(onto, &merged, keeps);
+        differences(&target.name, Some(&corrected), Some(&merged), "", &mut self.kept);
+        corrected
     }
 }
 

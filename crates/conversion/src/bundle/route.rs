@@ -164,8 +164,8 @@ impl Bundle {
         self.top != self.hub && (from, to) == (self.hub, self.top)
     }
 
-    /// Returns true if a version has rules with a stored version that is not the hub, and none with
-    /// the hub: it is converted by those alone.
+    /// Returns true if a version is converted by its rules with the stored version alone, past the
+    /// union: if it has none with the hub, or is the hub and the only other version.
     fn is_direct(&self, root: usize, version: usize) -> bool {
         let ruled = |a, b| self.converters.get(&(a, b)).is_some_and(|converter| converter.ruled);
         let are_ruled = |a, b| ruled(a, b) || ruled(b, a);
