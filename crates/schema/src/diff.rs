@@ -83,12 +83,18 @@ struct Differ {
 
 impl Differ {
     fn note(&mut self, path: &str, kind: ChangeKind, breaking: bool, detail: String) {
+        let is_deep = !matches!(kind, ChangeKind::Narrowed | ChangeKind::Required | ChangeKind::Identity);
+        self.record((path, is_deep), kind, breaking, detail);
+    }
+
+    /// Records a difference at a node, and below it if `is_deep`.
+    fn record(&mut self, (path, is_deep): (&str, bool), kind: ChangeKind, breaking: bool, detail: String) {
         self.changes.push(Change {
             path: if path.is_empty() { "." } else { path }.to_owned(),
             kind,
             breaking,
             detail,
-            is_deep: !matches!(kind, ChangeKind::Narrowed | ChangeKind::Required | ChangeKind::Identity),
+            is_deep,
         });
     }
 
@@ -99,20 +105,12 @@ impl Differ {
 
     /// Records a bound on a node and all that is below it.
     fn deep_bound(&mut self, path: &str, narrower: bool, detail: String) {
-        self.bound(path, narrower, detail);
-        if let Some(change) = self.changes.last_mut() {
-            change.is_deep = true;
-        }
+        self.record((path, true), bounded(narrower), narrower, detail);
     }
 
     /// Records a bound that became tighter or wider.
     fn bound(&mut self, path: &str, narrower: bool, detail: String) {
-        let kind = if narrower {
-            ChangeKind::Narrowed
-        } else {
-            ChangeKind::Widened
-        };
-        self.note(path, kind, narrower, detail);
+        self.note(path, bounded(narrower), narrower, detail);
     }
 
     fn node(&mut self, old: &Node, new: &Node, path: &str) {
@@ -169,10 +167,7 @@ impl Differ {
                     };
                     // An undeclared field may have existed before, with any value.
                     let breaking = needed || old.preserves_unknown() && !matches!(word(after).as_str(), "any");
-                    self.note(&at, ChangeKind::Added, breaking, detail);
-                    if needed && let Some(change) = self.changes.last_mut() {
-                        change.is_deep = false;
-                    }
+                    self.record((&at, !needed), ChangeKind::Added, breaking, detail);
                 }
                 (Some(before), Some(after)) => {
                     match (required(old, name), required(new, name)) {
@@ -346,6 +341,14 @@ impl Differ {
             let detail = change("default", old.default(), new.default());
             self.note(path, ChangeKind::Default, old.default().is_some(), detail);
         }
+    }
+}
+
+fn bounded(narrower: bool) -> ChangeKind {
+    if narrower {
+        ChangeKind::Narrowed
+    } else {
+        ChangeKind::Widened
     }
 }
 

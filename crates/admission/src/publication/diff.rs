@@ -50,7 +50,7 @@ pub fn differences(old: &[Api], new: &[Api]) -> Vec<Difference> {
     let mut out = Vec::new();
     for before in old {
         let mut found = Differences {
-            api: name(before),
+            api: &name(before),
             about: About::Api,
             out: &mut out,
         };
@@ -64,7 +64,7 @@ pub fn differences(old: &[Api], new: &[Api]) -> Vec<Difference> {
         .filter(|after| !old.iter().any(|before| name(before) == name(after)))
     {
         let mut found = Differences {
-            api: name(after),
+            api: &name(after),
             about: About::Api,
             out: &mut out,
         };
@@ -79,7 +79,7 @@ fn name(api: &Api) -> String {
 }
 
 struct Differences<'a> {
-    api: String,
+    api: &'a str,
     /// The part that is compared.
     about: About,
     out: &'a mut Vec<Difference>,
@@ -88,7 +88,7 @@ struct Differences<'a> {
 impl Differences<'_> {
     fn note(&mut self, version: &str, path: &str, change: &str, breaking: bool, detail: impl Into<String>) {
         self.out.push(Difference {
-            api: self.api.clone(),
+            api: self.api.to_owned(),
             version: version.to_owned(),
             path: path.to_owned(),
             change: change.to_owned(),
@@ -96,6 +96,15 @@ impl Differences<'_> {
             detail: detail.into(),
             about: self.about,
         });
+    }
+
+    /// Compares a part of what is compared here.
+    fn part(&mut self, about: About) -> Differences<'_> {
+        Differences {
+            api: self.api,
+            about,
+            out: self.out,
+        }
     }
 
     fn apis(&mut self, old: &Api, new: &Api) {
@@ -127,11 +136,11 @@ impl Differences<'_> {
         {
             self.note("", "short name", "removed", false, gone.as_str());
         }
-        self.about = About::Version;
+        let mut versions = self.part(About::Version);
         for before in &old.versions {
             match new.versions.iter().find(|after| after.name == before.name) {
-                Some(after) => self.versions(before, after),
-                None => self.note(&before.name, "", "removed", before.served, "the whole version"),
+                Some(after) => versions.version(before, after),
+                None => versions.note(&before.name, "", "removed", before.served, "the whole version"),
             }
         }
         for after in new
@@ -139,12 +148,11 @@ impl Differences<'_> {
             .iter()
             .filter(|after| !old.versions.iter().any(|before| before.name == after.name))
         {
-            self.note(&after.name, "", "added", false, "the whole version");
+            versions.note(&after.name, "", "added", false, "the whole version");
         }
     }
 
-    fn versions(&mut self, old: &ApiVersion, new: &ApiVersion) {
-        self.about = About::Version;
+    fn version(&mut self, old: &ApiVersion, new: &ApiVersion) {
         let version = &*old.name;
         match (old.served, new.served) {
             (true, false) => self.note(version, "", "removed", true, "is not served any more"),
@@ -160,13 +168,22 @@ impl Differences<'_> {
                 new.deprecated.clone().unwrap_or_default(),
             );
         }
-        self.subresources(old, new);
-        self.columns(old, new);
-        self.fields(old, new);
+        self.part(About::Subresource).subresources(old, new);
+        self.part(About::Column).columns(old, new);
+        self.part(About::Selectable).selectable(old, new);
+        for change in insula_schema::diff(old.schema.root(), new.schema.root()) {
+            let about = if change.is_deep { About::Fields } else { About::Field };
+            self.part(about).note(
+                version,
+                &change.path,
+                &change.kind.to_string(),
+                change.breaking,
+                change.detail,
+            );
+        }
     }
 
     fn subresources(&mut self, old: &ApiVersion, new: &ApiVersion) {
-        self.about = About::Subresource;
         let version = &*old.name;
         for (name, before, after) in [
             ("status", old.status, new.status),
@@ -195,7 +212,6 @@ impl Differences<'_> {
     }
 
     fn columns(&mut self, old: &ApiVersion, new: &ApiVersion) {
-        self.about = About::Column;
         for gone in &old.columns {
             // Several columns can have one name.
             let mut named = new.columns.iter().filter(|column| column.name == gone.name);
@@ -212,20 +228,9 @@ impl Differences<'_> {
         }
     }
 
-    fn fields(&mut self, old: &ApiVersion, new: &ApiVersion) {
-        self.about = About::Selectable;
+    fn selectable(&mut self, old: &ApiVersion, new: &ApiVersion) {
         for gone in old.selectable.iter().filter(|field| !new.selectable.contains(field)) {
             self.note(&old.name, gone, "removed", true, "is not selectable any more");
-        }
-        for change in insula_schema::diff(old.schema.root(), new.schema.root()) {
-            self.about = if change.is_deep { About::Fields } else { About::Field };
-            self.note(
-                &old.name,
-                &change.path,
-                &change.kind.to_string(),
-                change.breaking,
-                change.detail,
-            );
         }
     }
 }

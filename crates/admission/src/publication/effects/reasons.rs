@@ -20,8 +20,12 @@ pub(super) fn of_schemas(before: &Api, after: &Api) -> Vec<Effect> {
     found.sort_by(|a, b| name(a).cmp(&name(b)));
     found.dedup_by(|more, kept| {
         let is_one = name(more) == name(kept);
-        if is_one && !more.detail.is_empty() {
-            let between = if kept.detail.is_empty() { "" } else { ", " };
+        if is_one {
+            let between = if kept.detail.is_empty() || more.detail.is_empty() {
+                ""
+            } else {
+                ", "
+            };
             kept.detail.push_str(between);
             kept.detail.push_str(&more.detail);
             kept.is_deep |= more.is_deep;

@@ -74,6 +74,18 @@ fn a_new_status_is_an_effect_on_clients() {
     assert_eq!(got[0].1, "the subresource status is added");
 }
 
+/// Whatever was compared before it.
+#[test]
+fn a_version_that_goes_is_told_as_one() {
+    let spec = || fields(json!({"a": {"type": "string"}, "b": {"type": "string"}}));
+    let narrow = fields(json!({"b": {"type": "string"}}));
+    let v2 = json!({"name": "v2", "spec": spec()});
+    let (before, after) = (api(&[v1(spec()), v2]), api(&[v1(narrow)]));
+    let effects = Effects::new(&before, &after);
+    let kinds: Vec<(&str, &str)> = effects.found.iter().map(|it| (it.kind, &*it.version)).collect();
+    assert_eq!(kinds, [(names::FIELD_REMOVED, "v1"), (names::VERSION_REMOVED, "v2")]);
+}
+
 #[test]
 fn versions_that_are_not_served_have_no_effects() {
     let spec = fields(json!({"a": {"type": "string"}}));
