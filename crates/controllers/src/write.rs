@@ -1,14 +1,14 @@
 //! Helpers of several reconcilers for reading and writing objects.
 
-use insula_api::{ClusterName, Json, Meta, ObjectKey, Timestamp};
+use insula_api::{ClusterName, Condition, Json, Meta, ObjectKey, Timestamp, set_condition};
 use insula_catalog::{Custom, Strategy, ids, locate};
-use insula_registry::{Intent, Propagation, grace, mark_deleted};
+use insula_registry::{Intent, Plan, Propagation, grace, mark_deleted};
 use insula_store::{Entry, Snapshot};
 use serde_json::json;
 
 /// Maximum number of seconds between two looks at an object whose deletion may be taken back: the
 /// wall clock may be set meanwhile.
-pub(crate) const GRACE_LOOK_SECONDS: u64 = 60;
+const GRACE_LOOK_SECONDS: u64 = 60;
 
 /// Returns the text at a pointer, or the empty text.
 pub(crate) fn text<'a>(value: &'a Json, pointer: &str) -> &'a str {
@@ -89,6 +89,23 @@ pub(crate) fn grace_left(meta: &Meta, now: Timestamp) -> Option<u64> {
     let end = meta.deletion_timestamp.filter(|_| meta.deletion_grace)?;
     let left = u64::try_from(end.since(now)).ok();
     left.filter(|left| *left > 0)
+}
+
+/// Returns the plan for an object whose deletion may be taken back for some more seconds: its state
+/// tells it by the condition of its deletion.
+pub(crate) fn await_deletion(
+    object: &Entry,
+    mut value: Json,
+    (condition, message): (&str, String),
+    (seconds, now): (u64, Timestamp),
+) -> Plan {
+    let kept = Condition::fails(condition, "GracePeriod", message).severity("Info");
+    set_condition(&mut value, &kept, now);
+    sort_conditions(&mut value);
+    Plan {
+        intents: vec![Intent::Update(object.clone(), value)],
+        again_after: Some(seconds.min(GRACE_LOOK_SECONDS)),
+    }
 }
 
 /// Returns guards that the cluster is unchanged and not being deleted; `None` if it is. A plan that

@@ -31,20 +31,14 @@ pub(super) fn decide(world: &World, binding: &Loaded<ApiBinding>) -> Plan {
 
 /// Shows that the objects of a deleted binding are still there.
 fn await_deletion(world: &World, binding: &Loaded<ApiBinding>, seconds: u64) -> Plan {
-    let mut value = binding.value.clone();
     let name = &binding.entry.key.name;
     let end = binding.entry.object.meta.deletion_timestamp.unwrap_or(world.now);
     let message = format!(
         "the objects are kept until {end}, and the deletion can be taken back until then: `insula unbind {name} \
          --undelete`; `insula unbind {name} --now` removes them at once"
     );
-    let kept = Condition::fails(CONTENT_DELETED, "GracePeriod", message).severity("Info");
-    set_condition(&mut value, &kept, world.now);
-    sort_conditions(&mut value);
-    Plan {
-        intents: vec![binding.update(value)],
-        again_after: Some(seconds.min(write::GRACE_LOOK_SECONDS)),
-    }
+    let value = binding.value.clone();
+    write::await_deletion(&binding.entry, value, (CONTENT_DELETED, message), (seconds, world.now))
 }
 
 fn delete(world: &World, binding: &Loaded<ApiBinding>) -> Plan {

@@ -208,13 +208,12 @@ fn await_deletion(world: &World, workspace: &Loaded<Workspace>, seconds: u64) ->
     show_phase(&mut value, WorkspacePhase::Deleting.as_str());
     let end = workspace.entry.object.meta.deletion_timestamp.unwrap_or(world.now);
     let message = format!("the content is kept until {end}, and the deletion can be taken back until then");
-    let kept = Condition::fails(CONTENT_DELETED, "GracePeriod", message).severity("Info");
-    set_condition(&mut value, &kept, world.now);
-    sort_conditions(&mut value);
-    Plan {
-        intents: vec![workspace.update(value)],
-        again_after: Some(seconds.min(write::GRACE_LOOK_SECONDS)),
-    }
+    write::await_deletion(
+        &workspace.entry,
+        value,
+        (CONTENT_DELETED, message),
+        (seconds, world.now),
+    )
 }
 
 /// Passes the deletion on to the LogicalCluster, and ends it when that is gone.
