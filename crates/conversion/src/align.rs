@@ -10,7 +10,7 @@
 
 use insula_schema::{ListType, Node};
 use serde_json::Value as Json;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 /// Comparisons that one alignment may make. Lists whose differing middles need more pair in order:
 /// the result stays correct, but items are recognised less precisely.
@@ -23,11 +23,12 @@ pub(crate) fn align(a: &[Json], b: &[Json], node: Option<&Node>, same: fn(&Json,
         let places: HashMap<&str, usize> = b_keys.iter().enumerate().map(|(j, key)| (key.as_str(), j)).collect();
         return a_keys.iter().map(|key| places.get(key.as_str()).copied()).collect();
     }
-    by_visible_key(a, b, node, same).unwrap_or_else(|| by_sequence(a, b, same))
+    by_visible_key(a, b, node, same).unwrap_or_else(|| by_sequence(a, b, &|x: &Json, y: &Json| same(x, y)))
 }
 
-/// Pairs items by the part of their key that both lists have, then equal ones, then the others in
-/// order; `None` unless the list has keys and both sides some part of them.
+/// Pairs items by the part of their key that both lists have: those of one key as a sequence, then
+/// equal ones, then the others in order; `None` unless the list has keys and both sides some part
+/// of them.
 fn by_visible_key(
     a: &[Json],
     b: &[Json],
@@ -50,31 +51,52 @@ fn by_visible_key(
         let values: Vec<Option<Json>> = visible.iter().map(value).collect();
         serde_json::to_string(&values).unwrap_or_default()
     };
-    let mut groups: HashMap<String, VecDeque<usize>> = HashMap::new();
-    for (j, item) in b.iter().enumerate() {
-        groups.entry(identity(item)).or_default().push_back(j);
-    }
-    let identities: Vec<String> = a.iter().map(identity).collect();
-    let mut pairs = vec![None; a.len()];
-    let mut comparisons = CELLS_MAX;
-    for (i, item) in a.iter().enumerate() {
-        let Some(free) = groups.get_mut(&identities[i]) else {
-            continue;
-        };
-        let compared = free.len().min(comparisons);
-        if let Some(at) = free.iter().take(compared).position(|j| same(item, &b[*j])) {
-            comparisons -= at + 1;
-            pairs[i] = free.remove(at);
-        } else {
-            comparisons -= compared;
+    let mut groups: BTreeMap<String, [Vec<usize>; 2]> = BTreeMap::new();
+    for (side, items) in [a, b].into_iter().enumerate() {
+        for (i, item) in items.iter().enumerate() {
+            groups.entry(identity(item)).or_default()[side].push(i);
         }
     }
-    for (pair, identity) in pairs.iter_mut().zip(&identities) {
-        if let (None, Some(free)) = (&pair, groups.get_mut(identity)) {
-            *pair = free.pop_front();
+    let mut pairs = vec![None; a.len()];
+    let mut comparisons = CELLS_MAX;
+    for [ours, theirs] in groups.into_values() {
+        if let ([i], [j]) = (ours.as_slice(), theirs.as_slice()) {
+            pairs[*i] = Some(*j);
+            continue;
+        }
+        let same = |i: &usize, j: &usize| same(&a[*i], &b[*j]);
+        let found = by_sequence(&ours, &theirs, &same);
+        for (i, j) in ours
+            .iter()
+            .zip(with_rest(found, &ours, &theirs, &same, &mut comparisons))
+        {
+            pairs[*i] = j.map(|j| theirs[j]);
         }
     }
     Some(pairs)
+}
+
+/// Pairs what is left of a group of items that all have one key: equal ones, then the others in
+/// order.
+fn with_rest(
+    mut pairs: Vec<Option<usize>>,
+    a: &[usize],
+    b: &[usize],
+    same: &dyn Fn(&usize, &usize) -> bool,
+    comparisons: &mut usize,
+) -> Vec<Option<usize>> {
+    let taken: HashSet<usize> = pairs.iter().flatten().copied().collect();
+    let mut free: VecDeque<usize> = (0..b.len()).filter(|j| !taken.contains(j)).collect();
+    for (i, pair) in pairs.iter_mut().enumerate().filter(|(_, pair)| pair.is_none()) {
+        let compared = free.len().min(*comparisons);
+        let at = free.iter().take(compared).position(|j| same(&a[i], &b[*j]));
+        *comparisons -= at.map_or(compared, |at| at + 1);
+        *pair = at.and_then(|at| free.remove(at));
+    }
+    for pair in pairs.iter_mut().filter(|pair| pair.is_none()) {
+        *pair = free.pop_front();
+    }
+    pairs
 }
 
 /// Returns the identity of each item of a keyed list or a set, or `None` unless all items have
@@ -97,7 +119,7 @@ pub(crate) fn identities(items: &[Json], node: Option<&Node>) -> Option<Vec<Stri
     (distinct.len() == all.len()).then_some(all)
 }
 
-fn by_sequence(a: &[Json], b: &[Json], same: fn(&Json, &Json) -> bool) -> Vec<Option<usize>> {
+fn by_sequence<T>(a: &[T], b: &[T], same: &dyn Fn(&T, &T) -> bool) -> Vec<Option<usize>> {
     let mut pairs = vec![None; a.len()];
     // Matching the ends first never shortens a common subsequence, and most edits leave little
     // between them.
@@ -125,7 +147,7 @@ fn by_sequence(a: &[Json], b: &[Json], same: fn(&Json, &Json) -> bool) -> Vec<Op
 }
 
 /// Returns a longest common subsequence as pairs of indices; the earliest of several.
-fn common(a: &[Json], b: &[Json], same: fn(&Json, &Json) -> bool) -> Vec<(usize, usize)> {
+fn common<T>(a: &[T], b: &[T], same: &dyn Fn(&T, &T) -> bool) -> Vec<(usize, usize)> {
     let width = b.len() + 1;
     let equal: Vec<bool> = a.iter().flat_map(|x| b.iter().map(move |y| same(x, y))).collect();
     let mut length = vec![0u32; (a.len() + 1) * width];
