@@ -17,9 +17,11 @@ use std::sync::Arc;
 
 mod compile;
 mod edit;
+mod gained;
 mod idle;
 mod joined;
 mod metadata;
+mod own;
 mod price;
 mod recompute;
 mod retained;
@@ -112,6 +114,8 @@ pub struct Bundle {
     pub(crate) claims: BTreeMap<(usize, usize), Claims>,
     /// Fingerprints of the rules, both ways, between each two versions that have some.
     rules: BTreeMap<(usize, usize), u64>,
+    /// Fields that versions have for themselves.
+    own: own::OwnTrees,
     /// True if objects record the rules that wrote them.
     records_rules: bool,
     /// True if all expressions together may exceed the cost budget of one object.
@@ -175,7 +179,7 @@ impl Bundle {
                 _ => self.relabelled(stored.value, to),
             });
         }
-        if let Some(root) = self.readable_root(stored.version, stored.residual, to) {
+        if let Some(root) = self.readable_root(stored, to) {
             return self.read_alone(root, to, Cow::Borrowed(stored.value), budget);
         }
         let root = self.index(stored.version)?;
@@ -195,14 +199,14 @@ impl Bundle {
         budget: &mut Budget,
     ) -> Result<Json, ConvertError> {
         let target = self.index(to)?;
-        if let Some(root) = self.readable_root(version, residual, target) {
-            return self.read_alone(root, target, Cow::Owned(value), budget);
-        }
         let stored = Stored {
             value: &value,
             version,
             residual,
         };
+        if let Some(root) = self.readable_root(stored, target) {
+            return self.read_alone(root, target, Cow::Owned(value), budget);
+        }
         self.get(stored, to, budget)
     }
 
@@ -440,6 +444,8 @@ impl Version {
     fn tidied(&self, mut object: Json) -> Json {
         if self.prunes() {
             insula_schema::prune(&mut object, &self.schema);
+        } else {
+            crate::residual::settle(&self.schema, &mut object);
         }
         if self.has_defaults {
             insula_schema::default(&mut object, &self.schema);

@@ -193,6 +193,34 @@ pub(crate) fn touched(converter: &Converter) -> Vec<(Vec<Segment>, Vec<Segment>)
     reads(converter).into_iter().map(|read| (read.path, read.to)).collect()
 }
 
+/// Calls back with each field of a version, also with objects, lists and their contents, and
+/// whether its value stays with the version alone in a conversion that loses nothing.
+pub(crate) fn each_field(converter: &Converter, from: &Version, then: &mut dyn FnMut(&[Segment], bool)) {
+    let reads = reads(converter);
+    let mut then = |path: &[Segment]| {
+        let outcome = outcome(path, &converter.plan, &reads, converter, from, false);
+        then(path, outcome == FieldOutcome::Preserved);
+    };
+    for (name, node) in from.schema.root().properties() {
+        if !matches!(name, "apiVersion" | "kind" | "metadata") {
+            each_node(node, &mut vec![Segment::Field(name.to_owned())], &mut then);
+        }
+    }
+}
+
+fn each_node(node: &Node, path: &mut Vec<Segment>, then: &mut dyn FnMut(&[Segment])) {
+    then(path);
+    let fields = node
+        .properties()
+        .map(|(name, child)| (Segment::Field(name.to_owned()), child));
+    let contents = node.items().or_else(|| node.additional()).into_iter();
+    for (segment, child) in fields.chain(contents.map(|child| (Segment::Each(String::new()), child))) {
+        path.push(segment);
+        each_node(child, path, then);
+        path.pop();
+    }
+}
+
 fn of_direction(converter: &Converter, from: &Version, losing: bool) -> Vec<CoveredField> {
     let reads = reads(converter);
     let mut paths: Vec<Vec<Segment>> = leaves_of(&from.schema).into_iter().map(|(path, _)| path).collect();

@@ -16,17 +16,21 @@
 
 use crate::align::{align, equal, identities};
 use crate::merge::Side;
-use crate::path::{Path, Segment};
 use crate::trace::{Inputs, Trace};
 use insula_schema::{ListType, Node, Structural};
 use serde_json::{Map, Value as Json, json};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 mod codec;
+mod forget;
+mod index;
 pub(crate) mod retained;
 mod retire;
+mod waiting;
 
 pub(crate) use codec::{decode, encode};
+pub(crate) use forget::forget;
+use index::places;
 pub use retire::SchemaPath;
 
 /// The difference between a base and an object.
@@ -140,11 +144,19 @@ fn diff(node: Option<&Node>, base: Side<'_>, object: Option<&Json>, above: Optio
             let mut fields = BTreeMap::new();
             let added = to.keys().filter(|name| !from.contains_key(*name));
             for name in from.keys().chain(added) {
+                if let Some((name, patch)) = waiting::read(node, name, to.get(name)) {
+                    fields.insert(name, patch);
+                    continue;
+                }
                 let child = node.and_then(|n| n.child(name));
                 let patch = diff(child, base.field(name), to.get(name), above);
                 fields.extend(patch.map(|patch| (name.clone(), patch)));
             }
             Some(Patch::Fields(fields))
+        }
+        (None, Some(Json::Object(to))) if waiting::is_in(to) => {
+            let (none, trace) = (Json::Object(Map::new()), Trace::default());
+            diff(node, Side::new(&none, &trace), object, above)
         }
         (Some(Json::Array(from)), Some(Json::Array(to))) => Some(diff_lists(node, base, from, to, above)),
         (_, Some(value)) => Some(Patch::Set {
@@ -244,6 +256,14 @@ fn apply(
         {
             base
         }
+        // There was no object when the patch was made: a release has brought it.
+        Patch::Set {
+            value: Json::Object(set),
+            guard: None,
+        } if matches!(base, Some(Json::Object(_))) && !set.is_empty() => {
+            let by_field = patch.clone().by_field();
+            apply(&by_field, node, base, trace, above)
+        }
         Patch::Set { value, .. } => Some(value.clone()),
         Patch::Unset { .. } => None,
         Patch::Fields(fields) => {
@@ -256,6 +276,10 @@ fn apply(
             };
             for (name, patch) in fields {
                 let child = node.and_then(|n| n.child(name));
+                if let Some((name, waiting)) = waiting::of_list(node, (name, patch), &map) {
+                    map.insert(name, waiting);
+                    continue;
+                }
                 let changed = apply(patch, child, map.remove(name), trace.and_then(|t| t.field(name)), above);
                 map.extend(changed.map(|value| (name.clone(), value)));
             }
@@ -266,9 +290,9 @@ fn apply(
                 return base;
             };
             let above = joined(above, trace);
-            let places = ItemIndex::for_refs(entries.iter().map(|(at, _)| at), node, &items);
-            for (at, patch) in entries {
-                let Some(i) = places.find(at) else { continue };
+            let places = places(entries.iter().map(|(at, _)| at), node, &items);
+            for ((_, patch), i) in entries.iter().zip(places) {
+                let Some(i) = i else { continue };
                 let item = std::mem::take(&mut items[i]);
                 let inner = trace.and_then(|t| t.index(i));
                 items[i] = apply(patch, node.and_then(Node::items), Some(item), inner, above).unwrap_or_default();
@@ -302,14 +326,15 @@ fn resequence(
         Item::Base(at, _) => Some(at),
         Item::New(_) => None,
     });
-    let places = ItemIndex::for_refs(refs, node, &base);
+    let mut places = places(refs, node, &base).into_iter();
     let mut base: Vec<Option<Json>> = base.into_iter().map(Some).collect();
     let mut out = Vec::with_capacity(items.len());
     for item in items {
         match item {
             Item::New(value) => out.push(value.clone()),
-            Item::Base(at, patch) => {
-                let Some((i, value)) = places.find(at).and_then(|i| Some((i, base.get_mut(i)?.take()?))) else {
+            Item::Base(_, patch) => {
+                let place = places.next().flatten();
+                let Some((i, value)) = place.and_then(|i| Some((i, base.get_mut(i)?.take()?))) else {
                     continue;
                 };
                 out.extend(match patch {
@@ -327,29 +352,6 @@ fn resequence(
     }
     out.extend(base.into_iter().skip(of).flatten());
     out
-}
-
-/// Index of the items of a list. Built once for each list: lists of thousands of items have patches
-/// of thousands of entries.
-struct ItemIndex(HashMap<String, usize>, usize);
-
-impl ItemIndex {
-    fn for_refs<'r>(mut refs: impl Iterator<Item = &'r Ref>, node: Option<&Node>, items: &[Json]) -> ItemIndex {
-        let keyed = refs.any(|at| matches!(at, Ref::Key(_)));
-        let keys = items.iter().enumerate().filter(|_| keyed);
-        // Of several equal keys, the first one counts.
-        let places = keys
-            .rev()
-            .filter_map(|(i, item)| Some((key(node, item)?.to_string(), i)));
-        ItemIndex(places.collect(), items.len())
-    }
-
-    fn find(&self, at: &Ref) -> Option<usize> {
-        match at {
-            Ref::Index(i) => (*i < self.1).then_some(*i),
-            Ref::Key(want) => self.0.get(&want.to_string()).copied(),
-        }
-    }
 }
 
 impl Patch {
@@ -386,54 +388,22 @@ impl Patch {
     }
 }
 
-/// Removes the paths that the author allows to be lost, where the conversion would not show them
-/// either.
-pub(crate) fn forget(object: &mut Json, base: &Json, paths: &[Path]) {
-    for path in paths {
-        forget_path(object, Some(base), path.segments());
-    }
+/// Returns an object in which the entries of a patch wait for the lists that it has not.
+pub(crate) fn waiting_in(patch: &Patch, mut object: Json) -> Json {
+    waiting::put_all(patch, &mut object);
+    object
 }
 
-fn forget_path(object: &mut Json, base: Option<&Json>, path: &[Segment]) {
-    let Some((segment, rest)) = path.split_first() else {
-        return;
-    };
-    match (segment, object) {
-        (Segment::Field(name), Json::Object(map)) => {
-            let base = base.and_then(|b| b.get(name));
-            if !rest.is_empty() {
-                if let Some(child) = map.get_mut(name) {
-                    forget_path(child, base, rest);
-                }
-            } else if let Some(base) = base {
-                map.insert(name.clone(), base.clone());
-            } else {
-                map.remove(name);
-            }
-        }
-        (Segment::Index(index), Json::Array(items)) if !rest.is_empty() => {
-            if let Some(item) = items.get_mut(*index) {
-                forget_path(item, base.and_then(|b| b.get(*index)), rest);
-            }
-        }
-        (Segment::Each(_) | Segment::Key(_), Json::Array(items)) if !rest.is_empty() => {
-            items
-                .iter_mut()
-                .enumerate()
-                .for_each(|(i, item)| forget_path(item, base.and_then(|b| b.get(i)), rest));
-        }
-        (Segment::Each(_) | Segment::Key(_), Json::Object(map)) if !rest.is_empty() => {
-            map.iter_mut()
-                .for_each(|(name, item)| forget_path(item, base.and_then(|b| b.get(name)), rest));
-        }
-        _ => {}
-    }
+/// Applies what waits in an object for lists that are there again.
+pub(crate) fn settle(schema: &Structural, object: &mut Json) {
+    waiting::settle(object, Some(schema.root()));
 }
 
 #[cfg(test)]
 mod tests {
 
     use super::*;
+    use crate::path::Segment;
     use proptest::prelude::*;
 
     fn json() -> impl Strategy<Value = Json> {

@@ -1,7 +1,7 @@
 //! Compilation of a bundle, with the checks that need no object.
 
 use super::{Bundle, LossPolicy, VERSIONS_MAX, Version, VersionSchema, has_defaults};
-use super::{idle, price, written::rules_between};
+use super::{idle, own::OwnTrees, price, written::rules_between};
 use crate::carried::Claims;
 use crate::convert::Converter;
 use crate::passthrough::{self, Except, same_shape};
@@ -122,6 +122,7 @@ pub(super) fn compile(
     Ok(Bundle {
         group: group.to_owned(),
         kind: "Kind".to_owned(),
+        own: OwnTrees::default(),
         top,
         shared: edges,
         storage: stored,

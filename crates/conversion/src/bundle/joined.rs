@@ -52,7 +52,8 @@ impl Views<'_> {
     /// Returns true for an object that an earlier program stored: each version had a home of its
     /// own for what it shares with others.
     pub(super) fn are_split(&self) -> bool {
-        self.bundle.top != self.bundle.hub && !self.residuals.is_empty() && !self.residuals.contains_key(UNION)
+        let is_of_today = self.own.is_some() || self.bundle.top == self.bundle.hub;
+        !is_of_today && !self.residuals.is_empty() && !self.residuals.contains_key(UNION)
     }
 
     /// Returns the residuals of such an object with one home for each value, and the values that

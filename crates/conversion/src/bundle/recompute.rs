@@ -106,6 +106,7 @@ impl Bundle {
         } = correction;
         let mut write = Write {
             bundle: self,
+            root,
             residuals: now.residuals.clone(),
             retained: BTreeMap::new(),
             old: Some(now),

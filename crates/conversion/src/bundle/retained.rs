@@ -1,5 +1,6 @@
 //! Values that a version has no field for any more, in reads and writes.
 
+use super::own::OwnFields;
 use super::stored::{Views, Write};
 use super::written::{self, Records};
 use super::{Bundle, Stored, ToStore};
@@ -16,9 +17,10 @@ pub(super) fn encoded(
     mut residuals: BTreeMap<String, Patch>,
     retained: &BTreeMap<String, Patch>,
     records: &Records,
+    own: Option<&OwnFields>,
 ) -> Option<Vec<u8>> {
     retained::add(&mut residuals, retained);
-    written::encode(residual::encode(&residuals), records)
+    written::encode(residual::encode(&residuals), records, own)
 }
 
 impl<'a> Views<'a> {
@@ -41,15 +43,24 @@ impl<'a> Views<'a> {
         budget: &mut Budget,
     ) -> Result<Self, ConvertError> {
         let mut views = Self::open(bundle, root, stored, budget)?;
-        views.to_write = true;
-        let version = &bundle.versions[root];
-        let is_known = retained::unknown(&version.schema, stored.value).is_none();
-        if is_known && matches!(views.raw, Cow::Borrowed(_)) {
-            return Ok(views);
-        }
-        views.raw = Cow::Owned(views.split(root, stored.value));
-        views.stored = Cow::Owned(version.tidied(views.raw.clone().into_owned()));
+        views.prepare_to_write();
         Ok(views)
+    }
+
+    /// Puts what the stored version has no field for beside the object.
+    pub(super) fn prepare_to_write(&mut self) {
+        self.to_write = true;
+        let version = &self.bundle.versions[self.root];
+        let is_known = retained::unknown(&version.schema, &self.object).is_none();
+        if is_known && matches!(self.raw, Cow::Borrowed(_)) {
+            self.note_lost();
+            return;
+        }
+        let object = self.object.clone();
+        let raw = self.split(self.root, &object);
+        self.note_lost();
+        self.raw = Cow::Owned(self.with_lost(self.root, raw));
+        self.stored = Cow::Owned(version.tidied(self.raw.clone().into_owned()));
     }
 }
 
@@ -68,6 +79,9 @@ impl Write<'_, '_> {
             };
             self.retained.extend(patch.map(|patch| (name.clone(), patch)));
         }
+        let mut all = std::mem::take(&mut self.retained);
+        old.settle(self.views.keys().copied(), &mut all);
+        self.retained = all;
     }
 }
 
@@ -94,6 +108,7 @@ impl Bundle {
         let malformed = |why| self.failure(&root.name, &root.name, Cause::Residual(why));
         let (mut residuals, beside) = residual::decode(stored.residual).map_err(malformed)?;
         let records = written::records(beside.as_ref()).map_err(malformed)?;
+        let own = written::own(beside.as_ref()).map_err(malformed)?;
         let mut all = retained::take(&mut residuals);
         let mut value = Cow::Borrowed(stored.value);
         if retained::unknown(&root.schema, stored.value).is_some() {
@@ -121,7 +136,7 @@ impl Bundle {
         }
         Ok(gone.then(|| ToStore {
             value: value.into_owned(),
-            residual: encoded(residuals, &all, &records),
+            residual: encoded(residuals, &all, &records, own.as_ref()),
         }))
     }
 }

@@ -2,6 +2,7 @@
 
 use super::edit::{edited, residual_of};
 use super::metadata::{same_content, with_metadata};
+use super::own::OwnFields;
 use super::retained::encoded;
 use super::written::{self, Edit, RULES_UNKNOWN, Records, Written};
 use super::{Bundle, Stored, ToStore};
@@ -18,6 +19,8 @@ use std::collections::BTreeMap;
 pub(super) struct Views<'a> {
     pub(super) bundle: &'a Bundle,
     pub(super) root: usize,
+    /// The object as it was stored.
+    pub(super) object: Cow<'a, Json>,
     /// The stored object, without defaults that were added later.
     pub(super) raw: Cow<'a, Json>,
     pub(super) stored: Cow<'a, Json>,
@@ -26,9 +29,16 @@ pub(super) struct Views<'a> {
     /// that is made.
     pub(super) retained: BTreeMap<String, Patch>,
     pub(super) records: Records,
+    /// Fields that each version had for itself when the object was stored; `None` if an earlier
+    /// program stored it.
+    pub(super) own: Option<OwnFields>,
+    /// Values that a version has no field for: others may have one.
+    pub(super) lost: Vec<Patch>,
+    /// True if a write follows that may bring lists back: what the union has for their items waits.
+    pub(super) awaits_lists: bool,
     /// True if a write follows, which needs to know what versions have no field for.
     pub(super) to_write: bool,
-    made: BTreeMap<usize, Json>,
+    pub(super) made: BTreeMap<usize, Json>,
 }
 
 impl<'a> Views<'a> {
@@ -45,7 +55,7 @@ impl<'a> Views<'a> {
             // An object whose rules fail reads as far as it did before.
             views.residuals = joined.residuals;
         }
-        Ok(views)
+        Ok(views.with_gained(budget))
     }
 
     /// Returns the views of an object as it was stored.
@@ -54,35 +64,35 @@ impl<'a> Views<'a> {
         let malformed = |why| bundle.failure(&version.name, &version.name, Cause::Residual(why));
         let (mut residuals, beside) = residual::decode(stored.residual).map_err(malformed)?;
         let records = written::records(beside.as_ref()).map_err(malformed)?;
+        let own = written::own(beside.as_ref()).map_err(malformed)?;
         let retained = retained::take(&mut residuals);
-        let raw = match retained.get(&version.name) {
-            Some(patch) => Cow::Owned(retained::show(&version.schema, patch, stored.value.clone())),
-            None => Cow::Borrowed(stored.value),
-        };
+        let object = Cow::Borrowed(stored.value);
+        let mut raw = Cow::Borrowed(stored.value);
+        if let Some(patch) = retained
+            .get(&version.name)
+            .filter(|patch| retained::knows(&version.schema, patch))
+        {
+            raw = Cow::Owned(retained::show(&version.schema, patch, raw.into_owned()));
+        }
         let mut stored = raw.clone();
         if version.has_defaults {
             insula_schema::default(stored.to_mut(), &version.schema);
         }
-        let mut views = Views {
+        Ok(Views {
             bundle,
             root,
+            object,
             raw,
             stored,
             residuals,
             retained,
             records,
+            own,
+            lost: Vec::new(),
+            awaits_lists: false,
             to_write: false,
             made: BTreeMap::new(),
-        };
-        // The storage version or the hub has changed: today's hub shows all that they share.
-        if bundle.top == bundle.hub
-            && root != bundle.hub
-            && let Some(patch) = views.residuals.remove(UNION)
-        {
-            let hub = bundle.versions[bundle.hub].name.clone();
-            views.residuals.entry(hub).or_insert(patch.by_field());
-        }
-        Ok(views)
+        })
     }
 
     /// Returns the object as readers of version `to` receive it.
@@ -109,6 +119,7 @@ impl<'a> Views<'a> {
         let base = self
             .bundle
             .route(parent, version, self.view(parent), budget, wanted.then_some(&mut trace))?;
+        let base = self.with_lost(version, base);
         let shown = match patch {
             Some(patch) => residual::apply_objects(&target.schema, patch, base, &trace),
             None => base,
@@ -120,7 +131,12 @@ impl<'a> Views<'a> {
             _ if is_split => target.tidied(self.split(version, &shown)),
             (_, Some(kept)) => target.tidied(retained::show(&target.schema, kept, shown)),
             (Some(_), None) => target.tidied(shown),
+            (None, None) if self.shows_lost(version) => target.tidied(shown),
             (None, None) => shown,
+        };
+        let shown = match self.residuals.get(&target.name) {
+            Some(patch) if self.awaits_lists && !target.prunes() => residual::waiting_in(patch, shown),
+            _ => shown,
         };
         self.made.insert(version, shown);
         Ok(())
@@ -144,6 +160,7 @@ pub(super) fn create(bundle: &Bundle, x: &Json, from: usize, budget: &mut Budget
     }
     let mut write = Write {
         bundle,
+        root,
         old: None,
         raw: None,
         views,
@@ -180,6 +197,18 @@ pub(super) fn update(
     if let Some(unchanged) = without_conversion(&before, x, from, old) {
         return Ok(unchanged);
     }
+    write_over(before, x, from, Some(from), budget)
+}
+
+/// Writes an object of a version over the views of a stored object. `writer`: as in [`Write`].
+pub(super) fn write_over(
+    mut before: Views<'_>,
+    x: &Json,
+    from: usize,
+    writer: Option<usize>,
+    budget: &mut Budget,
+) -> Result<ToStore, ConvertError> {
+    let (bundle, root) = (before.bundle, before.root);
     let mut views = BTreeMap::from([(from, x.clone())]);
     let mut raw = None;
     let mut at = from;
@@ -201,13 +230,14 @@ pub(super) fn update(
     let (residuals, records) = (before.residuals.clone(), before.records.clone());
     let mut write = Write {
         bundle,
+        root,
         old: Some(before),
         raw,
         views,
         residuals,
         retained: BTreeMap::new(),
         records,
-        writer: Some(from),
+        writer,
         budget,
     };
     write.finish(from)
@@ -234,7 +264,12 @@ fn without_conversion(before: &Views<'_>, x: &Json, from: usize, old: Stored<'_>
         value: with_metadata(bundle, &before.raw, x),
         residual: match before.raw {
             Cow::Borrowed(_) => stands(),
-            Cow::Owned(_) => encoded(before.residuals.clone(), &before.retained, &before.records),
+            Cow::Owned(_) => encoded(
+                before.residuals.clone(),
+                &before.retained,
+                &before.records,
+                Some(&bundle.own_fields(before.root, &before.residuals)),
+            ),
         },
     })
 }
@@ -253,13 +288,16 @@ fn migrate(bundle: &Bundle, root: usize, old: Stored<'_>, budget: &mut Budget) -
         residuals.remove(&version.name);
     }
     let records = bundle.moved_records(&before.records, root);
+    let mut retained = before.retained.clone();
+    before.settle(views.keys().copied(), &mut retained);
     let mut write = Write {
         bundle,
+        root: bundle.storage,
         old: None,
         raw: None,
         views,
         residuals,
-        retained: before.retained,
+        retained,
         records,
         writer: None,
         budget,
@@ -270,6 +308,8 @@ fn migrate(bundle: &Bundle, root: usize, old: Stored<'_>, budget: &mut Budget) -
 /// A write in progress: the new views made so far, and their residuals.
 pub(super) struct Write<'a, 'b> {
     pub(super) bundle: &'a Bundle,
+    /// The version that the object is stored in.
+    pub(super) root: usize,
     pub(super) old: Option<Views<'a>>,
     /// The object to store without defaults, if its schema has some.
     pub(super) raw: Option<Json>,
@@ -285,7 +325,7 @@ pub(super) struct Write<'a, 'b> {
 
 impl Write<'_, '_> {
     pub(super) fn finish(&mut self, from: usize) -> Result<ToStore, ConvertError> {
-        let (bundle, root) = (self.bundle, self.bundle.storage);
+        let (bundle, root) = (self.bundle, self.root);
         let mut known: Vec<usize> = self.views.keys().copied().filter(|v| *v != root).collect();
         // Parents first: a version's residual depends on the new view of its parent.
         known.sort_by_key(|v| bundle.parent(root, *v) != Some(root));
@@ -317,19 +357,25 @@ impl Write<'_, '_> {
         self.record();
         let read = self.views.remove(&root).unwrap_or_default();
         let mut value = self.raw.take().unwrap_or(read);
+        let own = bundle.own_fields(root, &self.residuals);
         if let Some(map) = value.as_object_mut() {
             map.insert("apiVersion".to_owned(), bundle.api_version(root));
         }
         Ok(ToStore {
             value,
-            residual: encoded(std::mem::take(&mut self.residuals), &self.retained, &self.records),
+            residual: encoded(
+                std::mem::take(&mut self.residuals),
+                &self.retained,
+                &self.records,
+                Some(&own),
+            ),
         })
     }
 
     /// Records the rules of this write. A record of other rules stays: fields that this write did
     /// not change are still as they made them.
     fn record(&mut self) {
-        let (bundle, root) = (self.bundle, self.bundle.storage);
+        let (bundle, root) = (self.bundle, self.root);
         let Some(writer) = self.writer.filter(|_| bundle.records_rules) else {
             return;
         };
@@ -373,13 +419,16 @@ impl Write<'_, '_> {
             let name = &self.bundle.versions[v].name;
             self.residuals.contains_key(name) || retained.is_some_and(|retained| retained.contains_key(name))
         };
-        let root = self.bundle.storage;
-        has(version) || (0..self.bundle.versions.len()).any(|v| self.bundle.parent(root, v) == Some(version) && has(v))
+        let root = self.root;
+        let shows_lost = self.old.as_ref().is_some_and(|old| old.shows_lost(version));
+        shows_lost
+            || has(version)
+            || (0..self.bundle.versions.len()).any(|v| self.bundle.parent(root, v) == Some(version) && has(v))
     }
 
     fn chain_can_fail(&self, version: usize) -> bool {
         let mut at = version;
-        while let Some(parent) = self.bundle.parent(self.bundle.storage, at) {
+        while let Some(parent) = self.bundle.parent(self.root, at) {
             if self.bundle.can_fail(parent, at) {
                 return true;
             }
@@ -391,7 +440,7 @@ impl Write<'_, '_> {
     /// Stores in a residual what the conversion to this version would lose.
     fn remember(&mut self, version: usize) -> Result<(), ConvertError> {
         let target = &self.bundle.versions[version];
-        let Some(parent) = self.bundle.parent(self.bundle.storage, version) else {
+        let Some(parent) = self.bundle.parent(self.root, version) else {
             return Ok(());
         };
         let Some(above) = self.views.get(&parent) else {
@@ -418,7 +467,7 @@ impl Write<'_, '_> {
     fn follow(&mut self, version: usize, needed: bool) -> Result<(), ConvertError> {
         let bundle = self.bundle;
         let target = &bundle.versions[version];
-        let Some(parent) = bundle.parent(bundle.storage, version) else {
+        let Some(parent) = bundle.parent(self.root, version) else {
             return Ok(());
         };
         if !self.views.contains_key(&parent) {

@@ -7,10 +7,13 @@
 //! a patch without entries:
 //!
 //! ```text
-//! {"": {"fields": {}, "written": {"v1": "<rules>[ <changed>]"}}, "v2": …}
+//! {"": {"fields": {}, "written": {"v1": "<rules>[ <changed>]"}, "own": {…}}, "v2": …}
 //! ```
+//!
+//! The fields that a version had for itself ([`super::own`]) stand beside the records.
 
 use super::Bundle;
+use super::own::OwnFields;
 use crate::residual::Patch;
 use crate::trace::Inputs;
 use insula_api::Json;
@@ -24,6 +27,8 @@ const KEY: &str = "";
 const PREFIX: &[u8] = br#"{"":{"fields":{},"written":{"#;
 /// End of a residual that holds nothing but records.
 const END: &[u8] = b"}}}";
+/// The key of the fields that versions had for themselves, beside the records.
+const OWN: &str = "own";
 /// Fingerprint of rules that are not known.
 pub const RULES_UNKNOWN: u64 = 0;
 
@@ -110,9 +115,21 @@ fn read(text: &str) -> Option<Written> {
     })
 }
 
-/// Adds the records to encoded residuals.
-pub(super) fn encode(residual: Option<Vec<u8>>, records: &Records) -> Option<Vec<u8>> {
-    if records.is_empty() {
+/// Reads the fields that versions had for themselves; `None` if an earlier program stored the
+/// object.
+///
+/// # Errors
+/// They are malformed.
+pub(super) fn own(beside: Option<&Json>) -> Result<Option<OwnFields>, String> {
+    let own = beside.and_then(|beside| beside.get(OWN));
+    let own = own.map(|own| serde_json::from_value(own.clone()));
+    own.transpose().map_err(|error| format!("{OWN}: {error}"))
+}
+
+/// Adds the records to encoded residuals, and the fields that versions have for themselves.
+pub(super) fn encode(residual: Option<Vec<u8>>, records: &Records, own: Option<&OwnFields>) -> Option<Vec<u8>> {
+    let own = own.filter(|_| residual.is_some());
+    if records.is_empty() && own.is_none() {
         return residual;
     }
     let mut out = PREFIX.to_vec();
@@ -126,6 +143,10 @@ pub(super) fn encode(residual: Option<Vec<u8>>, records: &Records) -> Option<Vec
         out.push(b'"');
     }
     out.extend_from_slice(END);
+    if let Some(own) = own {
+        out.truncate(out.len() - 2);
+        out.extend(format!(",\"{OWN}\":{}}}}}", serde_json::json!(own)).bytes());
+    }
     if let Some(residual) = residual {
         out.pop();
         out.push(b',');
@@ -351,18 +372,21 @@ mod tests {
                 ..Written::default()
             },
         )]);
+        let own = OwnFields::from([("v2".to_owned(), vec![".spec.f".to_owned()])]);
         for residual in [None, Some(br#"{"v2":{"set":"}"}}"#.to_vec())] {
-            let stored = encode(residual.clone(), &records);
+            let stored = encode(residual.clone(), &records, Some(&own));
             let stored = stored.as_deref();
             assert_eq!(written(stored), Ok(records.clone()));
             assert_eq!(stored.is_some_and(is_alone), residual.is_none());
+            let beside = crate::residual::decode(stored).unwrap().1;
+            assert_eq!(super::own(beside.as_ref()), Ok(residual.is_some().then(|| own.clone())));
             let patches = crate::residual::decode(stored).map(|(patches, _)| patches.len());
             assert_eq!(patches, Ok(usize::from(residual.is_some())));
             records
                 .values_mut()
                 .for_each(|record| record.changed.insert("v1", "spec.size"));
         }
-        assert_eq!(encode(None, &Records::new()), None);
+        assert_eq!(encode(None, &Records::new(), Some(&own)), None);
         assert!(!is_alone(b"{}") && !is_alone(b"") && !is_alone(br#"{"v2":{"set":1}}"#));
         assert!(written(Some(br#"{"":{"fields":{},"written":{"v1":"x"}}}"#)).is_err());
     }

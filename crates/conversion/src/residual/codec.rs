@@ -27,7 +27,7 @@ pub(crate) fn decode(bytes: Option<&[u8]>) -> Result<(BTreeMap<String, Patch>, O
     Ok((patches.collect::<Result<_, String>>()?, beside))
 }
 
-fn to_json(patch: &Patch) -> Json {
+pub(super) fn to_json(patch: &Patch) -> Json {
     let mut out = Map::new();
     let guarded = match patch {
         Patch::Set { value, guard } => {
@@ -77,7 +77,7 @@ fn reference(at: &Ref) -> Json {
     }
 }
 
-fn from_json(json: Json) -> Result<Patch, String> {
+pub(super) fn from_json(json: Json) -> Result<Patch, String> {
     let Json::Object(mut map) = json else {
         return Err("an entry is no object".to_owned());
     };

@@ -7,11 +7,11 @@
 //! A [`Patch`] of such values has entries `set` at names that the schema lacks, and what leads to
 //! them.
 
-use super::{Patch, Ref, apply_objects, identities, key};
+use super::{Patch, Ref, apply_objects, identities, key, waiting};
 use crate::fixed::Fixed;
 use crate::merge::{Side, merge_objects};
 use crate::trace::Trace;
-use insula_schema::{Children, Node, Structural};
+use insula_schema::{Children, ListType, Node, Structural};
 use serde_json::{Map, Value as Json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -77,6 +77,9 @@ fn unknown_fields<'a>(node: &Node, fields: impl Iterator<Item = (&'a String, &'a
     // Every write asks this of every field: the names of both are in order.
     let mut children = Children::new(node);
     let unknown = fields.filter_map(|(name, value)| {
+        if let Some(waiting) = waiting::read(Some(node), name, Some(value)) {
+            return Some(waiting);
+        }
         let known = match children.child(name) {
             Some(child) if !node.embedded() => Name::Field(child),
             _ => name_at(Some(node), name),
@@ -182,6 +185,7 @@ fn show_field(node: Option<&Node>, (name, patch): (&String, &Patch), map: &mut M
 fn show_value(node: &Node, patch: &Patch, stands: Option<Json>) -> Option<Json> {
     match (patch, stands) {
         (Patch::Set { value, .. }, None) => known_part(node, value),
+        (Patch::Set { value, guard: None }, Some(stands)) => Some(filled(node, value, stands)),
         (Patch::Fields(fields), stands) => {
             let stood = stands.is_some();
             let mut map = match stands {
@@ -194,9 +198,9 @@ fn show_value(node: &Node, patch: &Patch, stands: Option<Json>) -> Option<Json> 
             (stood || !map.is_empty()).then_some(Json::Object(map))
         }
         (Patch::Within(entries), Some(Json::Array(mut items))) => {
-            let places = super::ItemIndex::for_refs(entries.iter().map(|(at, _)| at), Some(node), &items);
-            for (at, patch) in entries {
-                let (Some(i), Some(item)) = (places.find(at), node.items()) else {
+            let places = super::places(entries.iter().map(|(at, _)| at), Some(node), &items);
+            for ((_, patch), i) in entries.iter().zip(places) {
+                let (Some(i), Some(item)) = (i, node.items()) else {
                     continue;
                 };
                 let stands = std::mem::take(&mut items[i]);
@@ -206,6 +210,53 @@ fn show_value(node: &Node, patch: &Patch, stands: Option<Json>) -> Option<Json> 
         }
         (_, stands) => stands,
     }
+}
+
+/// Returns a value with what a retained one has beside it, in objects and in items of lists.
+fn filled(node: &Node, retained: &Json, stands: Json) -> Json {
+    match (retained, stands) {
+        (Json::Object(retained), Json::Object(mut map)) => {
+            for (name, value) in retained {
+                let Name::Field(child) = name_at(Some(node), name) else {
+                    continue;
+                };
+                let value = match map.remove(name) {
+                    Some(stands) => Some(filled(child, value, stands)),
+                    None => known_part(child, value),
+                };
+                map.extend(value.map(|value| (name.clone(), value)));
+            }
+            Json::Object(map)
+        }
+        (Json::Array(retained), Json::Array(items)) => {
+            let Some(item) = node.items() else {
+                return Json::Array(items);
+            };
+            let from = same_items(node, retained, &items);
+            let filled = items.into_iter().zip(from).map(|(stands, from)| match from {
+                Some(from) => filled(item, &retained[from], stands),
+                None => stands,
+            });
+            Json::Array(filled.collect())
+        }
+        // A default is no value that somebody wrote.
+        (retained, stands) if node.default() == Some(&stands) => known_part(node, retained).unwrap_or(stands),
+        (_, stands) => stands,
+    }
+}
+
+/// Returns for each item its place in another list: by key, or the same one in a list of equal
+/// length. A key that only one of them shows may be a default.
+fn same_items(node: &Node, list: &[Json], items: &[Json]) -> Vec<Option<usize>> {
+    let mut places = vec![None; items.len()];
+    if let (Some(from), Some(to)) = (identities(list, Some(node)), identities(items, Some(node))) {
+        let known: std::collections::HashMap<&String, usize> = from.iter().zip(0..).collect();
+        places = to.iter().map(|key| known.get(key).copied()).collect();
+    }
+    if list.len() == items.len() && places.contains(&None) {
+        places = (0..items.len()).map(Some).collect();
+    }
+    places
 }
 
 /// Returns the part of a value that a node has fields for; `None` if it has none or is of another
@@ -219,6 +270,7 @@ fn known_part(node: &Node, value: &Json) -> Option<Json> {
                 let known = match name_at(Some(node), name) {
                     Name::Unknown => None,
                     Name::Opaque => Some(value.clone()),
+                    Name::Field(child) if node.property(name).is_none() => known_entry(child, value),
                     Name::Field(child) => known_part(child, value),
                 };
                 Some((name.clone(), known?))
@@ -227,11 +279,135 @@ fn known_part(node: &Node, value: &Json) -> Option<Json> {
             (map.is_empty() || !known.is_empty()).then_some(Json::Object(known))
         }
         Json::Array(items) => match node.items() {
-            Some(item) => items.iter().map(|value| known_part(item, value)).collect(),
+            Some(item) => {
+                let known: Option<Json> = items.iter().map(|value| known_entry(item, value)).collect();
+                let known = known?;
+                // Items under other keys are no items of this list.
+                has_keys(node, &known).then_some(known)
+            }
             None => node.preserves_unknown().then(|| value.clone()),
         },
         _ => Some(value.clone()),
     }
+}
+
+/// Returns true if a schema has a field for any of the retained values.
+pub(crate) fn knows(schema: &Structural, retained: &Patch) -> bool {
+    beyond(schema, retained).as_ref() != Some(retained)
+}
+
+/// Returns those retained values that a schema has no field for.
+pub(crate) fn beyond(schema: &Structural, retained: &Patch) -> Option<Patch> {
+    left_by(schema.root(), retained)
+}
+
+/// A part of retained values: those that a version has fields for and the parent that it is made
+/// from has none, or the others.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Part {
+    Own,
+    Rest,
+}
+
+/// Returns true if a version can show a value, and its parent cannot.
+fn is_own(parent: &Node, own: &Node, value: &Json) -> bool {
+    known_part(parent, value).is_none() && known_part(own, value).is_some()
+}
+
+/// Returns one of the two parts of retained values.
+pub(crate) fn part(part: Part, parent: &Structural, own: &Structural, retained: &Patch) -> Option<Patch> {
+    part_of_node(part, parent.root(), own.root(), retained)
+}
+
+fn part_of_node(part: Part, parent: &Node, own: &Node, patch: &Patch) -> Option<Patch> {
+    let rest = || (part == Part::Rest).then(|| patch.clone());
+    match patch {
+        Patch::Set {
+            value: Json::Object(map),
+            guard: None,
+        } if !map.is_empty() => part_of_node(part, parent, own, &patch.clone().by_field()),
+        Patch::Fields(fields) => {
+            let fields = fields.iter().filter_map(|(name, patch)| {
+                let found = match (name_at(Some(own), name), name_at(Some(parent), name), part) {
+                    (Name::Field(own), Name::Field(parent), part) => match (patch, part) {
+                        (Patch::Set { value, guard: None }, Part::Own) if is_own(parent, own, value) => {
+                            Some(patch.clone())
+                        }
+                        (Patch::Set { value, guard: None }, Part::Rest) if is_own(parent, own, value) => {
+                            left_by(own, patch)
+                        }
+                        _ => part_of_node(part, parent, own, patch),
+                    },
+                    (Name::Field(own), Name::Unknown, Part::Rest) => left_by(own, patch),
+                    (Name::Field(_), Name::Unknown, Part::Own) => Some(patch.clone()),
+                    _ => (part == Part::Rest).then(|| patch.clone()),
+                };
+                Some((name.clone(), found?))
+            });
+            let fields: BTreeMap<String, Patch> = fields.collect();
+            (!fields.is_empty()).then_some(Patch::Fields(fields))
+        }
+        Patch::Within(entries) => {
+            let (Some(own), Some(parent)) = (own.items(), parent.items()) else {
+                return rest();
+            };
+            let entries = entries
+                .iter()
+                .filter_map(|(at, patch)| Some((at.clone(), part_of_node(part, parent, own, patch)?)));
+            let entries: Vec<(Ref, Patch)> = entries.collect();
+            (!entries.is_empty()).then_some(Patch::Within(entries))
+        }
+        Patch::Set { .. } | Patch::Unset { .. } | Patch::Items { .. } => rest(),
+    }
+}
+
+fn left_by(node: &Node, patch: &Patch) -> Option<Patch> {
+    match patch {
+        Patch::Set { value, guard: None } if known_part(node, value).is_some() => match patch.clone().by_field() {
+            fields @ Patch::Fields(_) => left_by(node, &fields),
+            _ => unknown_below(node, value),
+        },
+        Patch::Set { .. } | Patch::Unset { .. } | Patch::Items { .. } => Some(patch.clone()),
+        Patch::Fields(fields) => {
+            let left = fields.iter().filter_map(|(name, patch)| {
+                let left = match name_at(Some(node), name) {
+                    Name::Field(child) => left_by(child, patch),
+                    _ => Some(patch.clone()),
+                };
+                Some((name.clone(), left?))
+            });
+            let left: BTreeMap<String, Patch> = left.collect();
+            (!left.is_empty()).then_some(Patch::Fields(left))
+        }
+        Patch::Within(entries) => {
+            let Some(item) = node.items() else {
+                return Some(patch.clone());
+            };
+            let left = entries
+                .iter()
+                .filter_map(|(at, patch)| Some((at.clone(), left_by(item, patch)?)));
+            let left: Vec<(Ref, Patch)> = left.collect();
+            (!left.is_empty()).then_some(Patch::Within(left))
+        }
+    }
+}
+
+/// Returns the part of an item of a list, or of an entry of a map, that its node has fields for: it
+/// is there also without any.
+fn known_entry(node: &Node, value: &Json) -> Option<Json> {
+    let known = known_part(node, value);
+    known.or_else(|| (value.is_object() && node.takes_type_of(value)).then(|| Json::Object(Map::new())))
+}
+
+/// Returns true unless an item of a list lacks a part of its key that has no default.
+fn has_keys(node: &Node, list: &Json) -> bool {
+    let ListType::Map { keys } = node.list_type() else {
+        return true;
+    };
+    let has_default = |key: &String| node.items().and_then(|item| item.child(key)?.default()).is_some();
+    let mut needed = keys.iter().filter(|key| !has_default(key));
+    let items = list.as_array().map(Vec::as_slice).unwrap_or_default();
+    needed.all(|key| items.iter().all(|item| item.get(key).is_some()))
 }
 
 /// Returns an object as its schema has it, with those retained values that it has a field for

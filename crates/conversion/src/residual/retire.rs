@@ -1,6 +1,7 @@
 //! Removal of what objects hold in a field that a version has no more.
 
 use super::{Item, Patch};
+use crate::path::{Path, Segment};
 use insula_schema::{Node, Structural};
 use serde_json::Value as Json;
 
@@ -46,6 +47,15 @@ impl SchemaPath {
             }
             _ => Err(wrong()),
         }
+    }
+
+    /// Returns the path of a field of the conversion's own notation.
+    pub(crate) fn from_path(path: &Path) -> Self {
+        let step = |segment: &Segment| match segment {
+            Segment::Field(name) => Step::Field(name.clone()),
+            Segment::Index(_) | Segment::Each(_) | Segment::Key(_) => Step::Each,
+        };
+        SchemaPath(path.segments().iter().map(step).collect())
     }
 
     /// Returns true if a schema has the field, or keeps whatever is at its place.

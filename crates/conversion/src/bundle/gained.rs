@@ -1,0 +1,318 @@
+//! Values that belong to other versions, too, since a release.
+//!
+//! A version gets a field that another one had for itself, a field comes back, or the stored
+//! version loses one that others still have. What a version holds in such a field counts as
+//! written through it: every version that has the field shows the value.
+//!
+//! ```text
+//! release 1   v1 {url}      v2 {url, f}     stored {url: u}    residual of v2: set f = 1
+//! release 2   v1 {url, f}   v2 {url, f}     v1 shows {url: u, f: 1}, and so does v2
+//! release 3   v1 {url}      v2 {url, f}     v2 shows {url: u, f: 1} still
+//! ```
+
+use super::Bundle;
+use super::edit::{residual_of, traced};
+use super::stored::{Views, write_over};
+use crate::error::ConvertError;
+use crate::path::Path;
+use crate::residual::retained::{self, Part};
+use crate::residual::{self, Patch, SchemaPath};
+use crate::trace::Trace;
+use crate::union::UNION;
+use insula_api::Json;
+use insula_cel::Budget;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+impl<'a> Views<'a> {
+    /// Returns the views with each value in every version that has its field by now. An object
+    /// whose rules fail reads as far as it did before.
+    pub(super) fn with_gained(mut self, budget: &mut Budget) -> Self {
+        if let Ok(Some(views)) = self.with_hub(budget) {
+            self = views;
+        }
+        self.note_lost();
+        let (bundle, root) = (self.bundle, self.root);
+        // By the rules of the version that holds the values, as far as there is one.
+        for (version, target) in bundle.versions.iter().enumerate() {
+            let is_back = |patch: &Patch| retained::knows(&target.schema, patch);
+            let gains = self.gained_fields(version).next().is_some()
+                || target.prunes() && self.retained.get(&target.name).is_some_and(is_back);
+            if version != root && gains {
+                self.write(version, budget);
+            }
+        }
+        if self.shows_lost(root) {
+            self.show_lost();
+        }
+        // The union first: it gives to all that are made from it.
+        let others = (0..bundle.versions.len()).filter(|version| *version != bundle.top);
+        for version in std::iter::once(bundle.top).chain(others) {
+            let is_shown = |patch: &Patch| self.part(Part::Own, version, patch).is_some();
+            if version != root && self.lost.iter().chain(self.of_union(version)).any(is_shown) {
+                self.write(version, budget);
+            }
+        }
+        self
+    }
+
+    /// Writes through a version what it holds for others, too.
+    fn write(&mut self, version: usize, budget: &mut Budget) {
+        if let Ok(Some(views)) = self.with_written(version, budget) {
+            *self = views;
+        }
+    }
+
+    /// Gives the stored version what others have lost and it has a field for.
+    fn show_lost(&mut self) {
+        let object = self.object.clone();
+        let shown = self.split(self.root, &object);
+        let shown = self.with_lost(self.root, shown);
+        let mut retained = std::mem::take(&mut self.retained);
+        self.settle(std::iter::once(self.root), &mut retained);
+        self.retained = retained;
+        self.stored = Cow::Owned(self.bundle.versions[self.root].tidied(shown.clone()));
+        self.raw = Cow::Owned(shown.clone());
+        self.object = Cow::Owned(shown);
+        self.note_lost();
+    }
+
+    /// Returns what lies beside the object for the union, if a version is made from that: a version
+    /// that goes takes the names of its places with it.
+    fn of_union(&self, version: usize) -> Option<&Patch> {
+        let top = &self.bundle.versions[self.bundle.top];
+        let is_parent = !top.prunes() && self.bundle.parent(self.root, version) == Some(self.bundle.top);
+        self.residuals.get(UNION).filter(|_| is_parent)
+    }
+
+    /// Returns the values that a version has fields for, and the one that it is made from has not;
+    /// or the others.
+    fn part(&self, part: Part, version: usize, patch: &Patch) -> Option<Patch> {
+        match self.bundle.parent(self.root, version) {
+            Some(parent) => {
+                let versions = &self.bundle.versions;
+                retained::part(part, &versions[parent].schema, &versions[version].schema, patch)
+            }
+            None => (part == Part::Rest).then(|| patch.clone()),
+        }
+    }
+
+    /// Returns the fields that a version had for itself when the object was stored, and shares now.
+    fn gained_fields(&self, version: usize) -> impl Iterator<Item = SchemaPath> {
+        let fields = self
+            .own
+            .as_ref()
+            .and_then(|own| own.get(&self.bundle.versions[version].name));
+        let paths = fields.into_iter().flatten().filter_map(|field| Path::parse(field).ok());
+        let shared = paths.filter(move |path| self.bundle.shares(self.root, version, path));
+        shared.map(|path| SchemaPath::from_path(&path))
+    }
+
+    /// Notes what versions have no field for: others may have one.
+    pub(super) fn note_lost(&mut self) {
+        let root = &self.bundle.versions[self.root];
+        let unknown = match self.to_write {
+            true => None,
+            false => retained::unknown(&root.schema, &self.object),
+        };
+        if unknown.is_some() {
+            // An object whose last field is one of them is empty, not left out.
+            insula_schema::prune(self.stored.to_mut(), &root.schema);
+        }
+        let of_root = self.retained.get(&root.name).cloned();
+        let of_others = self.retained.iter().filter(|(name, _)| **name != root.name);
+        // What a version has a field for again is its own, and goes by its rules.
+        let of_others = of_others.filter_map(|(name, patch)| match self.bundle.schema(name) {
+            Some(schema) => retained::beyond(schema, patch),
+            None => Some(patch.clone()),
+        });
+        self.lost = unknown.into_iter().chain(of_root).chain(of_others).collect();
+    }
+
+    /// Returns a conversion of the stored object with what other versions have lost and this one
+    /// has not.
+    pub(super) fn with_lost(&self, version: usize, base: Json) -> Json {
+        if !self.is_next(version) {
+            return base;
+        }
+        let schema = &self.bundle.versions[version].schema;
+        self.lost
+            .iter()
+            .fold(base, |base, lost| retained::show(schema, lost, base))
+    }
+
+    /// Returns true if a version is the stored one or made from it.
+    fn is_next(&self, version: usize) -> bool {
+        version == self.root || self.bundle.parent(self.root, version) == Some(self.root)
+    }
+
+    /// Returns true if a version shows what others have lost.
+    pub(super) fn shows_lost(&self, version: usize) -> bool {
+        let knows = |lost: &Patch| retained::knows(&self.bundle.versions[version].schema, lost);
+        self.is_next(version) && self.lost.iter().any(knows)
+    }
+
+    /// Takes what versions show out of what others retain: it is theirs.
+    pub(super) fn settle(&self, shown: impl Iterator<Item = usize> + Clone, retained: &mut BTreeMap<String, Patch>) {
+        let shown: Vec<usize> = shown.filter(|version| self.shows_lost(*version)).collect();
+        if shown.is_empty() {
+            return;
+        }
+        let beyond = |(name, patch): (String, Patch)| {
+            let mut schemas = shown.iter().map(|version| &self.bundle.versions[*version].schema);
+            let left = schemas.try_fold(patch, |patch, schema| retained::beyond(schema, &patch));
+            Some((name, left?))
+        };
+        *retained = std::mem::take(retained).into_iter().filter_map(beyond).collect();
+    }
+
+    /// Returns the views as after such a write; `None` if it changes nothing.
+    fn with_written(&self, version: usize, budget: &mut Budget) -> Result<Option<Self>, ConvertError> {
+        let bundle = self.bundle;
+        let target = &bundle.versions[version];
+        let mut whole = self.copied();
+        whole.prepare_to_write();
+        whole.make(version, budget)?;
+        let mut object = whole.view(version).clone();
+        let beside = whole.lost.iter().chain(whole.of_union(version));
+        let own = beside.filter_map(|patch| whole.part(Part::Own, version, patch));
+        object = own.fold(object, |object, own| retained::show(&target.schema, &own, object));
+        object = target.tidied(object);
+        let mut before = self.copied();
+        before.awaits_lists = true;
+        before.prepare_to_write();
+        before.without_gained(version);
+        before.make(version, budget)?;
+        if *before.view(version) == object {
+            return Ok(None);
+        }
+        let written = write_over(before, &object, version, None, budget)?;
+        let root = &bundle.versions[self.root].name;
+        let mut views = Views::decode(bundle, self.root, written.stored(root))?.into_owned(bundle);
+        views.note_lost();
+        Ok(Some(views))
+    }
+
+    /// Takes what belongs to others, too, out of what a version holds.
+    fn without_gained(&mut self, version: usize) {
+        let target = &self.bundle.versions[version];
+        let gained: Vec<SchemaPath> = self.gained_fields(version).collect();
+        let mut patch = self.residuals.remove(&target.name);
+        for path in gained {
+            patch = patch.and_then(|patch| path.remove_from(patch, Some(&*target.schema)).0);
+        }
+        let patch = patch.or_else(|| (target.name == UNION).then(|| Patch::Fields(BTreeMap::new())));
+        self.residuals.extend(patch.map(|patch| (target.name.clone(), patch)));
+        if let Some(patch) = self.retained.remove(&target.name) {
+            let rest = retained::beyond(&target.schema, &patch);
+            self.retained.extend(rest.map(|rest| (target.name.clone(), rest)));
+        }
+        let retained = std::mem::take(&mut self.retained).into_iter();
+        let rest = retained.filter_map(|(name, patch)| Some((name, self.part(Part::Rest, version, &patch)?)));
+        self.retained = rest.collect();
+        if let Some(patch) = self.of_union(version) {
+            let rest = self.part(Part::Rest, version, patch);
+            let rest = rest.unwrap_or_else(|| Patch::Fields(BTreeMap::new()));
+            self.residuals.insert(UNION.to_owned(), rest);
+        }
+        self.note_lost();
+    }
+
+    /// Returns the views with one place for what the hub shows beside the stored version: the
+    /// union's, while there is one, else the hub's own. `None` if it has no other.
+    fn with_hub(&self, budget: &mut Budget) -> Result<Option<Self>, ConvertError> {
+        let (bundle, root) = (self.bundle, self.root);
+        // Two versions with rules share nothing with a third.
+        let is_alone = root != bundle.hub && bundle.parent(root, bundle.hub) == Some(root);
+        if bundle.top != bundle.hub && !is_alone {
+            let is_of_hub = self.own.is_some() && !self.residuals.contains_key(UNION);
+            return Ok(is_of_hub.then(|| self.with_union()));
+        }
+        let hub = &bundle.versions[bundle.hub];
+        let knows = |kept: &Patch| retained::knows(&hub.schema, kept);
+        match self.residuals.contains_key(UNION) || self.retained.get(UNION).is_some_and(knows) {
+            true => self.without_union(budget).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// Returns the views with what the hub had as its own in the place of the union.
+    fn with_union(&self) -> Self {
+        let hub = &self.bundle.versions[self.bundle.hub].name;
+        let mut views = self.copied();
+        let patch = views.residuals.remove(hub).map(Patch::by_field);
+        let patch = patch.unwrap_or_else(|| Patch::Fields(BTreeMap::new()));
+        views.residuals.insert(UNION.to_owned(), patch);
+        let own = views.own.get_or_insert_default();
+        let fields = own.remove(hub);
+        own.extend(fields.map(|fields| (UNION.to_owned(), fields)));
+        views
+    }
+
+    /// Returns the views with what the union had in the place of the hub.
+    fn without_union(&self, budget: &mut Budget) -> Result<Self, ConvertError> {
+        let (bundle, root) = (self.bundle, self.root);
+        let hub = &bundle.versions[bundle.hub];
+        let mut views = self.copied();
+        let own = views.own.get_or_insert_default();
+        let fields = own.remove(UNION).unwrap_or_default();
+        own.entry(hub.name.clone()).or_default().extend(fields);
+        let (base, trace) = match root == bundle.hub {
+            true => (self.raw.clone().into_owned(), Trace::default()),
+            false => traced(bundle, root, bundle.hub, &self.stored, budget)?,
+        };
+        let of_union = views.residuals.remove(UNION).map(Patch::by_field);
+        let kept = views.retained.remove(UNION);
+        let mut object = base.clone();
+        for patch in of_union.iter().chain(views.residuals.get(&hub.name)) {
+            object = residual::apply_objects(&hub.schema, patch, object, &trace);
+        }
+        let (object, kept) = retained::split(&hub.schema, kept.as_ref(), &object);
+        views.retained.extend(kept.map(|kept| (UNION.to_owned(), kept)));
+        if root == bundle.hub {
+            views.stored = Cow::Owned(hub.tidied(object.clone()));
+            views.object = Cow::Owned(object.clone());
+            views.raw = Cow::Owned(object);
+        } else {
+            let object = hub.tidied(object);
+            let patch = residual_of(bundle, (root, bundle.hub), (&self.stored, &base), &object, budget)?;
+            views.residuals.remove(&hub.name);
+            views.residuals.extend(patch.map(|patch| (hub.name.clone(), patch)));
+        }
+        Ok(views)
+    }
+
+    /// Returns the views of an object that they hold themselves.
+    fn into_owned(self, bundle: &Bundle) -> Views<'_> {
+        Views {
+            bundle,
+            root: self.root,
+            object: Cow::Owned(self.object.into_owned()),
+            raw: Cow::Owned(self.raw.into_owned()),
+            stored: Cow::Owned(self.stored.into_owned()),
+            residuals: self.residuals,
+            retained: self.retained,
+            records: self.records,
+            own: self.own,
+            lost: self.lost,
+            awaits_lists: self.awaits_lists,
+            to_write: self.to_write,
+            made: self.made,
+        }
+    }
+
+    fn copied(&self) -> Self {
+        Views {
+            object: self.object.clone(),
+            raw: self.raw.clone(),
+            stored: self.stored.clone(),
+            residuals: self.residuals.clone(),
+            retained: self.retained.clone(),
+            records: self.records.clone(),
+            own: self.own.clone(),
+            lost: self.lost.clone(),
+            made: BTreeMap::new(),
+            ..*self
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Fields that a version has for itself: those whose values reach no other version.
+//!
+//! Which ones these are follows from the plans. An object tells which of them it had values in when
+//! it was stored, so that a later release can tell a value that had no other home from one that
+//! another version did not take: the former belongs to all versions that have the field by then
+//! ([`super::gained`]).
+
+use super::Bundle;
+use crate::field_coverage::each_field;
+use crate::path::{Path, Segment};
+use crate::residual::{Item, Patch};
+use serde_json::Value as Json;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Fields by version, as `.spec.users[].mail`.
+pub(super) type OwnFields = BTreeMap<String, Vec<String>>;
+
+/// The trees of a bundle by version and parent, made when they are needed first.
+pub(super) type OwnTrees = Mutex<BTreeMap<(usize, usize), Arc<OwnTree>>>;
+
+/// The fields of a version, each with an answer: whether the version has it for itself.
+#[derive(Debug, Default)]
+pub(super) struct OwnTree {
+    /// True if every field below is the version's own, and there is one.
+    is_own: bool,
+    fields: BTreeMap<String, OwnTree>,
+    each: Option<Box<OwnTree>>,
+}
+
+impl OwnTree {
+    fn insert(&mut self, path: &[Segment], is_own: bool) {
+        let Some((segment, rest)) = path.split_first() else {
+            self.is_own = is_own;
+            return;
+        };
+        match segment {
+            Segment::Field(name) => self.fields.entry(name.clone()).or_default().insert(rest, is_own),
+            _ => self.each.get_or_insert_default().insert(rest, is_own),
+        }
+        // What is in it comes later than an object.
+        self.is_own &= is_own;
+    }
+
+    fn subtree(&self, path: &[Segment]) -> Option<&OwnTree> {
+        let Some((segment, rest)) = path.split_first() else {
+            return Some(self);
+        };
+        let below = match segment {
+            Segment::Field(name) => self.fields.get(name),
+            _ => self.each.as_deref(),
+        };
+        below?.subtree(rest)
+    }
+
+    /// Finds the fields for itself in which a residual of the version has values.
+    fn find(&self, patch: &Patch, path: &mut Vec<Segment>, found: &mut BTreeSet<Vec<Segment>>) {
+        match patch {
+            Patch::Set { value, .. } => self.find_value(value, path, found),
+            Patch::Unset { .. } => {}
+            Patch::Fields(fields) => {
+                for (name, patch) in fields {
+                    let is_known = self.below(name, path, &mut |tree, path| tree.find(patch, path, found));
+                    if !is_known && !matches!(patch, Patch::Unset { .. }) {
+                        self.note(name, path, found);
+                    }
+                }
+            }
+            Patch::Within(entries) => {
+                for (_, patch) in entries {
+                    self.each(path, &mut |tree, path| tree.find(patch, path, found));
+                }
+            }
+            Patch::Items { items, .. } => {
+                for item in items {
+                    self.each(path, &mut |tree, path| match item {
+                        Item::Base(_, Some(patch)) => tree.find(patch, path, found),
+                        Item::Base(_, None) => {}
+                        Item::New(value) => tree.find_value(value, path, found),
+                    });
+                }
+            }
+        }
+    }
+
+    fn find_value(&self, value: &Json, path: &mut Vec<Segment>, found: &mut BTreeSet<Vec<Segment>>) {
+        if self.is_own {
+            if !found.contains(path) {
+                found.insert(path.clone());
+            }
+            return;
+        }
+        match value {
+            Json::Object(map) => {
+                for (name, value) in map {
+                    if !self.below(name, path, &mut |tree, path| tree.find_value(value, path, found)) {
+                        self.note(name, path, found);
+                    }
+                }
+            }
+            Json::Array(items) => {
+                for item in items {
+                    self.each(path, &mut |tree, path| tree.find_value(item, path, found));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Goes on below a name; returns false if the version has no field of it.
+    fn below(&self, name: &str, path: &mut Vec<Segment>, then: &mut dyn FnMut(&OwnTree, &mut Vec<Segment>)) -> bool {
+        match self.fields.get(name) {
+            Some(tree) => {
+                path.push(Segment::Field(name.to_owned()));
+                then(tree, path);
+                path.pop();
+                true
+            }
+            None => {
+                self.each(path, then);
+                self.each.is_some() || self.fields.is_empty()
+            }
+        }
+    }
+
+    /// Notes a value that no version has a field for, for the time being.
+    fn note(&self, name: &str, path: &[Segment], found: &mut BTreeSet<Vec<Segment>>) {
+        let field = Segment::Field(name.to_owned());
+        found.insert(path.iter().cloned().chain([field]).collect());
+    }
+
+    fn each(&self, path: &mut Vec<Segment>, then: &mut dyn FnMut(&OwnTree, &mut Vec<Segment>)) {
+        let Some(tree) = &self.each else { return };
+        path.push(Segment::Each(String::new()));
+        then(tree, path);
+        path.pop();
+    }
+}
+
+impl Bundle {
+    /// Returns the fields that each version has for itself and has values in beside an object.
+    pub(super) fn own_fields(&self, root: usize, residuals: &BTreeMap<String, Patch>) -> OwnFields {
+        let own = residuals.iter().filter_map(|(name, patch)| {
+            let version = self.versions.iter().position(|version| version.name == *name)?;
+            let mut found = BTreeSet::new();
+            self.own_tree(root, version)?.find(patch, &mut Vec::new(), &mut found);
+            let paths = found.into_iter().map(|path| Path::from_segments(path).to_string());
+            let paths: Vec<String> = paths.collect();
+            (!paths.is_empty()).then(|| (name.clone(), paths))
+        });
+        own.collect()
+    }
+
+    /// Returns true if a version shares a field, or one below it, with others.
+    pub(super) fn shares(&self, root: usize, version: usize, field: &Path) -> bool {
+        let tree = self.own_tree(root, version);
+        tree.is_some_and(|tree| tree.subtree(field.segments()).is_some_and(|tree| !tree.is_own))
+    }
+
+    fn own_tree(&self, root: usize, version: usize) -> Option<Arc<OwnTree>> {
+        let parent = self.parent(root, version)?;
+        let mut trees = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        let tree = trees.entry((version, parent)).or_insert_with(|| {
+            let mut tree = OwnTree::default();
+            let hop = self.hops(version, parent).next();
+            if let Some(hop) = hop {
+                each_field(hop, &self.versions[version], &mut |path, is_own| {
+                    tree.insert(path, is_own)
+                });
+            }
+            Arc::new(tree)
+        });
+        Some(tree.clone())
+    }
+}

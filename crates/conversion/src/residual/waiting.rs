@@ -1,0 +1,101 @@
+//! Entries for the items of a list that no schema has for the time being.
+//!
+//! A release may take a list away, and with it the base of what other versions keep in its items.
+//! Until the list returns, the entry is a value of the object that the list was in, under a name
+//! that no field has: it moves, and goes, with that object. It is stored as it was.
+//!
+//! ```text
+//! base {spec: {}}     {"fields": {"spec": {"fields": {"l": {"within": […]}}}}}
+//! object {spec: {"l (items)": {"within": […]}}}
+//! ```
+
+use super::codec::{from_json, to_json};
+use super::{Item, Patch, apply};
+use insula_schema::Node;
+use serde_json::{Map, Value as Json};
+
+/// End of the name of a waiting entry.
+const MARK: &str = " (items)";
+
+/// Returns the value that stands for an entry, if its list is away: `node` is the object's, `base`
+/// what the entry is for.
+pub(super) fn of_list(
+    node: Option<&Node>,
+    (name, patch): (&str, &Patch),
+    base: &Map<String, Json>,
+) -> Option<(String, Json)> {
+    let is_open = |node: &Node| node.additional().is_some() || node.preserves_unknown() || node.embedded();
+    let is_known = node.is_some_and(|node| node.child(name).is_some());
+    let is_away =
+        !is_known && needs_items(patch) && !base.contains_key(name) && node.is_some_and(|node| !is_open(node));
+    is_away.then(|| (format!("{name}{MARK}"), to_json(patch)))
+}
+
+/// Puts the entries for lists that an object has not into it, also where the schema has the list.
+pub(super) fn put_all(patch: &Patch, object: &mut Json) {
+    let (Patch::Fields(fields), Json::Object(map)) = (patch, object) else {
+        return;
+    };
+    for (name, patch) in fields {
+        match map.get_mut(name) {
+            Some(value) => put_all(patch, value),
+            None if needs_items(patch) => drop(map.insert(format!("{name}{MARK}"), to_json(patch))),
+            None => {}
+        }
+    }
+}
+
+/// Returns true if a patch is for items of a list, or of one in an object.
+fn needs_items(patch: &Patch) -> bool {
+    match patch {
+        Patch::Within(_) => true,
+        Patch::Items { items, .. } => items.iter().any(|item| matches!(item, Item::Base(..))),
+        Patch::Fields(fields) => fields.values().any(needs_items),
+        Patch::Set { .. } | Patch::Unset { .. } => false,
+    }
+}
+
+/// Reads an entry back from the value that stands for it.
+pub(super) fn read(node: Option<&Node>, name: &str, value: Option<&Json>) -> Option<(String, Patch)> {
+    let list = name.strip_suffix(MARK)?;
+    if node.is_some_and(|node| node.child(name).is_some() || node.preserves_unknown()) {
+        return None;
+    }
+    Some((list.to_owned(), from_json(value?.clone()).ok()?))
+}
+
+/// Returns true if an entry waits in an object, or in an object in it.
+pub(super) fn is_in(map: &Map<String, Json>) -> bool {
+    map.iter()
+        .any(|(name, value)| name.ends_with(MARK) || value.as_object().is_some_and(is_in))
+}
+
+/// Applies the entries of an object whose lists are there again.
+pub(super) fn settle(value: &mut Json, node: Option<&Node>) {
+    match value {
+        Json::Object(map) => {
+            let waiting = map.keys().filter_map(|name| name.strip_suffix(MARK));
+            let returned: Vec<String> = waiting
+                .filter(|list| map.contains_key(*list))
+                .map(str::to_owned)
+                .collect();
+            for list in returned {
+                let marked = format!("{list}{MARK}");
+                let Some((_, patch)) = read(node, &marked, map.get(&marked)) else {
+                    continue;
+                };
+                map.remove(&marked);
+                let child = node.and_then(|node| node.child(&list));
+                let items = apply(&patch, child, map.remove(&list), None, None);
+                map.extend(items.map(|items| (list, items)));
+            }
+            for (name, value) in map {
+                settle(value, node.and_then(|node| node.child(name)));
+            }
+        }
+        Json::Array(items) => items
+            .iter_mut()
+            .for_each(|item| settle(item, node.and_then(Node::items))),
+        _ => {}
+    }
+}
