@@ -10,8 +10,12 @@
     reason = "shared by several test files"
 )]
 
+pub mod api_model;
 pub mod apis;
 pub mod laws;
+pub mod model;
+pub mod releases;
+pub mod values;
 
 use insula_api::FieldPath;
 use insula_conversion::{Bundle, LossPolicy, VersionSchema, parse_rules};
