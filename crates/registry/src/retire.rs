@@ -6,7 +6,7 @@ use crate::{
     deps::Deps,
     rewrite::{self, ATTEMPTS, Attempt},
 };
-use insula_api::ObjectKey;
+use insula_api::{ObjectKey, Scope};
 use insula_catalog::{Result, Served};
 use insula_conversion::{SchemaPath, Stored};
 use insula_store::{Entry, Snapshot};
@@ -42,10 +42,11 @@ pub struct Page {
     pub next: Option<ObjectKey>,
 }
 
-/// Finds the objects of an API that hold something in the field, in all workspaces that bind it.
-pub fn scan(deps: &Deps, snapshot: &Snapshot, api: &Served, field: &Field, after: Option<&ObjectKey>) -> Page {
+/// Finds the objects of a scope that hold something in the field: those of an API in all workspaces
+/// that bind it, or in the one workspace that defines it.
+pub fn scan(deps: &Deps, snapshot: &Snapshot, scope: &Scope, field: &Field, after: Option<&ObjectKey>) -> Page {
     let mut holders = Vec::new();
-    let examined = rewrite::scan(deps, snapshot, api, after, |served, entry| {
+    let examined = rewrite::scan(deps, snapshot, scope, after, |served, entry| {
         holders.extend(served.and_then(|served| examine(served, entry, field)));
         true
     });

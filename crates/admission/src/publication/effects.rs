@@ -50,6 +50,8 @@ pub struct Effect {
     pub times: Times,
     /// True if it is the reason of what objects show below the path, too.
     is_deep: bool,
+    /// True for a CustomResourceDefinition of a workspace.
+    is_local: bool,
 }
 
 impl fmt::Display for Effect {
@@ -86,6 +88,7 @@ impl Effect {
             workspaces: BTreeMap::new(),
             times: Times::default(),
             is_deep: true,
+            is_local: false,
         }
     }
 
@@ -105,6 +108,9 @@ impl Effect {
     /// Returns what becomes of the values or objects that it reaches.
     pub fn becomes(&self) -> &'static str {
         match self.kind {
+            names::FIELD_REMOVED if self.is_local => {
+                "shown no longer; kept until `insula conversion retire`, and shown if the field returns"
+            }
             names::FIELD_REMOVED => {
                 "shown no longer; kept until `insula export retire --field`, and shown if the field returns"
             }
@@ -214,6 +220,7 @@ pub struct Effects<'a> {
     found: Vec<Effect>,
     /// Number of effects that the schemas tell.
     told: usize,
+    is_local: bool,
 }
 
 impl<'a> Effects<'a> {
@@ -227,7 +234,15 @@ impl<'a> Effects<'a> {
             api: format!("{}{dot}{}", after.names.plural, after.group),
             told: found.len(),
             found,
+            is_local: false,
         }
+    }
+
+    /// Says that a CustomResourceDefinition of a workspace changes, and no export.
+    #[must_use]
+    pub fn of_definition(mut self) -> Self {
+        self.is_local = true;
+        self
     }
 
     /// Examines a stored object.
@@ -345,6 +360,7 @@ impl<'a> Effects<'a> {
     /// any.
     pub fn finish(self) -> Vec<Effect> {
         let mut found = self.found;
+        found.iter_mut().for_each(|effect| effect.is_local = self.is_local);
         found.sort_by_key(|effect| (std::cmp::Reverse(effect.objects), effect.id()));
         found
     }
