@@ -8,7 +8,7 @@
 
 use insula_api::{FieldError, FieldErrorKind, Json, Object, ObjectKey, names::effects as names};
 use insula_catalog::{Api, locate};
-use insula_conversion::{ConvertError, Stored, object_budget};
+use insula_conversion::{ConvertError, SchemaPath, Stored, object_budget};
 use insula_schema::Node;
 use insula_store::{Entry, Snapshot};
 use std::{collections::BTreeMap, fmt};
@@ -52,6 +52,8 @@ pub struct Effect {
     is_deep: bool,
     /// True for a CustomResourceDefinition of a workspace.
     is_local: bool,
+    /// True if another served version has a field at the path.
+    is_elsewhere: bool,
 }
 
 impl fmt::Display for Effect {
@@ -89,6 +91,7 @@ impl Effect {
             times: Times::default(),
             is_deep: true,
             is_local: false,
+            is_elsewhere: false,
         }
     }
 
@@ -108,6 +111,9 @@ impl Effect {
     /// Returns what becomes of the values or objects that it reaches.
     pub fn becomes(&self) -> &'static str {
         match self.kind {
+            names::FIELD_REMOVED if self.is_elsewhere => {
+                "shown no longer in this version; kept, and served versions that have the field show it"
+            }
             names::FIELD_REMOVED if self.is_local => {
                 "shown no longer; kept until `insula conversion retire`, and shown if the field returns"
             }
@@ -226,7 +232,10 @@ pub struct Effects<'a> {
 impl<'a> Effects<'a> {
     /// Begins with what schemas and versions alone tell.
     pub fn new(before: &'a Api, after: &'a Api) -> Self {
-        let found = reasons::of_schemas(before, after);
+        let mut found = reasons::of_schemas(before, after);
+        found
+            .iter_mut()
+            .for_each(|effect| effect.is_elsewhere = is_elsewhere(after, effect));
         let dot = if after.group.is_empty() { "" } else { "." };
         Effects {
             before,
@@ -364,6 +373,16 @@ impl<'a> Effects<'a> {
         found.sort_by_key(|effect| (std::cmp::Reverse(effect.objects), effect.id()));
         found
     }
+}
+
+/// Returns true if a served version beside that of an effect has a field at its path.
+fn is_elsewhere(after: &Api, effect: &Effect) -> bool {
+    let Ok(path) = SchemaPath::parse(&effect.path) else {
+        return false;
+    };
+    let lacking: Vec<&str> = after.bundle.lacking(&path).collect();
+    let mut served = after.bundle.served();
+    served.any(|version| version != effect.version && !lacking.contains(&version))
 }
 
 fn stored<'o>(object: &'o Object, value: &'o Json) -> Stored<'o> {
