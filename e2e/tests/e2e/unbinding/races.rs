@@ -27,7 +27,7 @@ const STEP: Duration = Duration::from_millis(120);
 const SETTLED: Duration = Duration::from_millis(1500);
 
 /// Undeletes the binding of widgets; the error has the code of the refusal.
-fn undelete(server: &Server, tenant: &str) -> Result<(), Code> {
+pub(super) fn undelete(server: &Server, tenant: &str) -> Result<(), Code> {
     let mut service = ApiServiceClient::with_origin(channel(server, &Who::KcpAdmin), origin(server));
     let request = UndeleteBindingRequest {
         workspace: tenant.to_owned(),
