@@ -317,3 +317,23 @@ proptest! {
         }
     }
 }
+
+/// Until objects are written anew, values are stored as a former storage version had them.
+#[test]
+fn a_value_that_a_version_shows_is_not_retired_while_storage_moves() {
+    let (without, with) = ("v1: {spec: {size: integer}}", "{spec: {size: integer, kind: string}}");
+    let three = |storage: &str| {
+        bundle_of(&format!(
+            "storage: {storage}\nversions:\n  {without}\n  v2: {with}\n  v3: {with}\n"
+        ))
+    };
+    let two = |storage: &str| bundle_of(&format!("storage: {storage}\nversions:\n  {without}\n  v2: {with}\n"));
+    let path = SchemaPath::parse(".spec.kind").unwrap();
+    let written = Written::new(&three("v1"), "v2", &json!({"size": 1, "kind": "ssd"}));
+    for after in [three("v1"), three("v2"), two("v1"), two("v2")] {
+        let stored = written.0.stored("v1");
+        let shown = after.get(stored, "v2", &mut object_budget()).unwrap();
+        assert_eq!(shown["spec"], json!({"size": 1, "kind": "ssd"}));
+        assert_eq!(after.retire(stored, None, &path).unwrap(), None);
+    }
+}

@@ -1,10 +1,11 @@
-//! `insula conversion …`: tools for conversion rules. Only `recompute` needs a server.
+//! `insula conversion …`: tools for conversion rules. Only `recompute` and `retire` need a server.
 
 mod check;
 mod convert;
 mod coverage;
 mod differences;
 mod recompute;
+mod retire;
 mod suggest;
 mod test;
 mod webhook;
@@ -28,6 +29,8 @@ pub(crate) enum Command {
     Suggest(suggest::Arguments),
     /// List the stored objects that wrong rules wrote, and recompute them by today's.
     Recompute(recompute::Arguments),
+    /// Remove what objects hold in a field that their definition has no more.
+    Retire(retire::Arguments),
     /// Serve rules to a Kubernetes cluster as a conversion webhook.
     Webhook(webhook::Arguments),
 }
@@ -40,6 +43,7 @@ pub(crate) fn main(command: &Command) -> ExitCode {
         Command::Coverage(arguments) => coverage::run(arguments),
         Command::Suggest(arguments) => suggest::run(arguments),
         Command::Recompute(arguments) => recompute::run(arguments),
+        Command::Retire(arguments) => retire::run(arguments),
         Command::Webhook(arguments) => webhook::run(arguments),
     };
     crate::ended(done)

@@ -40,6 +40,7 @@ const COUNTERPARTS: &[(&str, &str)] = &[
     ("ApiService/LintApi", "schema lint"),
     ("ApiService/RetireVersion", "export retire"),
     ("ApiService/RetireField", "export retire"),
+    ("ApiService/RetireField", "conversion retire"),
     ("BackupService/CreateBackup", "backup create"),
     ("BackupService/ListBackups", "backup list"),
     ("BackupService/GetBackup", "backup show"),

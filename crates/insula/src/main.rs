@@ -28,6 +28,7 @@ mod offers;
 mod operation;
 mod plugin;
 mod print;
+mod retired_field;
 mod sample_sets;
 mod samples;
 mod schema;

@@ -3499,12 +3499,12 @@ pub struct RetireFieldRequest {
     /// apiexports/content there, with validate_only list.
     #[prost(string, tag = "1")]
     pub workspace: ::prost::alloc::string::String,
-    /// The name of the export. Required.
+    /// The name of the export. Required, unless there is a definition.
     #[prost(string, tag = "2")]
     pub export: ::prost::alloc::string::String,
     /// The API, "widgets.example.io" or "widgets": what versions hold that lack the field now. With a
     /// version behind it, "widgets.example.io/v1": what that version holds, which may be gone itself.
-    /// Required.
+    /// Required with an export.
     #[prost(string, tag = "3")]
     pub resource: ::prost::alloc::string::String,
     /// The path of the field, as schemas have it: ".spec.backup", ".spec.users\[\].mail"; "\[\]" for the
@@ -3522,6 +3522,13 @@ pub struct RetireFieldRequest {
     /// Makes a page idempotent. Each page has one of its own.
     #[prost(string, tag = "7")]
     pub request_id: ::prost::alloc::string::String,
+    /// In place of export and resource, a CustomResourceDefinition of the workspace,
+    /// "widgets.example.io", or a version of it, "widgets.example.io/v1": the objects of this workspace
+    /// alone. The caller needs the verb update on the definition and on all its objects, with
+    /// validate_only get on the definition and list on its objects. FAILED_PRECONDITION if the
+    /// workspace does not serve it.
+    #[prost(string, tag = "8")]
+    pub definition: ::prost::alloc::string::String,
 }
 impl ::prost::Name for RetireFieldRequest {
     const NAME: &'static str = "RetireFieldRequest";
@@ -4831,9 +4838,9 @@ pub mod api_service_client {
                 .insert(GrpcMethod::new("insula.admin.v1.ApiService", "RetireVersion"));
             self.inner.unary(req, path, codec).await
         }
-        /// Removes for good what objects hold in a field that their version has no more, in all workspaces
-        /// that bind the API, a page at a time. Until then a release that has the field again shows it
-        /// again.
+        /// Removes for good what objects hold in a field that their version has no more, a page at a time:
+        /// in all workspaces that bind an API, or in the one workspace whose CustomResourceDefinition
+        /// defines it. Until then a release or a definition that has the field again shows it again.
         pub async fn retire_field(
             &mut self,
             request: impl tonic::IntoRequest<super::RetireFieldRequest>,
@@ -5186,9 +5193,9 @@ pub mod api_service_server {
             tonic::Response<super::RetireVersionResponse>,
             tonic::Status,
         >;
-        /// Removes for good what objects hold in a field that their version has no more, in all workspaces
-        /// that bind the API, a page at a time. Until then a release that has the field again shows it
-        /// again.
+        /// Removes for good what objects hold in a field that their version has no more, a page at a time:
+        /// in all workspaces that bind an API, or in the one workspace whose CustomResourceDefinition
+        /// defines it. Until then a release or a definition that has the field again shows it again.
         async fn retire_field(
             &self,
             request: tonic::Request<super::RetireFieldRequest>,

@@ -221,7 +221,8 @@ pub fn scan(deps: &Deps, snapshot: &Snapshot, api: &Served, former: &Former, lim
         next: None,
     };
     let mut bytes = 0;
-    let examined = rewrite::scan(deps, snapshot, api, limits.after, |served, entry| {
+    let scope = Scope::everywhere(api.resource_id());
+    let examined = rewrite::scan(deps, snapshot, &scope, limits.after, |served, entry| {
         if let Some(served) = served {
             let verdict = examine(served, entry, former);
             bytes += verdict.made.as_ref().map_or(0, |made| made.size());

@@ -1,14 +1,15 @@
 //! Removal of what stored objects hold in a field that their API has no more
-//! ([`insula_conversion::Bundle::retire`]). No reader sees a difference.
+//! ([`insula_conversion::Bundle::retire`]). No reader sees a difference: an object that a served
+//! version would show otherwise stays as it is.
 
 use crate::{
     client::Intent,
     deps::Deps,
     rewrite::{self, ATTEMPTS, Attempt},
 };
-use insula_api::ObjectKey;
+use insula_api::{Json, ObjectKey, Scope};
 use insula_catalog::{Result, Served};
-use insula_conversion::{SchemaPath, Stored};
+use insula_conversion::{SchemaPath, Stored, ToStore, object_budget};
 use insula_store::{Entry, Snapshot};
 use std::sync::Arc;
 
@@ -42,10 +43,11 @@ pub struct Page {
     pub next: Option<ObjectKey>,
 }
 
-/// Finds the objects of an API that hold something in the field, in all workspaces that bind it.
-pub fn scan(deps: &Deps, snapshot: &Snapshot, api: &Served, field: &Field, after: Option<&ObjectKey>) -> Page {
+/// Finds the objects of a scope that hold something in the field: those of an API in all workspaces
+/// that bind it, or in the one workspace that defines it.
+pub fn scan(deps: &Deps, snapshot: &Snapshot, scope: &Scope, field: &Field, after: Option<&ObjectKey>) -> Page {
     let mut holders = Vec::new();
-    let examined = rewrite::scan(deps, snapshot, api, after, |served, entry| {
+    let examined = rewrite::scan(deps, snapshot, scope, after, |served, entry| {
         holders.extend(served.and_then(|served| examine(served, entry, field)));
         true
     });
@@ -67,7 +69,10 @@ fn examine(served: &Served, entry: &Entry, field: &Field) -> Option<Holder> {
     let made = match retired.map_err(|error| error.to_string()) {
         Ok(None) => return None,
         // The object stays in the version in which it is stored, and moves to today's as others do.
-        Ok(Some(made)) => rewrite::object(served, &made.value, made.residual),
+        Ok(Some(made)) => match shows_otherwise(served, entry, (&value, &made)) {
+            Some(version) => Err(format!("{version} shows what it holds: it stays")),
+            None => rewrite::object(served, &made.value, made.residual),
+        },
         Err(why) => Err(why),
     };
     let (failed, made) = match made {
@@ -82,6 +87,28 @@ fn examine(served: &Served, entry: &Entry, field: &Field) -> Option<Holder> {
         failed,
         intents: guards.chain(writes).collect(),
     })
+}
+
+/// Returns the first served version that would show an object otherwise after the removal.
+fn shows_otherwise<'s>(served: &'s Served, entry: &Entry, (value, made): (&Json, &ToStore)) -> Option<&'s str> {
+    let bundle = &served.api.bundle;
+    let shown = |stored: Stored<'_>, version: &str| {
+        let mut shown = bundle.get(stored, version, &mut object_budget()).ok()?;
+        if let Some(schema) = bundle.schema(version) {
+            insula_schema::prune(&mut shown, schema);
+            insula_schema::default(&mut shown, schema);
+        }
+        Some(shown)
+    };
+    let before = Stored {
+        value,
+        version: entry.object.version(),
+        residual: entry.object.residual(),
+    };
+    let after = made.stored(entry.object.version());
+    let mut versions = bundle.served();
+    // An object that cannot be shown now is hurt by no removal.
+    versions.find(|version| shown(before, version).is_some_and(|was| shown(after, version) != Some(was)))
 }
 
 /// Takes what an object holds out of it, unless it was written since: then it is examined again.

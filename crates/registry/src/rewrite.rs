@@ -1,5 +1,5 @@
-//! Rewrites of the stored objects of an API in all workspaces that bind it: page by page, and each
-//! object only if nobody wrote it since.
+//! Rewrites of the stored objects of an API in all workspaces that bind it, or in one: page by
+//! page, and each object only if nobody wrote it since.
 
 use crate::{
     client::{Intent, Plan, commit},
@@ -38,19 +38,19 @@ pub(crate) struct Examined {
     pub(crate) next: Option<ObjectKey>,
 }
 
-/// Examines the stored objects of an API after a key, each with the API that serves it in its
+/// Examines the stored objects of a scope after a key, each with the API that serves it in its
 /// workspace, if one does. The page ends at 500 objects, or when `each` returns false.
 pub(crate) fn scan(
     deps: &Deps,
     snapshot: &Snapshot,
-    api: &Served,
+    scope: &Scope,
     after: Option<&ObjectKey>,
     mut each: impl FnMut(Option<&Served>, &Entry) -> bool,
 ) -> Examined {
     let mut examined = Examined { objects: 0, next: None };
     let mut served_in: HashMap<_, Option<Served>> = HashMap::new();
     let (mut is_full, mut last) = (false, None);
-    snapshot.for_each_after(&Scope::everywhere(api.resource_id()), after, |entry| {
+    snapshot.for_each_after(scope, after, |entry| {
         if is_full || examined.objects == EXAMINED_MAX {
             examined.next = last.take();
             return ControlFlow::Break(());

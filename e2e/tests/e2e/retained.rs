@@ -13,6 +13,8 @@ use crate::{
     providers, unbinding,
 };
 
+mod definitions;
+
 const GROUP: &str = "retained.example.io";
 const ACCEPTED: [&str; 3] = ["--wait", "--accept", "field-removed"];
 

@@ -4,6 +4,9 @@
 use insula_e2e::{Client, Server, Setup, Who, publish_widgets, shared, unique, until, workspace, workspace_owned_by};
 use serde_json::{Value, json};
 
+mod attacks;
+mod races;
+
 pub(crate) const BINDINGS: &str = "/apis/apis.kcp.io/v1alpha2/apibindings";
 pub(crate) const BINDING: &str = "/apis/apis.kcp.io/v1alpha2/apibindings/widgets";
 pub(crate) const WIDGETS: &str = "/apis/example.io/v2/namespaces/default/widgets";

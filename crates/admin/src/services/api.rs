@@ -483,9 +483,7 @@ impl ApiService for AdminService {
     ) -> Result<Response<RetireFieldResponse>, Status> {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
-        let found = session.locate_content((&request.workspace, &request.export), !request.validate_only)?;
-        required("resource", &request.resource)?;
-        required("field", &request.field)?;
+        let found = session.locate_retired(&request)?;
         let once = once(&request.request_id, request.validate_only);
         let work = self.retired(&session, found, request.clone());
         self.once(&session, once, &request, work).await.map(Response::new)

@@ -18,6 +18,9 @@ const NAMED_MAX: usize = 10;
 /// warnings of their own.
 pub(super) fn warn_of_effects(review: &Review<'_>, before: &Api, after: &Api, scope: &Scope) {
     let mut effects = Effects::new(before, after);
+    if scope.cluster.is_some() {
+        effects = effects.of_definition();
+    }
     let mut tried = 0;
     review.snapshot.for_each(scope, |entry| {
         if tried == OBJECTS_MAX {

@@ -8,7 +8,7 @@
 
 use insula_api::{FieldError, FieldErrorKind, Json, Object, ObjectKey, names::effects as names};
 use insula_catalog::{Api, locate};
-use insula_conversion::{ConvertError, Stored, object_budget};
+use insula_conversion::{ConvertError, SchemaPath, Stored, object_budget};
 use insula_schema::Node;
 use insula_store::{Entry, Snapshot};
 use std::{collections::BTreeMap, fmt};
@@ -50,6 +50,10 @@ pub struct Effect {
     pub times: Times,
     /// True if it is the reason of what objects show below the path, too.
     is_deep: bool,
+    /// True for a CustomResourceDefinition of a workspace.
+    is_local: bool,
+    /// True if another served version has a field at the path.
+    is_elsewhere: bool,
 }
 
 impl fmt::Display for Effect {
@@ -86,6 +90,8 @@ impl Effect {
             workspaces: BTreeMap::new(),
             times: Times::default(),
             is_deep: true,
+            is_local: false,
+            is_elsewhere: false,
         }
     }
 
@@ -105,6 +111,12 @@ impl Effect {
     /// Returns what becomes of the values or objects that it reaches.
     pub fn becomes(&self) -> &'static str {
         match self.kind {
+            names::FIELD_REMOVED if self.is_elsewhere => {
+                "shown no longer in this version; kept, and served versions that have the field show it"
+            }
+            names::FIELD_REMOVED if self.is_local => {
+                "shown no longer; kept until `insula conversion retire`, and shown if the field returns"
+            }
             names::FIELD_REMOVED => {
                 "shown no longer; kept until `insula export retire --field`, and shown if the field returns"
             }
@@ -214,12 +226,16 @@ pub struct Effects<'a> {
     found: Vec<Effect>,
     /// Number of effects that the schemas tell.
     told: usize,
+    is_local: bool,
 }
 
 impl<'a> Effects<'a> {
     /// Begins with what schemas and versions alone tell.
     pub fn new(before: &'a Api, after: &'a Api) -> Self {
-        let found = reasons::of_schemas(before, after);
+        let mut found = reasons::of_schemas(before, after);
+        found
+            .iter_mut()
+            .for_each(|effect| effect.is_elsewhere = is_elsewhere(after, effect));
         let dot = if after.group.is_empty() { "" } else { "." };
         Effects {
             before,
@@ -227,7 +243,15 @@ impl<'a> Effects<'a> {
             api: format!("{}{dot}{}", after.names.plural, after.group),
             told: found.len(),
             found,
+            is_local: false,
         }
+    }
+
+    /// Says that a CustomResourceDefinition of a workspace changes, and no export.
+    #[must_use]
+    pub fn of_definition(mut self) -> Self {
+        self.is_local = true;
+        self
     }
 
     /// Examines a stored object.
@@ -345,9 +369,20 @@ impl<'a> Effects<'a> {
     /// any.
     pub fn finish(self) -> Vec<Effect> {
         let mut found = self.found;
+        found.iter_mut().for_each(|effect| effect.is_local = self.is_local);
         found.sort_by_key(|effect| (std::cmp::Reverse(effect.objects), effect.id()));
         found
     }
+}
+
+/// Returns true if a served version beside that of an effect has a field at its path.
+fn is_elsewhere(after: &Api, effect: &Effect) -> bool {
+    let Ok(path) = SchemaPath::parse(&effect.path) else {
+        return false;
+    };
+    let lacking: Vec<&str> = after.bundle.lacking(&path).collect();
+    let mut served = after.bundle.served();
+    served.any(|version| version != effect.version && !lacking.contains(&version))
 }
 
 fn stored<'o>(object: &'o Object, value: &'o Json) -> Stored<'o> {

@@ -120,8 +120,10 @@ impl Bundle {
         for patches in [&mut residuals, &mut all] {
             let names: Vec<String> = patches.keys().cloned().collect();
             for name in names {
-                let schema = self.versions.iter().find(|version| version.name == name);
-                let schema = schema.map(|version| &*version.schema);
+                let target = self.versions.iter().find(|version| version.name == name);
+                // Without a union, the hub shows what was stored for one.
+                let target = target.or_else(|| (name == UNION).then(|| &self.versions[self.hub]));
+                let schema = target.map(|version| &*version.schema);
                 let is_meant = name == UNION || version.is_none_or(|version| version == name);
                 if !is_meant || schema.is_some_and(|schema| path.is_in(schema)) {
                     continue;

@@ -1,18 +1,16 @@
 //! `insula export retire`: the end of a version, and of what objects hold in fields that their API
 //! has no more.
 
-use std::{collections::BTreeMap, process::ExitCode};
+use std::process::ExitCode;
 
 use clap::ValueEnum;
-use insula_proto::admin::v1::{
-    RetireFieldRequest, RetireFieldResponse, RetireVersionRequest, RetireVersionResponse, RetirementStep,
-};
+use insula_proto::admin::v1::{RetireFieldRequest, RetireVersionRequest, RetireVersionResponse, RetirementStep};
 
 use super::control::Named;
 use crate::{
     admin::{Admin, Answer, Service, object},
-    ask,
     print::Table,
+    retired_field::Removal,
 };
 
 /// Retires a version of an offered API, a step at a time: with a new schema and the present rules.
@@ -106,79 +104,23 @@ fn version(arguments: &Retire, step: Step) -> anyhow::Result<ExitCode> {
     Answer::new(document).table(table).print(named.call.output, usize::MAX)
 }
 
-/// Counts the objects that hold something in a field, asks, and removes it from them.
+/// Removes what objects hold in a field, in all workspaces.
 fn field(arguments: &Retire, path: &str) -> anyhow::Result<ExitCode> {
     let named = &arguments.named;
     let admin = Admin::in_workspace(&named.call.connection)?;
-    let mut found = pages(&admin, arguments, path, true)?;
-    let objects = found.objects.len();
-    let mut workspaces: BTreeMap<&str, usize> = BTreeMap::new();
-    for holder in &found.objects {
-        *workspaces.entry(&holder.workspace).or_default() += 1;
-    }
-    let workspaces = workspaces.len();
-    let counted = format!(
-        "{objects} object{} in {workspaces} workspace{}",
-        plural(objects),
-        plural(workspaces)
-    );
-    if objects > 0 && !named.write.dry_run {
-        let (what, api) = (format!("{path} of {counted}"), &arguments.version);
-        let is_confirmed = arguments.yes
-            || match ask::is_interactive() {
-                true => ask::confirm(&format!("Remove {what} of {api} for good?"))?,
-                false => {
-                    eprintln!("error: this would remove {what} of {api} for good: confirm it by --yes");
-                    false
-                }
-            };
-        if !is_confirmed {
-            return Ok(ExitCode::from(1));
-        }
-        found = pages(&admin, arguments, path, false)?;
-    }
-    let failed = found.objects.iter().filter(|holder| !holder.message.is_empty()).count();
-    let mut table = Table::new(&["WORKSPACE", "NAMESPACE", "NAME", "MESSAGE"]);
-    for holder in &found.objects {
-        table.row(vec![
-            holder.workspace.as_str().into(),
-            holder.namespace.as_str().into(),
-            holder.name.as_str().into(),
-            holder.message.as_str().into(),
-        ]);
-    }
-    let done = if named.write.dry_run { "hold it" } else { "held it" };
-    eprintln!("note: {counted} {done}; {} were examined", found.examined);
-    let mut document = object(&found);
-    document["name"] = named.name.as_str().into();
-    Answer::new(document)
-        .table(table)
-        .print(named.call.output, usize::MAX)?;
-    Ok(ExitCode::from(u8::from(failed > 0)))
-}
-
-fn plural(count: usize) -> &'static str {
-    if count == 1 { "" } else { "s" }
-}
-
-fn pages(admin: &Admin, arguments: &Retire, path: &str, validate_only: bool) -> anyhow::Result<RetireFieldResponse> {
-    let mut all = RetireFieldResponse::default();
-    let mut request = RetireFieldRequest {
+    let request = RetireFieldRequest {
         workspace: admin.workspace(),
-        export: arguments.named.name.clone(),
+        export: named.name.clone(),
         resource: arguments.version.clone(),
         field: path.to_owned(),
-        validate_only,
         ..RetireFieldRequest::default()
     };
-    loop {
-        let page: RetireFieldResponse = admin.call((Service::Api, "RetireField"), &request)?;
-        all.examined += page.examined;
-        all.objects.extend(page.objects);
-        all.header = page.header;
-        if page.next_page_token.is_empty() {
-            return Ok(all);
-        }
-        request.page_token = page.next_page_token;
-    }
+    let removal = Removal {
+        api: &arguments.version,
+        name: &named.name,
+        is_dry_run: named.write.dry_run,
+        is_confirmed: arguments.yes,
+        output: named.call.output,
+    };
+    removal.run(&admin, request)
 }

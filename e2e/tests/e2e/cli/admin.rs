@@ -1,6 +1,6 @@
 //! Commands that call the admin API: exports, workspaces, backups and operations.
 
-use insula_e2e::Server;
+use insula_e2e::{Etcd, Server};
 use serde_json::Value;
 
 use super::{Ran, Shell};
@@ -263,6 +263,35 @@ fn a_workspace_that_is_not_ready_is_explained() {
     }
     let none = shell.run(&["ws", "explain", "root:none"]);
     assert!(none.code == 2 && none.error.contains("none"), "{none:?}");
+}
+
+#[test]
+fn the_members_of_an_installation_on_etcd_are_listed() {
+    let Some(etcd) = Etcd::start() else { return };
+    let store = etcd.store();
+    let servers = [(); 2].map(|()| Server::with_flags(&["--store", &store]));
+    for server in &servers {
+        let shell = Shell::admin(server);
+        let members = insula_e2e::until("each server knows the other", || {
+            let members = json(&shell, &["server", "members"]);
+            (members["servers"].as_array()?.len() == 2).then_some(members)
+        });
+        let listed = members["servers"].as_array().unwrap();
+        let answering: Vec<&str> = listed
+            .iter()
+            .filter(|member| member["answers"] == true)
+            .filter_map(|member| member["url"].as_str())
+            .collect();
+        assert_eq!(answering, [server.url()], "{members:#}");
+        let etcd = &members["etcdMembers"];
+        assert_eq!(etcd.as_array().map(Vec::len), Some(1), "{members:#}");
+        let url = etcd[0]["clientUrls"][0].as_str().unwrap();
+        let (_, address) = url.split_once("://").unwrap();
+        assert!(store.contains(address), "{url} in {store}");
+        let text = shell.ok(&["server", "members"]);
+        let known = servers.iter().map(Server::url).chain([url]);
+        known.for_each(|url| assert!(text.contains(url), "{url} in {text}"));
+    }
 }
 
 #[test]

@@ -119,6 +119,26 @@ fn columns_of_one_name_are_told_apart() {
 }
 
 #[test]
+fn a_field_that_one_version_loses_is_told_as_shown_by_the_others() {
+    let both = || fields(json!({"a": {"type": "string"}, "b": {"type": "string"}}));
+    let less = || fields(json!({"b": {"type": "string"}}));
+    let version = |name: &str, spec: Json| json!({"name": name, "spec": spec});
+    let becomes = |after: [Json; 2]| {
+        let [first, second] = after;
+        let before = api(&[v1(both()), version("v2", both())]);
+        let after = api(&[v1(first), version("v2", second)]);
+        let found = Effects::new(&before, &after).finish();
+        let all = found.iter().filter(|effect| effect.kind == names::FIELD_REMOVED);
+        let all = all.map(|effect| (effect.version.clone(), effect.becomes().contains("show it")));
+        all.collect::<Vec<_>>()
+    };
+    let one = |version: &str, is_shown: bool| (version.to_owned(), is_shown);
+    assert_eq!(becomes([both(), less()]), [one("v2", true)]);
+    assert_eq!(becomes([less(), both()]), [one("v1", true)]);
+    assert_eq!(becomes([less(), less()]), [one("v1", false), one("v2", false)]);
+}
+
+#[test]
 fn a_field_that_holds_nothing_is_gone_too() {
     let of = |what: Json| fields(json!({"o": what, "p": {"type": "string"}}));
     for (kind, value) in [
