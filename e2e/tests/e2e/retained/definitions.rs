@@ -77,16 +77,19 @@ impl Defining {
     fn apply(&self, fields: &Value, is_noted: bool) -> Vec<String> {
         let mut warnings = Vec::new();
         for (collection, object) in [(DEFINITIONS, defined(fields, is_noted)), (RULES, rules(is_noted))] {
-            let path = format!("{collection}/{NAME}?fieldManager=test&force=true");
-            let headers: &[(&str, &[u8])] = &[("content-type", b"application/apply-patch+yaml")];
-            let answer = self
-                .client
-                .send_bytes("PATCH", &path, headers, object.to_string().into_bytes().into());
-            assert!([200, 201].contains(&answer.code), "{answer:?}");
-            let texts = answer.headers.get_all("warning").iter();
-            warnings.extend(texts.filter_map(|text| text.to_str().ok()).map(str::to_owned));
+            warnings.extend(self.put(collection, &object));
         }
         warnings
+    }
+
+    fn put(&self, collection: &str, object: &Value) -> Vec<String> {
+        let path = format!("{collection}/{NAME}?fieldManager=test&force=true");
+        let headers: &[(&str, &[u8])] = &[("content-type", b"application/apply-patch+yaml")];
+        let body = object.to_string().into_bytes().into();
+        let answer = self.client.send_bytes("PATCH", &path, headers, body);
+        assert!([200, 201].contains(&answer.code), "{answer:?}");
+        let texts = answer.headers.get_all("warning").iter();
+        texts.filter_map(|text| text.to_str().ok()).map(str::to_owned).collect()
     }
 
     fn spec(&self, version: &str) -> Value {
@@ -244,4 +247,26 @@ fn who_retires_a_field_may_update_the_definition_and_its_objects() {
     assert_eq!(wrong(&|it| it.field.clear()), Code::InvalidArgument);
     assert_eq!(wrong(&|it| it.definition = "tanks".into()), Code::InvalidArgument);
     assert_eq!(wrong(&|it| it.definition = format!("pipes.{GROUP}")), Code::NotFound);
+}
+
+/// A version that still has the field shows the value: it stays.
+#[test]
+fn a_value_that_another_version_shows_is_not_retired() {
+    let scene = Defining::new("shown-elsewhere");
+    let mut one = defined(&with_backup(), true);
+    one["spec"]["versions"][0] = defined(&without_backup(), true)["spec"]["versions"][0].clone();
+    scene.put(DEFINITIONS, &one);
+    let shown = scene.spec("v2");
+    assert_eq!(shown["backup"], json!({"at": "noon"}));
+    let (code, text) = scene.retire(NAME, ".spec.backup", &["--yes"]);
+    assert!(code == 1 && text.contains("v2 shows what it holds: it stays"), "{text}");
+    assert_eq!(scene.spec("v2"), shown);
+    // With a write, it is what that version holds.
+    scene.write();
+    let (code, text) = scene.retire(NAME, ".spec.backup", &["--yes"]);
+    assert!(
+        code == 0 && text.contains("0 objects in 0 workspaces held it"),
+        "{text}"
+    );
+    assert_eq!(scene.spec("v2")["backup"], shown["backup"]);
 }

@@ -138,6 +138,17 @@ fn a_field_that_one_version_loses_is_told_as_shown_by_the_others() {
     assert_eq!(becomes([less(), less()]), [one("v1", false), one("v2", false)]);
 }
 
+/// The other version shows it, so that nothing is hidden there.
+#[test]
+fn a_field_that_only_the_stored_version_loses_is_one_effect() {
+    let both = || fields(json!({"a": {"type": "string"}, "b": {"type": "string"}}));
+    let less = || fields(json!({"b": {"type": "string"}}));
+    let v2 = || json!({"name": "v2", "spec": both()});
+    let got = reached(&[v1(both()), v2()], &[v1(less()), v2()], json!({"a": "x", "b": "y"}));
+    let ids: Vec<&str> = got.iter().map(|(id, _)| &**id).collect();
+    assert_eq!(ids, ["field-removed:v1:.spec.a"]);
+}
+
 #[test]
 fn a_field_that_holds_nothing_is_gone_too() {
     let of = |what: Json| fields(json!({"o": what, "p": {"type": "string"}}));
