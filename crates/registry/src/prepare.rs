@@ -36,7 +36,7 @@ use insula_store::Entry;
 use parts::{finalizers_only, metadata_and_status, remove, status_only};
 use serde_json::json;
 use server_metadata::{count_generation, keep_generation, own_new_metadata};
-use storage::{errors_in_other_versions, mark, settle, shown, to_storage};
+use storage::{errors_in_other_versions, mark, settle, shown, to_storage, unsettled};
 
 /// An object in its storage version, and its residual.
 type StoredForm = (Json, Option<Vec<u8>>);
@@ -123,7 +123,7 @@ pub(crate) fn create(context: &Context<'_>, mut new: Json) -> Result<Draft> {
 
     let (mut stored, residual) = to_storage(context, &new, None)?;
     let strategy = &served.api.strategy;
-    let converted = residual.as_ref().map(|_| stored.clone());
+    let converted = unsettled(context, (&stored, residual.as_deref()));
     strategy.default(&mut stored);
     strategy.prepare_for_create(&mut stored, now);
     let mut errors = misnamed;
@@ -217,7 +217,7 @@ fn by_strategy(
 ) -> Result<(StoredForm, Vec<String>)> {
     let Context { served, part, .. } = *context;
     let strategy = &served.api.strategy;
-    let converted = residual.as_ref().map(|_| stored.clone());
+    let converted = unsettled(context, (&stored, residual.as_deref()));
     // A write to the status changes metadata and status only, whatever the strategy does.
     let rest = (served.api.is_compiled() && part.is_of_status()).then(|| stored.clone());
     strategy.default(&mut stored);

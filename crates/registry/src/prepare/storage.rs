@@ -29,15 +29,21 @@ pub(super) fn to_storage(context: &Context<'_>, new: &Json, old: Option<&Entry>)
     Ok((owned.value, owned.residual))
 }
 
+/// Returns a copy of a converted object for [`settle`], before its strategy changes it; `None` if
+/// there is no residual, or no strategy that reckons with one.
+pub(super) fn unsettled(context: &Context<'_>, (stored, residual): (&Json, Option<&[u8]>)) -> Option<Json> {
+    (residual.is_some() && context.served.api.is_compiled()).then(|| stored.clone())
+}
+
 /// Returns the stored form after a change of the strategy, which is to residuals as a write in the
-/// storage version. `converted` is the object before that change, if it has a residual.
+/// storage version. `converted` is the object before that change, by [`unsettled`].
 pub(super) fn settle(
     context: &Context<'_>,
     converted: Option<Json>,
     (stored, residual): (Json, Option<Vec<u8>>),
 ) -> Result<(Json, Option<Vec<u8>>)> {
     let served = context.served;
-    let Some(before) = converted.filter(|before| *before != stored && served.api.is_compiled()) else {
+    let Some(before) = converted.filter(|before| *before != stored) else {
         return Ok((stored, residual));
     };
     let storage = &*served.api.storage_version().name;
