@@ -20,6 +20,7 @@ mod server_metadata;
 mod storage;
 
 pub(crate) use server_metadata::keep_old_metadata;
+pub(crate) use storage::is_shown_as_written;
 
 use crate::{
     context::{By, Context},

@@ -3,7 +3,7 @@
 
 use crate::context::Context;
 use insula_api::{FieldError, FieldPath, Json};
-use insula_catalog::{Origin, Result, stored};
+use insula_catalog::{Origin, Result, Served, stored};
 use insula_conversion::{Stored, Validation};
 use insula_schema::Structural;
 use insula_store::Entry;
@@ -58,15 +58,20 @@ pub(super) fn settle(
     Ok((settled.value, settled.residual))
 }
 
-/// Returns the object as readers of the request's version see it. By the conversion laws it is the
-/// written object. Returns `None` without a conversion, for aliases, for webhook conversion, for
-/// bundles that lose or drop fields, and for built-in kinds, whose strategies change the object
-/// afterwards.
+/// Returns the object as readers of the request's version see it, if it is the written object
+/// ([`is_shown_as_written`]).
 pub(super) fn shown(context: &Context<'_>, new: Json) -> Option<Json> {
-    let Context { served, version, .. } = context;
+    is_shown_as_written(context.served, &context.version.name).then_some(new)
+}
+
+/// Returns true if a version shows what is written through it, by the conversion laws, and the
+/// stored form is another. Returns `false` without a conversion, for aliases, for webhook
+/// conversion, for bundles that lose or drop fields, and for built-in kinds, whose strategies
+/// change the object afterwards.
+pub(crate) fn is_shown_as_written(served: &Served, version: &str) -> bool {
     let custom = served.origin != Origin::System && served.alias.is_none() && served.api.webhook.is_none();
-    let converted = version.name != served.api.storage_version().name;
-    (custom && converted && served.api.bundle.shows_what_is_written()).then_some(new)
+    let converted = version != &*served.api.storage_version().name;
+    custom && converted && served.api.bundle.shows_what_is_written()
 }
 
 /// Returns the errors that other versions' schemas find in a written object. The object is valid in

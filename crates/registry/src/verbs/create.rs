@@ -107,11 +107,7 @@ async fn create_checked(
     let mut warnings = Vec::new();
     let mut target = Cow::Borrowed(target);
     let generated = body["metadata"]["name"].as_str().unwrap_or_default().is_empty();
-    // A custom resource in its storage version can be restored from the prepared object after a
-    // failed attempt, which is rare. All other bodies are copied, because strategies and admission
-    // may have changed them.
-    let readable = target.served.origin != Origin::System && target.version == target.served.api.storage_version().name;
-    let mut spare = (generated || !readable).then(|| body.clone());
+    let mut spare = (generated || !is_restorable(&target)).then(|| body.clone());
     let mut last = Error::Internal("no attempt was made".into());
     for _ in 0..NAMES_MAX {
         let (snapshot, limits, lock) = limits(deps, &target).await;
@@ -155,7 +151,7 @@ async fn create_checked(
             }
             // The name was taken, or the namespace, the route or the workspace changed: try again.
             Err(CommitError::Conflict { key: changed, .. }) => {
-                body = spare.clone().unwrap_or_else(|| object.body_value());
+                body = spare.clone().or(shown).unwrap_or_else(|| object.body_value());
                 last = target.served.api.modified(&key.name);
                 match next_target(deps, target, &changed) {
                     Some(next) => target = next,
@@ -166,6 +162,15 @@ async fn create_checked(
         }
     }
     Err(last)
+}
+
+/// Returns true if the sent body can be restored from the prepared object after a failed attempt,
+/// which is rare: from its stored form, or from that in the request's version. All other bodies
+/// are copied, because strategies and admission may have changed them.
+fn is_restorable(target: &Target) -> bool {
+    let served = &target.served;
+    let is_stored = served.origin != Origin::System && target.version == served.api.storage_version().name;
+    is_stored || prepare::is_shown_as_written(served, &target.version)
 }
 
 impl Attempt<'_> {

@@ -13,7 +13,7 @@ use futures_util::{FutureExt, future::BoxFuture};
 use insula_access::Target;
 use insula_api::{FieldSelector, Json, Object, Revision, Rng};
 use insula_auth::{UserInfo, audit::Record};
-use insula_catalog::{Call, Error, Outbound, Part, Served, compile, ids};
+use insula_catalog::{Call, Error, Origin, Outbound, Part, Served, compile, ids, stored};
 use insula_store::{MemoryStore, Txn, Write};
 use parking_lot::Mutex;
 use serde_json::json;
@@ -256,6 +256,55 @@ fn write_logical_cluster(deps: &Deps, cluster: &insula_api::ClusterName, frozen:
     };
     let committed = deps.store.commit(txn).now_or_never().expect("at once");
     committed.expect("takes it");
+}
+
+/// A generator that writes the LogicalCluster of the workspace when it is first asked for a uid:
+/// between the snapshot of a create and its commit.
+struct Meddler(Deps, insula_api::ClusterName, Mutex<usize>);
+
+impl Rng for Meddler {
+    fn fill(&self, buffer: &mut [u8]) {
+        buffer.fill(7);
+        let mut asked = self.2.lock();
+        *asked += 1;
+        if *asked == 1 {
+            write_logical_cluster(&self.0, &self.1, None);
+        }
+    }
+}
+
+/// The second attempt has the body of the first one, through the stored version and another.
+#[test]
+fn a_create_that_conflicts_is_made_again_as_it_was_sent() {
+    for version in ["v1", "v2"] {
+        let store = Arc::new(MemoryStore::new());
+        let mut deps = workspace(store.clone(), "one");
+        let mut target = target(&served(), "one");
+        target.version = version.into();
+        target.served.origin = Origin::Bound {
+            binding: "engines".into(),
+        };
+        let meddler = Arc::new(Meddler(workspace(store, "two"), target.cluster.clone(), Mutex::new(0)));
+        deps.rng = meddler.clone();
+        let user = UserInfo::authenticated("alice", "", Vec::new());
+        let options = options(&user);
+        let size = if version == "v1" { json!("3") } else { json!(3) };
+        let body = json!({
+            "apiVersion": format!("example.io/{version}"), "kind": "Engine",
+            "metadata": {"name": "a"}, "spec": {"size": size, "padding": "x"},
+        });
+        let created = create(&deps, &target, body.clone(), &options).now_or_never();
+        let entry = created.expect("at once").expect("is tried again").entry;
+        let asked = *meddler.2.lock();
+        assert!(asked >= 2, "{version}: {asked} uids");
+        let seen = stored::value(&target.served, &entry, version).expect("converts");
+        assert_eq!(
+            (&seen["apiVersion"], &seen["spec"]),
+            (&body["apiVersion"], &body["spec"])
+        );
+        let managers = seen["metadata"]["managedFields"].as_array().expect("managers");
+        assert_eq!(managers.len(), 1, "{version}");
+    }
 }
 
 /// A freeze that comes between the decision of a write and its commit refuses the write.
