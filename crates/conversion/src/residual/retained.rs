@@ -92,7 +92,7 @@ fn unknown_fields<'a>(node: &Node, fields: impl Iterator<Item = (&'a String, &'a
             Name::Opaque => None,
             Name::Field(child) => unknown_below(child, value),
         };
-        Some((name.clone(), patch?))
+        patch.map(|patch| (name.clone(), patch))
     });
     let unknown: BTreeMap<String, Patch> = unknown.collect();
     (!unknown.is_empty()).then_some(Patch::Fields(unknown))
