@@ -51,10 +51,14 @@ impl<'a> Side<'a> {
     }
 
     pub(crate) fn field(&self, name: &str) -> Side<'a> {
+        let value = self.value.and_then(|v| v.get(name));
+        // Lists alone are merged by their origin: most fields lead to none.
+        let leads_to_lists = value.is_some_and(|value| value.is_object() || value.is_array());
+        let origin = self.origin.filter(|_| leads_to_lists);
         Side {
-            value: self.value.and_then(|v| v.get(name)),
+            value,
             trace: self.trace.and_then(|t| t.field(name)),
-            origin: self.origin.and_then(|origin| origin.field(name)),
+            origin: origin.and_then(|origin| origin.field(name)),
         }
     }
 
