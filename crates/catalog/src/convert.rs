@@ -77,6 +77,9 @@ fn renamed<'a>(object: Json, names: impl Iterator<Item = (&'a str, &'a str)>, ap
     Json::Object(map)
 }
 
+/// The fingerprint of no definition.
+const UNKNOWN_DEFINITION: u64 = 0;
+
 impl Served {
     /// Converts a stored object to a version.
     ///
@@ -84,7 +87,13 @@ impl Served {
     /// A rule fails, the webhook fails, or its response is pending.
     pub fn get(&self, stored: Stored<'_>, to: &str) -> Converted<Json> {
         if self.asks(stored.version, to) || self.respelled().is_some() || self.coded(to).is_some() {
-            return self.get_owned(stored.value.clone(), stored.version, stored.residual, to);
+            return self.get_owned(
+                stored.value.clone(),
+                stored.version,
+                stored.residual,
+                to,
+                UNKNOWN_DEFINITION,
+            );
         }
         Ok(self
             .api
@@ -93,7 +102,15 @@ impl Served {
     }
 
     /// Converts a stored object to a version. Consumes the object, so it avoids a copy.
-    pub(crate) fn get_owned(&self, value: Json, version: &str, residual: Option<&[u8]>, to: &str) -> Converted<Json> {
+    /// `written_under` is the fingerprint of the definition that it was written under.
+    pub(crate) fn get_owned(
+        &self,
+        value: Json,
+        version: &str,
+        residual: Option<&[u8]>,
+        to: &str,
+        written_under: u64,
+    ) -> Converted<Json> {
         let mut budget = insula_conversion::object_budget();
         if let Some(spelling) = self.respelled() {
             let shown = spelling.shown(value);
@@ -106,7 +123,10 @@ impl Served {
             return Ok((coded.from_storage)(stored));
         }
         if !self.asks(version, to) {
-            return Ok(bundle.get_owned(value, version, residual, to, &mut budget)?);
+            return Ok(match written_under == self.api.fingerprint {
+                true => bundle.get_current(value, version, residual, to, &mut budget)?,
+                false => bundle.get_owned(value, version, residual, to, &mut budget)?,
+            });
         }
         // Complete the stored object in its own version before the webhook converts it.
         let complete = match bundle.schema(version) {

@@ -25,9 +25,15 @@ pub fn value(served: &Served, entry: &Entry, version: &str) -> Result<Json> {
     if passes_through(served, entry, version) {
         return Ok(stored_value(entry));
     }
-    let residual = entry.object.residual();
+    let object = &entry.object;
     let mut value = served
-        .get_owned(entry.object.body_value(), entry.object.version(), residual, version)
+        .get_owned(
+            object.body_value(),
+            object.version(),
+            object.residual(),
+            version,
+            object.schema(),
+        )
         .map_err(|failed| failed.or(|error| read_error(served, entry, version, error)))?;
     value["metadata"]["resourceVersion"] = Json::String(entry.revision.to_string());
     if let Some(alias) = &served.alias {

@@ -179,7 +179,8 @@ impl Bundle {
                 _ => self.relabelled(stored.value, to),
             });
         }
-        if let Some(root) = self.readable_root(stored, to) {
+        let root = self.readable_root(stored.version, stored.residual, to);
+        if let Some(root) = root.filter(|root| self.knows(*root, stored.value)) {
             return self.read_alone(root, to, Cow::Borrowed(stored.value), budget);
         }
         let root = self.index(stored.version)?;
@@ -198,16 +199,37 @@ impl Bundle {
         to: &str,
         budget: &mut Budget,
     ) -> Result<Json, ConvertError> {
-        let target = self.index(to)?;
-        let stored = Stored {
-            value: &value,
-            version,
-            residual,
-        };
-        if let Some(root) = self.readable_root(stored, target) {
-            return self.read_alone(root, target, Cow::Owned(value), budget);
+        let is_current = |root: usize| self.knows(root, &value);
+        match self.alone(version, residual, to)?.filter(|(root, _)| is_current(*root)) {
+            Some((root, to)) => self.read_alone(root, to, Cow::Owned(value), budget),
+            None => self.get(as_stored(&value, version, residual), to, budget),
         }
-        self.get(stored, to, budget)
+    }
+
+    /// Reads like [`Bundle::get_owned`] an object that was written by this bundle: its schema has
+    /// fields for all that it holds.
+    ///
+    /// # Errors
+    /// Fails as [`Bundle::get`] does.
+    pub fn get_current(
+        &self,
+        value: Json,
+        version: &str,
+        residual: Option<&[u8]>,
+        to: &str,
+        budget: &mut Budget,
+    ) -> Result<Json, ConvertError> {
+        match self.alone(version, residual, to)? {
+            Some((root, to)) => self.read_alone(root, to, Cow::Owned(value), budget),
+            None => self.get(as_stored(&value, version, residual), to, budget),
+        }
+    }
+
+    /// Returns the stored version and the one to read, if the object alone shows the latter.
+    fn alone(&self, version: &str, residual: Option<&[u8]>, to: &str) -> Result<Option<(usize, usize)>, ConvertError> {
+        let to = self.index(to)?;
+        let root = self.readable_root(version, residual, to);
+        Ok(root.map(|root| (root, to)))
     }
 
     /// Writes `x`, an object of version `from`, over the stored object. The caller has pruned,
@@ -431,6 +453,14 @@ impl Bundle {
         }
         insula_schema::prune(&mut out, &self.versions[to].schema);
         out
+    }
+}
+
+fn as_stored<'a>(value: &'a Json, version: &'a str, residual: Option<&'a [u8]>) -> Stored<'a> {
+    Stored {
+        value,
+        version,
+        residual,
     }
 }
 

@@ -115,7 +115,8 @@ impl<'a> Views<'a> {
             true => None,
             false => retained::unknown(&root.schema, &self.object),
         };
-        if unknown.is_some() {
+        self.has_unknown = unknown.is_some();
+        if self.has_unknown {
             // An object whose last field is one of them is empty, not left out.
             insula_schema::prune(self.stored.to_mut(), &root.schema);
         }
@@ -295,6 +296,7 @@ impl<'a> Views<'a> {
             records: self.records,
             own: self.own,
             lost: self.lost,
+            has_unknown: self.has_unknown,
             awaits_lists: self.awaits_lists,
             to_write: self.to_write,
             made: self.made,

@@ -51,8 +51,7 @@ impl<'a> Views<'a> {
     pub(super) fn prepare_to_write(&mut self) {
         self.to_write = true;
         let version = &self.bundle.versions[self.root];
-        let is_known = retained::unknown(&version.schema, &self.object).is_none();
-        if is_known && matches!(self.raw, Cow::Borrowed(_)) {
+        if !self.has_unknown && matches!(self.raw, Cow::Borrowed(_)) {
             self.note_lost();
             return;
         }

@@ -1,6 +1,6 @@
 //! Ways between versions: the tree of a stored object, and the converters along its edges.
 
-use super::{Bundle, LossPolicy, Stored, Version, written};
+use super::{Bundle, LossPolicy, Version, written};
 use crate::carried::Claims;
 use crate::convert::Converter;
 use crate::error::ConvertError;
@@ -68,21 +68,20 @@ impl Bundle {
         self.hops(a, b).chain(self.hops(b, a)).any(|hop| hop.decided)
     }
 
-    /// Returns the stored version if `to` can be read from the object alone: there is no residual,
-    /// nothing between the two, and no value that the stored version has no field for. Of the union
-    /// the hub alone shows all that it has.
-    pub(super) fn readable_root(&self, stored: Stored<'_>, to: usize) -> Option<usize> {
-        let Stored {
-            version,
-            residual,
-            value,
-        } = stored;
+    /// Returns the stored version if `to` can be read from the object alone: there is no residual
+    /// and nothing between the two. The hub alone shows all of the union that it has.
+    pub(super) fn readable_root(&self, version: &str, residual: Option<&[u8]>, to: usize) -> Option<usize> {
         let root = self.index(version).ok()?;
         let alone = residual.is_none_or(written::is_alone);
         let is_alone = alone && self.loss_policy != LossPolicy::None;
         let is_next = root == self.hub && to != root || self.parent(root, to) == Some(root);
-        let is_whole = || retained::unknown(&self.versions[root].schema, value).is_none();
-        (is_alone && is_next && is_whole()).then_some(root)
+        (is_alone && is_next).then_some(root)
+    }
+
+    /// Returns true if the schema of a version has fields for all that an object holds. Other
+    /// versions may show what it has none for.
+    pub(super) fn knows(&self, version: usize, object: &Json) -> bool {
+        retained::unknown(&self.versions[version].schema, object).is_none()
     }
 
     /// Reads a stored object that needs no residual, in version `to`.

@@ -34,6 +34,8 @@ pub(super) struct Views<'a> {
     pub(super) own: Option<OwnFields>,
     /// Values that a version has no field for: others may have one.
     pub(super) lost: Vec<Patch>,
+    /// True if the stored object itself holds such values.
+    pub(super) has_unknown: bool,
     /// True if a write follows that may bring lists back: what the union has for their items waits.
     pub(super) awaits_lists: bool,
     /// True if a write follows, which needs to know what versions have no field for.
@@ -89,6 +91,7 @@ impl<'a> Views<'a> {
             records,
             own,
             lost: Vec::new(),
+            has_unknown: false,
             awaits_lists: false,
             to_write: false,
             made: BTreeMap::new(),
