@@ -97,3 +97,16 @@ fn a_field_that_a_version_gets_shows_what_the_other_has_in_it() {
     released.put((BOTH, "v1"), "v1", json!({"u": "u", "f": "g"}));
     assert_eq!(released.shows((BOTH, "v1"), "v2"), json!({"u": "u", "f": "g"}));
 }
+
+/// The version that still has the field shows another value than the one that the stored version
+/// lost: that one does not come back when the other goes.
+#[test]
+fn a_lost_value_does_not_come_back_in_the_place_of_another() {
+    let mut released = Released::default();
+    released.put((BOTH, "v1"), "v1", json!({"u": "u", "f": "f"}));
+    released.put((ONE, "v1"), "v2", json!({"u": "u", "f": "g"}));
+    released.put((ONE, "v1"), "v2", json!({"u": "u"}));
+    for release in [ONE, BOTH] {
+        assert_eq!(released.shows((release, "v1"), "v2"), json!({"u": "u"}));
+    }
+}

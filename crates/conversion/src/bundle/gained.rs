@@ -58,7 +58,7 @@ impl<'a> Views<'a> {
 
     /// Writes through a version what it holds for others, too.
     fn write(&mut self, version: usize, budget: &mut Budget) {
-        if let Ok(Some(views)) = self.with_written(version, budget) {
+        if let Ok(views) = self.with_written(version, budget) {
             *self = views;
         }
     }
@@ -167,8 +167,9 @@ impl<'a> Views<'a> {
         *retained = std::mem::take(retained).into_iter().filter_map(beyond).collect();
     }
 
-    /// Returns the views as after such a write; `None` if it changes nothing.
-    fn with_written(&self, version: usize, budget: &mut Budget) -> Result<Option<Self>, ConvertError> {
+    /// Returns the views as after such a write. Where the version shows another value by now, that
+    /// one counts.
+    fn with_written(&self, version: usize, budget: &mut Budget) -> Result<Self, ConvertError> {
         let bundle = self.bundle;
         let target = &bundle.versions[version];
         let mut whole = self.copied();
@@ -185,13 +186,22 @@ impl<'a> Views<'a> {
         before.without_gained(version);
         before.make(version, budget)?;
         if *before.view(version) == object {
-            return Ok(None);
+            return Ok(before.as_stored());
         }
         let written = write_over(before, &object, version, None, budget)?;
         let root = &bundle.versions[self.root].name;
         let mut views = Views::decode(bundle, self.root, written.stored(root))?.into_owned(bundle);
         views.note_lost();
-        Ok(Some(views))
+        Ok(views)
+    }
+
+    /// Returns the views before any was made, of an object that is split.
+    fn as_stored(mut self) -> Self {
+        self.object = self.raw.clone();
+        self.made.clear();
+        (self.awaits_lists, self.to_write) = (false, false);
+        self.note_lost();
+        self
     }
 
     /// Takes what belongs to others, too, out of what a version holds.
