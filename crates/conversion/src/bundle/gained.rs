@@ -186,7 +186,7 @@ impl<'a> Views<'a> {
         before.without_gained(version);
         before.make(version, budget)?;
         if *before.view(version) == object {
-            return Ok(before.as_stored());
+            return Ok(before.into_unmade());
         }
         let written = write_over(before, &object, version, None, budget)?;
         let root = &bundle.versions[self.root].name;
@@ -196,7 +196,7 @@ impl<'a> Views<'a> {
     }
 
     /// Returns the views before any was made, of an object that is split.
-    fn as_stored(mut self) -> Self {
+    fn into_unmade(mut self) -> Self {
         self.object = self.raw.clone();
         self.made.clear();
         (self.awaits_lists, self.to_write) = (false, false);
