@@ -172,19 +172,12 @@ impl Bundle {
     /// # Errors
     /// Fails if a version does not exist or a rule fails for this object.
     pub fn get(&self, stored: Stored<'_>, to: &str, budget: &mut Budget) -> Result<Json, ConvertError> {
-        let to = self.index(to)?;
-        if self.loss_policy == LossPolicy::None {
-            return Ok(match self.index(stored.version) {
-                Ok(root) if root != to => self.renamed(&self.relabelled(stored.value, root), to),
-                _ => self.relabelled(stored.value, to),
-            });
-        }
-        let root = self.readable_root(stored.version, stored.residual, to);
-        if let Some(root) = root.filter(|root| self.knows(*root, stored.value)) {
-            return self.read_alone(root, to, Cow::Borrowed(stored.value), budget);
-        }
-        let root = self.index(stored.version)?;
-        stored::Views::open(self, root, stored, budget)?.read(to, budget)
+        let Stored {
+            value,
+            version,
+            residual,
+        } = stored;
+        self.read((Cow::Borrowed(value), version, residual), to, Self::knows, budget)
     }
 
     /// Reads like [`Bundle::get`], but consumes the object: values that do not move are not copied.
@@ -199,11 +192,7 @@ impl Bundle {
         to: &str,
         budget: &mut Budget,
     ) -> Result<Json, ConvertError> {
-        let is_current = |root: usize| self.knows(root, &value);
-        match self.alone(version, residual, to)?.filter(|(root, _)| is_current(*root)) {
-            Some((root, to)) => self.read_alone(root, to, Cow::Owned(value), budget),
-            None => self.get(as_stored(&value, version, residual), to, budget),
-        }
+        self.read((Cow::Owned(value), version, residual), to, Self::knows, budget)
     }
 
     /// Reads like [`Bundle::get_owned`] an object that was written by this bundle: its schema has
@@ -219,17 +208,33 @@ impl Bundle {
         to: &str,
         budget: &mut Budget,
     ) -> Result<Json, ConvertError> {
-        match self.alone(version, residual, to)? {
-            Some((root, to)) => self.read_alone(root, to, Cow::Owned(value), budget),
-            None => self.get(as_stored(&value, version, residual), to, budget),
-        }
+        self.read((Cow::Owned(value), version, residual), to, |_, _, _| true, budget)
     }
 
-    /// Returns the stored version and the one to read, if the object alone shows the latter.
-    fn alone(&self, version: &str, residual: Option<&[u8]>, to: &str) -> Result<Option<(usize, usize)>, ConvertError> {
+    fn read(
+        &self,
+        (value, version, residual): (Cow<'_, Json>, &str, Option<&[u8]>),
+        to: &str,
+        is_known: impl FnOnce(&Self, usize, &Json) -> bool,
+        budget: &mut Budget,
+    ) -> Result<Json, ConvertError> {
         let to = self.index(to)?;
+        if self.loss_policy == LossPolicy::None {
+            return Ok(match self.index(version) {
+                Ok(root) if root != to => self.renamed(&self.relabelled(&value, root), to),
+                _ => self.relabelled(&value, to),
+            });
+        }
         let root = self.readable_root(version, residual, to);
-        Ok(root.map(|root| (root, to)))
+        if let Some(root) = root.filter(|root| is_known(self, *root, &value)) {
+            return self.read_alone(root, to, value, budget);
+        }
+        let stored = Stored {
+            value: &value,
+            version,
+            residual,
+        };
+        stored::Views::open(self, self.index(version)?, stored, budget)?.read(to, budget)
     }
 
     /// Writes `x`, an object of version `from`, over the stored object. The caller has pruned,
@@ -453,14 +458,6 @@ impl Bundle {
         }
         insula_schema::prune(&mut out, &self.versions[to].schema);
         out
-    }
-}
-
-fn as_stored<'a>(value: &'a Json, version: &'a str, residual: Option<&'a [u8]>) -> Stored<'a> {
-    Stored {
-        value,
-        version,
-        residual,
     }
 }
 

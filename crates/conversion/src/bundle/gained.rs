@@ -68,9 +68,7 @@ impl<'a> Views<'a> {
         let object = self.object.clone();
         let shown = self.split(self.root, &object);
         let shown = self.with_lost(self.root, shown);
-        let mut retained = std::mem::take(&mut self.retained);
-        self.settle(std::iter::once(self.root), &mut retained);
-        self.retained = retained;
+        self.retained = self.without_shown(std::iter::once(self.root), self.retained.clone());
         self.stored = Cow::Owned(self.bundle.versions[self.root].tidied(shown.clone()));
         self.raw = Cow::Owned(shown.clone());
         self.object = Cow::Owned(shown);
@@ -103,9 +101,9 @@ impl<'a> Views<'a> {
             .own
             .as_ref()
             .and_then(|own| own.get(&self.bundle.versions[version].name));
-        let paths = fields.into_iter().flatten().filter_map(|field| Path::parse(field).ok());
-        let shared = paths.filter(move |path| self.bundle.shares(self.root, version, path));
-        shared.map(|path| SchemaPath::from_path(&path))
+        let fields = fields.into_iter().flatten();
+        let shared = fields.filter(move |field| self.bundle.shares(self.root, version, field));
+        shared.filter_map(|field| Some(SchemaPath::from_path(&Path::parse(field).ok()?)))
     }
 
     /// Notes what versions have no field for: others may have one.
@@ -153,18 +151,18 @@ impl<'a> Views<'a> {
         self.is_next(version) && self.lost.iter().any(knows)
     }
 
-    /// Takes what versions show out of what others retain: it is theirs.
-    pub(super) fn settle(&self, shown: impl Iterator<Item = usize> + Clone, retained: &mut BTreeMap<String, Patch>) {
-        let shown: Vec<usize> = shown.filter(|version| self.shows_lost(*version)).collect();
-        if shown.is_empty() {
-            return;
-        }
-        let beyond = |(name, patch): (String, Patch)| {
-            let mut schemas = shown.iter().map(|version| &self.bundle.versions[*version].schema);
-            let left = schemas.try_fold(patch, |patch, schema| retained::beyond(schema, &patch));
-            Some((name, left?))
-        };
-        *retained = std::mem::take(retained).into_iter().filter_map(beyond).collect();
+    /// Returns what versions retain without what others of them show: it is theirs.
+    pub(super) fn without_shown(
+        &self,
+        shown: impl Iterator<Item = usize>,
+        retained: BTreeMap<String, Patch>,
+    ) -> BTreeMap<String, Patch> {
+        let shown = shown.filter(|version| self.shows_lost(*version));
+        shown.fold(retained, |retained, version| {
+            let schema = &self.bundle.versions[version].schema;
+            let left = |(name, patch): (String, Patch)| Some((name, retained::beyond(schema, &patch)?));
+            retained.into_iter().filter_map(left).collect()
+        })
     }
 
     /// Returns the views as after such a write. Where the version shows another value by now, that

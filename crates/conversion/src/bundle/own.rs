@@ -1,8 +1,8 @@
 //! Fields that a version has for itself: those whose values reach no other version.
 //!
-//! Which ones these are follows from the plans. An object tells which of them it had values in when
-//! it was stored, so that a later release can tell a value that had no other home from one that
-//! another version did not take: the former belongs to all versions that have the field by then
+//! They follow from the plans. An object tells in which of them it had values when it was stored,
+//! so that a later release can tell a value that had no other home from one that another version
+//! did not take: the former belongs to all versions that have the field by then
 //! ([`super::gained`]).
 
 use super::Bundle;
@@ -10,19 +10,28 @@ use crate::field_coverage::each_field;
 use crate::path::{Path, Segment};
 use crate::residual::{Item, Patch};
 use serde_json::Value as Json;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Fields by version, as `.spec.users[].mail`.
 pub(super) type OwnFields = BTreeMap<String, Vec<String>>;
 
-/// The trees of a bundle by version and parent, made when they are needed first.
-pub(super) type OwnTrees = Mutex<BTreeMap<(usize, usize), Arc<OwnTree>>>;
+/// The fields of a bundle by version and parent, made when they are needed first.
+pub(super) type OwnTrees = Mutex<BTreeMap<(usize, usize), Arc<Fields>>>;
 
-/// The fields of a version, each with an answer: whether the version has it for itself.
+/// The fields of a version.
 #[derive(Debug, Default)]
-pub(super) struct OwnTree {
-    /// True if every field below is the version's own, and there is one.
+pub(super) struct Fields {
+    tree: OwnTree,
+    /// Fields that it shares, or something in them, in the form of [`OwnFields`]: each read of an
+    /// object with residuals asks for some.
+    shared: HashSet<String>,
+}
+
+/// A field of a version, and those in it.
+#[derive(Debug, Default)]
+struct OwnTree {
+    /// True if the version has the field, and all that is in it, for itself.
     is_own: bool,
     fields: BTreeMap<String, OwnTree>,
     each: Option<Box<OwnTree>>,
@@ -38,19 +47,26 @@ impl OwnTree {
             Segment::Field(name) => self.fields.entry(name.clone()).or_default().insert(rest, is_own),
             _ => self.each.get_or_insert_default().insert(rest, is_own),
         }
-        // What is in it comes later than an object.
+        // An object comes before what is in it.
         self.is_own &= is_own;
     }
 
-    fn subtree(&self, path: &[Segment]) -> Option<&OwnTree> {
-        let Some((segment, rest)) = path.split_first() else {
-            return Some(self);
-        };
-        let below = match segment {
-            Segment::Field(name) => self.fields.get(name),
-            _ => self.each.as_deref(),
-        };
-        below?.subtree(rest)
+    /// Adds the fields that are shared, or have something in them that is.
+    fn add_shared(&self, path: &mut Vec<Segment>, shared: &mut HashSet<String>) {
+        if self.is_own {
+            return;
+        }
+        shared.insert(Path::from_segments(path.clone()).to_string());
+        let fields = self
+            .fields
+            .iter()
+            .map(|(name, tree)| (Segment::Field(name.clone()), tree));
+        let each = self.each.iter().map(|tree| (Segment::Each(String::new()), &**tree));
+        for (segment, tree) in fields.chain(each) {
+            path.push(segment);
+            tree.add_shared(path, shared);
+            path.pop();
+        }
     }
 
     /// Finds the fields for itself in which a residual of the version has values.
@@ -143,7 +159,9 @@ impl Bundle {
         let own = residuals.iter().filter_map(|(name, patch)| {
             let version = self.versions.iter().position(|version| version.name == *name)?;
             let mut found = BTreeSet::new();
-            self.own_tree(root, version)?.find(patch, &mut Vec::new(), &mut found);
+            self.fields_of(root, version)?
+                .tree
+                .find(patch, &mut Vec::new(), &mut found);
             let paths = found.into_iter().map(|path| Path::from_segments(path).to_string());
             let paths: Vec<String> = paths.collect();
             (!paths.is_empty()).then(|| (name.clone(), paths))
@@ -152,24 +170,23 @@ impl Bundle {
     }
 
     /// Returns true if a version shares a field, or one below it, with others.
-    pub(super) fn shares(&self, root: usize, version: usize, field: &Path) -> bool {
-        let tree = self.own_tree(root, version);
-        tree.is_some_and(|tree| tree.subtree(field.segments()).is_some_and(|tree| !tree.is_own))
+    pub(super) fn shares(&self, root: usize, version: usize, field: &str) -> bool {
+        let fields = self.fields_of(root, version);
+        fields.is_some_and(|fields| fields.shared.contains(field))
     }
 
-    fn own_tree(&self, root: usize, version: usize) -> Option<Arc<OwnTree>> {
+    fn fields_of(&self, root: usize, version: usize) -> Option<Arc<Fields>> {
         let parent = self.parent(root, version)?;
-        let mut trees = self.own.lock().unwrap_or_else(PoisonError::into_inner);
-        let tree = trees.entry((version, parent)).or_insert_with(|| {
-            let mut tree = OwnTree::default();
-            let hop = self.hops(version, parent).next();
-            if let Some(hop) = hop {
-                each_field(hop, &self.versions[version], &mut |path, is_own| {
-                    tree.insert(path, is_own)
-                });
+        let mut all = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        let fields = all.entry((version, parent)).or_insert_with(|| {
+            let mut fields = Fields::default();
+            if let Some(hop) = self.hops(version, parent).next() {
+                let mut add = |path: &[Segment], is_own| fields.tree.insert(path, is_own);
+                each_field(hop, &self.versions[version], &mut add);
             }
-            Arc::new(tree)
+            fields.tree.add_shared(&mut Vec::new(), &mut fields.shared);
+            Arc::new(fields)
         });
-        Some(tree.clone())
+        Some(fields.clone())
     }
 }

@@ -67,7 +67,7 @@ impl Write<'_, '_> {
     /// Carries the values that versions have no field for over to the new views.
     pub(super) fn retain(&mut self) {
         let Some(old) = &self.old else { return };
-        for (name, patch) in &old.retained {
+        let after = old.retained.iter().filter_map(|(name, patch)| {
             let version = self.bundle.versions.iter().position(|version| version.name == *name);
             let new = version.and_then(|version| Some((version, self.views.get(&version)?)));
             let patch = match new {
@@ -76,11 +76,9 @@ impl Write<'_, '_> {
                 }
                 None => Some(patch.clone()),
             };
-            self.retained.extend(patch.map(|patch| (name.clone(), patch)));
-        }
-        let mut all = std::mem::take(&mut self.retained);
-        old.settle(self.views.keys().copied(), &mut all);
-        self.retained = all;
+            Some((name.clone(), patch?))
+        });
+        self.retained = old.without_shown(self.views.keys().copied(), after.collect());
     }
 }
 

@@ -69,13 +69,11 @@ impl<'a> Views<'a> {
         let own = written::own(beside.as_ref()).map_err(malformed)?;
         let retained = retained::take(&mut residuals);
         let object = Cow::Borrowed(stored.value);
-        let mut raw = Cow::Borrowed(stored.value);
-        if let Some(patch) = retained
-            .get(&version.name)
-            .filter(|patch| retained::knows(&version.schema, patch))
-        {
-            raw = Cow::Owned(retained::show(&version.schema, patch, raw.into_owned()));
-        }
+        let back = retained.get(&version.name);
+        let raw = match back.filter(|patch| retained::knows(&version.schema, patch)) {
+            Some(patch) => Cow::Owned(retained::show(&version.schema, patch, stored.value.clone())),
+            None => Cow::Borrowed(stored.value),
+        };
         let mut stored = raw.clone();
         if version.has_defaults {
             insula_schema::default(stored.to_mut(), &version.schema);
@@ -291,8 +289,7 @@ fn migrate(bundle: &Bundle, root: usize, old: Stored<'_>, budget: &mut Budget) -
         residuals.remove(&version.name);
     }
     let records = bundle.moved_records(&before.records, root);
-    let mut retained = before.retained.clone();
-    before.settle(views.keys().copied(), &mut retained);
+    let retained = before.without_shown(views.keys().copied(), before.retained.clone());
     let mut write = Write {
         bundle,
         root: bundle.storage,

@@ -291,16 +291,6 @@ fn known_part(node: &Node, value: &Json) -> Option<Json> {
     }
 }
 
-/// Returns true if a schema has a field for any of the retained values.
-pub(crate) fn knows(schema: &Structural, retained: &Patch) -> bool {
-    beyond(schema, retained).as_ref() != Some(retained)
-}
-
-/// Returns those retained values that a schema has no field for.
-pub(crate) fn beyond(schema: &Structural, retained: &Patch) -> Option<Patch> {
-    left_by(schema.root(), retained)
-}
-
 /// A part of retained values: those that a version has fields for and the parent that it is made
 /// from has none, or the others.
 #[derive(Clone, Copy, PartialEq)]
@@ -309,37 +299,45 @@ pub(crate) enum Part {
     Rest,
 }
 
-/// Returns true if a version can show a value, and its parent cannot.
-fn is_own(parent: &Node, own: &Node, value: &Json) -> bool {
-    known_part(parent, value).is_none() && known_part(own, value).is_some()
+/// Returns true if a schema has a field for any of the retained values.
+pub(crate) fn knows(schema: &Structural, retained: &Patch) -> bool {
+    part_of(Part::Own, None, schema.root(), retained).is_some()
+}
+
+/// Returns those retained values that a schema has no field for.
+pub(crate) fn beyond(schema: &Structural, retained: &Patch) -> Option<Patch> {
+    part_of(Part::Rest, None, schema.root(), retained)
 }
 
 /// Returns one of the two parts of retained values.
 pub(crate) fn part(part: Part, parent: &Structural, own: &Structural, retained: &Patch) -> Option<Patch> {
-    part_of_node(part, parent.root(), own.root(), retained)
+    part_of(part, Some(parent.root()), own.root(), retained)
 }
 
-fn part_of_node(part: Part, parent: &Node, own: &Node, patch: &Patch) -> Option<Patch> {
+/// `parent` is `None` where the parent has no field.
+fn part_of(part: Part, parent: Option<&Node>, own: &Node, patch: &Patch) -> Option<Patch> {
     let rest = || (part == Part::Rest).then(|| patch.clone());
     match patch {
-        Patch::Set {
-            value: Json::Object(map),
-            guard: None,
-        } if !map.is_empty() => part_of_node(part, parent, own, &patch.clone().by_field()),
+        Patch::Set { value, guard: None } => {
+            let shows = |node: &Node| known_part(node, value).is_some();
+            let is_own = shows(own) && !parent.is_some_and(shows);
+            match (is_own, part, value) {
+                (true, Part::Own, _) => Some(patch.clone()),
+                (false, ..) if parent.is_none() => rest(),
+                (_, _, Json::Object(map)) if !map.is_empty() => {
+                    let parent = parent.filter(|_| !is_own);
+                    part_of(part, parent, own, &patch.clone().by_field())
+                }
+                (true, Part::Rest, value) => unknown_below(own, value),
+                (false, ..) => rest(),
+            }
+        }
         Patch::Fields(fields) => {
             let fields = fields.iter().filter_map(|(name, patch)| {
-                let found = match (name_at(Some(own), name), name_at(Some(parent), name), part) {
-                    (Name::Field(own), Name::Field(parent), part) => match (patch, part) {
-                        (Patch::Set { value, guard: None }, Part::Own) if is_own(parent, own, value) => {
-                            Some(patch.clone())
-                        }
-                        (Patch::Set { value, guard: None }, Part::Rest) if is_own(parent, own, value) => {
-                            left_by(own, patch)
-                        }
-                        _ => part_of_node(part, parent, own, patch),
-                    },
-                    (Name::Field(own), Name::Unknown, Part::Rest) => left_by(own, patch),
-                    (Name::Field(_), Name::Unknown, Part::Own) => Some(patch.clone()),
+                let above = parent.map(|parent| name_at(Some(parent), name));
+                let found = match (name_at(Some(own), name), above) {
+                    (Name::Field(own), Some(Name::Field(parent))) => part_of(part, Some(parent), own, patch),
+                    (Name::Field(own), None | Some(Name::Unknown)) => part_of(part, None, own, patch),
                     _ => (part == Part::Rest).then(|| patch.clone()),
                 };
                 Some((name.clone(), found?))
@@ -348,47 +346,17 @@ fn part_of_node(part: Part, parent: &Node, own: &Node, patch: &Patch) -> Option<
             (!fields.is_empty()).then_some(Patch::Fields(fields))
         }
         Patch::Within(entries) => {
-            let (Some(own), Some(parent)) = (own.items(), parent.items()) else {
+            let (Some(own), Some(above)) = (own.items(), parent.map_or(Some(None), |node| node.items().map(Some)))
+            else {
                 return rest();
             };
             let entries = entries
                 .iter()
-                .filter_map(|(at, patch)| Some((at.clone(), part_of_node(part, parent, own, patch)?)));
+                .filter_map(|(at, patch)| Some((at.clone(), part_of(part, above, own, patch)?)));
             let entries: Vec<(Ref, Patch)> = entries.collect();
             (!entries.is_empty()).then_some(Patch::Within(entries))
         }
         Patch::Set { .. } | Patch::Unset { .. } | Patch::Items { .. } => rest(),
-    }
-}
-
-fn left_by(node: &Node, patch: &Patch) -> Option<Patch> {
-    match patch {
-        Patch::Set { value, guard: None } if known_part(node, value).is_some() => match patch.clone().by_field() {
-            fields @ Patch::Fields(_) => left_by(node, &fields),
-            _ => unknown_below(node, value),
-        },
-        Patch::Set { .. } | Patch::Unset { .. } | Patch::Items { .. } => Some(patch.clone()),
-        Patch::Fields(fields) => {
-            let left = fields.iter().filter_map(|(name, patch)| {
-                let left = match name_at(Some(node), name) {
-                    Name::Field(child) => left_by(child, patch),
-                    _ => Some(patch.clone()),
-                };
-                Some((name.clone(), left?))
-            });
-            let left: BTreeMap<String, Patch> = left.collect();
-            (!left.is_empty()).then_some(Patch::Fields(left))
-        }
-        Patch::Within(entries) => {
-            let Some(item) = node.items() else {
-                return Some(patch.clone());
-            };
-            let left = entries
-                .iter()
-                .filter_map(|(at, patch)| Some((at.clone(), left_by(item, patch)?)));
-            let left: Vec<(Ref, Patch)> = left.collect();
-            (!left.is_empty()).then_some(Patch::Within(left))
-        }
     }
 }
 
