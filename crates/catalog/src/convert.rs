@@ -77,23 +77,14 @@ fn renamed<'a>(object: Json, names: impl Iterator<Item = (&'a str, &'a str)>, ap
     Json::Object(map)
 }
 
-/// The fingerprint of no definition.
-const UNKNOWN_DEFINITION: u64 = 0;
-
 impl Served {
     /// Converts a stored object to a version.
     ///
     /// # Errors
     /// A rule fails, the webhook fails, or its response is pending.
     pub fn get(&self, stored: Stored<'_>, to: &str) -> Converted<Json> {
-        if self.asks(stored.version, to) || self.respelled().is_some() || self.coded(to).is_some() {
-            return self.get_owned(
-                stored.value.clone(),
-                stored.version,
-                stored.residual,
-                to,
-                UNKNOWN_DEFINITION,
-            );
+        if self.goes_around(stored.version, to) {
+            return self.get_around(stored.value.clone(), stored.version, stored.residual, to);
         }
         Ok(self
             .api
@@ -111,6 +102,23 @@ impl Served {
         to: &str,
         written_under: u64,
     ) -> Converted<Json> {
+        if self.goes_around(version, to) {
+            return self.get_around(value, version, residual, to);
+        }
+        let (bundle, mut budget) = (&self.api.bundle, insula_conversion::object_budget());
+        Ok(match written_under == self.api.fingerprint {
+            true => bundle.get_current(value, version, residual, to, &mut budget)?,
+            false => bundle.get_owned(value, version, residual, to, &mut budget)?,
+        })
+    }
+
+    /// Returns true if more than the bundle converts between two versions: an alias with other
+    /// names, code, or a webhook.
+    fn goes_around(&self, version: &str, to: &str) -> bool {
+        self.asks(version, to) || self.respelled().is_some() || self.coded(to).is_some()
+    }
+
+    fn get_around(&self, value: Json, version: &str, residual: Option<&[u8]>, to: &str) -> Converted<Json> {
         let mut budget = insula_conversion::object_budget();
         if let Some(spelling) = self.respelled() {
             let shown = spelling.shown(value);
@@ -121,12 +129,6 @@ impl Served {
             let storage = bundle.storage();
             let stored = bundle.get_owned(value, version, residual, storage, &mut budget)?;
             return Ok((coded.from_storage)(stored));
-        }
-        if !self.asks(version, to) {
-            return Ok(match written_under == self.api.fingerprint {
-                true => bundle.get_current(value, version, residual, to, &mut budget)?,
-                false => bundle.get_owned(value, version, residual, to, &mut budget)?,
-            });
         }
         // Complete the stored object in its own version before the webhook converts it.
         let complete = match bundle.schema(version) {
