@@ -122,8 +122,13 @@ impl Editor<'_> {
                     .or_insert_with(|| json!({}));
                 self.edit((inner, 0), &shown.below, object, values)
             }
-            Kind::List(_) | Kind::Keyed { .. } => self.list((number, field), shown, clears, x, all),
-            Kind::Units(_) => self.map((number, field), shown, clears, x, all),
+            Kind::List(_) | Kind::Keyed { .. } | Kind::Units(_) if clears => {
+                x.as_object_mut().unwrap().remove(&shown.name);
+                all.remove(&number);
+                true
+            }
+            Kind::List(_) | Kind::Keyed { .. } => self.list((number, field), shown, x, all),
+            Kind::Units(_) => self.map((number, field), shown, x, all),
         }
     }
 
@@ -149,20 +154,8 @@ impl Editor<'_> {
         }
     }
 
-    fn list(
-        &mut self,
-        (number, field): (usize, &Field),
-        shown: &Shown,
-        clears: bool,
-        x: &mut Json,
-        all: &mut Values,
-    ) -> bool {
+    fn list(&mut self, (number, field): (usize, &Field), shown: &Shown, x: &mut Json, all: &mut Values) -> bool {
         let map = x.as_object_mut().unwrap();
-        if clears {
-            map.remove(&shown.name);
-            all.remove(&number);
-            return true;
-        }
         let list = map
             .entry(&shown.name)
             .or_insert_with(|| json!([]))
@@ -228,20 +221,8 @@ impl Editor<'_> {
         (!is_bare && !others.contains(&item)).then_some((item, values))
     }
 
-    fn map(
-        &mut self,
-        (number, field): (usize, &Field),
-        shown: &Shown,
-        clears: bool,
-        x: &mut Json,
-        all: &mut Values,
-    ) -> bool {
+    fn map(&mut self, (number, field): (usize, &Field), shown: &Shown, x: &mut Json, all: &mut Values) -> bool {
         let map = x.as_object_mut().unwrap();
-        if clears {
-            map.remove(&shown.name);
-            all.remove(&number);
-            return true;
-        }
         let object = map.entry(&shown.name).or_insert_with(|| json!({}));
         let Value::Entries(entries) = all.entry(number).or_insert_with(|| Value::Entries(BTreeMap::new())) else {
             return false;
