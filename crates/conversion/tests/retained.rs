@@ -1,5 +1,5 @@
-//! Values of a field that a release takes away: kept, shown by no version, shown again when the
-//! field returns, and gone with the item that they are in.
+//! Values of a field that a release takes away: kept, shown by no version without it, shown when
+//! the field returns, and gone with the item that they are in.
 #![allow(clippy::unwrap_used)]
 
 mod support;

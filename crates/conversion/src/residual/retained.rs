@@ -1,8 +1,9 @@
 //! Values that a version's schema has no field for any more.
 //!
 //! A release may take a field away. What objects hold in it is not gone with their next write: it
-//! is kept beside the residuals, and no version shows it. When the field returns, with a release or
-//! by going back to a former one, its values show again. They go when somebody retires the field.
+//! is kept beside the residuals. Versions that still have the field show it, and no other. When the
+//! field returns, with a release or by going back to a former one, its values show again. They go
+//! when somebody retires the field.
 //!
 //! A [`Patch`] of such values has entries `set` at names that the schema lacks, and what leads to
 //! them.

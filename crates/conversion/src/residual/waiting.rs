@@ -1,6 +1,7 @@
-//! Entries for the items of a list that no schema has for the time being.
+//! Entries for the items of a list that is away for the time being.
 //!
-//! A release may take a list away, and with it the base of what other versions keep in its items.
+//! A release may take a list away, and with it the base of what other versions keep in its items;
+//! and a write that brings a list back begins without it ([`put_all`]).
 //! Until the list returns, the entry is a value of the object that the list was in, under a name
 //! that no field has: it moves, and goes, with that object. It is stored as it was.
 //!
