@@ -73,7 +73,9 @@ impl From<DecodeError> for StatusReply {
             DecodeError::Protobuf(ProtobufError::UnknownKind { .. }) => {
                 status::unsupported_among("application/json, application/yaml")
             }
-            DecodeError::Protobuf(ProtobufError::Malformed(_)) => status::bad_request(error.to_string()),
+            DecodeError::Protobuf(ProtobufError::Malformed(_) | ProtobufError::UnknownField { .. }) => {
+                status::bad_request(error.to_string())
+            }
         }
     }
 }

@@ -321,7 +321,7 @@ fn everywhere(
     }
     let header = reply::accept_header(&request.parsed.headers);
     let is_metadata = |supported: &Supported| {
-        let form = negotiate::accept(header.as_deref(), *supported).ok();
+        let form = negotiate::accept(header.as_deref(), *supported, false).ok();
         form.is_some_and(|form| {
             matches!(
                 form.representation,

@@ -26,7 +26,7 @@ const VALUES: usize = 3;
 
 fn accept(request: &Authorized, supported: Supported) -> Result<Negotiated, Reply> {
     let header = reply::accept_header(&request.parsed.headers);
-    negotiate::accept(header.as_deref(), supported).map_err(Reply::from)
+    negotiate::accept(header.as_deref(), supported, true).map_err(Reply::from)
 }
 
 /// Returns the APIs of the cluster. The memory of a document about them is reserved.
@@ -175,7 +175,8 @@ pub(crate) fn third_party(
 
 /// Answers `/version` in a cluster.
 pub(crate) fn version(request: &Authorized) -> Answer {
-    let form = accept(request, Supported::Document)?;
+    let header = reply::accept_header(&request.parsed.headers);
+    let form = negotiate::accept(header.as_deref(), Supported::Document, false)?;
     Ok(show(request, form, &discovery::version(VERSION)))
 }
 

@@ -3,9 +3,9 @@
 //!
 //! `application/json;as=Table;v=v1;g=meta.k8s.io,application/json` is a list of media ranges: the
 //! first supported one of the highest quality is chosen. A range with an unknown `as`, `g` or `v`
-//! is not supported; other parameters (`profile`, `stream`, `charset`) are ignored. Objects are not
-//! written in protobuf, so that `application/vnd.kubernetes.protobuf,application/json` falls
-//! through to JSON; their metadata is.
+//! is not supported; other parameters (`profile`, `stream`, `charset`) are ignored. Custom
+//! resources have no protobuf, so that `application/vnd.kubernetes.protobuf,application/json` falls
+//! through to JSON for them; their metadata has.
 
 use crate::{
     discovery::is_built_in,
@@ -21,7 +21,7 @@ pub enum Format {
     Json,
     /// YAML, as kubectl prints it.
     Yaml,
-    /// Kubernetes' protobuf, for metadata alone and for `Status`.
+    /// Kubernetes' protobuf, for kinds of Kubernetes, metadata alone and `Status`.
     Protobuf,
 }
 
@@ -110,17 +110,17 @@ impl Negotiated {
 }
 
 /// Chooses the form of an answer by the `Accept` header; JSON without one. Several headers are
-/// joined by commas first.
+/// joined by commas first. `in_protobuf` says whether the value itself has a form in protobuf.
 ///
 /// # Errors
 /// 406 where no range can be met.
-pub fn accept(header: Option<&str>, supported: Supported) -> Result<Negotiated, StatusReply> {
+pub fn accept(header: Option<&str>, supported: Supported, in_protobuf: bool) -> Result<Negotiated, StatusReply> {
     if header.is_none_or(|header| header.trim().is_empty()) {
         return Ok(Negotiated::default());
     }
     let met = media_ranges(header)
         .iter()
-        .find_map(|range| meet(range, supported))
+        .find_map(|range| meet(range, supported, in_protobuf))
         .ok_or_else(status::not_acceptable)?;
     match (met.representation, supported) {
         (Representation::PartialMetadata(_), Supported::List) => Err(status::not_acceptable_because(
@@ -167,7 +167,7 @@ pub fn preferred<T>(header: Option<&str>, served: impl Fn(&str, Option<&str>) ->
     })
 }
 
-fn meet(range: &MediaRange, supported: Supported) -> Option<Negotiated> {
+fn meet(range: &MediaRange, supported: Supported, in_protobuf: bool) -> Option<Negotiated> {
     let format = format_of(&range.media)?;
     if supported == Supported::Watch && format == Format::Yaml {
         return None;
@@ -179,13 +179,10 @@ fn meet(range: &MediaRange, supported: Supported) -> Option<Negotiated> {
         ("", _, _) => return None,
         (kind, group, version) => transformed(kind, group, version, supported)?,
     };
-    let metadata = matches!(
-        representation,
-        Representation::PartialMetadata(_) | Representation::PartialMetadataList(_)
-    );
     match (representation, format) {
         (Representation::AggregatedDiscovery, Format::Yaml | Format::Protobuf) => return None,
-        (_, Format::Protobuf) if !metadata => return None,
+        (Representation::Table(_), Format::Protobuf) => return None,
+        (Representation::Object, Format::Protobuf) if !in_protobuf => return None,
         _ => {}
     }
     let pretty = matches!(range.media.param("pretty"), Some("1" | "true"));

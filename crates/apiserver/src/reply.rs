@@ -172,9 +172,7 @@ fn encoded(body: &Json, format: Format, pretty: bool) -> Result<Vec<u8>, String>
             let text = serde_saphyr::to_string(body).map_err(|error| error.to_string())?;
             Ok(text.into_bytes())
         }
-        Format::Protobuf => {
-            protobuf::encode(body).ok_or_else(|| format!("kind {} is not written in protobuf", body["kind"]))
-        }
+        Format::Protobuf => protobuf::encode(body),
     }
 }
 

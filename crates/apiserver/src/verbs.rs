@@ -16,6 +16,7 @@ use crate::{
     body, discovery,
     limits::Budget,
     negotiate::{self, Negotiated, Supported},
+    protobuf,
     render::Renderer,
     reply::{self, Reply, header_text},
     request_stages::Authorized,
@@ -60,10 +61,18 @@ impl ResourceRequest<'_> {
         }
     }
 
-    /// Chooses the form of the answer.
+    /// Chooses the form of an answer in the resource's own kind.
     pub fn negotiate(&self, supported: Supported) -> Result<Negotiated, Reply> {
-        let headers = &self.request.parsed.headers;
-        negotiate::accept(reply::accept_header(headers).as_deref(), supported).map_err(Reply::from)
+        let (served, version) = (&self.target.served, &self.target.version);
+        let is_built_in = served.api.strategy.traits().built_in;
+        let in_protobuf = is_built_in && protobuf::is_written(&served.api_version(version), &served.names().kind);
+        self.negotiate_kind(supported, in_protobuf)
+    }
+
+    /// Chooses the form of an answer in a kind that has a form in protobuf or has none.
+    pub(crate) fn negotiate_kind(&self, supported: Supported, in_protobuf: bool) -> Result<Negotiated, Reply> {
+        let header = reply::accept_header(&self.request.parsed.headers);
+        negotiate::accept(header.as_deref(), supported, in_protobuf).map_err(Reply::from)
     }
 
     /// Returns the renderer of a form.

@@ -160,13 +160,11 @@ impl Encoder {
         }
     }
 
-    /// Encodes one event. Negotiation admits protobuf for metadata alone, which is written in it,
-    /// as `Status` is.
+    /// Encodes one event.
     fn encode(&self, kind: &str, object: &Json, out: &mut EncodedEvents) -> Result<()> {
         match self.format {
             Format::Protobuf => {
-                let event = protobuf::event(kind, object)
-                    .ok_or_else(|| Error::Internal(format!("kind {} is not written in protobuf", object["kind"])))?;
+                let event = protobuf::event(kind, object).map_err(Error::Internal)?;
                 out.push(&event);
             }
             Format::Json | Format::Yaml => {

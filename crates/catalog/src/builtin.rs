@@ -32,10 +32,7 @@ pub use certificatesigningrequest::request as certificate_request;
 pub use event::review as review_event;
 pub use secret::{TOKEN_SECRET, encoded as secret_data};
 
-use crate::{
-    Builtin,
-    kind::{crd, message::Field},
-};
+use crate::{Builtin, kind::crd};
 
 /// All built-in kinds.
 static KINDS: &[&[Builtin]] = &[
@@ -71,11 +68,4 @@ static KINDS: &[&[Builtin]] = &[
 /// Returns all built-in kinds.
 pub(crate) fn all() -> impl Iterator<Item = &'static Builtin> {
     KINDS.iter().copied().flatten()
-}
-
-/// Returns the fields of the protobuf message of a kind, if clients may send it in protobuf.
-pub fn message(api_version: &str, kind: &str) -> Option<&'static [Field]> {
-    let mut messages = all().flat_map(|builtin| builtin.messages);
-    let found = messages.find(|message| message.api_version == api_version && message.kind == kind)?;
-    Some(found.fields)
 }

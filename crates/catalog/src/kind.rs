@@ -1,13 +1,10 @@
 //! The description of a built-in kind.
 
 mod compiled;
-pub mod message;
 mod table;
 
 pub use compiled::{CompiledConversion, CompiledKind};
 pub use table::{CellValue, Table, TableColumn};
-
-use message::Message;
 
 use crate::{Custom, Strategy, SubresourceHandler, names::NameRule};
 use insula_api::{FieldError, Json, Verb};
@@ -31,8 +28,6 @@ pub struct Builtin {
     pub(crate) strategy: &'static dyn Strategy,
     /// Table of the objects, if it is not that of the definition's printer columns.
     pub table: Option<Table>,
-    /// Protobuf messages that clients may send.
-    pub(crate) messages: &'static [Message],
     /// Subresources beside `status` and `scale`, which the definition names.
     pub subresources: &'static [Subresource],
     /// Lists that a strategic merge patch merges by a key: path of the list and name of the key.
@@ -126,7 +121,6 @@ impl Builtin {
             other_names: &[],
             strategy: &Custom,
             table: None,
-            messages: &[],
             subresources: &[],
             merge_keys: &[],
             name_rule: None,

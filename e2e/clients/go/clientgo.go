@@ -12,6 +12,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	storagemigrationv1beta1 "k8s.io/api/storagemigration/v1beta1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -35,6 +36,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/tools/pager"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
@@ -92,7 +94,9 @@ func typed(ctx context.Context, config *rest.Config) {
 	binary := rest.CopyConfig(config)
 	binary.ContentType = "application/vnd.kubernetes.protobuf"
 	binary.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	for _, config := range []*rest.Config{config, binary} {
+	alone := rest.CopyConfig(binary)
+	alone.AcceptContentTypes = "application/vnd.kubernetes.protobuf"
+	for index, config := range []*rest.Config{config, binary, alone} {
 		client := kubernetes.NewForConfigOrDie(config)
 		maps := client.CoreV1().ConfigMaps(namespace)
 		made := got(maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "map-"}, Data: map[string]string{"a": "b"}}, metav1.CreateOptions{}))
@@ -109,13 +113,49 @@ func typed(ctx context.Context, config *rest.Config) {
 		uid := types.UID("another")
 		err = maps.Delete(ctx, made.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
 		check(apierrors.IsConflict(err), err)
+		watch := got(maps.Watch(ctx, metav1.ListOptions{ResourceVersion: patched.ResourceVersion}))
 		must(maps.Delete(ctx, made.Name, metav1.DeleteOptions{}))
 		_, err = maps.Get(ctx, made.Name, metav1.GetOptions{})
 		check(apierrors.IsNotFound(err), err)
+		event := <-watch.ResultChan()
+		watch.Stop()
+		check(event.Type == "DELETED" && event.Object.(*corev1.ConfigMap).Data["a"] == "b", event)
+		states(ctx, client, fmt.Sprint("states-", index))
 	}
 	client := kubernetes.NewForConfigOrDie(config)
 	records(ctx, client)
 	permits(ctx, client)
+}
+
+// Statuses of kinds whose controllers are other people's, by the subresource; every field of them comes back.
+func states(ctx context.Context, client kubernetes.Interface, name string) {
+	now := metav1.NewTime(time.Unix(1_700_000_000, 0))
+	meta := metav1.ObjectMeta{Name: name}
+	space := got(client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: meta}, metav1.CreateOptions{}))
+	space.Status.Conditions = []corev1.NamespaceCondition{{Type: "Ready", Status: corev1.ConditionTrue, LastTransitionTime: now, Reason: "Made", Message: "it is there"}}
+	got(client.CoreV1().Namespaces().UpdateStatus(ctx, space, metav1.UpdateOptions{}))
+	spaces := got(client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name}))
+	check(len(spaces.Items) == 1 && equality.Semantic.DeepEqual(spaces.Items[0].Status, space.Status), spaces.Items)
+	policies := client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
+	got(policies.Create(ctx, &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: admissionv1.ValidatingAdmissionPolicySpec{
+		MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+			Operations: []admissionv1.OperationType{"CREATE"}, Rule: admissionv1.Rule{APIGroups: []string{"none.example.io"}, APIVersions: []string{"v1"}, Resources: []string{"nothing"}}}}}},
+		Validations: []admissionv1.Validation{{Expression: "true"}},
+	}}, metav1.CreateOptions{}))
+	conditions := []metav1.Condition{{Type: "Checked", Status: metav1.ConditionTrue, LastTransitionTime: now, Reason: "Checked"}}
+	// The server writes this status, too.
+	must(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		policy := got(policies.Get(ctx, name, metav1.GetOptions{}))
+		policy.Status.Conditions = conditions
+		_, err := policies.UpdateStatus(ctx, policy, metav1.UpdateOptions{})
+		return err
+	}))
+	checked := got(policies.Get(ctx, name, metav1.GetOptions{}))
+	check(equality.Semantic.DeepEqual(checked.Status.Conditions, conditions), checked.Status)
+	migrations := client.StoragemigrationV1beta1().StorageVersionMigrations()
+	migration := got(migrations.Create(ctx, &storagemigrationv1beta1.StorageVersionMigration{ObjectMeta: meta, Spec: storagemigrationv1beta1.StorageVersionMigrationSpec{
+		Resource: metav1.GroupResource{Group: "none.example.io", Resource: "nothing"}}}, metav1.CreateOptions{}))
+	check(migration.Spec.Resource.Resource == "nothing", migration.Spec)
 }
 
 // Kinds with lists in which empty texts count, and selectors that count when they are empty.

@@ -75,8 +75,66 @@ fn large_answers_are_compressed() {
     assert_eq!(unpacked(&openapi)["openapi"], "3.0.0");
 }
 
+/// Typed clients of Go ask for protobuf. `crates/apiserver/tests/protobuf.rs` compares the bytes.
+#[test]
+fn kinds_of_kubernetes_are_served_in_protobuf() {
+    let server = shared();
+    let admin = server.admin();
+    let client = admin.in_workspace(&workspace(&admin, "typed").0);
+    let get = |path: &str| client.get_with(path, &[("accept", PROTOBUF)]);
+    let own = |group: &str| {
+        [".kcp.io", ".kcp.dev", ".insula.io"]
+            .iter()
+            .any(|other| group.ends_with(other))
+    };
+    let groups = client.get("/apis").expect(200)["groups"].clone();
+    let versions = groups.as_array().unwrap().iter().map(|group| {
+        let version = group["preferredVersion"]["groupVersion"].as_str().unwrap();
+        (format!("/apis/{version}"), own(group["name"].as_str().unwrap()))
+    });
+    let mut served = 0;
+    for (version, own) in versions.chain([("/api/v1".to_owned(), false)]) {
+        assert!(get(&version).bytes.starts_with(b"k8s\0"), "{version}");
+        let resources = client.get(&version).expect(200)["resources"].clone();
+        for resource in resources.as_array().unwrap() {
+            let name = resource["name"].as_str().unwrap();
+            let verbs = resource["verbs"].as_array().unwrap();
+            if !verbs.contains(&json!("list")) || name == "thirdpartyresources" {
+                continue;
+            }
+            let list = get(&format!("{version}/{name}"));
+            assert_eq!(
+                (list.code, list.bytes.starts_with(b"k8s\0")),
+                (if own { 406 } else { 200 }, true),
+                "{name}"
+            );
+            served += usize::from(!own);
+        }
+    }
+    assert!(served > 15, "{served}");
+}
+
+/// A field that a later version of Kubernetes has would be lost.
+#[test]
+fn unknown_fields_in_protobuf_are_refused() {
+    let server = shared();
+    let admin = server.admin();
+    let client = admin.in_workspace(&workspace(&admin, "later").0);
+    let field = |number: u8, content: &[u8]| [&[number << 3 | 2, content.len() as u8], content].concat();
+    let kind = [field(1, b"v1"), field(2, b"ConfigMap")].concat();
+    let later = [field(1, &field(1, b"a")), field(9, b"later")].concat();
+    let body = [b"k8s\0".as_slice(), &field(1, &kind), &field(2, &later)].concat();
+    let refused = client
+        .try_send("POST", MAPS, &[("content-type", PROTOBUF)], body.into())
+        .unwrap();
+    assert_eq!(
+        refused.expect(400)["message"],
+        "the body has field 9 of core/v1.ConfigMap, which this server does not know; send application/json"
+    );
+}
+
 /// Informers of metadata ask for protobuf. Lists, objects, events and refusals come in protobuf,
-/// whole objects never do.
+/// whole custom resources never do.
 #[test]
 fn metadata_is_served_in_protobuf() {
     let server = shared();

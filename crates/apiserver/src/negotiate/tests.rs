@@ -7,7 +7,7 @@ const V1: MetaVersion = MetaVersion::V1;
 type Form = Option<(Format, Representation)>;
 
 fn got(header: &str, supported: Supported) -> Form {
-    accept(Some(header), supported)
+    accept(Some(header), supported, false)
         .ok()
         .map(|n| (n.format, n.representation))
 }
@@ -118,13 +118,16 @@ fn the_first_supported_media_range_is_chosen() {
     for (header, supported, want) in RANGES {
         assert_eq!(got(header, *supported), *want, "{header} for {supported:?}");
     }
-    assert_eq!(accept(None, Supported::List).map(|n| n.format).ok(), Some(Json));
-    assert_eq!(accept(Some(""), Supported::List).map(|n| n.format).ok(), Some(Json));
+    assert_eq!(accept(None, Supported::List, false).map(|n| n.format).ok(), Some(Json));
+    assert_eq!(
+        accept(Some(""), Supported::List, false).map(|n| n.format).ok(),
+        Some(Json)
+    );
 }
 
 #[test]
 fn refusals_list_what_is_spoken() {
-    let refused = accept(Some("text/csv"), Supported::Object).expect_err("is refused");
+    let refused = accept(Some("text/csv"), Supported::Object, false).expect_err("is refused");
     assert_eq!(refused.code, 406);
     assert_eq!(
         refused.message(),

@@ -1,144 +1,220 @@
 //! Tests of protobuf bodies.
 
 use super::*;
+use base64::{Engine, engine::general_purpose::STANDARD};
+use insula_api::Json;
+use insula_catalog::System;
+use insula_schema::Node;
+use serde_json::json;
 
-fn field(number: u8, content: &[u8]) -> Vec<u8> {
-    [&[number << 3 | 2, content.len() as u8], content].concat()
+/// Objects of every kind with random fields, in JSON and in protobuf, by Go's own encoders.
+const SAMPLES: &str = include_str!("../../tests/data/protobuf/samples.tsv");
+
+fn field(number: u32, content: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    write::bytes(number, content, &mut out);
+    out
 }
 
-fn envelope(kind: &str, object: &[u8]) -> Vec<u8> {
-    envelope_of("v1", kind, object)
+fn number(number: u32, value: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    write::varint(number, value, &mut out);
+    out
+}
+
+fn envelope(api_version: &str, kind: &str, object: &[u8]) -> Vec<u8> {
+    let meta = [field(1, api_version.as_bytes()), field(2, kind.as_bytes())].concat();
+    [
+        MAGIC,
+        &field(1, &meta),
+        &field(2, object),
+        &field(3, b""),
+        &field(4, b""),
+    ]
+    .concat()
+}
+
+/// Removes what Go prints for a nil list, map, time or JSON.
+fn without_nulls(value: Json) -> Json {
+    match value {
+        Json::Object(map) => {
+            let held = map.into_iter().filter(|(_, value)| !value.is_null());
+            held.map(|(key, value)| (key, without_nulls(value))).collect()
+        }
+        Json::Array(list) => list.into_iter().map(without_nulls).collect(),
+        other => other,
+    }
+}
+
+/// Returns the path of the first difference, and both values.
+fn difference(read: &Json, wanted: &Json) -> Option<String> {
+    let inner = |key: String, (read, wanted)| difference(read, wanted).map(|path| format!(".{key}{path}"));
+    match (read, wanted) {
+        (Json::Object(a), Json::Object(b)) if a.keys().eq(b.keys()) => a
+            .iter()
+            .zip(b.values())
+            .find_map(|((key, a), b)| inner(key.clone(), (a, b))),
+        (Json::Array(a), Json::Array(b)) if a.len() == b.len() => {
+            let mut pairs = a.iter().zip(b).enumerate();
+            pairs.find_map(|(index, pair)| inner(index.to_string(), pair))
+        }
+        _ => (read != wanted).then(|| format!(": {read} instead of {wanted}")),
+    }
+}
+
+/// Compares with Go: its bytes are read as its JSON, and its JSON is written as its bytes.
+fn compare(sample: &str) {
+    let [api_version, kind, text, bytes] = *sample.split('\t').collect::<Vec<_>>() else {
+        panic!("{sample}");
+    };
+    let mut object: Json = serde_json::from_str(text).expect("is JSON");
+    object["apiVersion"] = json!(api_version);
+    object["kind"] = json!(kind);
+    let bytes = envelope(api_version, kind, &STANDARD.decode(bytes).expect("is base64"));
+    let read = decode(&bytes).expect("is read");
+    assert_eq!(
+        difference(&without_nulls(read.clone()), &without_nulls(object.clone())),
+        None,
+        "{sample}"
+    );
+    assert_eq!(encode(&object).expect("is written"), bytes, "{sample}");
+    // What is read may be stored without the nulls.
+    assert_eq!(encode(&read).expect("is written"), bytes, "{sample}");
 }
 
 #[test]
-fn objects_are_read() {
-    let entry = [field(1, b"k"), field(2, b"v")].concat();
-    // Go encodes empty fields: a generateName and a creationTimestamp.
-    let meta = [field(1, b"a"), field(2, b""), field(8, b""), field(11, &entry)].concat();
-    let config_map = [field(1, &meta), field(2, &entry), field(3, &entry), vec![4 << 3, 1]].concat();
-    assert_eq!(
-        decode(&envelope("ConfigMap", &config_map)),
-        Ok(
-            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "labels": {"k": "v"}},
-            "data": {"k": "v"}, "binaryData": {"k": "dg=="}, "immutable": true})
-        )
-    );
-    let options = [vec![1 << 3, 0], field(4, b"Background"), field(5, b"All")].concat();
-    assert_eq!(
-        decode(&envelope("DeleteOptions", &options)),
-        Ok(
-            json!({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0,
-            "propagationPolicy": "Background", "dryRun": ["All"]})
-        )
-    );
+fn samples_of_go_are_read_and_written() {
+    assert!(SAMPLES.lines().count() > 60);
+    SAMPLES.lines().for_each(compare);
 }
 
-/// Decodes an encoded object, by the same tables.
-fn again(written: &[u8]) -> Json {
-    let Envelope { api_version, kind, raw } = Envelope::open(written).expect("an envelope");
-    let fields = messages::written(&api_version, &kind).expect("is written");
-    let mut object = message(raw, fields, DEPTH_MAX).expect("a message");
-    object.insert("apiVersion".into(), json!(api_version));
-    object.insert("kind".into(), json!(kind));
-    Json::Object(object)
+/// Returns true for kinds of Kubernetes, whose messages its Go types have today. Definitions of
+/// v1beta1 are shown with the fields of their proposal, too, which have no numbers.
+fn has_message(group: &str, version: &str) -> bool {
+    let others = [".kcp.io", ".kcp.dev", ".insula.io"];
+    !others.iter().any(|other| group.ends_with(other))
+        && !["extensions", "apiextension.k8s.io"].contains(&group)
+        && (group, version) != ("apiextensions.k8s.io", "v1beta1")
+}
+
+/// Adds the paths of a schema's fields that a message has no number for.
+fn without_number(node: &Node, kind: messages::Kind, path: &str, found: &mut Vec<String>) {
+    let messages::Kind::Message(message) = kind else {
+        return;
+    };
+    let message = messages::all().get(message);
+    for (name, node) in node.properties() {
+        if path.is_empty() && ["apiVersion", "kind", "metadata"].contains(&name) {
+            continue;
+        }
+        let path = format!("{path}.{name}");
+        match named(message, name) {
+            Some(field) => {
+                let values = node.items().or(node.additional()).unwrap_or(node);
+                without_number(values, field.kind, &path, found);
+            }
+            None => found.push(path),
+        }
+    }
+}
+
+fn named<'m>(message: &'m messages::Message, name: &str) -> Option<&'m messages::Field> {
+    message.fields.iter().find_map(|field| match (field.name, field.kind) {
+        (Some(known), _) => (known == name).then_some(field),
+        (None, messages::Kind::Message(inner)) => named(messages::all().get(inner), name),
+        _ => None,
+    })
 }
 
 #[test]
-fn encoded_objects_decode_to_themselves() {
-    let metadata = json!({"name": "a", "namespace": "b", "uid": "c", "resourceVersion": "12", "generation": 300,
-        "creationTimestamp": "2026-11-21T09:40:00Z", "deletionGracePeriodSeconds": 0, "labels": {"k": "v", "l": ""},
-        "annotations": {"ä": "ö"}, "finalizers": ["x/y", "z"],
-        "ownerReferences": [{"kind": "K", "name": "n", "uid": "u", "apiVersion": "g/v", "controller": true}],
-        "managedFields": [{"manager": "m", "operation": "Update", "apiVersion": "g/v", "fieldsType": "FieldsV1",
-            "time": "2026-11-21T09:40:00Z", "fieldsV1": {"f:spec": {"f:a": {}}}, "subresource": "status"}]});
-    let partial = json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata});
-    assert_eq!(again(&encode(&partial).expect("is written")), partial);
-    let list = json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
-        "metadata": {"resourceVersion": "9", "continue": "abc", "remainingItemCount": 7},
-        "items": [{"metadata": {"name": "a"}}, {"metadata": metadata}]});
-    assert_eq!(again(&encode(&list).expect("is written")), list);
-    let reply = crate::status::bad_request("no");
-    let status = again(&encode(&reply.body).expect("is written"));
-    assert_eq!((&status["code"], &status["message"]), (&json!(400), &json!("no")));
-    assert_eq!(encode(&json!({"kind": "Pod", "apiVersion": "v1"})), None);
-    let event = event("ADDED", &partial).expect("is written");
-    let fields: Vec<_> = Fields(&event).map(|field| field.expect("a field")).collect();
-    let [(1, Value::Bytes(b"ADDED")), (2, Value::Bytes(raw))] = fields[..] else {
+fn every_field_of_a_kind_of_kubernetes_has_a_number() {
+    let (system, mut found) = (System::load(), Vec::new());
+    for served in system.iter() {
+        for version in served.served_versions() {
+            if !has_message(served.group(), &version.name) {
+                continue;
+            }
+            let (api_version, kind) = (served.api_version(&version.name), &*served.names().kind);
+            match messages::all().find(&api_version, kind) {
+                Some(message) => {
+                    let path = format!("{api_version} {kind}");
+                    let (mut missing, kind) = (Vec::new(), messages::Kind::Message(message));
+                    without_number(version.schema.root(), kind, "", &mut missing);
+                    found.extend(missing.into_iter().map(|field| path.clone() + &field));
+                }
+                None => found.push(format!("{api_version} {kind}")),
+            }
+            let list = &*served.names().list_kind;
+            if !served.api.strategy.traits().review && !is_written(&api_version, list) {
+                found.push(format!("{api_version} {list}"));
+            }
+        }
+    }
+    assert_eq!(found, [""; 0]);
+}
+
+#[test]
+fn fields_of_later_versions_are_refused() {
+    let status = field(3, &field(99, b"new"));
+    assert_eq!(
+        decode(&envelope("v1", "Namespace", &status)),
+        Err(ProtobufError::UnknownField {
+            message: "core/v1.NamespaceStatus",
+            number: 99
+        })
+    );
+}
+
+#[test]
+fn values_without_a_number_are_refused() {
+    let namespace = |status: Json| encode(&json!({"apiVersion": "v1", "kind": "Namespace", "status": status}));
+    let path = |path: &str| Err(format!("Namespace{path} has no form in protobuf"));
+    assert_eq!(namespace(json!({"new": 1})), path(".status.new"));
+    assert_eq!(namespace(json!({"phase": 1})), path(".status.phase"));
+    assert_eq!(
+        namespace(json!({"conditions": [{}, {"type": []}]})),
+        path(".status.conditions[1].type")
+    );
+    assert_eq!(
+        encode(&json!({"kind": "Pod", "apiVersion": "v1"})),
+        Err("kind \"Pod\" is not written in protobuf".to_owned())
+    );
+}
+
+#[test]
+fn metadata_is_the_same_in_both_versions() {
+    let object = |api_version: &str| {
+        json!({"kind": "PartialObjectMetadata", "apiVersion": api_version,
+            "metadata": {"name": "a", "labels": {"k": "v"}}})
+    };
+    for api_version in ["meta.k8s.io/v1", "meta.k8s.io/v1beta1"] {
+        let written = encode(&object(api_version)).expect("is written");
+        assert_eq!(decode(&written), Ok(object(api_version)));
+    }
+}
+
+#[test]
+fn events_hold_an_envelope() {
+    let object = json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "a"}});
+    let event = event("ADDED", &object).expect("is written");
+    let fields: Vec<_> = wire::Fields(&event).map(|field| field.expect("a field")).collect();
+    let [(1, wire::Value::Bytes(b"ADDED")), (2, wire::Value::Bytes(raw))] = fields[..] else {
         panic!("{event:?}");
     };
-    let Some(Ok((1, Value::Bytes(object)))) = Fields(raw).next() else {
+    let Some(Ok((1, wire::Value::Bytes(written)))) = wire::Fields(raw).next() else {
         panic!("{raw:?}");
     };
-    assert_eq!(again(object), partial);
-}
-
-#[test]
-fn times_keep_their_fraction() {
-    let seconds = [
-        &[1 << 3][..],
-        &[0x80, 0x92, 0xb8, 0xc3, 0x98, 0xfe, 0xff, 0xff, 0xff, 0x01],
-    ]
-    .concat();
-    assert_eq!(time(&seconds), Ok(Some((-62135596800, 0))), "Go's zero time");
-    let moment = [&[1 << 3, 1, 2 << 3][..], &[0xc0, 0xc4, 0x07]].concat();
-    let spec = [field(1, b"me"), field(3, &moment)].concat();
-    let meta = [field(1, b"coordination.k8s.io/v1"), field(2, b"Lease")].concat();
-    let lease = [MAGIC, &field(1, &meta), &field(2, &field(2, &spec))].concat();
-    let read = decode(&lease).expect("a Lease");
-    assert_eq!(
-        read["spec"],
-        json!({"holderIdentity": "me", "acquireTime": "1970-01-01T00:00:01.000123Z"})
-    );
-}
-
-fn envelope_of(api_version: &str, kind: &str, object: &[u8]) -> Vec<u8> {
-    let meta = [field(1, api_version.as_bytes()), field(2, kind.as_bytes())].concat();
-    [MAGIC, &field(1, &meta), &field(2, object)].concat()
-}
-
-#[test]
-fn empty_values_count_in_lists_and_selectors() {
-    let rule = [field(1, b"get"), field(2, b""), field(3, b"secrets")].concat();
-    let meta = field(1, &field(1, b"a"));
-    let role = [meta.clone(), field(2, &rule)].concat();
-    assert_eq!(
-        decode(&envelope_of("rbac.authorization.k8s.io/v1", "Role", &role)),
-        Ok(
-            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "a"},
-            "rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"]}]})
-        )
-    );
-    let rule = field(2, &[field(1, b"CREATE"), field(2, &field(3, b"widgets"))].concat());
-    let matches = [field(1, b""), field(3, &rule)].concat();
-    let binding = [meta, field(2, &[field(1, b"p"), field(3, &matches)].concat())].concat();
-    let kind = "ValidatingAdmissionPolicyBinding";
-    assert_eq!(
-        decode(&envelope_of("admissionregistration.k8s.io/v1", kind, &binding)).map(|object| object["spec"].clone()),
-        Ok(json!({"policyName": "p", "matchResources": {"namespaceSelector": {},
-            "resourceRules": [{"operations": ["CREATE"], "resources": ["widgets"]}]}}))
-    );
-}
-
-#[test]
-fn maps_may_hold_lists() {
-    let scopes = [field(1, b"cluster:a"), field(1, b"cluster:b")].concat();
-    let extra = [field(1, b"scopes"), field(2, &scopes)].concat();
-    let review = field(2, &[field(3, b"ada"), field(5, &extra)].concat());
-    assert_eq!(
-        decode(&envelope_of("authorization.k8s.io/v1", "SubjectAccessReview", &review))
-            .map(|review| review["spec"].clone()),
-        Ok(json!({"user": "ada", "extra": {"scopes": ["cluster:a", "cluster:b"]}}))
-    );
+    assert_eq!(written, encode(&object).expect("is written"));
 }
 
 #[test]
 fn other_bytes_are_refused() {
-    let whole = envelope("Secret", &field(1, &field(1, b"a")));
-    for cut in 0..whole.len() - 1 {
+    let whole = envelope("v1", "Secret", &field(1, &field(1, b"a")));
+    for cut in 0..whole.len() - 5 {
         assert!(decode(&whole[..cut]).is_err() || cut > 4, "{cut}");
     }
     assert!(matches!(
-        decode(&envelope("Pod", b"")),
+        decode(&envelope("v1", "Pod", b"")),
         Err(ProtobufError::UnknownKind { .. })
     ));
     for bytes in [
@@ -150,114 +226,26 @@ fn other_bytes_are_refused() {
     ] {
         assert!(decode(bytes).is_err(), "{bytes:?}");
     }
+    // A number where a text is expected, and a text that is not UTF-8.
+    for object in [number(1, 1), field(1, &number(1, 1)), field(1, &field(1, b"\xff"))] {
+        assert!(decode(&envelope("v1", "Secret", &object)).is_err(), "{object:?}");
+    }
 }
 
-/// A field with a tag of two bytes, as tags above 15 have.
-fn wide(number: u32, content: &[u8]) -> Vec<u8> {
-    let mut out = Vec::new();
-    write::bytes(number, content, &mut out);
-    out
-}
-
-fn flag(number: u32, value: u64) -> Vec<u8> {
-    let mut out = Vec::new();
-    write::varint(number, value, &mut out);
-    out
-}
-
-/// An entry of `properties`.
-fn entry(key: &str, schema: Vec<u8>) -> Vec<u8> {
-    wide(29, &[field(1, key.as_bytes()), wide(2, &schema)].concat())
-}
-
-/// Properties of every form that a schema has.
-fn properties() -> Vec<u8> {
-    let any = field(2, &[]);
-    let limits = [
-        &[9 << 3 | 1][..],
-        &5f64.to_le_bytes(),
-        &[11 << 3 | 1],
-        &0.5f64.to_le_bytes(),
-    ]
-    .concat();
-    [
-        entry(
-            "list",
-            [
-                field(5, b"array"),
-                wide(
-                    24,
-                    &field(1, &[field(5, b"object"), entry("a", field(5, b"string"))].concat()),
-                ),
-            ]
-            .concat(),
-        ),
-        entry(
-            "map",
-            [field(5, b"object"), wide(30, &[vec![1 << 3, 1], any].concat())].concat(),
-        ),
-        entry("none", wide(30, &[1 << 3, 0])),
-        entry("number", [limits, flag(10, 0), flag(18, 0), flag(13, 3)].concat()),
-        entry(
-            "of",
-            [
-                field(8, &field(1, b"\"x\"")),
-                wide(20, &field(1, b"1")),
-                wide(20, &field(1, b"null")),
-            ]
-            .concat(),
-        ),
-        entry(
-            "either",
-            [
-                wide(27, &field(5, b"integer")),
-                wide(27, &[]),
-                flag(37, 0),
-                flag(38, 0),
-                flag(40, 1),
-            ]
-            .concat(),
-        ),
-        entry(
-            "tuple",
-            wide(24, &[field(2, &[]), field(2, &field(5, b"string"))].concat()),
-        ),
-        entry("needs", wide(32, &[field(1, b"a"), field(2, &field(2, b"b"))].concat())),
-    ]
-    .concat()
-}
-
-/// A definition as typed Go clients send it, with what their JSON leaves out.
 #[test]
-fn definitions_are_read() {
-    let version = [field(1, b"v1"), vec![2 << 3, 1, 3 << 3, 0, 7 << 3, 0]].concat();
-    let version = [version, wide(4, &wide(1, &properties())), field(5, &field(1, &[]))].concat();
-    let spec = [field(1, b"example.io"), wide(7, &version), vec![10 << 3, 0]].concat();
-    let mut object = Vec::new();
-    write::bytes(2, &spec, &mut object);
-    let mut body = MAGIC.to_vec();
-    body.extend(field(
-        1,
-        &[
-            field(1, b"apiextensions.k8s.io/v1"),
-            field(2, b"CustomResourceDefinition"),
-        ]
-        .concat(),
-    ));
-    write::bytes(2, &object, &mut body);
-    let schema = json!({
-        "list": {"type": "array", "items": {"type": "object", "properties": {"a": {"type": "string"}}}},
-        "map": {"type": "object", "additionalProperties": {}},
-        "none": {"additionalProperties": false},
-        "number": {"maximum": 5, "minimum": 0.5, "maxLength": 3},
-        "of": {"default": "x", "enum": [1, null]},
-        "either": {"anyOf": [{"type": "integer"}, {}], "x-kubernetes-preserve-unknown-fields": false,
-            "x-kubernetes-int-or-string": true},
-        "tuple": {"items": [{}, {"type": "string"}]},
-        "needs": {"dependencies": {"a": ["b"]}},
-    });
-    let version = json!({"name": "v1", "served": true, "storage": false, "subresources": {"status": {}},
-        "schema": {"openAPIV3Schema": {"properties": schema}}});
-    let read = decode(&body).expect("a definition");
-    assert_eq!(read["spec"], json!({"group": "example.io", "versions": [version]}));
+fn nested_bodies_have_a_bound() {
+    let mut schema = Vec::new();
+    for _ in 0..2 * DEPTH_MAX {
+        schema = field(28, &schema);
+    }
+    let version = field(4, &field(1, &schema));
+    let object = field(2, &field(7, &version));
+    assert_eq!(
+        decode(&envelope(
+            "apiextensions.k8s.io/v1",
+            "CustomResourceDefinition",
+            &object
+        )),
+        Err(ProtobufError::Malformed("nested too deep"))
+    );
 }

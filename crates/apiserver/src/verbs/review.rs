@@ -54,7 +54,7 @@ impl ResourceRequest<'_> {
         let (Some(accounts), Verb::Create) = (&authenticator.accounts, verb) else {
             return Err(Reply::error(&Error::MethodNotAllowed));
         };
-        let form = self.negotiate(Supported::Document)?;
+        let form = self.negotiate_kind(Supported::Document, true)?;
         let (version, kind) = accounts::TOKEN_REQUEST;
         let expected = body::Expected {
             kind,

@@ -23,7 +23,7 @@ const API_VERSION: &str = "autoscaling/v1";
 
 /// Serves GET, PUT and PATCH.
 pub(crate) async fn serve(request: &mut ResourceRequest<'_>, verb: Verb) -> Answer {
-    let form = request.negotiate(Supported::Object)?;
+    let form = request.negotiate_kind(Supported::Object, true)?;
     let paths = request.target.api_version()?.scale.clone().ok_or(Reply::NotFoundPage)?;
     let scale = match verb {
         Verb::Get => {

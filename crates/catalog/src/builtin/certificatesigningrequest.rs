@@ -3,10 +3,7 @@
 
 use crate::{
     Builtin, CellValue, Strategy, Subresource, Table, TableColumn, Traits,
-    kind::{
-        crd,
-        message::{Field, META, Message, Type},
-    },
+    kind::crd,
     names::{NameRule, name_problems},
 };
 use insula_api::{FieldError, FieldPath, Json, Timestamp, Verb};
@@ -51,11 +48,6 @@ pub(super) const KINDS: &[Builtin] = &[Builtin {
         body: None,
         verbs: &[Verb::Get, Verb::Patch, Verb::Update],
     }],
-    messages: &[Message::new(
-        "certificates.k8s.io/v1",
-        "CertificateSigningRequest",
-        MESSAGE,
-    )],
     table: Some(Table::new(&[
         TableColumn::NAME,
         TableColumn::AGE,
@@ -78,34 +70,6 @@ pub(super) const KINDS: &[Builtin] = &[Builtin {
     ])),
     ..Builtin::new(crd!("certificates.k8s.io_certificatesigningrequests"))
 }];
-
-const SPEC: &[Field] = &[
-    (1, "request", Type::Bytes, false),
-    (2, "username", Type::Text, false),
-    (3, "uid", Type::Text, false),
-    (4, "groups", Type::Text, true),
-    (5, "usages", Type::Text, true),
-    (6, "extra", Type::TextsMap, false),
-    (7, "signerName", Type::Text, false),
-    (8, "expirationSeconds", Type::Integer, false),
-];
-const CONDITION: &[Field] = &[
-    (1, "type", Type::Text, false),
-    (2, "reason", Type::Text, false),
-    (3, "message", Type::Text, false),
-    (4, "lastUpdateTime", Type::Time, false),
-    (5, "lastTransitionTime", Type::Time, false),
-    (6, "status", Type::Text, false),
-];
-const STATUS: &[Field] = &[
-    (1, "conditions", Type::Message(CONDITION), true),
-    (2, "certificate", Type::Bytes, false),
-];
-const MESSAGE: &[Field] = &[
-    (1, "metadata", Type::Message(META), false),
-    (2, "spec", Type::Message(SPEC), false),
-    (3, "status", Type::Message(STATUS), false),
-];
 
 const DURATION_TEXT: &str = "How long the certificate should be valid.";
 

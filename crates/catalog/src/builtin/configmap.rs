@@ -1,20 +1,13 @@
 //! ConfigMaps.
 
 use super::config_data::{DATA_MAX, check_key, immutable, too_long};
-use crate::{
-    Builtin, CellValue, Strategy, Table, TableColumn, Traits,
-    kind::{
-        crd,
-        message::{Field, META, Message, Type},
-    },
-};
+use crate::{Builtin, CellValue, Strategy, Table, TableColumn, Traits, kind::crd};
 use insula_api::{FieldError, FieldPath, Json};
 use serde_json::json;
 
 pub(super) const KINDS: &[Builtin] = &[Builtin {
     strategy: &ConfigMaps,
     claimable: true,
-    messages: &[Message::new("v1", "ConfigMap", MESSAGE)],
     table: Some(Table::new(&[
         TableColumn::NAME,
         TableColumn::text("Data", DATA_TEXT, CellValue::Entries(&["data", "binaryData"])),
@@ -22,13 +15,6 @@ pub(super) const KINDS: &[Builtin] = &[Builtin {
     ])),
     ..Builtin::new(crd!("core_configmaps"))
 }];
-
-const MESSAGE: &[Field] = &[
-    (1, "metadata", Type::Message(META), false),
-    (2, "data", Type::TextMap, false),
-    (3, "binaryData", Type::BytesMap, false),
-    (4, "immutable", Type::Bool, false),
-];
 
 const DATA_TEXT: &str = "Data contains the configuration data. Each key must consist of alphanumeric characters, \
     '-', '_' or '.'. Values with non-UTF-8 byte sequences must use the BinaryData field. The keys stored in Data must \

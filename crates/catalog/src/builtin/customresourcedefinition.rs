@@ -4,10 +4,7 @@ mod v1beta1;
 
 use crate::{
     Builtin, OnDelete, Strategy, Table, TableColumn, Traits,
-    kind::{
-        crd,
-        message::{Field, META, Message, Type, list, one, optional, text, texts},
-    },
+    kind::crd,
     object::{add_finalizer, metadata_of},
 };
 use insula_api::{
@@ -30,90 +27,10 @@ pub(super) const KINDS: &[Builtin] = &[Builtin {
         columns: &[TableColumn::NAME, TableColumn::CREATED],
         null_when_empty: true,
     }),
-    messages: &[Message::new(
-        "apiextensions.k8s.io/v1",
-        "CustomResourceDefinition",
-        DEFINITION,
-    )],
     coded_version: Some(v1beta1::VERSION),
     gate: Some(v1beta1::gate),
     ..Builtin::new(crd!("apiextensions.k8s.io_customresourcedefinitions"))
 }];
-
-const NAMES: &[Field] = &[
-    text(1, "plural"),
-    text(2, "singular"),
-    texts(3, "shortNames"),
-    text(4, "kind"),
-    text(5, "listKind"),
-    texts(6, "categories"),
-];
-const SERVICE: &[Field] = &[
-    text(1, "namespace"),
-    text(2, "name"),
-    text(3, "path"),
-    (4, "port", Type::Integer, false),
-];
-const CLIENT: &[Field] = &[
-    optional(1, "service", SERVICE),
-    (2, "caBundle", Type::Bytes, false),
-    text(3, "url"),
-];
-const WEBHOOK: &[Field] = &[
-    optional(2, "clientConfig", CLIENT),
-    texts(3, "conversionReviewVersions"),
-];
-const SCALE: &[Field] = &[
-    text(1, "specReplicasPath"),
-    text(2, "statusReplicasPath"),
-    text(3, "labelSelectorPath"),
-];
-const COLUMN: &[Field] = &[
-    text(1, "name"),
-    text(2, "type"),
-    text(3, "format"),
-    text(4, "description"),
-    (5, "priority", Type::Count, false),
-    text(6, "jsonPath"),
-];
-const VERSION: &[Field] = &[
-    text(1, "name"),
-    (2, "served", Type::Bool, false),
-    (3, "storage", Type::Bool, false),
-    optional(4, "schema", &[(1, "openAPIV3Schema", Type::Schema, false)]),
-    optional(
-        5,
-        "subresources",
-        &[optional(1, "status", &[]), optional(2, "scale", SCALE)],
-    ),
-    list(6, "additionalPrinterColumns", COLUMN),
-    (7, "deprecated", Type::Flag, false),
-    text(8, "deprecationWarning"),
-    list(9, "selectableFields", &[text(1, "jsonPath")]),
-];
-const SPEC: &[Field] = &[
-    text(1, "group"),
-    one(3, "names", NAMES),
-    text(4, "scope"),
-    list(7, "versions", VERSION),
-    optional(9, "conversion", &[text(1, "strategy"), optional(2, "webhook", WEBHOOK)]),
-    (10, "preserveUnknownFields", Type::Flag, false),
-];
-const CONDITION: &[Field] = &[
-    text(1, "type"),
-    text(2, "status"),
-    (3, "lastTransitionTime", Type::Time, false),
-    text(4, "reason"),
-    text(5, "message"),
-    (6, "observedGeneration", Type::Count, false),
-];
-const STATUS: &[Field] = &[
-    list(1, "conditions", CONDITION),
-    one(2, "acceptedNames", NAMES),
-    texts(3, "storedVersions"),
-    (4, "observedGeneration", Type::Count, false),
-];
-const DEFINITION: &[Field] = &[one(1, "metadata", META), one(2, "spec", SPEC), one(3, "status", STATUS)];
 
 /// CustomResourceDefinitions of a workspace.
 struct Definitions;

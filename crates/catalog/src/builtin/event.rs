@@ -1,12 +1,11 @@
 //! Events in both API groups (`pkg/apis/core/validation/events.go`). The core group has few rules.
 //! `events.k8s.io` has more, and its events are almost immutable.
 
-mod messages;
 mod table;
 
 use crate::{
     Builtin, Strategy, Traits,
-    kind::{OtherName, crd, message::Message},
+    kind::{OtherName, crd},
     names,
 };
 use insula_api::{FieldError, FieldPath, Json};
@@ -32,10 +31,6 @@ pub(super) const KINDS: &[Builtin] = &[Builtin {
     strategy: &Events,
     name_rule: Some(names::NameRule::PathSegment),
     claimable: true,
-    messages: &[
-        Message::new("v1", "Event", messages::CORE),
-        Message::new("events.k8s.io/v1", "Event", messages::NEW),
-    ],
     table: Some(table::TABLE),
     other_names: &[OtherName::Respelled {
         definition: crd!("events.k8s.io_events"),

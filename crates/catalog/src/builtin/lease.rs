@@ -1,18 +1,11 @@
 //! Leases, used by controllers for leader election.
 
-use crate::{
-    Builtin, CellValue, Strategy, Table, TableColumn, Traits,
-    kind::{
-        crd,
-        message::{Field, META, Message, Type},
-    },
-};
+use crate::{Builtin, CellValue, Strategy, Table, TableColumn, Traits, kind::crd};
 use insula_api::{FieldError, FieldPath, Json, Timestamp};
 
 pub(super) const KINDS: &[Builtin] = &[Builtin {
     strategy: &Leases,
     claimable: true,
-    messages: &[Message::new("coordination.k8s.io/v1", "Lease", MESSAGE)],
     table: Some(Table::new(&[
         TableColumn::NAME,
         TableColumn::text("Holder", HOLDER_TEXT, CellValue::Text("/spec/holderIdentity")),
@@ -20,20 +13,6 @@ pub(super) const KINDS: &[Builtin] = &[Builtin {
     ])),
     ..Builtin::new(crd!("coordination.k8s.io_leases"))
 }];
-
-const SPEC: &[Field] = &[
-    (1, "holderIdentity", Type::Text, false),
-    (2, "leaseDurationSeconds", Type::Integer, false),
-    (3, "acquireTime", Type::MicroTime, false),
-    (4, "renewTime", Type::MicroTime, false),
-    (5, "leaseTransitions", Type::Integer, false),
-    (6, "strategy", Type::Text, false),
-    (7, "preferredHolder", Type::Text, false),
-];
-const MESSAGE: &[Field] = &[
-    (1, "metadata", Type::Message(META), false),
-    (2, "spec", Type::Message(SPEC), false),
-];
 
 const HOLDER_TEXT: &str = "holderIdentity contains the identity of the holder of a current lease. If Coordinated \
     Leader Election is used, the holder identity must be equal to the elected LeaseCandidate.metadata.name field.";

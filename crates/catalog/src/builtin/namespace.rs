@@ -2,10 +2,7 @@
 
 use crate::{
     Builtin, CellValue, OnDelete, Strategy, Subresource, Table, TableColumn, Traits,
-    kind::{
-        crd,
-        message::{Field, META, Message, Type},
-    },
+    kind::crd,
     names::{self, NameRule},
     object::list_at,
 };
@@ -22,7 +19,6 @@ pub(super) const KINDS: &[Builtin] = &[Builtin {
         body: None,
         verbs: &[Verb::Update],
     }],
-    messages: &[Message::new("v1", "Namespace", MESSAGE)],
     table: Some(Table::new(&[
         TableColumn::NAME,
         TableColumn::text(
@@ -34,12 +30,6 @@ pub(super) const KINDS: &[Builtin] = &[Builtin {
     ])),
     ..Builtin::new(crd!("core_namespaces"))
 }];
-
-const MESSAGE: &[Field] = &[
-    (1, "metadata", Type::Message(META), false),
-    (2, "spec", Type::Message(&[(1, "finalizers", Type::Text, true)]), false),
-    (3, "status", Type::Message(&[(1, "phase", Type::Text, false)]), false),
-];
 
 /// Namespaces.
 struct Namespaces;

@@ -1,15 +1,6 @@
 //! Admission policies and their bindings. [`crate::policies`] validates their specs.
 
-mod messages;
-
-use crate::{
-    Builtin, CellValue, Strategy, Table, TableColumn, Traits,
-    kind::{
-        crd,
-        message::{Field, Message},
-    },
-    policies::validate,
-};
+use crate::{Builtin, CellValue, Strategy, Table, TableColumn, Traits, kind::crd, policies::validate};
 use insula_api::{FieldError, Json, Timestamp};
 use serde_json::json;
 
@@ -17,31 +8,26 @@ pub(super) const KINDS: &[Builtin] = &[
     Builtin {
         strategy: &ValidatingPolicies,
         claimable: true,
-        messages: &[message("ValidatingAdmissionPolicy", messages::VALIDATING)],
         ..Builtin::new(crd!("admissionregistration.k8s.io_validatingadmissionpolicies"))
     },
     Builtin {
         strategy: &ValidatingBindings,
         claimable: true,
-        messages: &[message("ValidatingAdmissionPolicyBinding", messages::POLICY_BINDING)],
         ..Builtin::new(crd!("admissionregistration.k8s.io_validatingadmissionpolicybindings"))
     },
     Builtin {
         strategy: &MutatingPolicies,
         claimable: true,
-        messages: &[message("MutatingAdmissionPolicy", messages::MUTATING)],
         ..Builtin::new(crd!("admissionregistration.k8s.io_mutatingadmissionpolicies"))
     },
     Builtin {
         strategy: &MutatingBindings,
         claimable: true,
-        messages: &[message("MutatingAdmissionPolicyBinding", messages::POLICY_BINDING)],
         ..Builtin::new(crd!("admissionregistration.k8s.io_mutatingadmissionpolicybindings"))
     },
     Builtin {
         strategy: &WebhookConfigurations::Validating,
         claimable: true,
-        messages: &[message("ValidatingWebhookConfiguration", messages::VALIDATING_WEBHOOKS)],
         table: Some(WEBHOOKS),
         merge_keys: &[("webhooks", "name")],
         ..Builtin::new(crd!("admissionregistration.k8s.io_validatingwebhookconfigurations"))
@@ -49,16 +35,11 @@ pub(super) const KINDS: &[Builtin] = &[
     Builtin {
         strategy: &WebhookConfigurations::Mutating,
         claimable: true,
-        messages: &[message("MutatingWebhookConfiguration", messages::MUTATING_WEBHOOKS)],
         table: Some(WEBHOOKS),
         merge_keys: &[("webhooks", "name")],
         ..Builtin::new(crd!("admissionregistration.k8s.io_mutatingwebhookconfigurations"))
     },
 ];
-
-const fn message(kind: &'static str, fields: &'static [Field]) -> Message {
-    Message::new("admissionregistration.k8s.io/v1", kind, fields)
-}
 
 const WEBHOOKS_TEXT: &str = "Webhooks indicates the number of webhooks registered in this configuration";
 const WEBHOOKS: Table = Table::new(&[

@@ -3,10 +3,7 @@
 use crate::{
     Builtin, CellValue, Strategy, Table, TableColumn, Traits,
     ids::RBAC as GROUP,
-    kind::{
-        crd,
-        message::{Field, META, Message, SELECTOR, list, one, optional, text, texts},
-    },
+    kind::crd,
     names::{NameRule, check_selector, name_problems},
 };
 use insula_api::{FieldError, FieldPath, Json, LabelSelector};
@@ -17,7 +14,6 @@ pub(super) const KINDS: &[Builtin] = &[
         strategy: &Roles { namespaced: true },
         claimable: true,
         name_rule: Some(NameRule::PathSegment),
-        messages: &[Message::new("rbac.authorization.k8s.io/v1", "Role", ROLE_MESSAGE)],
         table: Some(ROLES),
         ..Builtin::new(crd!("rbac.authorization.k8s.io_roles"))
     },
@@ -25,11 +21,6 @@ pub(super) const KINDS: &[Builtin] = &[
         strategy: &Roles { namespaced: false },
         claimable: true,
         name_rule: Some(NameRule::PathSegment),
-        messages: &[Message::new(
-            "rbac.authorization.k8s.io/v1",
-            "ClusterRole",
-            CLUSTER_ROLE_MESSAGE,
-        )],
         table: Some(ROLES),
         ..Builtin::new(crd!("rbac.authorization.k8s.io_clusterroles"))
     },
@@ -37,11 +28,6 @@ pub(super) const KINDS: &[Builtin] = &[
         strategy: &Bindings { namespaced: true },
         claimable: true,
         name_rule: Some(NameRule::PathSegment),
-        messages: &[Message::new(
-            "rbac.authorization.k8s.io/v1",
-            "RoleBinding",
-            BINDING_MESSAGE,
-        )],
         table: Some(ROLE_BINDINGS),
         ..Builtin::new(crd!("rbac.authorization.k8s.io_rolebindings"))
     },
@@ -49,41 +35,9 @@ pub(super) const KINDS: &[Builtin] = &[
         strategy: &Bindings { namespaced: false },
         claimable: true,
         name_rule: Some(NameRule::PathSegment),
-        messages: &[Message::new(
-            "rbac.authorization.k8s.io/v1",
-            "ClusterRoleBinding",
-            BINDING_MESSAGE,
-        )],
         table: Some(CLUSTER_ROLE_BINDINGS),
         ..Builtin::new(crd!("rbac.authorization.k8s.io_clusterrolebindings"))
     },
-];
-
-const POLICY_RULE: &[Field] = &[
-    texts(1, "verbs"),
-    texts(2, "apiGroups"),
-    texts(3, "resources"),
-    texts(4, "resourceNames"),
-    texts(5, "nonResourceURLs"),
-];
-const ROLE_MESSAGE: &[Field] = &[one(1, "metadata", META), list(2, "rules", POLICY_RULE)];
-const AGGREGATION: &[Field] = &[list(1, "clusterRoleSelectors", SELECTOR)];
-const CLUSTER_ROLE_MESSAGE: &[Field] = &[
-    one(1, "metadata", META),
-    list(2, "rules", POLICY_RULE),
-    optional(3, "aggregationRule", AGGREGATION),
-];
-const SUBJECT: &[Field] = &[
-    text(1, "kind"),
-    text(2, "apiGroup"),
-    text(3, "name"),
-    text(4, "namespace"),
-];
-const ROLE_REF: &[Field] = &[text(1, "apiGroup"), text(2, "kind"), text(3, "name")];
-const BINDING_MESSAGE: &[Field] = &[
-    one(1, "metadata", META),
-    list(2, "subjects", SUBJECT),
-    one(3, "roleRef", ROLE_REF),
 ];
 
 const ROLES: Table = Table {

@@ -1,13 +1,6 @@
 //! ResourceQuotas: validation of their limits (`ValidateResourceQuota`) and canonical quantities.
 
-use crate::{
-    Builtin, CellValue, Strategy, Table, TableColumn, Traits,
-    kind::{
-        crd,
-        message::{Field, META, Message, Type},
-    },
-    names,
-};
+use crate::{Builtin, CellValue, Strategy, Table, TableColumn, Traits, kind::crd, names};
 use insula_api::{FieldError, FieldPath, Json};
 use insula_cel::Quantity;
 use serde_json::json;
@@ -65,7 +58,6 @@ const LISTS: [&str; 3] = ["/spec/hard", "/status/hard", "/status/used"];
 pub(super) const KINDS: &[Builtin] = &[Builtin {
     strategy: &Quotas,
     claimable: true,
-    messages: &[Message::new("v1", "ResourceQuota", MESSAGE)],
     table: Some(Table::new(&[
         TableColumn::NAME,
         TableColumn::text(
@@ -82,31 +74,6 @@ pub(super) const KINDS: &[Builtin] = &[Builtin {
     ])),
     ..Builtin::new(crd!("core_resourcequotas"))
 }];
-
-const SCOPE_TERM: &[Field] = &[
-    (1, "scopeName", Type::Text, false),
-    (2, "operator", Type::Text, false),
-    (3, "values", Type::Text, true),
-];
-const SPEC: &[Field] = &[
-    (1, "hard", Type::Quantities, false),
-    (2, "scopes", Type::Text, true),
-    (
-        3,
-        "scopeSelector",
-        Type::Message(&[(1, "matchExpressions", Type::Message(SCOPE_TERM), true)]),
-        false,
-    ),
-];
-const STATUS: &[Field] = &[
-    (1, "hard", Type::Quantities, false),
-    (2, "used", Type::Quantities, false),
-];
-const MESSAGE: &[Field] = &[
-    (1, "metadata", Type::Message(META), false),
-    (2, "spec", Type::Message(SPEC), false),
-    (3, "status", Type::Message(STATUS), false),
-];
 
 const REQUEST_TEXT: &str = "Request represents a minimum amount of cpu/memory that a container may consume.";
 const LIMIT_TEXT: &str = "Limits control the maximum amount of cpu/memory that a container may use independent of \

@@ -1,13 +1,7 @@
 //! Secrets.
 
 use super::config_data::{DATA_MAX, check_key, immutable, too_long};
-use crate::{
-    Builtin, CellValue, Strategy, Table, TableColumn, Traits,
-    kind::{
-        crd,
-        message::{Field, META, Message, Type},
-    },
-};
+use crate::{Builtin, CellValue, Strategy, Table, TableColumn, Traits, kind::crd};
 use insula_api::{FieldError, FieldPath, Json, names::annotations};
 use serde_json::json;
 
@@ -17,7 +11,6 @@ pub const TOKEN_SECRET: &str = "kubernetes.io/service-account-token";
 pub(super) const KINDS: &[Builtin] = &[Builtin {
     strategy: &Secrets,
     claimable: true,
-    messages: &[Message::new("v1", "Secret", MESSAGE)],
     table: Some(Table::new(&[
         TableColumn::NAME,
         TableColumn::text("Type", TYPE_TEXT, CellValue::Text("/type")),
@@ -26,14 +19,6 @@ pub(super) const KINDS: &[Builtin] = &[Builtin {
     ])),
     ..Builtin::new(crd!("core_secrets"))
 }];
-
-const MESSAGE: &[Field] = &[
-    (1, "metadata", Type::Message(META), false),
-    (2, "data", Type::BytesMap, false),
-    (3, "type", Type::Text, false),
-    (4, "stringData", Type::TextMap, false),
-    (5, "immutable", Type::Bool, false),
-];
 
 const TYPE_TEXT: &str = "Used to facilitate programmatic handling of secret data. More info: \
     https://kubernetes.io/docs/concepts/configuration/secret/#secret-types";

@@ -1,34 +1,12 @@
 //! StorageVersionMigrations.
 
-use crate::{
-    Builtin, Strategy, Traits,
-    kind::{
-        crd,
-        message::{Field, META, Message, Type},
-    },
-};
+use crate::{Builtin, Strategy, Traits, kind::crd};
 use insula_api::{FieldError, FieldPath, Json, Timestamp};
 
 pub(super) const KINDS: &[Builtin] = &[Builtin {
     strategy: &StorageVersionMigrations,
-    messages: &[Message::new(
-        "storagemigration.k8s.io/v1beta1",
-        "StorageVersionMigration",
-        MESSAGE,
-    )],
     ..Builtin::new(crd!("storagemigration.k8s.io_storageversionmigrations"))
 }];
-
-const GROUP_RESOURCE: &[Field] = &[(1, "group", Type::Text, false), (2, "resource", Type::Text, false)];
-const MESSAGE: &[Field] = &[
-    (1, "metadata", Type::Message(META), false),
-    (
-        2,
-        "spec",
-        Type::Message(&[(1, "resource", Type::Message(GROUP_RESOURCE), false)]),
-        false,
-    ),
-];
 
 /// Requests to write all objects of a resource in its storage version.
 struct StorageVersionMigrations;
