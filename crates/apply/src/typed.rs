@@ -7,6 +7,7 @@
 mod compare;
 mod items;
 mod merge;
+mod nulls;
 mod reconcile;
 mod remove;
 mod sets;
@@ -15,6 +16,7 @@ mod validate;
 
 pub(crate) use compare::{Comparison, compare};
 pub(crate) use merge::merge;
+pub(crate) use nulls::set_nulls;
 pub(crate) use reconcile::reconcile;
 pub(crate) use remove::remove;
 pub(crate) use sets::{fields_of, with_named};

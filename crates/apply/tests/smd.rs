@@ -1,7 +1,7 @@
 //! Comparison with structured-merge-diff: its own tests and random writes, operation by operation,
 //! must give the objects and owners of Kubernetes' library.
 //!
-//! Recorded by `data/smd/record.sh` with version 6.3.2 (Apache License 2.0).
+//! Recorded by `data/smd/record.sh` with version 6.4.2 (Apache License 2.0).
 
 use insula_api::{Json, Timestamp};
 use insula_apply::{ApplyError, FieldSet, Managers, OnConflict, Operation, Shape, Versions, Writer, apply, update};
@@ -172,13 +172,25 @@ fn replay(case: &Case) -> Result<(), String> {
     Ok(())
 }
 
+/// Cases in which the library leaves null behind a map whose last field was given up by one applier
+/// while another owns the map. Here it stays empty, because a schema may refuse null, and the write
+/// with it.
+const LEAVES_NULL: [&str; 2] = [
+    "TestMultipleAppliersDeducedType, step 5",
+    "TestMultipleAppliersNestedType, step 5",
+];
+
 #[test]
 fn owners_are_those_of_structured_merge_diff() {
     let cases: Vec<Case> = include_str!("data/smd/merge.jsonl")
         .lines()
         .map(|line| serde_json::from_str(line).expect("a case"))
         .collect();
-    let differing: Vec<String> = cases.iter().filter_map(|case| replay(case).err()).collect();
+    let (known, differing): (Vec<_>, Vec<_>) = cases
+        .iter()
+        .filter_map(|case| replay(case).err())
+        .partition(|error| LEAVES_NULL.iter().any(|step| error.starts_with(step)));
+    assert_eq!(known.len(), LEAVES_NULL.len());
     assert!(
         differing.is_empty(),
         "{} of {} differ:\n{}",

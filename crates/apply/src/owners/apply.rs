@@ -7,7 +7,7 @@ use super::managers::{Entry, Manager, Managers, Operation};
 use super::update::update;
 use super::{Versions, Writer};
 use crate::fields::FieldSet;
-use crate::typed::{Shape, fields_of, merge, remove, validate, with_named};
+use crate::typed::{Shape, fields_of, merge, remove, set_nulls, validate, with_named};
 use insula_api::Json;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -114,10 +114,11 @@ fn attempt(
         time: None,
     };
     let last = managers.0.insert(own.clone(), entry);
-    let object = match &last {
+    let mut object = match &last {
         Some(last) => prune(merged, last, &managers, writer, versions).map_err(ApplyError::Version)?,
         None => merged,
     };
+    set_nulls(shape, &mut object, config);
     let effect = effect(live, &object, &managers, Some(&own), writer, versions).map_err(ApplyError::Version)?;
     if on_conflict == OnConflict::Refuse
         && let Some(conflicts) = Conflicts::from_sets(effect.taken.clone())
