@@ -6,7 +6,7 @@ use insula_api::{Json, Verb};
 use insula_catalog::{ApiVersion, ScopeKind, Served, Subresource, registration};
 use serde_json::json;
 use sha2::{Digest, Sha256, Sha512};
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::{cmp::Reverse, collections::BTreeMap, sync::OnceLock};
 
 /// Version of Kubernetes whose API is served.
 const KUBERNETES_MAJOR: &str = "1";
@@ -25,16 +25,38 @@ const CUSTOM_VERBS: [Verb; 8] = [
 ];
 const SUBRESOURCE_VERBS: &[Verb] = &[Verb::Get, Verb::Patch, Verb::Update];
 
-/// Returns `/version`, for the whole server and in a workspace. `insula` is this program's version;
-/// commit and date are set when it is built.
+/// Word of a build without git for its commit.
+const UNKNOWN: &str = "unknown";
+
+/// The source that a program was built from.
+#[derive(Debug, Clone, Copy)]
+pub struct Build {
+    /// Commit, in hexadecimal digits; "unknown" where the build had no git.
+    pub commit: &'static str,
+    /// Date of the commit, `2026-11-21`; "unknown" likewise.
+    pub date: &'static str,
+}
+
+/// Source of the running program. Libraries do not know it: only a program is built from a commit.
+static BUILD: OnceLock<Build> = OnceLock::new();
+
+/// Says what the program was built from; once, when it starts.
+pub fn identify(build: Build) {
+    let _ = BUILD.set(build);
+}
+
+/// Returns `/version`, for the whole server and in a workspace. `insula` is this program's version.
+/// A date that is not known is Go's for none.
 pub fn version(insula: &str) -> Json {
+    let build = BUILD.get().filter(|build| build.commit != UNKNOWN);
+    let date = build.map(|build| build.date).filter(|date| *date != UNKNOWN);
     json!({
         "major": KUBERNETES_MAJOR,
         "minor": KUBERNETES_MINOR,
         "gitVersion": format!("v{KUBERNETES_MAJOR}.{KUBERNETES_MINOR}.0+insula-{insula}"),
-        "gitCommit": option_env!("INSULA_BUILD_COMMIT").unwrap_or_default(),
+        "gitCommit": build.map_or("", |build| build.commit),
         "gitTreeState": "",
-        "buildDate": option_env!("INSULA_BUILD_DATE").unwrap_or("1970-01-01T00:00:00Z"),
+        "buildDate": date.map_or("1970-01-01T00:00:00Z".to_owned(), |date| format!("{date}T00:00:00Z")),
         "goVersion": "",
         "compiler": "rustc",
         "platform": format!("{}/{}", std::env::consts::OS, go_architecture()),

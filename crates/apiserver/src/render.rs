@@ -319,22 +319,26 @@ impl Renderer {
         }
     }
 
-    /// Returns the object of a bookmark.
-    pub fn bookmark(&self, metadata: Json) -> Json {
-        let (kind, api_version) = match self.form.representation {
-            Representation::PartialMetadata(version) | Representation::PartialMetadataList(version) => {
-                ("PartialObjectMetadata".to_owned(), version.api_version().to_owned())
-            }
-            Representation::Table(version) => ("Table".to_owned(), version.api_version().to_owned()),
-            _ => {
-                let served = &self.target.served;
-                (
-                    served.names().kind.to_string(),
-                    served.api_version(&self.target.version),
-                )
-            }
+    /// Returns the object of a bookmark. That of a table has a row, whose object holds the
+    /// annotation for the end of the initial state.
+    pub fn bookmark(&self, metadata: Json, columns: Columns) -> Result<Json> {
+        let served = &self.target.served;
+        let own = || {
+            let api_version = served.api_version(&self.target.version);
+            json!({"kind": &*served.names().kind, "apiVersion": api_version, "metadata": metadata})
         };
-        json!({"kind": kind, "apiVersion": api_version, "metadata": metadata})
+        Ok(match self.form.representation {
+            Representation::PartialMetadata(version) | Representation::PartialMetadataList(version) => {
+                table::partial(&metadata, version)
+            }
+            Representation::Table(version) => {
+                let (layout, budget) = (self.layout()?, &mut table::budget_for_row(0));
+                let row = layout.row(&own(), self.include, version, self.registry.clock.now(), budget);
+                let metadata = json!({"resourceVersion": metadata["resourceVersion"]});
+                layout.table(vec![row], version, metadata, columns)
+            }
+            _ => own(),
+        })
     }
 
     /// Converts objects to the requested version, one after the other.

@@ -145,7 +145,8 @@ impl Encoder {
         if initial_end {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        self.encode("BOOKMARK", &self.renderer.bookmark(metadata), out)
+        let columns = if out.is_empty() { self.columns } else { Columns::Known };
+        self.encode("BOOKMARK", &self.renderer.bookmark(metadata, columns)?, out)
     }
 
     /// Encodes the error that ends the watch.

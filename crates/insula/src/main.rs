@@ -134,6 +134,7 @@ enum Command {
 const KUBECTLS: [&str; 7] = ["get", "apply", "create", "delete", "describe", "edit", "patch"];
 
 fn main() -> ExitCode {
+    insula_server::identify(version::BUILD);
     let arguments = plugin::arguments(std::env::args_os());
     if arguments.get(1).is_some_and(|first| first == complete::COMPLETE) {
         let words: Vec<String> = arguments

@@ -27,6 +27,11 @@ pub(crate) const SHORT: &str = concat!(
     env!("INSULA_BUILD_TARGET"),
     ")"
 );
+/// Source of the program, for `/version` of a server.
+pub(crate) const BUILD: insula_server::Build = insula_server::Build {
+    commit: COMMIT,
+    date: DATE,
+};
 /// Package of the program.
 const ROOT: &str = "insula-insula";
 

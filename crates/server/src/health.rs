@@ -108,10 +108,11 @@ impl StoreCheck {
 
 /// Returns true for the path of an endpoint.
 pub(crate) fn serves(path: &str) -> bool {
+    let is_check = |(report, _): (&str, &str)| matches!(report, "/livez" | "/healthz" | "/readyz");
     matches!(
         path,
         "/livez" | "/healthz" | "/readyz" | "/version" | METRICS | backup::PATH
-    )
+    ) || path.rsplit_once('/').is_some_and(is_check)
 }
 
 /// Returns the routes of the endpoints.
@@ -120,6 +121,9 @@ pub(crate) fn routes(health: Health) -> Router {
         .route("/livez", get(live))
         .route("/healthz", get(ready))
         .route("/readyz", get(ready))
+        .route("/livez/{check}", get(live))
+        .route("/healthz/{check}", get(ready))
+        .route("/readyz/{check}", get(ready))
         .route("/version", get(version))
         .route(METRICS, get(text))
         .route(backup::PATH, get(backup::answer))
@@ -134,21 +138,44 @@ async fn live(State(health): State<Health>, request: Parts) -> Response {
         ("ping", Ok(())),
         (health.store_check.name, health.store_check.store.health()),
     ];
-    report(&health, "livez", &request, &checks).await
+    report(&health, &request, &checks).await
 }
 
 async fn ready(State(health): State<Health>, request: Parts) -> Response {
     let checks = health.checks().await;
-    report(&health, request.uri.path().trim_start_matches('/'), &request, &checks).await
+    report(&health, &request, &checks).await
+}
+
+/// The outcome of one check.
+type Check<'a> = (&'a str, Result<(), String>);
+
+/// Answers `/readyz/<check>` as Kubernetes does: with one check, to those who may read the path.
+async fn one_check(health: &Health, request: &Parts, checks: &[Check<'_>], name: &str) -> Response {
+    if let Err(refusal) = permit(health, request, request.uri.path()).await {
+        return refusal.into_response();
+    }
+    match checks.iter().find(|(check, _)| *check == name) {
+        Some((_, Ok(()))) => plain(StatusCode::OK, "ok".to_owned()),
+        Some((_, Err(reason))) => {
+            let text = format!("internal server error: {reason}\n");
+            plain(StatusCode::INTERNAL_SERVER_ERROR, text)
+        }
+        None => plain(StatusCode::NOT_FOUND, "404 page not found\n".to_owned()),
+    }
 }
 
 /// Writes the report in the format of Kubernetes. Reasons are for administrators only.
-async fn report(health: &Health, name: &str, request: &Parts, checks: &[(&str, Result<(), String>)]) -> Response {
-    let failed = checks.iter().any(|(_, check)| check.is_err());
-    let verbose = request
-        .uri
-        .query()
-        .is_some_and(|query| query.split('&').any(|part| part.starts_with("verbose")));
+async fn report(health: &Health, request: &Parts, checks: &[Check<'_>]) -> Response {
+    let path = request.uri.path().trim_start_matches('/');
+    if let Some((_, name)) = path.split_once('/') {
+        return one_check(health, request, checks, name).await;
+    }
+    let parts = || request.uri.query().into_iter().flat_map(|query| query.split('&'));
+    let excluded: Vec<&str> = parts().filter_map(|part| part.strip_prefix("exclude=")).collect();
+    let failed = checks
+        .iter()
+        .any(|(name, check)| check.is_err() && !excluded.contains(name));
+    let verbose = parts().any(|part| part.starts_with("verbose"));
     let code = if failed {
         StatusCode::SERVICE_UNAVAILABLE
     } else {
@@ -170,6 +197,7 @@ async fn report(health: &Health, name: &str, request: &Parts, checks: &[(&str, R
     let mut text = String::new();
     for (check, result) in checks {
         match result {
+            _ if excluded.contains(check) => text += &format!("[+]{check} excluded: ok\n"),
             Ok(()) => text += &format!("[+]{check} ok\n"),
             Err(reason) if is_admin => text += &format!("[-]{check} failed: {reason}\n"),
             Err(_) => text += &format!("[-]{check} failed: reason withheld\n"),
@@ -182,7 +210,7 @@ async fn report(health: &Health, name: &str, request: &Parts, checks: &[(&str, R
             Some(_) => text += &format!("[!]{name} alarm: reason withheld\n"),
         }
     }
-    text += &format!("{name} check {}\n", if failed { "failed" } else { "passed" });
+    text += &format!("{path} check {}\n", if failed { "failed" } else { "passed" });
     plain(code, text)
 }
 

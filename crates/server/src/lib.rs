@@ -64,6 +64,7 @@ pub use config::Config;
 pub use env::Env;
 pub use error::StartError;
 pub use insula_access::delegate::Delegate;
+pub use insula_apiserver::discovery::{Build, identify};
 pub use insula_store_etcd::MemberStatus;
 pub use lifecycle::Lifecycle;
 pub use listen::PeerAddress;

@@ -145,6 +145,7 @@ fn anonymous_requests_reach_health_endpoints_only() {
         "/.well-known/openid-configuration",
         "/openid/v1/jwks",
         "/readyz/reasons",
+        "/livez/ping",
     ] {
         let answer = anybody.get(path);
         assert!(
@@ -155,6 +156,25 @@ fn anonymous_requests_reach_health_endpoints_only() {
         );
         assert!(!answer.text.contains("universal"), "{path}: {}", answer.text);
     }
+}
+
+#[test]
+fn each_check_has_a_path_of_its_own() {
+    let server = shared();
+    let admin = server.admin();
+    for (path, code, text) in [
+        ("/livez/ping", 200, "ok"),
+        ("/readyz/store", 200, "ok"),
+        ("/healthz/ping", 200, "ok"),
+        ("/readyz/nothing", 404, "404 page not found\n"),
+    ] {
+        let answer = admin.get(path);
+        assert_eq!((answer.code, &*answer.text), (code, text), "{path}");
+    }
+    let text = admin.get("/readyz?verbose&exclude=store").text;
+    assert!(text.contains("[+]store excluded: ok\n"), "{text}");
+    let version = admin.get("/version").expect(200);
+    assert_ne!(version["gitCommit"], "", "{version}");
 }
 
 /// No log, argument, variable or kubeconfig contains a secret of a tenant, at debug level either.
