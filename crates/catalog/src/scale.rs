@@ -72,13 +72,15 @@ impl Scale {
     }
 
     /// Returns the errors of an object's values. `prefix` selects the paths: `.status` for a write
-    /// to the status, an empty one for all.
-    pub fn errors(&self, object: &Json, prefix: &str) -> Vec<FieldError> {
+    /// to the status, an empty one for all. A value that the old object has as well is no error.
+    pub fn errors(&self, object: &Json, old: Option<&Json>, prefix: &str) -> Vec<FieldError> {
         let mut errors = Vec::new();
         let mut check = |path: &str, wrong: fn(&Scale, Option<&Json>) -> Option<String>| {
             let value = Scale::value(object, path);
+            let is_unchanged = old.is_some_and(|old| Scale::value(old, path) == value);
             if !path.is_empty()
                 && path.starts_with(prefix)
+                && !is_unchanged
                 && let Some(why) = wrong(self, value)
             {
                 let value = value.unwrap_or(&Json::Null);

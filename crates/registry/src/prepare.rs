@@ -84,13 +84,13 @@ fn fit(context: &Context<'_>, new: &mut Json) {
     }
 }
 
-/// Returns the errors of values that a Scale shows. `prefix` selects the paths that a write is
-/// about.
-fn scale_errors(version: &ApiVersion, new: &Json, prefix: &str) -> Vec<FieldError> {
+/// Returns the errors of values that a Scale shows and that the write changes. `prefix` selects the
+/// paths that a write is about.
+fn scale_errors(version: &ApiVersion, new: &Json, old: Option<&Json>, prefix: &str) -> Vec<FieldError> {
     version
         .scale
         .as_ref()
-        .map(|scale| scale.errors(new, prefix))
+        .map(|scale| scale.errors(new, old, prefix))
         .unwrap_or_default()
 }
 
@@ -112,7 +112,8 @@ pub(crate) fn create(context: &Context<'_>, mut new: Json) -> Result<Draft> {
     metadata::validate(served, &new["metadata"], &mut misnamed);
     let found = insula_schema::validate(&new, &version.schema).into_iter();
     let mut errors: Vec<FieldError> = found.map(|error| in_words_of(served, error)).collect();
-    errors.extend(scale_errors(version, &new, if version.status { ".spec" } else { "" }));
+    let prefix = if version.status { ".spec" } else { "" };
+    errors.extend(scale_errors(version, &new, None, prefix));
     errors.extend(served.errors_of_version(&new, &version.name));
     warnings.extend(metadata::warnings(context.served, &new["metadata"]));
     // Built-in kinds report errors of names together with errors of their strategy.
@@ -194,7 +195,7 @@ pub(crate) fn update(context: &Context<'_>, mut new: Json, old: &Entry) -> Resul
         false if version.status => ".spec",
         false => "",
     };
-    errors.extend(scale_errors(version, &new, prefix));
+    errors.extend(scale_errors(version, &new, Some(&old_seen), prefix));
     errors.extend(served.errors_of_version(&new, &version.name));
     warnings.extend(outcome.warnings);
     warnings.extend(metadata::warnings(context.served, &new["metadata"]));

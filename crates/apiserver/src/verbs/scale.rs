@@ -89,7 +89,7 @@ fn represented(
 async fn show(registry: &Deps, target: &Target, entry: &Entry, paths: &Scale) -> Result<Json> {
     let object = verbs::show(registry, target, entry).await?;
     let errors = if paths.strict {
-        paths.errors(&object, "")
+        paths.errors(&object, None, "")
     } else {
         Vec::new()
     };
