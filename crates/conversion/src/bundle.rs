@@ -412,7 +412,7 @@ impl Bundle {
         self.shared.clear();
     }
 
-    fn index(&self, version: &str) -> Result<usize, ConvertError> {
+    pub(crate) fn index(&self, version: &str) -> Result<usize, ConvertError> {
         let found = self.versions.iter().position(|v| v.name == version);
         let found = found.or_else(|| (version == UNION).then_some(self.top));
         found.ok_or_else(|| self.failure(version, version, Cause::UnknownVersion(version.to_owned())))

@@ -17,10 +17,16 @@ use crate::object_budget;
 use crate::trace::Trace;
 use insula_schema::Node;
 use serde_json::Value as Json;
-use std::collections::{BTreeMap, BTreeSet};
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fmt;
+use std::rc::Rc;
 
 mod identity;
+mod observed;
+
+use observed::Conversion;
+pub(crate) use observed::Observed;
 
 /// A law that an object breaks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,7 +72,7 @@ impl fmt::Display for Violation {
 /// # Errors
 /// Returns the first path that differs.
 pub fn put_get(bundle: &Bundle, x: &Json, from: &str, after: &ToStore) -> Result<(), Violation> {
-    Laws::new(bundle).put_get(x, from, after)
+    Laws::new(bundle).put_get(x, from, &Observed::new(bundle, Cow::Borrowed(after)))
 }
 
 /// Checks laws 2 and 5: every version can be read, and writing back what it reads changes no byte.
@@ -74,7 +80,7 @@ pub fn put_get(bundle: &Bundle, x: &Json, from: &str, after: &ToStore) -> Result
 /// # Errors
 /// Returns the first version that breaks the law.
 pub fn get_put(bundle: &Bundle, stored: &ToStore) -> Result<(), Violation> {
-    Laws::new(bundle).get_put(stored)
+    Laws::new(bundle).get_put(&Observed::new(bundle, Cow::Borrowed(stored)))
 }
 
 /// Checks law 3 outside of lists, for each conversion that the edit passes: where the source
@@ -83,7 +89,8 @@ pub fn get_put(bundle: &Bundle, stored: &ToStore) -> Result<(), Violation> {
 /// # Errors
 /// Returns the first path that changed although the writer cannot see it.
 pub fn non_interference(bundle: &Bundle, from: &str, before: &ToStore, after: &ToStore) -> Result<(), Violation> {
-    Laws::new(bundle).non_interference(from, before, after)
+    let [before, after] = [before, after].map(|stored| Observed::new(bundle, Cow::Borrowed(stored)));
+    Laws::new(bundle).non_interference(from, &before, &after)
 }
 
 /// Checks law 4 outside of lists, for each conversion that the edit passes: where the edit changes
@@ -92,7 +99,8 @@ pub fn non_interference(bundle: &Bundle, from: &str, before: &ToStore, after: &T
 /// # Errors
 /// Returns the first path that still shows an older value.
 pub fn later_edit_wins(bundle: &Bundle, from: &str, before: &ToStore, after: &ToStore) -> Result<(), Violation> {
-    Laws::new(bundle).later_edit_wins(from, before, after)
+    let [before, after] = [before, after].map(|stored| Observed::new(bundle, Cow::Borrowed(stored)));
+    Laws::new(bundle).later_edit_wins(from, &before, &after)
 }
 
 /// Checks law 6 between all versions.
@@ -100,7 +108,7 @@ pub fn later_edit_wins(bundle: &Bundle, from: &str, before: &ToStore, after: &To
 /// # Errors
 /// Returns the first path whose values differ.
 pub fn carried(bundle: &Bundle, stored: &ToStore) -> Result<(), Violation> {
-    Laws::new(bundle).carried(stored)
+    Laws::new(bundle).carried(&Observed::new(bundle, Cow::Borrowed(stored)))
 }
 
 /// Checks law 7 between the version of the writer and all others.
@@ -108,7 +116,8 @@ pub fn carried(bundle: &Bundle, stored: &ToStore) -> Result<(), Violation> {
 /// # Errors
 /// Returns the first item that the edit changes although the writer did not.
 pub fn identity(bundle: &Bundle, from: &str, before: &ToStore, after: &ToStore) -> Result<(), Violation> {
-    Laws::new(bundle).identity(from, before, after)
+    let [before, after] = [before, after].map(|stored| Observed::new(bundle, Cow::Borrowed(stored)));
+    Laws::new(bundle).identity(from, &before, &after)
 }
 
 /// The laws of one API.
@@ -121,9 +130,9 @@ impl<'a> Laws<'a> {
         Laws { bundle }
     }
 
-    pub(crate) fn put_get(&self, x: &Json, from: &str, after: &ToStore) -> Result<(), Violation> {
+    pub(crate) fn put_get(&self, x: &Json, from: &str, after: &Observed<'_>) -> Result<(), Violation> {
         let read = self.read(after, from, Law::PutGet)?;
-        let got = self.bundle.without_dropped(&read, from);
+        let got = self.bundle.without_dropped(read, from);
         same(&self.bundle.without_dropped(x, from), &got).map_err(|place| Violation {
             law: Law::PutGet,
             version: from.to_owned(),
@@ -131,7 +140,7 @@ impl<'a> Laws<'a> {
         })
     }
 
-    pub(crate) fn get_put(&self, stored: &ToStore) -> Result<(), Violation> {
+    pub(crate) fn get_put(&self, stored: &Observed<'_>) -> Result<(), Violation> {
         let bundle = self.bundle;
         for version in bundle.versions() {
             let shown = self.read(stored, version, Law::Readable)?;
@@ -140,35 +149,44 @@ impl<'a> Laws<'a> {
                 version: version.to_owned(),
                 place,
             };
-            let old = Some(stored.stored(bundle.storage()));
-            let again = bundle.put(&shown, version, old, &mut object_budget());
+            let was = stored.to_store();
+            let old = Some(was.stored(bundle.storage()));
+            let again = bundle.put(shown, version, old, &mut object_budget());
             let again = again.map_err(|error| violation(error.to_string()))?;
-            same(&stored.value, &again.value).map_err(violation)?;
-            if stored.residual != again.residual {
+            same(&was.value, &again.value).map_err(violation)?;
+            if was.residual != again.residual {
                 return Err(violation("the residual".to_owned()));
             }
         }
         Ok(())
     }
 
-    pub(crate) fn non_interference(&self, from: &str, before: &ToStore, after: &ToStore) -> Result<(), Violation> {
+    pub(crate) fn non_interference(
+        &self,
+        from: &str,
+        before: &Observed<'_>,
+        after: &Observed<'_>,
+    ) -> Result<(), Violation> {
         self.along(Law::NonInterference, from, before, after, |node, edit, shown, place| {
             unseen(node, edit, shown, place)
         })
     }
 
-    pub(crate) fn later_edit_wins(&self, from: &str, before: &ToStore, after: &ToStore) -> Result<(), Violation> {
+    pub(crate) fn later_edit_wins(
+        &self,
+        from: &str,
+        before: &Observed<'_>,
+        after: &Observed<'_>,
+    ) -> Result<(), Violation> {
         self.along(Law::LaterEditWins, from, before, after, |node, edit, shown, place| {
             won(node, edit, shown.1, place, false)
         })
     }
 
-    pub(crate) fn carried(&self, stored: &ToStore) -> Result<(), Violation> {
-        // Law 5 covers versions that cannot be read.
-        let read = |version| Some((version, self.read(stored, version, Law::Carried).ok()?));
-        let views: BTreeMap<&str, Json> = self.bundle.versions().filter_map(read).collect();
+    pub(crate) fn carried(&self, stored: &Observed<'_>) -> Result<(), Violation> {
         for (a, b, claims) in self.bundle.pairs() {
-            let (Some(view_a), Some(view_b)) = (views.get(&*a.name), views.get(&*b.name)) else {
+            // Law 5 covers versions that cannot be read.
+            let (Ok(view_a), Ok(view_b)) = (stored.view(&a.name), stored.view(&b.name)) else {
                 continue;
             };
             let between = [self.bundle.hub(), self.bundle.storage()];
@@ -185,17 +203,17 @@ impl<'a> Laws<'a> {
         Ok(())
     }
 
-    pub(crate) fn identity(&self, from: &str, before: &ToStore, after: &ToStore) -> Result<(), Violation> {
-        let read = |stored: &ToStore, version: &str| self.read(stored, version, Law::Identity).ok();
-        let own = read(before, from).zip(read(after, from));
-        let Some((was, is)) = own else { return Ok(()) };
+    pub(crate) fn identity(&self, from: &str, before: &Observed<'_>, after: &Observed<'_>) -> Result<(), Violation> {
+        let (Ok(was), Ok(is)) = (before.view(from), after.view(from)) else {
+            return Ok(());
+        };
         for (a, b, claims) in self.bundle.pairs() {
             let (writer, other) = match (a.name == from, b.name == from) {
                 (true, _) => (a, b),
                 (_, true) => (b, a),
                 _ => continue,
             };
-            let Some((had, has)) = read(before, &other.name).zip(read(after, &other.name)) else {
+            let (Ok(had), Ok(has)) = (before.view(&other.name), after.view(&other.name)) else {
                 continue;
             };
             let seen = |node, before, after| identity::Seen {
@@ -204,8 +222,8 @@ impl<'a> Laws<'a> {
                 after: Some(after),
                 fallback: None,
             };
-            let writer = seen(writer.schema.root(), &was, &is);
-            let found = identity::broken(claims, writer, seen(other.schema.root(), &had, &has), &mut Vec::new());
+            let writer = seen(writer.schema.root(), was, is);
+            let found = identity::broken(claims, writer, seen(other.schema.root(), had, has), &mut Vec::new());
             if let Some(place) = found {
                 return Err(Violation {
                     law: Law::Identity,
@@ -224,17 +242,16 @@ impl<'a> Laws<'a> {
         &self,
         law: Law,
         from: &str,
-        before: &ToStore,
-        after: &ToStore,
+        before: &Observed<'_>,
+        after: &Observed<'_>,
         check: impl Fn(Option<&Node>, Edit<'_>, Shown<'_>, &str) -> Result<(), String>,
     ) -> Result<(), Violation> {
         let bundle = self.bundle;
         for (a, b) in bundle.edit_hops(from) {
             // A conversion that fails has no result to compare: the write needed none.
-            let (Some(was), Some(is)) = (self.made(before, (a, b), law)?, self.made(after, (a, b), law)?) else {
-                continue;
-            };
-            let shown = |stored| Ok(bundle.without_dropped(&self.read(stored, b, law)?, b));
+            let (was, is) = (self.made(before, (a, b), law)?, self.made(after, (a, b), law)?);
+            let (Some(was), Some(is)) = (&*was, &*is) else { continue };
+            let shown = |stored| Ok(bundle.without_dropped(self.read(stored, b, law)?, b));
             let (had, has) = match (shown(before), shown(after)) {
                 (Ok(had), Ok(has)) => (had, has),
                 // The laws cover served versions only.
@@ -260,24 +277,15 @@ impl<'a> Laws<'a> {
         Ok(())
     }
 
-    /// Converts the view of version `a` to version `b`, without dropped fields, and traces the
-    /// inputs.
-    fn made(&self, stored: &ToStore, (a, b): (&str, &str), law: Law) -> Result<Option<(Json, Trace)>, Violation> {
-        let bundle = self.bundle;
-        let mut object = match self.read(stored, a, law) {
-            Err(_) if !bundle.served().any(|version| version == a) => return Ok(None),
-            read => read?,
-        };
-        if let Some(schema) = bundle.schema(a) {
-            insula_schema::default(&mut object, schema);
+    fn made(&self, stored: &Observed<'_>, (a, b): (&str, &str), law: Law) -> Result<Rc<Conversion>, Violation> {
+        match stored.conversion((a, b)) {
+            Err(_) if !self.bundle.served().any(|version| version == a) => Ok(Rc::new(None)),
+            made => made.map_err(|error| Violation::from_error(law, a, &error)),
         }
-        let made = bundle.traced(&object, (a, b), &mut object_budget()).ok();
-        Ok(made.map(|(made, trace)| (bundle.without_dropped(&made, b), trace)))
     }
 
-    fn read(&self, stored: &ToStore, version: &str, law: Law) -> Result<Json, Violation> {
-        let stored = stored.stored(self.bundle.storage());
-        let read = self.bundle.get(stored, version, &mut object_budget());
+    fn read<'o>(&self, stored: &'o Observed<'_>, version: &str, law: Law) -> Result<&'o Json, Violation> {
+        let read = stored.view(version);
         read.map_err(|error| Violation::from_error(law, version, &error))
     }
 }

@@ -25,9 +25,9 @@ mod rules;
 mod shrink;
 mod text;
 
-use crate::bundle::{Bundle, LossPolicy, ToStore};
+use crate::bundle::{Bundle, LossPolicy};
 use crate::error::{Cause, ConvertError};
-use crate::laws::Laws;
+use crate::laws::{Laws, Observed, Violation};
 use crate::object_budget;
 use crate::rules::Validation;
 use fitting::Misfits;
@@ -37,6 +37,7 @@ use insula_api::{FieldError, Json};
 use insula_cel::Budget;
 use insula_schema::Structural;
 use random::Random;
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use text::Patterns;
 
@@ -256,7 +257,7 @@ struct Prover<'b> {
 /// Outcome of one write.
 enum WriteOutcome<'b> {
     /// It is stored, and every served version shows it.
-    Stored(ToStore, Vec<(&'b str, Json)>),
+    Stored(Observed<'b>),
     /// A rule marked `mayFail` refused it.
     Refused,
 }
@@ -294,7 +295,7 @@ impl<'b> Prover<'b> {
     ) -> Result<(), Box<(Vec<Write>, Finding)>> {
         let versions: Vec<&str> = self.bundle.served().collect();
         let mut script: Vec<Write> = Vec::new();
-        let mut stored: Option<ToStore> = None;
+        let mut stored: Option<Observed<'b>> = None;
         for turn in 0..=random.below(writes) {
             let at = (case as usize + if turn == 0 { 0 } else { random.below(versions.len()) }) % versions.len().max(1);
             let Some(version) = versions.get(at).filter(|_| !self.exhausted()) else {
@@ -314,9 +315,9 @@ impl<'b> Prover<'b> {
                 object,
             });
             match self.write(script.last().unwrap_or(&script[0]), stored.as_ref()) {
-                Ok(WriteOutcome::Stored(after, views)) => {
+                Ok(WriteOutcome::Stored(after)) => {
                     searched.writes += 1;
-                    self.misfits.borrow_mut().look(self.bundle, &script, &views);
+                    self.misfits.borrow_mut().look(self.bundle, &script, &after);
                     stored = Some(after);
                 }
                 Ok(WriteOutcome::Refused) => {
@@ -331,7 +332,7 @@ impl<'b> Prover<'b> {
 
     /// Generates the next client's object: a fresh one, or the current one edited with parts of a
     /// fresh one.
-    fn next(&self, version: &str, fill: Fill, stored: Option<&ToStore>, random: &mut Random) -> Option<Json> {
+    fn next(&self, version: &str, fill: Fill, stored: Option<&Observed<'b>>, random: &mut Random) -> Option<Json> {
         let schema = self.bundle.schema(version)?;
         let focus = self.focus.iter().find(|(name, _)| *name == version);
         let focus = focus.map(|(_, focus)| focus);
@@ -344,48 +345,38 @@ impl<'b> Prover<'b> {
             random,
         )?;
         let Some(stored) = stored else { return Some(fresh) };
-        let shown = self
-            .bundle
-            .get(stored.stored(self.bundle.storage()), version, &mut object_budget())
-            .ok()?;
+        let shown = stored.view(version).ok()?;
         // What a version shows may be refused by its own schema, and so may an edit of it.
-        Some(generate::edited(edit::mix(&shown, &fresh, random), &shown, schema).unwrap_or(fresh))
+        Some(generate::edited(edit::mix(shown, &fresh, random), shown, schema).unwrap_or(fresh))
     }
 
-    fn write(&self, write: &Write, before: Option<&ToStore>) -> Result<WriteOutcome<'b>, Finding> {
-        let old = before.map(|stored| stored.stored(self.bundle.storage()));
+    fn write(&self, write: &Write, before: Option<&Observed<'b>>) -> Result<WriteOutcome<'b>, Finding> {
+        let old = before.map(|before| before.to_store().stored(self.bundle.storage()));
         let mut budget = object_budget();
         let after = self.bundle.put(&write.object, &write.version, old, &mut budget);
         self.count(&write.object, &budget);
         let after = match after {
-            Ok(after) => after,
+            Ok(after) => Observed::new(self.bundle, Cow::Owned(after)),
             Err(error) if self.may_fail(&error) => return Ok(WriteOutcome::Refused),
             Err(error) => return Err(Finding::Fails(error)),
         };
-        let views = self.views(&after)?;
-        let laws = Laws::new(self.bundle);
-        laws.put_get(&write.object, &write.version, &after)
-            .map_err(Finding::Breaks)?;
-        laws.get_put(&after).map_err(Finding::Breaks)?;
-        laws.carried(&after).map_err(Finding::Breaks)?;
-        if let Some(before) = before {
-            laws.non_interference(&write.version, before, &after)
-                .map_err(Finding::Breaks)?;
-            laws.later_edit_wins(&write.version, before, &after)
-                .map_err(Finding::Breaks)?;
-            laws.identity(&write.version, before, &after).map_err(Finding::Breaks)?;
+        for version in self.bundle.served() {
+            after.view(version).map_err(Finding::Fails)?;
         }
-        Ok(WriteOutcome::Stored(after, views))
+        self.check(write, before, &after).map_err(Finding::Breaks)?;
+        Ok(WriteOutcome::Stored(after))
     }
 
-    /// Reads an object in every served version.
-    fn views(&self, stored: &ToStore) -> Result<Vec<(&'b str, Json)>, Finding> {
-        let view = |version| {
-            let stored = stored.stored(self.bundle.storage());
-            let shown = self.bundle.get(stored, version, &mut object_budget());
-            Ok((version, shown.map_err(Finding::Fails)?))
-        };
-        self.bundle.served().map(view).collect()
+    /// Checks the laws after a write.
+    fn check(&self, write: &Write, before: Option<&Observed<'b>>, after: &Observed<'b>) -> Result<(), Violation> {
+        let (laws, from) = (Laws::new(self.bundle), &*write.version);
+        laws.put_get(&write.object, from, after)?;
+        laws.get_put(after)?;
+        laws.carried(after)?;
+        let Some(before) = before else { return Ok(()) };
+        laws.non_interference(from, before, after)?;
+        laws.later_edit_wins(from, before, after)?;
+        laws.identity(from, before, after)
     }
 
     /// Returns true if a rule failed whose author marked it `mayFail`.
@@ -417,14 +408,14 @@ impl<'b> Prover<'b> {
 
     /// Replays a sequence; `None` if one of its objects is invalid or it finds nothing.
     fn replay(&self, script: Vec<Write>) -> Option<(Vec<Write>, Finding)> {
-        let mut stored: Option<ToStore> = None;
+        let mut stored: Option<Observed<'b>> = None;
         let mut result = Vec::new();
         for write in script {
             self.work.set(self.work.get().saturating_add(values(&write.object)));
             let object = generate::normal(write.object.clone(), self.bundle.schema(&write.version)?)?;
             result.push(Write { object, ..write });
             match self.write(result.last()?, stored.as_ref()) {
-                Ok(WriteOutcome::Stored(after, _)) => stored = Some(after),
+                Ok(WriteOutcome::Stored(after)) => stored = Some(after),
                 Ok(WriteOutcome::Refused) => {}
                 Err(finding) => return Some((result, finding)),
             }

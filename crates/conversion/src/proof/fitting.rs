@@ -6,6 +6,7 @@ use super::finding::{writer, written};
 use super::shrink::{places, plainer, replaced, without};
 use super::{Search, WORK_MAX, Write, generate, values};
 use crate::bundle::{Bundle, ToStore};
+use crate::laws::Observed;
 use crate::object_budget;
 use insula_api::{FieldError, FieldPath, Json};
 use std::collections::BTreeMap;
@@ -95,10 +96,12 @@ pub(super) struct Misfits(BTreeMap<Kind, Vec<Write>>);
 
 impl Misfits {
     /// Looks for misfits in the views after a sequence of writes.
-    pub(super) fn look(&mut self, bundle: &Bundle, script: &[Write], views: &[(&str, Json)]) {
+    pub(super) fn look(&mut self, bundle: &Bundle, script: &[Write], after: &Observed<'_>) {
         let writer = script.last().map(|write| write.version.as_str());
-        for (version, view) in views.iter().filter(|(version, _)| Some(*version) != writer) {
-            let Some(schema) = bundle.schema(version) else { continue };
+        for version in bundle.served().filter(|version| Some(*version) != writer) {
+            let (Some(schema), Ok(view)) = (bundle.schema(version), after.view(version)) else {
+                continue;
+            };
             let errors = insula_schema::validate(view, schema);
             for error in errors.iter().filter(|error| !insula_schema::is_consequence(error)) {
                 let kind = Kind::from_error(version, error);
