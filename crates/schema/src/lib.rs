@@ -56,6 +56,7 @@ pub use crate::parse::{SCHEMA_BYTES_MAX, SCHEMA_DEPTH_MAX, SCHEMA_NODES_MAX};
 pub use crate::prune::{drop_nulls, prune, prune_report};
 pub use crate::ratchet::{
     Outcome, is_consequence, judge, place, validate, validate_schema, validate_status, validate_update,
+    validate_write_back,
 };
 pub use crate::structs::encode_struct;
 pub use crate::structural::Structural;

@@ -87,21 +87,63 @@ pub fn validate_status(new: &Json, old: &Json, schema: &Structural) -> Outcome {
     finish(errors, new, old, schema)
 }
 
+/// Validates an update like [`validate_update`], without transition rules, which may refuse values
+/// that do not change: for searches of values that cannot be written back.
+pub fn validate_write_back(new: &Json, old: &Json, schema: &Structural) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    validate_value(new, Some(old), schema.root(), &mut Work::for_object(), &mut errors);
+    embedded::validate(new, schema.root(), &mut errors);
+    keep_new_list_errors(&mut errors, new, old, schema);
+    if schema.root().below.rules && !errors.iter().any(is_blocking) {
+        errors.extend(rules::check_without_transitions(new, old, schema).errors);
+    }
+    errors
+}
+
+/// The part of an object that an update changes while its other fields stay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Beside {
+    /// Metadata, or nothing.
+    Metadata,
+    /// The status, or both.
+    Status,
+}
+
+/// Returns the part of a whole object that an update changes, if it is only metadata, which
+/// everybody writes, or the status, which a controller writes.
+pub(crate) fn changed_beside(new: &Json, old: &Json) -> Option<Beside> {
+    let (new, old) = (new.as_object()?, old.as_object()?);
+    let same = |name: &str| new.get(name) == old.get(name);
+    let mut others = new.keys().chain(old.keys()).map(String::as_str);
+    let is_beside = others.all(|name| matches!(name, "metadata" | "status") || same(name));
+    let beside = if same("status") {
+        Beside::Metadata
+    } else {
+        Beside::Status
+    };
+    is_beside.then_some(beside)
+}
+
 fn finish(mut errors: Vec<FieldError>, new: &Json, old: &Json, schema: &Structural) -> Outcome {
+    keep_new_list_errors(&mut errors, new, old, schema);
+    let findings = check_rules(new, Some(old), schema, &errors);
+    errors.extend(findings.errors);
+    Outcome {
+        errors,
+        warnings: findings.warnings,
+    }
+}
+
+/// Adds the errors of sets and keyed lists, unless the old object has some as well.
+fn keep_new_list_errors(errors: &mut Vec<FieldError>, new: &Json, old: &Json, schema: &Structural) {
     let before = errors.len();
-    list_type::validate(new, schema.root(), &mut errors);
+    list_type::validate(new, schema.root(), errors);
     if errors.len() > before {
         let mut earlier = Vec::new();
         list_type::validate(old, schema.root(), &mut earlier);
         if !earlier.is_empty() {
             errors.truncate(before);
         }
-    }
-    let findings = check_rules(new, Some(old), schema, &errors);
-    errors.extend(findings.errors);
-    Outcome {
-        errors,
-        warnings: findings.warnings,
     }
 }
 

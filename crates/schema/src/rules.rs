@@ -37,6 +37,13 @@ pub fn check(object: &Json, old: Option<&Json>, schema: &Structural, budget: &mu
     run::check_value(object, old, schema.root(), budget)
 }
 
+/// Runs the rules as [`check`] does on an update, but for transition rules.
+pub(crate) fn check_without_transitions(object: &Json, old: &Json, schema: &Structural) -> Findings {
+    let mut budget = Budget::new(RULE_COST_PER_OBJECT_MAX);
+    run::check_rules(object, Some(old), schema.root(), (&mut budget, Transitions::Skip))
+}
+
+use run::Transitions;
 pub(crate) use run::check_value;
 
 /// Compile error of a rule.

@@ -7,8 +7,9 @@
 use crate::list_type::Correlation;
 use crate::node::{Children, Junctors, Limits, ListType, Node};
 use crate::number::{Number, compare, in_range, is_multiple, same, shown};
+use crate::ratchet::{Beside, changed_beside, place};
 use crate::value_path::{Keys, ValuePath};
-use insula_api::{FieldError, FieldPath, Json};
+use insula_api::{FieldError, FieldErrorKind, FieldPath, Json};
 use insula_goformat::regexp::{Exhausted, Work};
 
 /// Errors after which the walk ends: a body of three megabytes can have a million, each with a
@@ -59,6 +60,17 @@ fn is_unchanged(value: &Json, old: &Json, node: &Node) -> bool {
             map.len() == before.len() && map.iter().all(same)
         }
         _ => value == old,
+    }
+}
+
+/// Returns true for an error of a whole object of which only a part beside its other fields changed:
+/// a field that it lacks, or an error of its alternatives. Else such an error would lock labels and
+/// finalizers.
+fn is_of_unchanged_object(error: &FieldError, new: &Json, beside: Beside) -> bool {
+    let field = error.field.as_str();
+    match error.kind {
+        FieldErrorKind::Required => field != "status" && !field.contains(['.', '[']) && new.get(field).is_none(),
+        _ => beside == Beside::Metadata && place(error).is_empty(),
     }
 }
 
@@ -130,9 +142,16 @@ impl<'w> Walk<'w> {
             }
         }
         let now = (self.errors.len(), self.undecided.len());
-        if now != before && old.is_some_and(|old| is_unchanged(value, old, node)) {
-            self.errors.truncate(before.0);
-            self.undecided.truncate(before.1);
+        if let Some(old) = old.filter(|_| now != before) {
+            if is_unchanged(value, old, node) {
+                self.errors.truncate(before.0);
+                self.undecided.truncate(before.1);
+            } else if at.is_root()
+                && let Some(beside) = changed_beside(value, old)
+            {
+                self.errors
+                    .retain(|error| !is_of_unchanged_object(error, value, beside));
+            }
         }
     }
 

@@ -131,3 +131,58 @@ fn a_message_that_costs_too_much_locks_no_unchanged_value() {
     let changed = validate_update(&object(7), &object(8), &schema);
     assert!(changed.errors.len() == 1, "{changed:?}");
 }
+
+/// A rule of the whole object that is false refuses changes of what it may judge, and not labels,
+/// finalizers or a status that it does not read.
+#[test]
+fn a_false_rule_of_the_object_locks_no_metadata() {
+    let text = serde_json::json!({"type": "string"});
+    let fields = serde_json::json!({"type": "object", "properties": {"a": text, "b": text}});
+    let rules = serde_json::json!([{"rule": "self.spec.a == 'x'"}]);
+    let document = serde_json::json!({"type": "object", "x-kubernetes-validations": rules, "properties":
+        {"metadata": {"type": "object"}, "spec": fields, "status": fields}});
+    let schema = Structural::parse_trusted(&document).unwrap();
+    let object = |label: &str, b: &str, status: &str| {
+        serde_json::json!({"apiVersion": "example.com/v1", "kind": "Try", "metadata": {"labels": {"l": label}},
+            "spec": {"a": "y", "b": b}, "status": {"a": status}})
+    };
+    let old = object("one", "one", "one");
+    let errors = |new: &Json| validate_update(new, &old, &schema).errors.len();
+    let warned = validate_update(&object("two", "one", "two"), &old, &schema).warnings;
+    assert_eq!(errors(&object("two", "one", "two")), 0);
+    assert_eq!(warned.len(), 1, "{warned:?}");
+    assert_eq!(errors(&object("two", "two", "one")), 1);
+    let judged = serde_json::json!([{"rule": "self.spec.a == self.status.a"}]);
+    let mut document = document.clone();
+    document["x-kubernetes-validations"] = judged;
+    let schema = Structural::parse_trusted(&document).unwrap();
+    assert_eq!(
+        validate_update(&object("one", "one", "two"), &old, &schema)
+            .errors
+            .len(),
+        1
+    );
+}
+
+/// A required field that an object lacks, and alternatives that it fails, refuse no change of its
+/// metadata; the alternatives may read the status.
+#[test]
+fn errors_of_an_unchanged_object_lock_no_metadata() {
+    let text = serde_json::json!({"type": "string"});
+    let fields = serde_json::json!({"type": "object", "properties": {"a": text}});
+    let any_of = serde_json::json!([{"required": ["spec"]}, {"required": ["other"]}]);
+    let document = serde_json::json!({"type": "object", "required": ["spec"], "anyOf": any_of,
+        "properties": {"metadata": {"type": "object"}, "spec": fields, "status": fields, "other": fields}});
+    let schema = Structural::parse_trusted(&document).unwrap();
+    let object =
+        |label: &str, status: &str| serde_json::json!({"metadata": {"labels": {"l": label}}, "status": {"a": status}});
+    let old = object("one", "one");
+    let errors = |new: &Json| sorted(&validate_update(new, &old, &schema).errors);
+    assert_eq!(errors(&object("two", "one")), [""; 0]);
+    let mut touched = object("two", "one");
+    touched["other"] = serde_json::json!({"a": 1});
+    assert_eq!(errors(&touched).len(), 2, "{:?}", errors(&touched));
+    let written = errors(&object("one", "two"));
+    assert!(written.iter().all(|error| !error.contains("Required")), "{written:?}");
+    assert_eq!(written.len(), 1, "{written:?}");
+}

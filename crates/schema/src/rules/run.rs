@@ -12,6 +12,7 @@
 use super::{Findings, Rule, Segment};
 use crate::list_type::Correlation;
 use crate::node::{Node, Type};
+use crate::ratchet::changed_beside;
 use crate::validate::kind_of;
 use crate::value_path::{Keys, ValuePath};
 use insula_api::{FieldError, FieldErrorKind, Json};
@@ -23,11 +24,28 @@ const MESSAGE_BYTES_MAX: usize = 5 * 1024;
 /// Errors after which rules stop, as validation does.
 const ERRORS_MAX: usize = 1000;
 
+/// Treatment of rules that compare with the old value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Transitions {
+    Run,
+    Skip,
+}
+
 /// Runs the rules on a value of `node`, as [`super::check`] does on an object.
 pub(crate) fn check_value(value: &Json, old: Option<&Json>, node: &Node, budget: &mut Budget) -> Findings {
+    check_rules(value, old, node, (budget, Transitions::Run))
+}
+
+pub(super) fn check_rules(
+    value: &Json,
+    old: Option<&Json>,
+    node: &Node,
+    (budget, transitions): (&mut Budget, Transitions),
+) -> Findings {
     let mut run = Run {
         findings: Findings::default(),
         budget,
+        transitions,
         exhausted: false,
     };
     let pair = old.map(|old| Pair::new(value, old));
@@ -86,6 +104,12 @@ impl<'p, 'a> Before<'p, 'a> {
         self.pair.is_some_and(Pair::unchanged)
     }
 
+    /// Returns true if only the metadata or status of a whole object changed, and nothing that a rule
+    /// of the whole object reads: else one that is false would lock labels and finalizers.
+    fn same_but_metadata(&self, rule: &Rule, value: &Json) -> bool {
+        self.old.is_some_and(|old| changed_beside(value, old).is_some()) && self.same_inputs(rule, value)
+    }
+
     /// Returns true if a rule gives the same result as before: its value did not change, or no
     /// field that it reads. Transition rules compare, so that each of their results is new.
     fn same_inputs(&self, rule: &Rule, value: &Json) -> bool {
@@ -109,6 +133,7 @@ fn same_at(new: &Json, old: &Json, path: &[String]) -> bool {
 struct Run<'b> {
     findings: Findings,
     budget: &'b mut Budget,
+    transitions: Transitions,
     exhausted: bool,
 }
 
@@ -162,7 +187,8 @@ impl Run<'_> {
 
     fn rule(&mut self, rule: &Rule, value: &Json, node: &Node, before: Before<'_, '_>, at: &ValuePath<'_>) {
         let old = before.old.filter(|o| !o.is_null());
-        if rule.reads_old && !rule.optional_old && old.is_none() {
+        let is_skipped = self.transitions == Transitions::Skip || !rule.optional_old && old.is_none();
+        if rule.reads_old && is_skipped {
             return;
         }
         let program = match &rule.program {
@@ -175,7 +201,8 @@ impl Run<'_> {
         let (error, ratchets) = match program.eval(&activation(rule, value, old, node), self.budget) {
             Ok(Outcome::Value(Json::Bool(true))) => return,
             Ok(Outcome::Value(Json::Bool(false))) => {
-                let ratchets = !rule.reads_old && before.unchanged();
+                let ratchets =
+                    !rule.reads_old && (before.unchanged() || at.is_root() && before.same_but_metadata(rule, value));
                 let error = self.failed(rule, value, old, node, at).unwrap_or_else(|limit| {
                     // The rules that follow have the rest of the budget.
                     self.exhausted = !ratchets;
