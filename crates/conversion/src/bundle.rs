@@ -106,7 +106,7 @@ pub struct Bundle {
     pub(crate) loss_policy: LossPolicy,
     validation: Validation,
     /// True if any rule reads or writes labels, annotations or names.
-    rules_see_metadata: bool,
+    pub(crate) rules_see_metadata: bool,
     /// Labels and annotations that rules write or move away: (map, key).
     ruled_metadata: BTreeSet<(String, String)>,
     pub(crate) converters: BTreeMap<(usize, usize), Converter>,

@@ -97,6 +97,8 @@ impl Converter {
         self.relabel(&mut made);
         let mut out = Json::Object(made);
         insula_schema::prune(&mut out, &self.schema);
+        // A server drops such nulls from what a client sends back.
+        insula_schema::drop_nulls(&mut out, &self.schema);
         if self.defaults {
             insula_schema::default(&mut out, &self.schema);
         }

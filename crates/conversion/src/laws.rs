@@ -9,6 +9,9 @@
 //!    both.
 //! 7. Identity: an item that an edit leaves alone stays as it is in every version, and one that is
 //!    edited keeps what the writer cannot see.
+//! 8. Write-back: what a version shows can be written back, and so can a change of metadata or
+//!    status beside it, also where its schema refuses a value.
+//! 9. Metadata: all versions show the same, but for labels and annotations that rules name.
 
 use crate::bundle::{Bundle, ToStore};
 use crate::error::ConvertError;
@@ -24,6 +27,9 @@ use std::rc::Rc;
 
 mod identity;
 mod observed;
+#[cfg(test)]
+mod planted;
+mod write_back;
 
 use observed::Conversion;
 pub(crate) use observed::Observed;
@@ -59,6 +65,10 @@ pub enum Law {
     /// An item that an edit leaves alone stays as it is in every version, and one that is edited
     /// keeps what the writer cannot see.
     Identity,
+    /// Every read can be written back, and a change of metadata or status beside it.
+    WriteBack,
+    /// All versions show the same metadata, but for labels and annotations that rules name.
+    Metadata,
 }
 
 impl fmt::Display for Violation {
@@ -118,6 +128,15 @@ pub fn carried(bundle: &Bundle, stored: &ToStore) -> Result<(), Violation> {
 pub fn identity(bundle: &Bundle, from: &str, before: &ToStore, after: &ToStore) -> Result<(), Violation> {
     let [before, after] = [before, after].map(|stored| Observed::new(bundle, Cow::Borrowed(stored)));
     Laws::new(bundle).identity(from, &before, &after)
+}
+
+/// Checks law 8 in a version, as a server takes a write: pruned, with defaults, and validated as an
+/// update of what the version shows.
+///
+/// # Errors
+/// Returns the first path that the server would change, or the error.
+pub fn write_back(bundle: &Bundle, version: &str, stored: &ToStore) -> Result<(), Violation> {
+    Laws::new(bundle).write_back(version, &Observed::new(bundle, Cow::Borrowed(stored)))
 }
 
 /// The laws of one API.

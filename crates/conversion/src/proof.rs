@@ -373,6 +373,10 @@ impl<'b> Prover<'b> {
         laws.put_get(&write.object, from, after)?;
         laws.get_put(after)?;
         laws.carried(after)?;
+        laws.metadata(after)?;
+        for version in self.bundle.served() {
+            laws.write_back(version, after)?;
+        }
         let Some(before) = before else { return Ok(()) };
         laws.non_interference(from, before, after)?;
         laws.later_edit_wins(from, before, after)?;

@@ -82,6 +82,10 @@ impl Finding {
                     "make every expression total, give optional.none() where it has no value, or write mayFail: true \
                      at the rule"
                 }
+                Law::WriteBack => {
+                    "convert to a value that the schema keeps as it is, or give both versions the same type at the \
+                     field"
+                }
                 _ => "write a rule for the way back, or put the field under drop if its loss is meant",
             },
         }

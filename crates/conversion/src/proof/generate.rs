@@ -88,6 +88,9 @@ impl Maker<'_> {
                 metadata.insert(name.to_owned(), json!({"a": "x", "example.com/b": "y"}));
             }
         }
+        if self.random.chance(20) {
+            metadata.insert("finalizers".to_owned(), json!(["example.com/a"]));
+        }
         Json::Object(metadata)
     }
 
