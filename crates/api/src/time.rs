@@ -46,6 +46,12 @@ pub trait Clock: Send + Sync {
         self.now().0 * 1_000_000
     }
 
+    /// Returns the first whole second that is not in the past: a period that begins with it is not
+    /// shorter than its seconds.
+    fn next_second(&self) -> Timestamp {
+        Timestamp(-(-self.now_micros()).div_euclid(1_000_000))
+    }
+
     /// Microseconds since some moment, for rates and for how long something may take. Never steps
     /// back, whatever is done to the wall clock; a clock that is set by hand, as in tests, may let
     /// both be one.

@@ -15,7 +15,7 @@
 
 use crate::deps::Deps;
 use crate::metadata::{FOREGROUND, ORPHAN};
-use insula_api::{Json, Meta, Timestamp};
+use insula_api::{Clock, Json, Meta, Timestamp};
 use insula_catalog::{exports::unbind, ids, object::metadata_of};
 use insula_store::{Entry, Snapshot};
 use serde_json::json;
@@ -46,13 +46,15 @@ pub(crate) fn setting(deps: &Deps, snapshot: &Snapshot, old: &Entry) -> Option<u
 }
 
 /// Sets the grace period of an object that a request deletes. `seconds` are those of the setting
-/// and of the request, which may shorten the period, also later, and not prolong it.
-pub(crate) fn set(value: &mut Json, old: &Meta, seconds: (u64, Option<u64>), now: Timestamp) {
+/// and of the request, which may shorten the period, also later, and not prolong it. The period
+/// begins with the next whole second, since times of objects have no parts of one.
+pub(crate) fn set(value: &mut Json, old: &Meta, seconds: (u64, Option<u64>), clock: &dyn Clock) {
     let (setting, requested) = seconds;
+    let now = clock.now();
     let metadata = metadata_of(value);
     let known = metadata.get("deletionGracePeriodSeconds").and_then(Json::as_u64);
     let (begun, longest) = match old.deletion_timestamp {
-        None => (now, setting),
+        None => (clock.next_second(), setting),
         Some(end) if old.awaits_deletion() => {
             let longest = known.unwrap_or_default();
             (Timestamp(end.0.saturating_sub_unsigned(longest)), longest)
@@ -63,7 +65,10 @@ pub(crate) fn set(value: &mut Json, old: &Meta, seconds: (u64, Option<u64>), now
     if old.is_deleting() && wanted == longest {
         return;
     }
-    let end = Timestamp(begun.0.saturating_add_unsigned(wanted));
+    let end = match wanted {
+        0 => now,
+        _ => Timestamp(begun.0.saturating_add_unsigned(wanted)),
+    };
     let left = if end > now { wanted } else { 0 };
     metadata.insert("deletionTimestamp".into(), json!(end.max(now).to_string()));
     metadata.insert("deletionGracePeriodSeconds".into(), json!(left));
@@ -91,13 +96,30 @@ mod tests {
     use super::*;
     use insula_api::Object;
 
+    /// Clock that stands at a time, in milliseconds.
+    struct Standing(i64);
+
+    impl Clock for Standing {
+        fn now(&self) -> Timestamp {
+            Timestamp(self.0 / 1_000)
+        }
+
+        fn now_micros(&self) -> i64 {
+            self.0 * 1_000
+        }
+    }
+
     /// Deletes a Workspace at a time, and returns its time of deletion and its grace period.
     fn deleted(value: &mut Json, seconds: (u64, Option<u64>), now: i64) -> (String, i64) {
+        deleted_at(value, seconds, &Standing(now * 1_000))
+    }
+
+    fn deleted_at(value: &mut Json, seconds: (u64, Option<u64>), clock: &Standing) -> (String, i64) {
         let old = Object::new(value, None).expect("an object").meta;
         if !old.is_deleting() {
-            end(value, Timestamp(now));
+            end(value, clock.now());
         }
-        set(value, &old, seconds, Timestamp(now));
+        set(value, &old, seconds, clock);
         let metadata = &value["metadata"];
         let end = metadata["deletionTimestamp"].as_str().expect("a time");
         let seconds = metadata["deletionGracePeriodSeconds"].as_i64().expect("seconds");
@@ -123,6 +145,26 @@ mod tests {
             let got = deleted(&mut workspace(), seconds, 1000);
             assert_eq!(got, want, "{seconds:?}");
         }
+    }
+
+    #[test]
+    fn a_period_is_not_shorter_than_its_seconds() {
+        let at = |seconds: i64| Timestamp(seconds).to_string();
+        for (setting, milliseconds, want) in [
+            (1, 1_000_000, (at(1001), 1)),
+            (1, 1_000_001, (at(1002), 1)),
+            (1, 1_000_999, (at(1002), 1)),
+            (0, 1_000_999, (at(1000), 0)),
+        ] {
+            let got = deleted_at(&mut workspace(), (setting, None), &Standing(milliseconds));
+            assert_eq!(got, want, "{setting} at {milliseconds}");
+        }
+        let mut value = workspace();
+        assert_eq!(deleted_at(&mut value, (60, None), &Standing(1_000_900)), (at(1061), 60));
+        assert_eq!(
+            deleted_at(&mut value, (60, Some(0)), &Standing(1_000_950)),
+            (at(1000), 0)
+        );
     }
 
     #[test]

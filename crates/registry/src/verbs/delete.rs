@@ -229,7 +229,8 @@ fn mark(deps: &Deps, snapshot: &Snapshot, target: &Target, old: &Entry, how: &De
     let marked = mark_deleted(&old.object, strategy, how.propagation, now);
     let with_grace = |mut value: Json| {
         if let Some(setting) = grace::setting(deps, snapshot, old) {
-            grace::set(&mut value, &old.object.meta, (setting, how.grace_seconds), now);
+            let seconds = (setting, how.grace_seconds);
+            grace::set(&mut value, &old.object.meta, seconds, &*deps.clock);
         }
         rewrite(&old.object, &value)
     };
