@@ -56,13 +56,13 @@ The backup holds every object of every workspace at one revision, Secrets includ
 a key. It does not hold the keys of the data directory (pki): copy that folder, too.")]
 pub(crate) struct Create {
     /// The backup to write; the file must not exist.
-    #[arg(required_unless_present = "on_server", conflicts_with = "on_server")]
+    #[arg(required_unless_present_any = ["on_server", "server"], conflicts_with = "on_server")]
     file: Option<PathBuf>,
     /// The data directory of a stopped server, in place of a running one.
     #[arg(long, value_name = "DIRECTORY", conflicts_with = "on_server")]
     data_dir: Option<PathBuf>,
     /// With --on-server, a workspace and all below it [default: the installation].
-    #[arg(long, short = 'W', value_name = "PATH", requires = "on_server")]
+    #[arg(long, short = 'W', value_name = "PATH")]
     workspace: Option<String>,
     #[command(flatten)]
     kept: kept::Kept,
@@ -80,7 +80,7 @@ pub(crate) struct Restoring {
     #[arg(
         long,
         value_name = "DIRECTORY",
-        required_unless_present = "on_server",
+        required_unless_present_any = ["on_server", "server"],
         conflicts_with = "on_server"
     )]
     to: Option<PathBuf>,
@@ -88,10 +88,10 @@ pub(crate) struct Restoring {
     #[arg(long, value_name = "N", default_value_t = 1_000_000_000)]
     bump_revision: u64,
     /// With --on-server, the workspace to restore [default: all of the backup].
-    #[arg(long, short = 'W', value_name = "PATH", requires = "on_server")]
+    #[arg(long, short = 'W', value_name = "PATH")]
     workspace: Option<String>,
     /// With --on-server, replace a workspace that exists; objects that the backup lacks go.
-    #[arg(long, requires = "on_server")]
+    #[arg(long)]
     overwrite: bool,
     #[command(flatten)]
     kept: kept::Kept,
@@ -105,29 +105,82 @@ pub(crate) struct Verify {
     kept: kept::Kept,
 }
 
-pub(crate) fn main(command: &Command) -> ExitCode {
-    let done = match command {
-        Command::Create(Create { workspace, kept, .. }) if kept.on_server => kept::create(workspace.as_deref(), kept),
-        Command::Restore(restoring) if restoring.kept.on_server => {
-            let Restoring {
-                file, workspace, kept, ..
-            } = restoring;
-            let name = file.to_string_lossy();
-            kept::restore(&name, workspace.as_deref(), restoring.overwrite, kept)
+/// Source of the URL of the server, which is the place of the backups where no file is named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ServerUrl {
+    /// The flag `--server`.
+    Given,
+    /// A variable, a kubeconfig, or nothing.
+    Found,
+}
+
+impl ServerUrl {
+    /// Reads it from the matches of the command line.
+    pub(crate) fn of_matches(mut matches: &clap::ArgMatches) -> Self {
+        while let Some((_, sub)) = matches.subcommand() {
+            matches = sub;
         }
-        Command::Verify(Verify { file, kept }) if kept.on_server => kept::verify(&file.to_string_lossy(), kept),
+        let is_known = matches.ids().any(|id| id == "server");
+        let source = is_known.then(|| matches.value_source("server")).flatten();
+        match source {
+            Some(clap::parser::ValueSource::CommandLine) => ServerUrl::Given,
+            _ => ServerUrl::Found,
+        }
+    }
+}
+
+pub(crate) fn main(command: &Command, url: ServerUrl) -> ExitCode {
+    let is_given = url == ServerUrl::Given;
+    let done = match command {
+        Command::Create(arguments) => match arguments.kept.on_server || is_given && arguments.file.is_none() {
+            true => kept::create(arguments.workspace.as_deref(), &arguments.kept),
+            false => with_files(&arguments.kept, &[("--workspace", arguments.workspace.is_some())])
+                .and_then(|()| create(arguments))
+                .map(|()| ExitCode::SUCCESS),
+        },
+        Command::Restore(arguments) => match arguments.kept.on_server || is_given && arguments.to.is_none() {
+            true => {
+                let name = arguments.file.to_string_lossy();
+                kept::restore(
+                    &name,
+                    arguments.workspace.as_deref(),
+                    arguments.overwrite,
+                    &arguments.kept,
+                )
+            }
+            false => {
+                let flags = [
+                    ("--workspace", arguments.workspace.is_some()),
+                    ("--overwrite", arguments.overwrite),
+                ];
+                with_files(&arguments.kept, &flags)
+                    .and_then(|()| restore(arguments))
+                    .map(|()| ExitCode::SUCCESS)
+            }
+        },
+        Command::Verify(Verify { file, kept }) => match kept.on_server || is_given {
+            true => kept::verify(&file.to_string_lossy(), kept),
+            false => with_files(kept, &[])
+                .and_then(|()| verify(file))
+                .and_then(|summary| print_summary(&summary))
+                .map(|()| ExitCode::SUCCESS),
+        },
         Command::List(arguments) => kept::list(arguments),
         Command::Show(arguments) => kept::show(arguments),
         Command::Delete(arguments) => kept::delete(arguments),
         Command::Download(arguments) => kept::download(arguments),
         Command::Upload(arguments) => upload::run(arguments),
-        Command::Create(arguments) => create(arguments).map(|()| ExitCode::SUCCESS),
-        Command::Restore(arguments) => restore(arguments).map(|()| ExitCode::SUCCESS),
-        Command::Verify(arguments) => verify(&arguments.file)
-            .and_then(|summary| print_summary(&summary))
-            .map(|()| ExitCode::SUCCESS),
     };
     crate::ended(done)
+}
+
+/// Refuses flags that are about backups on the server, for a command that works with files.
+fn with_files(kept: &kept::Kept, flags: &[(&str, bool)]) -> anyhow::Result<()> {
+    let given = flags.iter().find(|(_, is_given)| *is_given).map(|(flag, _)| *flag);
+    match given.or(kept.no_wait.then_some("--no-wait")) {
+        Some(flag) => bail!("{flag} is about backups that a server keeps: add --on-server"),
+        None => Ok(()),
+    }
 }
 
 fn print_summary(summary: &Summary) -> anyhow::Result<()> {

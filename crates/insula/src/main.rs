@@ -44,6 +44,7 @@ mod workspace;
 
 use std::{process::ExitCode, time::SystemTime};
 
+use backup::ServerUrl;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 // mimalloc is faster than the malloc of the system for many small allocations that other threads
@@ -157,8 +158,9 @@ fn main() -> ExitCode {
     let parsed = Cli::command()
         .bin_name(plugin::program())
         .try_get_matches_from(arguments);
-    match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
-        Ok(cli) => run(cli.command),
+    let parsed = parsed.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, ServerUrl::of_matches(&matches))));
+    match parsed {
+        Ok((cli, url)) => run(cli.command, url),
         Err(error) if plugin::is_plugin() && error.use_stderr() => {
             failed(error.to_string().trim_start_matches("error: "), 1)
         }
@@ -166,7 +168,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command) -> ExitCode {
+fn run(command: Command, url: ServerUrl) -> ExitCode {
     match command {
         Command::Start(arguments) => start::main(arguments),
         Command::Demo(arguments) => demo::main(arguments),
@@ -180,7 +182,7 @@ fn run(command: Command) -> ExitCode {
         Command::Kubeconfig(arguments) => self_contained::main(&arguments),
         Command::Export(command) => export::main(command),
         Command::Migrate(command) => migrate::main(&command),
-        Command::Backup(command) => backup::main(&command),
+        Command::Backup(command) => backup::main(&command, url),
         Command::Server(command) => server::main(&command),
         Command::Operation(command) => operation::main(&command),
         Command::Conversion(command) => conversion::main(&command),

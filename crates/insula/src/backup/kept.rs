@@ -65,11 +65,12 @@ pub(crate) struct Download {
 #[derive(clap::Args)]
 pub(crate) struct Kept {
     /// Work on the server, through BackupService, with backups that it keeps.
+    /// `--server URL` says the same where no file is named.
     #[arg(long)]
     pub(super) on_server: bool,
-    /// Print the operation at once, without waiting for its end.
-    #[arg(long, requires = "on_server")]
-    no_wait: bool,
+    /// With --on-server, print the operation at once, without waiting for its end.
+    #[arg(long)]
+    pub(super) no_wait: bool,
     #[command(flatten)]
     write: Write,
     #[command(flatten)]

@@ -130,6 +130,20 @@ fn a_server_keeps_backups_and_restores_them() {
     assert_eq!(shell.ok(&["backup", "list", "-o", "name"]), format!("{name}\n"));
     let verified = json(&shell, &["backup", "verify", name, "--on-server"]);
     assert_eq!(verified["result"]["sha256"], taken["sha256"], "{verified:#}");
+    // A server that is named is the place, where no file is.
+    let by_url = |words: &[&str]| json(&shell, &[words, &["--server", &server.url()]].concat());
+    assert_eq!(by_url(&["backup", "verify", name])["done"], true);
+    let again = by_url(&["backup", "create", "-W", "root:acme"]);
+    by_url(&[
+        "backup",
+        "restore",
+        again["name"].as_str().unwrap(),
+        "--overwrite",
+        "--dry-run",
+    ]);
+    shell.ok(&["backup", "delete", again["name"].as_str().unwrap()]);
+    let local = shell.run(&["backup", "restore", name, "--to", "/none", "--overwrite"]);
+    assert!(local.code == 2 && local.error.contains("add --on-server"), "{local:?}");
     let restore = ["backup", "restore", name, "--on-server", "--overwrite"];
     let changes = json(&shell, &[&restore[..], &["--dry-run"]].concat());
     assert_eq!(changes["workspaces"][0], "root:acme", "{changes:#}");
