@@ -184,6 +184,9 @@ pub mod annotations {
     pub const API_REQUESTS: &str = "apis.insula.io/requests";
     /// On an APIExport: seconds that such a request waits for a decision.
     pub const API_REQUEST_SECONDS: &str = "apis.insula.io/request-expiration-seconds";
+    /// On an APIExport: groups of which a user needs one to ask for the right to bind it, separated
+    /// by commas; without it, everybody who sees it may ask.
+    pub const API_REQUEST_GROUPS: &str = "apis.insula.io/request-groups";
     /// On an APIExport or a LogicalCluster: seconds for which the deletion of an APIBinding with
     /// objects may be taken back, for the bindings of the export or of the workspace.
     pub const UNBIND_GRACE_SECONDS: &str = "apis.insula.io/unbind-grace-seconds";

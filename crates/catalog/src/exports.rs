@@ -39,6 +39,8 @@ pub struct ExportView {
     pub is_listed: bool,
     /// Seconds that a request to bind it waits for a decision, if its owner allows requests.
     pub request_seconds: Option<i64>,
+    /// Groups of which a user needs one to ask for it; empty for none.
+    pub request_groups: Vec<String>,
     /// Seconds for which the deletion of its bindings may be taken back, from an annotation.
     pub unbind_grace_seconds: u64,
 }
@@ -80,6 +82,7 @@ impl ExportView {
             aggregated: aggregated(&value),
             is_listed: value["metadata"]["annotations"][annotations::API_LISTED] == "true",
             request_seconds: bind_request::allowed_seconds(&value["metadata"]["annotations"]),
+            request_groups: bind_request::allowed_groups(&value["metadata"]["annotations"]),
             unbind_grace_seconds: unbind::grace_seconds_in(&value),
         }
     }

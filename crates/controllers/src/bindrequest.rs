@@ -190,6 +190,7 @@ mod tests {
             };
             let requester = Requester {
                 user: "alice".to_owned(),
+                groups: vec!["shop".to_owned()],
                 workspace: ClusterPath::parse("root:tenant").unwrap(),
                 cluster: rig.cluster(&org),
             };
@@ -213,12 +214,18 @@ mod tests {
         }
 
         async fn decide(&self, decision: &str) {
-            let patch = json!({"spec": {"decision": decision}});
+            let decided = self.try_decide(json!({"decision": decision})).await;
+            decided.expect("the administrator decides");
+        }
+
+        async fn try_decide(&self, spec: Json) -> Result<(), insula_catalog::Error> {
+            let patch = json!({"spec": spec});
             let patched = self
                 .rig
                 .patch(&self.org, api_versions::REQUESTS, "apibindrequests", &self.name, patch);
-            patched.await.expect("the administrator decides");
+            patched.await?;
             self.rig.settle().await;
+            Ok(())
         }
 
         fn granted(&self) -> Json {
@@ -246,6 +253,31 @@ mod tests {
         deleted.await.unwrap();
         scene.rig.settle().await;
         assert_eq!((scene.binding(), scene.granted()), (None, json!("True")));
+    }
+
+    #[tokio::test]
+    async fn an_approval_may_name_a_group_of_the_user() {
+        let scene = Scene::new().await;
+        for refused in [
+            json!({"decision": "Approved", "group": "platform"}),
+            json!({"decision": "Denied", "group": "shop"}),
+            json!({"group": "shop"}),
+        ] {
+            let error = scene
+                .try_decide(refused.clone())
+                .await
+                .expect_err("no group of alice's");
+            assert!(error.to_string().contains("spec.group"), "{refused}: {error}");
+        }
+        let approved = scene.try_decide(json!({"decision": "Approved", "group": "shop"})).await;
+        approved.expect("alice is in the group");
+        assert_eq!((scene.binding(), scene.granted()), (None, json!("True")));
+        let of_group = "insula:bind:widgets:group:shop";
+        let binding = scene.rig.get(&scene.org, RBAC, "clusterrolebindings", of_group);
+        let subject = binding.expect("the right of the group")["subjects"][0].clone();
+        assert_eq!((&subject["kind"], &subject["name"]), (&json!("Group"), &json!("shop")));
+        let changed = scene.try_decide(json!({"group": null})).await;
+        changed.expect_err("a decision is final");
     }
 
     #[tokio::test]

@@ -8,8 +8,8 @@ use anyhow::bail;
 use clap::Subcommand;
 use insula_api::ClusterPath;
 use insula_proto::admin::v1::{
-    ApiRequestDecision, ApiRequestState, GetApiRequest, GetApiResponse, ListApisRequest, ListApisResponse, OfferedApi,
-    PermissionClaim, VersionedResource,
+    ApiRequestState, GetApiRequest, GetApiResponse, ListApisRequest, ListApisResponse, OfferedApi, PermissionClaim,
+    VersionedResource,
 };
 use serde::Serialize;
 
@@ -59,8 +59,8 @@ enum Command {
     Request(requests::Request),
     /// List the requests for the exports of the workspace, or with --mine your own.
     Requests(requests::List),
-    /// Approve a request: the user who asks gets the right to bind.
-    Approve(requests::Decide),
+    /// Approve a request: the user who asks, or a group of theirs, gets the right to bind.
+    Approve(requests::Approve),
     /// Deny a request.
     Deny(requests::Decide),
 }
@@ -156,8 +156,8 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     match &arguments.command {
         Some(Command::Request(request)) => requests::request(&admin()?, output, request),
         Some(Command::Requests(list)) => requests::list(&admin()?, output, list),
-        Some(Command::Approve(decide)) => requests::decide(&admin()?, output, decide, ApiRequestDecision::Approve),
-        Some(Command::Deny(decide)) => requests::decide(&admin()?, output, decide, ApiRequestDecision::Deny),
+        Some(Command::Approve(approve)) => requests::approve(&admin()?, output, approve),
+        Some(Command::Deny(decide)) => requests::deny(&admin()?, output, decide),
         Some(Command::Show { export }) => offers(arguments, Some(export)),
         None => offers(arguments, None),
     }

@@ -3867,6 +3867,10 @@ pub struct DecideApiRequestRequest {
     /// Check only.
     #[prost(bool, tag = "7")]
     pub validate_only: bool,
+    /// With an approval, the group of the requester that gets the right, one of requester_groups.
+    /// Empty: the user alone gets it.
+    #[prost(string, tag = "8")]
+    pub group: ::prost::alloc::string::String,
 }
 impl ::prost::Name for DecideApiRequestRequest {
     const NAME: &'static str = "DecideApiRequestRequest";
@@ -3940,6 +3944,13 @@ pub struct ApiBindRequest {
     /// Its etag, for a decision.
     #[prost(string, tag = "13")]
     pub etag: ::prost::alloc::string::String,
+    /// Groups of the requester that count in the workspace of the export, of which an approval may name
+    /// one; empty for the requester.
+    #[prost(string, repeated, tag = "14")]
+    pub requester_groups: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The group that the approval gives the right to; empty for the user alone.
+    #[prost(string, tag = "15")]
+    pub group: ::prost::alloc::string::String,
 }
 impl ::prost::Name for ApiBindRequest {
     const NAME: &'static str = "ApiBindRequest";

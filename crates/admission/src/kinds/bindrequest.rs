@@ -14,7 +14,7 @@ use serde_json::json;
 /// Fields that the server sets when the request is made.
 const FACTS: [&str; 5] = ["export", "exportUID", "requester", "reason", "expirationTimestamp"];
 /// Fields of the decision. The server sets the last two.
-const VERDICT: [&str; 4] = ["decision", "message", "decidedBy", "decisionTimestamp"];
+const VERDICT: [&str; 5] = ["decision", "group", "message", "decidedBy", "decisionTimestamp"];
 
 pub(super) const RULES: Rules = Rules {
     write: review,
@@ -78,6 +78,16 @@ fn changes(new: &Json, old: &Json, now: Timestamp) -> Vec<FieldError> {
     if new["spec"]["message"] != old["spec"]["message"] && message.chars().any(is_hidden) {
         let why = "must not have control characters or line breaks";
         errors.push(FieldError::invalid(&at.child("message"), &json!("…"), why));
+    }
+    if let (Json::String(group), None) = (&new["spec"]["group"], Decision::read(&old["spec"])) {
+        let known = new["spec"]["requester"]["groups"].as_array();
+        let is_known = known.is_some_and(|groups| groups.contains(&json!(group)));
+        let why = match Decision::read(&new["spec"]) {
+            Some(Decision::Approved) if is_known => None,
+            Some(Decision::Approved) => Some("must be one of spec.requester.groups: the user is in no other"),
+            _ => Some("is a part of an approval"),
+        };
+        errors.extend(why.map(|why| FieldError::invalid(&at.child("group"), &json!(group), why)));
     }
     let expires = old["spec"]["expirationTimestamp"].as_str().and_then(Timestamp::parse);
     match Decision::read(&old["spec"]) {

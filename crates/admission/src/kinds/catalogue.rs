@@ -26,6 +26,7 @@ pub(super) fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Res
         (annotations::API_LISTED, DOCS_CHARS_MAX),
         (annotations::API_REQUESTS, DOCS_CHARS_MAX),
         (annotations::API_REQUEST_SECONDS, DOCS_CHARS_MAX),
+        (annotations::API_REQUEST_GROUPS, DOCS_CHARS_MAX),
         (annotations::UNBIND_GRACE_SECONDS, DOCS_CHARS_MAX),
     ] {
         let value = &new["metadata"]["annotations"][name];
@@ -72,6 +73,9 @@ fn problem(name: &str, text: &str, chars_max: usize) -> Option<String> {
             "must be a number of seconds from 1 to {}",
             bind_request::SECONDS_MAX
         )),
+        annotations::API_REQUEST_GROUPS if bind_request::groups(text).is_empty() => Some(
+            "must name a group, or several between commas; without it everybody who sees the export may ask".to_owned(),
+        ),
         annotations::UNBIND_GRACE_SECONDS if unbind::grace_seconds(text).is_none() => {
             Some(unbind::grace_seconds_problem())
         }
@@ -100,6 +104,8 @@ mod tests {
             (annotations::API_REQUESTS, "allowed", true),
             (annotations::API_REQUESTS, "true", false),
             (annotations::API_REQUEST_SECONDS, "3600", true),
+            (annotations::API_REQUEST_GROUPS, "shop, platform", true),
+            (annotations::API_REQUEST_GROUPS, " , ", false),
             (annotations::API_REQUEST_SECONDS, "0", false),
             (annotations::API_REQUEST_SECONDS, "7776001", false),
             (annotations::API_REQUEST_SECONDS, "+5", false),

@@ -34,6 +34,10 @@ pub const REASON_BYTES_MAX: usize = 1_024;
 pub const PER_EXPORT_MAX: usize = 100;
 /// Requests of one user that wait for a decision, over all exports.
 pub const PER_USER_MAX: usize = 20;
+/// Groups of a user that a request names: more than an owner reads.
+const GROUPS_MAX: usize = 32;
+/// Bytes of the name of a group that a request names.
+const GROUP_BYTES_MAX: usize = 256;
 /// Condition of a request whose role binding is there.
 pub const GRANTED: &str = "Granted";
 /// Name of an export up to which it stands in the name of a request.
@@ -50,6 +54,10 @@ pub struct BindRequest {
     pub export_uid: String,
     /// Name of the user who asks, as a binding in the workspace of the request names them.
     pub user: String,
+    /// Groups of that user, of which an approval may name one.
+    pub groups: Vec<String>,
+    /// The group that an approval gives the right to; empty for the user alone.
+    pub group: String,
     /// Path of the workspace in which the user would bind.
     pub workspace: String,
     /// Logical cluster of that workspace.
@@ -99,6 +107,8 @@ impl Decision {
 pub struct Requester {
     /// Name, as a binding in the export's workspace names them.
     pub user: String,
+    /// Groups, as they count in the export's workspace.
+    pub groups: Vec<String>,
     /// Path of the workspace in which they would bind.
     pub workspace: ClusterPath,
     /// Its logical cluster.
@@ -117,6 +127,25 @@ pub fn seconds(text: &str) -> Option<i64> {
 pub(super) fn allowed_seconds(given: &Json) -> Option<i64> {
     let wanted = given[annotations::API_REQUEST_SECONDS].as_str().and_then(seconds);
     (given[annotations::API_REQUESTS] == ALLOWED).then(|| wanted.unwrap_or(SECONDS_DEFAULT))
+}
+
+/// Reads the names of groups between commas.
+pub fn groups(text: &str) -> Vec<String> {
+    let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+    names.map(str::to_owned).collect()
+}
+
+/// Returns the groups of which a user needs one to ask, from the annotations of an export.
+pub(super) fn allowed_groups(given: &Json) -> Vec<String> {
+    groups(given[annotations::API_REQUEST_GROUPS].as_str().unwrap_or_default())
+}
+
+/// Returns the groups that a request names: those of a team, not those that the server gives to
+/// everybody or to administrators.
+fn named_groups(of_user: &[String]) -> Vec<&str> {
+    let of_team = of_user.iter().map(String::as_str);
+    let of_team = of_team.filter(|group| !group.starts_with("system:") && group.len() <= GROUP_BYTES_MAX);
+    of_team.take(GROUPS_MAX).collect()
 }
 
 /// Returns the key of the request of a user for an export.
@@ -153,6 +182,10 @@ pub fn request(
         },
         "expirationTimestamp": expires.to_string(),
     });
+    let groups = named_groups(&requester.groups);
+    if !groups.is_empty() {
+        spec["requester"]["groups"] = json!(groups);
+    }
     if !reason.is_empty() {
         spec["reason"] = reason.into();
     }
@@ -179,6 +212,10 @@ impl BindRequest {
             export: text(&spec["export"]),
             export_uid: text(&spec["exportUID"]),
             user: text(&spec["requester"]["username"]),
+            groups: (spec["requester"]["groups"].as_array().into_iter().flatten())
+                .map(text)
+                .collect(),
+            group: text(&spec["group"]),
             workspace: text(&spec["requester"]["workspace"]),
             cluster: text(&spec["requester"]["cluster"]),
             reason: text(&spec["reason"]),
@@ -190,11 +227,16 @@ impl BindRequest {
         }
     }
 
-    /// Returns the role and the binding that give the user the right, with their resources.
+    /// Returns the role and the binding that give the user, or the group of the approval, the
+    /// right, with their resources.
     pub fn right(&self) -> [(ResourceId, Json); 2] {
+        let (kind, name) = match self.group.is_empty() {
+            true => (SubjectKind::User, &self.user),
+            false => (SubjectKind::Group, &self.group),
+        };
         let subject = Subject {
-            kind: SubjectKind::User,
-            name: self.user.clone(),
+            kind,
+            name: name.clone(),
             namespace: String::new(),
         };
         [
@@ -248,6 +290,7 @@ mod tests {
     fn a_request_ends_and_a_decision_lasts_as_long_as_it_could_wait() {
         let requester = Requester {
             user: "alice".to_owned(),
+            groups: vec!["system:authenticated".to_owned(), "shop".to_owned()],
             workspace: ClusterPath::parse("root:a").expect("a path"),
             cluster: ClusterName::root(),
         };
@@ -256,6 +299,7 @@ mod tests {
         let read = |value: &Json| BindRequest::of_value(value, Timestamp(1_000));
         let open = read(&value);
         assert_eq!((&*open.user, &*open.reason, open.granted), ("alice", "for tests", None));
+        assert_eq!(open.groups, ["shop"]);
         assert!(open.is_open(Timestamp(1_099)) && open.has_ended(Timestamp(1_100)));
         value["spec"]["decision"] = json!("Approved");
         value["spec"]["decisionTimestamp"] = json!(Timestamp(1_050).to_string());

@@ -70,6 +70,17 @@ pub(super) struct Decide {
     dry_run: bool,
 }
 
+/// An approval.
+#[derive(clap::Args)]
+pub(super) struct Approve {
+    #[command(flatten)]
+    decide: Decide,
+    /// Give the right to this group of the user, and so to all its members, in place of the user
+    /// alone. `insula apis requests -o wide` lists the groups.
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    group: String,
+}
+
 pub(super) fn request(admin: &Admin, output: Output, arguments: &Request) -> anyhow::Result<ExitCode> {
     let (path, name) = parts(&arguments.export)?;
     let request = RequestApiRequest {
@@ -112,7 +123,8 @@ pub(super) fn list(admin: &Admin, output: Output, arguments: &List) -> anyhow::R
         true => ["REQUESTER", "WORKSPACE"],
         false => ["EXPIRES", "MESSAGE"],
     };
-    let columns = [&columns[..], &more].concat();
+    let groups = if arguments.mine { &[][..] } else { &["GROUPS"] };
+    let columns = [&columns[..], &more, groups].concat();
     let mut table = Table::new(&columns);
     for request in &found {
         table.row(columns.iter().map(|column| cell(request, column)).collect());
@@ -137,6 +149,7 @@ fn cell(request: &ApiBindRequest, column: &str) -> Cell {
         "WORKSPACE" => &request.workspace,
         "REASON" => &request.reason,
         "MESSAGE" => &request.message,
+        "GROUPS" => return request.requester_groups.join(",").into(),
         "EXPIRES" => return time(request.expire_time).into(),
         "STATE" => {
             let (tone, state) = state(request);
@@ -161,16 +174,26 @@ fn all(admin: &Admin, arguments: &List) -> anyhow::Result<Vec<ApiBindRequest>> {
     })
 }
 
-pub(super) fn decide(
+pub(super) fn approve(admin: &Admin, output: Output, arguments: &Approve) -> anyhow::Result<ExitCode> {
+    let decision = (ApiRequestDecision::Approve, &*arguments.group);
+    decide(admin, output, &arguments.decide, decision)
+}
+
+pub(super) fn deny(admin: &Admin, output: Output, arguments: &Decide) -> anyhow::Result<ExitCode> {
+    decide(admin, output, arguments, (ApiRequestDecision::Deny, ""))
+}
+
+fn decide(
     admin: &Admin,
     output: Output,
     arguments: &Decide,
-    decision: ApiRequestDecision,
+    (decision, group): (ApiRequestDecision, &str),
 ) -> anyhow::Result<ExitCode> {
     let request = DecideApiRequestRequest {
         workspace: admin.workspace(),
         name: arguments.name.clone(),
         decision: decision.into(),
+        group: group.to_owned(),
         message: arguments.message.clone(),
         validate_only: arguments.dry_run,
         ..DecideApiRequestRequest::default()
@@ -181,12 +204,16 @@ pub(super) fn decide(
         request = granted(admin, request);
     }
     let (user, api) = (&request.requester, api(&request));
+    let who = match &*request.group {
+        "" => format!("user {user}"),
+        group => format!("group {group}"),
+    };
     let text = match (arguments.dry_run, request.state()) {
         (true, _) => format!("you may decide on request {}", request.name),
-        (_, ApiRequestState::Granted) => format!("user {user} may bind {api}"),
+        (_, ApiRequestState::Granted) => format!("{who} may bind {api}"),
         (_, ApiRequestState::Denied) => format!("request {} of user {user} for {api} is denied", request.name),
         (_, ApiRequestState::Failed) => bail!("request {} is approved, and failed: {}", request.name, request.message),
-        _ => format!("request {} is approved; user {user} may bind {api} soon", request.name),
+        _ => format!("request {} is approved; {who} may bind {api} soon", request.name),
     };
     let answer = Answer::new(object(&request)).text(text);
     answer.print(output, NARROW_COLUMNS)

@@ -116,6 +116,101 @@ impl Scene {
     }
 }
 
+/// Requests that are made at the same time count as those that are made one after another.
+#[test]
+fn requests_at_the_same_time_stay_within_the_limit() {
+    const LIMIT: usize = 20;
+    let server = Server::start();
+    let scene = Scene::new(&server);
+    let names: Vec<String> = (0..2 * LIMIT).map(|index| format!("many-{index}")).collect();
+    for name in &names {
+        let annotations = json!({"apis.insula.io/listed": "true", "apis.insula.io/requests": "allowed"});
+        let export = json!({"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIExport",
+            "metadata": {"name": name, "annotations": annotations}});
+        scene
+            .admin
+            .post(EXPORT.trim_end_matches("/widgets"), &export)
+            .expect(201);
+    }
+    let asked = names.iter().map(|name| {
+        let request = RequestApiRequest {
+            export: name.clone(),
+            ..scene.asking()
+        };
+        let mut apis = scene.apis.clone();
+        async move { apis.request_api(as_user(ALICE, request)).await }
+    });
+    let outcomes = runtime().block_on(futures_util::future::join_all(asked));
+    let made = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
+    let refused: Vec<&Status> = outcomes.iter().filter_map(|outcome| outcome.as_ref().err()).collect();
+    let stored = scene.list(ALICE, true).unwrap().len();
+    assert!(made <= LIMIT && stored == made, "{made} made, {stored} stored");
+    // A request that lost every race is told so, and counts for nothing.
+    let known = |refusal: &&&Status| matches!(refusal.code(), Code::ResourceExhausted | Code::Aborted);
+    assert_eq!(refused.iter().filter(known).count(), refused.len(), "{refused:?}");
+    let mut left = names.iter().map(|name| {
+        let request = RequestApiRequest {
+            export: name.clone(),
+            ..scene.asking()
+        };
+        scene.request(ALICE, request)
+    });
+    let full = left
+        .find_map(Result::err)
+        .expect("there are more exports than requests may be");
+    assert_eq!(full.code(), Code::ResourceExhausted, "{full:?}");
+    assert_eq!(scene.list(ALICE, true).unwrap().len(), LIMIT);
+}
+
+/// The owner's policy and the approval name a group.
+#[test]
+fn a_group_may_ask_and_a_group_gets_the_right() {
+    let server = shared();
+    let scene = Scene::new(&server);
+    scene.allow();
+    scene.annotate(&json!({"apis.insula.io/request-groups": "team, platform"}));
+    let refused = scene.request(ALICE, scene.asking()).unwrap_err();
+    assert!(
+        refused.code() == Code::FailedPrecondition && refused.message().contains("you are in none of them"),
+        "{refused:?}"
+    );
+    let (tenant, _) = workspace_owned_by(&server, "bob");
+    let asking = RequestApiRequest {
+        workspace: tenant.clone(),
+        ..scene.asking()
+    };
+    let (made, _) = scene.request(BOB, asking).unwrap();
+    assert_eq!(made.requester_groups, [""; 0], "the requester is told nothing of it");
+    let listed = scene.list(ADMIN, false).unwrap();
+    assert_eq!(listed[0].requester_groups, ["team"], "{listed:?}");
+
+    let approve = |group: &str| DecideApiRequestRequest {
+        workspace: scene.provider.clone(),
+        name: made.name.clone(),
+        decision: ApiRequestDecision::Approve.into(),
+        group: group.to_owned(),
+        ..DecideApiRequestRequest::default()
+    };
+    let refused = answered(scene.apis.clone().decide_api_request(as_user(ADMIN, approve("other")))).unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument, "{refused:?}");
+    answered(scene.apis.clone().decide_api_request(as_user(ADMIN, approve("team")))).unwrap();
+    let granted = until("the right is there", || {
+        let listed = scene.list(ADMIN, false).unwrap();
+        listed.into_iter().find(|it| it.state() == ApiRequestState::Granted)
+    });
+    assert_eq!(granted.group, "team");
+    let binding = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/insula:bind:widgets:group:team";
+    let subject = scene.admin.get(binding).expect(200)["subjects"][0].clone();
+    assert_eq!((&subject["kind"], &subject["name"]), (&json!("Group"), &json!("team")));
+    let bind = BindApiRequest {
+        workspace: tenant,
+        export_workspace: scene.provider.clone(),
+        export: "widgets".to_owned(),
+        ..BindApiRequest::default()
+    };
+    answered(scene.apis.clone().bind_api(as_user(BOB, bind))).unwrap();
+}
+
 #[test]
 fn a_request_is_approved_and_the_api_bound() {
     let server = shared();

@@ -2,6 +2,8 @@
 //! its own authority, in a workspace that the caller may not enter, so it decides by itself who may
 //! ask, in whose name and how often. Decisions are requests of the HTTP API.
 
+mod limits;
+
 use super::{
     manifests::text,
     objects::{moment, or_root, required},
@@ -16,16 +18,15 @@ use crate::{
 };
 use insula_admission::kinds::is_hidden;
 use insula_api::{
-    ClusterPath, Json, Object, ObjectKey, Scope, Timestamp, Verb, condition,
+    ClusterName, ClusterPath, Json, Object, ObjectKey, Scope, Timestamp, Verb, condition,
     names::{annotations, groups},
 };
+use insula_auth::{Identities, UserInfo};
 use insula_catalog::{
     Error, SerializationPoint,
     exports::{
         ExportName, ExportView,
-        bind_request::{
-            self, BindRequest, Decision, GRANTED, PER_EXPORT_MAX, PER_USER_MAX, REASON_BYTES_MAX, Requester,
-        },
+        bind_request::{self, BindRequest, Decision, GRANTED, REASON_BYTES_MAX, Requester},
     },
     freeze, ids, locate,
 };
@@ -35,6 +36,7 @@ use insula_proto::admin::v1::{
 };
 use insula_registry::{Intent, Plan, commit, rewrite};
 use insula_store::{Entry, Snapshot};
+use limits::check_limits;
 use serde_json::json;
 use std::ops::ControlFlow;
 use tonic::{Code, Status};
@@ -112,38 +114,14 @@ fn message_of(snapshot: &Snapshot, key: &ObjectKey, value: &Json, side: Side) ->
         etag: fields::etag_of(value),
         export: read.export,
         requester: read.user,
+        requester_groups: match side {
+            Side::Owner => read.groups,
+            Side::Requester => Vec::new(),
+        },
+        group: read.group,
         workspace: read.workspace,
         reason: read.reason,
     }
-}
-
-/// Refuses a request beyond the limits, which name their numbers.
-fn check_limits(snapshot: &Snapshot, asked: &(ExportName, Requester), now: Timestamp) -> Result<(), Status> {
-    let (export, requester) = asked;
-    let (mut of_export, mut of_user) = (0, 0);
-    snapshot.for_each(&Scope::everywhere(ids::apibindrequests()), |entry| {
-        let request = entry.object.parsed(BindRequest::read);
-        if request.is_open(now) {
-            of_export += usize::from(entry.key.cluster == export.cluster && *request.export == *export.name);
-            let is_own = request.user == requester.user || *request.cluster == *requester.cluster.as_str();
-            of_user += usize::from(is_own);
-        }
-        ControlFlow::Continue(())
-    });
-    let why = match (of_user >= PER_USER_MAX, of_export >= PER_EXPORT_MAX) {
-        (true, _) => format!(
-            "{of_user} requests of yours or from {} wait for a decision, and at most {PER_USER_MAX} may: ask again \
-             when one is decided or has expired (`insula apis requests --mine`)",
-            requester.workspace
-        ),
-        (_, true) => format!(
-            "{of_export} requests for APIExport {:?} wait for a decision, and at most {PER_EXPORT_MAX} may: ask its \
-             owner",
-            export.name
-        ),
-        (false, false) => return Ok(()),
-    };
-    Err(Fault::new(Code::ResourceExhausted, ErrorReason::LimitReached, why).status())
 }
 
 /// Refuses a reason that cannot be printed in a line.
@@ -155,6 +133,45 @@ fn check_reason(reason: &str) -> Result<(), Status> {
         true => Err(invalid("reason", "must not have control characters or line breaks")),
         false => Ok(()),
     }
+}
+
+/// Refuses a user of these groups whom the owner of an export does not let ask. Returns the seconds
+/// that a request waits.
+fn check_policy(path: &ClusterPath, export: &Entry, groups: &[String]) -> Result<i64, Status> {
+    let view = export.object.parsed(ExportView::read);
+    let value = export.object.body_value();
+    let owner = value["metadata"]["annotations"][annotations::API_OWNER].as_str();
+    let owner = owner.map_or_else(|| format!("who administers {path}"), str::to_owned);
+    let name = &*export.key.name;
+    match view.request_seconds {
+        None => Err(wrong_state(format!(
+            "export: APIExport {name:?} of {path} takes no requests: ask {owner}; its owner allows them by the \
+             annotation {}={}",
+            annotations::API_REQUESTS,
+            bind_request::ALLOWED
+        ))),
+        Some(_) if !is_asked_by(&view, groups) => Err(wrong_state(format!(
+            "export: APIExport {name:?} of {path} takes requests of members of some groups ({}), and you are in none \
+             of them there: ask {owner}",
+            annotations::API_REQUEST_GROUPS
+        ))),
+        Some(seconds) => Ok(seconds),
+    }
+}
+
+/// Returns the groups of a user as they count in a cluster.
+pub(super) fn groups_of(user: &UserInfo, cluster: &ClusterName) -> Vec<String> {
+    let identities = Identities::in_cluster(user, Some(cluster));
+    let mut groups: Vec<String> = identities.iter().flat_map(|user| user.groups.clone()).collect();
+    groups.sort_unstable();
+    groups.dedup();
+    groups
+}
+
+/// Returns true if the owner of an export lets a member of these groups ask for it.
+pub(super) fn is_asked_by(export: &ExportView, groups: &[String]) -> bool {
+    export.request_seconds.is_some()
+        && (export.request_groups.is_empty() || export.request_groups.iter().any(|group| groups.contains(group)))
 }
 
 impl Session {
@@ -194,18 +211,8 @@ impl Session {
                 request.export
             )));
         };
-        let Some(seconds) = entry.object.parsed(ExportView::read).request_seconds else {
-            let owner = entry.object.body_value();
-            let owner = owner["metadata"]["annotations"][annotations::API_OWNER].as_str();
-            let owner = owner.map_or_else(|| format!("who administers {path}"), str::to_owned);
-            return Err(wrong_state(format!(
-                "export: APIExport {:?} of {path} takes no requests: ask {owner}; its owner allows them by the \
-                 annotation {}={}",
-                request.export,
-                annotations::API_REQUESTS,
-                bind_request::ALLOWED
-            )));
-        };
+        let groups = groups_of(self.user()?, &name.cluster);
+        let seconds = check_policy(&path, &entry, &groups)?;
         let user = self.user()?.name_within(Some(&name.cluster));
         let user = user.filter(|user| user.len() <= USER_BYTES_MAX && !user.chars().any(is_hidden));
         let user = user.ok_or_else(|| {
@@ -216,6 +223,7 @@ impl Session {
         Ok(RequestableExport {
             requester: Requester {
                 user,
+                groups,
                 workspace: locate::path_of(snapshot, &located.cluster),
                 cluster: located.cluster.clone(),
             },
@@ -378,6 +386,9 @@ impl Session {
         if !request.message.is_empty() {
             patch["spec"]["message"] = json!(request.message);
         }
+        if !request.group.is_empty() {
+            patch["spec"]["group"] = json!(request.group);
+        }
         if let Some(etag) = etag {
             patch["metadata"] = json!({"resourceVersion": etag});
         }
@@ -389,7 +400,12 @@ impl Session {
             ..ObjectPath::default()
         };
         let patched = ApiRequest::merge(path.in_cluster(&located.cluster), &patch);
-        let names = &[("spec.decision", "decision"), ("spec.message", "message"), ("", "name")];
+        let names = &[
+            ("spec.decision", "decision"),
+            ("spec.group", "group"),
+            ("spec.message", "message"),
+            ("", "name"),
+        ];
         let decided = self
             .http(patched.validate_only(request.validate_only).names(names))
             .await?;
@@ -404,67 +420,5 @@ impl Session {
     pub(super) fn locate_requests(&self, request: &DecideApiRequestRequest) -> Result<Located, Status> {
         let patch = right(Verb::Patch, groups::REQUESTS, PLURAL, &request.name);
         self.locate(or_root(&request.workspace), &patch)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use insula_api::{ClusterName, Uid};
-    use insula_store::{MemoryStore, Store, Txn, Write};
-    use std::sync::Arc;
-
-    const NOW: Timestamp = Timestamp(1_000);
-
-    fn side(user: &str, cluster: &str) -> Requester {
-        Requester {
-            user: user.to_owned(),
-            workspace: ClusterPath::parse("root:tenant").unwrap(),
-            cluster: ClusterName::parse(cluster).unwrap(),
-        }
-    }
-
-    fn export(name: &str) -> ExportName {
-        ExportName {
-            cluster: ClusterName::root(),
-            name: name.into(),
-        }
-    }
-
-    /// Returns the outcome of a request of eve for widgets beside others.
-    async fn checked(others: impl Iterator<Item = (ExportName, Requester, Timestamp)>) -> Result<(), String> {
-        let store = MemoryStore::new();
-        for (of, requester, expires) in others {
-            let (key, value) = bind_request::request((&of, &Uid::default()), &requester, "", expires);
-            let object = Arc::new(Object::new(&value, None).unwrap());
-            let txn = Txn {
-                guards: Vec::new(),
-                writes: vec![Write::Put(key, object)],
-            };
-            store.commit(txn).await.unwrap();
-        }
-        let asked = (export("widgets"), side("eve", "eves"));
-        check_limits(&store.latest(), &asked, NOW).map_err(|refused| refused.message().to_owned())
-    }
-
-    #[tokio::test]
-    async fn open_requests_of_a_user_of_a_workspace_and_for_an_export_are_limited() {
-        let (open, over) = (Timestamp(2_000), NOW);
-        let of_user = |count, expires| {
-            (0..count).map(move |index| (export(&format!("e{index}")), side("eve", &format!("c{index}")), expires))
-        };
-        checked(of_user(PER_USER_MAX - 1, open)).await.unwrap();
-        checked(of_user(PER_USER_MAX, over)).await.unwrap();
-        let refused = checked(of_user(PER_USER_MAX, open)).await.unwrap_err();
-        assert!(refused.contains("20 requests of yours"), "{refused}");
-        let of_workspace = (0..PER_USER_MAX).map(|index| (export("gears"), side(&format!("u{index}"), "eves"), open));
-        assert!(checked(of_workspace).await.is_err());
-        let of_export = |count, name: &'static str| {
-            (0..count).map(move |index| (export(name), side(&format!("u{index}"), &format!("c{index}")), open))
-        };
-        checked(of_export(PER_EXPORT_MAX - 1, "widgets")).await.unwrap();
-        checked(of_export(PER_EXPORT_MAX, "gears")).await.unwrap();
-        let refused = checked(of_export(PER_EXPORT_MAX, "widgets")).await.unwrap_err();
-        assert!(refused.contains("100 requests for APIExport"), "{refused}");
     }
 }

@@ -94,6 +94,15 @@ impl Binder {
         self.caller.permit_offer(&self.now, clusters, bind).is_ok()
     }
 
+    /// Returns true if the owner of an export lets the caller ask for it.
+    fn may_ask(&self, export: &Entry) -> bool {
+        let user = self.caller.user().ok();
+        user.is_some_and(|user| {
+            let groups = bind_requests::groups_of(user, &export.key.cluster);
+            bind_requests::is_asked_by(&export.object.parsed(ExportView::read), &groups)
+        })
+    }
+
     /// Returns the caller's request for the right to bind an export.
     fn request(&self, snapshot: &Snapshot, export: &Entry) -> Option<ApiBindRequest> {
         let export = ExportName {
@@ -137,7 +146,7 @@ impl Binder {
             claims: claims::open(&value),
             bindable,
             binding: self.bound.get(&label).cloned().unwrap_or_default(),
-            requestable: !bindable && entry.object.parsed(ExportView::read).request_seconds.is_some(),
+            requestable: !bindable && self.may_ask(entry),
             request: self.request(snapshot, entry),
         }
     }
