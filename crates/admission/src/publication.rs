@@ -22,8 +22,8 @@ pub use draft::{Draft, NoVersions, Pair, Side, draft, versions_to_draft};
 pub use effects::{Acceptance, Effect, Effects, Times, add as add_effects, unaccepted};
 pub use lint::{Finding, Severity, lint};
 pub use manifest::{Manifest, without_rules};
-pub use plan::{Published, Refusal, RulesSource, export, keep_rules, offered, publish, refuse_drafts};
-pub use removal::{Removal, confirm, removals};
+pub use plan::{Published, Refusal, RulesSource, export, keep_rules, offered, publish, refuse_drafts, withdraw};
+pub use removal::{Removal, confirm, removals, withdrawals};
 pub use steps::{Step, steps};
 
 use insula_api::{Json, names::api_versions};

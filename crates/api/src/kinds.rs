@@ -13,7 +13,7 @@ mod tests;
 mod topology;
 
 pub use apis::{
-    ApiBinding, ApiBindingPhase, ApiBindingSpec, ApiBindingStatus, ApiConversion, ApiConversionSpec,
+    AddedResource, ApiBinding, ApiBindingPhase, ApiBindingSpec, ApiBindingStatus, ApiConversion, ApiConversionSpec,
     ApiConversionStatus, ApiExport, ApiExportEndpoint, ApiExportEndpointSlice, ApiExportEndpointSliceSpec,
     ApiExportEndpointSliceStatus, ApiExportIdentity, ApiExportRetirement, ApiExportRollout, ApiExportSpec,
     ApiExportStatus, ApiNames, ApiResourceSchema, ApiResourceSchemaSpec, ApiVersion, BindingReference, BoundResource,

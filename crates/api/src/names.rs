@@ -95,6 +95,8 @@ pub mod effects {
     pub const VALUE_CHANGED: &str = "value-changed";
     /// A version is served no longer.
     pub const VERSION_REMOVED: &str = "version-removed";
+    /// The whole resource is on offer no longer.
+    pub const API_REMOVED: &str = "api-removed";
     /// An object cannot be read in a served version.
     pub const UNREADABLE: &str = "unreadable";
     /// A kind, scope, subresource, selectable field or identity of items is gone or another.

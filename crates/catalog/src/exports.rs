@@ -3,6 +3,7 @@
 
 pub mod bind_grant;
 pub mod bind_request;
+mod history;
 pub mod offer;
 mod release;
 mod right;
@@ -12,6 +13,7 @@ mod served;
 pub mod unbind;
 
 pub use crate::routes::ExportName;
+pub use history::{Replaced, end_release, history_value};
 pub use release::{release_id, release_on_offer};
 pub use right::{AccessRequest, Denied, Grant};
 pub use root::is_identity_of;

@@ -30,13 +30,12 @@ pub(crate) struct World {
 /// Schemas with their rules, by UID and fingerprint.
 type Generations = BTreeSet<(String, String)>;
 
-/// Returns the schemas with their rules that an export offers, or can go back to.
+/// Returns the schemas with their rules that an export can go back to.
 fn remembered(export: &Object) -> Generations {
     let export: ApiExport = kinds::read(&export.body_value());
-    let rollout = export.status.rollout;
-    let former = rollout.history.into_iter().flat_map(|former| former.resources);
-    let all = rollout.resources.into_iter().chain(former);
-    all.map(|resource| (resource.uid, resource.fingerprint)).collect()
+    let history = export.status.rollout.history;
+    let former = history.into_iter().flat_map(|former| former.resources);
+    former.map(|resource| (resource.uid, resource.fingerprint)).collect()
 }
 
 impl Bundles {

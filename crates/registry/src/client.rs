@@ -117,7 +117,7 @@ pub async fn commit(deps: &Deps, plan: &Plan) -> Result<Option<Revision>> {
 
 /// Returns a new object with the metadata that every object has. Fields that the reconciler set
 /// stay, such as a UID that other objects refer to.
-fn stamp(deps: &Deps, key: &ObjectKey, mut value: Json) -> Result<Object> {
+pub(crate) fn stamp(deps: &Deps, key: &ObjectKey, mut value: Json) -> Result<Object> {
     let metadata = insula_catalog::object::metadata_of(&mut value);
     metadata.insert("name".into(), json!(&*key.name));
     if !key.namespace.is_empty() {

@@ -10,6 +10,7 @@ mod client;
 mod context;
 mod deps;
 mod draft;
+mod ended;
 pub mod freeze;
 pub mod grace;
 pub mod home;

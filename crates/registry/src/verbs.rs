@@ -17,6 +17,7 @@ mod tests;
 mod update;
 mod watch;
 
+pub(crate) use admit::Admission;
 pub use apply::{Configured, IfAbsent, apply};
 pub use change::{Change, Patch};
 pub(crate) use commit::commit_error;

@@ -320,6 +320,111 @@ fn a_release_is_rolled_back() {
     assert!(refused.message().contains("known are "), "{}", refused.message());
 }
 
+/// Rules that are on offer for a moment, and that serve nobody, are a release to which an export may
+/// return.
+#[test]
+fn a_release_of_a_moment_is_remembered() {
+    let scene = Scene::new(&["7"]);
+    let first = scene.rollout("Complete");
+    let provider = scene.provider();
+    let paused = json!({"spec": {"rollout": {"paused": true}}});
+    let export = provider.merge(EXPORT, &paused).expect(200);
+    let schema = export["spec"]["resources"][0]["schema"].as_str().unwrap().to_owned();
+    let path = format!("/apis/apis.kcp.io/v1alpha1/apiconversions/{schema}");
+    for factor in [2, 3, 4] {
+        let expression = FORGIVING.replace("int(self)", &format!("int(self) * {factor}"));
+        let spec = rules(&expression)["spec"].take();
+        let spec = json!({"spec": spec});
+        provider.merge(&path, &spec).expect(200);
+    }
+    let history = provider.get(EXPORT).expect(200)["status"]["rollout"]["history"].clone();
+    let names: Vec<&str> = history
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["release"].as_str().unwrap())
+        .collect();
+    assert_eq!(names.len(), 3, "{history}");
+    assert_eq!(names[2], first["release"], "{history}");
+    assert_eq!(scene.size(0), 7);
+
+    let (code, text) = scene.export(&[
+        "rollback",
+        GROUP,
+        "--to",
+        names[1],
+        "--accept",
+        "value-changed=1",
+        "--wait",
+    ]);
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(scene.size(0), 14);
+    assert_eq!(scene.rollout("Complete")["release"], names[1]);
+}
+
+/// Going back makes the release before current exactly: what came with the newer one goes.
+#[test]
+fn going_back_takes_out_what_a_release_added() {
+    let scene = Scene::new(&["7"]);
+    let first = scene.rollout("Complete");
+    let mut gauges = definition(&json!({}));
+    gauges["metadata"]["name"] = json!(format!("gauges.{GROUP}"));
+    gauges["spec"]["names"] = json!({"plural": "gauges", "kind": "Gauge"});
+    let file = scene.dir.path().join("gauges.yaml");
+    fs::write(&file, gauges.to_string()).unwrap();
+    let file = file.to_str().unwrap();
+    let (code, text) = scene.export(&["publish", "--apply", "--accept-incompatible", "-f", file, "--wait"]);
+    assert_eq!(code, 0, "{text}");
+    let second = scene.rollout("Complete");
+    let gauges = format!("/apis/{GROUP}/v1/gauges");
+    let tenant = &scene.tenants[0].1;
+    let gauge = json!({"apiVersion": format!("{GROUP}/v1"), "kind": "Gauge", "metadata": {"name": "main"},
+        "spec": {"size": "1"}});
+    until("gauges are served", || {
+        (tenant.post(&gauges, &gauge).code == 201).then_some(())
+    });
+
+    let resource = format!("gauges.{GROUP}");
+    let effect = format!("api-removed:{resource}: 1 object");
+    let versions = [format!("{resource}/v1"), format!("{resource}/v2")];
+    let (code, text) = scene.export(&["rollback", GROUP]);
+    assert!(code == 1 && text.contains(&versions[0]), "{text}");
+    let confirmed = ["rollback", GROUP, "--remove", &versions[0], "--remove", &versions[1]];
+    let (code, text) = scene.export(&confirmed);
+    assert!(code == 1 && text.contains(&effect), "{text}");
+    let (code, text) = scene.export(&[&confirmed[..], &["--accept", "api-removed=1", "--wait"]].concat());
+    assert_eq!(code, 0, "{text}");
+    let back = scene.rollout("Complete");
+    assert_eq!(back["release"], first["release"], "{back}");
+    assert_eq!(back["history"][0]["release"], second["release"], "{back}");
+    let export = scene.provider().get(EXPORT).expect(200);
+    assert_eq!(export["spec"]["resources"].as_array().unwrap().len(), 1, "{export}");
+    // Nothing of the tenant's is lost: the resource goes with its last object.
+    tenant.delete(&format!("{gauges}/main")).expect(200);
+
+    // And forth again.
+    let (code, text) = scene.export(&["rollback", GROUP, "--wait"]);
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(scene.rollout("Complete")["release"], second["release"]);
+    let export = scene.provider().get(EXPORT).expect(200);
+    assert_eq!(export["spec"]["resources"].as_array().unwrap().len(), 2, "{export}");
+
+    // Whoever edits the export is told the same.
+    tenant.post(&gauges, &gauge);
+    until("a gauge is stored", || {
+        (tenant.get(&format!("{gauges}/main")).code == 200).then_some(())
+    });
+    let one = json!({"spec": {"resources": [export["spec"]["resources"][0].clone()]}});
+    let tried = scene.provider().merge(&format!("{EXPORT}?dryRun=All"), &one);
+    let warnings: Vec<&str> = tried
+        .headers
+        .get_all("warning")
+        .iter()
+        .filter_map(|it| it.to_str().ok())
+        .collect();
+    assert!(warnings.iter().any(|warning| warning.contains(&effect)), "{warnings:?}");
+}
+
 /// A schema stays while an export offers it, also before anybody binds it.
 #[test]
 fn a_schema_that_is_offered_cannot_be_deleted() {

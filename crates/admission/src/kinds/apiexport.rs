@@ -162,7 +162,23 @@ fn warn_of_objects(review: &Review<'_>, new: &Json, old: Option<&Json>) {
     else {
         return;
     };
-    for resource in resources(new).iter().filter(|resource| !before.contains(resource)) {
+    let after = resources(new);
+    let is_gone = |resource: &&Json| {
+        let mut after = after.iter();
+        !after.any(|other| ["group", "name"].iter().all(|field| other[*field] == resource[*field]))
+    };
+    for resource in before.iter().filter(is_gone) {
+        let text = |field: &str| resource[field].as_str().unwrap_or_default();
+        let resource = ResourceId {
+            group: text("group").into(),
+            resource: text("name").into(),
+            identity: identity.into(),
+        };
+        if let Some(api) = review.catalog.stored(review.snapshot, review.cluster, text("schema")) {
+            trial::warn_of_removed(review, &api, &Scope::everywhere(resource));
+        }
+    }
+    for resource in after.iter().filter(|resource| !before.contains(resource)) {
         let text = |field: &str| resource[field].as_str().unwrap_or_default();
         if let Some(api) = review.catalog.stored(review.snapshot, review.cluster, text("schema")) {
             let resource_id = ResourceId {

@@ -21,13 +21,23 @@ pub(super) fn warn_of_effects(review: &Review<'_>, before: &Api, after: &Api, sc
     if scope.cluster.is_some() {
         effects = effects.of_definition();
     }
+    warn_of(review, effects, scope);
+}
+
+/// Warns of the objects of an API that an export offers no longer.
+pub(super) fn warn_of_removed(review: &Review<'_>, api: &Api, scope: &Scope) {
+    warn_of(review, Effects::of_removed(api), scope);
+}
+
+fn warn_of(review: &Review<'_>, mut effects: Effects<'_>, scope: &Scope) {
     let mut tried = 0;
     review.snapshot.for_each(scope, |entry| {
         if tried == OBJECTS_MAX {
             return ControlFlow::Break(());
         }
         tried += 1;
-        effects.examine(review.snapshot, entry);
+        // Objects that cannot be read have a warning of their own.
+        let _ = effects.examine(review.snapshot, entry);
         ControlFlow::Continue(())
     });
     let all = effects.finish();

@@ -123,6 +123,9 @@ impl Effect {
             names::VALUE_REFUSED => "shown as it is; a write that changes it is refused",
             names::FIELD_REQUIRED => "absent where it is required; a write that changes the object may be refused",
             names::DEFAULT_CHANGED => "another value, or none, is read where none was written",
+            names::API_REMOVED => {
+                "served on in a workspace until its last object is deleted, and no release changes it"
+            }
             names::VERSION_REMOVED => "404 for clients of the version",
             names::VALUE_HIDDEN => "shown no longer",
             names::VALUE_CHANGED => "another value is read",
@@ -227,7 +230,12 @@ pub struct Effects<'a> {
     /// Number of effects that the schemas tell.
     told: usize,
     is_local: bool,
+    /// True for an API that is on offer no longer: each object is reached by the one effect.
+    is_removed: bool,
 }
+
+/// An object that a version cannot show, with the position of the version among those served.
+type Unreadable = (usize, ConvertError);
 
 impl<'a> Effects<'a> {
     /// Begins with what schemas and versions alone tell.
@@ -244,6 +252,18 @@ impl<'a> Effects<'a> {
             told: found.len(),
             found,
             is_local: false,
+            is_removed: false,
+        }
+    }
+
+    /// Begins for an API that an export offers no longer.
+    pub fn of_removed(api: &'a Api) -> Self {
+        let mut effects = Effects::new(api, api);
+        effects.found = vec![Effect::new(names::API_REMOVED, &effects.api, "", "", "")];
+        Effects {
+            told: 1,
+            is_removed: true,
+            ..effects
         }
     }
 
@@ -255,23 +275,51 @@ impl<'a> Effects<'a> {
     }
 
     /// Examines a stored object.
-    pub fn examine(&mut self, snapshot: &Snapshot, entry: &Entry) {
+    ///
+    /// # Errors
+    /// It cannot be read in every served version of after, or not be stored again: what
+    /// [`Api::reads`] tells, for one conversion to each version.
+    pub fn examine(&mut self, snapshot: &Snapshot, entry: &Entry) -> Result<(), ConvertError> {
         let value = entry.object.body_value();
-        let mut reached = self.of_object(&entry.object, &value);
+        let mut unreadable = None;
+        let mut reached = match self.is_removed {
+            true => vec![0],
+            false => self.of_object(&entry.object, &value, &mut unreadable),
+        };
         reached.sort_unstable();
         reached.dedup();
-        if reached.is_empty() {
-            return;
+        if !reached.is_empty() {
+            let workspace = locate::path_of(snapshot, &entry.key.cluster).to_string();
+            let times = Times::of_object(&value);
+            for index in reached {
+                self.found[index].reach(&workspace, &entry.key, &times);
+            }
         }
-        let workspace = locate::path_of(snapshot, &entry.key.cluster).to_string();
-        let times = Times::of_object(&value);
-        for index in reached {
-            self.found[index].reach(&workspace, &entry.key, &times);
+        unreadable.map_or(Ok(()), |(_, error)| Err(error))
+    }
+
+    /// Returns an object as a version of after shows it. Notes the first version that cannot.
+    fn shown(
+        &self,
+        object: &Object,
+        value: &Json,
+        version: &str,
+        unreadable: &mut Option<Unreadable>,
+    ) -> Result<Json, ConvertError> {
+        let bundle = &self.after.bundle;
+        let shown = bundle.get(stored(object, value), version, &mut object_budget());
+        if let Err(error) = &shown {
+            let position = bundle.served().position(|served| served == version);
+            let position = position.unwrap_or(usize::MAX);
+            if unreadable.as_ref().is_none_or(|(first, _)| position < *first) {
+                *unreadable = Some((position, error.clone()));
+            }
         }
+        shown
     }
 
     /// Returns the positions of the effects that reach an object, some more than once.
-    fn of_object(&mut self, object: &Object, value: &Json) -> Vec<usize> {
+    fn of_object(&mut self, object: &Object, value: &Json, unreadable: &mut Option<Unreadable>) -> Vec<usize> {
         // They concern whoever looks at an object; those of a field, at one that holds it.
         let broken = |(_, effect): &(usize, &Effect)| {
             matches!(effect.kind, names::CLIENT_BROKEN | names::COLUMN_REMOVED) && !effect.path.starts_with('.')
@@ -283,27 +331,36 @@ impl<'a> Effects<'a> {
                 reached.extend(self.effect_at(names::VERSION_REMOVED, version, "", "it is served no longer"));
                 continue;
             }
-            self.compare(object, value, version, &mut reached);
+            let shown = self.shown(object, value, version, unreadable);
+            self.compare((object, value), version, shown, &mut reached);
         }
         for version in self.after.bundle.served() {
             if !self.before.bundle.served().any(|other| other == version) {
-                let shown = self
-                    .after
-                    .bundle
-                    .get(stored(object, value), version, &mut object_budget());
+                let shown = self.shown(object, value, version, unreadable);
                 reached.extend(shown.err().and_then(|error| self.unreadable(version, &error)));
             }
+        }
+        let storage = self.after.bundle.storage();
+        if !self.after.bundle.served().any(|served| served == storage) {
+            // That it cannot be stored again is told as the failure alone.
+            let _ = self.shown(object, value, storage, unreadable);
         }
         reached
     }
 
-    fn compare(&mut self, object: &Object, value: &Json, version: &str, reached: &mut Vec<usize>) {
+    fn compare(
+        &mut self,
+        (object, value): (&Object, &Json),
+        version: &str,
+        shown: Result<Json, ConvertError>,
+        reached: &mut Vec<usize>,
+    ) {
         let stored = stored(object, value);
         // What nobody can read now is no concern of the release.
         let Ok(was) = self.before.bundle.get(stored, version, &mut object_budget()) else {
             return;
         };
-        let is = match self.after.bundle.get(stored, version, &mut object_budget()) {
+        let is = match shown {
             Ok(is) => is,
             Err(error) => {
                 reached.extend(self.unreadable(version, &error));

@@ -346,6 +346,15 @@ pub fn export(name: &str, existing: Option<&Json>, published: &[Published]) -> J
     export
 }
 
+/// Takes resources, by group and plural, out of an export.
+pub fn withdraw(export: &mut Json, withdrawn: &[(String, String)]) {
+    if let Some(resources) = export["spec"]["resources"].as_array_mut() {
+        let is_meant =
+            |it: &Json, group: &str, plural: &str| text(it, "/group") == group && text(it, "/name") == plural;
+        resources.retain(|it| !withdrawn.iter().any(|(group, plural)| is_meant(it, group, plural)));
+    }
+}
+
 /// Returns the name of the schema that an export offers for this API now.
 pub fn offered(export: &Json, api: &Published) -> Option<String> {
     let entry = api.resource();

@@ -37,9 +37,37 @@ pub fn removals<E>(find: Find<'_, E>, existing: Option<&Json>, published: &[Publ
         for version in served(&old).filter(|version| !kept.contains(&text(version, "/name"))) {
             removals.push(Removal {
                 deprecated: version["deprecated"] == true,
-                ..Removal::from_usage(export, api, &schema, text(version, "/name"))
+                ..Removal::from_usage(export, (&api.group, &api.plural), &schema, text(version, "/name"))
             });
         }
+    }
+    Ok(removals)
+}
+
+/// Returns the versions that go with resources, by group and plural, that an export no longer
+/// offers.
+///
+/// # Errors
+/// A stored schema cannot be read.
+pub fn withdrawals<E>(find: Find<'_, E>, export: &Json, withdrawn: &[(String, String)]) -> Result<Vec<Removal>, E> {
+    let mut removals = Vec::new();
+    for resource in export["spec"]["resources"].as_array().into_iter().flatten() {
+        let (group, plural, schema) = (
+            text(resource, "/group"),
+            text(resource, "/name"),
+            text(resource, "/schema"),
+        );
+        let is_meant = |it: &(String, String)| it.0 == group && it.1 == plural;
+        if !withdrawn.iter().any(is_meant) {
+            continue;
+        }
+        let Some(old) = find("APIResourceSchema", schema)? else {
+            continue;
+        };
+        removals.extend(served(&old).map(|version| Removal {
+            deprecated: version["deprecated"] == true,
+            ..Removal::from_usage(export, (group, plural), schema, text(version, "/name"))
+        }));
     }
     Ok(removals)
 }
@@ -58,16 +86,14 @@ pub fn confirm<'a>(removals: impl IntoIterator<Item = &'a Removal>, export: &mut
 }
 
 impl Removal {
-    fn from_usage(export: &Json, api: &Published, schema: &str, version: &str) -> Self {
+    fn from_usage(export: &Json, (group, plural): (&str, &str), schema: &str, version: &str) -> Self {
         let mut usage = export["status"]["usage"].as_array().into_iter().flatten();
         let usage = usage.find(|usage| {
-            text(usage, "/group") == api.group
-                && text(usage, "/resource") == api.plural
-                && text(usage, "/version") == version
+            text(usage, "/group") == group && text(usage, "/resource") == plural && text(usage, "/version") == version
         });
         Removal {
-            group: api.group.clone(),
-            plural: api.plural.clone(),
+            group: group.to_owned(),
+            plural: plural.to_owned(),
             version: version.to_owned(),
             schema: schema.to_owned(),
             deprecated: false,

@@ -58,7 +58,9 @@ pub fn steps<E>(
                 (before.as_deref() != Some(api.name()))
                     .then(|| format!("{} → {}", before.as_deref().unwrap_or("nothing"), api.name()))
             });
-            ("update", moved.collect())
+            let withdrawn = resources(there).filter(|it| !resources(export).any(|other| is_same(it, other)));
+            let withdrawn = withdrawn.map(|it| format!("{} → nothing", text(it, "/schema")));
+            ("update", moved.chain(withdrawn).collect())
         }
     };
     steps.push(Step {
@@ -68,6 +70,14 @@ pub fn steps<E>(
         detail,
     });
     Ok(steps)
+}
+
+fn resources(export: &Json) -> impl Iterator<Item = &Json> {
+    export["spec"]["resources"].as_array().into_iter().flatten()
+}
+
+fn is_same(one: &Json, other: &Json) -> bool {
+    one["group"] == other["group"] && one["name"] == other["name"]
 }
 
 /// Returns the changes from the offered schema to the new one, field by field.

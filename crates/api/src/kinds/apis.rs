@@ -151,8 +151,6 @@ views! {
     RolloutState {
         /// Identifier of the release; empty before the first.
         release: String,
-        /// Schemas of the release with their rules; empty for one that is too large to be kept.
-        resources: Vec<ReleasedResource>,
         /// Releases that were on offer before, the last one first.
         history: Vec<FormerRelease>,
         /// Step that is open, from 1; 0 before the first, and without steps.
@@ -183,8 +181,18 @@ views! {
         release: String,
         /// Time at which another one took its place, as RFC 3339 text.
         end_time: String,
-        /// Schemas and rules that the release after it replaced.
+        /// Schemas and rules that the release after it replaced, or no longer offered.
         resources: Vec<ReleasedResource>,
+        /// Resources that the release after it added.
+        added: Vec<AddedResource>,
+    }
+
+    /// Resource that a release offered first.
+    AddedResource {
+        /// Group.
+        group: String,
+        /// Plural name.
+        name: String,
     }
 
     /// Resource that an export offers.

@@ -1,6 +1,6 @@
 //! Decision about the status of a rollout.
 
-use super::{World, release::REMEMBERED_MAX};
+use super::World;
 use crate::{
     rollout::{self, Hold},
     rollout_steps,
@@ -8,13 +8,11 @@ use crate::{
 };
 use insula_api::{
     Json, Timestamp,
-    kinds::{ApiExportRollout, FormerRelease, ReleasedResource, RolloutState},
+    kinds::{ApiExportRollout, RolloutState},
 };
+use insula_catalog::exports::history_value;
 use insula_registry::Plan;
 use serde_json::json;
-
-/// Former releases that an export remembers.
-const HISTORY_MAX: usize = 5;
 
 /// State of a rollout, as its status says it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,18 +50,15 @@ pub(super) fn decide(world: &World) -> Plan {
     if !standing.message.is_empty() {
         status["message"] = json!(standing.message);
     }
-    if world.release.resources.len() <= REMEMBERED_MAX {
-        status["resources"] = world.release.resources.iter().map(resource).collect();
-    }
     if world.unbound > 0 {
         status["unbound"] = json!(world.unbound);
     }
     if rollout.paused {
         status["paused"] = json!(true);
     }
-    let history = history(world, known);
-    if !history.is_empty() {
-        status["history"] = json!(history);
+    // Writes that end a release add it (`insula_registry`).
+    if !known.history.is_empty() {
+        status["history"] = history_value(&known.history);
     }
     let named = world.named.iter();
     let named = named.map(|held| json!({"workspace": held.workspace, "name": held.name, "message": held.message}));
@@ -93,38 +88,6 @@ pub(super) fn decide(world: &World) -> Plan {
         false => vec![export.update(value)],
     };
     Plan { intents, again_after }
-}
-
-fn resource(resource: &ReleasedResource) -> Json {
-    json!({"group": resource.group, "name": resource.name, "schema": resource.schema,
-        "UID": resource.uid, "fingerprint": resource.fingerprint})
-}
-
-/// Returns the releases that were on offer before this one, the last one first, each with the
-/// resources that the one after it replaced: an export may have hundreds.
-fn history(world: &World, known: &RolloutState) -> Vec<Json> {
-    let mut former: Vec<FormerRelease> = known.history.clone();
-    let is_other = !known.release.is_empty() && known.release != world.release.id;
-    let replaced = known.resources.iter().filter(|was| {
-        let mut now = world.release.resources.iter();
-        now.any(|now| now.group == was.group && now.name == was.name && now.fingerprint != was.fingerprint)
-    });
-    let replaced: Vec<ReleasedResource> = replaced.cloned().collect();
-    if is_other && !replaced.is_empty() {
-        former.insert(
-            0,
-            FormerRelease {
-                release: known.release.clone(),
-                end_time: world.now.to_string(),
-                resources: replaced,
-            },
-        );
-    }
-    let former = former.iter().take(HISTORY_MAX).map(|former| {
-        let resources: Vec<Json> = former.resources.iter().map(resource).collect();
-        json!({"release": former.release, "endTime": former.end_time, "resources": resources})
-    });
-    former.collect()
 }
 
 /// Returns the state of a rollout in steps, and the seconds until it may go on by itself. A step

@@ -16,10 +16,6 @@ use std::{
     sync::Arc,
 };
 
-/// Resources of an export up to which its status lists them, so that it can go back to the release:
-/// the status of one with more would take hundreds of kibibytes.
-pub(super) const REMEMBERED_MAX: usize = 256;
-
 /// A release.
 #[derive(Default)]
 pub(super) struct Release {

@@ -11,7 +11,7 @@ use crate::{
     context::{By, Context},
     deps::Deps,
     draft::Draft,
-    prepare,
+    ended, prepare,
 };
 use insula_access::Target;
 use insula_admission::{kinds::Operation, object_limit, policy::WriteBudget, quota};
@@ -140,7 +140,9 @@ async fn create_checked(
         if options.dry_run {
             return Ok(written(key, object, Revision(0), warnings));
         }
-        let txn = attempt.transaction(&key, &object, beside)?;
+        let mut txn = attempt.transaction(&key, &object, beside)?;
+        let ended = ended::by_rules(deps, &snapshot, &target, &key, (None, Some(&object)))?;
+        ended.join(deps, &mut txn).await?;
         let committed = deps.store.commit(txn).await;
         drop(lock);
         match committed {

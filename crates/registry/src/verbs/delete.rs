@@ -11,14 +11,14 @@ use super::{
 use crate::{
     calls,
     deps::Deps,
-    grace,
+    ended, grace,
     metadata::{FOREGROUND, ORPHAN},
     representation::prefetch,
 };
 use futures_util::future::join_all;
 use insula_access::Target;
 use insula_admission::{kinds::Operation, policy::WriteBudget};
-use insula_api::{Json, Object, Timestamp, Verb};
+use insula_api::{Json, Object, Revision, Timestamp, Verb};
 use insula_catalog::{
     Error, OnDelete, Part, Result, Strategy, ids,
     object::{metadata_of, rewrite},
@@ -133,13 +133,8 @@ async fn delete_once(
         let warnings = warnings.into_iter().chain(kept).collect();
         let done = |deleted| Ok(Deletion { deleted, warnings });
         if options.dry_run {
-            return done(match marked {
-                Some(object) => Deleted::Held(Entry {
-                    object: Arc::new(object),
-                    ..old
-                }),
-                None => Deleted::Gone(old),
-            });
+            let revision = old.revision;
+            return done(outcome(old, marked.map(Arc::new), revision));
         }
         let (write, object) = match marked {
             Some(object) if object == *old.object => return done(Deleted::Held(old)),
@@ -151,23 +146,31 @@ async fn delete_once(
         };
         let mut guards = vec![Guard::At(old.key.clone(), old.revision)];
         guards.extend(target.hold(&snapshot, None)?.into_iter().chain(thawed));
-        let writes = vec![write];
-        match deps.store.commit(Txn { guards, writes }).await {
-            Ok(revision) => {
-                return done(match object {
-                    Some(object) => Deleted::Held(Entry {
-                        object,
-                        revision,
-                        ..old
-                    }),
-                    None => Deleted::Gone(old),
-                });
-            }
+        let mut txn = Txn {
+            guards,
+            writes: vec![write],
+        };
+        let ended = ended::by_rules(deps, &snapshot, target, &old.key, (Some(&old.object), None))?;
+        ended.join(deps, &mut txn).await?;
+        match deps.store.commit(txn).await {
+            Ok(revision) => return done(outcome(old, object, revision)),
             Err(CommitError::Conflict { .. }) => {}
             Err(error) => return Err(commit_error(error)),
         }
     }
     Err(target.served.api.modified(name))
+}
+
+/// Returns the outcome for an object that is marked as deleting at a revision, or that is gone.
+fn outcome(old: Entry, marked: Option<Arc<Object>>, revision: Revision) -> Deleted {
+    match marked {
+        Some(object) => Deleted::Held(Entry {
+            object,
+            revision,
+            ..old
+        }),
+        None => Deleted::Gone(old),
+    }
 }
 
 /// Deletes the objects that a list selects. Returns the list as it was, with warnings.

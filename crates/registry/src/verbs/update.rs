@@ -8,7 +8,7 @@ use super::{
     options::{WriteOptions, Written},
     read,
 };
-use crate::{calls, deps::Deps, homes};
+use crate::{calls, deps::Deps, ended, homes};
 use insula_access::Target;
 use insula_admission::{kinds::Operation, policy::WriteBudget, quota};
 use insula_api::{Json, Object, Revision};
@@ -106,7 +106,9 @@ async fn update_noting(
                 warnings: changed.warnings,
             });
         }
-        let txn = transaction(&snapshot, &target, &old, &changed, thawed)?;
+        let mut txn = transaction(&snapshot, &target, &old, &changed, thawed)?;
+        let ended = ended::by_rules(deps, &snapshot, &target, &old.key, (Some(&old.object), Some(&object)))?;
+        ended.join(deps, &mut txn).await?;
         match deps.store.commit(txn).await {
             // An object that is gone after its last finalizer returns with its previous revision.
             Ok(revision) => {
@@ -168,6 +170,7 @@ fn prepare(
     let mut warnings = noted.clone();
     warnings.extend(admit::admit(deps, admission, Some(&mut draft))?);
     warnings.append(&mut draft.warnings);
+    ended::by_export(deps, admission, old, &mut draft);
     let is_held = target.served.api.strategy.is_held(&draft.value);
     let (object, shown) = draft.finish(&target.served)?;
     target.served.check_answers()?;

@@ -6,12 +6,14 @@ use super::{
     publication::{self, Options, Plan, Retirement, UNCHANGED},
     rollback,
     rollout::{self, Control},
+    trial,
 };
 use crate::{
     services::{access::subject_in, header_after, retry::retried},
     session::{AdminService, Located, Session, right},
     status::invalid,
 };
+use insula_admission::publication::{Effect, add_effects};
 use insula_api::{ClusterName, Json, Revision, Verb, names::groups};
 use insula_catalog::ids;
 use insula_proto::admin::v1::{
@@ -26,6 +28,9 @@ use tonic::Status;
 
 /// Subjects that a publication lets bind its export.
 const BINDABLE_BY_MAX: usize = 64;
+/// Objects that a release is tried on before others of the workspace get their turn: some tens of
+/// milliseconds.
+const PAGE_OBJECTS: usize = 1_000;
 
 impl Session {
     /// Finds a workspace in which the caller may publish.
@@ -133,6 +138,40 @@ impl AdminService {
         (Arc::clone(&self.api.registry), located.cluster.clone(), sent.clone())
     }
 
+    /// Computes a plan and its effects on all stored objects, page by page: others of the workspace
+    /// and of the server go on meanwhile, and a caller who is gone ends it before anything is
+    /// written.
+    async fn planned_release<T: Send + 'static>(
+        &self,
+        session: &Session,
+        located: &Located,
+        (snapshot, options): (Snapshot, &Options),
+        plan: impl FnOnce(&Snapshot) -> Result<(Plan, T), Status> + Send + 'static,
+    ) -> Result<(Plan, T), Status> {
+        let state = snapshot.clone();
+        let (mut plan, rest) = self.run_blocking(session, located, move || plan(&state)).await?;
+        let trials = Arc::new(std::mem::take(&mut plan.trials));
+        let examined = async {
+            let (mut effects, mut next) = (Vec::new(), Some((0, None)));
+            while let Some(from) = next {
+                let (state, trials) = (snapshot.clone(), Arc::clone(&trials));
+                let page = move || Ok(trial::walk(&state, &trials, from, (PAGE_OBJECTS, "")));
+                let (tried, following) = self.run_blocking(session, located, page).await?;
+                add_effects(&mut effects, tried.effects);
+                next = following;
+            }
+            Ok(effects)
+        };
+        let effects: Result<Vec<Effect>, Status> = tokio::select! {
+            examined = examined => examined,
+            () = session.caller.gone() => Err(Status::cancelled("the client is gone")),
+        };
+        let mut effects = effects?;
+        effects.sort_by_key(|effect| (std::cmp::Reverse(effect.objects), effect.id()));
+        plan.judge(effects, options)?;
+        Ok((plan, rest))
+    }
+
     /// Publishes manifests.
     pub(super) async fn publish(
         &self,
@@ -152,19 +191,22 @@ impl AdminService {
             sees_objects: session.permit(&located.cluster, content).is_ok(),
             etag: request.etag,
             validate_only: dry_run,
-            at_once: String::new(),
             bindable_by,
+            ..Options::default()
         };
         let (options, manifests) = (&options, &request.manifests);
         let made = Made::default();
         let published = retried(session, &options.etag, |_| async {
-            let (snapshot, options) = (self.with_uses().await?, options.clone());
+            let (snapshot, given) = (self.with_uses().await?, options.clone());
             let (registry, cluster, manifests) = self.parts_of(located, manifests);
-            let plan = move || {
+            let plan = move |snapshot: &Snapshot| {
                 let published = manifests::published("manifests", manifests)?;
-                publication::publish((&registry, &snapshot), &cluster, published, &options)
+                let plan = publication::publish((&registry, snapshot), &cluster, published, &given)?;
+                Ok((plan, ()))
             };
-            let plan = self.run_blocking(session, located, plan).await?;
+            let (plan, ()) = self
+                .planned_release(session, located, (snapshot, options), plan)
+                .await?;
             let plan = made.note(plan);
             let export = session.write_plan(located, &plan, dry_run).await?;
             Ok((plan, export))
@@ -240,10 +282,15 @@ impl AdminService {
         let retired = retried(session, &options.etag, |_| async {
             let snapshot = self.with_uses().await?;
             let (_, value) = session.find_export(&snapshot, located, &options.export)?;
-            let (retirement, options) = (retirement.clone(), options.clone());
+            let (retirement, given) = (retirement.clone(), options.clone());
             let (registry, cluster, ()) = self.parts_of(located, &());
-            let plan = move || publication::retire((&registry, &snapshot), &cluster, &value, &retirement, options);
-            let plan = self.run_blocking(session, located, plan).await?;
+            let plan = move |snapshot: &Snapshot| {
+                let plan = publication::retire((&registry, snapshot), &cluster, &value, &retirement, given)?;
+                Ok((plan, ()))
+            };
+            let (plan, ()) = self
+                .planned_release(session, located, (snapshot, options), plan)
+                .await?;
             let plan = made.note(plan);
             let export = session.write_plan(located, &plan, dry_run).await?;
             Ok((plan, export))
@@ -316,9 +363,12 @@ impl AdminService {
             // After a conflict, the release that the first attempt chose: its writes may have
             // changed what comes before the present one.
             let release = chosen.get().unwrap_or(release).clone();
-            let (options, registry) = (options.clone(), Arc::clone(&self.api.registry));
-            let plan = move || rollback::plan((&registry, &snapshot), &name, &value, &release, &options);
-            let (plan, release): (Plan, String) = self.run_blocking(session, located, plan).await?;
+            let (given, registry) = (options.clone(), Arc::clone(&self.api.registry));
+            let plan =
+                move |snapshot: &Snapshot| rollback::plan((&registry, snapshot), &name, &value, &release, &given);
+            let (plan, release) = self
+                .planned_release(session, located, (snapshot, options), plan)
+                .await?;
             let release = chosen.get_or_init(|| release).clone();
             let plan = made.note(plan);
             let export = session.write_plan(located, &plan, dry_run).await?;

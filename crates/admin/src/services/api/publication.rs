@@ -4,7 +4,7 @@ use super::{
     consumers::count_uses,
     manifests::text,
     objects::{self, check_etag, items},
-    trial,
+    trial::{self, Trial},
 };
 use crate::status::Fault;
 use insula_admission::publication::{
@@ -43,6 +43,8 @@ pub(super) struct Options {
     pub(super) validate_only: bool,
     /// The release that all bindings take over at once; empty for the export's own steps.
     pub(super) at_once: String,
+    /// Resources, by group and plural, that the export offers no longer.
+    pub(super) withdrawn: Vec<(String, String)>,
     /// Subjects that get the right to bind the export.
     pub(super) bindable_by: Vec<Subject>,
 }
@@ -58,6 +60,8 @@ pub(super) struct Plan {
     pub(super) writes: Vec<Json>,
     /// The export as it is stored.
     pub(super) existing: Option<Json>,
+    /// The trials that its effects come from ([`Plan::judge`]).
+    pub(super) trials: Vec<Trial>,
 }
 
 /// Plans schemas and rules, without an export.
@@ -79,7 +83,7 @@ pub(super) fn import(snapshot: &Snapshot, cluster: &ClusterName, published: &mut
     })
 }
 
-/// Plans schemas, rules and the export that offers them.
+/// Plans schemas, rules and the export that offers them. Its effects are computed afterwards.
 pub(super) fn publish(
     (registry, snapshot): (&Deps, &Snapshot),
     cluster: &ClusterName,
@@ -102,17 +106,26 @@ pub(super) fn publish(
     }
     check(&published)?;
     let mut export = publication::export(&name, existing.as_ref(), &published);
-    let mut removals = publication::removals(&find, existing.as_ref(), &published)?;
+    publication::withdraw(&mut export, &options.withdrawn);
+    let removals_of = |export: Option<&Json>| {
+        let mut removals = publication::removals(&find, export, &published)?;
+        if let Some(export) = export {
+            removals.extend(publication::withdrawals(&find, export, &options.withdrawn)?);
+        }
+        Ok::<_, Status>(removals)
+    };
+    let mut removals = removals_of(existing.as_ref())?;
     if let Some(mut counted) = existing.clone().filter(|_| !removals.is_empty()) {
         count_uses(registry, snapshot, cluster, &mut counted);
-        removals = publication::removals(&find, Some(&counted), &published)?;
+        removals = removals_of(Some(&counted))?;
     }
     confirm(&removals, options, |_| true, &mut export)?;
     if !options.at_once.is_empty() {
         export["spec"]["rollout"]["atOnce"] = json!(options.at_once);
         export["spec"]["rollout"]["paused"] = json!(false);
     }
-    let effects = effects((registry, snapshot), cluster, existing.as_ref(), &published, options)?;
+    accepted(options)?;
+    let trials = trials((registry, snapshot), cluster, existing.as_ref(), &published, options);
     let steps = publication::steps(&find, &published, existing.as_ref(), &export)?;
     // The rights come last, when there is something to bind.
     let rights = bind_grant::objects(&name, &options.bindable_by);
@@ -129,7 +142,7 @@ pub(super) fn publish(
     Ok(Plan {
         steps: steps.into_iter().map(step).chain(right_steps.iter().cloned()).collect(),
         removals: removals.iter().map(removal).collect(),
-        effects: effects.iter().map(trial::effect_message).collect(),
+        trials,
         notes: notes(&published),
         writes: objects
             .iter()
@@ -137,6 +150,7 @@ pub(super) fn publish(
             .chain(missing)
             .collect(),
         existing,
+        ..Plan::default()
     })
 }
 
@@ -163,46 +177,52 @@ fn right_step(
     })
 }
 
-/// Computes the effects of a publication on all stored objects. Refuses those that hurt and that
-/// nobody has accepted, unless nothing is written.
-fn effects(
+/// Returns the trials of a publication on stored objects; none before there is an export.
+fn trials(
     (registry, snapshot): (&Deps, &Snapshot),
     cluster: &ClusterName,
     existing: Option<&Json>,
     published: &[Published],
     options: &Options,
-) -> Result<Vec<Effect>, Status> {
-    let Some(export) = existing else { return Ok(Vec::new()) };
-    let accepted: Result<Vec<Acceptance>, String> = options
-        .accepted_effects
-        .iter()
-        .map(|one| Acceptance::parse(one))
-        .collect();
-    let accepted = accepted.map_err(|why| Status::invalid_argument(format!("accepted_effects: {why}")))?;
+) -> Vec<Trial> {
+    let Some(export) = existing else { return Vec::new() };
     let trial = |api: &Published| {
         let compiled = api.compile().ok()?;
-        Some(trial::of_release(
-            registry,
-            snapshot,
-            (cluster, export),
-            api,
-            Arc::new(compiled),
-        ))
+        let release = trial::of_release(registry, snapshot, (cluster, export), api, Arc::new(compiled));
+        release.before.is_some().then_some(release)
     };
-    let trials: Vec<_> = published.iter().filter_map(trial).collect();
-    let mut effects = trial::effects(snapshot, &trials);
-    if !options.sees_objects {
-        effects.iter_mut().for_each(|effect| effect.named.clear());
+    let withdrawn = options.withdrawn.iter();
+    let withdrawn = withdrawn
+        .filter_map(|(group, plural)| trial::of_removal(registry, snapshot, (cluster, export), (group, plural)));
+    published.iter().filter_map(trial).chain(withdrawn).collect()
+}
+
+/// Reads the effects that the caller accepts.
+fn accepted(options: &Options) -> Result<Vec<Acceptance>, Status> {
+    let accepted = options.accepted_effects.iter().map(|one| Acceptance::parse(one));
+    let accepted: Result<Vec<Acceptance>, String> = accepted.collect();
+    accepted.map_err(|why| Status::invalid_argument(format!("accepted_effects: {why}")))
+}
+
+impl Plan {
+    /// Adds the effects on all stored objects. Refuses those that hurt and that nobody has
+    /// accepted, unless nothing is written.
+    pub(super) fn judge(&mut self, mut effects: Vec<Effect>, options: &Options) -> Result<(), Status> {
+        let accepted = accepted(options)?;
+        if !options.sees_objects {
+            effects.iter_mut().for_each(|effect| effect.named.clear());
+        }
+        self.effects = effects.iter().map(trial::effect_message).collect();
+        let open = publication::unaccepted(&effects, &accepted);
+        if open.is_empty() || options.validate_only {
+            return Ok(());
+        }
+        let lines: Vec<String> = open.iter().map(ToString::to_string).collect();
+        Err(Status::failed_precondition(format!(
+            "this would hurt stored objects: accept it by accepted_effects, or change the release\n{}",
+            lines.join("\n")
+        )))
     }
-    let open = publication::unaccepted(&effects, &accepted);
-    if open.is_empty() || options.validate_only {
-        return Ok(effects);
-    }
-    let lines: Vec<String> = open.iter().map(ToString::to_string).collect();
-    Err(Status::failed_precondition(format!(
-        "this would hurt stored objects: accept it by accepted_effects, or change the release\n{}",
-        lines.join("\n")
-    )))
 }
 
 fn export_name(options: &Options, published: &[Published]) -> Result<String, Status> {

@@ -12,6 +12,7 @@ use insula_api::{
     kinds::{self, ApiExport, FormerRelease, ReleasedResource},
 };
 use insula_catalog::{
+    bundle,
     exports::{ExportName, release_id},
     ids, parts,
 };
@@ -31,31 +32,43 @@ pub(super) fn plan(
 ) -> Result<(Plan, String), Status> {
     let view: ApiExport = kinds::read(value);
     let newer = find(export, &view, release)?;
-    let mut apis = Vec::new();
-    for (former, resource) in replaced_since(newer) {
-        apis.push(restored((registry, snapshot), &export.cluster, former, resource)?);
+    let wanted = newer.last().map_or("", |former| &*former.release);
+    let (mut apis, mut withdrawn) = (Vec::new(), Vec::new());
+    for ((group, name), change) in changed_since(newer) {
+        match change {
+            Some((former, resource)) => apis.push(restored((registry, snapshot), &export.cluster, former, resource)?),
+            None => withdrawn.push((group.to_owned(), name.to_owned())),
+        }
     }
-    let release = release_with(registry, snapshot, &export.cluster, (&view, &apis));
+    let release = release_with(registry, snapshot, &export.cluster, (&view, &apis, &withdrawn));
+    if release != wanted {
+        return Err(Status::failed_precondition(format!(
+            "release: APIExport {:?} cannot go back to {wanted} exactly: a schema or rules that it had, and that no \
+             release after it replaced, are others now; publish the schemas and rules to go back to",
+            export.name
+        )));
+    }
     let options = Options {
         at_once: release.clone(),
+        withdrawn,
         ..options.clone()
     };
     let plan = publish((registry, snapshot), &export.cluster, apis, &options)?;
     Ok((plan, release))
 }
 
-/// Returns the identifier of an export's release with these APIs. Resources that a later release
-/// added stay on offer, so that it may be another one than the former.
+/// Returns the identifier of an export's release with these APIs, and without what is withdrawn.
 fn release_with(
     registry: &Deps,
     snapshot: &Snapshot,
     cluster: &ClusterName,
-    (view, apis): (&ApiExport, &[Published]),
+    (view, apis, withdrawn): (&ApiExport, &[Published], &[(String, String)]),
 ) -> String {
     let stored = view.spec.resources.iter().filter(|it| it.storage.r#virtual.is_none());
     let others = stored.filter(|offered| {
-        let mut replaced = apis.iter();
+        let (mut replaced, mut gone) = (apis.iter(), withdrawn.iter());
         !replaced.any(|api| api.group == offered.group && api.plural == offered.name)
+            && !gone.any(|(group, name)| *group == offered.group && *name == offered.name)
     });
     let others = others.filter_map(|offered| {
         let api = registry.catalog.stored(snapshot, cluster, &offered.schema)?;
@@ -68,15 +81,20 @@ fn release_with(
     release_id(others.chain(restored))
 }
 
-/// Returns the resources of the last of these releases that differ from the present ones. Each
-/// release has those that the one before it in the list replaced.
-fn replaced_since(releases: &[FormerRelease]) -> impl Iterator<Item = (&FormerRelease, &ReleasedResource)> {
-    let mut replaced = BTreeMap::new();
+/// A resource as a former release had it; `None` if that did not have it.
+type Change<'e> = Option<(&'e FormerRelease, &'e ReleasedResource)>;
+
+/// Returns the resources of the last of these releases that differ from the present ones, by group
+/// and plural. Each release has what the one before it in the list changed.
+fn changed_since(releases: &[FormerRelease]) -> BTreeMap<(&str, &str), Change<'_>> {
+    let mut changed = BTreeMap::new();
     for former in releases {
+        let added = former.added.iter();
+        changed.extend(added.map(|it| ((&*it.group, &*it.name), None)));
         let resources = former.resources.iter();
-        replaced.extend(resources.map(|it| ((&it.group, &it.name), (former, it))));
+        changed.extend(resources.map(|it| ((&*it.group, &*it.name), Some((former, it)))));
     }
-    replaced.into_values()
+    changed
 }
 
 /// Finds a release in the history of an export. Returns it, with those after it before it.
@@ -87,7 +105,7 @@ fn find<'e>(export: &ExportName, view: &'e ApiExport, release: &str) -> Result<&
     found.ok_or_else(|| {
         let names: Vec<&str> = history.iter().map(|former| &*former.release).collect();
         let known = match names.is_empty() {
-            true => "it has offered no other one since it was first bound, or has more than 256 resources".to_owned(),
+            true => "it has offered no other one since it was first bound".to_owned(),
             false => format!("known are {}", names.join(", ")),
         };
         let wanted = if release.is_empty() { "former release" } else { release };
@@ -112,19 +130,21 @@ fn restored(
             former.release
         ))
     })?;
-    let mut remarks = Vec::new();
-    let (conversion, written_rules) = match rules_of(registry, snapshot, &schema, resource) {
-        Some(rules) => {
+    let stored = parts::joined(snapshot, cluster, name);
+    let compiled = registry.catalog.compile(&bundle::of_schema(&schema, stored.as_ref()));
+    let (conversion, written_rules) = match compiled {
+        // The rules are as they were.
+        Ok(api) if ids::fingerprint(api.fingerprint) == resource.fingerprint => (stored, Some(Vec::new())),
+        _ => {
+            let rules = rules_of(registry, snapshot, &schema, resource).ok_or_else(|| {
+                Status::failed_precondition(format!(
+                    "no copy of the rules of {name:?} in release {} is stored: publish the schemas and rules to go \
+                     back to",
+                    former.release
+                ))
+            })?;
             let written = written(snapshot, cluster, name, rules.as_ref());
             (parts::join(written.clone()), Some(written))
-        }
-        None => {
-            remarks.push(format!(
-                "no binding was served by release {}, so that no copy of its rules is stored; those that are stored \
-                 now stay",
-                former.release
-            ));
-            (parts::joined(snapshot, cluster, name), Some(Vec::new()))
         }
     };
     let mut api = Published {
@@ -134,7 +154,7 @@ fn restored(
         conversion,
         written_rules,
         rules: RulesSource::Files,
-        remarks,
+        remarks: Vec::new(),
         errors: Vec::new(),
     };
     let errors = api.compile().err().unwrap_or_default();

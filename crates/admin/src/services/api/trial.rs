@@ -15,7 +15,7 @@ use insula_registry::{Deps, rewrite};
 use insula_store::{Entry, Snapshot};
 use prost::Message;
 use prost_types::Struct;
-use std::{collections::BTreeSet, ops::ControlFlow, sync::Arc};
+use std::{collections::BTreeSet, fmt, ops::ControlFlow, sync::Arc};
 use tonic::Status;
 
 /// An API to try, and the objects that it would serve.
@@ -23,6 +23,8 @@ pub(in crate::services) struct Trial {
     pub(in crate::services) api: Arc<Api>,
     /// The API that is offered now, for a release in its place.
     pub(in crate::services) before: Option<Arc<Api>>,
+    /// True if nothing takes its place.
+    pub(in crate::services) is_removed: bool,
     pub(in crate::services) resource: ResourceId,
 }
 
@@ -58,6 +60,7 @@ pub(in crate::services) fn of_offer(
             resource: objects_of(export, &offered.group, &offered.name),
             api,
             before: None,
+            is_removed: false,
         })
     };
     stored.map(trial).collect()
@@ -99,22 +102,43 @@ pub(in crate::services) fn of_release(
         resource: objects_of(export, &published.group, &published.plural),
         before: offered.and_then(|schema| deps.catalog.stored(snapshot, cluster, &schema)),
         api,
+        is_removed: false,
     }
 }
 
-/// Returns the effects of a release on all objects of all consumers.
-pub(in crate::services) fn effects(snapshot: &Snapshot, trials: &[Trial]) -> Vec<Effect> {
-    let mut all = Vec::new();
-    for trial in trials {
-        let Some(before) = &trial.before else { continue };
-        let mut effects = Effects::new(before, &trial.api);
-        snapshot.for_each(&Scope::everywhere(trial.resource.clone()), |entry| {
-            effects.examine(snapshot, entry);
-            ControlFlow::Continue(())
-        });
-        add_effects(&mut all, effects.finish());
+/// Returns the trial of a resource that an export offers no longer; `None` if it serves nothing.
+pub(in crate::services) fn of_removal(
+    deps: &Deps,
+    snapshot: &Snapshot,
+    (cluster, export): (&ClusterName, &Json),
+    (group, plural): (&str, &str),
+) -> Option<Trial> {
+    let mut offered = objects::items(export, "/spec/resources");
+    let offered = offered.find(|it| it["group"] == group && it["name"] == plural)?;
+    let api = deps.catalog.stored(snapshot, cluster, offered["schema"].as_str()?)?;
+    Some(Trial {
+        resource: objects_of(export, group, plural),
+        api,
+        before: None,
+        is_removed: true,
+    })
+}
+
+impl fmt::Debug for Trial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a trial on {:?}", self.resource)
     }
-    all
+}
+
+impl Trial {
+    /// Returns the effects before any object is examined; `None` for an API that replaces nothing.
+    fn effects(&self) -> Option<Effects<'_>> {
+        match (&self.before, self.is_removed) {
+            (_, true) => Some(Effects::of_removed(&self.api)),
+            (Some(before), false) => Some(Effects::new(before, &self.api)),
+            (None, false) => None,
+        }
+    }
 }
 
 /// Returns the message of an effect.
@@ -152,6 +176,9 @@ pub(in crate::services) fn filter(cluster: &ClusterName, export: &str, manifests
     format!("{cluster}/{export}/{:016x}", hash_bytes(release))
 }
 
+/// Position in a trial: its index, and the last object before it.
+type Position = (usize, Option<ObjectKey>);
+
 /// Tries one page of objects in a version, or for an empty one in every served version.
 pub(in crate::services) fn run(
     snapshot: &Snapshot,
@@ -159,44 +186,60 @@ pub(in crate::services) fn run(
     page: &Page,
     version: &str,
 ) -> Result<Tried, Status> {
-    let (first, mut after) = position(trials, page.after.as_ref().map_or("", |(_, at)| at))?;
-    let (mut tried, mut examined) = (Tried::default(), 0);
+    let from = position(trials, page.after.as_ref().map_or("", |(_, at)| at))?;
+    let (mut tried, next) = walk(snapshot, trials, from, (page.size, version));
+    if let Some((index, last)) = next {
+        let last = last.as_ref().map(rewrite::position).unwrap_or_default();
+        tried.next = page.next(snapshot.revision(), &format!("{index}/{last}"));
+    }
+    Ok(tried)
+}
+
+/// Tries some objects from a position on. Returns the position of the next ones, if there are any.
+/// Each object is converted once to each version.
+pub(super) fn walk(
+    snapshot: &Snapshot,
+    trials: &[Trial],
+    (first, mut after): Position,
+    (size, version): (usize, &str),
+) -> (Tried, Option<Position>) {
+    let (mut tried, mut examined, mut next) = (Tried::default(), 0, None);
     for (index, trial) in trials.iter().enumerate().skip(first) {
         let (mut last, mut is_full) = (after.take(), false);
-        let mut effects = trial.before.as_ref().map(|before| Effects::new(before, &trial.api));
+        let is_first = last.is_none();
+        let mut effects = trial.effects();
         let scope = Scope::everywhere(trial.resource.clone());
         snapshot.for_each_after(&scope, last.clone().as_ref(), |entry| {
-            if examined == page.size {
+            if examined == size {
                 is_full = true;
                 return ControlFlow::Break(());
             }
             examined += 1;
-            if let Err(error) = reads(&trial.api, entry, version) {
+            let read = match &mut effects {
+                Some(effects) => effects.examine(snapshot, entry),
+                None => reads(&trial.api, entry, version),
+            };
+            if let Err(error) = read {
                 tried.clusters.insert(entry.key.cluster.clone());
                 tried.failures.push(failure(snapshot, trial, &entry.key, &error));
-            }
-            if let Some(effects) = &mut effects {
-                effects.examine(snapshot, entry);
             }
             last = Some(entry.key.clone());
             ControlFlow::Continue(())
         });
         let effects = effects.map(Effects::finish).unwrap_or_default();
-        let is_first = page.after.is_none();
         let shown = effects.into_iter().filter(|effect| is_first || effect.objects > 0);
         add_effects(&mut tried.effects, shown.collect());
         if is_full {
-            let last = last.as_ref().map(rewrite::position).unwrap_or_default();
-            tried.next = page.next(snapshot.revision(), &format!("{index}/{last}"));
+            next = Some((index, last));
             break;
         }
     }
     tried.examined = i64::try_from(examined).unwrap_or(i64::MAX);
-    Ok(tried)
+    (tried, next)
 }
 
 /// Returns the resource at which a page begins, and the last object before it.
-fn position(trials: &[Trial], token: &str) -> Result<(usize, Option<ObjectKey>), Status> {
+fn position(trials: &[Trial], token: &str) -> Result<Position, Status> {
     if token.is_empty() {
         return Ok((0, None));
     }

@@ -46,7 +46,9 @@ fn reached(before: &[Json], after: &[Json], spec: Json) -> Vec<(String, String)>
     let value = json!({"apiVersion": "example.io/v1", "kind": "Pump", "metadata": {"name": "main"}, "spec": spec});
     let mut effects = Effects::new(&before, &after);
     let object = Object::new(&value, None).expect("an object");
-    let mut reached = effects.of_object(&object, &value);
+    let mut unreadable = None;
+    let mut reached = effects.of_object(&object, &value, &mut unreadable);
+    assert_eq!(unreadable.is_some(), after.reads(&object).is_err(), "{unreadable:?}");
     reached.sort_unstable();
     reached.dedup();
     let of = |index: usize| {
