@@ -9,10 +9,10 @@ use insula_proto::{
     value,
 };
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::target::Target;
-use crate::admin::time;
+use crate::{admin::time, files::text};
 
 /// Objects of a page.
 const PAGE: i32 = 1000;
@@ -32,8 +32,29 @@ pub(super) struct Trial {
     workspaces: Vec<String>,
     /// The first failures.
     failures: Vec<Failure>,
-    /// Effects of the release on stored objects and their clients.
+    /// Effects of the release on stored objects and their clients: those that are refused first.
     effects: Vec<Effect>,
+    /// Requests of consumers for the versions that the effects are about.
+    usage: Vec<Usage>,
+}
+
+/// Requests of consumers for one version, as the server counts them.
+#[derive(Debug, Serialize)]
+struct Usage {
+    version: String,
+    /// Workspaces that used it within the days of the export's retirement policy.
+    tenants: u64,
+    /// Time of the last request, to the hour; empty if there was none.
+    last_used: String,
+}
+
+/// Effects that [`Trial::lines`] lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Listed {
+    /// Those that reach stored objects; the others are counted.
+    Reaching,
+    /// All.
+    All,
 }
 
 /// An object that a served version could not show.
@@ -62,7 +83,13 @@ struct Effect {
 
 impl Trial {
     /// Tries a new schema and its rules on the objects of all consumers.
-    pub(super) fn run(target: &Target, export: &str, new: &Published, accepted: &[Acceptance]) -> anyhow::Result<Self> {
+    pub(super) fn run(
+        target: &Target,
+        existing: &serde_json::Value,
+        new: &Published,
+        accepted: &[Acceptance],
+    ) -> anyhow::Result<Self> {
+        let export = text(existing, "/metadata/name");
         let mut trial = Trial {
             schema: new.name().to_owned(),
             ..Trial::default()
@@ -91,7 +118,10 @@ impl Trial {
                 .iter()
                 .any(|one| one.covers(&effect.id, effect.objects.cast_unsigned()));
         }
-        trial.effects.sort_by_key(|effect| std::cmp::Reverse(effect.objects));
+        trial
+            .effects
+            .sort_by_key(|effect| (!effect.is_open(), std::cmp::Reverse(effect.objects)));
+        trial.usage = usage(existing, &trial.effects);
         Ok(trial)
     }
 
@@ -133,7 +163,7 @@ impl Trial {
     }
 
     /// Formats the outcome, a line each.
-    pub(super) fn lines(&self) -> Vec<String> {
+    pub(super) fn lines(&self, listed: Listed) -> Vec<String> {
         let Trial { schema, objects, .. } = self;
         let mut lines = match self.failed {
             0 => vec![format!(
@@ -153,11 +183,64 @@ impl Trial {
         if self.failed > self.failures.len() {
             lines.push(format!("  and {} more", self.failed - self.failures.len()));
         }
-        for effect in &self.effects {
-            lines.push(effect.line());
-        }
+        let is_listed = |effect: &&Effect| listed == Listed::All || effect.objects > 0;
+        lines.extend(self.effects.iter().filter(is_listed).map(Effect::line));
+        lines.extend(rest(
+            self.effects
+                .iter()
+                .filter(|effect| !is_listed(effect))
+                .map(Effect::kind),
+        ));
+        lines.extend(self.usage.iter().map(|usage| {
+            let last = match &*usage.last_used {
+                "" => "no request".to_owned(),
+                last => format!("last request {last}"),
+            };
+            format!(
+                "  clients of {}: {}, {last}",
+                usage.version,
+                plural(usage.tenants, "workspace")
+            )
+        }));
         lines
     }
+}
+
+fn plural(n: u64, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+/// Returns the line that counts effects by their kind; `None` without any.
+pub(super) fn rest<'e>(kinds: impl Iterator<Item = &'e str>) -> Option<String> {
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    kinds.for_each(|kind| *counts.entry(kind).or_default() += 1);
+    let total: u64 = counts.values().sum();
+    let counts: Vec<String> = counts.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+    (total > 0).then(|| {
+        let more = plural(total, "more change");
+        format!(
+            "  {more} of the schema that reach no stored object ({}); -o wide or json lists them",
+            counts.join(", ")
+        )
+    })
+}
+
+/// Returns the requests for the versions that effects on objects are about, from the status of the
+/// export.
+fn usage(export: &serde_json::Value, effects: &[Effect]) -> Vec<Usage> {
+    let reaching = effects.iter().filter(|effect| effect.objects > 0);
+    let versions: BTreeSet<&str> = reaching.filter_map(Effect::version).collect();
+    let counted = export["status"]["usage"].as_array().into_iter().flatten();
+    let usage = counted.map(|usage| {
+        let (group, plural) = (text(usage, "/group"), text(usage, "/resource"));
+        let dot = if group.is_empty() { "" } else { "." };
+        Usage {
+            version: format!("{plural}{dot}{group}/{}", text(usage, "/version")),
+            tenants: usage["tenants"].as_u64().unwrap_or_default(),
+            last_used: text(usage, "/lastUsed").to_owned(),
+        }
+    });
+    usage.filter(|usage| versions.contains(&*usage.version)).collect()
 }
 
 impl Effect {
@@ -201,15 +284,19 @@ impl Effect {
         self.id.split(':').next().unwrap_or_default()
     }
 
+    /// Returns the version that it is about: `pumps.example.io/v2`.
+    fn version(&self) -> Option<&str> {
+        let api = self.id.split(':').nth(1)?;
+        api.contains('/').then_some(api)
+    }
+
     fn line(&self) -> String {
-        let plural = |n: i64, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-        let workspaces = i64::try_from(self.workspaces.len()).unwrap_or(i64::MAX);
         let mut line = format!(
             "  {}{}: {} in {}",
             if self.is_open() { "refused: " } else { "" },
             self.id,
-            plural(self.objects, "object"),
-            plural(workspaces, "workspace")
+            plural(self.objects.cast_unsigned(), "object"),
+            plural(self.workspaces.len() as u64, "workspace")
         );
         for part in [&self.detail, &self.becomes] {
             if !part.is_empty() {
@@ -219,11 +306,61 @@ impl Effect {
         if let Some(first) = self.examples.first() {
             line.push_str(&format!("; such as {first}"));
         }
-        for (what, time) in [("since", &self.times.since), ("last written", &self.times.written)] {
+        for (what, time) in [
+            ("created since", &self.times.since),
+            ("last written", &self.times.written),
+        ] {
             if !time.is_empty() {
                 line.push_str(&format!("; {what} {time}"));
             }
         }
         line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn effect(id: &str, objects: i64) -> Effect {
+        Effect {
+            objects,
+            ..Effect::named(&ReleaseEffect {
+                id: id.to_owned(),
+                ..ReleaseEffect::default()
+            })
+        }
+    }
+
+    #[test]
+    fn effects_that_reach_nothing_are_counted() {
+        let effects = vec![
+            effect("field-removed:pumps.example.io/v1:.spec.a", 2),
+            effect("field-removed:pumps.example.io/v2:.spec.b", 0),
+            effect("column-removed:pumps.example.io/v2:Age", 0),
+        ];
+        let of_version = |version: &str, last: &str| {
+            let (group, resource) = ("example.io", "pumps");
+            json!({"group": group, "resource": resource, "version": version, "tenants": 1, "lastUsed": last})
+        };
+        let export = json!({"status": {"usage": [of_version("v1", "2026-11-23T09:00:00Z"), of_version("v2", "")]}});
+        let trial = Trial {
+            schema: "h1.pumps.example.io".to_owned(),
+            objects: 2,
+            usage: usage(&export, &effects),
+            effects,
+            ..Trial::default()
+        };
+        assert_eq!(
+            trial.lines(Listed::Reaching)[1..],
+            [
+                "  refused: field-removed:pumps.example.io/v1:.spec.a: 2 objects in 0 workspaces",
+                "  2 more changes of the schema that reach no stored object (column-removed 1, field-removed 1); \
+                 -o wide or json lists them",
+                "  clients of pumps.example.io/v1: 1 workspace, last request 2026-11-23T09:00:00Z",
+            ]
+        );
+        assert_eq!(trial.lines(Listed::All).len(), 5);
     }
 }

@@ -8,7 +8,7 @@ use insula_catalog::exports::bind_grant;
 use serde_json::Value;
 
 use super::{
-    check::Trial,
+    check::{Listed, Trial},
     removal,
     target::{Applied, Target},
     wait,
@@ -239,11 +239,10 @@ fn check(
     arguments: &Arguments,
 ) -> anyhow::Result<bool> {
     let Some(export) = existing else { return Ok(false) };
-    let name = text(export, "/metadata/name");
     let known = published
         .iter()
         .filter(|api| offered(export, api).is_some() && api.compile().is_ok());
-    let trial = |api: &Published| Trial::run(target, name, api, &arguments.accept);
+    let trial = |api: &Published| Trial::run(target, export, api, &arguments.accept);
     let trials: Vec<Trial> = known.map(trial).collect::<anyhow::Result<_>>()?;
     let fails = trials.iter().any(Trial::fails);
     if !arguments.check && !fails {
@@ -251,7 +250,11 @@ fn check(
     }
     let mut printer = Printer::stdout();
     if !printer.document(arguments.output.unwrap_or(Format::Table), &trials)? {
-        for line in trials.iter().flat_map(Trial::lines) {
+        let listed = match arguments.output {
+            Some(Format::Wide) => Listed::All,
+            _ => Listed::Reaching,
+        };
+        for line in trials.iter().flat_map(|trial| trial.lines(listed)) {
             printer.text(&line)?;
         }
     }

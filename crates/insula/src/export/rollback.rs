@@ -5,7 +5,7 @@ use std::{process::ExitCode, time::Duration};
 use insula_admission::publication::Acceptance;
 use insula_proto::admin::v1::{RollbackReleaseRequest, RollbackReleaseResponse};
 
-use super::{publish::Waited, target::Target};
+use super::{check::rest, publish::Waited, target::Target};
 use crate::{
     connection::Connection,
     print::{Format, Printer, Table},
@@ -102,11 +102,15 @@ fn show(answer: &RollbackReleaseResponse, arguments: &Arguments) -> anyhow::Resu
             ]);
         }
         printer.table(&table)?;
-        for effect in &answer.effects {
+        for effect in answer.effects.iter().filter(|effect| effect.objects > 0) {
             printer.text(&format!(
                 "{}: {} objects; {}; {}",
                 effect.id, effect.objects, effect.detail, effect.becomes
             ))?;
+        }
+        let others = answer.effects.iter().filter(|effect| effect.objects == 0);
+        if let Some(others) = rest(others.map(|effect| effect.id.split(':').next().unwrap_or_default())) {
+            printer.text(&others)?;
         }
     }
     printer.flush()?;
