@@ -27,6 +27,8 @@ use tonic::Status;
 const COMPLETE: &str = "Complete";
 /// Reason of a rollout that goes on.
 const PROGRESSING: &str = "Progressing";
+/// Message of a rollout that the status does not tell yet.
+const NOT_COUNTED: &str = "its bindings are not counted yet";
 
 /// A change of a rollout by its provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -161,8 +163,15 @@ pub(super) fn for_each_binding(
     }
 }
 
-/// Corrects the rollout of an export whose status is about another release than the one on offer:
-/// none of its bindings is known to have moved. An export that nobody binds has no such status.
+/// Returns true if the status of an export's rollout was made of its present spec.
+fn is_observed(export: &Json) -> bool {
+    let observed = objects::items(export, "/status/rollout/observed");
+    let mut own = observed.filter(|it| it["kind"] == "APIExport");
+    own.all(|it| it["generation"] == export["metadata"]["generation"])
+}
+
+/// Corrects the rollout of an export whose status is about another release than the one on offer,
+/// or about another spec: none of its bindings is known to have moved. An export that nobody binds has no such status.
 pub(super) fn correct(
     registry: &Deps,
     snapshot: &Snapshot,
@@ -173,13 +182,18 @@ pub(super) fn correct(
     let view: ApiExport = kinds::read(value);
     let release = release_on_offer(&registry.catalog, snapshot, cluster, &view.spec.resources);
     if rollout.release == release {
+        // The same schemas and rules, by a policy that the status knows nothing of.
+        if !is_observed(value) {
+            PROGRESSING.clone_into(&mut rollout.reason);
+            NOT_COUNTED.clone_into(&mut rollout.message);
+        }
         return;
     }
     let label = digest::export_label(cluster, text(value, "/metadata/name"));
     let bindings = registry.bindings.of_export(&*registry.store, snapshot, &label);
     let (reason, message) = match bindings.is_empty() {
         true => (COMPLETE, ""),
-        false => (PROGRESSING, "its bindings are not counted yet"),
+        false => (PROGRESSING, NOT_COUNTED),
     };
     *rollout = Rollout {
         release,
