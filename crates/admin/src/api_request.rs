@@ -197,10 +197,8 @@ impl Session {
         Box::pin(async move {
             let names = request.names;
             let served = self.api.serve_for(&self.caller, request.into_http()?).await;
-            if !served.status.is_success() {
-                return Err(status::of_http(&served, names));
-            }
-            let object = serde_json::from_slice(&served.body);
+            let served = served.map_err(|unserved| status::of_unserved(&unserved, names))?;
+            let object = serde_json::from_slice(&served);
             object.map_err(|error| Status::internal(format!("an answer is no JSON: {error}")))
         })
     }
@@ -213,7 +211,7 @@ impl Session {
         let names = request.names;
         let request = request.query("watch", "true").into_http()?;
         let lines = self.api.watch_for(&self.caller, request).await;
-        let lines = lines.map_err(|served| status::of_http(&served, names))?;
+        let lines = lines.map_err(|unserved| status::of_unserved(&unserved, names))?;
         let events = lines.filter_map(|line| ready(event(&line)));
         // Nothing follows a failure.
         let mut failed = false;

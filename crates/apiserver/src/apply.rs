@@ -4,10 +4,9 @@
 use crate::{
     body::{self, Decoded},
     negotiate::Format,
-    reply::Reply,
-    status,
 };
 use insula_api::Json;
+use insula_pipeline::Refusal;
 use insula_registry::FieldValidation;
 use serde_json::json;
 
@@ -19,7 +18,7 @@ pub(crate) struct Configuration {
 
 /// Decodes a configuration. Duplicate keys are reported or refused, by the field validation;
 /// unknown fields are always refused, when it is applied.
-pub(crate) fn configuration(bytes: &[u8], validation: FieldValidation) -> Result<Configuration, Reply> {
+pub(crate) fn configuration(bytes: &[u8], validation: FieldValidation) -> Result<Configuration, Refusal> {
     let Decoded { value, duplicates } = decode(bytes)?;
     // A second pass for their lines: hardly any configuration has duplicate keys.
     let repeated = match duplicates.is_empty() {
@@ -32,26 +31,28 @@ pub(crate) fn configuration(bytes: &[u8], validation: FieldValidation) -> Result
         FieldValidation::Strict if repeated.is_empty() => repeated,
         FieldValidation::Strict => {
             let lines = repeated.join("\n  ");
-            return Err(status::bad_request(format!(
+            return Err(Refusal::bad_request(format!(
                 "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  {lines}"
-            ))
-            .into());
+            )));
         }
     };
     let value = match value {
         Json::Null => json!({}),
         Json::Object(_) => value,
-        other => return Err(status::bad_request(format!("error decoding YAML: {other} is no object")).into()),
+        other => {
+            return Err(Refusal::bad_request(format!(
+                "error decoding YAML: {other} is no object"
+            )));
+        }
     };
     Ok(Configuration { value, warnings })
 }
 
 /// Decodes JSON first: most clients send it, and it may be nested deeper than YAML.
-fn decode(bytes: &[u8]) -> Result<Decoded, Reply> {
+fn decode(bytes: &[u8]) -> Result<Decoded, Refusal> {
     let json = bytes.trim_ascii_start().first() == Some(&b'{');
-    let decoded = match json.then(|| body::decode(bytes, Format::Json)) {
+    match json.then(|| body::decode(bytes, Format::Json)) {
         Some(Ok(decoded)) => Ok(decoded),
         _ => body::decode(bytes, Format::Yaml),
-    };
-    decoded.map_err(Reply::from)
+    }
 }

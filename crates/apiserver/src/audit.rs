@@ -5,6 +5,7 @@ use axum::body::{Body, to_bytes};
 use http::{HeaderMap, Response, header};
 use insula_api::Json;
 use insula_auth::audit::{Level, Record};
+use insula_pipeline::Refusal;
 
 /// Bytes of an answer that is recorded: a line of the log has to stay readable.
 const ANSWER_BYTES_MAX: usize = reply::IN_CHUNKS_BYTES_MIN;
@@ -30,7 +31,8 @@ pub(crate) async fn record_response(record: &Record, response: Response<Body>) -
         }
         // Bodies of this server's own answers are in memory, and have no errors.
         Err(error) => {
-            reply::Reply::error(&insula_catalog::Error::Internal(error.to_string())).respond(&HeaderMap::new())
+            let refusal = Refusal::Verb(insula_catalog::Error::Internal(error.to_string()));
+            reply::refuse(&refusal, &HeaderMap::new())
         }
     }
 }

@@ -9,14 +9,14 @@ mod build;
 mod go_error;
 
 use crate::{
-    negotiate::Format,
+    negotiate::{self, Format},
     protobuf::{self, ProtobufError},
-    status,
-    status::StatusReply,
 };
 use build::{Build, Notes};
 use go_error::{go_json_error, number_beyond};
 use insula_api::{Json, Timestamp};
+use insula_catalog::Error;
+use insula_pipeline::Refusal;
 use insula_schema::Structural;
 use serde::{Deserialize, de::DeserializeSeed};
 
@@ -63,33 +63,33 @@ enum DecodeError {
     Protobuf(#[from] ProtobufError),
 }
 
-impl From<DecodeError> for StatusReply {
+impl From<DecodeError> for Refusal {
     fn from(error: DecodeError) -> Self {
         match error {
             DecodeError::TooLarge => too_large(),
             DecodeError::Json(_) | DecodeError::Number(_) | DecodeError::Yaml(_) => {
-                status::bad_request(format!("the body of the request cannot be read: {error}"))
+                Refusal::bad_request(format!("the body of the request cannot be read: {error}"))
             }
             DecodeError::Protobuf(ProtobufError::UnknownKind { .. }) => {
-                status::unsupported_among("application/json, application/yaml")
+                negotiate::unsupported_among("application/json, application/yaml")
             }
             DecodeError::Protobuf(ProtobufError::Malformed(_) | ProtobufError::UnknownField { .. }) => {
-                status::bad_request(error.to_string())
+                Refusal::bad_request(error.to_string())
             }
         }
     }
 }
 
-fn too_large() -> StatusReply {
-    status::status(&insula_catalog::Error::TooLarge(DecodeError::TooLarge.to_string()))
+fn too_large() -> Refusal {
+    Refusal::Verb(Error::TooLarge(DecodeError::TooLarge.to_string()))
 }
 
 /// Decodes any body, e.g. delete options.
 ///
 /// # Errors
 /// 400 with what is wrong with it, 413.
-pub fn decode(bytes: &[u8], format: Format) -> Result<Decoded, StatusReply> {
-    read(bytes, format).map_err(StatusReply::from)
+pub fn decode(bytes: &[u8], format: Format) -> Result<Decoded, Refusal> {
+    read(bytes, format).map_err(Refusal::from)
 }
 
 /// Returns the paths of duplicate keys in a JSON body; none if it is no JSON.
@@ -144,17 +144,17 @@ impl Expected<'_> {
 ///
 /// # Errors
 /// 400 in Kubernetes' words, 413.
-pub fn decode_object(bytes: &[u8], format: Format, expected: Expected<'_>) -> Result<Decoded, StatusReply> {
+pub fn decode_object(bytes: &[u8], format: Format, expected: Expected<'_>) -> Result<Decoded, Refusal> {
     let kind = expected.kind;
     let unrecognized = |why: &str| {
         let summary = summary(bytes);
-        status::bad_request(format!(
+        Refusal::bad_request(format!(
             "the object provided is unrecognized (must be of type {kind}): {why} ({summary})"
         ))
     };
     let not_handled = |given: &str, api_version: &str, why: &str| {
         let version = insula_api::names::version_of(api_version);
-        status::bad_request(format!(
+        Refusal::bad_request(format!(
             "{given} in version {version:?} cannot be handled as a {kind}: {why}"
         ))
     };
@@ -165,7 +165,7 @@ pub fn decode_object(bytes: &[u8], format: Format, expected: Expected<'_>) -> Re
         }
         // Only built-in kinds have a protobuf form.
         DecodeError::Protobuf(_) if expected.implied.is_none() => {
-            status::unsupported_among("application/json, application/yaml")
+            negotiate::unsupported_among("application/json, application/yaml")
         }
         DecodeError::TooLarge | DecodeError::Protobuf(_) => error.into(),
         DecodeError::Json(why) => unrecognized(&format!("couldn't get version/kind; json parse error: {why}")),

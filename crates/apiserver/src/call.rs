@@ -7,27 +7,27 @@
 
 mod inner;
 
-pub use crate::status::RefusalReason;
 use crate::{
-    fair_share::{ConnectionMeter, Tenant, ThrottleSlot},
     impersonate::{self, GROUP_FRONT, SERVICE_ACCOUNT},
-    limits::{CountedPermit, InFlightPermit},
-    reply::{self, Reply},
     request::{Answer, Parsed},
     request_stages::Authenticated,
     server::ApiServer,
-    status,
 };
 use axum::body::{Body, Bytes};
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body::{Body as HttpBody, Frame, SizeHint};
-pub use inner::{Lines, Served};
+pub use inner::{Lines, Unserved};
 use insula_api::{ClusterName, ClusterPath, Timestamp, measure::TRACE};
 use insula_auth::{
     Attributes, ClusterFacts, EXTRA_CREDENTIAL, Forbidden, Permit, USER_ANONYMOUS, UserInfo, audit::Record, permit,
 };
 use insula_catalog::locate;
+use insula_pipeline::{
+    Refusal,
+    fair_share::{ConnectionMeter, Tenant, ThrottleSlot},
+    limits::{CountedPermit, InFlightPermit},
+};
 use insula_store::Snapshot;
 use std::{
     any::Any,
@@ -69,31 +69,6 @@ pub enum Access {
     Open,
     /// A valid credential.
     Authenticated,
-}
-
-/// The refusal of a call.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
-    /// The kind of refusal, which decides about the code in the protocol of the call.
-    pub reason: RefusalReason,
-    /// Message for people.
-    pub message: String,
-    /// Seconds after which the call may be made again.
-    pub retry_after: Option<u32>,
-}
-
-impl From<Reply> for Refusal {
-    fn from(reply: Reply) -> Self {
-        let status = match reply {
-            Reply::Status(status) | Reply::Warned(status, _) => *status,
-            Reply::NotFoundPage | Reply::HomeIsComing => status::bad_request("nothing is served at this path"),
-        };
-        Refusal {
-            reason: status.refusal_reason(),
-            message: status.message().to_owned(),
-            retry_after: status.retry_after,
-        }
-    }
 }
 
 /// The sender of an admitted call. An extension of the request that a service gets.
@@ -152,7 +127,7 @@ impl ApiServer {
         let most = call.longest.unwrap_or(self.limits.settings.request_time);
         let time = call.time.map_or(most, |time| time.min(most));
         let called = pin!(self.called(call, serve));
-        self.guarded(time, &record, called).await.map_err(Refusal::from)
+        self.guarded(time, &record, called).await
     }
 
     async fn called<F>(&self, call: Call, serve: impl FnOnce(Request<Body>) -> F) -> Answer
@@ -206,7 +181,7 @@ impl ApiServer {
     }
 
     /// Charges the connection to the caller, until the call enters a workspace.
-    async fn charge_caller(&self, caller: &Caller) -> Result<(), Reply> {
+    async fn charge_caller(&self, caller: &Caller) -> Result<(), Refusal> {
         let Some(meter) = &caller.meter else { return Ok(()) };
         let slot = self
             .fair_share
@@ -227,10 +202,9 @@ impl ApiServer {
         cluster: &'a ClusterName,
     ) -> BoxFuture<'a, Result<Entered, Refusal>> {
         Box::pin(async move {
-            let refused = |status| Refusal::from(Reply::from(status));
             let view = locate::logical_cluster(&self.registry.store.latest(), cluster);
             let own = view.as_ref().and_then(|view| view.limits.as_deref());
-            let permit = self.limits.in_workspace(cluster, own).map_err(refused)?;
+            let permit = self.limits.in_workspace(cluster, own)?;
             let slot = match &caller.meter {
                 Some(meter) => {
                     self.fair_share
@@ -239,7 +213,7 @@ impl ApiServer {
                 }
                 None => Ok(ThrottleSlot::default()),
             };
-            let slot = slot.map_err(|refusal| refused(self.limits.over_compute(&refusal.to_string())))?;
+            let slot = slot.map_err(|refusal| self.limits.over_compute(&refusal.to_string()))?;
             Ok(Entered { _permit: permit, slot })
         })
     }
@@ -256,11 +230,11 @@ impl Entered {
 
 impl Authenticated {
     /// Returns the call with its caller, who is not anonymous.
-    fn into_call(self, meter: Option<Arc<ConnectionMeter>>) -> Result<(Request<Body>, Arc<Caller>), Reply> {
+    fn into_call(self, meter: Option<Arc<ConnectionMeter>>) -> Result<(Request<Body>, Arc<Caller>), Refusal> {
         let (parsed, user, impersonator) = self.into_parts();
         if user.name == USER_ANONYMOUS {
             parsed.record.refused("no credential was shown");
-            return Err(Reply::unauthorized());
+            return Err(Refusal::Unauthenticated);
         }
         let caller = Arc::new(Caller {
             inner: inner::Sender::from_request(&parsed),
@@ -308,9 +282,9 @@ impl Caller {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps the warnings in the headers of an answer of the HTTP API.
-    fn warned(&self, headers: &HeaderMap) {
-        for warning in reply::warnings(headers) {
+    /// Keeps the warnings of an answer of the HTTP API.
+    fn warned(&self, warnings: impl Iterator<Item = String>) {
+        for warning in warnings {
             let mut known = self.warnings();
             if known.len() < WARNINGS_MAX && !known.contains(&warning) {
                 known.push(warning);

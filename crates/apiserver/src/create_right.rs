@@ -1,13 +1,11 @@
 //! The right to create the object that a path names: a PUT or an apply of an object that does not
 //! exist takes the verb `create` as well.
 
-use crate::{
-    reply::Reply,
-    request_stages::{Authorized, add_decision, required_right},
-};
+use crate::request_stages::{Authorized, add_decision, required_right};
 use insula_access::Authenticator;
 use insula_api::Verb;
 use insula_auth::{Attributes, ClusterFacts, UserInfo, permit};
+use insula_pipeline::Refusal;
 use std::sync::Arc;
 
 /// The right to create the object that a path names, with the facts to decide about it.
@@ -23,7 +21,7 @@ impl CreateRight {
     ///
     /// # Errors
     /// 503 for a delegate that does not answer.
-    pub(crate) async fn with_decision(mut self, authenticator: &Authenticator) -> Result<Self, Reply> {
+    pub(crate) async fn with_decision(mut self, authenticator: &Authenticator) -> Result<Self, Refusal> {
         add_decision(
             authenticator.delegate.as_deref(),
             &self.user,
@@ -40,7 +38,7 @@ impl Authorized {
     ///
     /// # Errors
     /// 404 for a virtual workspace that does not exist.
-    pub(crate) fn right_to_create(&self) -> Result<CreateRight, Reply> {
+    pub(crate) fn right_to_create(&self) -> Result<CreateRight, Refusal> {
         let attributes = Attributes {
             verb: Verb::Create.into(),
             ..Attributes::clone(&self.attributes)
@@ -58,7 +56,7 @@ impl Authorized {
     ///
     /// # Errors
     /// 403.
-    pub(crate) fn may_create(&self, right: CreateRight) -> Result<(), Reply> {
+    pub(crate) fn may_create(&self, right: CreateRight) -> Result<(), Refusal> {
         let CreateRight {
             attributes,
             required,
@@ -69,12 +67,12 @@ impl Authorized {
             let record = &self.parsed.record;
             record.decided(false, &forbidden.reason, &forbidden.trail);
             record.refused("the object does not exist, and making it takes the verb create");
-            Reply::forbidden(&insula_auth::forbidden_message(&self.user, &attributes), &attributes)
+            Refusal::forbidden(insula_auth::forbidden_message(&self.user, &attributes), &attributes)
         })?;
         match &self.scope.view {
             Some(view) => view.check(&self.scope, &self.user, &attributes).map_err(|refusal| {
                 self.parsed.record.decided(false, refusal.reason(), self.permit.trail());
-                refusal.reply(&self.user, &attributes)
+                refusal.refusal(&self.user, &attributes)
             }),
             None => Ok(()),
         }

@@ -1,18 +1,14 @@
 //! Dispatch of requests: from the HTTP request through all stages to the handler that answers it.
 
 use crate::{
-    aggregation, audit, discovery, documents,
-    fair_share::{ConnectionMeter, Tenant, ThrottleSlot},
-    gzip,
-    limits::{Held, InFlightPermit},
-    metered, mounts,
+    aggregation, audit, discovery, documents, gzip, metered, mounts,
     negotiate::{self, Representation, Supported},
     path::{ResourcePath, Rest, Route},
-    reply::{self, Lasting, Reply},
+    reply::{self, Lasting},
     request::{Answer, Parsed, RequestKind, ResourceClass, VirtualWorkspace},
     request_stages::{Authenticated, Authorized, Destination},
     server::ApiServer,
-    status, third_party,
+    third_party,
     verbs::{ResourceRequest, own, scale, watch},
     virtual_workspace::{Resolution, ResolvedResource},
 };
@@ -25,6 +21,11 @@ use insula_access::{
 use insula_api::{ClusterName, LabelSelector, Verb, measure::TRACE};
 use insula_auth::audit::Record;
 use insula_catalog::{Error, Named, Origin, Part, ScopeKind, Served, exports};
+use insula_pipeline::{
+    Clusters, Refusal,
+    fair_share::{ConnectionMeter, Tenant, ThrottleSlot},
+    limits::{Held, InFlightPermit},
+};
 use insula_registry::Deps;
 use std::{pin::pin, sync::Arc};
 use tracing::Instrument;
@@ -40,7 +41,7 @@ impl ApiServer {
             let served = pin!(serve(self, request, &mut kind));
             self.guarded(time, &record, served).await
         };
-        let response = answer.unwrap_or_else(|refusal| refusal.respond(&headers));
+        let response = answer.unwrap_or_else(|refusal| reply::refuse(&refusal, &headers));
         let response = audit::record_response(&record, response).await;
         let mut response = gzip::compress(response, &headers);
         let no_cache = HeaderValue::from_static("no-cache, private");
@@ -77,8 +78,7 @@ pub(crate) async fn serve_authenticated(
     refuse_inactive(&authorized)?;
     let (tenant, in_workspace) = match &authorized.scope.cluster {
         Some(cluster) => {
-            let permit = server.limits.in_workspace(cluster, authorized.scope.own_limits());
-            let permit = permit.map_err(Reply::from)?;
+            let permit = server.limits.in_workspace(cluster, authorized.scope.own_limits())?;
             (Tenant::Workspace(cluster.clone()), Some(permit))
         }
         None => (Tenant::User(authorized.parsed.payer.clone()), None),
@@ -137,7 +137,7 @@ async fn answer(server: &ApiServer, authorized: Authorized, kind: &mut RequestKi
 
 /// Refuses requests to a cluster that is switched off, except for those about its LogicalCluster,
 /// by which it is switched on again.
-fn refuse_inactive(request: &Authorized) -> Result<(), Reply> {
+fn refuse_inactive(request: &Authorized) -> Result<(), Refusal> {
     let Some(cluster) = &request.scope.cluster else {
         return Ok(());
     };
@@ -153,7 +153,12 @@ fn refuse_inactive(request: &Authorized) -> Result<(), Reply> {
         group: "core.kcp.io".into(),
         resource: "logicalclusters".into(),
     };
-    Err(status::forbidden(&named, cluster.as_str(), "logical cluster is marked inactive").into())
+    Err(Refusal::Verb(Error::Forbidden {
+        resource: named,
+        name: cluster.as_str().to_owned(),
+        why: "logical cluster is marked inactive".to_owned(),
+        cause: None,
+    }))
 }
 
 fn other(request: &Authorized, path: &str) -> Answer {
@@ -162,8 +167,8 @@ fn other(request: &Authorized, path: &str) -> Answer {
         ("/healthz" | "/livez" | "/readyz", Route::Cluster { .. }) => {
             Ok(reply::bytes(200, b"ok".to_vec(), "text/plain; charset=utf-8"))
         }
-        ("/metrics", Route::Cluster { .. }) => Err(status::not_in_workspaces().into()),
-        _ => Err(Reply::NotFoundPage),
+        ("/metrics", Route::Cluster { .. }) => Err(Refusal::NotInWorkspaces),
+        _ => Err(Refusal::NotServed),
     }
 }
 
@@ -234,7 +239,7 @@ fn served_at(
     server: &ApiServer,
     request: &Authorized,
     path: &ResourcePath,
-) -> Result<(ResolvedResource, Arc<str>), Reply> {
+) -> Result<(ResolvedResource, Arc<str>), Refusal> {
     let found = resolve(&server.registry, request, path)?;
     third_party::check(server.third_party_resources, path, &found.served)?;
     let version = found.served.served_versions().find(|v| *v.name == *path.version);
@@ -246,12 +251,12 @@ fn served_at(
 ///
 /// # Errors
 /// 404 for a resource that is not served, 405 for verbs that the wildcard does not have.
-fn resolve(registry: &Deps, request: &Authorized, path: &ResourcePath) -> Result<ResolvedResource, Reply> {
+fn resolve(registry: &Deps, request: &Authorized, path: &ResourcePath) -> Result<ResolvedResource, Refusal> {
     let verb = request.parsed.verb;
     let (plural, identity) = match path.resource.split_once(':') {
         Some((plural, "")) => {
             let why = format!("invalid resource {plural:?}: missing identity");
-            return Err(Reply::error(&Error::Internal(why)));
+            return Err(Refusal::from(Error::Internal(why)));
         }
         Some((plural, identity)) => (plural, Some(identity)),
         None => (&*path.resource, None),
@@ -299,10 +304,10 @@ fn resolve(registry: &Deps, request: &Authorized, path: &ResourcePath) -> Result
 }
 
 /// The refusal of a path that nothing is served at.
-fn unknown(path: &ResourcePath) -> Reply {
+fn unknown(path: &ResourcePath) -> Refusal {
     match path.group.is_empty() && path.version == "v1" {
-        true => Reply::error(&Error::UnknownResource),
-        false => Reply::NotFoundPage,
+        true => Refusal::from(Error::UnknownResource),
+        false => Refusal::NotServed,
     }
 }
 
@@ -337,17 +342,26 @@ fn everywhere(
 
 /// The refusal of a verb across clusters, in kcp's words. Virtual workspaces answer a GET as one of
 /// an object that does not exist.
-fn across_only_reads(path: &ResourcePath, plural: &str, verb: Option<Verb>, view: Option<&VirtualWorkspace>) -> Reply {
+fn across_only_reads(
+    path: &ResourcePath,
+    plural: &str,
+    verb: Option<Verb>,
+    view: Option<&VirtualWorkspace>,
+) -> Refusal {
     let named = Named {
         group: path.group.as_str().into(),
         resource: plural.into(),
     };
     match (verb, &path.name, view) {
-        (Some(Verb::Get), Some(name), Some(_)) => Reply::error(&Error::NotFound {
+        (Some(Verb::Get), Some(name), Some(_)) => Refusal::from(Error::NotFound {
             resource: named,
             name: name.clone(),
         }),
-        _ => status::across_not_supported(&named, verb).into(),
+        _ => Refusal::NotSupported {
+            resource: named,
+            verb,
+            clusters: Clusters::All,
+        },
     }
 }
 
@@ -366,7 +380,7 @@ async fn subresource(request: &mut ResourceRequest<'_>, subresource: &str, verb:
         _ => match (served.api.subresource(subresource), served.api.handler(subresource)) {
             (Some(known), Some(handler)) if known.verbs.contains(&verb) => own::serve(request, verb, handler).await,
             (Some(_), Some(_)) => Err(request.not_supported(verb)),
-            _ => Err(Reply::error(&served.api.not_found(&request.name))),
+            _ => Err(Refusal::from(served.api.not_found(&request.name))),
         },
     }
 }
@@ -383,7 +397,7 @@ async fn main(request: &mut ResourceRequest<'_>, verb: Verb) -> Answer {
         (Verb::Patch, false) => request.patch(Part::Main).await,
         (Verb::Delete, false) => request.delete().await,
         (Verb::DeleteCollection, _) if deletes_collection => request.delete_collection().await,
-        (Verb::Patch, true) => Err(Reply::error(&Error::BadRequest("name must be provided".into()))),
+        (Verb::Patch, true) => Err(Refusal::from(Error::BadRequest("name must be provided".into()))),
         _ => Err(request.not_supported(verb)),
     }
 }
@@ -403,7 +417,7 @@ async fn part(request: &mut ResourceRequest<'_>, verb: Verb, part: Part) -> Answ
 async fn finalize(request: &mut ResourceRequest<'_>, verb: Verb) -> Answer {
     match verb {
         Verb::Update => request.update(Part::Finalizers).await,
-        _ => Err(Reply::error(&Error::MethodNotAllowed)),
+        _ => Err(Refusal::from(Error::MethodNotAllowed)),
     }
 }
 

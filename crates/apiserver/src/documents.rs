@@ -5,7 +5,7 @@ use crate::{
     VERSION, aggregation, discovery,
     negotiate::{self, Negotiated, Representation, Supported},
     openapi::{self, serve::Payer},
-    reply::{self, Reply, header_text},
+    reply::{self, header_text},
     request::{Answer, VirtualWorkspace},
     request_stages::Authorized,
     server::ApiServer,
@@ -15,6 +15,7 @@ use axum::body::Body;
 use http::{HeaderValue, Response, header};
 use insula_api::Json;
 use insula_catalog::Served;
+use insula_pipeline::Refusal;
 
 /// Bytes in memory of a version of a resource in a document, without its lists: as a value, and as
 /// text.
@@ -24,19 +25,19 @@ const TEXT_BYTES: usize = 64;
 /// Copies of a text while a document is made.
 const VALUES: usize = 3;
 
-fn accept(request: &Authorized, supported: Supported) -> Result<Negotiated, Reply> {
+fn accept(request: &Authorized, supported: Supported) -> Result<Negotiated, Refusal> {
     let header = reply::accept_header(&request.parsed.headers);
-    negotiate::accept(header.as_deref(), supported, true).map_err(Reply::from)
+    negotiate::accept(header.as_deref(), supported, true)
 }
 
 /// Returns the APIs of the cluster. The memory of a document about them is reserved.
-fn served(server: &ApiServer, request: &Authorized) -> Result<Vec<Served>, Reply> {
+fn served(server: &ApiServer, request: &Authorized) -> Result<Vec<Served>, Refusal> {
     if let Some(view) = &request.scope.view {
         let served = view.served(&server.registry, &request.scope);
         hold(request, &served)?;
         return Ok(served);
     }
-    let cluster = request.scope.cluster.as_ref().ok_or(Reply::NotFoundPage)?;
+    let cluster = request.scope.cluster.as_ref().ok_or(Refusal::NotServed)?;
     let served = server.registry.catalog.served(&request.scope.snapshot, cluster);
     let served = third_party::without_switched_off(server.third_party_resources, served);
     hold(request, &served)?;
@@ -44,7 +45,7 @@ fn served(server: &ApiServer, request: &Authorized) -> Result<Vec<Served>, Reply
 }
 
 /// Reserves the memory of a document about APIs before it is made.
-fn hold(request: &Authorized, served: &[Served]) -> Result<(), Reply> {
+fn hold(request: &Authorized, served: &[Served]) -> Result<(), Refusal> {
     let bytes = |one: &Served| {
         let names = one.names();
         let lists = names.short_names.iter().chain(&names.categories);
@@ -64,11 +65,11 @@ fn viewed(request: &Authorized, served: &[Served], mut document: Json) -> Json {
 }
 
 /// Returns the APIs of one group, in time that does not depend on the other groups of the cluster.
-fn served_in(server: &ApiServer, request: &Authorized, group: &str) -> Result<Vec<Served>, Reply> {
+fn served_in(server: &ApiServer, request: &Authorized, group: &str) -> Result<Vec<Served>, Refusal> {
     if request.scope.view.is_some() {
         return served(server, request);
     }
-    let cluster = request.scope.cluster.as_ref().ok_or(Reply::NotFoundPage)?;
+    let cluster = request.scope.cluster.as_ref().ok_or(Refusal::NotServed)?;
     let catalog = &server.registry.catalog;
     let served = catalog.served_in(&request.scope.snapshot, cluster, group);
     let served = third_party::without_switched_off(server.third_party_resources, served);
@@ -144,7 +145,7 @@ pub(crate) fn group(server: &ApiServer, request: &Authorized, group: &str) -> An
     let form = accept(request, Supported::Document)?;
     let own = discovery::group(&served_in(server, request, group)?, group);
     let body = aggregation::with_group(own, group, &aggregation::services(server, request));
-    let body = body.ok_or(Reply::NotFoundPage)?;
+    let body = body.ok_or(Refusal::NotServed)?;
     Ok(show(request, form, &body))
 }
 
@@ -152,7 +153,7 @@ pub(crate) fn group(server: &ApiServer, request: &Authorized, group: &str) -> An
 pub(crate) fn group_version(server: &ApiServer, request: &Authorized, group: &str, version: &str) -> Answer {
     let form = accept(request, Supported::Document)?;
     let served = served_in(server, request, group)?;
-    let body = discovery::resources(&served, group, version).ok_or(Reply::NotFoundPage)?;
+    let body = discovery::resources(&served, group, version).ok_or(Refusal::NotServed)?;
     Ok(show(request, form, &viewed(request, &served, body)))
 }
 
@@ -170,7 +171,7 @@ pub(crate) fn third_party(
     };
     let is_on = server.third_party_resources && request.scope.view.is_none();
     let body = is_on.then(|| third_party::document(&served, group, version)).flatten();
-    Ok(show(request, form, &body.ok_or(Reply::NotFoundPage)?))
+    Ok(show(request, form, &body.ok_or(Refusal::NotServed)?))
 }
 
 /// Answers `/version` in a cluster.
@@ -209,7 +210,7 @@ pub(crate) fn openapi_v3<'a>(
             now: server.registry.clock.now(),
         };
         let found = openapi::serve::v3(&server.openapi, &served?, path, conditions).await?;
-        found.ok_or(Reply::NotFoundPage)
+        found.ok_or(Refusal::NotServed)
     }
 }
 

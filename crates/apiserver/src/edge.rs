@@ -8,16 +8,15 @@
 //! permit.
 
 use crate::{
-    limits::InFlightPermit,
-    reply::Reply,
+    reply,
     request::{Answer, Parsed},
     request_stages::Authenticated,
     server::ApiServer,
-    status,
 };
 use futures_util::FutureExt;
 use insula_api::measure::TRACE;
 use insula_auth::audit::Record;
+use insula_pipeline::{Refusal, limits::InFlightPermit};
 use std::{panic::AssertUnwindSafe, time::Duration};
 use tracing::Instrument;
 
@@ -33,22 +32,21 @@ impl ApiServer {
     ) -> Answer {
         let work = AssertUnwindSafe(work).catch_unwind();
         let refusal = match tokio::time::timeout(time, work).await {
-            Ok(Ok(answer)) => return answer.inspect_err(|refusal| refusal.record_in(record)),
+            Ok(Ok(answer)) => return answer.inspect_err(|refusal| reply::record_refusal(refusal, record)),
             Ok(Err(_)) => {
-                let refusal = Reply::from(status::panicked());
-                refusal.record_in(record);
+                reply::record_refusal(&Refusal::Panicked, record);
                 record.panicked();
-                return Err(refusal);
+                return Err(Refusal::Panicked);
             }
-            Err(_) => Reply::from(status::timeout()),
+            Err(_) => Refusal::Timeout,
         };
-        refusal.record_in(record);
+        reply::record_refusal(&refusal, record);
         Err(refusal)
     }
 
     /// Authenticates a request and takes a permit for it: from here on it costs resources, at
     /// least while it waits for a revision.
-    pub(crate) async fn admit(&self, parsed: Parsed) -> Result<(Authenticated, InFlightPermit), Reply> {
+    pub(crate) async fn admit(&self, parsed: Parsed) -> Result<(Authenticated, InFlightPermit), Refusal> {
         let authenticating = parsed.authenticate(&self.authenticator, &self.registry);
         let span = tracing::info_span!(target: TRACE, "authenticate");
         let authenticated = authenticating.instrument(span).await?;

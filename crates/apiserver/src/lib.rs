@@ -15,12 +15,10 @@ pub mod dispatch;
 mod documents;
 mod edge;
 mod extensions;
-pub mod fair_share;
 #[cfg(test)]
 mod fixtures;
 mod gzip;
 mod impersonate;
-pub mod limits;
 mod metered;
 mod mounts;
 mod named_identity;

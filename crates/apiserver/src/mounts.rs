@@ -5,18 +5,17 @@
 //! credential leaves this server, and the other one sets no cookies here. The other server trusts
 //! the names because of the certificate that this server presents, and authorises by itself.
 
-use crate::{
-    limits::{Limits, WatchPermit},
-    reply::Reply,
-    request::Answer,
-    request_stages::Mounted,
-};
+use crate::{request::Answer, request_stages::Mounted};
 use axum::body::Body;
 use futures_util::{StreamExt, future::BoxFuture};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Uri, header};
 use http_body_util::Limited;
 use insula_auth::UserInfo;
 use insula_catalog::Error;
+use insula_pipeline::{
+    Refusal,
+    limits::{Limits, WatchPermit},
+};
 
 /// Forwards requests to other servers.
 pub trait Forward: Send + Sync {
@@ -63,11 +62,11 @@ pub(crate) async fn forward(limits: &Limits, servers: &dyn Forward, mounted: Mou
         path,
     } = mounted;
     // An answer may go on for long: it counts as a watch.
-    let permit = limits.watch(parsed.watch_payer(), None, None).map_err(Reply::from)?;
+    let permit = limits.watch(parsed.watch_payer(), None, None).map_err(Refusal::from)?;
     let below = parsed.uri.path().splitn(4, '/').nth(3).unwrap_or_default();
     let query = parsed.uri.query().map_or_else(String::new, |query| format!("?{query}"));
     let uri: Result<Uri, _> = format!("{}/{below}{query}", url.trim_end_matches('/')).parse();
-    let unavailable = |why: &str| Reply::error(&Error::Unavailable(format!("workspace {path}: {why}")));
+    let unavailable = |why: &str| Refusal::from(Error::Unavailable(format!("workspace {path}: {why}")));
     let Ok(uri) = uri else {
         return Err(unavailable("the address of its server cannot be understood"));
     };
@@ -100,10 +99,10 @@ pub(crate) struct Unnameable {
     text: String,
 }
 
-impl From<Unnameable> for Reply {
+impl From<Unnameable> for Refusal {
     fn from(Unnameable { header, text }: Unnameable) -> Self {
         let why = "has characters that a header cannot hold";
-        Reply::error(&Error::BadRequest(format!(
+        Refusal::from(Error::BadRequest(format!(
             "the user cannot be named to the other server: {header} {text:?} {why}"
         )))
     }

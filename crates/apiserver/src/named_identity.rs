@@ -4,10 +4,11 @@
 //! one: without its name a request would go on with the rights of its credential, and without one
 //! of its scopes an identity would have more rights.
 
-use crate::{query::percent_decoded_bytes, reply::Reply};
+use crate::query::percent_decoded_bytes;
 use http::HeaderMap;
 use insula_access::Unauthenticated;
 use insula_catalog::Error;
+use insula_pipeline::Refusal;
 use std::collections::BTreeMap;
 
 /// Identity that the headers of one prefix name, as it was sent.
@@ -45,9 +46,9 @@ impl From<IdentityError> for Unauthenticated {
     }
 }
 
-impl From<IdentityError> for Reply {
+impl From<IdentityError> for Refusal {
     fn from(why: IdentityError) -> Self {
-        Reply::error(&Error::BadRequest(why.to_string()))
+        Refusal::from(Error::BadRequest(why.to_string()))
     }
 }
 

@@ -7,11 +7,10 @@
 //! resources have no protobuf, so that `application/vnd.kubernetes.protobuf,application/json` falls
 //! through to JSON for them; their metadata has.
 
-use crate::{
-    discovery::is_built_in,
-    status::{self, StatusReply},
-};
+use crate::discovery::is_built_in;
+use insula_catalog::Error;
 use insula_catalog::Served;
+use insula_pipeline::Refusal;
 
 /// The serialization of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -114,23 +113,21 @@ impl Negotiated {
 ///
 /// # Errors
 /// 406 where no range can be met.
-pub fn accept(header: Option<&str>, supported: Supported, in_protobuf: bool) -> Result<Negotiated, StatusReply> {
+pub fn accept(header: Option<&str>, supported: Supported, in_protobuf: bool) -> Result<Negotiated, Refusal> {
     if header.is_none_or(|header| header.trim().is_empty()) {
         return Ok(Negotiated::default());
     }
     let met = media_ranges(header)
         .iter()
         .find_map(|range| meet(range, supported, in_protobuf))
-        .ok_or_else(status::not_acceptable)?;
+        .ok_or_else(not_acceptable)?;
     match (met.representation, supported) {
-        (Representation::PartialMetadata(_), Supported::List) => Err(status::not_acceptable_because(
+        (Representation::PartialMetadata(_), Supported::List) => Err(Refusal::NotAcceptable(
             "you requested PartialObjectMetadata, but the requested object is a list".into(),
         )),
-        (Representation::PartialMetadataList(_), Supported::Object | Supported::Watch) => {
-            Err(status::not_acceptable_because(
-                "you requested PartialObjectMetadataList, but the requested object is not a list".into(),
-            ))
-        }
+        (Representation::PartialMetadataList(_), Supported::Object | Supported::Watch) => Err(Refusal::NotAcceptable(
+            "you requested PartialObjectMetadataList, but the requested object is not a list".into(),
+        )),
         _ => Ok(met),
     }
 }
@@ -234,20 +231,40 @@ pub fn pretty(query: Option<&str>, user_agent: Option<&str>) -> bool {
     }
 }
 
+/// Media types that bodies and answers may have, as 406 and 415 list them.
+const MEDIA_TYPES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+
+/// 406: the client accepts no form of the answer.
+fn not_acceptable() -> Refusal {
+    Refusal::NotAcceptable(format!("only the following media types are accepted: {MEDIA_TYPES}"))
+}
+
+/// 415: the body has a `Content-Type` that is not read.
+fn unsupported_media_type() -> Refusal {
+    unsupported_among(MEDIA_TYPES)
+}
+
+/// 415 that lists the media types that are read.
+pub(crate) fn unsupported_among(accepted: &str) -> Refusal {
+    Refusal::Verb(Error::UnsupportedMediaType(format!(
+        "the body of the request was in an unknown format - accepted media types include: {accepted}"
+    )))
+}
+
 /// Returns the format of a body by its `Content-Type`; JSON without one.
 ///
 /// # Errors
 /// 415 for what is not read.
-pub fn body_format(content_type: Option<&str>) -> Result<Format, StatusReply> {
+pub fn body_format(content_type: Option<&str>) -> Result<Format, Refusal> {
     let Some(header) = content_type.filter(|header| !header.is_empty()) else {
         return Ok(Format::Json);
     };
-    let media = MediaType::parse(header).ok_or_else(status::unsupported_media_type)?;
+    let media = MediaType::parse(header).ok_or_else(unsupported_media_type)?;
     match (media.kind.as_str(), media.subtype.as_str()) {
         ("application", "json") => Ok(Format::Json),
         ("application", "yaml") => Ok(Format::Yaml),
         ("application", "vnd.kubernetes.protobuf") => Ok(Format::Protobuf),
-        _ => Err(status::unsupported_media_type()),
+        _ => Err(unsupported_media_type()),
     }
 }
 
@@ -350,7 +367,7 @@ impl Patches {
 ///
 /// # Errors
 /// 415 for what the resource does not take.
-pub fn patch_type(content_type: Option<&str>, patches: Patches) -> Result<PatchType, StatusReply> {
+pub fn patch_type(content_type: Option<&str>, patches: Patches) -> Result<PatchType, Refusal> {
     let given = content_type
         .unwrap_or_default()
         .split(';')
@@ -363,10 +380,10 @@ pub fn patch_type(content_type: Option<&str>, patches: Patches) -> Result<PatchT
         .copied()
         .find(|patch| patch.media_type() == given);
     found.ok_or_else(|| match patches {
-        Patches::BuiltIn => status::unsupported_route(),
+        Patches::BuiltIn => Refusal::UnsupportedPatch,
         Patches::Custom | Patches::KnownGroup => {
             let types: Vec<&str> = patches.types().iter().map(|patch| patch.media_type()).collect();
-            status::unsupported_among(&types.join(", "))
+            unsupported_among(&types.join(", "))
         }
     })
 }

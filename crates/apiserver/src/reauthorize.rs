@@ -3,16 +3,16 @@
 //! right end it.
 
 use crate::{
-    reply::Reply,
     request::Parsed,
     request_stages::Destination,
-    status::{self, StatusReply},
+    status::{self, Refused, StatusReply},
     websocket,
 };
 use axum::body::Body;
 use http::{HeaderMap, Method, Request, Uri, header};
 use insula_access::{Authenticator, PeerCertificate};
 use insula_catalog::Error;
+use insula_pipeline::Refusal;
 use insula_registry::Deps;
 use std::time::Duration;
 
@@ -46,10 +46,10 @@ impl Credentials {
     /// # Errors
     /// 401 for a credential among subprotocols that is malformed: the check must not go on without
     /// it.
-    pub(crate) fn from_request(parsed: &Parsed) -> Result<Self, Reply> {
+    pub(crate) fn from_request(parsed: &Parsed) -> Result<Self, Refusal> {
         let mut headers = credentials(&parsed.headers);
         if parsed.upgrade.is_some() {
-            let credential = websocket::credential(&parsed.headers).map_err(|_| Reply::unauthorized())?;
+            let credential = websocket::credential(&parsed.headers).map_err(|_| Refusal::Unauthenticated)?;
             if let Some(credential) = credential {
                 headers.append(header::AUTHORIZATION, credential);
             }
@@ -67,15 +67,15 @@ impl Credentials {
     /// 410. A server that cannot decide refuses nothing here.
     pub(crate) async fn refusal(&self, authenticator: &Authenticator, registry: &Deps) -> Option<StatusReply> {
         let checked = tokio::time::timeout(TIME_MAX, self.check(authenticator, registry)).await;
-        let status = match checked.ok()?.err()? {
-            Reply::Status(status) | Reply::Warned(status, _) => *status,
-            Reply::NotFoundPage => status::status(&Error::UnknownResource),
-            Reply::HomeIsComing => return None,
+        let status = match status::refused(&checked.ok()?.err()?) {
+            Refused::Status(status) => *status,
+            Refused::Page(page) if page.code == 404 => status::status(&Error::UnknownResource),
+            Refused::Page(_) => return None,
         };
         status.denies_access().then_some(status)
     }
 
-    async fn check(&self, authenticator: &Authenticator, registry: &Deps) -> Result<(), Reply> {
+    async fn check(&self, authenticator: &Authenticator, registry: &Deps) -> Result<(), Refusal> {
         let mut request = Request::new(Body::empty());
         *request.method_mut() = self.method.clone();
         *request.uri_mut() = self.uri.clone();
@@ -88,7 +88,7 @@ impl Credentials {
             Destination::Here(located) => located.authorize(authenticator.delegate.as_deref()).await.map(drop),
             Destination::Mounted(_) => {
                 let message = "the workspace is served elsewhere now".to_owned();
-                Err(Reply::error(&Error::Expired { message, next: None }))
+                Err(Refusal::from(Error::Expired { message, next: None }))
             }
         }
     }

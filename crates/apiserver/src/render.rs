@@ -3,9 +3,8 @@
 mod chunks;
 
 use crate::{
-    limits::Budget,
     negotiate::{self, Format, MetaVersion, Negotiated, Representation},
-    reply::{self, Reply, header_text},
+    reply::{self, header_text},
     request::{Answer, Parsed},
     table::{self, Columns, IncludeObject, Layout},
 };
@@ -15,6 +14,7 @@ use http::header;
 use insula_access::Target;
 use insula_api::{Json, Revision};
 use insula_catalog::{Error, Result};
+use insula_pipeline::{Refusal, limits::Budget};
 use insula_registry::{
     Deps, List, calls,
     representation::{Show, is_stored},
@@ -65,7 +65,7 @@ impl Renderer {
         target: &Target,
         parsed: &Parsed,
         form: Negotiated,
-    ) -> std::result::Result<Self, Reply> {
+    ) -> std::result::Result<Self, Refusal> {
         let agent = header_text(&parsed.headers, header::USER_AGENT);
         let include = match form.representation {
             Representation::Table(_) => IncludeObject::parse(parsed.query.get("includeObject"))?,

@@ -3,112 +3,40 @@
 use crate::{
     negotiate::{self, Format},
     protobuf,
-    status::{self, StatusReply},
+    status::{self, Refused},
 };
 use axum::body::Body;
 use http::{HeaderMap, HeaderValue, Response, header};
 use insula_api::Json;
-use insula_auth::{Attributes, audit::Record};
-use insula_catalog::{Error, Named};
+use insula_auth::audit::Record;
+use insula_catalog::Error;
+use insula_pipeline::Refusal;
 
-/// A refusal.
-#[derive(Debug)]
-pub enum Reply {
-    /// A Status.
-    Status(Box<StatusReply>),
-    /// A Status with the warnings that preceded the refusal.
-    Warned(Box<StatusReply>, Vec<String>),
-    /// The 404 page of Go's mux for a path without a handler.
-    NotFoundPage,
-    /// The user's home workspace is being created: 429 with `Retry-After`.
-    HomeIsComing,
-}
-
-impl From<StatusReply> for Reply {
-    fn from(status: StatusReply) -> Self {
-        Reply::Status(Box::new(status))
+/// Records a refusal in the audit log.
+pub(crate) fn record_refusal(refusal: &Refusal, record: &Record) {
+    match status::refused(refusal) {
+        Refused::Status(status) => record.status(&status.body),
+        Refused::Page(_) => record.refused(refusal.parts().0),
     }
 }
 
-impl From<Error> for Reply {
-    fn from(error: Error) -> Self {
-        Reply::error(&error)
-    }
-}
-
-impl Reply {
-    /// Returns the refusal of a verb's error.
-    pub fn error(error: &Error) -> Self {
-        let reply = Reply::from(status::status(error));
-        match error {
-            Error::Warned { warnings, .. } => reply.warn(warnings.clone()),
-            _ => reply,
+/// Answers with a refusal, in the format that the request accepts.
+pub fn refuse(refusal: &Refusal, request: &HeaderMap) -> Response<Body> {
+    let (mut response, retry_after) = match status::refused(refusal) {
+        Refused::Status(status) => {
+            let format = negotiate::accept_error(accept_header(request).as_deref());
+            let mut response = document(status.code, &status.body, format, format.content_type(), false);
+            add_warnings(&mut response, refusal.parts().1);
+            (response, status.retry_after)
         }
-    }
-
-    /// Returns 401.
-    pub fn unauthorized() -> Self {
-        status::unauthorized().into()
-    }
-
-    /// Returns 403 with the message of authorisation.
-    pub fn forbidden(message: &str, attributes: &Attributes) -> Self {
-        let mut reply = if attributes.is_resource_request {
-            let named = Named {
-                group: (*attributes.group).into(),
-                resource: (*attributes.resource).into(),
-            };
-            status::forbidden(&named, &attributes.name, "")
-        } else {
-            status::forbidden_path("")
-        };
-        reply.body["message"] = Json::String(message.to_owned());
-        reply.into()
-    }
-
-    /// Adds warnings before those that the refusal has.
-    #[must_use]
-    pub fn warn(self, warnings: Vec<String>) -> Self {
-        match self {
-            Reply::Status(status) if !warnings.is_empty() => Reply::Warned(status, warnings),
-            Reply::Warned(status, later) => Reply::Warned(status, [warnings, later].concat()),
-            other => other,
-        }
-    }
-
-    /// Records the refusal in the audit log.
-    pub fn record_in(&self, record: &Record) {
-        match self {
-            Reply::Status(status) | Reply::Warned(status, _) => record.status(&status.body),
-            Reply::NotFoundPage => record.refused("nothing is served at this path"),
-            Reply::HomeIsComing => record.refused("the home workspace is being made"),
-        }
-    }
-
-    /// Answers in the format that the request accepts.
-    pub fn respond(self, request: &HeaderMap) -> Response<Body> {
-        let (status, warnings) = match self {
-            Reply::Status(status) => (status, Vec::new()),
-            Reply::Warned(status, warnings) => (status, warnings),
-            Reply::NotFoundPage => return plain(404, b"404 page not found\n"),
-            Reply::HomeIsComing => {
-                let mut response = plain(429, b"Creating the home workspace\n");
-                let soon = HeaderValue::from_static("1");
-                response.headers_mut().insert(header::RETRY_AFTER, soon);
-                return response;
-            }
-        };
-        let format = negotiate::accept_error(accept_header(request).as_deref());
-        let mut response = document(status.code, &status.body, format, format.content_type(), false);
-        response.extensions_mut().insert(status.refusal_reason());
-        if let Some(seconds) = status.retry_after {
-            response
-                .headers_mut()
-                .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-        }
-        add_warnings(&mut response, &warnings);
+        Refused::Page(page) => (plain(page.code, page.text.as_bytes()), page.retry_after),
+    };
+    if let Some(seconds) = retry_after {
         response
+            .headers_mut()
+            .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
+    response
 }
 
 /// A mark of answers that are rendered while they are sent, which are large.

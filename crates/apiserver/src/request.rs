@@ -6,10 +6,8 @@
 //! each route: see `Parsed::set_route`.
 
 use crate::{
-    limits::Budget,
     path::{BadPath, ResourcePath, Rest, Route, Virtual, parse},
     query::Query,
-    reply::Reply,
     websocket::Upgrade,
 };
 use axum::body::Body;
@@ -21,12 +19,13 @@ use insula_access::{
 use insula_api::{ClusterName, ClusterPath, Verb};
 use insula_auth::{Attributes, ClusterFacts, audit::Record};
 use insula_catalog::{Error, exports::ExportName, limits::WorkspaceLimits, locate::LogicalClusterView};
+use insula_pipeline::{Refusal, limits::Budget};
 use insula_registry::ListOptions;
 use insula_store::Snapshot;
 use std::sync::Arc;
 
 /// The result of a handler.
-pub type Answer = Result<Response<Body>, Reply>;
+pub type Answer = Result<Response<Body>, Refusal>;
 
 /// Labels of a request in metrics, known once its resource is resolved. A response extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -108,8 +107,8 @@ impl Parsed {
     ///
     /// # Errors
     /// 400 for a path that cannot be a request.
-    pub fn new(request: Request<Body>) -> Result<Parsed, Reply> {
-        let route = parse(request.uri().path()).map_err(|BadPath(text)| Reply::error(&Error::BadRequest(text)))?;
+    pub fn new(request: Request<Body>) -> Result<Parsed, Refusal> {
+        let route = parse(request.uri().path()).map_err(|BadPath(text)| Refusal::from(Error::BadRequest(text)))?;
         Ok(Self::routed(request, route))
     }
 

@@ -6,7 +6,6 @@ use crate::{
     impersonate,
     path::{BadPath, Rest, Route, parse},
     query::ReadAt,
-    reply::Reply,
     request::{Parsed, RequestScope, VirtualWorkspace},
     unlocated::{self, Sender},
     websocket,
@@ -22,6 +21,7 @@ use insula_catalog::{
     Error,
     locate::{self, LogicalClusterView, NotLocated},
 };
+use insula_pipeline::Refusal;
 use insula_registry::{Deps, ListOptions, verbs::Token};
 use insula_store::Snapshot;
 use std::{sync::Arc, time::Duration};
@@ -90,7 +90,7 @@ impl Parsed {
         mut self,
         authenticator: &Authenticator,
         registry: &Deps,
-    ) -> Result<Authenticated, Reply> {
+    ) -> Result<Authenticated, Refusal> {
         let path = match &self.route {
             Route::Cluster { path, .. } => path.clone(),
             _ => None,
@@ -149,7 +149,7 @@ impl Parsed {
     }
 
     /// Routes a request that names no cluster to a cluster.
-    fn route_to(&mut self, cluster: Option<&str>) -> Result<(), Reply> {
+    fn route_to(&mut self, cluster: Option<&str>) -> Result<(), Refusal> {
         let path = self.uri.path();
         let is_named = match self.route {
             Route::Server(_) | Route::Service(_) | Route::Virtual { .. } => true,
@@ -157,25 +157,25 @@ impl Parsed {
         };
         if let (false, Some(cluster)) = (is_named, cluster) {
             let path = format!("/clusters/{cluster}{path}");
-            let route = parse(&path).map_err(|BadPath(text)| Reply::error(&Error::BadRequest(text)))?;
+            let route = parse(&path).map_err(|BadPath(text)| Refusal::from(Error::BadRequest(text)))?;
             self.set_route(route);
         }
         Ok(())
     }
 
     /// Records the refusal of a credential.
-    fn unauthenticated(&self, why: Unauthenticated) -> Reply {
+    fn unauthenticated(&self, why: Unauthenticated) -> Refusal {
         tracing::info!(%why, "authentication failed");
         self.record.about(self.attributes.clone());
         self.record.refused(&why);
         match why {
-            Unauthenticated::Refused(_) => Reply::unauthorized(),
-            Unauthenticated::Malformed(why) => Reply::error(&Error::BadRequest(why)),
-            Unauthenticated::Unavailable(why) => Reply::error(&Error::Unavailable(why)),
+            Unauthenticated::Refused(_) => Refusal::Unauthenticated,
+            Unauthenticated::Malformed(why) => Refusal::from(Error::BadRequest(why)),
+            Unauthenticated::Unavailable(why) => Refusal::from(Error::Unavailable(why)),
         }
     }
 
-    fn is_proxied(&self) -> Result<bool, Reply> {
+    fn is_proxied(&self) -> Result<bool, Refusal> {
         match self.peer.as_ref().is_some_and(PeerCertificate::is_front_proxy) {
             true => Ok(impersonate::proxied_user(&self.headers, false)?.is_some()),
             false => Ok(false),
@@ -223,13 +223,13 @@ impl Authenticated {
     /// # Errors
     /// 400 for parameters of a read that make no sense, the refusal of a revision that cannot be
     /// read, and of a workspace that cannot be entered.
-    pub(crate) async fn locate(self, registry: &Deps) -> Result<Destination, Reply> {
+    pub(crate) async fn locate(self, registry: &Deps) -> Result<Destination, Refusal> {
         let Authenticated {
             parsed,
             mut user,
             impersonator,
         } = self;
-        let (at, list_options) = read_options(&parsed).map_err(|error| Reply::error(&error))?;
+        let (at, list_options) = read_options(&parsed)?;
         let read = snapshot(registry, at, parsed.query.get("continue")).await?;
         // Rights that were taken away do not come back with an old revision.
         let snapshot = match at {
@@ -299,7 +299,7 @@ enum FoundCluster {
 
 /// Finds the cluster of a route. Virtual workspaces do not check that theirs exists: they tell it
 /// to those alone whom the cluster lets in.
-fn find_cluster(parsed: &Parsed, snapshot: &Snapshot, sender: Sender<'_>) -> Result<FoundCluster, Reply> {
+fn find_cluster(parsed: &Parsed, snapshot: &Snapshot, sender: Sender<'_>) -> Result<FoundCluster, Refusal> {
     let path = match &parsed.route {
         Route::Cluster { path: Some(path), .. } => path,
         Route::Virtual { cluster, .. } => {
@@ -355,9 +355,9 @@ fn read_options(parsed: &Parsed) -> Result<(ReadAt, Option<ListOptions>), Error>
 /// # Errors
 /// 410 for a revision that is compacted, 504 for one that this server has not seen, 503 for a store
 /// that does not answer.
-pub async fn snapshot(registry: &Deps, at: ReadAt, token: Option<&str>) -> Result<Snapshot, Reply> {
+pub async fn snapshot(registry: &Deps, at: ReadAt, token: Option<&str>) -> Result<Snapshot, Refusal> {
     let store = &registry.store;
-    let failed = |error: insula_store::SnapshotError| Reply::error(&Error::Unavailable(error.to_string()));
+    let failed = |error: insula_store::SnapshotError| Refusal::from(Error::Unavailable(error.to_string()));
     match at {
         ReadAt::Any => Ok(store.latest()),
         ReadAt::Latest => store.snapshot(Revision(0)).await.map_err(failed),
@@ -365,15 +365,15 @@ pub async fn snapshot(registry: &Deps, at: ReadAt, token: Option<&str>) -> Resul
             Ok(found) => found.map_err(failed),
             Err(_) => {
                 let current = store.latest().revision();
-                Err(Reply::error(&Error::RevisionTooLarge {
+                Err(Refusal::from(Error::RevisionTooLarge {
                     wanted: revision,
                     current,
                 }))
             }
         },
         ReadAt::Exactly(revision) => store.at_revision(revision).map_err(|gone| match gone {
-            insula_store::Gone::Compacted { .. } => Reply::error(&Token::expired(token)),
-            insula_store::Gone::Future { asked, latest } => Reply::error(&Error::RevisionTooLarge {
+            insula_store::Gone::Compacted { .. } => Refusal::from(Token::expired(token)),
+            insula_store::Gone::Future { asked, latest } => Refusal::from(Error::RevisionTooLarge {
                 wanted: asked,
                 current: latest,
             }),
@@ -387,7 +387,7 @@ impl Located {
     /// # Errors
     /// 403, 404 for a virtual workspace that does not exist, and 503 for a delegate that does not
     /// answer.
-    pub async fn authorize(self, delegate: Option<&dyn Delegate>) -> Result<Authorized, Reply> {
+    pub async fn authorize(self, delegate: Option<&dyn Delegate>) -> Result<Authorized, Refusal> {
         let Located {
             parsed,
             user,
@@ -409,14 +409,14 @@ impl Located {
         let refused = |forbidden: Forbidden| {
             tracing::info!(user = user.name, reason = forbidden.reason, "forbidden");
             parsed.record.decided(false, &forbidden.reason, &forbidden.trail);
-            Reply::forbidden(&insula_auth::forbidden_message(&user, &attributes), &attributes)
+            Refusal::forbidden(insula_auth::forbidden_message(&user, &attributes), &attributes)
         };
         if let Some(caller) = &impersonator {
             impersonate::allowed(caller, &user, required.cluster.as_ref(), &facts).map_err(|refused| {
                 let (impersonation, forbidden) = *refused;
                 parsed.record.decided(false, &forbidden.reason, &forbidden.trail);
                 parsed.record.refused(&forbidden.message);
-                Reply::forbidden(&forbidden.message, &impersonation)
+                Refusal::forbidden(forbidden.message, &impersonation)
             })?;
         }
         let permit = permit(&user, required, &facts).map_err(refused)?;
@@ -427,7 +427,7 @@ impl Located {
                 view.check(&scope, &user, &attributes).map_err(|refusal| {
                     tracing::info!(user = user.name, reason = refusal.reason(), "forbidden");
                     parsed.record.decided(false, refusal.reason(), permit.trail());
-                    refusal.reply(&user, &attributes)
+                    refusal.refusal(&user, &attributes)
                 })?;
                 Arc::new(view.warranted(&scope, &user, &attributes))
             }
@@ -449,9 +449,9 @@ impl Located {
 pub(crate) fn required_right(
     scope: &RequestScope,
     attributes: &Attributes,
-) -> Result<(Attributes, ClusterFacts), Reply> {
+) -> Result<(Attributes, ClusterFacts), Refusal> {
     let required = match &scope.view {
-        Some(view) => view.required_right(attributes).ok_or(Reply::NotFoundPage)?,
+        Some(view) => view.required_right(attributes).ok_or(Refusal::NotServed)?,
         None => attributes.clone(),
     };
     let facts = match &required.cluster {
@@ -467,7 +467,7 @@ pub(crate) async fn add_decision(
     user: &UserInfo,
     required: &Attributes,
     facts: &mut ClusterFacts,
-) -> Result<(), Reply> {
+) -> Result<(), Refusal> {
     let decided = delegate::add_decision(delegate, user, required, facts).await;
-    decided.map_err(|why| Reply::error(&Error::Unavailable(why)))
+    decided.map_err(|why| Refusal::from(Error::Unavailable(why)))
 }

@@ -1,7 +1,8 @@
 //! The API server: the parts that every request shares.
 
-use crate::{extensions::Extensions, fair_share, limits, mounts::Forward, openapi};
+use crate::{extensions::Extensions, mounts::Forward, openapi};
 use insula_access::Authenticator;
+use insula_pipeline::{fair_share, limits};
 use insula_registry::Deps;
 use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;

@@ -1,17 +1,13 @@
 //! `Status` objects of errors and successes: the only place that knows Kubernetes' HTTP codes and
 //! reasons.
 //!
-//! One exhaustive match turns a registry error into what a client sees; constructors make the
-//! answers that never reach the registry. `Failure` has the HTTP code and, for other protocols, the
-//! kind of refusal of each. Messages of registry errors are their `Display`; what is
-//! added here is code, reason and details.
+//! One exhaustive match turns a refusal into what a client sees, and another one the error of a
+//! verb. Messages are their `Display`; what is added here is code, reason and details.
 
-use insula_api::{FieldError, Json, Verb};
+use insula_api::{FieldError, Json};
 use insula_catalog::{Cause, Denial, Error, Named};
+use insula_pipeline::{Clusters, Forbidden, Refusal};
 use serde_json::{Map, json};
-
-/// Media types that bodies and answers may have, as 406 and 415 list them.
-const MEDIA_TYPES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
 /// Seconds after which a client may send a request again.
 const RETRY_AFTER_SECONDS: u32 = 1;
@@ -21,37 +17,10 @@ const RETRY_AFTER_SECONDS: u32 = 1;
 pub struct StatusReply {
     /// HTTP code, also in the body.
     pub code: u16,
-    /// Kind of refusal, for other protocols.
-    refusal: RefusalReason,
     /// The `Status` object.
     pub body: Json,
     /// Seconds for the `Retry-After` header.
     pub retry_after: Option<u32>,
-}
-
-/// Kinds of refusals, for protocols that have other codes than HTTP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RefusalReason {
-    /// The request is malformed.
-    BadRequest,
-    /// The caller shows no valid credential.
-    Unauthenticated,
-    /// The caller lacks a right.
-    Forbidden,
-    /// The target does not exist.
-    NotFound,
-    /// A limit of the caller, the workspace or the server is reached.
-    LimitReached,
-    /// A quota or the object limit of the workspace is reached.
-    QuotaExceeded,
-    /// The value of this field of the object does not exist or does not fit.
-    WrongValue(&'static str),
-    /// The server cannot answer now.
-    Unavailable,
-    /// The request was not answered in its time.
-    Timeout,
-    /// The server failed.
-    Internal,
 }
 
 /// Failures by HTTP code.
@@ -101,30 +70,91 @@ impl Failure {
             Failure::Webhook(code) => code,
         }
     }
+}
 
-    /// Returns the kind of refusal for other protocols. `insula_admin::status` has the gRPC code of
-    /// each.
-    fn refusal_reason(self) -> RefusalReason {
-        match self {
-            Failure::BadRequest | Failure::UnsupportedMediaType => RefusalReason::BadRequest,
-            Failure::Unauthorized => RefusalReason::Unauthenticated,
-            Failure::Forbidden => RefusalReason::Forbidden,
-            Failure::NotFound => RefusalReason::NotFound,
-            Failure::TooLarge | Failure::TooManyRequests => RefusalReason::LimitReached,
-            Failure::Unavailable => RefusalReason::Unavailable,
-            Failure::Timeout => RefusalReason::Timeout,
-            // The edge refuses no call for these reasons.
-            Failure::MethodNotAllowed
-            | Failure::NotAcceptable
-            | Failure::Conflict
-            | Failure::Gone
-            | Failure::Invalid
-            | Failure::Internal
-            | Failure::NotImplemented
-            | Failure::InsufficientStorage
-            | Failure::Webhook(_) => RefusalReason::Internal,
+/// The answer to a request that is refused.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Refused {
+    /// A `Status` object.
+    Status(Box<StatusReply>),
+    /// A page of text, as Go's `http.Error` answers.
+    Page(Page),
+}
+
+/// A page of text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Page {
+    /// HTTP code.
+    pub code: u16,
+    /// The text.
+    pub text: &'static str,
+    /// Seconds for the `Retry-After` header.
+    pub retry_after: Option<u32>,
+}
+
+/// The 404 page of Go's mux for a path without a handler.
+const NOT_FOUND_PAGE: Page = Page {
+    code: 404,
+    text: "404 page not found\n",
+    retry_after: None,
+};
+const HOME_IS_COMING: Page = Page {
+    code: 429,
+    text: "Creating the home workspace\n",
+    retry_after: Some(RETRY_AFTER_SECONDS),
+};
+
+/// Returns the answer to a request that is refused.
+pub fn refused(refusal: &Refusal) -> Refused {
+    let message = refusal.to_string();
+    let status = match refusal {
+        Refusal::Unauthenticated => failure(Failure::Unauthorized, "Unauthorized", message),
+        Refusal::Forbidden(forbidden) => forbidden_by(forbidden),
+        Refusal::Limit(_) => failure(Failure::TooManyRequests, "TooManyRequests", message)
+            .details(Map::new())
+            .retry(),
+        Refusal::NotServed => return Refused::Page(NOT_FOUND_PAGE),
+        Refusal::NotSupported {
+            resource,
+            verb: _,
+            clusters: Clusters::One | Clusters::All,
+        } => failure(Failure::MethodNotAllowed, "MethodNotAllowed", message).details(named(resource, "")),
+        Refusal::NotInWorkspaces => failure(Failure::NotImplemented, "NotImplemented", message),
+        Refusal::NotAcceptable(_) => failure(Failure::NotAcceptable, "NotAcceptable", message),
+        Refusal::UnsupportedPatch => {
+            failure(Failure::UnsupportedMediaType, "UnsupportedMediaType", message).details(Map::new())
         }
+        Refusal::HomeIsComing => return Refused::Page(HOME_IS_COMING),
+        Refusal::Timeout => failure(Failure::Timeout, "Timeout", message).details(Map::new()),
+        Refusal::Panicked => status(&Error::Internal(Refusal::PANICKED.to_owned())),
+        Refusal::Verb(error) => status(error),
+        Refusal::Warned(refusal, _) => return refused(refusal),
+    };
+    Refused::Status(Box::new(status))
+}
+
+/// Returns the HTTP code of the answer to a request that is refused.
+pub fn code(refusal: &Refusal) -> u16 {
+    match refused(refusal) {
+        Refused::Status(status) => status.code,
+        Refused::Page(page) => page.code,
     }
+}
+
+/// Returns the Status of a missing right.
+fn forbidden_by(forbidden: &Forbidden) -> StatusReply {
+    let Forbidden { message, attributes } = forbidden;
+    let (resource, name) = match attributes.is_resource_request {
+        true => (
+            Named {
+                group: (*attributes.group).into(),
+                resource: (*attributes.resource).into(),
+            },
+            &*attributes.name,
+        ),
+        false => (Named::default(), ""),
+    };
+    failure(Failure::Forbidden, "Forbidden", message.clone()).details(named(&resource, name))
 }
 
 /// Returns the Status of a registry error.
@@ -158,8 +188,10 @@ pub fn status(error: &Error) -> StatusReply {
             why,
             cause,
         } => forbidden_with(resource, name, why, cause.as_deref()),
-        Error::WrongValue { field, .. } => of_other_kind(RefusalReason::WrongValue(field), error),
-        Error::QuotaExceeded { .. } => of_other_kind(RefusalReason::QuotaExceeded, error),
+        Error::WrongValue {
+            resource, name, why, ..
+        }
+        | Error::QuotaExceeded { resource, name, why } => forbidden_with(resource, name, why, None),
         Error::Denied {
             resource,
             name,
@@ -172,7 +204,7 @@ pub fn status(error: &Error) -> StatusReply {
             code,
             reason,
             details,
-        } => refused(message, *code, reason, details),
+        } => by_webhook(message, *code, reason, details),
         Error::MethodNotAllowed => failure(Failure::MethodNotAllowed, "MethodNotAllowed", message).details(Map::new()),
         Error::Expired { message: _, next } => expired(message, next.as_deref()),
         Error::RevisionTooLarge { wanted: _, current: _ } => revision_too_large(message),
@@ -226,7 +258,7 @@ fn denied(message: String, mut details: Map<String, Json>, denial: Denial, cause
     failure(kind, reason, message).details(details)
 }
 
-fn refused(message: String, code: u16, reason: &str, details: &Json) -> StatusReply {
+fn by_webhook(message: String, code: u16, reason: &str, details: &Json) -> StatusReply {
     let reply = failure(Failure::Webhook(code), reason, message);
     match details.as_object() {
         Some(details) => reply.details(details.clone()),
@@ -249,51 +281,6 @@ fn revision_too_large(message: String) -> StatusReply {
         .retry()
 }
 
-/// 405: the verb is not one of the resource's.
-pub fn not_supported(resource: &Named, verb: Option<Verb>) -> StatusReply {
-    let verb = verb.map_or("", Verb::name);
-    let message = format!("{verb} is not supported on resources of kind \"{resource}\"");
-    failure(Failure::MethodNotAllowed, "MethodNotAllowed", message).details(named(resource, ""))
-}
-
-/// 405: the verb is not one of the wildcard cluster's.
-pub fn across_not_supported(resource: &Named, verb: Option<Verb>) -> StatusReply {
-    let verb = verb.map_or("", Verb::name);
-    let message = format!("{verb} is not supported on resources of kind \"{resource}\" in the `*` logical cluster");
-    failure(Failure::MethodNotAllowed, "MethodNotAllowed", message).details(named(resource, ""))
-}
-
-/// 401: the request has no credentials, or wrong ones.
-pub fn unauthorized() -> StatusReply {
-    failure(Failure::Unauthorized, "Unauthorized", "Unauthorized".into())
-}
-
-/// 403: the caller lacks a right. `why` names the user, the right and the scope; `name` is empty
-/// for collections; an empty resource stands for a plain path.
-pub fn forbidden(resource: &Named, name: &str, why: &str) -> StatusReply {
-    forbidden_with(resource, name, why, None)
-}
-
-/// 403: the caller may not request this path.
-pub fn forbidden_path(why: &str) -> StatusReply {
-    forbidden_with(&Named::default(), "", why, None)
-}
-
-/// Returns HTTP's 403 for an error that is of another kind in other protocols.
-fn of_other_kind(refusal: RefusalReason, error: &Error) -> StatusReply {
-    let (Error::WrongValue {
-        resource, name, why, ..
-    }
-    | Error::QuotaExceeded { resource, name, why }) = error
-    else {
-        return failure(Failure::Forbidden, "Forbidden", error.to_string());
-    };
-    StatusReply {
-        refusal,
-        ..forbidden_with(resource, name, why, None)
-    }
-}
-
 fn forbidden_with(resource: &Named, name: &str, why: &str, cause: Option<&Cause>) -> StatusReply {
     let message = match (resource.resource.is_empty(), name.is_empty()) {
         (true, _) => format!("forbidden: {why}"),
@@ -313,72 +300,6 @@ fn forbidden_with(resource: &Named, name: &str, why: &str, cause: Option<&Cause>
     failure(Failure::Forbidden, "Forbidden", message).details(details)
 }
 
-/// 406: the client accepts no form of the answer.
-pub fn not_acceptable() -> StatusReply {
-    not_acceptable_because(format!("only the following media types are accepted: {MEDIA_TYPES}"))
-}
-
-/// 406 with a message of its own.
-pub fn not_acceptable_because(message: String) -> StatusReply {
-    failure(Failure::NotAcceptable, "NotAcceptable", message)
-}
-
-/// 415: the body has a `Content-Type` that is not read.
-pub fn unsupported_media_type() -> StatusReply {
-    unsupported_among(MEDIA_TYPES)
-}
-
-/// 415 that lists the media types that are read (patch types).
-pub fn unsupported_among(accepted: &str) -> StatusReply {
-    let message =
-        format!("the body of the request was in an unknown format - accepted media types include: {accepted}");
-    failure(Failure::UnsupportedMediaType, "UnsupportedMediaType", message)
-}
-
-/// 415: a built-in resource's route does not take the patch type.
-pub fn unsupported_route() -> StatusReply {
-    failure(
-        Failure::UnsupportedMediaType,
-        "UnsupportedMediaType",
-        "415: Unsupported Media Type".into(),
-    )
-    .details(Map::new())
-}
-
-/// 501: a path of the whole server is requested in a workspace (kcp
-/// `pkg/server/filters/shardlevelpaths.go`).
-pub fn not_in_workspaces() -> StatusReply {
-    failure(
-        Failure::NotImplemented,
-        "NotImplemented",
-        "shard-level endpoint not available at workspace scope".into(),
-    )
-}
-
-/// 504: the answer took longer than the limit.
-pub fn timeout() -> StatusReply {
-    let message = "Timeout: request did not complete within the allotted timeout".into();
-    failure(Failure::Timeout, "Timeout", message).details(Map::new())
-}
-
-/// 429: a user, a workspace or the server is at a limit.
-pub fn too_many_requests(why: &str) -> StatusReply {
-    let message = format!("Too many requests, please try again later: {why}");
-    status(&Error::TooManyRequests(message))
-}
-
-/// 500: the handler panicked. The panic is in the log, under the request's id.
-pub fn panicked() -> StatusReply {
-    status(&Error::Internal(
-        "the server failed on this request; its log has the story under the request's id".into(),
-    ))
-}
-
-/// 400: a malformed request.
-pub fn bad_request(message: impl Into<String>) -> StatusReply {
-    failure(Failure::BadRequest, "BadRequest", message.into())
-}
-
 /// 200: the answer to a DELETE whose object is gone.
 pub fn deleted(resource: &Named, name: &str, uid: &str) -> StatusReply {
     let mut details = named(resource, name);
@@ -388,7 +309,6 @@ pub fn deleted(resource: &Named, name: &str, uid: &str) -> StatusReply {
     let body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details});
     StatusReply {
         code: 200,
-        refusal: RefusalReason::Internal,
         body,
         retry_after: None,
     }
@@ -408,7 +328,6 @@ fn failure(failure: Failure, reason: &str, message: String) -> StatusReply {
     }
     StatusReply {
         code,
-        refusal: failure.refusal_reason(),
         body,
         retry_after: None,
     }
@@ -424,11 +343,6 @@ impl StatusReply {
         self.body["details"]["retryAfterSeconds"] = json!(RETRY_AFTER_SECONDS);
         self.retry_after = Some(RETRY_AFTER_SECONDS);
         self
-    }
-
-    /// Returns the kind of a refusal.
-    pub(crate) fn refusal_reason(&self) -> RefusalReason {
-        self.refusal
     }
 
     /// Returns true for refusals that concern the user's access to their target: the credential,

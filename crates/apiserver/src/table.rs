@@ -7,13 +7,11 @@
 mod cell;
 mod format;
 
-use crate::{
-    negotiate::MetaVersion,
-    status::{self, StatusReply},
-};
+use crate::negotiate::MetaVersion;
 use cell::Cell;
 use insula_api::{Json, Timestamp};
 use insula_catalog::{ApiVersion, CellValue, Served, TableColumn};
+use insula_pipeline::Refusal;
 use insula_schema::PathBudget;
 use serde_json::{Map, json};
 
@@ -45,12 +43,12 @@ impl IncludeObject {
     ///
     /// # Errors
     /// 400 for unknown values.
-    pub fn parse(query: Option<&str>) -> Result<Self, StatusReply> {
+    pub fn parse(query: Option<&str>) -> Result<Self, Refusal> {
         match query.unwrap_or_default() {
             "" | "Metadata" => Ok(IncludeObject::Metadata),
             "Object" => Ok(IncludeObject::Object),
             "None" => Ok(IncludeObject::None),
-            other => Err(status::bad_request(format!(
+            other => Err(Refusal::bad_request(format!(
                 "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: must be 'Metadata', \
                  'Object', 'None', or empty"
             ))),

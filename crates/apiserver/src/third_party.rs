@@ -1,12 +1,13 @@
 //! ThirdPartyResources over HTTP: the paths below `/thirdparty`, and the setting that switches both
 //! generations off.
 
-use crate::{discovery, path::ResourcePath, reply::Reply};
+use crate::{discovery, path::ResourcePath};
 use insula_api::Json;
 use insula_catalog::{
     Error, Origin, Served,
     registration::{self, DefinitionKind},
 };
+use insula_pipeline::Refusal;
 use serde_json::json;
 
 /// Refuses paths that do not fit a resource: below `/thirdparty` there are only objects of the
@@ -14,10 +15,10 @@ use serde_json::json;
 ///
 /// # Errors
 /// 404, and 400 for a registration in a namespace.
-pub(crate) fn check(is_on: bool, path: &ResourcePath, served: &Served) -> Result<(), Reply> {
+pub(crate) fn check(is_on: bool, path: &ResourcePath, served: &Served) -> Result<(), Refusal> {
     let is_on = is_on || !served.is_third_party();
     if !is_on || path.third_party && !is_first_generation(served) {
-        return Err(Reply::NotFoundPage);
+        return Err(Refusal::NotServed);
     }
     let is_registration = served.origin == Origin::System && served.is_third_party();
     if is_registration && path.namespace.is_some() {
@@ -25,7 +26,7 @@ pub(crate) fn check(is_on: bool, path: &ResourcePath, served: &Served) -> Result
             "a ThirdPartyResource belongs to no namespace: use /apis/{}/{}/thirdpartyresources",
             path.group, path.version
         );
-        return Err(Reply::error(&Error::BadRequest(why)));
+        return Err(Refusal::from(Error::BadRequest(why)));
     }
     Ok(())
 }
@@ -34,12 +35,12 @@ pub(crate) fn check(is_on: bool, path: &ResourcePath, served: &Served) -> Result
 ///
 /// # Errors
 /// 400 if path and body name different objects.
-pub(crate) fn name_by_path(new: &mut Json, name: &str) -> Result<(), Reply> {
+pub(crate) fn name_by_path(new: &mut Json, name: &str) -> Result<(), Refusal> {
     match new["metadata"]["name"].as_str().unwrap_or_default() {
         "" => new["metadata"]["name"] = json!(name),
         given if given != name => {
             let why = format!("the name of the object ({given}) does not match the name on the URL ({name})");
-            return Err(Reply::error(&Error::BadRequest(why)));
+            return Err(Refusal::from(Error::BadRequest(why)));
         }
         _ => {}
     }

@@ -9,7 +9,6 @@
 use crate::{
     impersonate,
     path::{Rest, Route},
-    reply::Reply,
     request::Parsed,
 };
 use http::Method;
@@ -19,6 +18,7 @@ use insula_catalog::{
     Error, Named,
     locate::{self, NotLocated},
 };
+use insula_pipeline::Refusal;
 use insula_store::Snapshot;
 
 /// The sender of a request: the user as whom they act, and the owner of the credential where that
@@ -58,7 +58,7 @@ pub(crate) fn shows_as_empty(parsed: &Parsed, path: &ClusterPath, sender: Sender
 }
 
 /// The refusal of a request whose path leads nowhere.
-pub(crate) fn refusal(parsed: &Parsed, snapshot: &Snapshot, sender: Sender<'_>, why: &NotLocated) -> Reply {
+pub(crate) fn refusal(parsed: &Parsed, snapshot: &Snapshot, sender: Sender<'_>, why: &NotLocated) -> Refusal {
     parsed.record.refused(why);
     // A borrowed identity is not yet known to be the caller's to borrow.
     let caller = sender.impersonator.unwrap_or(sender.user);
@@ -67,7 +67,7 @@ pub(crate) fn refusal(parsed: &Parsed, snapshot: &Snapshot, sender: Sender<'_>, 
         NotLocated::Unavailable { parent, name, phase }
             if may_read(snapshot, caller, parent, name) || may_enter(snapshot, caller, parent, name) =>
         {
-            Reply::error(&Error::Unavailable(format!(
+            Refusal::from(Error::Unavailable(format!(
                 "workspace {name:?} is not available: its phase is {phase}; wait until it is Ready"
             )))
         }
@@ -78,7 +78,7 @@ pub(crate) fn refusal(parsed: &Parsed, snapshot: &Snapshot, sender: Sender<'_>, 
     }
 }
 
-fn unknown(parsed: &Parsed) -> Reply {
+fn unknown(parsed: &Parsed) -> Refusal {
     let name = match &parsed.route {
         Route::Cluster { path: Some(path), .. } => path.to_string(),
         _ => String::new(),
@@ -87,12 +87,12 @@ fn unknown(parsed: &Parsed) -> Reply {
         group: "tenancy.kcp.io".into(),
         resource: "workspaces".into(),
     };
-    Reply::error(&Error::NotFound { resource, name })
+    Refusal::from(Error::NotFound { resource, name })
 }
 
 /// The refusal that [`crate::request_stages::Located::authorize`] gives for a workspace in which
 /// the sender has no rights.
-fn closed(parsed: &Parsed, sender: Sender<'_>) -> Reply {
+fn closed(parsed: &Parsed, sender: Sender<'_>) -> Refusal {
     let Sender { user, impersonator } = sender;
     // No facts: nothing is allowed.
     let facts = ClusterFacts::default();
@@ -100,10 +100,10 @@ fn closed(parsed: &Parsed, sender: Sender<'_>) -> Reply {
         && let Err(refused) = impersonate::allowed(caller, user, Some(&ClusterName::root()), &facts)
     {
         let (impersonation, forbidden) = *refused;
-        return Reply::forbidden(&forbidden.message, &impersonation);
+        return Refusal::forbidden(forbidden.message, &impersonation);
     }
     let attributes = &parsed.attributes;
-    Reply::forbidden(&forbidden_message(user, attributes), attributes)
+    Refusal::forbidden(forbidden_message(user, attributes), attributes)
 }
 
 /// Returns true for callers who may read a Workspace in its parent.

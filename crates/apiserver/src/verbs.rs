@@ -14,14 +14,12 @@ mod write;
 
 use crate::{
     body, discovery,
-    limits::Budget,
     negotiate::{self, Negotiated, Supported},
     protobuf,
     render::Renderer,
-    reply::{self, Reply, header_text},
+    reply::{self, header_text},
     request_stages::Authorized,
     server::ApiServer,
-    status,
 };
 use axum::body::Body;
 use http::{HeaderMap, header};
@@ -29,6 +27,7 @@ use http_body_util::{BodyExt, Limited};
 use insula_access::Target;
 use insula_api::{Json, Verb};
 use insula_catalog::Error;
+use insula_pipeline::{Clusters, Refusal, limits::Budget};
 use insula_registry::{FieldValidation, WriteOptions};
 
 /// Bytes of names of programs as field managers; longer names are cut.
@@ -53,16 +52,20 @@ pub struct ResourceRequest<'a> {
 impl ResourceRequest<'_> {
     /// The refusal of a verb that the resource does not have. Custom resources name the verb and
     /// the resource in a 405, built-ins do not.
-    pub fn not_supported(&self, verb: impl Into<Option<Verb>>) -> Reply {
+    pub fn not_supported(&self, verb: impl Into<Option<Verb>>) -> Refusal {
         let api = &self.target.served.api;
         match api.strategy.traits().built_in {
-            true => Reply::error(&Error::MethodNotAllowed),
-            false => status::not_supported(&api.named(), verb.into()).into(),
+            true => Refusal::from(Error::MethodNotAllowed),
+            false => Refusal::NotSupported {
+                resource: api.named(),
+                verb: verb.into(),
+                clusters: Clusters::One,
+            },
         }
     }
 
     /// Chooses the form of an answer in the resource's own kind.
-    pub fn negotiate(&self, supported: Supported) -> Result<Negotiated, Reply> {
+    pub fn negotiate(&self, supported: Supported) -> Result<Negotiated, Refusal> {
         let (served, version) = (&self.target.served, &self.target.version);
         let is_built_in = served.api.strategy.traits().built_in;
         let in_protobuf = is_built_in && protobuf::is_written(&served.api_version(version), &served.names().kind);
@@ -70,13 +73,13 @@ impl ResourceRequest<'_> {
     }
 
     /// Chooses the form of an answer in a kind that has a form in protobuf or has none.
-    pub(crate) fn negotiate_kind(&self, supported: Supported, in_protobuf: bool) -> Result<Negotiated, Reply> {
+    pub(crate) fn negotiate_kind(&self, supported: Supported, in_protobuf: bool) -> Result<Negotiated, Refusal> {
         let header = reply::accept_header(&self.request.parsed.headers);
-        negotiate::accept(header.as_deref(), supported, in_protobuf).map_err(Reply::from)
+        negotiate::accept(header.as_deref(), supported, in_protobuf)
     }
 
     /// Returns the renderer of a form.
-    pub fn renderer(&self, negotiated: Negotiated) -> Result<Renderer, Reply> {
+    pub fn renderer(&self, negotiated: Negotiated) -> Result<Renderer, Refusal> {
         let registry = &self.server.registry;
         Renderer::new(registry, &self.target, &self.request.parsed, negotiated)
     }
@@ -105,7 +108,7 @@ impl ResourceRequest<'_> {
     }
 
     /// Reads `dryRun` and `fieldValidation`, for a kind of options.
-    pub fn write_options(&self, kind: &str) -> Result<WriteOptions<'_>, Reply> {
+    pub fn write_options(&self, kind: &str) -> Result<WriteOptions<'_>, Refusal> {
         let (dry_run, field_validation) = self.request.parsed.query.write(kind)?;
         Ok(self.options(dry_run, field_validation))
     }
@@ -122,7 +125,7 @@ impl ResourceRequest<'_> {
     }
 
     /// Reads the body's bytes, up to the limit.
-    pub async fn read_body(&mut self) -> Result<Vec<u8>, Reply> {
+    pub async fn read_body(&mut self) -> Result<Vec<u8>, Refusal> {
         let body = std::mem::take(&mut self.request.parsed.body);
         read_limited(
             body,
@@ -134,7 +137,7 @@ impl ResourceRequest<'_> {
     }
 
     /// Reads the body as an object of the resource.
-    pub(crate) async fn body(&mut self) -> Result<body::Decoded, Reply> {
+    pub(crate) async fn body(&mut self) -> Result<body::Decoded, Refusal> {
         let served = &self.target.served;
         let kind = served.names().kind.clone();
         let implied = discovery::is_built_in(served).then(|| served.api_version(&self.target.version));
@@ -154,35 +157,35 @@ impl ResourceRequest<'_> {
     }
 
     /// Reads the body as an object of a kind.
-    pub async fn body_of_kind(&mut self, expected: body::Expected<'_>) -> Result<body::Decoded, Reply> {
+    pub async fn body_of_kind(&mut self, expected: body::Expected<'_>) -> Result<body::Decoded, Refusal> {
         let bytes = self.read_body().await?;
         let format = negotiate::body_format(self.header(header::CONTENT_TYPE).as_deref())?;
-        let decoded = body::decode_object(&bytes, format, expected).map_err(Reply::from)?;
+        let decoded = body::decode_object(&bytes, format, expected)?;
         self.request.parsed.record.sent(&decoded.value);
         Ok(decoded)
     }
 
     /// Reads a body that may be empty.
-    pub(crate) async fn optional_body(&mut self) -> Result<Option<Json>, Reply> {
+    pub(crate) async fn optional_body(&mut self) -> Result<Option<Json>, Refusal> {
         let bytes = self.read_body().await?;
         if bytes.is_empty() {
             return Ok(None);
         }
         let format = negotiate::body_format(self.header(header::CONTENT_TYPE).as_deref())?;
-        let sent = body::decode(&bytes, format).map_err(Reply::from)?.value;
+        let sent = body::decode(&bytes, format)?.value;
         self.request.parsed.record.sent(&sent);
         Ok(Some(sent))
     }
 }
 
 /// Step in which the bytes of a body of unknown length are taken from the budget. Larger than
-/// [`crate::limits`] leaves uncounted.
+/// [`insula_pipeline::limits`] leaves uncounted.
 const BODY_STEP_BYTES: usize = 256 << 10;
 
 /// Reads a body within a limit and a budget.
-async fn read_limited(body: Body, headers: &HeaderMap, max: usize, budget: &Budget) -> Result<Vec<u8>, Reply> {
+async fn read_limited(body: Body, headers: &HeaderMap, max: usize, budget: &Budget) -> Result<Vec<u8>, Refusal> {
     let max = max.min(body::BODY_BYTES_MAX);
-    let too_large = || Reply::error(&Error::TooLarge(format!("limit is {max}")));
+    let too_large = || Refusal::from(Error::TooLarge(format!("limit is {max}")));
     let announced = header_text(headers, header::CONTENT_LENGTH).and_then(|text| text.parse::<usize>().ok());
     if announced.is_some_and(|length| length > max) {
         return Err(too_large());
@@ -191,7 +194,7 @@ async fn read_limited(body: Body, headers: &HeaderMap, max: usize, budget: &Budg
         .get(header::CONTENT_ENCODING)
         .is_some_and(|encoding| encoding != "identity")
     {
-        return Err(status::unsupported_among("identity encoding").into());
+        return Err(negotiate::unsupported_among("identity encoding"));
     }
     let mut body = Limited::new(body, max);
     let mut reserved = announced.unwrap_or_default();
@@ -200,7 +203,7 @@ async fn read_limited(body: Body, headers: &HeaderMap, max: usize, budget: &Budg
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| match error.is::<http_body_util::LengthLimitError>() {
             true => too_large(),
-            false => Reply::error(&Error::BadRequest(format!("the body could not be read: {error}"))),
+            false => Refusal::from(Error::BadRequest(format!("the body could not be read: {error}"))),
         })?;
         let Ok(data) = frame.into_data() else { continue };
         if bytes.len() + data.len() > reserved {

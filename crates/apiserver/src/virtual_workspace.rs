@@ -10,16 +10,16 @@ mod outcome;
 mod schemas;
 
 pub(crate) use export::Resolution;
-pub(crate) use outcome::{Refusal, ResolvedResource};
+pub(crate) use outcome::{NotShown, ResolvedResource};
 
 use crate::{
     path::ResourcePath,
-    reply::Reply,
     request::{RequestScope, VirtualWorkspace, without_identity},
 };
 use insula_api::{Json, Verb};
 use insula_auth::{Attributes, UserInfo};
 use insula_catalog::Served;
+use insula_pipeline::Refusal;
 use insula_registry::Deps;
 
 impl VirtualWorkspace {
@@ -36,12 +36,12 @@ impl VirtualWorkspace {
 
     /// Checks that the cluster shows what the request is about. Writes that turn out to create are
     /// checked once more, as creations.
-    pub(crate) fn check(&self, scope: &RequestScope, user: &UserInfo, attributes: &Attributes) -> Result<(), Refusal> {
+    pub(crate) fn check(&self, scope: &RequestScope, user: &UserInfo, attributes: &Attributes) -> Result<(), NotShown> {
         match self {
             VirtualWorkspace::Export(export) => export::check(export, scope, user, attributes),
             VirtualWorkspace::Schemas(_) => schemas::check(attributes),
             VirtualWorkspace::LifecycleController(lifecycle) => lifecycle::check(lifecycle, scope, user, attributes),
-            VirtualWorkspace::Unknown => Err(Refusal::Absent),
+            VirtualWorkspace::Unknown => Err(NotShown::Absent),
         }
     }
 
@@ -71,7 +71,7 @@ impl VirtualWorkspace {
         scope: &RequestScope,
         (path, plural): (&ResourcePath, &str),
         request: &Resolution<'_>,
-    ) -> Result<Option<ResolvedResource>, Reply> {
+    ) -> Result<Option<ResolvedResource>, Refusal> {
         match self {
             VirtualWorkspace::Export(export) => export::resolve(registry, export, scope, (path, plural), request),
             VirtualWorkspace::Schemas(consumer) => Ok(schemas::resolve(registry, consumer, scope, (path, plural))),

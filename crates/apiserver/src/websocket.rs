@@ -5,7 +5,7 @@
 //! client sends only to answer pings and to notice its close, and discards it. The stream outlives
 //! its request, so the owner of the connection runs it ([`Afterwards`]).
 
-use crate::{negotiate::Format, reply::Reply, status};
+use crate::negotiate::Format;
 use base64::{
     Engine,
     engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
@@ -18,6 +18,7 @@ use futures_util::{
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header, request};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
+use insula_pipeline::Refusal;
 use sha1::{Digest, Sha1};
 use std::{pin::pin, sync::Arc, time::Duration};
 use tokio::{
@@ -90,7 +91,7 @@ impl Upgrade {
         request: &HeaderMap,
         batches: impl Stream<Item = E> + Send + 'static,
         format: Format,
-    ) -> Result<Response<axum::body::Body>, Reply>
+    ) -> Result<Response<axum::body::Body>, Refusal>
     where
         E: IntoIterator<Item = Bytes, IntoIter: Send> + Send,
     {
@@ -182,11 +183,13 @@ fn values<'a>(request: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item =
 /// Returns the server's half of the handshake. Kubernetes' subprotocols define the framing of
 /// commands and logs; events are the same in all of them, so the first one that a client offers is
 /// taken.
-fn handshake(request: &HeaderMap) -> Result<Response<axum::body::Body>, Reply> {
+fn handshake(request: &HeaderMap) -> Result<Response<axum::body::Body>, Refusal> {
     let key = request.get(header::SEC_WEBSOCKET_KEY).filter(|key| !key.is_empty());
     let version = request.get(header::SEC_WEBSOCKET_VERSION);
     let (Some(key), Some(b"13")) = (key, version.map(HeaderValue::as_bytes)) else {
-        return Err(status::bad_request("a WebSocket needs a Sec-WebSocket-Key and Sec-WebSocket-Version 13").into());
+        return Err(Refusal::bad_request(
+            "a WebSocket needs a Sec-WebSocket-Key and Sec-WebSocket-Version 13",
+        ));
     };
     let proof = Sha1::new().chain_update(key).chain_update(ACCEPT_SALT).finalize();
     let mut response = Response::new(axum::body::Body::empty());

@@ -4,13 +4,11 @@ use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use insula_access::{Authenticator, issuers::Issuers};
 use insula_admin::{AdminService, host::Host, operations::Operations};
-use insula_apiserver::{
-    ApiServer, Extensions, aggregation,
-    limits::{Limits, Settings, Share},
-};
+use insula_apiserver::{ApiServer, Extensions, aggregation};
 use insula_auth::{audit::Log, jwt::Issuer};
 use insula_catalog::CompiledKind;
 use insula_controllers::Controllers;
+use insula_pipeline::limits::{Limits, Settings, Share};
 use insula_registry::{
     Deps,
     representation::{Cache, Workers},

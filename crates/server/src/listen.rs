@@ -24,7 +24,8 @@ use hyper::{
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
 use insula_access::{OnAuthenticated, PeerCertificate};
-use insula_apiserver::{fair_share::ConnectionMeter, websocket::Afterwards};
+use insula_apiserver::websocket::Afterwards;
+use insula_pipeline::fair_share::ConnectionMeter;
 use rustls_pki_types::CertificateDer;
 use tokio::{
     io::AsyncWriteExt,

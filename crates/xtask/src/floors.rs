@@ -15,7 +15,7 @@ pub struct Floor {
 }
 
 /// The layers, from the lowest up. `docs/ARCHITECTURE.md` shows the same table.
-pub const FLOORS: [Floor; 7] = [
+pub const FLOORS: [Floor; 8] = [
     Floor {
         name: "words",
         crates: &["api", "proto"],
@@ -35,6 +35,11 @@ pub const FLOORS: [Floor; 7] = [
         name: "heart",
         crates: &["catalog", "access", "admission", "registry"],
         what: "objects with meaning: what is served, who may, what must hold, verbs",
+    },
+    Floor {
+        name: "gate",
+        crates: &["pipeline"],
+        what: "limits, fair shares and refusals of requests, in no wire format",
     },
     Floor {
         name: "faces",

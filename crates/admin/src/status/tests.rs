@@ -1,23 +1,30 @@
 use super::*;
+use insula_api::{FieldError, FieldPath, Json, Revision, Verb};
+use insula_apiserver::status::Refused;
+use insula_auth::Attributes;
+use insula_catalog::{Cause, Denial, Error, Named};
+use insula_pipeline::{Clusters, Limit, Refusal};
 use serde_json::json;
 
 #[test]
 fn limits_say_when_to_call_again() {
-    let refusal = Refusal {
-        reason: RefusalReason::LimitReached,
-        message: "too many".to_owned(),
-        retry_after: Some(2),
-    };
+    let refusal = Refusal::from(Limit("wait".to_owned()));
     let status = refused(&refusal);
-    assert_eq!((status.code(), status.message()), (Code::ResourceExhausted, "too many"));
+    assert_eq!(
+        (status.code(), status.message()),
+        (
+            Code::ResourceExhausted,
+            "Too many requests, please try again later: wait",
+        )
+    );
     assert_eq!(
         status.metadata().get("grpc-retry-pushback-ms").expect("a pushback"),
-        "2000"
+        "1000"
     );
-    assert_eq!(status.metadata().get("retry-after").expect("a time"), "2");
+    assert_eq!(status.metadata().get("retry-after").expect("a time"), "1");
     let details = rpc::read(status.details()).expect("details");
     let retry = rpc::RetryInfo::find(&details).expect("a time");
-    assert_eq!(retry.retry_delay.map(|delay| delay.seconds), Some(2));
+    assert_eq!(retry.retry_delay.map(|delay| delay.seconds), Some(1));
 }
 
 fn reason(status: &Status) -> String {
@@ -29,13 +36,8 @@ fn reason(status: &Status) -> String {
     rpc::ErrorInfo::find(&details).expect("a reason").reason
 }
 
-fn served(code: u16, status: &Json) -> Served {
-    Served {
-        status: http::StatusCode::from_u16(code).expect("a code"),
-        body: status.to_string().into(),
-        retry_after: None,
-        refusal: None,
-    }
+fn served(code: u16, status: &Json, names: FieldNames) -> Status {
+    elsewhere::of_answer(code, status.to_string().as_bytes(), None, names)
 }
 
 fn bad_fields(status: &Status) -> Vec<String> {
@@ -44,19 +46,173 @@ fn bad_fields(status: &Status) -> Vec<String> {
     fields.into_iter().map(|field| field.field).collect()
 }
 
-/// A quota is told by the kind of the refusal, not by its text.
+fn named() -> Named {
+    Named {
+        group: "example.io".into(),
+        resource: "widgets".into(),
+    }
+}
+
 #[test]
 fn quotas_are_no_missing_rights() {
-    let full = json!({"message": "configmaps \"a\" is forbidden: full", "details": {"name": "a"}});
-    let refused = Served {
-        refusal: Some(RefusalReason::QuotaExceeded),
-        ..served(403, &full)
+    let full = Error::QuotaExceeded {
+        resource: named(),
+        name: "a".to_owned(),
+        why: "full".to_owned(),
     };
-    let status = of_http(&refused, &[]);
+    let status = refused(&full.into());
     assert_eq!(
         (status.code(), &*reason(&status)),
         (Code::ResourceExhausted, "QUOTA_EXCEEDED")
     );
+}
+
+/// Errors about an object.
+fn errors_about_objects() -> Vec<Error> {
+    let field = FieldPath::new("spec").child("size");
+    let errors = vec![FieldError::invalid(&field, &json!(0), "too small")];
+    vec![
+        Error::NotFound {
+            resource: named(),
+            name: "a".to_owned(),
+        },
+        Error::UnknownResource,
+        Error::AlreadyExists {
+            resource: named(),
+            name: "a".to_owned(),
+            deleting: true,
+        },
+        Error::NoFreeName {
+            resource: named(),
+            name: "a".to_owned(),
+        },
+        Error::Conflict {
+            resource: named(),
+            name: "a".to_owned(),
+            detail: "changed".to_owned(),
+        },
+        Error::Invalid {
+            subject: named(),
+            name: "a".to_owned(),
+            errors,
+        },
+        Error::Invalid {
+            subject: named(),
+            name: "a".to_owned(),
+            errors: Vec::new(),
+        },
+    ]
+}
+
+/// Errors about parts of an object, and refusals of admission.
+fn errors_of_admission() -> Vec<Error> {
+    let denied = |denial| Error::Denied {
+        resource: named(),
+        name: "a".to_owned(),
+        denial,
+        message: "denied".to_owned(),
+        causes: vec!["denied".to_owned()],
+    };
+    vec![
+        Error::Mistyped("failed to create typed patch object (a/b; v1): .spec.c: field not declared in schema".into()),
+        Error::Mistyped("no schema".into()),
+        Error::BadRequest("strict decoding error: unknown field \"spec.a\"".into()),
+        Error::Forbidden {
+            resource: named(),
+            name: String::new(),
+            why: "no".into(),
+            cause: Some(Box::new(Cause {
+                reason: "FieldValueInvalid".into(),
+                message: "no".into(),
+                field: "spec.a".into(),
+            })),
+        },
+        denied(Denial::Invalid),
+        denied(Denial::Forbidden),
+        denied(Denial::TooLarge),
+        denied(Denial::Mutation),
+        Error::Refused {
+            message: "a webhook".into(),
+            code: 418,
+            reason: "Teapot".into(),
+            details: json!({"causes": [{"field": "spec.a", "message": "no"}]}),
+        },
+    ]
+}
+
+/// Errors about requests and the server.
+fn errors_about_requests() -> Vec<Error> {
+    vec![
+        Error::MethodNotAllowed,
+        Error::Expired {
+            message: "too old".into(),
+            next: None,
+        },
+        Error::RevisionTooLarge {
+            wanted: Revision(2),
+            current: Revision(1),
+        },
+        Error::TooLarge("limit is 1".into()),
+        Error::BadPatch,
+        Error::Conversion("no".into()),
+        Error::Webhook("no".into()),
+        Error::Internal("no".into()),
+        Error::Unavailable("no".into()),
+        Error::InsufficientStorage("full".into()),
+        Error::TooManyRequests("wait".into()),
+        Error::UnsupportedMediaType("no".into()),
+    ]
+}
+
+/// Refusals before a verb.
+fn other_refusals() -> Vec<Refusal> {
+    let right = Attributes {
+        verb: Verb::Get.into(),
+        group: "example.io".into(),
+        resource: "widgets".into(),
+        name: "a".to_owned(),
+        is_resource_request: true,
+        ..Attributes::default()
+    };
+    let supported = |clusters| Refusal::NotSupported {
+        resource: named(),
+        verb: Some(Verb::Create),
+        clusters,
+    };
+    vec![
+        Refusal::Unauthenticated,
+        Refusal::forbidden("no".into(), &right),
+        Refusal::forbidden("no".into(), &Attributes::default()),
+        Refusal::from(Limit("wait".into())),
+        Refusal::NotServed,
+        supported(Clusters::One),
+        supported(Clusters::All),
+        Refusal::NotInWorkspaces,
+        Refusal::NotAcceptable("no".into()),
+        Refusal::UnsupportedPatch,
+        Refusal::HomeIsComing,
+        Refusal::Timeout,
+        Refusal::Panicked,
+    ]
+}
+
+/// The same is told of a refusal whether this server refuses, or another one in Kubernetes' terms.
+#[test]
+fn refusals_of_this_server_and_of_others_agree() {
+    let errors = [errors_about_objects(), errors_of_admission(), errors_about_requests()];
+    let refusals = errors.concat().into_iter().map(Refusal::from).chain(other_refusals());
+    for refusal in refusals {
+        let (code, body, retry_after) = match insula_apiserver::status::refused(&refusal) {
+            Refused::Status(status) => (status.code, status.body.to_string(), status.retry_after),
+            Refused::Page(page) => (page.code, page.text.to_owned(), page.retry_after),
+        };
+        for names in [&[][..], &[("", "object")], &[("spec", "fields")]] {
+            let told = elsewhere::of_answer(code, body.as_bytes(), retry_after, names);
+            let own = refusal::of_refusal(&refusal, names);
+            let parts = |status: &Status| (status.code(), status.message().to_owned(), status.details().to_vec());
+            assert_eq!(parts(&own), parts(&told), "{refusal:?}");
+        }
+    }
 }
 
 /// A row: names of fields, code and Status of an answer, and the paths in the request.
@@ -89,7 +245,7 @@ fn refusals_name_the_fields_of_the_request() {
         (WORKSPACE, 400, says("no such thing"), &[]),
         (&[], 422, causes("spec.a"), &["object.spec.a"]),
     ] {
-        let got = of_http(&served(code, &status), names);
+        let got = served(code, &status, names);
         assert_eq!(bad_fields(&got), want, "{status}");
     }
 }
@@ -115,7 +271,7 @@ fn bytes_that_are_no_message_are_the_callers_fault() {
 #[test]
 fn answers_of_the_http_api_become_statuses() {
     let row = |code: u16, status: Json| {
-        let status = of_http(&served(code, &status), &[]);
+        let status = served(code, &status, &[]);
         (status.code(), reason(&status))
     };
     let named = json!({"name": "a", "group": "example.io", "kind": "widgets"});

@@ -6,14 +6,12 @@ use super::{
 };
 use crate::{
     extensions::{Kind, Permit},
-    limits::WatchPermit,
     path::ResourcePath,
     reauthorize::Credentials,
-    reply::{self, Proxied, Reply},
+    reply::{self, Proxied},
     request::{Answer, Parsed, RequestScope},
     request_stages::Authorized,
     server::ApiServer,
-    status,
 };
 use axum::body::Body;
 use futures_util::{FutureExt, future::BoxFuture};
@@ -26,6 +24,7 @@ use insula_catalog::{
     aggregation::{self, Aggregated},
     freeze, locate,
 };
+use insula_pipeline::{Refusal, limits::WatchPermit};
 use insula_registry::Deps;
 use std::{fmt::Write, sync::Arc, time::Duration};
 use tokio::{sync::watch, time::sleep};
@@ -107,7 +106,7 @@ pub(crate) async fn proxy(server: &ApiServer, request: Authorized, to: Aggregate
         ..
     } = request;
     let Some(cluster) = scope.cluster.clone() else {
-        return Err(Reply::NotFoundPage);
+        return Err(Refusal::NotServed);
     };
     check_thawed(&scope, &cluster, &attributes, &parsed.method)?;
     if !to.service.available {
@@ -160,14 +159,14 @@ fn kind_of(parsed: &Parsed, attributes: &Attributes, upgrades: bool) -> Kind {
     }
 }
 
-fn outgoing(parsed: &mut Parsed, to: &Aggregated, path: &str, fields: HeaderMap) -> Result<Request<Body>, Reply> {
+fn outgoing(parsed: &mut Parsed, to: &Aggregated, path: &str, fields: HeaderMap) -> Result<Request<Body>, Refusal> {
     let query = parsed.uri.query();
     // The hash of a document is that of the index, which is not the extension server's.
     let query = query.filter(|_| parsed.resource_path().is_some());
     let query = query.map_or_else(String::new, |query| format!("?{query}"));
     let Ok(uri) = format!("{}{path}{query}", to.backend.url).parse() else {
         let why = format!("the address of {} cannot be understood", to.key.name);
-        return Err(Reply::error(&Error::Unavailable(why)));
+        return Err(Refusal::from(Error::Unavailable(why)));
     };
     let mut request = Request::new(std::mem::take(&mut parsed.body));
     *request.method_mut() = parsed.method.clone();
@@ -207,7 +206,7 @@ fn check_thawed(
     cluster: &ClusterName,
     attributes: &Attributes,
     method: &Method,
-) -> Result<(), Reply> {
+) -> Result<(), Refusal> {
     if matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
         return Ok(());
     }
@@ -219,10 +218,15 @@ fn check_thawed(
         group: attributes.group.as_str().into(),
         resource: attributes.resource.as_str().into(),
     };
-    Err(status::forbidden(&named, &attributes.name, &freeze.refusal(&known)).into())
+    Err(Refusal::Verb(Error::Forbidden {
+        resource: named,
+        name: attributes.name.clone(),
+        why: freeze.refusal(&known),
+        cause: None,
+    }))
 }
 
-fn unavailable(to: &Aggregated) -> Reply {
+fn unavailable(to: &Aggregated) -> Refusal {
     let reason = match to.service.reason.as_str() {
         "" => "it has not been checked yet",
         reason => reason,
@@ -231,17 +235,17 @@ fn unavailable(to: &Aggregated) -> Reply {
         "service unavailable: the APIService {} is not available: {reason}",
         to.key.name
     );
-    Reply::error(&Error::Unavailable(why))
+    Refusal::from(Error::Unavailable(why))
 }
 
 /// Returns the refusal of a request without an answer. Tenants of an export learn nothing about the
 /// provider's server.
-fn unreachable(to: &Aggregated, cluster: &ClusterName, why: &str) -> Reply {
+fn unreachable(to: &Aggregated, cluster: &ClusterName, why: &str) -> Refusal {
     let why = match to.home() == cluster {
         true => format!("error trying to reach service: {why}"),
         false => "error trying to reach service".to_owned(),
     };
-    Reply::error(&Error::Unavailable(why))
+    Refusal::from(Error::Unavailable(why))
 }
 
 fn bad_gateway(text: &str) -> Response<Body> {
@@ -278,7 +282,7 @@ impl Stream {
         scope: &RequestScope,
         cluster: &ClusterName,
         to: Option<&Aggregated>,
-    ) -> Result<Self, Reply> {
+    ) -> Result<Self, Refusal> {
         let permit = server
             .limits
             .watch(parsed.watch_payer(), Some(cluster), scope.own_limits())?;

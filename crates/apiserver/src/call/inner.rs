@@ -5,12 +5,12 @@
 //! audit record of their own, which names the call. The call itself was authenticated and counts
 //! against the limits of its caller.
 
-use super::{Caller, RefusalReason};
+use super::Caller;
 use crate::{
     audit,
     dispatch::serve_authenticated,
     reauthorize,
-    reply::Proxied,
+    reply::{self, Proxied},
     request::{Answer, Parsed, RequestKind},
     request_stages::Authenticated,
     server::ApiServer,
@@ -22,6 +22,7 @@ use http::{HeaderMap, Request, Response, StatusCode, header};
 use insula_access::PeerCertificate;
 use insula_api::{Timestamp, Uid};
 use insula_auth::audit::{Origin, Record};
+use insula_pipeline::Refusal;
 use std::pin::{Pin, pin};
 
 /// Lines of a stream, without their ends.
@@ -33,16 +34,19 @@ const CALL_ID: &str = "insula.io/call-id";
 /// Bytes of an answer, or of a line of a stream, of an extension server.
 const PROXIED_BYTES_MAX: usize = 32 << 20;
 
-/// An answer of the HTTP API to a call.
-pub struct Served {
-    /// HTTP status.
-    pub status: StatusCode,
-    /// JSON, or the text of a page that is not found.
-    pub body: Bytes,
-    /// Seconds after which the request may be made again.
-    pub retry_after: Option<u32>,
-    /// Kind of a refusal of this server.
-    pub refusal: Option<RefusalReason>,
+/// The failure of a request of the HTTP API that a call made.
+pub enum Unserved {
+    /// This server refused it.
+    Refused(Refusal),
+    /// Another server answered: an extension server, or that of a mount.
+    Elsewhere {
+        /// HTTP status.
+        status: StatusCode,
+        /// JSON, or text.
+        body: Bytes,
+        /// Seconds after which the request may be made again.
+        retry_after: Option<u32>,
+    },
 }
 
 /// The parts of a call's sender that its requests have in common.
@@ -91,8 +95,18 @@ impl ApiServer {
     /// Serves a request of the HTTP API for the sender of an admitted call, who must not be within
     /// [`ApiServer::enter`] of the same workspace: the request enters it by itself. The path names
     /// a cluster or a virtual workspace.
-    pub fn serve_for<'a>(&'a self, caller: &'a Caller, request: Request<Vec<u8>>) -> BoxFuture<'a, Served> {
-        Box::pin(async move { served(Box::pin(self.respond_for(caller, request, false)).await).await })
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn serve_for<'a>(
+        &'a self,
+        caller: &'a Caller,
+        request: Request<Vec<u8>>,
+    ) -> BoxFuture<'a, Result<Bytes, Unserved>> {
+        Box::pin(async move {
+            let response = Box::pin(self.respond_for(caller, request, false)).await;
+            served(response.map_err(Unserved::Refused)?).await
+        })
     }
 
     /// Serves a watch for the sender of an admitted call that is answered with a stream, and counts
@@ -105,22 +119,22 @@ impl ApiServer {
         &'a self,
         caller: &'a Caller,
         request: Request<Vec<u8>>,
-    ) -> BoxFuture<'a, Result<Lines, Served>> {
+    ) -> BoxFuture<'a, Result<Lines, Unserved>> {
         Box::pin(async move {
             let response = Box::pin(self.respond_for(caller, request, true)).await;
+            let response = response.map_err(Unserved::Refused)?;
             match response.status() {
                 StatusCode::OK => Ok(lines(response.into_body())),
-                _ => Err(served(response).await),
+                _ => Err(elsewhere(response).await),
             }
         })
     }
 
-    async fn respond_for(&self, caller: &Caller, request: Request<Vec<u8>>, in_stream: bool) -> Response<Body> {
+    async fn respond_for(&self, caller: &Caller, request: Request<Vec<u8>>, in_stream: bool) -> Answer {
         let id = Uid::random(&*self.registry.rng).to_string();
         let uri = request.uri().to_string();
         let record = Recorded(caller.inner.origin.record(id, uri, CALL_ID));
         let mut request = request.map(Body::from);
-        let accepted = request.headers().clone();
         request.headers_mut().extend(caller.inner.headers.clone());
         if let Some(peer) = &caller.inner.peer {
             request.extensions_mut().insert(peer.clone());
@@ -131,14 +145,20 @@ impl ApiServer {
             let served = pin!(self.answer_for(caller, request, in_stream, &mut kind));
             served.await
         };
-        let response = answer.unwrap_or_else(|refusal| {
-            refusal.record_in(&record.0);
-            refusal.respond(&accepted)
-        });
-        let response = audit::record_response(&record.0, response).await;
-        record.0.answered(response.status().as_u16());
-        caller.warned(response.headers());
-        response
+        match answer {
+            Ok(response) => {
+                let response = audit::record_response(&record.0, response).await;
+                record.0.answered(response.status().as_u16());
+                caller.warned(reply::warnings(response.headers()));
+                Ok(response)
+            }
+            Err(refusal) => {
+                reply::record_refusal(&refusal, &record.0);
+                record.0.answered(status::code(&refusal));
+                caller.warned(refusal.parts().1.iter().cloned());
+                Err(refusal)
+            }
+        }
     }
 
     async fn answer_for(
@@ -156,30 +176,40 @@ impl ApiServer {
     }
 }
 
-async fn served(response: Response<Body>) -> Served {
-    let (head, body) = response.into_parts();
-    let retry_after = head.headers.get(header::RETRY_AFTER);
+async fn served(response: Response<Body>) -> Result<Bytes, Unserved> {
+    if !response.status().is_success() {
+        return Err(elsewhere(response).await);
+    }
+    bytes(response).await
+}
+
+/// Returns the failure of another server.
+async fn elsewhere(response: Response<Body>) -> Unserved {
+    let status = response.status();
+    let retry_after = response.headers().get(header::RETRY_AFTER);
     let retry_after = retry_after.and_then(|value| value.to_str().ok()?.parse().ok());
-    let refusal = head.extensions.get::<RefusalReason>().copied();
+    match bytes(response).await {
+        Ok(body) => Unserved::Elsewhere {
+            status,
+            body,
+            retry_after,
+        },
+        Err(failure) => failure,
+    }
+}
+
+async fn bytes(response: Response<Body>) -> Result<Bytes, Unserved> {
+    let (head, body) = response.into_parts();
     let most = match head.extensions.get::<Proxied>() {
         Some(Proxied) => PROXIED_BYTES_MAX,
         None => usize::MAX,
     };
-    match to_bytes(body, most).await {
-        Ok(body) => Served {
-            status: head.status,
-            body,
-            retry_after,
-            refusal,
-        },
-        // Bodies of this server's own answers are in memory; those of mounts come from elsewhere.
-        Err(error) => Served {
-            status: StatusCode::BAD_GATEWAY,
-            body: status::bad_request(error.to_string()).body.to_string().into(),
-            retry_after,
-            refusal,
-        },
-    }
+    // Bodies of this server's own answers are in memory; those of mounts come from elsewhere.
+    to_bytes(body, most).await.map_err(|error| Unserved::Elsewhere {
+        status: StatusCode::BAD_GATEWAY,
+        body: error.to_string().into(),
+        retry_after: None,
+    })
 }
 
 /// Splits a body into lines.

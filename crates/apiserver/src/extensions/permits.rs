@@ -1,11 +1,8 @@
 //! Permits of requests that wait for extension servers, of each workspace and of all.
 
-use crate::{
-    reply::Reply,
-    status::{self, StatusReply},
-};
 use dashmap::DashMap;
 use insula_api::ClusterName;
+use insula_pipeline::Limit;
 use std::sync::{Arc, Weak};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -72,7 +69,7 @@ impl Permits {
     ///
     /// # Errors
     /// 429: the workspace or the server has as many as it may have.
-    pub(crate) fn take(&self, cluster: &ClusterName, kind: Kind) -> Result<Permit, Reply> {
+    pub(crate) fn take(&self, cluster: &ClusterName, kind: Kind) -> Result<Permit, Limit> {
         let share = self.share(cluster);
         let (factor, things) = match kind {
             Kind::Request => (1, "requests"),
@@ -112,9 +109,8 @@ impl Permits {
     }
 }
 
-fn refused(why: &str) -> Reply {
-    let status: StatusReply = status::too_many_requests(why);
-    status.into()
+fn refused(why: &str) -> Limit {
+    Limit(why.to_owned())
 }
 
 #[cfg(test)]

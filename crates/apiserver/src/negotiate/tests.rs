@@ -1,4 +1,5 @@
 use super::*;
+use crate::status;
 
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 const V1: MetaVersion = MetaVersion::V1;
@@ -128,9 +129,9 @@ fn the_first_supported_media_range_is_chosen() {
 #[test]
 fn refusals_list_what_is_spoken() {
     let refused = accept(Some("text/csv"), Supported::Object, false).expect_err("is refused");
-    assert_eq!(refused.code, 406);
+    assert_eq!(status::code(&refused), 406);
     assert_eq!(
-        refused.message(),
+        refused.to_string(),
         "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf"
     );
     assert_eq!(accept_error(Some("application/yaml;as=Chair")), Format::Yaml);
@@ -174,7 +175,7 @@ fn patches_by_media_type() {
     );
     let refused = patch_type(Some("application/json"), Patches::Custom).expect_err("is refused");
     assert_eq!(
-        (refused.code, refused.message()),
+        (status::code(&refused), &*refused.to_string()),
         (
             415,
             "the body of the request was in an unknown format - accepted media types include: \
@@ -182,7 +183,7 @@ fn patches_by_media_type() {
         )
     );
     let refused = patch_type(None, Patches::BuiltIn).expect_err("is refused");
-    assert_eq!(refused.message(), "415: Unsupported Media Type");
+    assert_eq!(refused.to_string(), "415: Unsupported Media Type");
 }
 
 #[test]

@@ -4,13 +4,14 @@ use super::{
     Cache, Extension, V2, Wanted, location,
     packed::{CHUNK_BYTES, Document},
 };
-use crate::{discovery, gzip, limits::Budget, negotiate, status::StatusReply};
+use crate::{discovery, gzip, negotiate};
 use axum::body::Body;
 use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use insula_api::Timestamp;
 use insula_catalog::Served;
+use insula_pipeline::{Limit, limits::Budget};
 use std::{convert::Infallible, sync::Arc};
 
 /// The user that a document is for, and the bytes in flight of their request.
@@ -61,7 +62,7 @@ pub(crate) async fn v3(
     served: &[Served],
     path: &str,
     conditions: Conditions<'_>,
-) -> Result<Option<Response<Body>>, StatusReply> {
+) -> Result<Option<Response<Body>>, Limit> {
     let Some(wanted) = super::v3(served, path, conditions.all_groups) else {
         return Ok(None);
     };
@@ -103,7 +104,7 @@ pub(crate) async fn v2(
     extensions: &[Arc<Extension>],
     headers: &HeaderMap,
     payer: &Payer,
-) -> Result<Response<Body>, StatusReply> {
+) -> Result<Response<Body>, Limit> {
     let accepts = all(headers, header::ACCEPT);
     match negotiate::first_supported(accepts.as_deref(), &V2_MEDIA_TYPES) {
         Some(form) => document(cache, &super::v2(served, extensions, form), headers, payer).await,
@@ -133,7 +134,7 @@ async fn document(
     wanted: &Wanted<'_>,
     headers: &HeaderMap,
     payer: &Payer,
-) -> Result<Response<Body>, StatusReply> {
+) -> Result<Response<Body>, Limit> {
     let response = if is_known(headers, &wanted.hash) {
         empty(StatusCode::NOT_MODIFIED)
     } else {

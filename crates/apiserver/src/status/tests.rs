@@ -1,5 +1,7 @@
 use super::*;
-use insula_api::{FieldPath, Revision};
+use insula_api::{FieldPath, Revision, Verb};
+use insula_auth::Attributes;
+use insula_pipeline::Limit;
 
 fn resource(group: &str, resource: &str) -> Named {
     Named {
@@ -112,7 +114,6 @@ fn a_full_quota_is_forbidden() {
         name: "a".to_owned(),
         why: "exceeded quota".to_owned(),
     };
-    assert_eq!(status(&full).refusal_reason(), RefusalReason::QuotaExceeded);
     let message = r#"widgets.example.io "a" is forbidden: exceeded quota"#;
     check_errors(&[(full, 403, "Forbidden", message, Some(of_a()))]);
 }
@@ -212,30 +213,44 @@ fn overload_and_failures_have_kubernetes_reasons() {
 
 #[test]
 fn answers_that_never_reach_the_registry() {
-    let why = r#"User "ada" cannot list resource "events" in API group "" in the namespace "default": access denied"#;
+    let of = |refusal: Refusal| match refused(&refusal) {
+        Refused::Status(status) => *status,
+        Refused::Page(page) => panic!("{page:?}"),
+    };
+    let why = r#"events is forbidden: User "ada" cannot list resource "events": access denied"#;
+    let events = Attributes {
+        resource: "events".into(),
+        is_resource_request: true,
+        ..Attributes::default()
+    };
     check(
-        &forbidden(&resource("", "events"), "", why),
+        &of(Refusal::forbidden(why.to_owned(), &events)),
         403,
         "Forbidden",
-        &format!("events is forbidden: {why}"),
+        why,
         Some(json!({"kind": "events"})),
     );
     check(
-        &forbidden_path("no"),
+        &of(Refusal::forbidden("forbidden: no".to_owned(), &Attributes::default())),
         403,
         "Forbidden",
         "forbidden: no",
         Some(json!({})),
     );
+    let not_supported = Refusal::NotSupported {
+        resource: resource("example.io", "widgets"),
+        verb: Some(Verb::Delete),
+        clusters: Clusters::One,
+    };
     check(
-        &not_supported(&resource("example.io", "widgets"), Some(Verb::Delete)),
+        &of(not_supported),
         405,
         "MethodNotAllowed",
         r#"delete is not supported on resources of kind "widgets.example.io""#,
         Some(json!({"group": "example.io", "kind": "widgets"})),
     );
-    check(&unauthorized(), 401, "Unauthorized", "Unauthorized", None);
-    assert_eq!(too_many_requests("").retry_after, Some(1));
+    check(&of(Refusal::Unauthenticated), 401, "Unauthorized", "Unauthorized", None);
+    assert_eq!(of(Limit(String::new()).into()).retry_after, Some(1));
     assert_eq!(status(&Error::Unavailable("?".into())).retry_after, None);
 }
 

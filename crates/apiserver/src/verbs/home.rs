@@ -2,9 +2,9 @@
 //! created by the first request for it.
 
 use super::ResourceRequest;
-use crate::{reply::Reply, status};
 use insula_api::ClusterName;
 use insula_catalog::{Error, ids};
+use insula_pipeline::Refusal;
 use insula_registry::home::Home;
 use insula_store::Entry;
 
@@ -23,11 +23,11 @@ pub(super) fn is_requested(request: &ResourceRequest<'_>) -> bool {
 ///
 /// # Errors
 /// 429 until it is ready, 403 for users who have none.
-pub(super) async fn find(request: &mut ResourceRequest<'_>) -> Result<Entry, Reply> {
+pub(super) async fn find(request: &mut ResourceRequest<'_>) -> Result<Entry, Refusal> {
     let (registry, user) = (&request.server.registry, &request.request.user);
     let api = &request.target.served.api;
     if !registry.homes {
-        return Err(Reply::error(&api.not_found(NAME)));
+        return Err(Refusal::from(api.not_found(NAME)));
     }
     // Programs, and identities scoped to other clusters, have no home.
     let is_person = user.within(Some(&ClusterName::root())).name == user.name && !user.name.starts_with("system:");
@@ -36,7 +36,7 @@ pub(super) async fn find(request: &mut ResourceRequest<'_>) -> Result<Entry, Rep
             "User {:?} has no home workspace: workspace access not permitted",
             user.name
         );
-        Reply::from(status::forbidden(&api.named(), NAME, &why))
+        Refusal::from(api.forbidden(NAME, why))
     };
     if !is_person {
         return Err(refused());
@@ -44,14 +44,14 @@ pub(super) async fn find(request: &mut ResourceRequest<'_>) -> Result<Entry, Rep
     match insula_registry::home::find(registry, &request.request.scope.snapshot, user) {
         Home::There(entry) => Ok(*entry),
         Home::Taken => Err(refused()),
-        Home::Late => Err(Reply::error(&Error::Internal("home workspace creation timeout".into()))),
-        Home::Coming => Err(Reply::HomeIsComing),
+        Home::Late => Err(Refusal::from(Error::Internal("home workspace creation timeout".into()))),
+        Home::Coming => Err(Refusal::HomeIsComing),
         Home::Absent => {
             let right = request.request.right_to_create()?;
             let right = right.with_decision(&request.server.authenticator).await?;
             request.request.may_create(right)?;
             insula_registry::home::create(registry, user).await?;
-            Err(Reply::HomeIsComing)
+            Err(Refusal::HomeIsComing)
         }
     }
 }

@@ -5,7 +5,7 @@ use super::ResourceRequest;
 use crate::{
     aggregation::Stream,
     negotiate::Supported,
-    reply::{self, Lasting, Reply},
+    reply::{self, Lasting},
     request::Answer,
     request_stages::Authorized,
 };
@@ -13,6 +13,7 @@ use axum::body::Body;
 use futures_util::TryStreamExt;
 use insula_api::Verb;
 use insula_catalog::{Error, ObjectChange, Part, SubresourceBody, SubresourceHandler, SubresourceRequest};
+use insula_pipeline::Refusal;
 use insula_registry::{Change, verbs};
 
 /// Maximum number of answers of a handler for one request: each follows a write by another client.
@@ -55,7 +56,7 @@ pub(crate) async fn serve(request: &mut ResourceRequest<'_>, verb: Verb, handler
         match verbs::update(registry, &request.target, &request.name, change, part, &options).await {
             Ok(written) => return respond(request, answer.code, answer.body, &written.warnings),
             Err(Error::Conflict { .. }) if attempt < ATTEMPTS_MAX => {}
-            Err(error) => return Err(Reply::error(&error)),
+            Err(error) => return Err(Refusal::from(error)),
         }
     }
 }

@@ -4,7 +4,7 @@ use super::ResourceRequest;
 use crate::{
     body,
     negotiate::{Negotiated, Supported},
-    reply::{self, Reply},
+    reply,
     request::Answer,
 };
 use axum::response::Response;
@@ -14,12 +14,13 @@ use insula_access::{
 };
 use insula_api::{Json, Verb};
 use insula_catalog::Error;
+use insula_pipeline::Refusal;
 
 impl ResourceRequest<'_> {
     /// Answers a review of access or of a token.
     pub(crate) async fn review(&mut self, verb: Verb) -> Answer {
         if verb != Verb::Create {
-            return Err(Reply::error(&Error::MethodNotAllowed));
+            return Err(Refusal::from(Error::MethodNotAllowed));
         }
         // Neither a table nor metadata is an answer.
         let form = self.negotiate(Supported::Document)?;
@@ -52,7 +53,7 @@ impl ResourceRequest<'_> {
     pub(crate) async fn token(&mut self, verb: Verb) -> Answer {
         let authenticator = self.server.authenticator.clone();
         let (Some(accounts), Verb::Create) = (&authenticator.accounts, verb) else {
-            return Err(Reply::error(&Error::MethodNotAllowed));
+            return Err(Refusal::from(Error::MethodNotAllowed));
         };
         let form = self.negotiate_kind(Supported::Document, true)?;
         let (version, kind) = accounts::TOKEN_REQUEST;

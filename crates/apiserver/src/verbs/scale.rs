@@ -6,7 +6,7 @@ use crate::{
     apply::configuration,
     body::Expected,
     negotiate::{self, PatchType, Patches, Representation, Supported},
-    reply::{self, Reply, header_text},
+    reply::{self, header_text},
     request::Answer,
     table::{self, Columns, IncludeObject, Layout},
 };
@@ -15,6 +15,7 @@ use insula_access::Target;
 use insula_api::{FieldError, FieldPath, Json, Verb};
 use insula_apply::{Element, MergeKeys, Operation};
 use insula_catalog::{Api, Error, Part, Result, Scale};
+use insula_pipeline::Refusal;
 use insula_registry::{Change, Deps, IfAbsent, verbs};
 use insula_store::Entry;
 use serde_json::json;
@@ -24,7 +25,7 @@ const API_VERSION: &str = "autoscaling/v1";
 /// Serves GET, PUT and PATCH.
 pub(crate) async fn serve(request: &mut ResourceRequest<'_>, verb: Verb) -> Answer {
     let form = request.negotiate_kind(Supported::Object, true)?;
-    let paths = request.target.api_version()?.scale.clone().ok_or(Reply::NotFoundPage)?;
+    let paths = request.target.api_version()?.scale.clone().ok_or(Refusal::NotServed)?;
     let scale = match verb {
         Verb::Get => {
             let entry = verbs::get(
@@ -73,7 +74,7 @@ fn represented(
     request: &ResourceRequest<'_>,
     scale: Json,
     representation: Representation,
-) -> std::result::Result<Json, Reply> {
+) -> std::result::Result<Json, Refusal> {
     Ok(match representation {
         Representation::Table(version) => {
             let include = IncludeObject::parse(request.request.parsed.query.get("includeObject"))?;
@@ -140,7 +141,7 @@ async fn update(
     paths: &Scale,
     wanted: impl Fn(&Json) -> Result<Json> + Send + Sync,
     options: &str,
-) -> std::result::Result<Json, Reply> {
+) -> std::result::Result<Json, Refusal> {
     let patches = options == "PatchOptions";
     let options = request.write_options(options)?;
     let api = request.target.served.api.clone();
@@ -181,7 +182,7 @@ async fn apply_scale(
     request: &mut ResourceRequest<'_>,
     paths: &Scale,
     bytes: &[u8],
-) -> std::result::Result<Json, Reply> {
+) -> std::result::Result<Json, Refusal> {
     let (options, on_conflict) = request.apply_options()?;
     let scale = configuration(bytes, options.field_validation)?.value;
     let text = |field: &str| scale[field].as_str().unwrap_or_default();
@@ -191,11 +192,11 @@ async fn apply_scale(
             version => version.to_owned(),
         };
         let why = format!("invalid object type: {version}, Kind={}", text("kind"));
-        return Err(Reply::error(&Error::BadRequest(why)));
+        return Err(Refusal::from(Error::BadRequest(why)));
     }
     let target = &request.target;
     let Some(replicas) = scale.pointer("/spec/replicas").and_then(Json::as_i64) else {
-        return Err(Reply::error(&no_replicas(paths)));
+        return Err(Refusal::from(no_replicas(paths)));
     };
     let mut config = json!({
         "apiVersion": target.served.api_version(&target.version),

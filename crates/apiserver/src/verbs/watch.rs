@@ -2,11 +2,10 @@
 
 use super::ResourceRequest;
 use crate::{
-    limits::{MeasuredWatch, WatchEnd, WatchPermit},
     negotiate::{Format, Supported},
     query::{ReadAt, WatchStart},
     reauthorize::Credentials,
-    reply::{self, Reply},
+    reply,
     request::Answer,
     request_stages::{self, Authorized},
     watch_encoder::{EncodedEvents, Encoder},
@@ -20,6 +19,10 @@ use insula_access::{Authenticator, Target};
 use insula_api::Revision;
 use insula_auth::audit::OpenCall;
 use insula_catalog::Error;
+use insula_pipeline::{
+    Refusal,
+    limits::{MeasuredWatch, WatchEnd, WatchPermit},
+};
 use insula_registry::{Deps, Event, Watch, verbs};
 use std::{collections::VecDeque, convert::Infallible, sync::Arc};
 use tokio::sync::watch;
@@ -162,7 +165,7 @@ fn streamed(events: Events, format: Format) -> Response<Body> {
 enum Begin {
     /// The revision is compacted.
     Expired(Error),
-    Refused(Reply),
+    Refused(Refusal),
 }
 
 /// Begins a watch. Returns it with the revision of its initial state, if the end of that state is
@@ -175,7 +178,7 @@ async fn begin(
 ) -> Result<(Watch, Option<Revision>), Begin> {
     let refused = |error: Error| match error {
         Error::Expired { .. } => Begin::Expired(error),
-        other => Begin::Refused(Reply::error(&other)),
+        other => Begin::Refused(Refusal::from(other)),
     };
     match start {
         WatchStart::State { at, bookmark } => {

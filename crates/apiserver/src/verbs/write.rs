@@ -5,7 +5,7 @@ use super::ResourceRequest;
 use crate::{
     apply, body,
     negotiate::{self, Negotiated, PatchType, Patches, Supported},
-    reply::{self, Reply},
+    reply,
     request::Answer,
     status, third_party,
 };
@@ -14,6 +14,7 @@ use insula_api::Json;
 use insula_apply::OnConflict;
 use insula_apply::{ListMerge, MergeKeys};
 use insula_catalog::{Error, Part};
+use insula_pipeline::Refusal;
 use insula_registry::{Change, Deleted, Deps, FieldValidation, IfAbsent, WriteOptions, Written, verbs};
 use insula_schema::{ListType, Node};
 use std::time::Duration;
@@ -44,10 +45,10 @@ impl ResourceRequest<'_> {
     }
 
     /// Refuses a body whose namespace is another than the path's.
-    pub(crate) fn check_namespace(&self, new: &Json) -> Result<(), Reply> {
+    pub(crate) fn check_namespace(&self, new: &Json) -> Result<(), Refusal> {
         let given = new["metadata"]["namespace"].as_str().unwrap_or_default();
         match &self.target.namespace {
-            Some(namespace) if !given.is_empty() && given != &**namespace => Err(Reply::error(&Error::BadRequest(
+            Some(namespace) if !given.is_empty() && given != &**namespace => Err(Refusal::from(Error::BadRequest(
                 "the namespace of the provided object does not match the namespace sent on the request".into(),
             ))),
             _ => Ok(()),
@@ -145,7 +146,7 @@ impl ResourceRequest<'_> {
     }
 
     /// Reads the options of an apply.
-    pub fn apply_options(&self) -> Result<(WriteOptions<'_>, OnConflict), Reply> {
+    pub fn apply_options(&self) -> Result<(WriteOptions<'_>, OnConflict), Refusal> {
         let (dry_run, field_validation, on_conflict) = self.request.parsed.query.apply()?;
         Ok((self.options(dry_run, field_validation), on_conflict))
     }
@@ -173,7 +174,7 @@ impl ResourceRequest<'_> {
     }
 
     /// Reads a patch.
-    pub fn decode_patch(&self, bytes: &[u8]) -> Result<Json, Reply> {
+    pub fn decode_patch(&self, bytes: &[u8]) -> Result<Json, Refusal> {
         let patch = insula_apply::decode(bytes).map_err(|error| patch_error(&error))?;
         self.request.parsed.record.sent(&patch);
         Ok(patch)

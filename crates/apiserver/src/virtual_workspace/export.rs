@@ -1,8 +1,8 @@
 //! The virtual workspace of an export: objects that the consumers of an export show its provider,
 //! in one consumer's cluster or in all of them.
 
-use super::outcome::{Refusal, ResolvedResource};
-use crate::{path::ResourcePath, reply::Reply, request::RequestScope};
+use super::outcome::{NotShown, ResolvedResource};
+use crate::{path::ResourcePath, request::RequestScope};
 use insula_access::view::{AllClusters, ViaExport, ViewScope};
 use insula_api::{ClusterName, Verb};
 use insula_auth::{Attributes, EXTRA_CLUSTER, EXTRA_SCOPES, EXTRA_WARRANT, GROUP_KCP_ADMIN, UserInfo};
@@ -10,6 +10,7 @@ use insula_catalog::{
     Catalog, Origin, Served,
     exports::{AccessRequest, Denied, ExportName},
 };
+use insula_pipeline::Refusal;
 use insula_registry::Deps;
 use insula_store::Snapshot;
 use serde_json::json;
@@ -38,9 +39,9 @@ pub(super) fn check(
     scope: &RequestScope,
     user: &UserInfo,
     attributes: &Attributes,
-) -> Result<(), Refusal> {
+) -> Result<(), NotShown> {
     if !export.exists(&scope.snapshot) {
-        return Err(Refusal::Absent);
+        return Err(NotShown::Absent);
     }
     let (Some(cluster), true) = (&scope.cluster, attributes.is_resource_request) else {
         return Ok(());
@@ -65,7 +66,7 @@ pub(super) fn check(
     };
     match grant {
         Ok(_) => Ok(()),
-        Err(denied) => Err(Refusal::Denied(denied.why().into())),
+        Err(denied) => Err(NotShown::Denied(denied.why().into())),
     }
 }
 
@@ -104,7 +105,7 @@ pub(super) fn resolve(
     scope: &RequestScope,
     (path, plural): (&ResourcePath, &str),
     request: &Resolution<'_>,
-) -> Result<Option<ResolvedResource>, Reply> {
+) -> Result<Option<ResolvedResource>, Refusal> {
     let (catalog, snapshot) = (&registry.catalog, &scope.snapshot);
     let through = ViaExport {
         export: export.clone(),
@@ -122,8 +123,8 @@ pub(super) fn resolve(
         let is_claimed =
             |served: &Served| matches!(served.origin, Origin::Bound { .. }) && !export.owns(snapshot, served);
         if served.as_ref().is_some_and(is_claimed) && is_denied_everywhere(&through, (catalog, snapshot), access) {
-            let refusal = Refusal::Denied(Denied::Policy.why().into());
-            return Err(refusal.reply(request.user, request.attributes));
+            let refusal = NotShown::Denied(Denied::Policy.why().into());
+            return Err(refusal.refusal(request.user, request.attributes));
         }
         return Ok(served.map(|served| ResolvedResource {
             cluster: export.cluster.clone(),
@@ -131,7 +132,7 @@ pub(super) fn resolve(
             view_scope: AllClusters::consumers(through),
         }));
     };
-    let denied = |denied: Denied| Refusal::Denied(denied.why().into()).reply(request.user, request.permitted);
+    let denied = |denied: Denied| NotShown::Denied(denied.why().into()).refusal(request.user, request.permitted);
     let grant = through.right(snapshot, cluster, access).map_err(denied)?;
     let served = export.resolve_in((catalog, snapshot), cluster, (&path.group, plural), &grant);
     Ok(served.map_err(denied)?.map(|served| ResolvedResource {

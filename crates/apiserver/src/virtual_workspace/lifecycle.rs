@@ -1,7 +1,7 @@
 //! The virtual workspace of an initializer or a terminator: the LogicalClusters that wait for it,
 //! and, within each of these, its LogicalCluster and its content.
 
-use super::outcome::{Refusal, ResolvedResource};
+use super::outcome::{NotShown, ResolvedResource};
 use crate::{path::ResourcePath, request::RequestScope};
 use insula_access::{
     lifecycle::LifecycleController,
@@ -52,29 +52,29 @@ pub(super) fn check(
     scope: &RequestScope,
     caller: &UserInfo,
     attributes: &Attributes,
-) -> Result<(), Refusal> {
-    let denied = || Refusal::Denied("access denied".into());
+) -> Result<(), NotShown> {
+    let denied = || NotShown::Denied("access denied".into());
     let about_clusters = is_about_clusters(&attributes.group, &attributes.resource);
     let reads = attributes.verb.reads();
     let Some(cluster) = &scope.cluster else {
         return match !attributes.is_resource_request || about_clusters {
             true => Ok(()),
-            false => Err(Refusal::Absent),
+            false => Err(NotShown::Absent),
         };
     };
     if !lifecycle.is_awaited(&scope.snapshot, cluster) {
         // As in kcp, a LogicalCluster that no longer waits is gone from here.
         if about_clusters && attributes.verb == Verb::Get && attributes.subresource.is_empty() {
-            return Err(Refusal::Hidden);
+            return Err(NotShown::Hidden);
         }
-        return Err(Refusal::Denied(lifecycle.refusal().into()));
+        return Err(NotShown::Denied(lifecycle.refusal().into()));
     }
     if about_clusters {
         let own_entry =
             attributes.subresource == "status" && matches!(attributes.verb.request(), Some(Verb::Update | Verb::Patch));
         return match own_entry || reads {
             true => Ok(()),
-            false => Err(Refusal::Unsupported),
+            false => Err(NotShown::Unsupported),
         };
     }
     let facts = ClusterFacts {

@@ -1,15 +1,15 @@
 //! Outcomes of a question to a virtual workspace: a refusal, or the resource that it serves.
 
-use crate::reply::Reply;
 use insula_access::view::ViewScope;
 use insula_api::ClusterName;
 use insula_auth::{Attributes, UserInfo, forbidden_message};
 use insula_catalog::{Error, Named, Served};
+use insula_pipeline::Refusal;
 use std::borrow::Cow;
 
 /// The refusal of a virtual workspace.
 #[derive(Debug, Clone)]
-pub(crate) enum Refusal {
+pub(crate) enum NotShown {
     /// There is no such virtual workspace.
     Absent,
     /// The virtual workspace does not show the object: 404, whether it exists or not.
@@ -20,24 +20,24 @@ pub(crate) enum Refusal {
     Denied(Cow<'static, str>),
 }
 
-impl Refusal {
+impl NotShown {
     /// The reason, for logs.
     pub(crate) fn reason(&self) -> &str {
         match self {
-            Refusal::Absent => "there is no such virtual workspace",
-            Refusal::Hidden => "the virtual workspace does not show this object",
-            Refusal::Unsupported => "the virtual workspace does not serve this verb",
-            Refusal::Denied(reason) => reason,
+            NotShown::Absent => "there is no such virtual workspace",
+            NotShown::Hidden => "the virtual workspace does not show this object",
+            NotShown::Unsupported => "the virtual workspace does not serve this verb",
+            NotShown::Denied(reason) => reason,
         }
     }
 
     /// The answer to the client.
-    pub(crate) fn reply(&self, user: &UserInfo, attributes: &Attributes) -> Reply {
+    pub(crate) fn refusal(&self, user: &UserInfo, attributes: &Attributes) -> Refusal {
         let reason = match self {
-            Refusal::Absent => return Reply::NotFoundPage,
-            Refusal::Unsupported => return Reply::error(&Error::MethodNotAllowed),
-            Refusal::Hidden => {
-                return Reply::error(&Error::NotFound {
+            NotShown::Absent => return Refusal::NotServed,
+            NotShown::Unsupported => return Refusal::from(Error::MethodNotAllowed),
+            NotShown::Hidden => {
+                return Refusal::from(Error::NotFound {
                     resource: Named {
                         group: attributes.group.as_str().into(),
                         resource: attributes.resource.as_str().into(),
@@ -45,14 +45,14 @@ impl Refusal {
                     name: attributes.name.clone(),
                 });
             }
-            Refusal::Denied(reason) => reason,
+            NotShown::Denied(reason) => reason,
         };
         let message = forbidden_message(user, attributes);
         let message = match message.strip_suffix("access denied") {
             Some(message) => format!("{message}{reason}"),
             None => message,
         };
-        Reply::forbidden(&message, attributes)
+        Refusal::forbidden(message, attributes)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The virtual workspace of a consumer's schemas: the APIResourceSchemas behind the bindings of a
 //! cluster, to read.
 
-use super::outcome::{Refusal, ResolvedResource};
+use super::outcome::{NotShown, ResolvedResource};
 use crate::{path::ResourcePath, request::RequestScope};
 use insula_access::view::{AllClusters, ViewScope};
 use insula_api::{ClusterName, Verb};
@@ -22,10 +22,10 @@ pub(super) fn required_right(consumer: &ClusterName) -> Attributes {
 }
 
 /// Checks that a request reads.
-pub(super) fn check(attributes: &Attributes) -> Result<(), Refusal> {
+pub(super) fn check(attributes: &Attributes) -> Result<(), NotShown> {
     match attributes.verb.reads() {
         true => Ok(()),
-        false => Err(Refusal::Denied(
+        false => Err(NotShown::Denied(
             "only read-only access is allowed to apiresourceschemas".into(),
         )),
     }

@@ -6,19 +6,19 @@
 //! is answered, one at a time.
 
 use super::{Rejection, Rejections, Usage, UsageTable};
-use crate::status::{self, StatusReply};
+use crate::Limit;
 use std::sync::{
     Arc, Mutex, PoisonError,
     atomic::{AtomicUsize, Ordering},
 };
 
 /// Bytes of a request that are not counted: the limits of requests in flight bound their sum.
-pub(crate) const SMALL_BYTES: usize = 64 << 10;
+pub const SMALL_BYTES: usize = 64 << 10;
 
 /// The bytes in flight of one request. Clones belong to the same request; the last one releases the
 /// bytes.
 #[derive(Clone, Default)]
-pub(crate) struct Budget(Option<Arc<Request>>);
+pub struct Budget(Option<Arc<Request>>);
 
 /// A user or a workspace with its limit of bytes.
 type Payer = (Arc<UsageTable>, Arc<str>, usize);
@@ -46,7 +46,7 @@ impl Total {
         })
     }
 
-    fn take(&self, own: usize, bytes: usize) -> Result<(), StatusReply> {
+    fn take(&self, own: usize, bytes: usize) -> Result<(), Limit> {
         let fits = |held: usize| (held <= own || held + bytes <= self.most).then_some(held + bytes);
         let taken = self.held.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits);
         taken
@@ -56,7 +56,7 @@ impl Total {
 }
 
 impl UsageTable {
-    fn take_bytes(&self, name: &Arc<str>, own: usize, bytes: usize, most: usize) -> Result<(), StatusReply> {
+    fn take_bytes(&self, name: &Arc<str>, own: usize, bytes: usize, most: usize) -> Result<(), Limit> {
         let mut usage = self.entries.entry(name.clone()).or_default();
         let Usage { bytes: held, .. } = &mut *usage;
         if *held > own && *held + bytes > most {
@@ -73,9 +73,9 @@ impl UsageTable {
     }
 }
 
-fn refused(rejections: &Rejections, subject: &str, most: usize) -> StatusReply {
+fn refused(rejections: &Rejections, subject: &str, most: usize) -> Limit {
     rejections.count(Rejection::Bytes);
-    status::too_many_requests(&format!(
+    Limit(format!(
         "requests and answers of {subject} hold {most} bytes, and may hold no more at once"
     ))
 }
@@ -92,8 +92,8 @@ impl Budget {
     /// Reserves bytes that are about to be read or rendered, beside those before.
     ///
     /// # Errors
-    /// 429: the limit that other requests of the user, the workspace or the server have reached.
-    pub(crate) fn hold(&self, bytes: usize) -> Result<(), StatusReply> {
+    /// The limit that other requests of the user, the workspace or the server have reached.
+    pub fn hold(&self, bytes: usize) -> Result<(), Limit> {
         let Some(request) = self.0.as_ref().filter(|_| bytes > SMALL_BYTES) else {
             return Ok(());
         };

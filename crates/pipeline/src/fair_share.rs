@@ -27,7 +27,7 @@ use std::{
 };
 use tokio::sync::Semaphore;
 
-pub(crate) use throttle::ThrottleSlot;
+pub use throttle::ThrottleSlot;
 
 /// Half-life of usage.
 const HALF_LIFE: Duration = Duration::from_millis(250);

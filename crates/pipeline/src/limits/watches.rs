@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 /// Reason why a watch ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WatchEnd {
+pub enum WatchEnd {
     /// The client closed it, or the connection broke.
     Client,
     /// Its time was over.
@@ -58,10 +58,11 @@ impl WatchMeasures {
 }
 
 /// The end of one watch, counted when this is dropped.
-pub(crate) struct MeasuredWatch {
-    pub(crate) measures: Arc<WatchMeasures>,
+pub struct MeasuredWatch {
+    /// Measures of all watches.
+    pub measures: Arc<WatchMeasures>,
     /// The reason, as long as no other is known: the client.
-    pub(crate) end: WatchEnd,
+    pub end: WatchEnd,
 }
 
 impl Drop for MeasuredWatch {

@@ -1,7 +1,7 @@
 //! Counts of the requests that a limit refused, for metrics.
 
 use super::Limits;
-use crate::status::{self, StatusReply};
+use crate::Limit;
 use insula_api::measure::Counter;
 
 /// Limit that refused a request.
@@ -34,7 +34,7 @@ impl Rejections {
     ];
 
     /// Counts a refused request.
-    pub(crate) fn count(&self, limit: Rejection) {
+    pub fn count(&self, limit: Rejection) {
         self.0[limit as usize].inc();
     }
 
@@ -48,8 +48,8 @@ impl Rejections {
 
 impl Limits {
     /// Returns the refusal of a tenant that is above its CPU share, and counts it.
-    pub(crate) fn over_compute(&self, why: &str) -> StatusReply {
+    pub fn over_compute(&self, why: &str) -> Limit {
         self.rejections.count(Rejection::Compute);
-        status::too_many_requests(why)
+        Limit(why.to_owned())
     }
 }

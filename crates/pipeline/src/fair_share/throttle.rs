@@ -21,14 +21,14 @@ const SLOT_TIME: Duration = Duration::from_millis(50);
 /// The refusal of a request above the workspace's CPU cap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the workspace used {percent} % of the server's cores lately, and may use no more while others ask")]
-pub(crate) struct OverCpuLimit {
+pub struct OverCpuLimit {
     percent: usize,
 }
 
 /// The right of a request to run. In a workspace above its cap one request at a time has it; others
 /// have one without a permit.
 #[derive(Debug, Default)]
-pub(crate) struct ThrottleSlot(Option<OwnedSemaphorePermit>);
+pub struct ThrottleSlot(Option<OwnedSemaphorePermit>);
 
 impl FairShare {
     /// Waits until a request of the tenant may run. From here on the connection is charged to the
@@ -36,11 +36,7 @@ impl FairShare {
     ///
     /// # Errors
     /// The workspace was above its cap for too long.
-    pub(crate) async fn throttle_slot(
-        &self,
-        meter: &ConnectionMeter,
-        tenant: &Tenant,
-    ) -> Result<ThrottleSlot, OverCpuLimit> {
+    pub async fn throttle_slot(&self, meter: &ConnectionMeter, tenant: &Tenant) -> Result<ThrottleSlot, OverCpuLimit> {
         let usage = self.charge_to(meter, tenant);
         let (Tenant::Workspace(_), Some(limit)) = (tenant, self.0.limit) else {
             return Ok(ThrottleSlot::default());
@@ -74,7 +70,7 @@ impl TenantUsage {
 impl ThrottleSlot {
     /// Does the work of the request within the slot. The work is pinned by the caller: each
     /// function that takes a future by value makes the request's own future larger by its size.
-    pub(crate) async fn run<T>(self, mut work: impl Future<Output = T> + Unpin) -> T {
+    pub async fn run<T>(self, mut work: impl Future<Output = T> + Unpin) -> T {
         if self.0.is_none() {
             return work.await;
         }

@@ -12,7 +12,7 @@ mod watches;
 #[cfg(test)]
 mod tests;
 
-use crate::status::{self, StatusReply};
+use crate::Limit;
 use dashmap::DashMap;
 use insula_api::{Clock, ClusterName};
 use insula_catalog::limits::WorkspaceLimits;
@@ -26,11 +26,10 @@ use std::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-pub(crate) use bytes::Budget;
+pub use bytes::{Budget, SMALL_BYTES};
 pub use rejections::{Rejection, Rejections};
 pub use share::{Share, UsedNow};
-pub use watches::WatchMeasures;
-pub(crate) use watches::{MeasuredWatch, WatchEnd};
+pub use watches::{MeasuredWatch, WatchEnd, WatchMeasures};
 
 /// Burst of the rate limit: a second's requests at once.
 const BURST_MICROS: i64 = 1_000_000;
@@ -40,8 +39,7 @@ const SWEEP_MIN: usize = 1_024;
 /// Limits of the server and of each user and workspace.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Bytes of a request's body (kube-apiserver: 3 MiB); more than [`crate::body::BODY_BYTES_MAX`]
-    /// is never read.
+    /// Bytes of a request's body (kube-apiserver: 3 MiB).
     pub body_bytes: usize,
     /// Time to answer a request that is no watch.
     pub request_time: Duration,
@@ -189,13 +187,13 @@ impl Limits {
     /// Takes a permit for a request of a user.
     ///
     /// # Errors
-    /// 429: the limit of the user or of the server is reached.
-    pub fn request(&self, user: &str) -> Result<InFlightPermit, StatusReply> {
+    /// The limit of the user or of the server is reached.
+    pub fn request(&self, user: &str) -> Result<InFlightPermit, Limit> {
         let own = UsageTable::acquire(&self.users, user.into(), PermitKind::Requests, self.users.share)?;
         let all = self.all.clone().try_acquire_owned().map_err(|_| {
             self.rejections.count(Rejection::Requests);
             let most = self.settings.requests;
-            status::too_many_requests(&format!("the server answers {most} requests at once, and no more"))
+            Limit(format!("the server answers {most} requests at once, and no more"))
         })?;
         Ok(InFlightPermit { _user: own, _all: all })
     }
@@ -205,12 +203,8 @@ impl Limits {
     /// workspace in the place of the server's.
     ///
     /// # Errors
-    /// 429: the limit of the workspace is reached.
-    pub fn in_workspace(
-        &self,
-        cluster: &ClusterName,
-        own: Option<&WorkspaceLimits>,
-    ) -> Result<CountedPermit, StatusReply> {
+    /// The limit of the workspace is reached.
+    pub fn in_workspace(&self, cluster: &ClusterName, own: Option<&WorkspaceLimits>) -> Result<CountedPermit, Limit> {
         let share = self.workspaces.share.with(own);
         UsageTable::acquire(&self.workspaces, cluster.as_str().into(), PermitKind::Requests, share)
     }
@@ -226,7 +220,7 @@ impl Limits {
     }
 
     /// Returns the budget of bytes in flight of a request.
-    pub(crate) fn budget(&self, user: &Arc<str>, in_workspace: Option<&CountedPermit>) -> Budget {
+    pub fn budget(&self, user: &Arc<str>, in_workspace: Option<&CountedPermit>) -> Budget {
         let user = (self.users.clone(), user.clone(), self.users.share.bytes);
         let workspace = in_workspace.map(|permit| (permit.table.clone(), permit.name.clone(), permit.bytes));
         Budget::new(&self.bytes, [Some(user), workspace])
@@ -241,13 +235,13 @@ impl Limits {
     /// permit of its own.
     ///
     /// # Errors
-    /// 429: the limit of the user or of the workspace is reached.
+    /// The limit of the user or of the workspace is reached.
     pub fn watch(
         &self,
         user: Option<&str>,
         cluster: Option<&ClusterName>,
         own: Option<&WorkspaceLimits>,
-    ) -> Result<WatchPermit, StatusReply> {
+    ) -> Result<WatchPermit, Limit> {
         let user =
             user.map(|user| UsageTable::acquire(&self.users, user.into(), PermitKind::Watches, self.users.share));
         let share = self.workspaces.share.with(own);
@@ -266,7 +260,7 @@ impl UsageTable {
         name: Arc<str>,
         kind: PermitKind,
         share: Share,
-    ) -> Result<CountedPermit, StatusReply> {
+    ) -> Result<CountedPermit, Limit> {
         table.sweep();
         let Share {
             requests,
@@ -287,7 +281,7 @@ impl UsageTable {
                 PermitKind::Watches => Rejection::Watches,
             });
             let why = format!("{subject} has {most} {things}, and may have no more");
-            return Err(status::too_many_requests(&why));
+            return Err(Limit(why));
         }
         if kind == PermitKind::Requests {
             let now = table.clock.monotonic_micros();
@@ -296,7 +290,7 @@ impl UsageTable {
             if busy_until - now > BURST_MICROS {
                 table.rejections.count(Rejection::Rate);
                 let why = format!("{subject} sent {rate} requests in a second, and may send no more");
-                return Err(status::too_many_requests(&why));
+                return Err(Limit(why));
             }
             usage.busy_until = busy_until + BURST_MICROS / i64::try_from(rate.max(1)).unwrap_or(i64::MAX);
         }
