@@ -314,7 +314,7 @@ fn value(short: &Json, dice: &mut Dice) -> Json {
 /// Writes random objects through both versions in turn, and compares the fields in common after
 /// each write.
 fn differs(seed: u64) -> Option<String> {
-    let dice = &mut Dice(seed);
+    let dice = &mut Dice::new(seed);
     let api = api(dice);
     let bundle = bundle(&api.doc).unwrap_or_else(|e| panic!("seed {seed}: {e:#?}\n{}", api.doc));
     let mut stored: Option<ToStore> = None;

@@ -109,21 +109,50 @@ const FEATURES: &[&str] = &[
 ];
 
 /// Deterministic numbers from a seed.
-pub struct Dice(pub u64);
+pub struct Dice {
+    state: u64,
+    /// Draws to repeat instead of new ones; after them come zeros.
+    again: Option<std::vec::IntoIter<usize>>,
+    /// All draws so far.
+    pub drawn: Vec<usize>,
+}
 
 impl Dice {
+    pub fn new(seed: u64) -> Dice {
+        Dice {
+            state: seed,
+            again: None,
+            drawn: Vec::new(),
+        }
+    }
+
+    /// Makes dice that fall as they did before.
+    pub fn again(draws: Vec<usize>) -> Dice {
+        Dice {
+            again: Some(draws.into_iter()),
+            ..Dice::new(0)
+        }
+    }
+
     pub fn below(&mut self, n: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % n.max(1)
+        let drawn = match &mut self.again {
+            Some(draws) => draws.next().unwrap_or_default().min(n.saturating_sub(1)),
+            None => {
+                self.state = self
+                    .state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
+                (self.state >> 33) as usize % n.max(1)
+            }
+        };
+        self.drawn.push(drawn);
+        drawn
     }
 }
 
 /// Generates an API in the notation of `bundle`: `{storage, versions, rules}`.
 pub fn generated_api(seed: u64) -> Json {
-    let dice = &mut Dice(seed);
+    let dice = &mut Dice::new(seed);
     let features: Vec<Json> = (0..1 + dice.below(5))
         .map(|n| {
             yaml(

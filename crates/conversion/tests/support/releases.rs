@@ -12,6 +12,9 @@ use std::fmt::Write as _;
 const RELEASES: usize = 4;
 const WRITES: usize = 4;
 
+/// Histories that are tried to shorten one.
+const ATTEMPTS: usize = 4_000;
+
 /// The extent of a check.
 #[derive(Debug, Default)]
 pub struct Held {
@@ -26,20 +29,85 @@ pub struct Held {
 /// Returns the shortest history that shows something wrong.
 pub fn hold(seed: u64, apis: u64) -> Result<Held, String> {
     let mut held = Held::default();
-    let mut failed: Vec<String> = Vec::new();
+    let mut failed: Vec<(u64, Failure)> = Vec::new();
     for number in 0..apis {
         let of = seed.wrapping_mul(1_000_003).wrapping_add(number);
-        let mut history = History::new(of);
-        if let Err(why) = history.run(&mut held) {
-            failed.push(format!(
-                "API {of} (seed {seed}, number {number}): {why}\n{}",
-                history.log
-            ));
+        if let Err(failure) = History::new(Dice::new(of)).check_all(&mut held) {
+            failed.push((number, failure));
         }
     }
-    match failed.iter().min_by_key(|text| text.len()) {
-        Some(shortest) => Err(format!("{} of {apis} fail: {shortest}", failed.len())),
+    let numbers: Vec<u64> = failed.iter().map(|(number, _)| *number).collect();
+    match failed.into_iter().min_by_key(|(_, failure)| failure.log.len()) {
+        Some((number, failure)) => Err(format!(
+            "seed {seed}: {} of {apis} fail, {numbers:?}; number {number}, shortened: {}",
+            numbers.len(),
+            failure.shortened()
+        )),
         None => Ok(held),
+    }
+}
+
+/// Checks one API from a seed.
+///
+/// # Errors
+/// Returns its history, shortened.
+pub fn hold_one(seed: u64, number: u64) -> Result<Held, String> {
+    let dice = Dice::new(seed.wrapping_mul(1_000_003).wrapping_add(number));
+    let mut held = Held::default();
+    let checked = History::new(dice).check_all(&mut held);
+    checked.map_err(|failure| failure.shortened()).map(|()| held)
+}
+
+/// A history that shows something wrong.
+struct Failure {
+    why: String,
+    log: String,
+    draws: Vec<usize>,
+}
+
+impl Failure {
+    fn of(draws: Vec<usize>) -> Option<Failure> {
+        History::new(Dice::again(draws)).check_all(&mut Held::default()).err()
+    }
+
+    /// Returns the kind of the failure: its words that name no version.
+    fn kind(&self) -> Option<&str> {
+        self.why.split([' ', ':']).find(|word| !word.starts_with('v'))
+    }
+
+    /// Returns a short history with a failure of the kind: made from the same draws, without some
+    /// and with smaller ones.
+    fn shortened(mut self) -> String {
+        let mut attempts = ATTEMPTS;
+        loop {
+            let before = self.log.len();
+            for size in [64, 16, 8, 4, 3, 2, 1] {
+                let mut at = self.draws.len();
+                while at > 0 && attempts > 0 {
+                    attempts -= 1;
+                    at = at.saturating_sub(size).min(self.draws.len());
+                    let end = (at + size).min(self.draws.len());
+                    let mut without = self.draws.clone();
+                    without.drain(at..end);
+                    let mut less = self.draws.clone();
+                    less[at..end].iter_mut().for_each(|draw| *draw = 0);
+                    let _ = self.take(without) || self.take(less);
+                }
+            }
+            if attempts == 0 || self.log.len() == before {
+                return format!("{}\n{}", self.why, self.log);
+            }
+        }
+    }
+
+    fn take(&mut self, draws: Vec<usize>) -> bool {
+        let found = Failure::of(draws).filter(|found| found.kind() == self.kind());
+        let size = |failure: &Failure| (failure.log.len(), failure.draws.iter().sum::<usize>());
+        match found.filter(|found| size(found) < size(self)) {
+            Some(shorter) => *self = shorter,
+            None => return false,
+        }
+        true
     }
 }
 
@@ -54,8 +122,7 @@ struct History {
 }
 
 impl History {
-    fn new(seed: u64) -> History {
-        let mut dice = Dice(seed);
+    fn new(mut dice: Dice) -> History {
         dice.below(2);
         let api = Api::new(&mut dice);
         History {
@@ -66,6 +133,14 @@ impl History {
             stored: None,
             log: String::new(),
         }
+    }
+
+    fn check_all(mut self, held: &mut Held) -> Result<(), Failure> {
+        self.run(held).map_err(|why| Failure {
+            why,
+            log: std::mem::take(&mut self.log),
+            draws: std::mem::take(&mut self.dice.drawn),
+        })
     }
 
     fn run(&mut self, held: &mut Held) -> Result<(), String> {
