@@ -110,3 +110,59 @@ fn a_lost_value_does_not_come_back_in_the_place_of_another() {
         assert_eq!(released.shows((release, "v1"), "v2"), json!({"u": "u"}));
     }
 }
+
+/// The stored version shows nothing of the items, and retains a value in one of them.
+#[test]
+fn a_lost_value_stays_with_its_item_when_another_version_adds_one() {
+    let both = "{v1: {spec: {l: [{x: string}]}}, v2: {spec: {l: [{x: string, y: string}]}}}";
+    let none = "{v1: {spec: {l: [{}]}}, v2: {spec: {l: [{y: string}]}}}";
+    let mut released = Released::default();
+    released.put((both, "v1"), "v2", json!({"l": [{"x": "x"}]}));
+    released.put((none, "v1"), "v2", json!({"l": [{"y": "new"}, {}]}));
+    assert_eq!(
+        released.shows((both, "v1"), "v2"),
+        json!({"l": [{"y": "new"}, {"x": "x"}]})
+    );
+}
+
+/// While the field is away, no version has anything that the others lack, so that what lies beside
+/// the object is nobody's; with the field come versions that differ.
+#[test]
+fn a_field_that_comes_back_with_others_shows_in_every_version() {
+    let with = "{v1: {spec: {u: string, f: string, g: string}}, v2: {spec: {u: string, f: string}}}";
+    let without = "{v1: {spec: {u: string}}, v2: {spec: {u: string}}}";
+    let mut released = Released::default();
+    released.put((with, "v2"), "v1", json!({"f": "f", "g": "g"}));
+    released.put((without, "v2"), "v1", json!({"u": "u"}));
+    assert_eq!(
+        released.shows((with, "v2"), "v1"),
+        json!({"u": "u", "f": "f", "g": "g"})
+    );
+    assert_eq!(released.shows((with, "v2"), "v2"), json!({"u": "u", "f": "f"}));
+}
+
+#[test]
+fn an_object_that_was_cleared_while_it_showed_nothing_shows_what_a_release_brings_back() {
+    let with = "{v1: {spec: {u: string}}, v2: {spec: {o: {f: string}}}, v3: {spec: {o: {f: string, g: string}}}}";
+    let without = "{v1: {spec: {u: string}}, v2: {spec: {o: {f: string}}}, v3: {spec: {o: {g: string}}}}";
+    let mut released = Released::default();
+    released.put((with, "v1"), "v2", json!({"o": {"f": "f"}}));
+    assert_eq!(released.shows((without, "v1"), "v3"), json!({"o": {}}));
+    released.put((without, "v1"), "v3", json!({}));
+    assert_eq!(released.shows((without, "v1"), "v3"), json!({}));
+    assert_eq!(released.shows((with, "v1"), "v3"), json!({"o": {"f": "f"}}));
+}
+
+/// The list comes back with one version, and what another has in its items lies elsewhere.
+#[test]
+fn what_waits_for_a_list_is_there_when_storage_has_moved_meanwhile() {
+    let with = "{v1: {spec: {'l[k]': [{k!: string}]}}, v2: {spec: {'l[k]': [{k!: string, y: string}]}}}";
+    let without = "{v1: {spec: {u: string}}, v2: {spec: {u: string}}}";
+    let mut released = Released::default();
+    let list = json!({"l": [{"k": "a", "y": "y"}]});
+    released.put((with, "v1"), "v2", list.clone());
+    released.put((without, "v2"), "v2", json!({"u": "u"}));
+    for storage in ["v1", "v2"] {
+        assert_eq!(released.shows((with, storage), "v2"), list, "{storage}");
+    }
+}
