@@ -63,9 +63,9 @@ fn is_unchanged(value: &Json, old: &Json, node: &Node) -> bool {
     }
 }
 
-/// Returns true for an error of a whole object of which only a part beside its other fields changed:
-/// a field that it lacks, or an error of its alternatives. Else such an error would lock labels and
-/// finalizers.
+/// Returns true for an error of a whole object of which only a part beside its other fields
+/// changed: a field that it lacks, or an error of its alternatives. Else such an error would lock
+/// labels and finalizers.
 fn is_of_unchanged_object(error: &FieldError, new: &Json, beside: Beside) -> bool {
     let field = error.field.as_str();
     match error.kind {

@@ -104,8 +104,8 @@ impl<'p, 'a> Before<'p, 'a> {
         self.pair.is_some_and(Pair::unchanged)
     }
 
-    /// Returns true if only the metadata or status of a whole object changed, and nothing that a rule
-    /// of the whole object reads: else one that is false would lock labels and finalizers.
+    /// Returns true if only the metadata or status of a whole object changed, and nothing that a
+    /// rule of the whole object reads: else one that is false would lock labels and finalizers.
     fn same_but_metadata(&self, rule: &Rule, value: &Json) -> bool {
         self.old.is_some_and(|old| changed_beside(value, old).is_some()) && self.same_inputs(rule, value)
     }
