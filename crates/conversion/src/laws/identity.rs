@@ -1,7 +1,7 @@
 //! The law of identity: an item that an edit leaves alone stays as it is in every version, and one
 //! that is edited keeps what the writer cannot see.
 
-use crate::align::{align, equal};
+use crate::align::{align, equal, identities};
 use crate::carried::{Claims, kinds, text};
 use crate::passthrough::{Kind, known_kind};
 use crate::path::Segment;
@@ -82,8 +82,7 @@ fn items(claims: &Claims, writer: Seen<'_>, other: Seen<'_>, at: &mut Vec<Segmen
     if is.len() != has.len() {
         return Some(text(at));
     }
-    let is_keyed = |node: &Node| matches!(node.list_type(), ListType::Map { .. });
-    let node = (is_keyed(writer.node) && writer.node.list_type() == other.node.list_type()).then_some(writer.node);
+    let node = aligned_by_key(writer.node, other.node, &[was, is]).then_some(writer.node);
     let pairs = align(was, is, node, equal);
     pairs.iter().enumerate().find_map(|(i, to)| {
         let j = (*to)?;
@@ -105,6 +104,17 @@ fn items(claims: &Claims, writer: Seen<'_>, other: Seen<'_>, at: &mut Vec<Segmen
         at.pop();
         found
     })
+}
+
+/// Returns true if the writer names each item by a key, which is the other version's or a part of
+/// it, or has more parts. Items that look alike in a part are not named by it.
+fn aligned_by_key(writer: &Node, other: &Node, lists: &[&[Json]]) -> bool {
+    let (ListType::Map { keys: own }, ListType::Map { keys: theirs }) = (writer.list_type(), other.list_type()) else {
+        return false;
+    };
+    let all_of = |a: &[String], b: &[String]| a.iter().all(|key| b.contains(key));
+    let is_named = |items: &&[Json]| identities(items, Some(writer)).is_some();
+    own == theirs || (all_of(own, theirs) || all_of(theirs, own)) && lists.iter().all(is_named)
 }
 
 /// Returns a field of an item that the writer's version lacks, if an edit of the item changes it.

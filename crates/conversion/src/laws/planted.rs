@@ -2,7 +2,7 @@
 
 use super::Law;
 use crate::proof::{Counterexample, Finding, Search, search};
-use crate::{Bundle, LossPolicy, VersionSchema, parse_rules};
+use crate::{Bundle, LossPolicy, ToStore, VersionSchema, parse_rules};
 use insula_api::FieldPath;
 use insula_schema::Structural;
 use serde_json::{Value as Json, json};
@@ -111,4 +111,71 @@ fn metadata_that_differs_between_versions_is_found() {
     bundle.rules_see_metadata = false;
     let found = found(&bundle);
     assert_eq!(broken(&found).0, Law::Metadata, "{found}");
+}
+
+/// A keyed list of ports, of which v1 has no `protocol` in the key, and none in the item.
+fn ports(keys: &[&str], fields: &[&str]) -> Json {
+    let text = json!({"type": "string", "enum": ["a", "b", "c", "d"]});
+    let fields: serde_json::Map<String, Json> = fields.iter().map(|name| ((*name).to_owned(), text.clone())).collect();
+    let items = json!({"type": "object", "required": keys, "properties": fields});
+    let list = json!({"type": "array", "items": items, "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": keys});
+    object(&json!({"ports": list}))
+}
+
+/// An edit, a deletion, an insertion or another order of items through the version that has a part
+/// of their key keeps the other part with its item; a merge by places would move it to another one.
+#[test]
+fn items_that_a_partial_key_takes_for_others_are_found() {
+    let part = ports(&["name"], &["name", "note"]);
+    let whole = ports(&["name", "protocol"], &["name", "note", "protocol", "target"]);
+    let bundle = bundle(&[part, whole], None);
+    holds(&bundle);
+    let item = |name: &str, note: &str, protocol: &str| match protocol {
+        "" => json!({"name": name, "note": note}),
+        _ => json!({"name": name, "note": note, "protocol": protocol}),
+    };
+    let put = |version: &str, ports: &[Json], old: Option<&ToStore>| {
+        let x = json!({"apiVersion": format!("example.io/{version}"), "kind": "Kind", "metadata": {"name": "a"},
+            "spec": {"ports": ports}});
+        let old = old.map(|old| old.stored("v1"));
+        bundle.put(&x, version, old, &mut crate::object_budget()).unwrap()
+    };
+    let before = put("v2", &[item("a", "a", "c"), item("b", "b", "d")], None);
+    let (a, b) = (item("a", "a", ""), item("b", "b", ""));
+    for (written, misplaced) in [
+        // Another order, with an edit.
+        (
+            vec![item("b", "c", ""), a.clone()],
+            vec![item("b", "c", "c"), item("a", "a", "d")],
+        ),
+        // A deletion, with an edit of the item that stays.
+        (vec![item("b", "c", "")], vec![item("b", "c", "c")]),
+        // An insertion before both, with an edit.
+        (
+            vec![item("d", "d", ""), item("a", "c", ""), b.clone()],
+            vec![item("d", "d", "c"), item("a", "c", "d"), item("b", "b", "a")],
+        ),
+    ] {
+        let right = put("v1", &written, Some(&before));
+        assert_eq!(super::identity(&bundle, "v1", &before, &right), Ok(()), "{written:?}");
+        let wrong = put("v2", &misplaced, None);
+        let broken = super::identity(&bundle, "v1", &before, &wrong).unwrap_err();
+        assert_eq!(broken.law, Law::Identity, "{written:?}");
+    }
+}
+
+/// Objects of a large API have a status as well, although its spec alone has more fields than one
+/// object gets.
+#[test]
+fn the_status_of_a_large_api_is_searched() {
+    let fields = (0..1_000).map(|i| (format!("f{i}"), json!({"type": "string"})));
+    let spec = json!({"type": "object", "properties": fields.collect::<serde_json::Map<String, Json>>()});
+    let mut bundle = bundle(&[spec.clone(), spec.clone()], None);
+    bundle.versions[1].schema = Structural::parse_trusted(&json!({"type": "object", "properties": {"spec": spec}}))
+        .unwrap()
+        .into();
+    let found = found(&bundle);
+    assert_eq!(broken(&found), (Law::WriteBack, "v2", ".status"), "{found}");
+    assert!(found.case < 6, "{found}");
 }
