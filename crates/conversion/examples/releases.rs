@@ -1,6 +1,6 @@
 //! Checks generated APIs over their releases:
-//! `cargo run --release -p insula-conversion --example releases -- APIS [SEED [NUMBER]]`, all or one
-//! of them. Exits with 1 and prints a short history if a version shows something else than was
+//! `cargo run --release -p insula-conversion --example releases -- APIS [SEED [NUMBER]]`, all or
+//! one of them. Exits with 1 and prints a short history if a version shows something else than was
 //! written.
 
 #[path = "../tests/support/mod.rs"]

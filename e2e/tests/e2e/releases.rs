@@ -320,8 +320,8 @@ fn a_release_is_rolled_back() {
     assert!(refused.message().contains("known are "), "{}", refused.message());
 }
 
-/// Rules that are on offer for a moment, and that serve nobody, are a release to which an export may
-/// return.
+/// Rules that are on offer for a moment, and that serve nobody, are a release to which an export
+/// may return.
 #[test]
 fn a_release_of_a_moment_is_remembered() {
     let scene = Scene::new(&["7"]);

@@ -166,8 +166,8 @@ impl Bundle {
         }
     }
 
-    /// Returns true if the hub is made from a stored version beside it, past the union: two versions
-    /// with rules share nothing with a third.
+    /// Returns true if the hub is made from a stored version beside it, past the union: two
+    /// versions with rules share nothing with a third.
     pub(super) fn is_alone_with(&self, root: usize) -> bool {
         root != self.hub && self.parent(root, self.hub) == Some(root)
     }

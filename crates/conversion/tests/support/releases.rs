@@ -66,7 +66,7 @@ struct Failure {
 }
 
 impl Failure {
-    fn of(draws: Vec<usize>) -> Option<Failure> {
+    fn from_draws(draws: Vec<usize>) -> Option<Failure> {
         History::new(Dice::again(draws)).check_all(&mut Held::default()).err()
     }
 
@@ -101,7 +101,7 @@ impl Failure {
     }
 
     fn take(&mut self, draws: Vec<usize>) -> bool {
-        let found = Failure::of(draws).filter(|found| found.kind() == self.kind());
+        let found = Failure::from_draws(draws).filter(|found| found.kind() == self.kind());
         let size = |failure: &Failure| (failure.log.len(), failure.draws.iter().sum::<usize>());
         match found.filter(|found| size(found) < size(self)) {
             Some(shorter) => *self = shorter,

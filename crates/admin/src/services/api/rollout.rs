@@ -171,7 +171,8 @@ fn is_observed(export: &Json) -> bool {
 }
 
 /// Corrects the rollout of an export whose status is about another release than the one on offer,
-/// or about another spec: none of its bindings is known to have moved. An export that nobody binds has no such status.
+/// or about another spec: none of its bindings is known to have moved. An export that nobody binds
+/// has no such status.
 pub(super) fn correct(
     registry: &Deps,
     snapshot: &Snapshot,
