@@ -131,7 +131,7 @@ fn a_server_keeps_backups_and_restores_them() {
     let verified = json(&shell, &["backup", "verify", name, "--on-server"]);
     assert_eq!(verified["result"]["sha256"], taken["sha256"], "{verified:#}");
     // A server that is named is the place, where no file is.
-    let by_url = |words: &[&str]| json(&shell, &[words, &["--server", &server.url()]].concat());
+    let by_url = |words: &[&str]| json(&shell, &[words, &["--server", server.url()]].concat());
     assert_eq!(by_url(&["backup", "verify", name])["done"], true);
     let again = by_url(&["backup", "create", "-W", "root:acme"]);
     by_url(&[
