@@ -132,6 +132,24 @@ fn kubectl_warns(server: &Server, provider: &str, documents: &str) {
     }
 }
 
+/// Checks the effects that the command line prints: those that reach nothing are counted, and
+/// listed if somebody asks.
+fn check_lines(out: &str, wide: &str) {
+    let counted = "2 more changes of the schema that reach no stored object (default-changed 2)";
+    assert!(out.contains(counted), "{out}");
+    for (effect, objects) in EFFECTS {
+        let line = wide.lines().find(|line| line.contains(effect));
+        let line = line.unwrap_or_else(|| panic!("{effect} in {wide}"));
+        let plural = if objects == 1 { "" } else { "s" };
+        assert!(
+            line.contains(&format!("{effect}: {objects} object{plural} in ")),
+            "{line}"
+        );
+        assert_eq!(line.contains("refused"), objects > 0, "{line}");
+        assert_eq!(out.contains(effect), objects > 0, "{out}");
+    }
+}
+
 #[test]
 fn an_effect_that_hurts_needs_somebodys_word() {
     let server = shared();
@@ -163,16 +181,9 @@ fn an_effect_that_hurts_needs_somebodys_word() {
     // The command line names each effect, with objects and the paths of workspaces.
     let (code, out, error) = run(&second(), &["--check"]);
     assert_eq!(code, 1, "{out}{error}");
-    for (effect, objects) in EFFECTS {
-        let line = out.lines().find(|line| line.contains(effect));
-        let line = line.unwrap_or_else(|| panic!("{effect} in {out}"));
-        let plural = if objects == 1 { "" } else { "s" };
-        assert!(
-            line.contains(&format!("{effect}: {objects} object{plural} in ")),
-            "{line}"
-        );
-        assert_eq!(line.contains("refused"), objects > 0, "{line}");
-    }
+    let (code, wide, error) = run(&second(), &["--check", "-o", "wide"]);
+    assert_eq!(code, 1, "{wide}{error}");
+    check_lines(&out, &wide);
     assert!(out.contains(&format!("such as pump-0 in {}", names[0])), "{out}");
     let (code, out, error) = run(&second(), &["--apply"]);
     assert!(code == 1 && error.contains("--accept EFFECT"), "{out}{error}");
