@@ -3,7 +3,7 @@
 //! and an object is encoded into the bytes that Kubernetes would send.
 //!
 //! A message is `k8s\0` and a `runtime.Unknown`: type (apiVersion, kind) and the object's own
-//! bytes. Both directions read one table of fields ([`messages`]), so neither can know a field that
+//! bytes. Both directions read one table of fields (`messages`), so neither can know a field that
 //! the other does not know. Nothing is dropped: a field without a name, and a value without a
 //! number, are errors.
 
