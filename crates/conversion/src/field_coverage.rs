@@ -199,12 +199,7 @@ pub(crate) fn each_field(converter: &Converter, from: &Version, then: &mut dyn F
     let reads = reads(converter);
     let mut then = |path: &[Segment]| {
         let outcome = outcome(path, &converter.plan, &reads, converter, from, false);
-        // A list or map is shared if rules name one of its items or entries.
-        let has_named = reads.iter().any(|read| {
-            let place = read.path.get(path.len());
-            matches!(place, Some(Segment::Index(_) | Segment::Key(_))) && starts(&read.path, path)
-        });
-        then(path, outcome == FieldOutcome::Preserved && !has_named);
+        then(path, outcome == FieldOutcome::Preserved);
     };
     for (name, node) in from.schema.root().properties() {
         if !matches!(name, "apiVersion" | "kind" | "metadata") {

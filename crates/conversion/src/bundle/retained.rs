@@ -1,6 +1,5 @@
 //! Values that a version has no field for any more, in reads and writes.
 
-use super::edit::ConvertedEdit;
 use super::own::OwnFields;
 use super::stored::{Views, Write};
 use super::written::{self, Records};
@@ -48,18 +47,6 @@ impl<'a> Views<'a> {
         Ok(views)
     }
 
-    /// Returns the values that a version has no field for after an edit: they stay with the items
-    /// that the edit tells apart, also where the version shows nothing of these.
-    pub(super) fn carried(&self, version: usize, edit: &ConvertedEdit<'_>) -> Option<(String, Option<Patch>)> {
-        let target = &self.bundle.versions[version];
-        let patch = self.retained.get(&target.name)?;
-        let whole = retained::whole(&target.schema, patch, self.view(version).clone());
-        Some((
-            target.name.clone(),
-            retained::unknown(&target.schema, &edit.onto(&whole)),
-        ))
-    }
-
     /// Puts what the stored version has no field for beside the object.
     pub(super) fn prepare_to_write(&mut self) {
         self.to_write = true;
@@ -81,9 +68,6 @@ impl Write<'_, '_> {
     pub(super) fn retain(&mut self) {
         let Some(old) = &self.old else { return };
         let after = old.retained.iter().filter_map(|(name, patch)| {
-            if let Some(carried) = self.carried.get(name) {
-                return Some((name.clone(), carried.clone()?));
-            }
             let version = self.bundle.versions.iter().position(|version| version.name == *name);
             let new = version.and_then(|version| Some((version, self.views.get(&version)?)));
             let patch = match new {

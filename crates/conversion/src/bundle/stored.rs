@@ -1,6 +1,6 @@
 //! Reads and writes of stored objects. The crate's documentation describes the algebra.
 
-use super::edit::{ConvertedEdit, residual_of, union_of};
+use super::edit::{edited, residual_of};
 use super::metadata::{same_content, with_metadata};
 use super::own::OwnFields;
 use super::retained::encoded;
@@ -167,7 +167,6 @@ pub(super) fn create(bundle: &Bundle, x: &Json, from: usize, budget: &mut Budget
         views,
         residuals: BTreeMap::new(),
         retained: BTreeMap::new(),
-        carried: BTreeMap::new(),
         records: Records::new(),
         writer: Some(from),
         budget,
@@ -212,7 +211,7 @@ pub(super) fn write_over(
 ) -> Result<ToStore, ConvertError> {
     let (bundle, root) = (before.bundle, before.root);
     let mut views = BTreeMap::from([(from, x.clone())]);
-    let (mut raw, mut carried) = (None, BTreeMap::new());
+    let mut raw = None;
     let mut at = from;
     while let Some(parent) = bundle.parent(root, at) {
         before.make(parent, budget)?;
@@ -222,9 +221,7 @@ pub(super) fn write_over(
             before.view(parent)
         };
         let target = &bundle.versions[parent];
-        let edit = ConvertedEdit::convert(bundle, (at, parent), (before.view(at), &views[&at]), budget)?;
-        let merged = edit.onto(onto);
-        carried.extend(before.carried(parent, &edit));
+        let merged = edited(bundle, (at, parent), (before.view(at), &views[&at]), onto, budget)?;
         if parent == root && target.has_defaults {
             raw = Some(merged.clone());
         }
@@ -240,7 +237,6 @@ pub(super) fn write_over(
         views,
         residuals,
         retained: BTreeMap::new(),
-        carried,
         records,
         writer,
         budget,
@@ -292,10 +288,6 @@ fn migrate(bundle: &Bundle, root: usize, old: Stored<'_>, budget: &mut Budget) -
         };
         residuals.remove(&version.name);
     }
-    if bundle.top != bundle.hub && bundle.is_alone_with(root) {
-        let union = union_of(bundle, root, (&views[&bundle.hub], &views[&root]), budget)?;
-        views.insert(bundle.top, union);
-    }
     let records = bundle.moved_records(&before.records, root);
     let retained = before.without_shown(views.keys().copied(), before.retained.clone());
     let mut write = Write {
@@ -306,7 +298,6 @@ fn migrate(bundle: &Bundle, root: usize, old: Stored<'_>, budget: &mut Budget) -
         views,
         residuals,
         retained,
-        carried: BTreeMap::new(),
         records,
         writer: None,
         budget,
@@ -326,8 +317,6 @@ pub(super) struct Write<'a, 'b> {
     pub(super) residuals: BTreeMap<String, Patch>,
     /// Retained values of a write that has no old views.
     pub(super) retained: BTreeMap<String, Patch>,
-    /// Retained values of versions that a converted edit has reached, after it.
-    pub(super) carried: BTreeMap<String, Option<Patch>>,
     pub(super) records: Records,
     /// The version of the client that writes; `None` if nobody wrote anything new.
     pub(super) writer: Option<usize>,
@@ -350,7 +339,7 @@ impl Write<'_, '_> {
         order.sort_unstable_by_key(|v| (bundle.parent(root, *v) != Some(root), *v));
         for version in order {
             let needed = self.needed(version);
-            let must_read = bundle.versions[version].served && version != from && bundle.chain_can_fail(root, version);
+            let must_read = bundle.versions[version].served && version != from && self.chain_can_fail(version);
             if needed || must_read {
                 match self.follow(version, needed) {
                     // The version is not served; its residual stays as it is.
@@ -437,6 +426,17 @@ impl Write<'_, '_> {
             || (0..self.bundle.versions.len()).any(|v| self.bundle.parent(root, v) == Some(version) && has(v))
     }
 
+    fn chain_can_fail(&self, version: usize) -> bool {
+        let mut at = version;
+        while let Some(parent) = self.bundle.parent(self.root, at) {
+            if self.bundle.can_fail(parent, at) {
+                return true;
+            }
+            at = parent;
+        }
+        false
+    }
+
     /// Stores in a residual what the conversion to this version would lose.
     fn remember(&mut self, version: usize) -> Result<(), ConvertError> {
         let target = &self.bundle.versions[version];
@@ -481,10 +481,7 @@ impl Write<'_, '_> {
         let made = match &old {
             Some(old) => {
                 let sides = (old.view(parent), above);
-                ConvertedEdit::convert(bundle, (parent, version), sides, self.budget).map(|edit| {
-                    self.carried.extend(old.carried(version, &edit));
-                    target.tidied(edit.onto(old.view(version)))
-                })
+                edited(bundle, (parent, version), sides, old.view(version), self.budget).map(|view| target.tidied(view))
             }
             None => bundle.route(parent, version, above, self.budget, None),
         };

@@ -95,16 +95,7 @@ fn unknown_fields<'a>(node: &Node, fields: impl Iterator<Item = (&'a String, &'a
         };
         patch.map(|patch| (name.clone(), patch))
     });
-    let mut all: BTreeMap<String, Patch> = BTreeMap::new();
-    for (name, patch) in unknown {
-        // A list, and what waits for it.
-        let patch = match all.remove(&name) {
-            Some(list) => list.and(patch),
-            None => patch,
-        };
-        all.insert(name, patch);
-    }
-    let unknown = all;
+    let unknown: BTreeMap<String, Patch> = unknown.collect();
     (!unknown.is_empty()).then_some(Patch::Fields(unknown))
 }
 
@@ -156,11 +147,9 @@ fn sets_unknown(node: &Node, patch: &Patch) -> bool {
     }
 }
 
-/// Returns an object with its retained values, whether its schema has fields for them or not. What
-/// is retained in items of a list that it has not waits for the list.
+/// Returns an object with its retained values, whether its schema has fields for them or not.
 pub(crate) fn whole(schema: &Structural, retained: &Patch, object: Json) -> Json {
-    let whole = apply_objects(schema, retained, object, &Trace::default());
-    super::waiting_in(retained, whole)
+    apply_objects(schema, retained, object, &Trace::default())
 }
 
 /// Returns what is retained after a write of `new` over `old`: as with everything that a writer
@@ -303,76 +292,27 @@ fn known_part(node: &Node, value: &Json) -> Option<Json> {
     }
 }
 
-/// Divides retained values: what is in fields that a version has, and the parent that it is made
-/// from has not, whatever else is in these; and the others.
-pub(crate) fn divide(parent: &Structural, own: &Structural, retained: &Patch) -> (Option<Patch>, Option<Patch>) {
-    divide_at(parent.root(), own.root(), retained)
-}
-
-fn divide_at(parent: &Node, own: &Node, patch: &Patch) -> (Option<Patch>, Option<Patch>) {
-    match patch {
-        Patch::Set { value, guard: None } => {
-            let shows = |node: &Node| known_part(node, value).is_some();
-            match value {
-                _ if shows(own) && !shows(parent) => (Some(patch.clone()), None),
-                Json::Object(map) if !map.is_empty() => divide_at(parent, own, &patch.clone().by_field()),
-                _ => (None, Some(patch.clone())),
-            }
-        }
-        Patch::Fields(fields) => {
-            let (mut ours, mut rest) = (BTreeMap::new(), BTreeMap::new());
-            for (name, patch) in fields {
-                let (own_part, left) = match (name_at(Some(own), name), name_at(Some(parent), name)) {
-                    (Name::Field(own), Name::Field(parent)) => divide_at(parent, own, patch),
-                    (Name::Field(own), Name::Unknown) if part_of(Part::Own, None, own, patch).is_some() => {
-                        (Some(patch.clone()), None)
-                    }
-                    _ => (None, Some(patch.clone())),
-                };
-                ours.extend(own_part.map(|patch| (name.clone(), patch)));
-                rest.extend(left.map(|patch| (name.clone(), patch)));
-            }
-            let fields = |fields: BTreeMap<String, Patch>| (!fields.is_empty()).then_some(Patch::Fields(fields));
-            (fields(ours), fields(rest))
-        }
-        Patch::Within(entries) => {
-            let (Some(own), Some(parent)) = (own.items(), parent.items()) else {
-                return (None, Some(patch.clone()));
-            };
-            let (mut ours, mut rest) = (Vec::new(), Vec::new());
-            for (at, patch) in entries {
-                let (own_part, left) = divide_at(parent, own, patch);
-                ours.extend(own_part.map(|patch| (at.clone(), patch)));
-                rest.extend(left.map(|patch| (at.clone(), patch)));
-            }
-            let within = |entries: Vec<(Ref, Patch)>| (!entries.is_empty()).then_some(Patch::Within(entries));
-            (within(ours), within(rest))
-        }
-        Patch::Set { .. } | Patch::Unset { .. } | Patch::Items { .. } => (None, Some(patch.clone())),
-    }
-}
-
 /// A part of retained values: those that a version has fields for and the parent that it is made
 /// from has none, or the others.
 #[derive(Clone, Copy, PartialEq)]
-enum Part {
+pub(crate) enum Part {
     Own,
     Rest,
 }
 
 /// Returns true if a schema has a field for any of the retained values.
 pub(crate) fn knows(schema: &Structural, retained: &Patch) -> bool {
-    known(schema, retained).is_some()
-}
-
-/// Returns those retained values that a schema has fields for.
-pub(crate) fn known(schema: &Structural, retained: &Patch) -> Option<Patch> {
-    part_of(Part::Own, None, schema.root(), retained)
+    part_of(Part::Own, None, schema.root(), retained).is_some()
 }
 
 /// Returns those retained values that a schema has no field for.
 pub(crate) fn beyond(schema: &Structural, retained: &Patch) -> Option<Patch> {
     part_of(Part::Rest, None, schema.root(), retained)
+}
+
+/// Returns one of the two parts of retained values.
+pub(crate) fn part(part: Part, parent: &Structural, own: &Structural, retained: &Patch) -> Option<Patch> {
+    part_of(part, Some(parent.root()), own.root(), retained)
 }
 
 /// `parent` is `None` where the parent has no field.

@@ -117,10 +117,7 @@ impl Api {
             match dice.below(8) {
                 0 if self.release.versions[version] => self.release.storage = version,
                 // A version takes the places of the union with it that have its names.
-                1 if ![self.hub, stored, self.release.storage].contains(&version)
-                    && self.spells_as_others(version)
-                    && (!self.release.stored[version] || self.is_plainly_named(version)) =>
-                {
+                1 if ![self.hub, stored, self.release.storage].contains(&version) && self.spells_as_others(version) => {
                     self.release.versions[version] ^= true;
                 }
                 2 if version != self.hub => self.release.served[version] ^= true,
@@ -157,16 +154,6 @@ impl Api {
         let alone = |number: &usize| self.full[self.hub][*number].is_none() && self.full[version][*number].is_some();
         (0..self.fields.len())
             .filter(alone)
-            .all(|number| self.is_plain(&[number]))
-    }
-
-    /// Returns true if all versions have the names of a version. What an object that was stored in
-    /// it holds under another name, in fields that are away, is known to its rules alone: they are
-    /// gone with the fields, so that no other version can show it before the version is back.
-    fn is_plainly_named(&self, version: usize) -> bool {
-        let has = |number: &usize| self.full[version][*number].is_some();
-        (0..self.fields.len())
-            .filter(has)
             .all(|number| self.is_plain(&[number]))
     }
 
