@@ -112,22 +112,28 @@ fn read_field(field: &Field, value: Value<'_>, object: &mut Map<String, Json>, d
 
 /// Adds the empty value of a field that the wire does not have, or removes it, as JSON wants it.
 fn complete(field: &Field, object: &mut Map<String, Json>) {
-    let empty = empty(field.kind);
     let Some(name) = field.name else {
-        if let Json::Object(inner) = empty {
+        if let Json::Object(inner) = empty(field.kind) {
             for (name, value) in inner {
                 object.entry(name).or_insert(value);
             }
         }
         return;
     };
-    if field.omits {
-        let is_empty = |value: &Json| *value == empty || field.kind == Kind::Bytes && value == "";
-        if object.get(name).is_some_and(is_empty) {
-            object.remove(name);
+    match (object.get(name), field.omits) {
+        (Some(value), true) => {
+            if *value == empty(field.kind) || field.kind == Kind::Bytes && value == "" {
+                object.remove(name);
+            }
         }
-    } else if !empty.is_null() && !object.contains_key(name) {
-        object.insert(name.to_owned(), empty);
+        (None, false) => match empty(field.kind) {
+            Json::Null => {}
+            empty => {
+                object.insert(name.to_owned(), empty);
+            }
+        },
+        // What is there and always printed, and what is not there and left out.
+        (Some(_), false) | (None, true) => {}
     }
 }
 

@@ -1,14 +1,10 @@
 //! Tests of protobuf bodies.
 
 use super::*;
-use base64::{Engine, engine::general_purpose::STANDARD};
 use insula_api::Json;
 use insula_catalog::System;
 use insula_schema::Node;
 use serde_json::json;
-
-/// Objects of every kind with random fields, in JSON and in protobuf, by Go's own encoders.
-const SAMPLES: &str = include_str!("../../tests/data/protobuf/samples.tsv");
 
 fn field(number: u32, content: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
@@ -32,60 +28,6 @@ fn envelope(api_version: &str, kind: &str, object: &[u8]) -> Vec<u8> {
         &field(4, b""),
     ]
     .concat()
-}
-
-/// Removes what Go prints for a nil list, map, time or JSON.
-fn without_nulls(value: Json) -> Json {
-    match value {
-        Json::Object(map) => {
-            let held = map.into_iter().filter(|(_, value)| !value.is_null());
-            held.map(|(key, value)| (key, without_nulls(value))).collect()
-        }
-        Json::Array(list) => list.into_iter().map(without_nulls).collect(),
-        other => other,
-    }
-}
-
-/// Returns the path of the first difference, and both values.
-fn difference(read: &Json, wanted: &Json) -> Option<String> {
-    let inner = |key: String, (read, wanted)| difference(read, wanted).map(|path| format!(".{key}{path}"));
-    match (read, wanted) {
-        (Json::Object(a), Json::Object(b)) if a.keys().eq(b.keys()) => a
-            .iter()
-            .zip(b.values())
-            .find_map(|((key, a), b)| inner(key.clone(), (a, b))),
-        (Json::Array(a), Json::Array(b)) if a.len() == b.len() => {
-            let mut pairs = a.iter().zip(b).enumerate();
-            pairs.find_map(|(index, pair)| inner(index.to_string(), pair))
-        }
-        _ => (read != wanted).then(|| format!(": {read} instead of {wanted}")),
-    }
-}
-
-/// Compares with Go: its bytes are read as its JSON, and its JSON is written as its bytes.
-fn compare(sample: &str) {
-    let [api_version, kind, text, bytes] = *sample.split('\t').collect::<Vec<_>>() else {
-        panic!("{sample}");
-    };
-    let mut object: Json = serde_json::from_str(text).expect("is JSON");
-    object["apiVersion"] = json!(api_version);
-    object["kind"] = json!(kind);
-    let bytes = envelope(api_version, kind, &STANDARD.decode(bytes).expect("is base64"));
-    let read = decode(&bytes).expect("is read");
-    assert_eq!(
-        difference(&without_nulls(read.clone()), &without_nulls(object.clone())),
-        None,
-        "{sample}"
-    );
-    assert_eq!(encode(&object).expect("is written"), bytes, "{sample}");
-    // What is read may be stored without the nulls.
-    assert_eq!(encode(&read).expect("is written"), bytes, "{sample}");
-}
-
-#[test]
-fn samples_of_go_are_read_and_written() {
-    assert!(SAMPLES.lines().count() > 60);
-    SAMPLES.lines().for_each(compare);
 }
 
 /// Returns true for kinds of Kubernetes, whose messages its Go types have today. Definitions of
