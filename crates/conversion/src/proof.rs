@@ -64,7 +64,7 @@ pub struct Search {
     /// Most writes of one case.
     pub writes: usize,
     /// Most work: no write follows the one that exceeds it. Every write is work for each of its
-    /// values to each version and back, and for the cost of its expressions. Small APIs end with
+    /// values in each pair of versions, and for the cost of its expressions. Small APIs end with
     /// the last case, large ones with the work.
     pub work: u64,
 }
@@ -279,10 +279,10 @@ impl<'b> Prover<'b> {
         self.work.get() > self.work_max
     }
 
-    /// Counts the work of one write: the laws convert its object to each version and back.
+    /// Counts the work of one write: the laws convert its object between all pairs of versions.
     fn count(&self, object: &Json, budget: &Budget) {
         let versions = in_use(self.bundle) as u64;
-        let one = (values(object) + budget.used() / COST_PER_VALUE).saturating_mul(2 * versions);
+        let one = (values(object) + budget.used() / COST_PER_VALUE).saturating_mul(versions * versions);
         self.work.set(self.work.get().saturating_add(one));
     }
 
