@@ -17,6 +17,7 @@ mod object;
 mod path;
 mod resource;
 mod selector;
+mod text;
 mod time;
 mod verb;
 
@@ -30,6 +31,7 @@ pub use object::{Object, ObjectError};
 pub use path::FieldPath;
 pub use resource::{GroupVersionResource, ObjectKey, ResourceId, Revision, Scope};
 pub use selector::{FieldSelector, LabelSelector, Requirement, SelectorError};
+pub use text::counted;
 pub use time::{Clock, Rng, Timestamp};
 pub use verb::Verb;
 

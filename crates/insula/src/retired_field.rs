@@ -30,7 +30,7 @@ impl Removal<'_> {
     pub(crate) fn run(&self, admin: &Admin, request: RetireFieldRequest) -> anyhow::Result<ExitCode> {
         let path = request.field.clone();
         let mut found = pages(admin, &request, true)?;
-        let counted = counted(&found);
+        let counted = holders(&found);
         if !found.objects.is_empty() && !self.is_dry_run {
             let (what, api) = (format!("{path} of {counted}"), self.api);
             let is_confirmed = self.is_confirmed
@@ -65,21 +65,13 @@ impl Removal<'_> {
     }
 }
 
-fn counted(found: &RetireFieldResponse) -> String {
+fn holders(found: &RetireFieldResponse) -> String {
     let mut workspaces: BTreeMap<&str, usize> = BTreeMap::new();
     for holder in &found.objects {
         *workspaces.entry(&holder.workspace).or_default() += 1;
     }
-    let (objects, workspaces) = (found.objects.len(), workspaces.len());
-    format!(
-        "{objects} object{} in {workspaces} workspace{}",
-        plural(objects),
-        plural(workspaces)
-    )
-}
-
-fn plural(count: usize) -> &'static str {
-    if count == 1 { "" } else { "s" }
+    let objects = insula_api::counted(found.objects.len(), "object");
+    format!("{objects} in {}", insula_api::counted(workspaces.len(), "workspace"))
 }
 
 fn pages(admin: &Admin, request: &RetireFieldRequest, validate_only: bool) -> anyhow::Result<RetireFieldResponse> {

@@ -5,7 +5,7 @@
 
 use crate::kinds::review::Review;
 use insula_api::{
-    ClusterName, FieldError, FieldPath, Json, ObjectKey, Timestamp,
+    ClusterName, FieldError, FieldPath, Json, ObjectKey, Timestamp, counted,
     kinds::{self, ApiExport, ApiResourceSchema, ExportedResource},
     names::annotations::CONFIRM_REMOVAL,
 };
@@ -95,12 +95,8 @@ fn message(review: &Review<'_>, tenants: &Tenants) -> String {
         named.push("…".to_owned());
     }
     let last = latest.first().map(|(at, _)| at.to_string()).unwrap_or_default();
-    let plural = if tenants.len() == 1 { "" } else { "s" };
-    format!(
-        "{} workspace{plural} used ({}; last at {last})",
-        tenants.len(),
-        named.join(", ")
-    )
+    let workspaces = counted(tenants.len(), "workspace");
+    format!("{workspaces} used ({}; last at {last})", named.join(", "))
 }
 
 /// Returns the tenants of an export that used a version within some days, by the name of the route

@@ -3,7 +3,7 @@
 //! anything changes; the rollout gate decides afterwards (`insula_controllers::rollout`).
 
 use crate::{kinds::review::Review, publication::Effects};
-use insula_api::{ClusterName, Scope, names::effects::needs_acceptance};
+use insula_api::{ClusterName, Scope, counted, names::effects::needs_acceptance};
 use insula_catalog::{Api, locate};
 use std::{collections::BTreeSet, ops::ControlFlow};
 
@@ -84,10 +84,9 @@ pub(super) fn warn_of_objects(review: &Review<'_>, api: &Api, scope: &Scope) {
         return;
     }
     let all = if more { "the first " } else { "" };
-    let plural = if clusters.len() == 1 { "" } else { "s" };
     review.warn(format!(
-        "{failed} of {all}{tried} stored objects, in {} workspace{plural}, could not be read: {}{}",
-        clusters.len(),
+        "{failed} of {all}{tried} stored objects, in {}, could not be read: {}{}",
+        counted(clusters.len(), "workspace"),
         named.join("; "),
         if failed > named.len() { "; …" } else { "" },
     ));

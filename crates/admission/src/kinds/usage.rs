@@ -1,7 +1,7 @@
 //! Usage of an API by stored objects: their number in each workspace, and the versions they are
 //! stored in. A refusal to remove a version, a schema or conversion rules lists the usage.
 
-use insula_api::{ClusterName, Object, ResourceId, Scope};
+use insula_api::{ClusterName, Object, ResourceId, Scope, counted};
 use insula_catalog::{ResourceRoute, ids, locate};
 use insula_store::{Entry, Snapshot};
 use std::{
@@ -92,11 +92,10 @@ impl Usage {
         if by_count.len() > NAMED_MAX {
             named.push("…".to_owned());
         }
-        let plural = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
         format!(
             "{} in {} ({})",
-            plural(total, "object"),
-            plural(by_count.len(), "workspace"),
+            counted(total, "object"),
+            counted(by_count.len(), "workspace"),
             named.join(", ")
         )
     }

@@ -6,7 +6,7 @@
 //! value-refused:widgets.example.io/v2:.spec.mode       2 objects in 1 workspace
 //! ```
 
-use insula_api::{FieldError, FieldErrorKind, Json, Object, ObjectKey, names::effects as names};
+use insula_api::{FieldError, FieldErrorKind, Json, Object, ObjectKey, counted, names::effects as names};
 use insula_catalog::{Api, locate};
 use insula_conversion::{ConvertError, SchemaPath, Stored, object_budget};
 use insula_schema::Node;
@@ -58,7 +58,6 @@ pub struct Effect {
 
 impl fmt::Display for Effect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plural = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
         write!(f, "{}: ", self.id())?;
         if !self.detail.is_empty() {
             write!(f, "{}; ", self.detail)?;
@@ -66,8 +65,8 @@ impl fmt::Display for Effect {
         write!(
             f,
             "{} in {}: {}",
-            plural(self.objects, "object"),
-            plural(self.workspaces.len(), "workspace"),
+            counted(self.objects, "object"),
+            counted(self.workspaces.len(), "workspace"),
             self.becomes()
         )?;
         match self.named.first() {

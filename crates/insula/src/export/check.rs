@@ -3,7 +3,10 @@
 
 use anyhow::{Context, bail};
 use insula_admission::publication::{Acceptance, Published, Times};
-use insula_api::names::effects::{UNREADABLE, needs_acceptance};
+use insula_api::{
+    counted,
+    names::effects::{UNREADABLE, needs_acceptance},
+};
 use insula_proto::{
     admin::v1::{CheckRolloutRequest, CheckRolloutResponse, ReleaseEffect},
     value,
@@ -199,15 +202,11 @@ impl Trial {
             format!(
                 "  clients of {}: {}, {last}",
                 usage.version,
-                plural(usage.tenants, "workspace")
+                counted(usage.tenants, "workspace")
             )
         }));
         lines
     }
-}
-
-fn plural(n: u64, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
 /// Returns the line that counts effects by their kind; `None` without any.
@@ -217,7 +216,7 @@ pub(super) fn rest<'e>(kinds: impl Iterator<Item = &'e str>) -> Option<String> {
     let total: u64 = counts.values().sum();
     let counts: Vec<String> = counts.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
     (total > 0).then(|| {
-        let more = plural(total, "more change");
+        let more = counted(total, "more change");
         format!(
             "  {more} of the schema that reach no stored object ({}); -o wide or json lists them",
             counts.join(", ")
@@ -295,8 +294,8 @@ impl Effect {
             "  {}{}: {} in {}",
             if self.is_open() { "refused: " } else { "" },
             self.id,
-            plural(self.objects.cast_unsigned(), "object"),
-            plural(self.workspaces.len() as u64, "workspace")
+            counted(self.objects, "object"),
+            counted(self.workspaces.len(), "workspace")
         );
         for part in [&self.detail, &self.becomes] {
             if !part.is_empty() {
