@@ -1,6 +1,6 @@
 //! Errors about one field, with the texts of Kubernetes' `field.Error`.
 
-use crate::FieldPath;
+use crate::{FieldPath, text::distinct};
 use std::fmt;
 
 /// Bytes of a value that a message repeats: enough to recognize it, and no echo of a large body.
@@ -194,13 +194,7 @@ impl fmt::Display for FieldError {
 /// Joins errors as Kubernetes' `utilerrors.Aggregate` prints them: one alone, more as `[a, b]`,
 /// repeats once.
 pub fn aggregate(errors: &[impl fmt::Display]) -> String {
-    let mut texts: Vec<String> = Vec::new();
-    for error in errors {
-        let text = error.to_string();
-        if !texts.contains(&text) {
-            texts.push(text);
-        }
-    }
+    let mut texts = distinct(errors.iter().map(ToString::to_string));
     if texts.len() == 1 {
         texts.remove(0)
     } else {

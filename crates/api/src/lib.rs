@@ -31,7 +31,7 @@ pub use object::{Object, ObjectError};
 pub use path::FieldPath;
 pub use resource::{GroupVersionResource, ObjectKey, ResourceId, Revision, Scope};
 pub use selector::{FieldSelector, LabelSelector, Requirement, SelectorError};
-pub use text::counted;
+pub use text::{counted, distinct};
 pub use time::{Clock, Rng, Timestamp};
 pub use verb::Verb;
 

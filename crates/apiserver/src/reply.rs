@@ -7,7 +7,7 @@ use crate::{
 };
 use axum::body::Body;
 use http::{HeaderMap, HeaderValue, Response, header};
-use insula_api::Json;
+use insula_api::{Json, distinct};
 use insula_auth::audit::Record;
 use insula_catalog::Error;
 use insula_pipeline::Refusal;
@@ -161,12 +161,7 @@ pub(crate) fn warnings(headers: &HeaderMap) -> impl Iterator<Item = String> {
 /// Returns the distinct warnings. If they are too long together, each one is cut, and those that
 /// still do not fit are left out.
 fn fitting(warnings: &[String]) -> Vec<String> {
-    let mut once: Vec<&str> = Vec::new();
-    for warning in warnings {
-        if !once.contains(&warning.as_str()) {
-            once.push(warning);
-        }
-    }
+    let once = distinct(warnings.iter().map(String::as_str));
     let length = |text: &str| text.chars().count();
     let whole = once.iter().map(|text| length(text)).sum::<usize>() <= WARNINGS_CHARS_MAX;
     let longest = if whole { WARNINGS_CHARS_MAX } else { WARNING_CHARS_MAX };

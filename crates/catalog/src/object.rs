@@ -70,11 +70,15 @@ pub fn unplace(object: &mut Json) {
     }
 }
 
+/// Errors that a refusal tells, as many as those of a schema: a small body of empty items has many.
+const ERRORS_MAX: usize = 1000;
+
 /// Returns `Ok` for an object without errors.
 ///
 /// # Errors
-/// Returns `Invalid` for an object with errors.
-pub fn refuse(served: &Served, name: &str, errors: Vec<FieldError>) -> Result<()> {
+/// Returns `Invalid` with the first errors of an object.
+pub fn refuse(served: &Served, name: &str, mut errors: Vec<FieldError>) -> Result<()> {
+    errors.truncate(ERRORS_MAX);
     if errors.is_empty() {
         Ok(())
     } else {

@@ -462,3 +462,24 @@ fn old_field_managers_are_merged() {
         .count();
     assert_eq!((managers.len(), ancient), (10, 1), "{owned}");
 }
+
+/// A small body can have as many errors as bytes: of values, and of fields that nobody knows.
+#[test]
+fn a_refusal_of_many_items_is_bounded() {
+    let server = shared();
+    let admin = server.admin();
+    let client = admin.in_workspace(&workspace(&admin, "errors").0);
+    let role = json!({"kind": "Role", "name": "a"});
+    let mut binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+        "metadata": {"name": "a"}, "roleRef": role, "subjects": vec![json!({}); 100_000]});
+    let path = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings";
+    let refused = client.post(path, &binding).expect(422);
+    assert_eq!(refused["details"]["causes"].as_array().map(Vec::len), Some(1000));
+    binding["subjects"] = json!([]);
+    for number in 0..50_000 {
+        binding["metadata"][format!("u{number}")] = json!(1);
+        binding[format!("u{number}")] = json!(1);
+    }
+    let strict = client.post(&format!("{path}?fieldValidation=Strict"), &binding);
+    assert_eq!(strict.code, 400, "{}", strict.text.len());
+}

@@ -4,7 +4,7 @@
 use super::options::{FieldValidation, WriteOptions};
 use crate::metadata;
 use insula_access::{Target, view::ViewScope};
-use insula_api::{ClusterName, FieldError, FieldPath, Json, ObjectKey, Verb};
+use insula_api::{ClusterName, FieldError, FieldPath, Json, ObjectKey, Verb, distinct};
 use insula_auth::{GROUP_KCP_ADMIN, GROUP_MASTERS, UserInfo};
 use insula_catalog::{Error, Result, freeze, ids, locate, registration};
 use insula_store::{Entry, Guard, Snapshot};
@@ -272,15 +272,11 @@ pub(super) fn check_fields(
         .iter()
         .map(|f| format!("duplicate field \"{f}\""))
         .collect();
-    let mut unknown = insula_schema::prune_report(body, schema);
-    let more = metadata::unknown(body)
+    let unknown = insula_schema::prune_report(body, schema)
         .into_iter()
+        .chain(metadata::unknown(body))
         .chain(target.served.api.strategy.unknown_fields(body));
-    for field in more {
-        if !unknown.contains(&field) {
-            unknown.push(field);
-        }
-    }
+    let unknown = distinct(unknown);
     problems.extend(unknown.iter().map(|f| format!("unknown field \"{f}\"")));
     if problems.is_empty() || options.field_validation == FieldValidation::Warn {
         return Ok(problems);
