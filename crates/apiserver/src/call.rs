@@ -8,7 +8,6 @@
 mod inner;
 
 use crate::{
-    impersonate::{self, GROUP_FRONT, SERVICE_ACCOUNT},
     request::{Answer, Parsed},
     request_stages::Authenticated,
     server::ApiServer,
@@ -24,8 +23,9 @@ use insula_auth::{
 };
 use insula_catalog::locate;
 use insula_pipeline::{
-    Refusal,
+    Refusal, Sender,
     fair_share::{ConnectionMeter, Tenant, ThrottleSlot},
+    impersonation::{self, GROUP_FRONT, SERVICE_ACCOUNT},
     limits::{CountedPermit, InFlightPermit},
 };
 use insula_store::Snapshot;
@@ -73,9 +73,7 @@ pub enum Access {
 
 /// The sender of an admitted call. An extension of the request that a service gets.
 pub struct Caller {
-    user: UserInfo,
-    /// The owner of the credential, where they act as another user.
-    impersonator: Option<UserInfo>,
+    sender: Sender,
     payer: Arc<str>,
     meter: Option<Arc<ConnectionMeter>>,
     /// Notified when the client does not wait any more, and the call goes on.
@@ -182,13 +180,8 @@ impl ApiServer {
 
     /// Charges the connection to the caller, until the call enters a workspace.
     async fn charge_caller(&self, caller: &Caller) -> Result<(), Refusal> {
-        let Some(meter) = &caller.meter else { return Ok(()) };
-        let slot = self
-            .fair_share
-            .throttle_slot(meter, &Tenant::User(caller.payer.clone()))
-            .await;
-        slot.map(drop)
-            .map_err(|refusal| self.limits.over_compute(&refusal.to_string()).into())
+        let tenant = Tenant::User(caller.payer.clone());
+        Ok(self.tenants().slot(caller.meter.as_deref(), &tenant).await.map(drop)?)
     }
 
     /// Enters a workspace with an authorised call, which counts against the workspace's limits from
@@ -204,16 +197,8 @@ impl ApiServer {
         Box::pin(async move {
             let view = locate::logical_cluster(&self.registry.store.latest(), cluster);
             let own = view.as_ref().and_then(|view| view.limits.as_deref());
-            let permit = self.limits.in_workspace(cluster, own)?;
-            let slot = match &caller.meter {
-                Some(meter) => {
-                    self.fair_share
-                        .throttle_slot(meter, &Tenant::Workspace(cluster.clone()))
-                        .await
-                }
-                None => Ok(ThrottleSlot::default()),
-            };
-            let slot = slot.map_err(|refusal| self.limits.over_compute(&refusal.to_string()))?;
+            let entering = self.tenants().enter(cluster, own, caller.meter.as_deref());
+            let (permit, slot) = entering.await?;
             Ok(Entered { _permit: permit, slot })
         })
     }
@@ -231,16 +216,15 @@ impl Entered {
 impl Authenticated {
     /// Returns the call with its caller, who is not anonymous.
     fn into_call(self, meter: Option<Arc<ConnectionMeter>>) -> Result<(Request<Body>, Arc<Caller>), Refusal> {
-        let (parsed, user, impersonator) = self.into_parts();
-        if user.name == USER_ANONYMOUS {
+        let (parsed, sender) = self.into_parts();
+        if sender.user.name == USER_ANONYMOUS {
             parsed.record.refused("no credential was shown");
             return Err(Refusal::Unauthenticated);
         }
         let caller = Arc::new(Caller {
             inner: inner::Sender::from_request(&parsed),
             method: parsed.uri.path().to_owned(),
-            user,
-            impersonator,
+            sender,
             payer: parsed.payer,
             meter,
             gone: Arc::default(),
@@ -264,7 +248,7 @@ impl Caller {
 
     /// Name of the user as whom the caller acts.
     pub fn name(&self) -> &str {
-        &self.user.name
+        &self.sender.user.name
     }
 
     /// Path of the method: `/insula.admin.v1.ClusterService/GetInfo`.
@@ -307,7 +291,7 @@ impl Caller {
     /// Returns the user as whom the caller acts, for records. It says nothing about whether they
     /// may act as that user: [`Caller::user`] and [`Caller::permit`] do.
     pub fn acting_user(&self) -> &UserInfo {
-        &self.user
+        &self.sender.user
     }
 
     /// Returns the user as whom the caller acts outside of workspaces.
@@ -315,10 +299,11 @@ impl Caller {
     /// # Errors
     /// The caller may not act as that user there.
     pub fn user(&self) -> Result<&UserInfo, Forbidden> {
-        if let Some(caller) = &self.impersonator {
-            impersonate::allowed(caller, &self.user, None, &ClusterFacts::default()).map_err(|refused| refused.1)?;
+        if let Some(caller) = &self.sender.impersonator {
+            impersonation::allowed(caller, &self.sender.user, None, &ClusterFacts::default())
+                .map_err(|refused| refused.1)?;
         }
-        Ok(&self.user)
+        Ok(&self.sender.user)
     }
 
     /// Returns the user as whom the caller acts, if their name and groups are all there is to them:
@@ -329,6 +314,7 @@ impl Caller {
     /// more than that.
     pub fn certifiable(&self) -> Result<&UserInfo, NotCertifiable> {
         if self
+            .sender
             .impersonator
             .as_ref()
             .is_some_and(|caller| caller.is_in(GROUP_FRONT))
@@ -352,7 +338,7 @@ impl Caller {
 
     /// Returns the message of a refusal that tells nothing of the cluster.
     pub fn forbidden_message(&self, attributes: &Attributes) -> String {
-        insula_auth::forbidden_message(&self.user, attributes)
+        insula_auth::forbidden_message(&self.sender.user, attributes)
     }
 
     /// Asks for a right in a cluster at a state. Impersonation takes the right to it there, as over
@@ -367,12 +353,12 @@ impl Caller {
         };
         let _span = tracing::info_span!(target: TRACE, "authorize").entered();
         let facts = insula_access::facts(snapshot, cluster);
-        let Some(caller) = &self.impersonator else {
-            return permit(&self.user, right, &facts);
+        let Some(caller) = &self.sender.impersonator else {
+            return permit(&self.sender.user, right, &facts);
         };
-        let mut user = self.user.clone();
-        impersonate::confine(&mut user, cluster);
-        impersonate::allowed(caller, &user, Some(cluster), &facts).map_err(|refused| refused.1)?;
+        let mut user = self.sender.user.clone();
+        impersonation::confine(&mut user, cluster);
+        impersonation::allowed(caller, &user, Some(cluster), &facts).map_err(|refused| refused.1)?;
         permit(&user, right, &facts)
     }
 
@@ -397,9 +383,9 @@ impl Caller {
             unfinished: false,
             ..insula_access::facts(snapshot, cluster)
         };
-        let mut user = self.user.clone();
-        if self.impersonator.is_some() {
-            impersonate::confine(&mut user, of);
+        let mut user = self.sender.user.clone();
+        if self.sender.impersonator.is_some() {
+            impersonation::confine(&mut user, of);
         }
         permit(&user, right, &facts)
     }

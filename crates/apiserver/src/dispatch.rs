@@ -3,30 +3,23 @@
 use crate::{
     aggregation, audit, discovery, documents, gzip, metered, mounts,
     negotiate::{self, Representation, Supported},
-    path::{ResourcePath, Rest, Route},
+    path::{Rest, Route},
     reply::{self, Lasting},
-    request::{Answer, Parsed, RequestKind, ResourceClass, VirtualWorkspace},
-    request_stages::{Authenticated, Authorized, Destination},
+    request::{Answer, Parsed, RequestKind, ResourceClass},
+    request_stages::{Authenticated, Permitted},
     server::ApiServer,
-    third_party,
     verbs::{ResourceRequest, own, scale, watch},
-    virtual_workspace::{Resolution, ResolvedResource},
 };
 use axum::body::Body;
-use http::{HeaderValue, Request, Response, header};
-use insula_access::{
-    Target,
-    view::{AllClusters, ViewScope},
-};
-use insula_api::{ClusterName, LabelSelector, Verb, measure::TRACE};
+use http::{HeaderMap, HeaderValue, Request, Response, header};
+use insula_api::{Verb, measure::TRACE};
 use insula_auth::audit::Record;
-use insula_catalog::{Error, Named, Origin, Part, ScopeKind, Served, exports};
+use insula_catalog::{Error, Origin, Part, Served};
 use insula_pipeline::{
-    Clusters, Refusal,
-    fair_share::{ConnectionMeter, Tenant, ThrottleSlot},
+    Destination, Entered, ObjectPath, Refusal,
+    fair_share::ConnectionMeter,
     limits::{Held, InFlightPermit},
 };
-use insula_registry::Deps;
 use std::{pin::pin, sync::Arc};
 use tracing::Instrument;
 
@@ -66,34 +59,30 @@ pub(crate) async fn serve_authenticated(
     (permit, meter): (Option<InFlightPermit>, Option<Arc<ConnectionMeter>>),
     kind: &mut RequestKind,
 ) -> Answer {
-    let mut authorized = match authenticated.locate(&server.registry).await? {
+    let (mut parsed, destination) = authenticated.locate(&server.registry).await?;
+    let authorized = match destination {
         Destination::Here(located) => {
-            let authorizing = located.authorize(server.authenticator.delegate.as_deref());
+            let authorizing = located.authorize(server.authenticator.delegate.as_deref(), &parsed.record);
             authorizing
                 .instrument(tracing::info_span!(target: TRACE, "authorize"))
                 .await?
         }
-        Destination::Mounted(mounted) => return mounts::forward(&server.limits, &*server.mounts, *mounted).await,
-    };
-    refuse_inactive(&authorized)?;
-    let (tenant, in_workspace) = match &authorized.scope.cluster {
-        Some(cluster) => {
-            let permit = server.limits.in_workspace(cluster, authorized.scope.own_limits())?;
-            (Tenant::Workspace(cluster.clone()), Some(permit))
+        Destination::Mounted(mounted) => {
+            return mounts::forward(&server.limits, &*server.mounts, parsed, *mounted).await;
         }
-        None => (Tenant::User(authorized.parsed.payer.clone()), None),
     };
-    let slot = match meter {
-        Some(meter) => server.fair_share.throttle_slot(&meter, &tenant).await,
-        None => Ok(ThrottleSlot::default()),
-    };
-    let slot = slot.map_err(|refusal| server.limits.over_compute(&refusal.to_string()))?;
-    let parsed = &mut authorized.parsed;
-    parsed.budget = server.limits.budget(&parsed.payer, in_workspace.as_ref());
+    let entering = authorized.enter(server.tenants(), &parsed.payer, meter.as_deref());
+    let Entered {
+        permit: in_workspace,
+        budget,
+        slot,
+    } = entering.await?;
+    parsed.budget = budget;
     // A watch takes a permit of its own instead.
     let held = Held::new((permit, in_workspace, parsed.budget.clone()));
-    let cluster = authorized.scope.cluster.clone();
-    let answered = slot.run(pin!(answer(server, authorized, kind))).await;
+    let cluster = authorized.scope().cluster.clone();
+    let request = Permitted { parsed, authorized };
+    let answered = slot.run(pin!(answer(server, request, kind))).await;
     let metering = &server.registry.cache.metering;
     let counters = cluster.and_then(|cluster| metering.request(&cluster, kind.verb));
     let mut response = answered?;
@@ -106,62 +95,36 @@ pub(crate) async fn serve_authenticated(
     })
 }
 
-async fn answer(server: &ApiServer, authorized: Authorized, kind: &mut RequestKind) -> Answer {
-    match authorized.scope.rest.clone() {
-        Rest::Resource(path) => resource(server, authorized, path, kind).await,
-        Rest::CoreVersions => documents::core_versions(server, &authorized),
-        Rest::Groups => documents::groups(server, &authorized),
-        Rest::Group(group) => documents::group(server, &authorized, &group),
-        Rest::GroupVersion { group, version } => match aggregation::find(server, &authorized, &group, &version) {
+async fn answer(server: &ApiServer, request: Permitted, kind: &mut RequestKind) -> Answer {
+    match request.parsed.rest() {
+        Rest::Resource(path) => resource(server, request, path, kind).await,
+        Rest::CoreVersions => documents::core_versions(server, &request),
+        Rest::Groups => documents::groups(server, &request),
+        Rest::Group(group) => documents::group(server, &request, &group),
+        Rest::GroupVersion { group, version } => match aggregation::find(server, &request, &group, &version) {
             Some(to) => {
                 kind.class = ResourceClass::Aggregated;
-                aggregation::proxy(server, authorized, to, &format!("/apis/{group}/{version}")).await
+                aggregation::proxy(server, request, to, &format!("/apis/{group}/{version}")).await
             }
-            None => documents::group_version(server, &authorized, &group, &version),
+            None => documents::group_version(server, &request, &group, &version),
         },
         Rest::ThirdParty { group, version } => {
-            documents::third_party(server, &authorized, group.as_deref(), version.as_deref())
+            documents::third_party(server, &request, group.as_deref(), version.as_deref())
         }
-        Rest::OpenApiV2 => documents::openapi_v2(server, &authorized).await,
-        Rest::OpenApiV3(None) => documents::openapi_v3_index(server, &authorized),
-        Rest::OpenApiV3(Some(path)) => match aggregation::document(server, &authorized, &path) {
+        Rest::OpenApiV2 => documents::openapi_v2(server, &request).await,
+        Rest::OpenApiV3(None) => documents::openapi_v3_index(server, &request),
+        Rest::OpenApiV3(Some(path)) => match aggregation::document(server, &request, &path) {
             Some(to) => {
                 let path = format!("/openapi/v3/apis/{}", to.service.api_version());
-                aggregation::proxy(server, authorized, to, &path).await
+                aggregation::proxy(server, request, to, &path).await
             }
-            None => documents::openapi_v3(server, &authorized, &path).await,
+            None => documents::openapi_v3(server, &request, &path).await,
         },
-        Rest::Other(path) => other(&authorized, &path),
+        Rest::Other(path) => other(&request, &path),
     }
 }
 
-/// Refuses requests to a cluster that is switched off, except for those about its LogicalCluster,
-/// by which it is switched on again.
-fn refuse_inactive(request: &Authorized) -> Result<(), Refusal> {
-    let Some(cluster) = &request.scope.cluster else {
-        return Ok(());
-    };
-    let about_itself = match &request.scope.rest {
-        Rest::Resource(path) => path.group == "core.kcp.io" && path.resource == "logicalclusters",
-        Rest::OpenApiV2 | Rest::OpenApiV3(_) => true,
-        _ => false,
-    };
-    if about_itself || !request.scope.is_inactive() {
-        return Ok(());
-    }
-    let named = Named {
-        group: "core.kcp.io".into(),
-        resource: "logicalclusters".into(),
-    };
-    Err(Refusal::Verb(Error::Forbidden {
-        resource: named,
-        name: cluster.as_str().to_owned(),
-        why: "logical cluster is marked inactive".to_owned(),
-        cause: None,
-    }))
-}
-
-fn other(request: &Authorized, path: &str) -> Answer {
+fn other(request: &Permitted, path: &str) -> Answer {
     match (path, &request.parsed.route) {
         ("/version", _) => documents::version(request),
         ("/healthz" | "/livez" | "/readyz", Route::Cluster { .. }) => {
@@ -173,9 +136,14 @@ fn other(request: &Authorized, path: &str) -> Answer {
 }
 
 /// Answers a request for objects.
-async fn resource(server: &ApiServer, request: Authorized, path: ResourcePath, kind: &mut RequestKind) -> Answer {
+async fn resource(server: &ApiServer, request: Permitted, path: ObjectPath, kind: &mut RequestKind) -> Answer {
     let verb = request.parsed.verb;
-    let (resolved, version) = match served_at(server, &request, &path) {
+    let resolved = request
+        .authorized
+        .resolve(&server.registry, &path, server.third_party_resources, &|| {
+            takes_metadata_alone(&request.parsed.headers)
+        });
+    let resolved = match resolved {
         Ok(found) => found,
         // Extension servers are asked for what the cluster does not serve by itself.
         Err(refusal) => {
@@ -185,40 +153,19 @@ async fn resource(server: &ApiServer, request: Authorized, path: ResourcePath, k
             return aggregation::proxy(server, request, to, &aggregation::path_of(&path)).await;
         }
     };
-    let ResolvedResource {
-        cluster,
-        served,
-        view_scope,
-    } = resolved;
     kind.verb = verb;
-    kind.class = match served.origin {
+    kind.class = match resolved.served().origin {
         Origin::System => ResourceClass::System,
         Origin::Bound { .. } => ResourceClass::Bound,
         Origin::Local { .. } => ResourceClass::Local,
     };
-    let namespace = namespace_of(&served, &path).ok_or_else(|| unknown(&path))?;
-    if served.api.scope == ScopeKind::Namespaced
-        && namespace.is_none()
-        && !(request.parsed.method == http::Method::GET && path.name.is_none())
-    {
-        return Err(unknown(&path));
-    }
-    // A provider sees its tenants through a view scope: what it uses is no use of theirs.
-    if matches!(view_scope, ViewScope::Within) {
-        let (uses, clock) = (&server.registry.uses, &server.registry.clock);
-        uses.note(&served, &cluster, &version, clock.now());
-    }
-    let warnings = deprecation(&served, &version);
+    let lists = request.parsed.method == http::Method::GET && path.name.is_none();
+    let target = resolved.target(&server.registry, &path, lists)?;
+    let warnings = deprecation(&target.served, &target.version);
     let mut request = ResourceRequest {
         server,
         request,
-        target: Target {
-            cluster,
-            served,
-            version,
-            namespace,
-            view_scope,
-        },
+        target,
         name: path.name.unwrap_or_default(),
         names_creation: false,
         warnings: warnings.clone(),
@@ -234,97 +181,9 @@ async fn resource(server: &ApiServer, request: Authorized, path: ResourcePath, k
     answer.map_err(|refusal| refusal.warn(warnings))
 }
 
-/// Resolves a path to a resource and the name of its version.
-fn served_at(
-    server: &ApiServer,
-    request: &Authorized,
-    path: &ResourcePath,
-) -> Result<(ResolvedResource, Arc<str>), Refusal> {
-    let found = resolve(&server.registry, request, path)?;
-    third_party::check(server.third_party_resources, path, &found.served)?;
-    let version = found.served.served_versions().find(|v| *v.name == *path.version);
-    let version = version.map(|v| v.name.clone()).ok_or_else(|| unknown(path))?;
-    Ok((found, version))
-}
-
-/// Resolves a path: in the request's cluster, through its virtual workspace, or in all clusters.
-///
-/// # Errors
-/// 404 for a resource that is not served, 405 for verbs that the wildcard does not have.
-fn resolve(registry: &Deps, request: &Authorized, path: &ResourcePath) -> Result<ResolvedResource, Refusal> {
-    let verb = request.parsed.verb;
-    let (plural, identity) = match path.resource.split_once(':') {
-        Some((plural, "")) => {
-            let why = format!("invalid resource {plural:?}: missing identity");
-            return Err(Refusal::from(Error::Internal(why)));
-        }
-        Some((plural, identity)) => (plural, Some(identity)),
-        None => (&*path.resource, None),
-    };
-    let (view, cluster) = (&request.scope.view, &request.scope.cluster);
-    let reads_many =
-        matches!(verb, Some(Verb::List | Verb::Watch)) || matches!(view, Some(VirtualWorkspace::Schemas(_)));
-    if cluster.is_none() && !reads_many {
-        return Err(across_only_reads(path, plural, verb, view.as_ref()));
-    }
-    let found = match (view, cluster) {
-        (None, Some(cluster)) => {
-            let served = registry
-                .catalog
-                .resolve(&request.scope.snapshot, cluster, &path.group, plural);
-            served.map(|served| ResolvedResource {
-                cluster: cluster.clone(),
-                served,
-                view_scope: ViewScope::Within,
-            })
-        }
-        (None, None) => everywhere(registry, request, (path, plural), identity).map(|served| ResolvedResource {
-            cluster: ClusterName::root(),
-            served,
-            view_scope: AllClusters::everywhere(LabelSelector::default()),
-        }),
-        (Some(view), _) => {
-            let resolution = Resolution {
-                verb,
-                user: &request.user,
-                attributes: &request.attributes,
-                permitted: request.permit.attributes(),
-            };
-            view.resolve(registry, &request.scope, (path, plural), &resolution)?
-        }
-    };
-    let snapshot = &request.scope.snapshot;
-    let is_meant = |identity: &str, served: &Served| {
-        let is_root_export = || exports::is_identity_of(snapshot, (&path.group, plural), identity);
-        *served.identity == *identity || matches!(served.origin, Origin::System) && is_root_export()
-    };
-    found
-        .filter(|found| identity.is_none_or(|identity| is_meant(identity, &found.served)))
-        .ok_or_else(|| unknown(path))
-}
-
-/// The refusal of a path that nothing is served at.
-fn unknown(path: &ResourcePath) -> Refusal {
-    match path.group.is_empty() && path.version == "v1" {
-        true => Refusal::from(Error::UnknownResource),
-        false => Refusal::NotServed,
-    }
-}
-
-/// Returns the API of a request to all clusters: a built-in, an API by its exporter's identity, or,
-/// for metadata alone, any API of that name.
-fn everywhere(
-    registry: &Deps,
-    request: &Authorized,
-    (path, plural): (&ResourcePath, &str),
-    identity: Option<&str>,
-) -> Option<Served> {
-    let (catalog, snapshot) = (&registry.catalog, &request.scope.snapshot);
-    let group = path.group.as_str();
-    if let Some(served) = catalog.system().get(group, plural) {
-        return Some(served.clone());
-    }
-    let header = reply::accept_header(&request.parsed.headers);
+/// Returns true for a client who takes the metadata of objects, whatever their API.
+fn takes_metadata_alone(headers: &HeaderMap) -> bool {
+    let header = reply::accept_header(headers);
     let is_metadata = |supported: &Supported| {
         let form = negotiate::accept(header.as_deref(), *supported, false).ok();
         form.is_some_and(|form| {
@@ -335,34 +194,7 @@ fn everywhere(
         })
     };
     // Lists and watches have different names for it.
-    let metadata_alone = || [Supported::List, Supported::Watch].iter().any(is_metadata);
-    (identity.is_some() || metadata_alone())
-        .then(|| catalog.routed_anywhere(snapshot, (group, &path.version, plural), identity))?
-}
-
-/// The refusal of a verb across clusters, in kcp's words. Virtual workspaces answer a GET as one of
-/// an object that does not exist.
-fn across_only_reads(
-    path: &ResourcePath,
-    plural: &str,
-    verb: Option<Verb>,
-    view: Option<&VirtualWorkspace>,
-) -> Refusal {
-    let named = Named {
-        group: path.group.as_str().into(),
-        resource: plural.into(),
-    };
-    match (verb, &path.name, view) {
-        (Some(Verb::Get), Some(name), Some(_)) => Refusal::from(Error::NotFound {
-            resource: named,
-            name: name.clone(),
-        }),
-        _ => Refusal::NotSupported {
-            resource: named,
-            verb,
-            clusters: Clusters::All,
-        },
-    }
+    [Supported::List, Supported::Watch].iter().any(is_metadata)
 }
 
 /// Calls the verb of an object's subresource; the empty one is the object itself.
@@ -418,15 +250,6 @@ async fn finalize(request: &mut ResourceRequest<'_>, verb: Verb) -> Answer {
     match verb {
         Verb::Update => request.update(Part::Finalizers).await,
         _ => Err(Refusal::from(Error::MethodNotAllowed)),
-    }
-}
-
-/// Returns the namespace of a path; `None` where the path does not fit the resource's scope.
-fn namespace_of(served: &Served, path: &ResourcePath) -> Option<Option<Arc<str>>> {
-    match (served.api.scope, &path.namespace) {
-        (ScopeKind::Namespaced, namespace) => Some(namespace.as_deref().map(Arc::from)),
-        (ScopeKind::Cluster, None) => Some(None),
-        (ScopeKind::Cluster, Some(_)) => None,
     }
 }
 

@@ -6,8 +6,8 @@ use crate::{
     negotiate::{self, Negotiated, Representation, Supported},
     openapi::{self, serve::Payer},
     reply::{self, header_text},
-    request::{Answer, VirtualWorkspace},
-    request_stages::Authorized,
+    request::Answer,
+    request_stages::Permitted,
     server::ApiServer,
     third_party, virtual_workspace,
 };
@@ -16,6 +16,7 @@ use http::{HeaderValue, Response, header};
 use insula_api::Json;
 use insula_catalog::Served;
 use insula_pipeline::Refusal;
+use insula_pipeline::VirtualWorkspace;
 
 /// Bytes in memory of a version of a resource in a document, without its lists: as a value, and as
 /// text.
@@ -25,27 +26,30 @@ const TEXT_BYTES: usize = 64;
 /// Copies of a text while a document is made.
 const VALUES: usize = 3;
 
-fn accept(request: &Authorized, supported: Supported) -> Result<Negotiated, Refusal> {
+fn accept(request: &Permitted, supported: Supported) -> Result<Negotiated, Refusal> {
     let header = reply::accept_header(&request.parsed.headers);
     negotiate::accept(header.as_deref(), supported, true)
 }
 
 /// Returns the APIs of the cluster. The memory of a document about them is reserved.
-fn served(server: &ApiServer, request: &Authorized) -> Result<Vec<Served>, Refusal> {
-    if let Some(view) = &request.scope.view {
-        let served = view.served(&server.registry, &request.scope);
+fn served(server: &ApiServer, request: &Permitted) -> Result<Vec<Served>, Refusal> {
+    if let Some(view) = &request.authorized.scope().view {
+        let served = view.served(&server.registry, request.authorized.scope());
         hold(request, &served)?;
         return Ok(served);
     }
-    let cluster = request.scope.cluster.as_ref().ok_or(Refusal::NotServed)?;
-    let served = server.registry.catalog.served(&request.scope.snapshot, cluster);
+    let cluster = request.authorized.scope().cluster.as_ref().ok_or(Refusal::NotServed)?;
+    let served = server
+        .registry
+        .catalog
+        .served(&request.authorized.scope().snapshot, cluster);
     let served = third_party::without_switched_off(server.third_party_resources, served);
     hold(request, &served)?;
     Ok(served)
 }
 
 /// Reserves the memory of a document about APIs before it is made.
-fn hold(request: &Authorized, served: &[Served]) -> Result<(), Refusal> {
+fn hold(request: &Permitted, served: &[Served]) -> Result<(), Refusal> {
     let bytes = |one: &Served| {
         let names = one.names();
         let lists = names.short_names.iter().chain(&names.categories);
@@ -57,34 +61,34 @@ fn hold(request: &Authorized, served: &[Served]) -> Result<(), Refusal> {
 }
 
 /// Adapts a discovery document to the request's virtual workspace.
-fn viewed(request: &Authorized, served: &[Served], mut document: Json) -> Json {
-    if let Some(view) = &request.scope.view {
-        view.adapt_discovery(&request.scope, served, &mut document);
+fn viewed(request: &Permitted, served: &[Served], mut document: Json) -> Json {
+    if let Some(view) = &request.authorized.scope().view {
+        virtual_workspace::adapt_discovery(view, request.authorized.scope(), served, &mut document);
     }
     document
 }
 
 /// Returns the APIs of one group, in time that does not depend on the other groups of the cluster.
-fn served_in(server: &ApiServer, request: &Authorized, group: &str) -> Result<Vec<Served>, Refusal> {
-    if request.scope.view.is_some() {
+fn served_in(server: &ApiServer, request: &Permitted, group: &str) -> Result<Vec<Served>, Refusal> {
+    if request.authorized.scope().view.is_some() {
         return served(server, request);
     }
-    let cluster = request.scope.cluster.as_ref().ok_or(Refusal::NotServed)?;
+    let cluster = request.authorized.scope().cluster.as_ref().ok_or(Refusal::NotServed)?;
     let catalog = &server.registry.catalog;
-    let served = catalog.served_in(&request.scope.snapshot, cluster, group);
+    let served = catalog.served_in(&request.authorized.scope().snapshot, cluster, group);
     let served = third_party::without_switched_off(server.third_party_resources, served);
     hold(request, &served)?;
     Ok(served)
 }
 
-fn show(request: &Authorized, form: Negotiated, body: &Json) -> Response<Body> {
+fn show(request: &Permitted, form: Negotiated, body: &Json) -> Response<Body> {
     let agent = header_text(&request.parsed.headers, header::USER_AGENT);
     let pretty = form.pretty || negotiate::pretty(request.parsed.query.get("pretty"), agent.as_deref());
     reply::document(200, body, form.format, form.content_type(), pretty)
 }
 
 /// Answers with a document that clients cache: with a tag, and 304 for clients that have it.
-fn tagged(request: &Authorized, bytes: Vec<u8>, content_type: &'static str) -> Response<Body> {
+fn tagged(request: &Permitted, bytes: Vec<u8>, content_type: &'static str) -> Response<Body> {
     let tag = discovery::etag(&bytes);
     let known = header_text(&request.parsed.headers, header::IF_NONE_MATCH);
     let mut response = match discovery::etag_matches(known.as_deref(), &tag) {
@@ -107,15 +111,15 @@ fn address(server: &ApiServer) -> &str {
 
 /// Returns the forms of the lists of groups. Lifecycle views across clusters have no aggregated
 /// form, as in kcp.
-fn discovery_forms(request: &Authorized) -> Supported {
-    match (&request.scope.view, &request.scope.cluster) {
+fn discovery_forms(request: &Permitted) -> Supported {
+    match (&request.authorized.scope().view, &request.authorized.scope().cluster) {
         (Some(VirtualWorkspace::LifecycleController(_)), None) => Supported::Document,
         _ => Supported::Discovery,
     }
 }
 
 /// Answers `/api`
-pub(crate) fn core_versions(server: &ApiServer, request: &Authorized) -> Answer {
+pub(crate) fn core_versions(server: &ApiServer, request: &Permitted) -> Answer {
     let form = accept(request, discovery_forms(request))?;
     if form.representation == Representation::AggregatedDiscovery {
         let served = served_in(server, request, "")?;
@@ -126,7 +130,7 @@ pub(crate) fn core_versions(server: &ApiServer, request: &Authorized) -> Answer 
 }
 
 /// Answers `/apis`
-pub(crate) fn groups(server: &ApiServer, request: &Authorized) -> Answer {
+pub(crate) fn groups(server: &ApiServer, request: &Permitted) -> Answer {
     let form = accept(request, discovery_forms(request))?;
     let served = served(server, request)?;
     let extensions = aggregation::services(server, request);
@@ -141,7 +145,7 @@ pub(crate) fn groups(server: &ApiServer, request: &Authorized) -> Answer {
 }
 
 /// Answers `/apis/<group>`
-pub(crate) fn group(server: &ApiServer, request: &Authorized, group: &str) -> Answer {
+pub(crate) fn group(server: &ApiServer, request: &Permitted, group: &str) -> Answer {
     let form = accept(request, Supported::Document)?;
     let own = discovery::group(&served_in(server, request, group)?, group);
     let body = aggregation::with_group(own, group, &aggregation::services(server, request));
@@ -150,7 +154,7 @@ pub(crate) fn group(server: &ApiServer, request: &Authorized, group: &str) -> An
 }
 
 /// Answers `/api/v1`, `/apis/<group>/<version>`
-pub(crate) fn group_version(server: &ApiServer, request: &Authorized, group: &str, version: &str) -> Answer {
+pub(crate) fn group_version(server: &ApiServer, request: &Permitted, group: &str, version: &str) -> Answer {
     let form = accept(request, Supported::Document)?;
     let served = served_in(server, request, group)?;
     let body = discovery::resources(&served, group, version).ok_or(Refusal::NotServed)?;
@@ -160,7 +164,7 @@ pub(crate) fn group_version(server: &ApiServer, request: &Authorized, group: &st
 /// Answers `/thirdparty`, `/thirdparty/<group>` and `/thirdparty/<group>/<version>`
 pub(crate) fn third_party(
     server: &ApiServer,
-    request: &Authorized,
+    request: &Permitted,
     group: Option<&str>,
     version: Option<&str>,
 ) -> Answer {
@@ -169,22 +173,22 @@ pub(crate) fn third_party(
         Some(group) => served_in(server, request, group)?,
         None => served(server, request)?,
     };
-    let is_on = server.third_party_resources && request.scope.view.is_none();
+    let is_on = server.third_party_resources && request.authorized.scope().view.is_none();
     let body = is_on.then(|| third_party::document(&served, group, version)).flatten();
     Ok(show(request, form, &body.ok_or(Refusal::NotServed)?))
 }
 
 /// Answers `/version` in a cluster.
-pub(crate) fn version(request: &Authorized) -> Answer {
+pub(crate) fn version(request: &Permitted) -> Answer {
     let header = reply::accept_header(&request.parsed.headers);
     let form = negotiate::accept(header.as_deref(), Supported::Document, false)?;
     Ok(show(request, form, &discovery::version(VERSION)))
 }
 
 /// Answers `/openapi/v3`
-pub(crate) fn openapi_v3_index(server: &ApiServer, request: &Authorized) -> Answer {
+pub(crate) fn openapi_v3_index(server: &ApiServer, request: &Permitted) -> Answer {
     let served = served(server, request)?;
-    let mut index = openapi::index(&served, request.scope.view.is_some());
+    let mut index = openapi::index(&served, request.authorized.scope().view.is_some());
     aggregation::add_to_index(server, &mut index, &aggregation::services(server, request));
     Ok(openapi::serve::index(index.to_string().into(), &request.parsed.headers))
 }
@@ -192,14 +196,14 @@ pub(crate) fn openapi_v3_index(server: &ApiServer, request: &Authorized) -> Answ
 /// Answers `/openapi/v3/<path>`. Nothing of the request's body is held while the document is made.
 pub(crate) fn openapi_v3<'a>(
     server: &'a ApiServer,
-    request: &Authorized,
+    request: &Permitted,
     path: &'a str,
 ) -> impl Future<Output = Answer> + use<'a> {
     let served = served_in(server, request, openapi::group_of(path));
     let (headers, payer) = (request.parsed.headers.clone(), Payer::from_request(request));
     let hash = request.parsed.query.get("hash").map(str::to_owned);
-    let base = virtual_workspace::base(&request.scope);
-    let all_groups = request.scope.view.is_some();
+    let base = virtual_workspace::base(request.authorized.scope());
+    let all_groups = request.authorized.scope().view.is_some();
     async move {
         let conditions = openapi::serve::Conditions {
             payer: &payer,
@@ -215,7 +219,7 @@ pub(crate) fn openapi_v3<'a>(
 }
 
 /// Answers `/openapi/v2`. Nothing of the request's body is held while the document is made.
-pub(crate) fn openapi_v2<'a>(server: &'a ApiServer, request: &Authorized) -> impl Future<Output = Answer> + use<'a> {
+pub(crate) fn openapi_v2<'a>(server: &'a ApiServer, request: &Permitted) -> impl Future<Output = Answer> + use<'a> {
     let served = served(server, request);
     let extensions = aggregation::openapi_v2(server, &aggregation::services(server, request));
     let (headers, payer) = (request.parsed.headers.clone(), Payer::from_request(request));
@@ -223,7 +227,7 @@ pub(crate) fn openapi_v2<'a>(server: &'a ApiServer, request: &Authorized) -> imp
 }
 
 impl Payer {
-    fn from_request(request: &Authorized) -> Self {
+    fn from_request(request: &Permitted) -> Self {
         Payer {
             user: request.parsed.payer.clone(),
             budget: request.parsed.budget.clone(),

@@ -5,7 +5,7 @@
 //! credential leaves this server, and the other one sets no cookies here. The other server trusts
 //! the names because of the certificate that this server presents, and authorises by itself.
 
-use crate::{request::Answer, request_stages::Mounted};
+use crate::{request::Answer, request::Parsed};
 use axum::body::Body;
 use futures_util::{StreamExt, future::BoxFuture};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Uri, header};
@@ -13,7 +13,7 @@ use http_body_util::Limited;
 use insula_auth::UserInfo;
 use insula_catalog::Error;
 use insula_pipeline::{
-    Refusal,
+    Mounted, Refusal,
     limits::{Limits, WatchPermit},
 };
 
@@ -54,13 +54,8 @@ const RESPONSE_HEADERS: [HeaderName; 8] = [
 ];
 
 /// Forwards a request and its answer.
-pub(crate) async fn forward(limits: &Limits, servers: &dyn Forward, mounted: Mounted) -> Answer {
-    let Mounted {
-        parsed,
-        user,
-        url,
-        path,
-    } = mounted;
+pub(crate) async fn forward(limits: &Limits, servers: &dyn Forward, parsed: Parsed, mounted: Mounted) -> Answer {
+    let Mounted { sender, url, path } = mounted;
     // An answer may go on for long: it counts as a watch.
     let permit = limits.watch(parsed.watch_payer(), None, None).map_err(Refusal::from)?;
     let below = parsed.uri.path().splitn(4, '/').nth(3).unwrap_or_default();
@@ -75,7 +70,7 @@ pub(crate) async fn forward(limits: &Limits, servers: &dyn Forward, mounted: Mou
     *request.method_mut() = parsed.method;
     *request.uri_mut() = uri;
     *request.headers_mut() = allowed(&parsed.headers, &REQUEST_HEADERS);
-    add_user(&user, request.headers_mut())?;
+    add_user(&sender.user, request.headers_mut())?;
     let answer = servers.forward(request).await.map_err(|why| unavailable(&why))?;
     Ok(with_permit(answer, permit))
 }

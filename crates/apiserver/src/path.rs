@@ -1,6 +1,7 @@
 //! URL paths, parsed into routes. No later stage splits a path.
 
 use insula_api::{ClusterName, ClusterPath};
+use insula_pipeline::ObjectPath;
 
 /// The target of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,30 +60,9 @@ pub enum Rest {
         version: Option<String>,
     },
     /// Objects.
-    Resource(ResourcePath),
+    Resource(ObjectPath),
     /// Anything else, e.g. `/version`, `/healthz`, `/metrics`.
     Other(String),
-}
-
-/// A path to objects.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ResourcePath {
-    /// API group; empty for the core group.
-    pub group: String,
-    /// Version.
-    pub version: String,
-    /// Namespace, if the path has one.
-    pub namespace: Option<String>,
-    /// Plural resource. May carry `:identity` in wildcard requests.
-    pub resource: String,
-    /// Object name, if the path has one.
-    pub name: Option<String>,
-    /// `status`, `scale`, …
-    pub subresource: Option<String>,
-    /// The old `/watch/` prefix.
-    pub watch_prefix: bool,
-    /// The prefix `/thirdparty` in the place of `/apis`.
-    pub third_party: bool,
 }
 
 /// A path that is no request; the text goes into a 400.
@@ -270,7 +250,7 @@ fn third_party(parts: &[&str]) -> Rest {
             group: Some((*group).to_owned()),
             version: Some(version),
         },
-        rest => Rest::Resource(ResourcePath {
+        rest => Rest::Resource(ObjectPath {
             third_party: true,
             ..resource(group, &version, rest)
         }),
@@ -279,11 +259,11 @@ fn third_party(parts: &[&str]) -> Rest {
 
 /// Parses a path to objects as Kubernetes' `RequestInfo`: `namespaces/<ns>/<resource>/…` is a
 /// namespaced path, except for the namespace's own `status` and `finalize`.
-fn resource(group: &str, version: &str, mut parts: &[&str]) -> ResourcePath {
-    let mut path = ResourcePath {
+fn resource(group: &str, version: &str, mut parts: &[&str]) -> ObjectPath {
+    let mut path = ObjectPath {
         group: group.into(),
         version: version.into(),
-        ..ResourcePath::default()
+        ..ObjectPath::default()
     };
     if let ["watch", rest @ ..] = parts
         && !rest.is_empty()
@@ -312,7 +292,7 @@ fn resource(group: &str, version: &str, mut parts: &[&str]) -> ResourcePath {
 mod tests {
     use super::*;
 
-    fn resource_path(path: &str) -> ResourcePath {
+    fn resource_path(path: &str) -> ObjectPath {
         match parse(&format!("/clusters/root:a{path}")) {
             Ok(Route::Cluster {
                 rest: Rest::Resource(resource),
@@ -383,10 +363,10 @@ mod tests {
         assert_eq!(parse("/readyz"), Ok(Route::Server("/readyz".into())));
         assert_eq!(parse("/api/v1"), Ok(Route::NoCluster));
         for path in ["/api/v1/namespaces", "/clusters/*/api/v1/namespaces"] {
-            let rest = Rest::Resource(ResourcePath {
+            let rest = Rest::Resource(ObjectPath {
                 version: "v1".into(),
                 resource: "namespaces".into(),
-                ..ResourcePath::default()
+                ..ObjectPath::default()
             });
             assert_eq!(parse(path), Ok(Route::Cluster { path: None, rest }), "{path}");
         }

@@ -4,25 +4,13 @@ mod write;
 
 use insula_api::{FieldError, FieldPath, FieldSelector, LabelSelector, Revision};
 use insula_catalog::{Error, Named};
+use insula_pipeline::ReadAt;
 use insula_registry::{ListOptions, WatchOptions};
 use serde_json::json;
 
 /// Decoded query parameters, in order of appearance.
 #[derive(Debug, Clone, Default)]
 pub struct Query(Vec<(String, String)>);
-
-/// The state at which a read looks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReadAt {
-    /// The latest, including every write acknowledged before.
-    Latest,
-    /// The latest state that this server has seen.
-    Any,
-    /// A state at a revision or a later one.
-    NotOlderThan(Revision),
-    /// The state at a revision.
-    Exactly(Revision),
-}
 
 /// The start of a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,6 @@
 
 use crate::{
     request::Parsed,
-    request_stages::Destination,
     status::{self, Refused, StatusReply},
     websocket,
 };
@@ -12,6 +11,7 @@ use axum::body::Body;
 use http::{HeaderMap, Method, Request, Uri, header};
 use insula_access::{Authenticator, PeerCertificate};
 use insula_catalog::Error;
+use insula_pipeline::Destination;
 use insula_pipeline::Refusal;
 use insula_registry::Deps;
 use std::time::Duration;
@@ -84,8 +84,12 @@ impl Credentials {
             request.extensions_mut().insert(peer.clone());
         }
         let authenticated = Parsed::new(request)?.authenticate(authenticator, registry).await?;
-        match authenticated.locate(registry).await? {
-            Destination::Here(located) => located.authorize(authenticator.delegate.as_deref()).await.map(drop),
+        let (parsed, destination) = authenticated.locate(registry).await?;
+        match destination {
+            Destination::Here(located) => {
+                let delegate = authenticator.delegate.as_deref();
+                located.authorize(delegate, &parsed.record).await.map(drop)
+            }
             Destination::Mounted(_) => {
                 let message = "the workspace is served elsewhere now".to_owned();
                 Err(Refusal::from(Error::Expired { message, next: None }))

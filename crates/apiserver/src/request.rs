@@ -1,12 +1,11 @@
-//! Requests as every stage sees them: the parsed request line, the scope that its path leads to,
-//! and the answer.
+//! Requests as every stage sees them: the parsed request line, and the answer.
 //!
-//! These types are below the stages, the virtual workspaces and the verbs, which add their own
-//! methods to them. The query is decoded, and the verb and the attributes are derived, once for
-//! each route: see `Parsed::set_route`.
+//! These types are below the stages and the verbs, which add their own methods to them. The query
+//! is decoded, and the verb and the attributes are derived, once for each route: see
+//! `Parsed::set_route`.
 
 use crate::{
-    path::{BadPath, ResourcePath, Rest, Route, Virtual, parse},
+    path::{BadPath, Rest, Route, Virtual, parse},
     query::Query,
     websocket::Upgrade,
 };
@@ -16,12 +15,11 @@ use insula_access::{
     OnAuthenticated, PeerCertificate,
     lifecycle::{LifecycleController, LifecyclePhase},
 };
-use insula_api::{ClusterName, ClusterPath, Verb};
-use insula_auth::{Attributes, ClusterFacts, audit::Record};
-use insula_catalog::{Error, exports::ExportName, limits::WorkspaceLimits, locate::LogicalClusterView};
-use insula_pipeline::{Refusal, limits::Budget};
+use insula_api::{ClusterPath, Verb};
+use insula_auth::{Attributes, audit::Record};
+use insula_catalog::{Error, exports::ExportName};
+use insula_pipeline::{ObjectPath, Refusal, VirtualWorkspace, limits::Budget, without_identity};
 use insula_registry::ListOptions;
-use insula_store::Snapshot;
 use std::sync::Arc;
 
 /// The result of a handler.
@@ -78,10 +76,12 @@ pub struct Parsed {
     pub route: Route,
     /// The verb; `None` for requests that are not about objects, and for methods without one.
     pub verb: Option<Verb>,
-    /// Attributes for authorisation, without a cluster: that is known when the request is located.
+    /// Attributes for authorisation, without a cluster, until the request is located.
     pub(crate) attributes: Attributes,
     /// Query parameters.
     pub query: Query,
+    /// Parameters of a GET of a collection, parsed when it is located.
+    pub(crate) list_options: Option<ListOptions>,
     /// Headers.
     pub headers: HeaderMap,
     /// Body, unread.
@@ -140,6 +140,7 @@ impl Parsed {
             verb: None,
             attributes: Attributes::default(),
             query,
+            list_options: None,
             headers: parts.headers,
             body,
             peer,
@@ -166,8 +167,17 @@ impl Parsed {
         self.attributes = self.derive_attributes();
     }
 
+    /// Returns the part of the path behind the cluster.
+    pub(crate) fn rest(&self) -> Rest {
+        match &self.route {
+            Route::Server(path) | Route::Service(path) => Rest::Other(path.clone()),
+            Route::NoCluster => Rest::Other(self.uri.path().to_owned()),
+            Route::Cluster { rest, .. } | Route::Virtual { rest, .. } => rest.clone(),
+        }
+    }
+
     /// The path to objects, of a request that is about objects.
-    pub(crate) fn resource_path(&self) -> Option<&ResourcePath> {
+    pub(crate) fn resource_path(&self) -> Option<&ObjectPath> {
         match &self.route {
             Route::Cluster {
                 rest: Rest::Resource(path),
@@ -182,7 +192,7 @@ impl Parsed {
     }
 
     /// Returns the verb of a request for objects.
-    fn verb_for(&self, path: &ResourcePath) -> Option<Verb> {
+    fn verb_for(&self, path: &ObjectPath) -> Option<Verb> {
         Some(match self.method {
             Method::GET | Method::HEAD if path.watch_prefix || (path.name.is_none() && self.query.flag("watch")) => {
                 Verb::Watch
@@ -209,7 +219,7 @@ impl Parsed {
                 ..Attributes::default()
             };
         };
-        let ResourcePath {
+        let ObjectPath {
             group,
             version,
             namespace,
@@ -270,66 +280,6 @@ fn path_of(rest: &Rest) -> String {
     }
 }
 
-/// Returns a plural resource without the identity of its exporter (`widgets:1f3a…`).
-pub(crate) fn without_identity(resource: &str) -> &str {
-    resource.split_once(':').map_or(resource, |(name, _)| name)
-}
-
-/// The state and the part of the installation that a located request is about.
-#[derive(Clone)]
-pub struct RequestScope {
-    /// The latest state. It decides about the request: which cluster its path leads to, and who has
-    /// which rights there.
-    pub snapshot: Snapshot,
-    /// The state that lists answer from, which may be an older one. It decides nothing.
-    pub read: Snapshot,
-    /// Parameters of a GET of a collection, parsed.
-    pub list_options: Option<ListOptions>,
-    /// The cluster; `None` outside of any and for the wildcard.
-    pub cluster: Option<ClusterName>,
-    /// The LogicalCluster of `cluster` in `snapshot`; system clusters have none.
-    pub logical_cluster: Option<Arc<LogicalClusterView>>,
-    /// The path that the client used.
-    pub path: Option<ClusterPath>,
-    /// The part of the path behind the cluster.
-    pub rest: Rest,
-    /// The virtual workspace through which the request sees the cluster.
-    pub view: Option<VirtualWorkspace>,
-}
-
-impl RequestScope {
-    /// Facts for authorisation in a cluster, at the latest state.
-    pub(crate) fn facts(&self, cluster: &ClusterName) -> ClusterFacts {
-        match self.cluster.as_ref() == Some(cluster) {
-            true => insula_access::facts_with(&self.snapshot, cluster, self.logical_cluster.as_deref()),
-            false => insula_access::facts(&self.snapshot, cluster),
-        }
-    }
-
-    /// Limits of the workspace in the place of the server's.
-    pub(crate) fn own_limits(&self) -> Option<&WorkspaceLimits> {
-        self.logical_cluster.as_ref()?.limits.as_deref()
-    }
-
-    /// Returns true for a cluster that an administrator has switched off.
-    pub(crate) fn is_inactive(&self) -> bool {
-        self.logical_cluster.as_ref().is_some_and(|view| view.inactive)
-    }
-}
-
-/// A virtual workspace: a view of clusters from outside, as its path names it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum VirtualWorkspace {
-    /// An export: the objects that its consumers show its provider.
-    Export(ExportName),
-    /// The schemas behind the bindings of a cluster, to read.
-    Schemas(ClusterName),
-    /// An initializer or terminator: the workspaces that wait for it.
-    LifecycleController(LifecycleController),
-    /// A path under `/services` that names none.
-    Unknown,
-}
-
 impl From<&Virtual> for VirtualWorkspace {
     fn from(workspace: &Virtual) -> Self {
         let controller = |phase, name| {
@@ -344,18 +294,6 @@ impl From<&Virtual> for VirtualWorkspace {
             Virtual::ApiResourceSchemas { cluster } => VirtualWorkspace::Schemas(cluster.clone()),
             Virtual::Initializing(name) => controller(LifecyclePhase::Initializing, name),
             Virtual::Terminating(name) => controller(LifecyclePhase::Terminating, name),
-        }
-    }
-}
-
-impl VirtualWorkspace {
-    /// The cluster in which the right to use the virtual workspace is granted.
-    pub(crate) fn home(&self) -> Option<&ClusterName> {
-        match self {
-            VirtualWorkspace::Export(export) => Some(&export.cluster),
-            VirtualWorkspace::Schemas(consumer) => Some(consumer),
-            VirtualWorkspace::LifecycleController(lifecycle) => lifecycle.cluster.as_ref(),
-            VirtualWorkspace::Unknown => None,
         }
     }
 }

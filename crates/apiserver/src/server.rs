@@ -2,7 +2,7 @@
 
 use crate::{extensions::Extensions, mounts::Forward, openapi};
 use insula_access::Authenticator;
-use insula_pipeline::{fair_share, limits};
+use insula_pipeline::{TenantLimits, fair_share, limits};
 use insula_registry::Deps;
 use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;
@@ -19,7 +19,7 @@ pub struct ApiServer {
     pub authenticator: Arc<Authenticator>,
     /// Limits of each user and each workspace.
     pub limits: limits::Limits,
-    /// Shares of CPU time between tenants.
+    /// TenantLimits of CPU time between tenants.
     pub fair_share: fair_share::FairShare,
     /// True if ThirdPartyResources of both generations are served.
     pub third_party_resources: bool,
@@ -30,4 +30,14 @@ pub struct ApiServer {
     /// Period of a watch's bookmarks. At each bookmark the user's right to the watch is checked
     /// again.
     pub bookmark_period: Duration,
+}
+
+impl ApiServer {
+    /// Returns the limits and shares of tenants.
+    pub(crate) fn tenants(&self) -> TenantLimits<'_> {
+        TenantLimits {
+            limits: &self.limits,
+            fair_share: &self.fair_share,
+        }
+    }
 }

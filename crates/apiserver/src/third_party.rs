@@ -1,35 +1,11 @@
-//! ThirdPartyResources over HTTP: the paths below `/thirdparty`, and the setting that switches both
-//! generations off.
+//! ThirdPartyResources over HTTP: the documents below `/thirdparty`, and the setting that switches
+//! both generations off.
 
-use crate::{discovery, path::ResourcePath};
+use crate::discovery;
 use insula_api::Json;
-use insula_catalog::{
-    Error, Origin, Served,
-    registration::{self, DefinitionKind},
-};
-use insula_pipeline::Refusal;
+use insula_catalog::{Error, Served, registration};
+use insula_pipeline::{Refusal, third_party::is_first_generation};
 use serde_json::json;
-
-/// Refuses paths that do not fit a resource: below `/thirdparty` there are only objects of the
-/// first generation, and registrations have no namespace.
-///
-/// # Errors
-/// 404, and 400 for a registration in a namespace.
-pub(crate) fn check(is_on: bool, path: &ResourcePath, served: &Served) -> Result<(), Refusal> {
-    let is_on = is_on || !served.is_third_party();
-    if !is_on || path.third_party && !is_first_generation(served) {
-        return Err(Refusal::NotServed);
-    }
-    let is_registration = served.origin == Origin::System && served.is_third_party();
-    if is_registration && path.namespace.is_some() {
-        let why = format!(
-            "a ThirdPartyResource belongs to no namespace: use /apis/{}/{}/thirdpartyresources",
-            path.group, path.version
-        );
-        return Err(Refusal::from(Error::BadRequest(why)));
-    }
-    Ok(())
-}
 
 /// Returns the name of a new object whose path names it; the body may leave the name out.
 ///
@@ -45,10 +21,6 @@ pub(crate) fn name_by_path(new: &mut Json, name: &str) -> Result<(), Refusal> {
         _ => {}
     }
     Ok(())
-}
-
-fn is_first_generation(served: &Served) -> bool {
-    matches!(&served.origin, Origin::Local { definition } if definition.kind == DefinitionKind::FirstRegistration)
 }
 
 /// Removes the resources of ThirdPartyResources, and the registrations, while the setting is off.

@@ -18,7 +18,7 @@ use crate::{
     protobuf,
     render::Renderer,
     reply::{self, header_text},
-    request_stages::Authorized,
+    request_stages::Permitted,
     server::ApiServer,
 };
 use axum::body::Body;
@@ -38,7 +38,7 @@ pub struct ResourceRequest<'a> {
     /// The server.
     pub server: &'a ApiServer,
     /// The request, its user and its scope.
-    pub request: Authorized,
+    pub request: Permitted,
     /// The resource, version, cluster and namespace.
     pub target: Target,
     /// Object name; empty for collections.
@@ -115,7 +115,7 @@ impl ResourceRequest<'_> {
 
     fn options(&self, dry_run: bool, field_validation: FieldValidation) -> WriteOptions<'_> {
         WriteOptions {
-            user: &self.request.writer,
+            user: self.request.authorized.writer(),
             dry_run,
             field_validation,
             duplicates: Vec::new(),

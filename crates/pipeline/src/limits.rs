@@ -1,7 +1,7 @@
 //! Limits of each user, of each workspace and of the server: requests in flight, open watches,
 //! requests in a second, and bytes in flight.
 //!
-//! A request above a limit gets 429 with the limit's name and `Retry-After`; other users and
+//! A request above a limit is refused with the limit's name; other users and
 //! workspaces are not affected.
 
 mod bytes;

@@ -39,7 +39,7 @@ pub const FLOORS: [Floor; 8] = [
     Floor {
         name: "gate",
         crates: &["pipeline"],
-        what: "limits, fair shares and refusals of requests, in no wire format",
+        what: "the way of a request to the verbs, in no wire format",
     },
     Floor {
         name: "faces",

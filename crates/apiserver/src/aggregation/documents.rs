@@ -4,7 +4,7 @@
 //! form and the index of OpenAPI show the result of the last check; a server that failed it is
 //! marked stale and keeps its resources.
 
-use crate::{openapi::Extension, request_stages::Authorized, server::ApiServer};
+use crate::{openapi::Extension, request_stages::Permitted, server::ApiServer};
 use insula_api::Json;
 use insula_catalog::aggregation::{self, Aggregated};
 use serde_json::json;
@@ -18,11 +18,17 @@ const TEXT_BYTES_MAX: usize = 256;
 const LIST_MAX: usize = 32;
 
 /// Returns the group versions of extension servers in the order of discovery.
-pub(crate) fn services(server: &ApiServer, request: &Authorized) -> Vec<Aggregated> {
-    let Some(cluster) = request.scope.cluster.as_ref().filter(|_| request.scope.view.is_none()) else {
+pub(crate) fn services(server: &ApiServer, request: &Permitted) -> Vec<Aggregated> {
+    let Some(cluster) = request
+        .authorized
+        .scope()
+        .cluster
+        .as_ref()
+        .filter(|_| request.authorized.scope().view.is_none())
+    else {
         return Vec::new();
     };
-    let snapshot = &request.scope.snapshot;
+    let snapshot = &request.authorized.scope().snapshot;
     let mut found = aggregation::of_cluster(&server.registry.catalog, snapshot, cluster);
     let priority = |group: &str, all: &[Aggregated]| {
         let of_group = all.iter().filter(|one| *one.service.group == *group);

@@ -6,11 +6,10 @@ use super::{
 };
 use crate::{
     extensions::{Kind, Permit},
-    path::ResourcePath,
     reauthorize::Credentials,
     reply::{self, Proxied},
-    request::{Answer, Parsed, RequestScope},
-    request_stages::Authorized,
+    request::{Answer, Parsed},
+    request_stages::Permitted,
     server::ApiServer,
 };
 use axum::body::Body;
@@ -24,7 +23,8 @@ use insula_catalog::{
     aggregation::{self, Aggregated},
     freeze, locate,
 };
-use insula_pipeline::{Refusal, limits::WatchPermit};
+use insula_pipeline::ObjectPath;
+use insula_pipeline::{Refusal, Scope, limits::WatchPermit};
 use insula_registry::Deps;
 use std::{fmt::Write, sync::Arc, time::Duration};
 use tokio::{sync::watch, time::sleep};
@@ -34,23 +34,23 @@ const LONG: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
 
 /// Returns the extension server of a group version in the cluster of a request. Virtual workspaces
 /// have none.
-pub(crate) fn find(server: &ApiServer, request: &Authorized, group: &str, version: &str) -> Option<Aggregated> {
-    let cluster = request.scope.cluster.as_ref()?;
-    if request.scope.view.is_some() {
+pub(crate) fn find(server: &ApiServer, request: &Permitted, group: &str, version: &str) -> Option<Aggregated> {
+    let cluster = request.authorized.scope().cluster.as_ref()?;
+    if request.authorized.scope().view.is_some() {
         return None;
     }
     let catalog = &server.registry.catalog;
-    aggregation::find(catalog, &request.scope.snapshot, cluster, (group, version))
+    aggregation::find(catalog, &request.authorized.scope().snapshot, cluster, (group, version))
 }
 
 /// Returns the extension server of a path below `/openapi/v3`.
-pub(crate) fn document(server: &ApiServer, request: &Authorized, path: &str) -> Option<Aggregated> {
+pub(crate) fn document(server: &ApiServer, request: &Permitted, path: &str) -> Option<Aggregated> {
     let (group, version) = path.trim_matches('/').strip_prefix("apis/")?.split_once('/')?;
     find(server, request, group, version)
 }
 
 /// Returns the path of objects behind the cluster. It is made of the parts that were authorized.
-pub(crate) fn path_of(path: &ResourcePath) -> String {
+pub(crate) fn path_of(path: &ObjectPath) -> String {
     let mut parts = vec!["apis", &path.group, &path.version];
     parts.extend(path.watch_prefix.then_some("watch"));
     if let Some(namespace) = &path.namespace {
@@ -97,33 +97,28 @@ fn encode(part: &str, into: &mut String) {
 }
 
 /// Proxies a request to its extension server, at a path of that server.
-pub(crate) async fn proxy(server: &ApiServer, request: Authorized, to: Aggregated, path: &str) -> Answer {
-    let Authorized {
-        mut parsed,
-        user,
-        scope,
-        attributes,
-        ..
-    } = request;
+pub(crate) async fn proxy(server: &ApiServer, request: Permitted, to: Aggregated, path: &str) -> Answer {
+    let Permitted { mut parsed, authorized } = request;
+    let (scope, attributes) = (authorized.scope(), authorized.attributes());
     let Some(cluster) = scope.cluster.clone() else {
         return Err(Refusal::NotServed);
     };
-    check_thawed(&scope, &cluster, &attributes, &parsed.method)?;
+    check_thawed(scope, &cluster, attributes, &parsed.method)?;
     if !to.service.available {
         return Err(unavailable(&to));
     }
     let upgrade = parsed.upgrade.take();
-    let kind = kind_of(&parsed, &attributes, upgrade.is_some());
+    let kind = kind_of(&parsed, attributes, upgrade.is_some());
     let permit = server.extensions.permits.take(&cluster, kind)?;
     let stream = match kind {
-        Kind::Stream => Some(Stream::open(server, &parsed, &scope, &cluster, Some(&to))?),
+        Kind::Stream => Some(Stream::open(server, &parsed, scope, &cluster, Some(&to))?),
         Kind::Request => None,
     };
     let mut fields = headers::of_request(&parsed.headers);
     if upgrade.is_some() {
         headers::add_upgrade(&parsed.headers, &mut fields);
     }
-    headers::add_identity(&user, &cluster, &mut fields)?;
+    headers::add_identity(authorized.user(), &cluster, &mut fields)?;
     let outgoing = outgoing(&mut parsed, &to, path, fields)?;
     let answered = server.extensions.servers.send(to.home(), &to.backend, outgoing).await;
     let mut response = answered.map_err(|why| {
@@ -201,12 +196,7 @@ fn streamed(server: &ApiServer, response: Response<Body>, permit: Permit, stream
 }
 
 /// Refuses writes in a frozen workspace.
-fn check_thawed(
-    scope: &RequestScope,
-    cluster: &ClusterName,
-    attributes: &Attributes,
-    method: &Method,
-) -> Result<(), Refusal> {
+fn check_thawed(scope: &Scope, cluster: &ClusterName, attributes: &Attributes, method: &Method) -> Result<(), Refusal> {
     if matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
         return Ok(());
     }
@@ -279,7 +269,7 @@ impl Stream {
     pub(crate) fn open(
         server: &ApiServer,
         parsed: &Parsed,
-        scope: &RequestScope,
+        scope: &Scope,
         cluster: &ClusterName,
         to: Option<&Aggregated>,
     ) -> Result<Self, Refusal> {

@@ -171,7 +171,7 @@ impl ApiServer {
         let mut parsed = Parsed::new(request)?;
         parsed.payer = caller.payer.clone();
         parsed.within_watch = in_stream;
-        let authenticated = Authenticated::known(parsed, caller.user.clone(), caller.impersonator.clone());
+        let authenticated = Authenticated::known(parsed, caller.sender.clone());
         serve_authenticated(self, authenticated, (None, caller.meter.clone()), kind).await
     }
 }

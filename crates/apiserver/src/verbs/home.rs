@@ -16,7 +16,7 @@ pub(super) fn is_requested(request: &ResourceRequest<'_>) -> bool {
     request.name == NAME
         && request.target.served.resource_id() == ids::workspaces()
         && request.target.cluster == ClusterName::root()
-        && request.request.scope.view.is_none()
+        && request.request.authorized.scope().view.is_none()
 }
 
 /// Returns the Workspace of the user's home.
@@ -24,7 +24,7 @@ pub(super) fn is_requested(request: &ResourceRequest<'_>) -> bool {
 /// # Errors
 /// 429 until it is ready, 403 for users who have none.
 pub(super) async fn find(request: &mut ResourceRequest<'_>) -> Result<Entry, Refusal> {
-    let (registry, user) = (&request.server.registry, &request.request.user);
+    let (registry, user) = (&request.server.registry, request.request.authorized.user());
     let api = &request.target.served.api;
     if !registry.homes {
         return Err(Refusal::from(api.not_found(NAME)));
@@ -41,15 +41,18 @@ pub(super) async fn find(request: &mut ResourceRequest<'_>) -> Result<Entry, Ref
     if !is_person {
         return Err(refused());
     }
-    match insula_registry::home::find(registry, &request.request.scope.snapshot, user) {
+    match insula_registry::home::find(registry, &request.request.authorized.scope().snapshot, user) {
         Home::There(entry) => Ok(*entry),
         Home::Taken => Err(refused()),
         Home::Late => Err(Refusal::from(Error::Internal("home workspace creation timeout".into()))),
         Home::Coming => Err(Refusal::HomeIsComing),
         Home::Absent => {
-            let right = request.request.right_to_create()?;
+            let right = request.request.authorized.right_to_create()?;
             let right = right.with_decision(&request.server.authenticator).await?;
-            request.request.may_create(right)?;
+            request
+                .request
+                .authorized
+                .may_create(right, &request.request.parsed.record)?;
             insula_registry::home::create(registry, user).await?;
             Err(Refusal::HomeIsComing)
         }

@@ -7,7 +7,7 @@ use crate::{
     negotiate::Supported,
     reply::{self, Lasting},
     request::Answer,
-    request_stages::Authorized,
+    request_stages::Permitted,
 };
 use axum::body::Body;
 use futures_util::TryStreamExt;
@@ -41,7 +41,7 @@ pub(crate) async fn serve(request: &mut ResourceRequest<'_>, verb: Verb, handler
             body: body.clone(),
             query: request.request.parsed.query.pairs().to_vec(),
             cluster: request.target.cluster.clone(),
-            user: request.request.user.clone(),
+            user: request.request.authorized.user().clone(),
             now: registry.clock.now(),
             dry_run: options.dry_run,
         };
@@ -66,8 +66,8 @@ fn respond(request: &ResourceRequest<'_>, code: u16, body: SubresourceBody, warn
         SubresourceBody::Text(text) => reply::bytes(code, text.into_bytes(), TEXT),
         SubresourceBody::Stream(pieces) => {
             let (server, cluster) = (request.server, &request.target.cluster);
-            let Authorized { parsed, scope, .. } = &request.request;
-            let stream = Stream::open(server, parsed, scope, cluster, None)?;
+            let Permitted { parsed, authorized } = &request.request;
+            let stream = Stream::open(server, parsed, authorized.scope(), cluster, None)?;
             let resource = request.target.served.names().plural.clone();
             let pieces =
                 pieces.inspect_err(move |why| tracing::warn!(%resource, why, "a program broke off its answer"));

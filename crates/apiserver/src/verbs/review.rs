@@ -29,8 +29,8 @@ impl ResourceRequest<'_> {
         let schema = &self.target.api_version()?.schema;
         insula_schema::encode_struct(&mut sent, schema, &self.target.served.names().kind);
         let requester = Requester {
-            snapshot: &self.request.scope.snapshot,
-            user: &self.request.user,
+            snapshot: &self.request.authorized.scope().snapshot,
+            user: self.request.authorized.user(),
             manager: &self.manager(),
             now: self.server.registry.clock.now(),
             is_deep: self
@@ -40,7 +40,12 @@ impl ResourceRequest<'_> {
                 .get(reviews::DEEP_REVIEW)
                 .is_some_and(|value| value == "true"),
         };
-        let scope = || Some((self.request.scope.snapshot.clone(), self.target.cluster.clone()));
+        let scope = || {
+            Some((
+                self.request.authorized.scope().snapshot.clone(),
+                self.target.cluster.clone(),
+            ))
+        };
         let authenticated = match reviews::asked_token(&self.target, &sent) {
             Some((token, audiences)) => Some(self.server.authenticator.by_token(token, &audiences, scope).await),
             None => None,
@@ -64,7 +69,7 @@ impl ResourceRequest<'_> {
         };
         let sent = self.body_of_kind(expected).await?.value;
         let asked = Asked {
-            snapshot: &self.request.scope.snapshot,
+            snapshot: &self.request.authorized.scope().snapshot,
             target: &self.target,
             name: &self.name,
             manager: &self.manager(),

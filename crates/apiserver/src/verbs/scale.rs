@@ -30,7 +30,7 @@ pub(crate) async fn serve(request: &mut ResourceRequest<'_>, verb: Verb) -> Answ
         Verb::Get => {
             let entry = verbs::get(
                 &request.server.registry,
-                &request.request.scope.snapshot,
+                &request.request.authorized.scope().snapshot,
                 &request.target,
                 &request.name,
             )?;
@@ -207,7 +207,12 @@ async fn apply_scale(
     let wanted = (&config, on_conflict);
     let part = (Part::Scale, IfAbsent::Refuse);
     let registry = &request.server.registry;
-    let current = verbs::get(registry, &request.request.scope.snapshot, target, &request.name)?;
+    let current = verbs::get(
+        registry,
+        &request.request.authorized.scope().snapshot,
+        target,
+        &request.name,
+    )?;
     check_types(&verbs::show(registry, target, &current).await?, paths)?;
     let configured = verbs::apply(registry, target, &request.name, wanted, part, &options).await;
     let configured = configured.map_err(|error| match error {

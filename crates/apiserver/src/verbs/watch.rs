@@ -3,11 +3,11 @@
 use super::ResourceRequest;
 use crate::{
     negotiate::{Format, Supported},
-    query::{ReadAt, WatchStart},
+    query::WatchStart,
     reauthorize::Credentials,
     reply,
     request::Answer,
-    request_stages::{self, Authorized},
+    request_stages::Permitted,
     watch_encoder::{EncodedEvents, Encoder},
     websocket,
 };
@@ -20,7 +20,7 @@ use insula_api::Revision;
 use insula_auth::audit::OpenCall;
 use insula_catalog::Error;
 use insula_pipeline::{
-    Refusal,
+    ReadAt, Refusal,
     limits::{MeasuredWatch, WatchEnd, WatchPermit},
 };
 use insula_registry::{Deps, Event, Watch, verbs};
@@ -92,7 +92,8 @@ impl Events {
 pub(crate) async fn watch(request: &mut ResourceRequest<'_>) -> Answer {
     let negotiated = request.negotiate(Supported::Watch)?;
     let server = request.server;
-    let Authorized { parsed, scope, .. } = &request.request;
+    let Permitted { parsed, authorized } = &request.request;
+    let scope = authorized.scope();
     let (mut options, start) = parsed.query.watch()?;
     if !request.name.is_empty() {
         let by_name = ("metadata.name".into(), request.name.clone(), true);
@@ -182,7 +183,7 @@ async fn begin(
     };
     match start {
         WatchStart::State { at, bookmark } => {
-            let snapshot = request_stages::snapshot(registry, at, None)
+            let snapshot = insula_pipeline::snapshot(registry, at, None)
                 .await
                 .map_err(Begin::Refused)?;
             let watch = verbs::watch_with_state(registry, &snapshot, target, options)
@@ -192,7 +193,7 @@ async fn begin(
         }
         WatchStart::After(revision) => {
             // A server that lags behind another waits until it has seen the revision.
-            request_stages::snapshot(registry, ReadAt::NotOlderThan(revision), None)
+            insula_pipeline::snapshot(registry, ReadAt::NotOlderThan(revision), None)
                 .await
                 .map_err(Begin::Refused)?;
             Ok((
@@ -201,7 +202,7 @@ async fn begin(
             ))
         }
         WatchStart::Now => {
-            let now = request_stages::snapshot(registry, ReadAt::Latest, None)
+            let now = insula_pipeline::snapshot(registry, ReadAt::Latest, None)
                 .await
                 .map_err(Begin::Refused)?
                 .revision();

@@ -65,10 +65,11 @@ impl ResourceRequest<'_> {
             true => {
                 let right = self
                     .request
+                    .authorized
                     .right_to_create()?
                     .with_decision(&self.server.authenticator)
                     .await?;
-                self.request.may_create(right)?;
+                self.request.authorized.may_create(right, &self.request.parsed.record)?;
                 (201, verbs::create(registry, &self.target, sent.value, &options).await?)
             }
             false => {
@@ -84,7 +85,7 @@ impl ResourceRequest<'_> {
 
     /// Returns true for a PUT that creates its object: there is none, and its kind allows that.
     fn update_creates(&self, sent: &Json) -> bool {
-        let (snapshot, registry) = (&self.request.scope.snapshot, &self.server.registry);
+        let (snapshot, registry) = (&self.request.authorized.scope().snapshot, &self.server.registry);
         self.target.served.api.strategy.traits().created_by_update
             && sent["metadata"]["name"] == *self.name
             && verbs::get(registry, snapshot, &self.target, &self.name).is_err()
@@ -121,15 +122,22 @@ impl ResourceRequest<'_> {
         let config = apply::configuration(bytes, options.field_validation)?;
         self.request.parsed.record.sent(&config.value);
         let registry = &self.server.registry;
-        let exists = verbs::get(registry, &self.request.scope.snapshot, &self.target, &self.name).is_ok();
+        let exists = verbs::get(
+            registry,
+            &self.request.authorized.scope().snapshot,
+            &self.target,
+            &self.name,
+        )
+        .is_ok();
         let if_absent = match part == Part::Main && !exists {
             true => {
                 let right = self
                     .request
+                    .authorized
                     .right_to_create()?
                     .with_decision(&self.server.authenticator)
                     .await?;
-                self.request.may_create(right)?;
+                self.request.authorized.may_create(right, &self.request.parsed.record)?;
                 IfAbsent::Create
             }
             false => IfAbsent::Refuse,
@@ -183,7 +191,7 @@ impl ResourceRequest<'_> {
     /// Options of a deletion, which validates no fields and has no field manager.
     fn deletion_options(&self, dry_run: bool) -> WriteOptions<'_> {
         WriteOptions {
-            user: &self.request.writer,
+            user: self.request.authorized.writer(),
             dry_run,
             field_validation: FieldValidation::Ignore,
             duplicates: Vec::new(),

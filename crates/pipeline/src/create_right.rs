@@ -1,15 +1,17 @@
 //! The right to create the object that a path names: a PUT or an apply of an object that does not
 //! exist takes the verb `create` as well.
 
-use crate::request_stages::{Authorized, add_decision, required_right};
+use crate::{
+    Refusal,
+    authorize::{Authorized, add_decision, required_right},
+};
 use insula_access::Authenticator;
 use insula_api::Verb;
-use insula_auth::{Attributes, ClusterFacts, UserInfo, permit};
-use insula_pipeline::Refusal;
+use insula_auth::{Attributes, ClusterFacts, UserInfo, audit::Record, forbidden_message, permit};
 use std::sync::Arc;
 
 /// The right to create the object that a path names, with the facts to decide about it.
-pub(crate) struct CreateRight {
+pub struct CreateRight {
     user: Arc<UserInfo>,
     attributes: Attributes,
     required: Attributes,
@@ -20,8 +22,8 @@ impl CreateRight {
     /// Adds the decision of the delegate, where it is left to one.
     ///
     /// # Errors
-    /// 503 for a delegate that does not answer.
-    pub(crate) async fn with_decision(mut self, authenticator: &Authenticator) -> Result<Self, Refusal> {
+    /// A delegate that does not answer.
+    pub async fn with_decision(mut self, authenticator: &Authenticator) -> Result<Self, Refusal> {
         add_decision(
             authenticator.delegate.as_deref(),
             &self.user,
@@ -37,15 +39,15 @@ impl Authorized {
     /// Returns the right to create the object that the path names.
     ///
     /// # Errors
-    /// 404 for a virtual workspace that does not exist.
-    pub(crate) fn right_to_create(&self) -> Result<CreateRight, Refusal> {
+    /// A virtual workspace that does not exist.
+    pub fn right_to_create(&self) -> Result<CreateRight, Refusal> {
         let attributes = Attributes {
             verb: Verb::Create.into(),
-            ..Attributes::clone(&self.attributes)
+            ..Attributes::clone(self.attributes())
         };
-        let (required, facts) = required_right(&self.scope, &attributes)?;
+        let (required, facts) = required_right(self.scope(), &attributes)?;
         Ok(CreateRight {
-            user: Arc::clone(&self.user),
+            user: Arc::clone(self.user()),
             attributes,
             required,
             facts,
@@ -55,24 +57,23 @@ impl Authorized {
     /// Checks that the user has the right, for an update or a patch that comes to a creation.
     ///
     /// # Errors
-    /// 403.
-    pub(crate) fn may_create(&self, right: CreateRight) -> Result<(), Refusal> {
+    /// The missing right.
+    pub fn may_create(&self, right: CreateRight, record: &Record) -> Result<(), Refusal> {
         let CreateRight {
             attributes,
             required,
             facts,
             ..
         } = right;
-        permit(&self.user, required, &facts).map_err(|forbidden| {
-            let record = &self.parsed.record;
+        permit(self.user(), required, &facts).map_err(|forbidden| {
             record.decided(false, &forbidden.reason, &forbidden.trail);
             record.refused("the object does not exist, and making it takes the verb create");
-            Refusal::forbidden(insula_auth::forbidden_message(&self.user, &attributes), &attributes)
+            Refusal::forbidden(forbidden_message(self.user(), &attributes), &attributes)
         })?;
-        match &self.scope.view {
-            Some(view) => view.check(&self.scope, &self.user, &attributes).map_err(|refusal| {
-                self.parsed.record.decided(false, refusal.reason(), self.permit.trail());
-                refusal.refusal(&self.user, &attributes)
+        match &self.scope().view {
+            Some(view) => view.check(self.scope(), self.user(), &attributes).map_err(|refusal| {
+                record.decided(false, refusal.reason(), self.permit().trail());
+                refusal.refusal(self.user(), &attributes)
             }),
             None => Ok(()),
         }

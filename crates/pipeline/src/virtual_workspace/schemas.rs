@@ -2,7 +2,7 @@
 //! cluster, to read.
 
 use super::outcome::{NotShown, ResolvedResource};
-use crate::{path::ResourcePath, request::RequestScope};
+use crate::{call::ObjectPath, scope::Scope};
 use insula_access::view::{AllClusters, ViewScope};
 use insula_api::{ClusterName, Verb};
 use insula_auth::Attributes;
@@ -42,8 +42,8 @@ pub(super) fn served(registry: &Deps) -> Option<Served> {
 pub(super) fn resolve(
     registry: &Deps,
     consumer: &ClusterName,
-    scope: &RequestScope,
-    (path, plural): (&ResourcePath, &str),
+    scope: &Scope,
+    (path, plural): (&ObjectPath, &str),
 ) -> Option<ResolvedResource> {
     let served = served(registry)?;
     if *path.group != *served.api.group || plural != &*served.api.names.plural {

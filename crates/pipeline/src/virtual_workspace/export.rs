@@ -2,15 +2,15 @@
 //! in one consumer's cluster or in all of them.
 
 use super::outcome::{NotShown, ResolvedResource};
-use crate::{path::ResourcePath, request::RequestScope};
+use crate::Refusal;
+use crate::{call::ObjectPath, scope::Scope};
 use insula_access::view::{AllClusters, ViaExport, ViewScope};
-use insula_api::{ClusterName, Verb};
+use insula_api::Verb;
 use insula_auth::{Attributes, EXTRA_CLUSTER, EXTRA_SCOPES, EXTRA_WARRANT, GROUP_KCP_ADMIN, UserInfo};
 use insula_catalog::{
     Catalog, Origin, Served,
     exports::{AccessRequest, Denied, ExportName},
 };
-use insula_pipeline::Refusal;
 use insula_registry::Deps;
 use insula_store::Snapshot;
 use serde_json::json;
@@ -36,7 +36,7 @@ pub(super) fn required_right(export: &ExportName, attributes: &Attributes) -> At
 /// Checks that the consumer grants the request: its own API, or a claim that it accepted.
 pub(super) fn check(
     export: &ExportName,
-    scope: &RequestScope,
+    scope: &Scope,
     user: &UserInfo,
     attributes: &Attributes,
 ) -> Result<(), NotShown> {
@@ -72,7 +72,7 @@ pub(super) fn check(
 
 /// Returns the user with a warrant of the consumer's cluster: the export's bindings have granted
 /// the request there, and the cluster's roles know nothing of the user.
-pub(super) fn warranted(scope: &RequestScope, user: &UserInfo) -> UserInfo {
+pub(super) fn warranted(scope: &Scope, user: &UserInfo) -> UserInfo {
     let mut user = user.clone();
     if let Some(cluster) = &scope.cluster {
         let warrant = json!({
@@ -102,8 +102,8 @@ pub(crate) struct Resolution<'a> {
 pub(super) fn resolve(
     registry: &Deps,
     export: &ExportName,
-    scope: &RequestScope,
-    (path, plural): (&ResourcePath, &str),
+    scope: &Scope,
+    (path, plural): (&ObjectPath, &str),
     request: &Resolution<'_>,
 ) -> Result<Option<ResolvedResource>, Refusal> {
     let (catalog, snapshot) = (&registry.catalog, &scope.snapshot);
@@ -169,13 +169,4 @@ fn is_denied_everywhere(
         }
     });
     is_denied && !is_allowed
-}
-
-/// Prefix of the virtual workspace's paths.
-pub(super) fn base(export: &ExportName, cluster: Option<&ClusterName>) -> String {
-    let cluster = cluster.map_or("*", ClusterName::as_str);
-    format!(
-        "/services/apiexport/{}/{}/clusters/{cluster}",
-        export.cluster, export.name
-    )
 }

@@ -1,10 +1,10 @@
 //! Outcomes of a question to a virtual workspace: a refusal, or the resource that it serves.
 
+use crate::Refusal;
 use insula_access::view::ViewScope;
 use insula_api::ClusterName;
 use insula_auth::{Attributes, UserInfo, forbidden_message};
 use insula_catalog::{Error, Named, Served};
-use insula_pipeline::Refusal;
 use std::borrow::Cow;
 
 /// The refusal of a virtual workspace.
@@ -12,9 +12,9 @@ use std::borrow::Cow;
 pub(crate) enum NotShown {
     /// There is no such virtual workspace.
     Absent,
-    /// The virtual workspace does not show the object: 404, whether it exists or not.
+    /// The virtual workspace does not show the object, whether it exists or not.
     Hidden,
-    /// The virtual workspace does not serve the verb: 405.
+    /// The virtual workspace does not serve the verb.
     Unsupported,
     /// The request is not allowed; the reason tells nothing of the cluster.
     Denied(Cow<'static, str>),

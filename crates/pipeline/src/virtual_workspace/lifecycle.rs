@@ -2,7 +2,7 @@
 //! and, within each of these, its LogicalCluster and its content.
 
 use super::outcome::{NotShown, ResolvedResource};
-use crate::{path::ResourcePath, request::RequestScope};
+use crate::{call::ObjectPath, scope::Scope};
 use insula_access::{
     lifecycle::LifecycleController,
     view::{AllClusters, ViewScope},
@@ -34,7 +34,7 @@ fn is_about_clusters(group: &str, resource: &str) -> bool {
 /// Returns the user as whom a request is served.
 pub(super) fn user(
     lifecycle: &LifecycleController,
-    scope: &RequestScope,
+    scope: &Scope,
     caller: &UserInfo,
     attributes: &Attributes,
 ) -> UserInfo {
@@ -49,7 +49,7 @@ pub(super) fn user(
 /// Checks that the cluster waits for the controller and that the request is one of its own.
 pub(super) fn check(
     lifecycle: &LifecycleController,
-    scope: &RequestScope,
+    scope: &Scope,
     caller: &UserInfo,
     attributes: &Attributes,
 ) -> Result<(), NotShown> {
@@ -91,7 +91,7 @@ pub(super) fn check(
 }
 
 /// Returns the APIs of the cluster, or LogicalClusters across all of them.
-pub(super) fn served(registry: &Deps, scope: &RequestScope) -> Vec<Served> {
+pub(super) fn served(registry: &Deps, scope: &Scope) -> Vec<Served> {
     let catalog = &registry.catalog;
     match &scope.cluster {
         Some(cluster) => catalog.served(&scope.snapshot, cluster),
@@ -106,8 +106,8 @@ pub(super) fn served(registry: &Deps, scope: &RequestScope) -> Vec<Served> {
 pub(super) fn resolve(
     registry: &Deps,
     lifecycle: &LifecycleController,
-    scope: &RequestScope,
-    path: &ResourcePath,
+    scope: &Scope,
+    path: &ObjectPath,
 ) -> Option<ResolvedResource> {
     let catalog = &registry.catalog;
     match &scope.cluster {
@@ -125,14 +125,4 @@ pub(super) fn resolve(
             })
         }
     }
-}
-
-/// Prefix of the virtual workspace's paths.
-pub(super) fn base(lifecycle: &LifecycleController, cluster: Option<&ClusterName>) -> String {
-    let cluster = cluster.map_or("*", ClusterName::as_str);
-    format!(
-        "/services/{}/{}/clusters/{cluster}",
-        lifecycle.service(),
-        lifecycle.name()
-    )
 }

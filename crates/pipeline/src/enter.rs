@@ -1,0 +1,108 @@
+//! The third stage of a [`crate::Call`]: the permits of the workspace that it enters.
+
+use crate::{
+    Authorized, Limit, Refusal,
+    fair_share::{ConnectionMeter, FairShare, Tenant, ThrottleSlot},
+    limits::{Budget, CountedPermit, Limits},
+};
+use insula_api::ClusterName;
+use insula_catalog::{Error, Named, limits::WorkspaceLimits};
+use std::sync::Arc;
+
+/// The permits of a request that has entered its workspace.
+pub struct Entered {
+    /// The permit of the workspace, if the request is in one.
+    pub permit: Option<CountedPermit>,
+    /// Bytes in flight of the request.
+    pub budget: Budget,
+    /// The right to run.
+    pub slot: ThrottleSlot,
+}
+
+/// Limits and shares of all tenants.
+#[derive(Clone, Copy)]
+pub struct TenantLimits<'a> {
+    /// The limits.
+    pub limits: &'a Limits,
+    /// The shares of CPU time.
+    pub fair_share: &'a FairShare,
+}
+
+impl TenantLimits<'_> {
+    /// Enters a workspace. `own` are the limits of the workspace in the place of the server's.
+    /// From here on the connection is charged to the workspace.
+    ///
+    /// # Errors
+    /// The limit that the workspace has reached.
+    pub async fn enter(
+        self,
+        cluster: &ClusterName,
+        own: Option<&WorkspaceLimits>,
+        meter: Option<&ConnectionMeter>,
+    ) -> Result<(CountedPermit, ThrottleSlot), Limit> {
+        let permit = self.limits.in_workspace(cluster, own)?;
+        let slot = self.slot(meter, &Tenant::Workspace(cluster.clone())).await?;
+        Ok((permit, slot))
+    }
+
+    /// Waits until a request of the tenant may run, and charges the connection to the tenant.
+    ///
+    /// # Errors
+    /// The tenant is above its share of CPU time.
+    pub async fn slot(self, meter: Option<&ConnectionMeter>, tenant: &Tenant) -> Result<ThrottleSlot, Limit> {
+        let Some(meter) = meter else {
+            return Ok(ThrottleSlot::default());
+        };
+        let slot = self.fair_share.throttle_slot(meter, tenant).await;
+        slot.map_err(|refusal| self.limits.over_compute(&refusal.to_string()))
+    }
+}
+
+impl Authorized {
+    /// Enters the workspace of the request; outside of any, the account of the payer.
+    ///
+    /// # Errors
+    /// The limit that the workspace has reached, and a workspace that is switched off.
+    pub async fn enter(
+        &self,
+        tenants: TenantLimits<'_>,
+        payer: &Arc<str>,
+        meter: Option<&ConnectionMeter>,
+    ) -> Result<Entered, Refusal> {
+        self.refuse_inactive()?;
+        let (permit, slot) = match &self.scope().cluster {
+            Some(cluster) => {
+                let (permit, slot) = tenants.enter(cluster, self.scope().own_limits(), meter).await?;
+                (Some(permit), slot)
+            }
+            None => (None, tenants.slot(meter, &Tenant::User(payer.clone())).await?),
+        };
+        let budget = tenants.limits.budget(payer, permit.as_ref());
+        Ok(Entered { permit, budget, slot })
+    }
+
+    /// Refuses requests to a cluster that is switched off, except for its OpenAPI documents and
+    /// those about its LogicalCluster, by which it is switched on again.
+    fn refuse_inactive(&self) -> Result<(), Refusal> {
+        let Some(cluster) = &self.scope().cluster else {
+            return Ok(());
+        };
+        let right = self.attributes();
+        let about_itself = match right.is_resource_request {
+            true => right.group == "core.kcp.io" && right.resource == "logicalclusters",
+            false => right.path.starts_with("/openapi/"),
+        };
+        if about_itself || !self.scope().is_inactive() {
+            return Ok(());
+        }
+        Err(Refusal::Verb(Error::Forbidden {
+            resource: Named {
+                group: "core.kcp.io".into(),
+                resource: "logicalclusters".into(),
+            },
+            name: cluster.as_str().to_owned(),
+            why: "logical cluster is marked inactive".to_owned(),
+            cause: None,
+        }))
+    }
+}
