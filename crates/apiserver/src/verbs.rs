@@ -4,7 +4,6 @@
 //! the registry, and renders the result.
 
 pub(crate) mod get;
-mod home;
 mod list;
 pub(crate) mod own;
 mod review;
@@ -27,7 +26,7 @@ use http_body_util::{BodyExt, Limited};
 use insula_access::Target;
 use insula_api::{Json, Verb};
 use insula_catalog::Error;
-use insula_pipeline::{Clusters, Refusal, limits::Budget};
+use insula_pipeline::{Clusters, Objects, Refusal, limits::Budget};
 use insula_registry::{FieldValidation, WriteOptions};
 
 /// Bytes of names of programs as field managers; longer names are cut.
@@ -114,13 +113,18 @@ impl ResourceRequest<'_> {
     }
 
     fn options(&self, dry_run: bool, field_validation: FieldValidation) -> WriteOptions<'_> {
-        WriteOptions {
-            user: self.request.authorized.writer(),
-            dry_run,
-            field_validation,
-            duplicates: Vec::new(),
-            record: self.request.parsed.record.clone(),
-            manager: self.manager(),
+        self.objects().options(dry_run, field_validation, self.manager())
+    }
+
+    /// Returns the verbs of the request's objects.
+    pub(crate) fn objects(&self) -> Objects<'_> {
+        Objects {
+            registry: &self.server.registry,
+            delegate: self.server.authenticator.delegate.as_deref(),
+            request: &self.request.authorized,
+            target: &self.target,
+            name: &self.name,
+            record: &self.request.parsed.record,
         }
     }
 

@@ -5,7 +5,7 @@ use crate::{
     Refusal,
     authorize::{Authorized, add_decision, required_right},
 };
-use insula_access::Authenticator;
+use insula_access::delegate::Delegate;
 use insula_api::Verb;
 use insula_auth::{Attributes, ClusterFacts, UserInfo, audit::Record, forbidden_message, permit};
 use std::sync::Arc;
@@ -23,14 +23,8 @@ impl CreateRight {
     ///
     /// # Errors
     /// A delegate that does not answer.
-    pub async fn with_decision(mut self, authenticator: &Authenticator) -> Result<Self, Refusal> {
-        add_decision(
-            authenticator.delegate.as_deref(),
-            &self.user,
-            &self.required,
-            &mut self.facts,
-        )
-        .await?;
+    pub async fn with_decision(mut self, delegate: Option<&dyn Delegate>) -> Result<Self, Refusal> {
+        add_decision(delegate, &self.user, &self.required, &mut self.facts).await?;
         Ok(self)
     }
 }

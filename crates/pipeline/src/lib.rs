@@ -1,7 +1,7 @@
 //! The way of a request from the edge to the verbs, in no wire format.
 //!
 //! ```text
-//! Call ── locate ──> Located ── authorize ──> Authorized ── enter, resolve ──> Target
+//! Call ── locate ──> Located ── authorize ──> Authorized ── enter, resolve ──> Objects ── verb
 //! ```
 //! Each stage is made from the one before and from nothing else, so that no face serves a request
 //! that was not authorized. What is answered instead of done is a [`Refusal`]: each face has one
@@ -12,9 +12,11 @@ mod call;
 mod create_right;
 mod enter;
 pub mod fair_share;
+mod home;
 pub mod impersonation;
 pub mod limits;
 mod locate;
+mod objects;
 mod refusal;
 mod resolve;
 mod scope;
@@ -27,6 +29,7 @@ pub use call::{Call, ObjectPath, ReadAt, Sender, without_identity};
 pub use create_right::CreateRight;
 pub use enter::{Entered, TenantLimits};
 pub use locate::{Destination, Located, Mounted, locate, snapshot};
+pub use objects::Objects;
 pub use refusal::{Clusters, Forbidden, Limit, Refusal};
 pub use resolve::Resolved;
 pub use scope::{Scope, ScopePath};

@@ -2,7 +2,6 @@
 
 use super::ResourceRequest;
 use crate::{negotiate::Supported, request::Answer};
-use insula_registry::verbs;
 
 impl ResourceRequest<'_> {
     pub(crate) async fn list(&mut self) -> Answer {
@@ -12,8 +11,7 @@ impl ResourceRequest<'_> {
             // A HEAD reads the latest state, whatever its parameters, which are parsed here.
             None => self.request.parsed.query.list()?.0,
         };
-        let (registry, scope) = (&self.server.registry, self.request.authorized.scope());
-        let list = verbs::list_at(registry, &scope.snapshot, &scope.read, &self.target, &options).await?;
+        let list = self.objects().list(&options).await?;
         renderer.list(list, &self.warnings).await
     }
 }

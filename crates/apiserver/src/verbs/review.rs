@@ -25,7 +25,7 @@ impl ResourceRequest<'_> {
         // Neither a table nor metadata is an answer.
         let form = self.negotiate(Supported::Document)?;
         let mut sent = self.body().await?.value;
-        self.check_namespace(&sent)?;
+        self.objects().check_namespace(&sent)?;
         let schema = &self.target.api_version()?.schema;
         insula_schema::encode_struct(&mut sent, schema, &self.target.served.names().kind);
         let requester = Requester {

@@ -15,17 +15,8 @@ use insula_apply::OnConflict;
 use insula_apply::{ListMerge, MergeKeys};
 use insula_catalog::{Error, Part};
 use insula_pipeline::Refusal;
-use insula_registry::{Change, Deleted, Deps, FieldValidation, IfAbsent, WriteOptions, Written, verbs};
+use insula_registry::{Deleted, WriteOptions};
 use insula_schema::{ListType, Node};
-use std::time::Duration;
-use tokio::time::timeout;
-
-/// Time that a write of a definition or of rules waits until it is in force. A trial of many stored
-/// objects takes longer.
-const IN_FORCE_TIME: Duration = Duration::from_secs(2);
-/// The warning about a write that is not in force by then.
-const NOT_IN_FORCE: &str = "not in force yet: what was served before is served on; see the condition RolledOut of the \
-                            CustomResourceDefinition";
 
 impl ResourceRequest<'_> {
     pub(crate) async fn create(&mut self) -> Answer {
@@ -37,22 +28,14 @@ impl ResourceRequest<'_> {
         if self.names_creation && !self.name.is_empty() {
             third_party::name_by_path(&mut new, &self.name)?;
         }
-        self.check_namespace(&new)?;
-        let written = verbs::create(&self.server.registry, &self.target, new, &options).await?;
-        let own = self.warnings.clone();
-        let warnings = warnings_in_force(&self.server.registry, own, &written, options.dry_run).await;
+        let written = self.objects().create(new, &options).await?;
+        let warnings = self.with_own(written.warnings);
         self.renderer(form)?.object(201, &written.entry, &warnings).await
     }
 
-    /// Refuses a body whose namespace is another than the path's.
-    pub(crate) fn check_namespace(&self, new: &Json) -> Result<(), Refusal> {
-        let given = new["metadata"]["namespace"].as_str().unwrap_or_default();
-        match &self.target.namespace {
-            Some(namespace) if !given.is_empty() && given != &**namespace => Err(Refusal::from(Error::BadRequest(
-                "the namespace of the provided object does not match the namespace sent on the request".into(),
-            ))),
-            _ => Ok(()),
-        }
+    /// Returns the warnings of every answer, and those of a write.
+    fn with_own(&self, warnings: Vec<String>) -> Vec<String> {
+        [self.warnings.clone(), warnings].concat()
     }
 
     pub(crate) async fn update(&mut self, part: Part) -> Answer {
@@ -60,35 +43,11 @@ impl ResourceRequest<'_> {
         let sent = self.body().await?;
         let mut options = self.write_options("UpdateOptions")?;
         options.duplicates = sent.duplicates;
-        let registry = &self.server.registry;
-        let (code, written) = match part == Part::Main && self.update_creates(&sent.value) {
-            true => {
-                let right = self
-                    .request
-                    .authorized
-                    .right_to_create()?
-                    .with_decision(&self.server.authenticator)
-                    .await?;
-                self.request.authorized.may_create(right, &self.request.parsed.record)?;
-                (201, verbs::create(registry, &self.target, sent.value, &options).await?)
-            }
-            false => {
-                let change = Change::Replace(sent.value);
-                let written = verbs::update(registry, &self.target, &self.name, change, part, &options).await?;
-                (200, written)
-            }
-        };
-        let own = self.warnings.clone();
-        let warnings = warnings_in_force(&self.server.registry, own, &written, options.dry_run).await;
-        self.renderer(form)?.object(code, &written.entry, &warnings).await
-    }
-
-    /// Returns true for a PUT that creates its object: there is none, and its kind allows that.
-    fn update_creates(&self, sent: &Json) -> bool {
-        let (snapshot, registry) = (&self.request.authorized.scope().snapshot, &self.server.registry);
-        self.target.served.api.strategy.traits().created_by_update
-            && sent["metadata"]["name"] == *self.name
-            && verbs::get(registry, snapshot, &self.target, &self.name).is_err()
+        let replaced = self.objects().replace(sent.value, part, &options).await?;
+        let warnings = self.with_own(replaced.written.warnings);
+        self.renderer(form)?
+            .object(code_of(replaced.created), &replaced.written.entry, &warnings)
+            .await
     }
 
     pub(crate) async fn patch(&mut self, part: Part) -> Answer {
@@ -109,10 +68,8 @@ impl ResourceRequest<'_> {
             PatchType::Json | PatchType::Merge | PatchType::Apply => MergeKeys::default(),
         };
         let change = |current: &Json| -> insula_catalog::Result<Json> { apply_patch(kind, &keys, current, &patch) };
-        let change = Change::Patch(&change);
-        let written = verbs::update(&self.server.registry, &self.target, &self.name, change, part, &options).await?;
-        let own = self.warnings.clone();
-        let warnings = warnings_in_force(&self.server.registry, own, &written, options.dry_run).await;
+        let written = self.objects().patch(&change, part, &options).await?;
+        let warnings = self.with_own(written.warnings);
         self.renderer(form)?.written(200, &written.entry, &warnings).await
     }
 
@@ -121,35 +78,10 @@ impl ResourceRequest<'_> {
         let (options, on_conflict) = self.apply_options()?;
         let config = apply::configuration(bytes, options.field_validation)?;
         self.request.parsed.record.sent(&config.value);
-        let registry = &self.server.registry;
-        let exists = verbs::get(
-            registry,
-            &self.request.authorized.scope().snapshot,
-            &self.target,
-            &self.name,
-        )
-        .is_ok();
-        let if_absent = match part == Part::Main && !exists {
-            true => {
-                let right = self
-                    .request
-                    .authorized
-                    .right_to_create()?
-                    .with_decision(&self.server.authenticator)
-                    .await?;
-                self.request.authorized.may_create(right, &self.request.parsed.record)?;
-                IfAbsent::Create
-            }
-            false => IfAbsent::Refuse,
-        };
-        let wanted = (&config.value, on_conflict);
-        let configured = verbs::apply(registry, &self.target, &self.name, wanted, (part, if_absent), &options).await?;
-        let mut warnings = config.warnings;
-        let own = self.warnings.clone();
-        warnings.extend(warnings_in_force(registry, own, &configured.written, options.dry_run).await);
-        let code = if configured.created { 201 } else { 200 };
+        let configured = self.objects().apply(&config.value, on_conflict, part, &options).await?;
+        let warnings = [config.warnings, self.with_own(configured.written.warnings)].concat();
         self.renderer(form)?
-            .object(code, &configured.written.entry, &warnings)
+            .object(code_of(configured.created), &configured.written.entry, &warnings)
             .await
     }
 
@@ -188,27 +120,14 @@ impl ResourceRequest<'_> {
         Ok(patch)
     }
 
-    /// Options of a deletion, which validates no fields and has no field manager.
-    fn deletion_options(&self, dry_run: bool) -> WriteOptions<'_> {
-        WriteOptions {
-            user: self.request.authorized.writer(),
-            dry_run,
-            field_validation: FieldValidation::Ignore,
-            duplicates: Vec::new(),
-            record: self.request.parsed.record.clone(),
-            manager: String::new(),
-        }
-    }
-
     pub(crate) async fn delete(&mut self) -> Answer {
         let form = self.negotiate(Supported::Object)?;
         let body = self.optional_body().await?;
         let (how, dry_run) = self.request.parsed.query.delete(body.as_ref())?;
-        let options = self.deletion_options(dry_run);
-        let registry = &self.server.registry;
+        let objects = self.objects();
         let renderer = self.renderer(form)?;
-        let deletion = verbs::delete(registry, &self.target, &self.name, &how, &options).await?;
-        let warnings = [self.warnings.clone(), deletion.warnings].concat();
+        let deletion = objects.delete(&how, &objects.deletion_options(dry_run)).await?;
+        let warnings = self.with_own(deletion.warnings);
         match deletion.deleted {
             Deleted::Held(entry) => {
                 // As in Kubernetes: only `orphanDependents: false` is answered with 202.
@@ -235,25 +154,17 @@ impl ResourceRequest<'_> {
         let body = self.optional_body().await?;
         let (how, dry_run) = self.request.parsed.query.delete(body.as_ref())?;
         let (list, _) = self.request.parsed.query.list()?;
-        let options = self.deletion_options(dry_run);
-        let (deleted, warnings) =
-            verbs::delete_collection(&self.server.registry, &self.target, &list, &how, &options).await?;
-        let warnings = [self.warnings.clone(), warnings].concat();
+        let objects = self.objects();
+        let options = objects.deletion_options(dry_run);
+        let (deleted, warnings) = objects.delete_collection(&list, &how, &options).await?;
+        let warnings = self.with_own(warnings);
         self.renderer(form)?.deleted(&deleted, &warnings).await
     }
 }
 
-/// Returns the warnings of a write, once it is in force: the next request of anybody sees what it
-/// changed of an API. What is not in force in time is told by another warning.
-async fn warnings_in_force(registry: &Deps, own: Vec<String>, written: &Written, dry_run: bool) -> Vec<String> {
-    let mut warnings = [own, written.warnings.clone()].concat();
-    let in_force = insula_registry::until_in_force(registry, &written.entry.key);
-    if let Some(in_force) = in_force.filter(|_| !dry_run)
-        && timeout(IN_FORCE_TIME, in_force).await.is_err()
-    {
-        warnings.push(NOT_IN_FORCE.to_owned());
-    }
-    warnings
+/// Returns the code of a write that may have created its object.
+fn code_of(created: bool) -> u16 {
+    if created { 201 } else { 200 }
 }
 
 /// Adds the sets and keyed lists below a node. A list with several keys merges by the first one, as
