@@ -2,6 +2,7 @@
 
 use crate::view::ViewScope;
 use insula_api::ClusterName;
+use insula_auth::Permit;
 use insula_catalog::{ApiVersion, Catalog, Error, Result, Served};
 use insula_store::Snapshot;
 use std::sync::Arc;
@@ -20,9 +21,58 @@ pub struct Target {
     pub namespace: Option<Arc<str>>,
     /// View scope. Across all clusters, the cluster is the caller's.
     pub view_scope: ViewScope,
+    _grant: Grant,
 }
 
+/// The mark of a target whose right was granted. Only this file makes one, so that whoever has a target has shown a
+/// [`Permit`], or has said in so many words that the server acts by itself.
+#[derive(Debug, Clone)]
+struct Grant;
+
 impl Target {
+    /// Returns the target of a request that was permitted.
+    pub fn permitted(
+        _permit: &Permit,
+        (cluster, namespace): (ClusterName, Option<Arc<str>>),
+        (served, version): (Served, Arc<str>),
+        view_scope: ViewScope,
+    ) -> Self {
+        Target {
+            cluster,
+            served,
+            version,
+            namespace,
+            view_scope,
+            _grant: Grant,
+        }
+    }
+
+    /// Returns the target of work that the server does by itself, and for no user.
+    pub fn for_the_server(cluster: ClusterName, served: Served, version: Arc<str>) -> Self {
+        Target {
+            cluster,
+            served,
+            version,
+            namespace: None,
+            view_scope: ViewScope::Within,
+            _grant: Grant,
+        }
+    }
+
+    /// Returns the target as another cluster serves the same resource.
+    pub(crate) fn served_as(self, served: Served) -> Self {
+        Target { served, ..self }
+    }
+
+    /// Returns the target in one namespace.
+    #[must_use]
+    pub fn in_namespace(self, namespace: Arc<str>) -> Self {
+        Target {
+            namespace: Some(namespace),
+            ..self
+        }
+    }
+
     /// The version's schema and subresources.
     #[inline]
     pub fn api_version(&self) -> Result<&ApiVersion> {

@@ -211,13 +211,7 @@ impl Tenant {
             route: None,
             pending_calls: None,
         };
-        Target {
-            cluster: self.cluster.clone(),
-            served,
-            version: version.into(),
-            namespace: None,
-            view_scope: insula_access::view::ViewScope::Within,
-        }
+        Target::for_the_server(self.cluster.clone(), served, version.into())
     }
 }
 

@@ -30,7 +30,7 @@ use crate::{
     workspace::Workspaces,
     workspacetype::WorkspaceTypes,
 };
-use insula_access::{Target, view::ViewScope};
+use insula_access::Target;
 use insula_api::{Clock, ClusterName, ClusterPath, Json, Object, ObjectKey, Revision, Rng, Scope, Timestamp};
 use insula_auth::UserInfo;
 use insula_catalog::{Error, Part, ids, locate};
@@ -109,13 +109,10 @@ impl TestControlPlane {
             .registry
             .catalog
             .resolve(&self.registry.store.latest(), &cluster, group, plural)?;
-        let namespace = (!namespace.is_empty()).then(|| namespace.into());
-        Some(Target {
-            cluster,
-            served,
-            version: version.into(),
-            namespace,
-            view_scope: ViewScope::Within,
+        let target = Target::for_the_server(cluster, served, version.into());
+        Some(match namespace {
+            "" => target,
+            namespace => target.in_namespace(namespace.into()),
         })
     }
 

@@ -12,14 +12,16 @@ use insula_access::{
     view::{AllClusters, ViewScope},
 };
 use insula_api::{ClusterName, LabelSelector, Verb};
+use insula_auth::Permit;
 use insula_catalog::{Error, Named, Origin, ScopeKind, Served, exports};
 use insula_registry::Deps;
 use std::sync::Arc;
 
 /// A resource in a version, as a request sees it.
-pub struct Resolved {
+pub struct Resolved<'a> {
     resource: ResolvedResource,
     version: Arc<str>,
+    permit: &'a Permit,
 }
 
 impl Authorized {
@@ -34,16 +36,20 @@ impl Authorized {
         path: &ObjectPath,
         third_party_resources: bool,
         is_metadata_alone: &dyn Fn() -> bool,
-    ) -> Result<Resolved, Refusal> {
+    ) -> Result<Resolved<'_>, Refusal> {
         let resource = resolve(registry, self, path, is_metadata_alone)?;
         third_party::check(third_party_resources, path, &resource.served)?;
         let version = resource.served.served_versions().find(|v| *v.name == *path.version);
         let version = version.map(|v| v.name.clone()).ok_or_else(|| unknown(path))?;
-        Ok(Resolved { resource, version })
+        Ok(Resolved {
+            resource,
+            version,
+            permit: self.permit(),
+        })
     }
 }
 
-impl Resolved {
+impl Resolved<'_> {
     /// The resource.
     pub fn served(&self) -> &Served {
         &self.resource.served
@@ -55,7 +61,11 @@ impl Resolved {
     /// # Errors
     /// A path that does not fit the resource's scope.
     pub fn target(self, registry: &Deps, path: &ObjectPath, lists: bool) -> Result<Target, Refusal> {
-        let Resolved { resource, version } = self;
+        let Resolved {
+            resource,
+            version,
+            permit,
+        } = self;
         let ResolvedResource {
             cluster,
             served,
@@ -70,13 +80,12 @@ impl Resolved {
             let (uses, clock) = (&registry.uses, &registry.clock);
             uses.note(&served, &cluster, &version, clock.now());
         }
-        Ok(Target {
-            cluster,
-            served,
-            version,
-            namespace,
+        Ok(Target::permitted(
+            permit,
+            (cluster, namespace),
+            (served, version),
             view_scope,
-        })
+        ))
     }
 }
 

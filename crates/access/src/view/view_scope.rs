@@ -203,7 +203,7 @@ impl Target {
     pub fn generation(&self, key: &ObjectKey) -> Cow<'_, Target> {
         match self.serving(key) {
             Cow::Borrowed(_) => Cow::Borrowed(self),
-            Cow::Owned(served) => Cow::Owned(Target { served, ..self.clone() }),
+            Cow::Owned(served) => Cow::Owned(self.clone().served_as(served)),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The plan of a migration: its replacement, and what stands against it. A plan writes nothing.
 
 use crate::{Deps, Intent, Plan, WriteOptions, Written, commit, verbs};
-use insula_access::{Target, view::ViewScope};
+use insula_access::Target;
 use insula_api::{ClusterName, Json, ResourceId};
 use insula_catalog::{
     Api, Error, ResourceRoute, Result, Served,
@@ -290,13 +290,9 @@ async fn create(deps: &Deps, cluster: &ClusterName, manifest: &Json, options: &W
         _ => ids::customresourcedefinitions(),
     };
     let served = deps.catalog.system().get(&resource.group, &resource.resource);
-    let target = Target {
-        cluster: cluster.clone(),
-        served: served.ok_or(Error::UnknownResource)?.clone(),
-        version: insula_api::names::version_of(text(&manifest["apiVersion"])).into(),
-        namespace: None,
-        view_scope: ViewScope::Within,
-    };
+    let served = served.ok_or(Error::UnknownResource)?.clone();
+    let version = insula_api::names::version_of(text(&manifest["apiVersion"]));
+    let target = Target::for_the_server(cluster.clone(), served, version.into());
     verbs::create(deps, &target, manifest.clone(), options).await
 }
 

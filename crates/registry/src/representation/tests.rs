@@ -84,13 +84,8 @@ pub(crate) fn served() -> Served {
 }
 
 pub(crate) fn target(served: &Served, tenant: &str) -> Target {
-    Target {
-        cluster: ClusterName::parse(tenant).expect("a name"),
-        served: served.clone(),
-        version: "v2".into(),
-        namespace: None,
-        view_scope: insula_access::view::ViewScope::Within,
-    }
+    let cluster = ClusterName::parse(tenant).expect("a name");
+    Target::for_the_server(cluster, served.clone(), "v2".into())
 }
 
 fn entry(target: &Target, at: usize, size: &str) -> Entry {

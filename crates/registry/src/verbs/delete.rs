@@ -200,10 +200,7 @@ pub async fn delete_collection(
     let mut warnings = Vec::new();
     for together in found.entries.chunks(DELETIONS_AT_ONCE) {
         let deletions = together.iter().map(|entry| async {
-            let one = Target {
-                namespace: Some(entry.key.namespace.clone()),
-                ..target.clone()
-            };
+            let one = target.clone().in_namespace(entry.key.namespace.clone());
             delete(deps, &one, &entry.key.name, how, options).await
         });
         for deleted in join_all(deletions).await {
