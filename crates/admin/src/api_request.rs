@@ -1,8 +1,8 @@
-//! Requests of the HTTP API that a call makes as its caller.
+//! Requests for objects that a call makes as its caller.
 //!
 //! ```text
-//! ApiRequest::create(path.collection(), &object).validate_only(true)
-//!     └ Session::http ──> Json | Status      Session::watch ──> stream of events | Status
+//! ApiRequest::create(path.in_cluster(&cluster), &object).validate_only(true)
+//!     └ Session::run ──> Json | Status      Session::watch ──> stream of events | Status
 //! ```
 //! Each passes authorization, admission, limits and audit as the same request over HTTP would. A
 //! call that makes such requests must not be within `AdminService::enter` of the workspace.
@@ -15,16 +15,12 @@ use futures_util::{
     Stream, StreamExt,
     future::{BoxFuture, ready},
 };
-use http::{Method, Request, header};
 use insula_api::{ClusterName, Json};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
+use insula_apiserver::call::{Action, CallPath, Done, ObjectRequest, Page, PageRequest, WatchRequest};
+use insula_pipeline as pipeline;
+use insula_registry::{DeleteOptions, Preconditions};
 use std::pin::Pin;
 use tonic::Status;
-
-/// Media types of patches.
-const APPLY: &str = "application/apply-patch+yaml";
-const MERGE: &str = "application/merge-patch+json";
-const JSON: &str = "application/json";
 
 /// The path of objects of a resource.
 #[derive(Debug, Clone, Default)]
@@ -44,68 +40,52 @@ pub(crate) struct ObjectPath<'a> {
 }
 
 impl ObjectPath<'_> {
-    /// Returns the path in a logical cluster. Segments are encoded, so that a name cannot change
-    /// the path.
-    pub(crate) fn in_cluster(&self, cluster: &ClusterName) -> String {
-        let mut path = format!("/clusters/{}", encoded(cluster.as_str()));
-        let mut push = |segment: &str| {
-            path.push('/');
-            path.extend(encoded(segment));
-        };
-        match self.group.is_empty() {
-            true => push("api"),
-            false => {
-                push("apis");
-                push(self.group);
-            }
+    /// Returns the path in a logical cluster.
+    pub(crate) fn in_cluster(&self, cluster: &ClusterName) -> CallPath {
+        let given = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        CallPath {
+            cluster: cluster.clone(),
+            objects: pipeline::ObjectPath {
+                group: self.group.to_owned(),
+                version: self.version.to_owned(),
+                resource: self.resource.to_owned(),
+                namespace: given(self.namespace),
+                name: given(self.name),
+                subresource: given(self.subresource),
+                ..pipeline::ObjectPath::default()
+            },
         }
-        push(self.version);
-        if !self.namespace.is_empty() {
-            push("namespaces");
-            push(self.namespace);
-        }
-        for segment in [self.resource, self.name, self.subresource] {
-            if !segment.is_empty() {
-                push(segment);
-            }
-        }
-        path
     }
 }
 
-/// Bytes that need encoding in some part of a URI.
-const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~')
-    .remove(b':');
-
-fn encoded(text: &str) -> PercentEncode<'_> {
-    utf8_percent_encode(text, ENCODED)
+/// Returns the options of a deletion of an object in a state: that of a UID, and of a
+/// resourceVersion.
+pub(crate) fn deletion(uid: Option<&str>, revision: Option<&str>) -> DeleteOptions {
+    DeleteOptions {
+        preconditions: Preconditions {
+            uid: uid.map(str::to_owned),
+            revision: revision.map(str::to_owned),
+        },
+        ..DeleteOptions::default()
+    }
 }
 
-/// A request of the HTTP API.
+/// A request for an object, with the names of the call's fields in refusals.
 #[derive(Debug, Clone)]
 pub(crate) struct ApiRequest {
-    method: Method,
-    /// Path and query.
-    target: String,
-    content_type: &'static str,
-    body: Vec<u8>,
-    /// Names of the call's fields in refusals.
+    request: ObjectRequest,
     names: FieldNames,
 }
 
 impl ApiRequest {
-    fn new(method: Method, path: String, content_type: &'static str, body: Option<&Json>) -> Self {
-        ApiRequest {
-            method,
-            target: path,
-            content_type,
-            body: body.map(|body| body.to_string().into_bytes()).unwrap_or_default(),
-            names: &[],
-        }
+    /// Makes a request.
+    pub(crate) fn new(path: CallPath, action: Action) -> Self {
+        let request = ObjectRequest {
+            path,
+            action,
+            dry_run: false,
+        };
+        ApiRequest { request, names: &[] }
     }
 
     /// Sets the names of the call's fields for the paths in refusals.
@@ -114,64 +94,36 @@ impl ApiRequest {
         ApiRequest { names, ..self }
     }
 
-    /// Reads an object or a collection.
-    pub(crate) fn get(path: String) -> Self {
-        Self::new(Method::GET, path, JSON, None)
+    /// Reads an object.
+    pub(crate) fn get(path: CallPath) -> Self {
+        Self::new(path, Action::Get)
     }
 
     /// Creates an object in a collection.
-    pub(crate) fn create(path: String, object: &Json) -> Self {
-        Self::new(Method::POST, path, JSON, Some(object))
+    pub(crate) fn create(path: CallPath, object: &Json) -> Self {
+        Self::new(path, Action::Create(object.clone()))
     }
 
     /// Replaces an object.
-    pub(crate) fn replace(path: String, object: &Json) -> Self {
-        Self::new(Method::PUT, path, JSON, Some(object))
+    pub(crate) fn replace(path: CallPath, object: &Json) -> Self {
+        Self::new(path, Action::Replace(object.clone()))
     }
 
     /// Merges a patch into an object (RFC 7386).
-    pub(crate) fn merge(path: String, patch: &Json) -> Self {
-        Self::new(Method::PATCH, path, MERGE, Some(patch))
+    pub(crate) fn merge(path: CallPath, patch: &Json) -> Self {
+        Self::new(path, Action::Merge(patch.clone()))
     }
 
-    /// Applies an object as a field manager. The query has `fieldManager` and `force`.
-    pub(crate) fn apply(path: String, object: &Json) -> Self {
-        Self::new(Method::PATCH, path, APPLY, Some(object))
-    }
-
-    /// Deletes an object, with DeleteOptions.
-    pub(crate) fn delete(path: String, options: &Json) -> Self {
-        Self::new(Method::DELETE, path, JSON, Some(options))
-    }
-
-    /// Adds a query parameter, unless its value is empty.
-    #[must_use]
-    pub(crate) fn query(mut self, key: &str, value: &str) -> Self {
-        if !value.is_empty() {
-            let joint = if self.target.contains('?') { '&' } else { '?' };
-            self.target.push(joint);
-            self.target += key;
-            self.target.push('=');
-            self.target.extend(encoded(value));
-        }
-        self
+    /// Deletes an object.
+    pub(crate) fn delete(path: CallPath, how: DeleteOptions) -> Self {
+        Self::new(path, Action::Delete(how))
     }
 
     /// Makes the write a dry run if the call only validates.
     #[must_use]
-    pub(crate) fn validate_only(self, validate_only: bool) -> Self {
-        self.query("dryRun", if validate_only { "All" } else { "" })
-    }
-
-    fn into_http(self) -> Result<Request<Vec<u8>>, Status> {
-        let request = Request::builder()
-            .method(self.method)
-            .uri(self.target)
-            .header(header::ACCEPT, JSON)
-            .header(header::CONTENT_TYPE, self.content_type)
-            .body(self.body);
-        // Segments and values are encoded; only their length can be wrong.
-        request.map_err(|error| Status::invalid_argument(format!("the request cannot be made: {error}")))
+    pub(crate) fn validate_only(mut self, validate_only: bool) -> Self {
+        self.request.dry_run = validate_only;
+        self
     }
 }
 
@@ -192,24 +144,45 @@ impl Session {
     /// Makes a request as the caller, and returns the object of the answer.
     ///
     /// # Errors
-    /// The refusal of the HTTP API, with its details.
-    pub(crate) fn http(&self, request: ApiRequest) -> BoxFuture<'_, Result<Json, Status>> {
+    /// The refusal, with its details.
+    pub(crate) fn run(&self, request: ApiRequest) -> BoxFuture<'_, Result<Json, Status>> {
+        Box::pin(async move { Ok(self.done(request).await?.object) })
+    }
+
+    /// Makes a request as the caller, whose answer says whether the object is gone.
+    ///
+    /// # Errors
+    /// The refusal, with its details.
+    pub(crate) fn done(&self, request: ApiRequest) -> BoxFuture<'_, Result<Done, Status>> {
         Box::pin(async move {
-            let names = request.names;
-            let served = self.api.serve_for(&self.caller, request.into_http()?).await;
-            let served = served.map_err(|unserved| status::of_unserved(&unserved, names))?;
-            let object = serde_json::from_slice(&served);
-            object.map_err(|error| Status::internal(format!("an answer is no JSON: {error}")))
+            let done = self.api.run_for(&self.caller, &request.request).await;
+            done.map_err(|unserved| status::of_unserved(&unserved, request.names))
         })
     }
 
-    /// Watches a collection as the caller. The request is a [`ApiRequest::get`] of it.
+    /// Reads a page of a collection as the caller.
     ///
     /// # Errors
-    /// The refusal of the HTTP API, with its details.
-    pub(crate) async fn watch(&self, request: ApiRequest) -> Result<WatchEvents, Status> {
-        let names = request.names;
-        let request = request.query("watch", "true").into_http()?;
+    /// The refusal, with its details.
+    pub(crate) async fn page(&self, request: &PageRequest, names: FieldNames) -> Result<Page, Status> {
+        let page = self.api.list_for(&self.caller, request).await;
+        page.map_err(|unserved| status::of_unserved(&unserved, names))
+    }
+
+    /// Reads the resources of a group in a version as the caller.
+    ///
+    /// # Errors
+    /// The refusal, with its details.
+    pub(crate) async fn discover(&self, path: &CallPath) -> Result<Json, Status> {
+        let found = self.api.discover_for(&self.caller, path).await;
+        found.map_err(|unserved| status::of_unserved(&unserved, &[]))
+    }
+
+    /// Watches a collection as the caller.
+    ///
+    /// # Errors
+    /// The refusal, with its details.
+    pub(crate) async fn watch(&self, request: &WatchRequest, names: FieldNames) -> Result<WatchEvents, Status> {
         let lines = self.api.watch_for(&self.caller, request).await;
         let lines = lines.map_err(|unserved| status::of_unserved(&unserved, names))?;
         let events = lines.filter_map(|line| ready(event(&line)));
@@ -244,38 +217,6 @@ fn event(line: &[u8]) -> Option<Result<WatchEvent, Status>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_cannot_change_the_path() {
-        let cluster = ClusterName::root();
-        let path = ObjectPath {
-            group: "example.io",
-            version: "v1",
-            resource: "widgets",
-            namespace: "a/../b",
-            name: "x?y=1#%2f",
-            subresource: "status",
-        };
-        assert_eq!(
-            path.in_cluster(&cluster),
-            "/clusters/root/apis/example.io/v1/namespaces/a%2F..%2Fb/widgets/x%3Fy%3D1%23%252f/status"
-        );
-        let core = ObjectPath {
-            version: "v1",
-            resource: "configmaps",
-            ..ObjectPath::default()
-        };
-        assert_eq!(core.in_cluster(&cluster), "/clusters/root/api/v1/configmaps");
-    }
-
-    #[test]
-    fn empty_parameters_are_left_out() {
-        let request = ApiRequest::get("/a".to_owned())
-            .query("labelSelector", "a in (b,c)")
-            .query("continue", "")
-            .validate_only(true);
-        assert_eq!(request.target, "/a?labelSelector=a%20in%20%28b%2Cc%29&dryRun=All");
-    }
 
     #[test]
     fn errors_end_a_watch_with_their_status() {

@@ -37,6 +37,18 @@ pub(crate) async fn record_response(record: &Record, response: Response<Body>) -
     }
 }
 
+/// Records an answer that has no wire format. `bytes` is its size as JSON.
+pub(crate) fn record_value(record: &Record, bytes: usize, value: impl FnOnce() -> Json) {
+    if record.level() < Level::RequestResponse {
+        return;
+    }
+    if bytes > ANSWER_BYTES_MAX {
+        record.truncated();
+    } else {
+        record.given(value());
+    }
+}
+
 /// Returns the object of an answer, if it is one and fits.
 fn object(headers: &HeaderMap, bytes: &[u8]) -> Option<Json> {
     let kind = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;

@@ -146,40 +146,67 @@ impl Expected<'_> {
 /// 400 in Kubernetes' words, 413.
 pub fn decode_object(bytes: &[u8], format: Format, expected: Expected<'_>) -> Result<Decoded, Refusal> {
     let kind = expected.kind;
-    let unrecognized = |why: &str| {
-        let summary = summary(bytes);
-        Refusal::bad_request(format!(
-            "the object provided is unrecognized (must be of type {kind}): {why} ({summary})"
-        ))
-    };
-    let not_handled = |given: &str, api_version: &str, why: &str| {
-        let version = insula_api::names::version_of(api_version);
-        Refusal::bad_request(format!(
-            "{given} in version {version:?} cannot be handled as a {kind}: {why}"
-        ))
-    };
     let mut decoded = read(bytes, format).map_err(|error| match error {
         DecodeError::Number(_) => {
             let meta: TypeMeta = serde_json::from_slice(bytes).unwrap_or_default();
-            not_handled(&meta.kind, &meta.api_version, &error.to_string())
+            not_handled(kind, (&meta.kind, &meta.api_version), &error.to_string())
         }
         // Only built-in kinds have a protobuf form.
         DecodeError::Protobuf(_) if expected.implied.is_none() => {
             negotiate::unsupported_among("application/json, application/yaml")
         }
         DecodeError::TooLarge | DecodeError::Protobuf(_) => error.into(),
-        DecodeError::Json(why) => unrecognized(&format!("couldn't get version/kind; json parse error: {why}")),
-        DecodeError::Yaml(why) => unrecognized(&format!("error converting YAML to JSON: yaml: {why}")),
-    })?;
-    expected.complete(&mut decoded.value);
-    check_object(&decoded.value, bytes, expected).map_err(|problem| match problem {
-        Problem::Unrecognized(why) => unrecognized(&why),
-        Problem::Field(why) => {
-            let text = |field: &str| decoded.value[field].as_str().unwrap_or_default();
-            not_handled(text("kind"), text("apiVersion"), &why)
+        DecodeError::Json(why) => {
+            let why = format!("couldn't get version/kind; json parse error: {why}");
+            unrecognized(kind, &why, bytes)
+        }
+        DecodeError::Yaml(why) => {
+            let why = format!("error converting YAML to JSON: yaml: {why}");
+            unrecognized(kind, &why, bytes)
         }
     })?;
+    complete(&mut decoded.value, expected, |_| bytes.to_vec())?;
     Ok(decoded)
+}
+
+/// Completes an object of a kind that was not read from a body, and checks it as
+/// [`decode_object`] does.
+///
+/// # Errors
+/// 400 in Kubernetes' words.
+pub fn complete_object(value: &mut Json, expected: Expected<'_>) -> Result<(), Refusal> {
+    complete(value, expected, |value| value.to_string().into_bytes())
+}
+
+fn complete(value: &mut Json, expected: Expected<'_>, bytes: impl FnOnce(&Json) -> Vec<u8>) -> Result<(), Refusal> {
+    expected.complete(value);
+    check_object(value, expected).map_err(|problem| match problem {
+        Problem::Unrecognized(why) => unrecognized(expected.kind, &why, &bytes(value)),
+        Problem::NoKind => {
+            let bytes = bytes(value);
+            let text = String::from_utf8_lossy(&bytes);
+            let why = format!("Object 'Kind' is missing in '{}'", text.trim_end());
+            unrecognized(expected.kind, &why, &bytes)
+        }
+        Problem::Field(why) => {
+            let text = |field: &str| value[field].as_str().unwrap_or_default();
+            not_handled(expected.kind, (text("kind"), text("apiVersion")), &why)
+        }
+    })
+}
+
+fn unrecognized(kind: &str, why: &str, bytes: &[u8]) -> Refusal {
+    let summary = summary(bytes);
+    Refusal::bad_request(format!(
+        "the object provided is unrecognized (must be of type {kind}): {why} ({summary})"
+    ))
+}
+
+fn not_handled(kind: &str, (given, api_version): (&str, &str), why: &str) -> Refusal {
+    let version = insula_api::names::version_of(api_version);
+    Refusal::bad_request(format!(
+        "{given} in version {version:?} cannot be handled as a {kind}: {why}"
+    ))
 }
 
 /// `apiVersion` and `kind` of a body, decoded without the rest.
@@ -193,11 +220,13 @@ struct TypeMeta {
 enum Problem {
     /// The body is no object.
     Unrecognized(String),
+    /// The body is an object without a kind.
+    NoKind,
     /// The body is an object with a field that cannot be decoded.
     Field(String),
 }
 
-fn check_object(value: &Json, bytes: &[u8], expected: Expected<'_>) -> Result<(), Problem> {
+fn check_object(value: &Json, expected: Expected<'_>) -> Result<(), Problem> {
     let Some(map) = value.as_object() else {
         let go = go_kind(value);
         let why = format!(
@@ -217,11 +246,7 @@ fn check_object(value: &Json, bytes: &[u8], expected: Expected<'_>) -> Result<()
         }
     }
     if value["kind"].as_str().unwrap_or_default().is_empty() {
-        let text = String::from_utf8_lossy(bytes);
-        return Err(Problem::Unrecognized(format!(
-            "Object 'Kind' is missing in '{}'",
-            text.trim_end()
-        )));
+        return Err(Problem::NoKind);
     }
     let metadata = &value["metadata"];
     let wrong = match expected.structure {

@@ -6,6 +6,8 @@
 //! the workspace's limits.
 
 mod inner;
+mod objects;
+mod request;
 
 use crate::{
     request::{Answer, Parsed},
@@ -17,7 +19,7 @@ use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 pub use inner::{Lines, Unserved};
-use insula_api::{ClusterName, ClusterPath, Timestamp, measure::TRACE};
+use insula_api::{ClusterName, ClusterPath, Timestamp, Uid, measure::TRACE};
 use insula_auth::{
     Attributes, ClusterFacts, EXTRA_CREDENTIAL, Forbidden, Permit, USER_ANONYMOUS, UserInfo, audit::Record, permit,
 };
@@ -29,6 +31,8 @@ use insula_pipeline::{
     limits::{CountedPermit, InFlightPermit},
 };
 use insula_store::Snapshot;
+pub use objects::{Done, Page};
+pub use request::{Action, CallPath, ObjectRequest, PageRequest, WatchRequest};
 use std::{
     any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -42,6 +46,9 @@ use tokio::{
     time::{Sleep, sleep},
 };
 use tracing::Instrument;
+
+/// Annotation of an audit event with the id of the call that made the request.
+const CALL_ID: &str = "insula.io/call-id";
 
 /// Distinct warnings of a call that are kept.
 const WARNINGS_MAX: usize = 16;
@@ -79,7 +86,7 @@ pub struct Caller {
     /// Notified when the client does not wait any more, and the call goes on.
     gone: Arc<Notify>,
     record: Record,
-    /// Warnings of the requests of the HTTP API that the call has made.
+    /// Warnings of the requests that the call has made.
     warnings: Mutex<Vec<String>>,
     /// Path of the method.
     method: String,
@@ -261,6 +268,20 @@ impl Caller {
         &self.record
     }
 
+    /// Starts the record of a request that the call makes within the server.
+    fn begin_record(&self, server: &ApiServer, uri: impl FnOnce() -> String) -> inner::Recorded {
+        let named = || (Uid::random(&*server.registry.rng).to_string(), uri());
+        inner::Recorded(self.inner.origin.record(named, CALL_ID))
+    }
+
+    /// Tells a record who makes the request.
+    fn tell(&self, record: &Record) {
+        record.known(self.sender.impersonator.as_ref().unwrap_or(&self.sender.user));
+        if self.sender.impersonator.is_some() {
+            record.acts_as(&self.sender.user);
+        }
+    }
+
     fn warnings(&self) -> MutexGuard<'_, Vec<String>> {
         // The list is consistent between any two statements.
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner)
@@ -276,7 +297,7 @@ impl Caller {
         }
     }
 
-    /// Returns the distinct warnings of the requests of the HTTP API that the call has made so far,
+    /// Returns the distinct warnings of the requests that the call has made so far,
     /// and forgets them.
     pub fn take_warnings(&self) -> Vec<String> {
         std::mem::take(&mut *self.warnings())

@@ -255,7 +255,7 @@ async fn finalize(request: &mut ResourceRequest<'_>, verb: Verb) -> Answer {
 
 /// Returns the warning about a deprecated version: its author's text, or the best version to use
 /// instead.
-fn deprecation(served: &Served, version: &str) -> Vec<String> {
+pub(crate) fn deprecation(served: &Served, version: &str) -> Vec<String> {
     let Some(text) = served.version(version).and_then(|v| v.deprecated.clone()) else {
         return Vec::new();
     };

@@ -164,10 +164,7 @@ impl Query {
                     "specifying resource version is not allowed when using continue".into(),
                 ));
             }
-            (Some(token), _, _) => match insula_registry::verbs::Token::decode(token)?.revision {
-                Some(revision) => ReadAt::Exactly(revision),
-                None => ReadAt::Latest,
-            },
+            (Some(token), _, _) => ReadAt::of_page(token)?,
             (None, None, _) => ReadAt::Latest,
             (None, Some(Revision(0)), _) => ReadAt::Any,
             (None, Some(revision), "Exact") => ReadAt::Exactly(revision),

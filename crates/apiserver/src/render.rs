@@ -346,15 +346,9 @@ impl Renderer {
         Show::new(&self.registry.cache, &self.target, entries.iter())
     }
 
-    /// Returns an object as a value; one that a dry run created has no resourceVersion.
+    /// Returns an object as a value.
     async fn value(&self, entry: &Entry) -> Result<Json> {
-        let mut value = verbs::show(&self.registry, &self.target, entry).await?;
-        if entry.revision == Revision(0)
-            && let Some(metadata) = value["metadata"].as_object_mut()
-        {
-            metadata.remove("resourceVersion");
-        }
-        Ok(value)
+        value(&self.registry, &self.target, entry).await
     }
 
     async fn table(&self, entries: &[Entry], version: MetaVersion, metadata: Json, columns: Columns) -> Result<Json> {
@@ -378,6 +372,22 @@ impl Renderer {
     fn layout(&self) -> Result<Layout<'_>> {
         Ok(Layout::for_resource(&self.target.served, self.target.api_version()?))
     }
+}
+
+/// Returns an object as a value; one that a dry run created has no resourceVersion.
+pub(crate) async fn value(registry: &Deps, target: &Target, entry: &Entry) -> Result<Json> {
+    let mut value = verbs::show(registry, target, entry).await?;
+    if entry.revision == Revision(0)
+        && let Some(metadata) = value["metadata"].as_object_mut()
+    {
+        metadata.remove("resourceVersion");
+    }
+    Ok(value)
+}
+
+/// Returns the metadata of an object that cannot be converted.
+pub(crate) fn metadata_alone(entry: &Entry) -> Json {
+    partial(entry, MetaVersion::V1)
 }
 
 /// Removes the type of an item: lists of built-in kinds name it once.

@@ -11,6 +11,29 @@ use insula_api::{Json, distinct};
 use insula_auth::audit::Record;
 use insula_catalog::Error;
 use insula_pipeline::Refusal;
+use std::io;
+
+/// A writer that counts.
+struct Count(usize);
+
+impl io::Write for Count {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Returns the bytes of a value as JSON.
+pub(crate) fn json_bytes(value: &Json) -> usize {
+    let mut count = Count(0);
+    // A value is always valid JSON, and counting does not fail.
+    let _ = serde_json::to_writer(&mut count, value);
+    count.0
+}
 
 /// Records a refusal in the audit log.
 pub(crate) fn record_refusal(refusal: &Refusal, record: &Record) {

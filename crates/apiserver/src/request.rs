@@ -18,7 +18,7 @@ use insula_access::{
 use insula_api::{ClusterPath, Verb};
 use insula_auth::{Attributes, audit::Record};
 use insula_catalog::{Error, exports::ExportName};
-use insula_pipeline::{ObjectPath, Refusal, VirtualWorkspace, limits::Budget, without_identity};
+use insula_pipeline::{ObjectPath, Refusal, VirtualWorkspace, limits::Budget};
 use insula_registry::ListOptions;
 use std::sync::Arc;
 
@@ -208,9 +208,7 @@ impl Parsed {
         })
     }
 
-    /// The request in the terms of authorisation. The identity that a resource may be named with
-    /// selects the API's exporter, and is no part of its name there: roles and policies would not
-    /// know it.
+    /// The request in the terms of authorisation.
     fn derive_attributes(&self) -> Attributes {
         let Some(path) = self.resource_path() else {
             return Attributes {
@@ -219,35 +217,9 @@ impl Parsed {
                 ..Attributes::default()
             };
         };
-        let ObjectPath {
-            group,
-            version,
-            namespace,
-            resource,
-            name,
-            subresource,
-            ..
-        } = path.clone();
-        let is_namespace = resource == "namespaces" && group.is_empty();
-        let name = name.unwrap_or_default();
-        // A right to list or watch objects of certain names covers a request whose field selector
-        // is for one of them.
-        let selected = (name.is_empty() && matches!(self.verb, Some(Verb::List | Verb::Watch)))
-            .then(|| self.query.selected_name())
-            .flatten();
-        Attributes {
-            verb: self.verb.into(),
-            group,
-            version,
-            resource: without_identity(&resource).to_owned(),
-            subresource: subresource.unwrap_or_default(),
-            // A namespace's own requests are judged inside it, as Kubernetes does.
-            namespace: namespace.unwrap_or_else(|| if is_namespace { name.clone() } else { String::new() }),
-            name: selected.unwrap_or(name),
-            path: String::new(),
-            cluster: None,
-            is_resource_request: true,
-        }
+        let reads_many = path.name.is_none() && matches!(self.verb, Some(Verb::List | Verb::Watch));
+        let selected = reads_many.then(|| self.query.selected_name()).flatten();
+        path.attributes(self.verb, selected)
     }
 
     /// The path that rules for non-resource URLs are compared with.

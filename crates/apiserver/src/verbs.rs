@@ -11,6 +11,8 @@ pub(crate) mod scale;
 pub(crate) mod watch;
 mod write;
 
+pub(crate) use write::apply_patch;
+
 use crate::{
     body, discovery,
     negotiate::{self, Negotiated, Supported},
@@ -28,6 +30,8 @@ use insula_api::{Json, Verb};
 use insula_catalog::Error;
 use insula_pipeline::{Clusters, Objects, Refusal, limits::Budget};
 use insula_registry::{FieldValidation, WriteOptions};
+use insula_schema::Structural;
+use std::sync::Arc;
 
 /// Bytes of names of programs as field managers; longer names are cut.
 const MANAGER_BYTES_MAX: usize = 128;
@@ -91,19 +95,8 @@ impl ResourceRequest<'_> {
     /// `User-Agent` up to its version.
     pub(crate) fn manager(&self) -> String {
         let named = self.request.parsed.query.get("fieldManager");
-        if let Some(named) = named.filter(|named| !named.is_empty()) {
-            return named.to_owned();
-        }
         let agent = self.header(header::USER_AGENT).unwrap_or_default();
-        let program = agent.split('/').next().unwrap_or_default();
-        let mut name = String::new();
-        for c in program.chars().filter(|c| !c.is_control()) {
-            if name.len() + c.len_utf8() > MANAGER_BYTES_MAX {
-                break;
-            }
-            name.push(c);
-        }
-        name
+        manager_of(named, &agent)
     }
 
     /// Reads `dryRun` and `fieldValidation`, for a kind of options.
@@ -142,22 +135,8 @@ impl ResourceRequest<'_> {
 
     /// Reads the body as an object of the resource.
     pub(crate) async fn body(&mut self) -> Result<body::Decoded, Refusal> {
-        let served = &self.target.served;
-        let kind = served.names().kind.clone();
-        let implied = discovery::is_built_in(served).then(|| served.api_version(&self.target.version));
-        let traits = served.api.strategy.traits();
-        let version = served.api.version(&self.target.version);
-        // Definitions decode their spec themselves.
-        let schema = match traits.is_struct {
-            true => version.map(|version| version.schema.clone()),
-            false => traits.built_in.then(std::sync::Arc::default),
-        };
-        let expected = body::Expected {
-            kind: &kind,
-            implied: implied.as_deref(),
-            structure: schema.as_deref(),
-        };
-        self.body_of_kind(expected).await
+        let kind = BodyKind::for_target(&self.target);
+        self.body_of_kind(kind.expected()).await
     }
 
     /// Reads the body as an object of a kind.
@@ -179,6 +158,57 @@ impl ResourceRequest<'_> {
         let sent = body::decode(&bytes, format)?.value;
         self.request.parsed.record.sent(&sent);
         Ok(Some(sent))
+    }
+}
+
+/// Returns the field manager of a write: the one that it names, or the program of a `User-Agent` up
+/// to its version.
+pub(crate) fn manager_of(named: Option<&str>, agent: &str) -> String {
+    if let Some(named) = named.filter(|named| !named.is_empty()) {
+        return named.to_owned();
+    }
+    let program = agent.split('/').next().unwrap_or_default();
+    let mut name = String::new();
+    for c in program.chars().filter(|c| !c.is_control()) {
+        if name.len() + c.len_utf8() > MANAGER_BYTES_MAX {
+            break;
+        }
+        name.push(c);
+    }
+    name
+}
+
+/// The kind that the body of a write has.
+pub(crate) struct BodyKind {
+    kind: Arc<str>,
+    implied: Option<String>,
+    structure: Option<Arc<Structural>>,
+}
+
+impl BodyKind {
+    /// Returns the kind of a target.
+    pub(crate) fn for_target(target: &Target) -> Self {
+        let served = &target.served;
+        let traits = served.api.strategy.traits();
+        let version = served.api.version(&target.version);
+        BodyKind {
+            kind: served.names().kind.clone(),
+            implied: discovery::is_built_in(served).then(|| served.api_version(&target.version)),
+            // Definitions decode their spec themselves.
+            structure: match traits.is_struct {
+                true => version.map(|version| version.schema.clone()),
+                false => traits.built_in.then(Arc::default),
+            },
+        }
+    }
+
+    /// Returns what is expected of the body.
+    pub(crate) fn expected(&self) -> body::Expected<'_> {
+        body::Expected {
+            kind: &self.kind,
+            implied: self.implied.as_deref(),
+            structure: self.structure.as_deref(),
+        }
     }
 }
 

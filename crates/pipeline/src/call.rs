@@ -3,6 +3,8 @@
 use crate::scope::ScopePath;
 use insula_api::{Revision, Verb};
 use insula_auth::{Attributes, UserInfo};
+use insula_catalog::Error;
+use insula_registry::verbs::Token;
 
 /// The sender of a request, whom the edge has authenticated.
 #[derive(Debug, Clone)]
@@ -61,6 +63,31 @@ pub struct ObjectPath {
     pub third_party: bool,
 }
 
+impl ObjectPath {
+    /// Returns the request in the terms of authorization, without a cluster. `selected` is the name
+    /// of the one object that a list or a watch selects by its fields: a right to objects of
+    /// certain names covers it. The identity that a resource may be named with selects the API's
+    /// exporter, and is no part of its name here: roles and policies would not know it.
+    pub fn attributes(&self, verb: Option<Verb>, selected: Option<String>) -> Attributes {
+        let is_namespace = self.resource == "namespaces" && self.group.is_empty();
+        let name = self.name.clone().unwrap_or_default();
+        // A namespace's own requests are judged inside it, as Kubernetes does.
+        let inside = || if is_namespace { name.clone() } else { String::new() };
+        Attributes {
+            verb: verb.into(),
+            group: self.group.clone(),
+            version: self.version.clone(),
+            resource: without_identity(&self.resource).to_owned(),
+            subresource: self.subresource.clone().unwrap_or_default(),
+            namespace: self.namespace.clone().unwrap_or_else(inside),
+            name: selected.unwrap_or(name),
+            path: String::new(),
+            cluster: None,
+            is_resource_request: true,
+        }
+    }
+}
+
 /// Returns a plural resource without the identity of its exporter (`widgets:1f3a…`).
 pub fn without_identity(resource: &str) -> &str {
     resource.split_once(':').map_or(resource, |(name, _)| name)
@@ -77,4 +104,15 @@ pub enum ReadAt {
     NotOlderThan(Revision),
     /// The state at a revision.
     Exactly(Revision),
+}
+
+impl ReadAt {
+    /// Returns the state of the page that a token leads to.
+    ///
+    /// # Errors
+    /// The text is not a valid token (400).
+    pub fn of_page(token: &str) -> Result<ReadAt, Error> {
+        let revision = Token::decode(token)?.revision;
+        Ok(revision.map_or(ReadAt::Latest, ReadAt::Exactly))
+    }
 }

@@ -42,7 +42,7 @@ const WORKSPACE: HeaderName = HeaderName::from_static("insula-workspace");
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 /// Name of a request: that of the client, or one made up. Answers have it, too.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// Warnings of the requests of the HTTP API that a call made: one value each, with the bytes
+/// Warnings of the requests that a call made: one value each, with the bytes
 /// outside of printable ASCII, and `%`, as `%` and two digits.
 const WARNING: HeaderName = HeaderName::from_static("insula-warning");
 /// Maximum number of bytes of all warnings of an answer: most clients take 8 KiB of headers.

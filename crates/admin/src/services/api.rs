@@ -1,5 +1,5 @@
 //! `ApiService`: publication, rollout, binding and retirement of APIs. Plans are made on one
-//! snapshot; their writes are requests of the HTTP API.
+//! snapshot; their writes are requests as the caller.
 
 mod bind_requests;
 mod claims;

@@ -1,10 +1,10 @@
-//! `ObjectService`: objects of any kind, by requests of the HTTP API.
+//! `ObjectService`: objects of any kind, by requests as the caller.
 
 mod target;
 
 use self::target::{Address, Target, check_manager, group_version};
 use crate::{
-    api_request::{ApiRequest, WatchEvent},
+    api_request::{ApiRequest, WatchEvent, deletion},
     fields,
     pages::Page,
     requests::Once,
@@ -13,11 +13,14 @@ use crate::{
 };
 use futures_util::StreamExt;
 use insula_api::{FieldSelector, Json, LabelSelector, Revision, Verb};
+use insula_apiserver::call::{Action, PageRequest, WatchRequest};
+use insula_apply::OnConflict;
 use insula_proto::admin::v1::{
-    ApplyObjectRequest, ApplyObjectResponse, ChangeType, DeleteObjectRequest, DeleteObjectResponse, GetObjectRequest,
-    GetObjectResponse, ListObjectsRequest, ListObjectsResponse, Propagation, WatchObjectsRequest, WatchObjectsResponse,
-    object_service_server::ObjectService,
+    self, ApplyObjectRequest, ApplyObjectResponse, ChangeType, DeleteObjectRequest, DeleteObjectResponse,
+    GetObjectRequest, GetObjectResponse, ListObjectsRequest, ListObjectsResponse, WatchObjectsRequest,
+    WatchObjectsResponse, object_service_server::ObjectService,
 };
+use insula_registry::{DeleteOptions, Propagation};
 use serde_json::json;
 use std::pin::Pin;
 use tokio_stream::Stream;
@@ -36,7 +39,7 @@ impl ObjectService for AdminService {
         let wanted = (Verb::Get, &*request.namespace, &*request.name);
         let target = Target::of_type(&session, request.r#type, wanted).await?;
         let path = target.object(address(&request.namespace, &request.name))?;
-        let object = target.request(&session, ApiRequest::get(path)).await?;
+        let object = target.request(&session, ApiRequest::get(path)).await?.object;
         Ok(Response::new(GetObjectResponse {
             header: session.header_of(&object),
             etag: fields::etag_of(&object),
@@ -96,9 +99,14 @@ impl ObjectService for AdminService {
         let request = request.into_inner();
         let wanted = (Verb::Watch, &*request.namespace, "");
         let target = Target::of_type(&session, request.r#type, wanted).await?;
-        let watch = ApiRequest::get(target.collection(&request.namespace)?);
-        let watch = selected(watch, &request.label_selector, &request.field_selector)?;
-        let events = session.watch(from_revision(watch, request.revision)).await;
+        let names = check_selectors(&request.label_selector, &request.field_selector)?;
+        let watch = WatchRequest {
+            path: target.collection(&request.namespace)?,
+            labels: request.label_selector,
+            fields: request.field_selector,
+            after: after(request.revision),
+        };
+        let events = session.watch(&watch, names).await;
         let events = events.map_err(|refusal| target.explained(refusal))?;
         let answer = move |event: Result<WatchEvent, Status>| {
             let event = event?;
@@ -114,15 +122,9 @@ impl ObjectService for AdminService {
     }
 }
 
-/// Returns a watch after a revision; 0 stands for the state and all that follows.
-pub(super) fn from_revision(watch: ApiRequest, revision: u64) -> ApiRequest {
-    let watch = watch.query("allowWatchBookmarks", "true");
-    match revision {
-        0 => watch
-            .query("sendInitialEvents", "true")
-            .query("resourceVersionMatch", "NotOlderThan"),
-        revision => watch.query("resourceVersion", &revision.to_string()),
-    }
+/// Returns the revision after which a watch begins; 0 stands for the state and all that follows.
+pub(super) fn after(revision: u64) -> Option<u64> {
+    Some(revision).filter(|revision| *revision != 0)
 }
 
 /// Returns the kind of an event.
@@ -151,48 +153,36 @@ fn address<'a>(namespace: &'a str, name: &'a str) -> Address<'a> {
     }
 }
 
-/// Adds the selectors of a request.
-fn selected(request: ApiRequest, labels: &str, fields: &str) -> Result<ApiRequest, Status> {
+/// Checks the selectors of a request, and returns the names of its fields in refusals.
+fn check_selectors(labels: &str, fields: &str) -> Result<FieldNames, Status> {
     LabelSelector::parse(labels).map_err(|error| status::invalid("label_selector", error))?;
     FieldSelector::parse(fields).map_err(|error| status::invalid("field_selector", error))?;
-    // Fields by which a resource cannot be selected are refused by the HTTP API.
-    let names: FieldNames = if fields.is_empty() {
+    // Fields by which a resource cannot be selected are refused where objects are read.
+    Ok(if fields.is_empty() {
         &[]
     } else {
         &[("", "field_selector")]
-    };
-    let request = request.query("labelSelector", labels).query("fieldSelector", fields);
-    Ok(request.names(names))
+    })
 }
 
 async fn list(session: &Session, target: &Target, request: &ListObjectsRequest) -> Result<ListObjectsResponse, Status> {
-    let collection = target.collection(&request.namespace)?;
-    let filter = [&*collection, &request.label_selector, &request.field_selector];
+    let path = target.collection(&request.namespace)?;
+    let filter = [&*path.to_string(), &request.label_selector, &request.field_selector];
     let page = Page::read(session, &filter, request.page_size, &request.page_token)?;
-    let position = page.after.as_ref().map(|(_, position)| position.as_str());
-    let list = ApiRequest::get(collection.clone())
-        .query("limit", &page.size.to_string())
-        .query("continue", position.unwrap_or_default());
-    let list = selected(list, &request.label_selector, &request.field_selector)?;
-    let list = target.request(session, list).await?;
-    let revision = revision_of(&list);
-    let next = list["metadata"]["continue"].as_str().filter(|next| !next.is_empty());
-    let next = next.map(|next| page.next(revision, next));
-    // Items of built-in lists have neither apiVersion nor kind, as in Kubernetes.
-    let kind = list["kind"].as_str().and_then(|kind| kind.strip_suffix("List"));
-    let item = |item: &Json| {
-        let mut item = item.clone();
-        for (key, value) in [("apiVersion", list["apiVersion"].as_str()), ("kind", kind)] {
-            if item[key].is_null() {
-                item[key] = json!(value);
-            }
-        }
-        fields::structure(&item)
+    let names = check_selectors(&request.label_selector, &request.field_selector)?;
+    let wanted = PageRequest {
+        path,
+        labels: request.label_selector.clone(),
+        fields: request.field_selector.clone(),
+        limit: page.size,
+        token: page.after.as_ref().map(|(_, position)| position.clone()),
     };
-    let items = list["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let list = session.page(&wanted, names).await;
+    let list = list.map_err(|refusal| target.explained(refusal))?;
+    let next = list.next.map(|next| page.next(list.revision, &next));
     Ok(ListObjectsResponse {
-        header: session.header_at(revision),
-        objects: items.iter().map(item).collect::<Result<_, _>>()?,
+        header: session.header_at(list.revision),
+        objects: list.items.iter().map(fields::structure).collect::<Result<_, _>>()?,
         next_page_token: next.unwrap_or_default(),
     })
 }
@@ -251,13 +241,19 @@ async fn apply(
             object["metadata"]["uid"] = json!(uid);
         }
     }
-    let apply = ApiRequest::apply(path, &object)
+    let action = Action::Apply {
+        config: object,
+        manager: request.field_manager.clone(),
+        on_conflict: if request.force {
+            OnConflict::Force
+        } else {
+            OnConflict::Refuse
+        },
+    };
+    let apply = ApiRequest::new(path, action)
         .names(APPLY_FIELDS)
-        .query("fieldManager", &request.field_manager)
-        .query("fieldValidation", "Strict")
-        .query("force", if request.force { "true" } else { "" })
         .validate_only(request.validate_only);
-    let applied = target.request(session, apply).await?;
+    let applied = target.request(session, apply).await?.object;
     Ok(ApplyObjectResponse {
         header: session.header_of(&applied),
         etag: fields::etag_of(&applied),
@@ -270,28 +266,26 @@ async fn delete(
     target: &Target,
     request: &DeleteObjectRequest,
 ) -> Result<DeleteObjectResponse, Status> {
-    let mut options = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
-    if let Some(etag) = fields::etag(&request.etag)? {
-        options["preconditions"]["resourceVersion"] = json!(etag);
-    }
-    if !request.uid.is_empty() {
-        options["preconditions"]["uid"] = json!(request.uid);
-    }
-    options["propagationPolicy"] = match Propagation::try_from(request.propagation) {
-        Ok(Propagation::Unspecified) => Json::Null,
-        Ok(Propagation::Background) => json!("Background"),
-        Ok(Propagation::Foreground) => json!("Foreground"),
-        Ok(Propagation::Orphan) => json!("Orphan"),
-        Err(_) => return Err(status::invalid("propagation", status::UNKNOWN_VALUE)),
+    let uid = Some(&*request.uid).filter(|uid| !uid.is_empty());
+    let how = DeleteOptions {
+        propagation: match v1::Propagation::try_from(request.propagation) {
+            Ok(v1::Propagation::Unspecified) => None,
+            Ok(v1::Propagation::Background) => Some(Propagation::Background),
+            Ok(v1::Propagation::Foreground) => Some(Propagation::Foreground),
+            Ok(v1::Propagation::Orphan) => Some(Propagation::Orphan),
+            Err(_) => return Err(status::invalid("propagation", status::UNKNOWN_VALUE)),
+        },
+        ..deletion(uid, fields::etag(&request.etag)?)
     };
     let path = target.object(address(&request.namespace, &request.name))?;
-    let delete = ApiRequest::delete(path, &options).validate_only(request.validate_only);
+    let delete = ApiRequest::delete(path, how).validate_only(request.validate_only);
     let deleted = target.request(session, delete).await?;
-    let gone = deleted["kind"] == "Status" && deleted["apiVersion"] == "v1";
     Ok(DeleteObjectResponse {
-        header: session.header_of(&deleted),
-        gone,
-        object: (!gone).then(|| fields::structure(&deleted)).transpose()?,
+        header: session.header_of(&deleted.object),
+        gone: deleted.gone,
+        object: (!deleted.gone)
+            .then(|| fields::structure(&deleted.object))
+            .transpose()?,
     })
 }
 

@@ -8,11 +8,11 @@ mod writes;
 pub(super) use undelete::not_undeleted;
 
 use super::{
-    object::{change_type, from_revision, revision_of},
+    object::{after, change_type, revision_of},
     or_root,
 };
 use crate::{
-    api_request::{ApiRequest, ObjectPath, WatchEvent},
+    api_request::{ObjectPath, WatchEvent},
     fields,
     pages::Page,
     session::{AdminService, Located, Session, right, workspace_path},
@@ -23,6 +23,7 @@ use insula_api::{
     ClusterName, ClusterPath, Json, ObjectKey, Scope, Timestamp, Verb,
     names::{annotations, groups},
 };
+use insula_apiserver::call::WatchRequest;
 use insula_auth::Attributes;
 use insula_catalog::{ids, locate};
 use insula_proto::admin::v1::{
@@ -160,8 +161,13 @@ impl WorkspaceService for AdminService {
         let watching = right(Verb::Watch, groups::TENANCY, "workspaces", "");
         let Located { cluster, path } = session.locate_field("parent", or_root(&parent), &watching)?;
         let path = canonical(&session.snapshot, &cluster, path);
-        let watch = from_revision(ApiRequest::get(workspaces("").in_cluster(&cluster)), revision);
-        let events = session.watch(watch).await?;
+        let watch = WatchRequest {
+            path: workspaces("").in_cluster(&cluster),
+            labels: String::new(),
+            fields: String::new(),
+            after: after(revision),
+        };
+        let events = session.watch(&watch, &[]).await?;
         let answer = move |event: Result<WatchEvent, Status>| {
             let event = event?;
             let kind = change_type(&event);

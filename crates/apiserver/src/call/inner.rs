@@ -1,16 +1,18 @@
-//! Requests of the HTTP API that a call makes within the server, for its caller.
+//! Requests of the HTTP API that a call makes within the server, for its caller: those that have no
+//! other form, or that another server answers.
 //!
-//! A call that reads or writes objects does what a client of the HTTP API would do: its requests
-//! pass the same stages from authorization on, with admission, the limits of the workspace and an
-//! audit record of their own, which names the call. The call itself was authenticated and counts
-//! against the limits of its caller.
+//! They pass the same stages from authorization on, with admission, the limits of the workspace and
+//! an audit record of their own, which names the call.
 
-use super::Caller;
+use super::{
+    CallPath, Caller,
+    request::{self, WatchRequest},
+};
 use crate::{
     audit,
     dispatch::serve_authenticated,
     reauthorize,
-    reply::{self, Proxied},
+    reply::{self, Proxied, header_text},
     request::{Answer, Parsed, RequestKind},
     request_stages::Authenticated,
     server::ApiServer,
@@ -20,16 +22,14 @@ use axum::body::{Body, Bytes, to_bytes};
 use futures_util::{Stream, StreamExt, future::BoxFuture, stream::unfold};
 use http::{HeaderMap, Request, Response, StatusCode, header};
 use insula_access::PeerCertificate;
-use insula_api::{Timestamp, Uid};
+use insula_api::{Json, Timestamp};
 use insula_auth::audit::{Origin, Record};
+use insula_catalog::Error;
 use insula_pipeline::Refusal;
 use std::pin::{Pin, pin};
 
 /// Lines of a stream, without their ends.
 pub type Lines = Pin<Box<dyn Stream<Item = Bytes> + Send>>;
-
-/// Annotation of an audit event with the id of the call that made the request.
-const CALL_ID: &str = "insula.io/call-id";
 
 /// Bytes of an answer, or of a line of a stream, of an extension server.
 const PROXIED_BYTES_MAX: usize = 32 << 20;
@@ -54,7 +54,7 @@ pub(super) struct Sender {
     /// Credentials, impersonation headers and `User-Agent`.
     headers: HeaderMap,
     peer: Option<PeerCertificate>,
-    origin: Origin,
+    pub(super) origin: Origin,
 }
 
 impl Sender {
@@ -72,14 +72,27 @@ impl Sender {
 }
 
 impl Sender {
+    /// Returns the program of the sender, as it names itself.
+    pub(super) fn agent(&self) -> String {
+        header_text(&self.headers, header::USER_AGENT).unwrap_or_default()
+    }
+
     /// Returns the last second of the certificate of the connection.
     pub(super) fn certificate_end(&self) -> Option<Timestamp> {
         self.peer.as_ref()?.end()
     }
 }
 
+/// Reads an answer.
+pub(super) fn json(bytes: &[u8]) -> Result<Json, Unserved> {
+    serde_json::from_slice(bytes).map_err(|error| {
+        let why = format!("an answer is no JSON: {error}");
+        Unserved::Refused(Refusal::from(Error::Internal(why)))
+    })
+}
+
 /// The audit record of a request. A request that ends without an answer is recorded, too.
-struct Recorded(Record);
+pub(super) struct Recorded(pub(super) Record);
 
 impl Drop for Recorded {
     fn drop(&mut self) {
@@ -98,14 +111,19 @@ impl ApiServer {
     ///
     /// # Errors
     /// The refusal.
-    pub fn serve_for<'a>(
-        &'a self,
-        caller: &'a Caller,
-        request: Request<Vec<u8>>,
-    ) -> BoxFuture<'a, Result<Bytes, Unserved>> {
+    pub(super) async fn serve_for(&self, caller: &Caller, request: Request<Vec<u8>>) -> Result<Bytes, Unserved> {
+        let response = Box::pin(self.respond_for(caller, request, false)).await;
+        served(response.map_err(Unserved::Refused)?).await
+    }
+
+    /// Returns the resources of a group in a version, which the objects of a path name.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn discover_for<'a>(&'a self, caller: &'a Caller, path: &'a CallPath) -> BoxFuture<'a, Result<Json, Unserved>> {
         Box::pin(async move {
-            let response = Box::pin(self.respond_for(caller, request, false)).await;
-            served(response.map_err(Unserved::Refused)?).await
+            let request = request::discovery(path).map_err(Unserved::Refused)?;
+            json(&self.serve_for(caller, request).await?)
         })
     }
 
@@ -118,9 +136,10 @@ impl ApiServer {
     pub fn watch_for<'a>(
         &'a self,
         caller: &'a Caller,
-        request: Request<Vec<u8>>,
+        request: &'a WatchRequest,
     ) -> BoxFuture<'a, Result<Lines, Unserved>> {
         Box::pin(async move {
+            let request = request.to_http().map_err(Unserved::Refused)?;
             let response = Box::pin(self.respond_for(caller, request, true)).await;
             let response = response.map_err(Unserved::Refused)?;
             match response.status() {
@@ -131,9 +150,7 @@ impl ApiServer {
     }
 
     async fn respond_for(&self, caller: &Caller, request: Request<Vec<u8>>, in_stream: bool) -> Answer {
-        let id = Uid::random(&*self.registry.rng).to_string();
-        let uri = request.uri().to_string();
-        let record = Recorded(caller.inner.origin.record(id, uri, CALL_ID));
+        let record = caller.begin_record(self, || request.uri().to_string());
         let mut request = request.map(Body::from);
         request.headers_mut().extend(caller.inner.headers.clone());
         if let Some(peer) = &caller.inner.peer {

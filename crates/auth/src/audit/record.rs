@@ -50,12 +50,13 @@ struct Shared {
 pub struct Origin(Option<(Arc<Log>, Facts)>);
 
 impl Origin {
-    /// Starts the record of a request with an id and a URI of its own. The annotation `note` names
-    /// the request of the sender.
-    pub fn record(&self, id: String, uri: String, note: &str) -> Record {
+    /// Starts the record of a request with an id and a URI of its own, which are made where there
+    /// is a log. The annotation `note` names the request of the sender.
+    pub fn record(&self, named: impl FnOnce() -> (String, String), note: &str) -> Record {
         let Some((log, facts)) = &self.0 else {
             return Record::default();
         };
+        let (id, uri) = named();
         let facts = Facts {
             id,
             uri,

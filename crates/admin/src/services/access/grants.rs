@@ -9,7 +9,7 @@
 
 use super::{answer, level_of, subject};
 use crate::{
-    api_request::{ApiRequest, ObjectPath},
+    api_request::{ApiRequest, ObjectPath, deletion},
     fields,
     requests::Once,
     session::{AdminService, Located, Session, right},
@@ -17,6 +17,7 @@ use crate::{
 };
 use insula_access::roles::holders::{Bindings, Holder, Namespaces, Origin, holders};
 use insula_api::{ClusterName, Json, ObjectKey, Verb, names::labels};
+use insula_apiserver::call::CallPath;
 use insula_auth::Subject;
 use insula_catalog::{exports::bind_grant, ids};
 use insula_proto::admin::v1::{
@@ -56,7 +57,7 @@ fn binding(level: &str, role: &str, subject: &Subject) -> Json {
 }
 
 /// Returns the path of a ClusterRoleBinding, or of all of them for an empty name.
-fn path(cluster: &ClusterName, name: &str) -> String {
+fn path(cluster: &ClusterName, name: &str) -> CallPath {
     let path = ObjectPath {
         group: ids::RBAC,
         version: "v1",
@@ -98,7 +99,7 @@ impl AdminService {
         for (label, role) in std::iter::once(own).chain(enter) {
             let manifest = binding(label, role, &subject);
             let request = ApiRequest::create(path(cluster, ""), &manifest).validate_only(validate_only);
-            match session.http(request).await {
+            match session.run(request).await {
                 Ok(_) => created = true,
                 Err(refused) if refused.code() == Code::AlreadyExists => {
                     check_same(session, cluster, &manifest).await?;
@@ -175,12 +176,8 @@ impl AdminService {
         for holder in &revoked {
             // The binding by which the subject enters goes with the level, in whatever state.
             let etag = etag.filter(|_| holder.level.as_deref() == wanted);
-            let options = match etag {
-                Some(etag) => json!({"preconditions": {"resourceVersion": etag}}),
-                None => json!({}),
-            };
-            let delete = ApiRequest::delete(path(cluster, &holder.binding), &options);
-            match session.http(delete.validate_only(request.validate_only)).await {
+            let delete = ApiRequest::delete(path(cluster, &holder.binding), deletion(None, etag));
+            match session.run(delete.validate_only(request.validate_only)).await {
                 Err(refused) if refused.code() == Code::NotFound && etag.is_some() => return Err(refused),
                 Err(refused) if refused.code() != Code::NotFound => return Err(refused),
                 _ => {}
@@ -200,7 +197,7 @@ impl AdminService {
 /// Checks that an object that has the name of a grant is that grant.
 async fn check_same(session: &Session, cluster: &ClusterName, wanted: &Json) -> Result<(), Status> {
     let name = wanted["metadata"]["name"].as_str().unwrap_or_default();
-    let found = session.http(ApiRequest::get(path(cluster, name))).await?;
+    let found = session.run(ApiRequest::get(path(cluster, name))).await?;
     let names = |binding: &Json| {
         let subjects = binding["subjects"].as_array().into_iter().flatten();
         let subjects: Vec<[Json; 3]> = subjects

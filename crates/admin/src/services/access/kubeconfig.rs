@@ -151,7 +151,7 @@ async fn token(session: &Session, cluster: &ClusterName, account: &str, seconds:
     let asked = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
         "spec": {"expirationSeconds": seconds}});
     let answer = session
-        .http(ApiRequest::create(path.in_cluster(cluster), &asked))
+        .run(ApiRequest::create(path.in_cluster(cluster), &asked))
         .await?;
     let token = answer["status"]["token"].as_str();
     let token = token.ok_or_else(|| Status::internal("the server issued no token"))?;

@@ -1,6 +1,6 @@
 //! `ApiService`: requests for the right to bind an export. The server makes the APIBindRequest with
 //! its own authority, in a workspace that the caller may not enter, so it decides by itself who may
-//! ask, in whose name and how often. Decisions are requests of the HTTP API.
+//! ask, in whose name and how often. Decisions are requests as the caller.
 
 mod limits;
 
@@ -407,7 +407,7 @@ impl Session {
             ("", "name"),
         ];
         let decided = self
-            .http(patched.validate_only(request.validate_only).names(names))
+            .run(patched.validate_only(request.validate_only).names(names))
             .await?;
         let key = ObjectKey::cluster_scoped(ids::apibindrequests(), located.cluster.clone(), &request.name);
         Ok(DecideApiRequestResponse {

@@ -1,21 +1,22 @@
-//! Writes of `ApiService`: requests of the HTTP API.
+//! Writes of `ApiService`: requests as the caller.
 
 use super::{manifests::text, objects::published, publication::Plan};
 use crate::{
-    api_request::{ApiRequest, ObjectPath},
+    api_request::{ApiRequest, ObjectPath, deletion},
     session::{Located, Session},
 };
 use insula_admission::publication::{resource_of, updated};
 use insula_api::{Json, names::groups};
+use insula_apiserver::call::CallPath;
 use insula_catalog::exports::bind_grant;
-use serde_json::json;
+use insula_registry::DeleteOptions;
 use tonic::{Code, Status};
 
 /// Attempts to update an object that the server writes at the same time.
 const ATTEMPTS: usize = 5;
 
 /// Returns the path of an object, or of its collection for an empty name.
-fn path(located: &Located, kind: &str, name: &str) -> String {
+fn path(located: &Located, kind: &str, name: &str) -> CallPath {
     let (resource, api_version) = match kind {
         "APIBinding" => ("apibindings", "apis.kcp.io/v1alpha2"),
         "ClusterRole" => ("clusterroles", "rbac.authorization.k8s.io/v1"),
@@ -57,7 +58,7 @@ impl Session {
         let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name"));
         if text(object, "/metadata/resourceVersion").is_empty() {
             let request = ApiRequest::create(path(located, kind, ""), object);
-            return match self.http(request.validate_only(dry_run)).await {
+            return match self.run(request.validate_only(dry_run)).await {
                 Err(refusal) if refusal.code() == Code::AlreadyExists && self.has_earlier_run() => {
                     let found = self.made_before(located, object).await;
                     found.ok_or(refusal)
@@ -68,7 +69,7 @@ impl Session {
         let mut new = object.clone();
         for _ in 1..ATTEMPTS {
             let request = ApiRequest::replace(path(located, kind, name), &new);
-            match self.http(request.validate_only(dry_run)).await {
+            match self.run(request.validate_only(dry_run)).await {
                 Err(refusal) if refusal.code() == Code::Aborted => match self.renewed(located, object) {
                     Some(renewed) => new = renewed,
                     None => return Err(refusal),
@@ -77,14 +78,14 @@ impl Session {
             }
         }
         let request = ApiRequest::replace(path(located, kind, name), &new);
-        self.http(request.validate_only(dry_run)).await
+        self.run(request.validate_only(dry_run)).await
     }
 
     /// Returns an object that an earlier run of the same request has created: it has the `spec`
     /// that is asked for. The caller needs the right to read it.
     async fn made_before(&self, located: &Located, object: &Json) -> Option<Json> {
         let path = path(located, text(object, "/kind"), text(object, "/metadata/name"));
-        let found = self.http(ApiRequest::get(path)).await.ok()?;
+        let found = self.run(ApiRequest::get(path)).await.ok()?;
         let is_same = match object["spec"].as_object() {
             Some(asked) => asked.iter().all(|(field, value)| found["spec"][field] == *value),
             None => bind_grant::grants_the_same(&found, object),
@@ -110,16 +111,12 @@ impl Session {
         dry_run: bool,
     ) -> Result<Json, Status> {
         let meta = &object["metadata"];
-        let mut preconditions = json!({"uid": meta["uid"]});
-        if !etag.is_empty() {
-            preconditions["resourceVersion"] = meta["resourceVersion"].clone();
-        }
-        let mut options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions});
-        if let Some(seconds) = grace_seconds {
-            options["gracePeriodSeconds"] = json!(seconds);
-        }
+        let revision = meta["resourceVersion"].as_str().filter(|_| !etag.is_empty());
+        let how = DeleteOptions {
+            grace_seconds,
+            ..deletion(meta["uid"].as_str(), revision)
+        };
         let path = path(located, text(object, "/kind"), text(object, "/metadata/name"));
-        self.http(ApiRequest::delete(path, &options).validate_only(dry_run))
-            .await
+        self.run(ApiRequest::delete(path, how).validate_only(dry_run)).await
     }
 }

@@ -8,6 +8,7 @@ use crate::{
     status::{self, Fault},
 };
 use insula_api::{ClusterName, ClusterPath, Json, ObjectKey, Verb, is_printable};
+use insula_apiserver::call::{CallPath, Done};
 use insula_auth::Attributes;
 use insula_catalog::{ScopeKind, Served};
 use insula_proto::admin::v1::{ErrorReason, ObjectType};
@@ -125,7 +126,8 @@ impl Target {
             );
             Fault::new(Code::InvalidArgument, ErrorReason::NotServed, message).status()
         };
-        let listed = session.http(ApiRequest::get(of_group.in_cluster(&located.cluster)));
+        let of_group = of_group.in_cluster(&located.cluster);
+        let listed = session.discover(&of_group);
         let listed = listed.await.map_err(|refusal| match refusal.code() {
             // The group or the version is not served.
             Code::InvalidArgument | Code::NotFound => not_served(),
@@ -162,7 +164,7 @@ impl Target {
         }
     }
 
-    fn path(&self, namespace: &str, name: &str) -> String {
+    fn path(&self, namespace: &str, name: &str) -> CallPath {
         let path = ObjectPath {
             group: &self.group,
             version: &self.version,
@@ -175,7 +177,7 @@ impl Target {
     }
 
     /// Returns the path of the objects of a namespace; an empty one stands for all.
-    pub(super) fn collection(&self, namespace: &str) -> Result<String, Status> {
+    pub(super) fn collection(&self, namespace: &str) -> Result<CallPath, Status> {
         if !namespace.is_empty() {
             self.check_namespace("namespace", namespace)?;
         }
@@ -183,7 +185,7 @@ impl Target {
     }
 
     /// Returns the path of an object.
-    pub(super) fn object(&self, address: Address<'_>) -> Result<String, Status> {
+    pub(super) fn object(&self, address: Address<'_>) -> Result<CallPath, Status> {
         let (field, name) = address.name;
         if name.is_empty() {
             return Err(status::invalid(field, "is required"));
@@ -217,8 +219,8 @@ impl Target {
 
     /// Makes a request about the resource. The refusal of one that is not served names it and the
     /// workspace.
-    pub(super) async fn request(&self, session: &Session, request: ApiRequest) -> Result<Json, Status> {
-        let answer = session.http(request).await;
+    pub(super) async fn request(&self, session: &Session, request: ApiRequest) -> Result<Done, Status> {
+        let answer = session.done(request).await;
         answer.map_err(|refusal| self.explained(refusal))
     }
 
@@ -260,7 +262,7 @@ impl Target {
                 (entry.revision.to_string(), entry.object.meta.uid.to_string())
             }
             None => {
-                let read = session.http(ApiRequest::get(self.path(namespace, name))).await;
+                let read = session.run(ApiRequest::get(self.path(namespace, name))).await;
                 let read = read.map_err(|refusal| match refusal.code() {
                     Code::NotFound => status::stale(&self.qualified(), name),
                     _ => self.explained(refusal),

@@ -1,8 +1,8 @@
-//! Writes of workspaces: requests of the HTTP API in the parent.
+//! Writes of workspaces: requests as the caller in the parent.
 
 use super::{canonical, content::Content, delete_time, describe, describe_object, or_root, reading, workspaces};
 use crate::{
-    api_request::ApiRequest,
+    api_request::{ApiRequest, deletion},
     fields::{self, Mask},
     pages::hash,
     requests::Once,
@@ -13,11 +13,13 @@ use insula_api::{
     ClusterName, ClusterPath, Json, ObjectKey, Revision, Scope, Verb,
     names::{annotations, api_versions, groups},
 };
+use insula_apiserver::call::CallPath;
 use insula_catalog::{ids, locate};
 use insula_proto::admin::v1::{
     CreateWorkspaceRequest, CreateWorkspaceResponse, DeleteWorkspaceRequest, DeleteWorkspaceResponse, ErrorReason,
     UpdateWorkspaceRequest, UpdateWorkspaceResponse, Workspace,
 };
+use insula_registry::DeleteOptions;
 use serde_json::json;
 use std::collections::BTreeMap;
 use tonic::{Code, Status};
@@ -55,7 +57,7 @@ impl AdminService {
         };
         let work = async {
             let create = ApiRequest::create(workspaces("").in_cluster(&cluster), &object).names(FIELDS);
-            let created = match session.http(create.validate_only(request.validate_only)).await {
+            let created = match session.run(create.validate_only(request.validate_only)).await {
                 Err(refusal) if refusal.code() == Code::AlreadyExists && session.has_earlier_run() => {
                     let name = object["metadata"]["name"].as_str().unwrap_or_default();
                     let found = self.made_before(session, &cluster, name);
@@ -152,7 +154,7 @@ impl AdminService {
             }
             let patch = ApiRequest::merge(named.path(), &patch).names(FIELDS);
             let patch = patch.validate_only(request.validate_only);
-            let updated = session.http(patch).await?;
+            let updated = session.run(patch).await?;
             Ok(UpdateWorkspaceResponse {
                 header: session.header_of(&updated),
                 workspace: Some(describe_object(&updated, &named.parent_path)),
@@ -168,13 +170,10 @@ impl AdminService {
         request: DeleteWorkspaceRequest,
     ) -> Result<DeleteWorkspaceResponse, Status> {
         let named = Named::find(session, &request.workspace, Verb::Delete)?;
-        let mut options = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
-        if request.immediately {
-            options["gracePeriodSeconds"] = json!(0);
-        }
-        if let Some(etag) = fields::etag(&request.etag)? {
-            options["preconditions"]["resourceVersion"] = json!(etag);
-        }
+        let how = DeleteOptions {
+            grace_seconds: request.immediately.then_some(0),
+            ..deletion(None, fields::etag(&request.etag)?)
+        };
         let once = Once {
             request_id: &request.request_id,
             validate_only: request.validate_only,
@@ -183,8 +182,8 @@ impl AdminService {
             let entry = named.entry(session)?;
             let workspace = describe(&entry, &named.parent_path);
             let content = Content::below(self.registry(), session, &workspace);
-            let delete = ApiRequest::delete(named.path(), &options).validate_only(request.validate_only);
-            let deleted = session.http(delete).await?;
+            let delete = ApiRequest::delete(named.path(), how.clone()).validate_only(request.validate_only);
+            let deleted = session.run(delete).await?;
             Ok(DeleteWorkspaceResponse {
                 header: session.header_of(&deleted),
                 workspace: Some(workspace),
@@ -238,7 +237,7 @@ impl Named {
         entry.ok_or_else(|| status::no_workspace(&self.name))
     }
 
-    fn path(&self) -> String {
+    fn path(&self) -> CallPath {
         workspaces(&self.name).in_cluster(&self.parent)
     }
 }
