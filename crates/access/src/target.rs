@@ -24,8 +24,8 @@ pub struct Target {
     _grant: Grant,
 }
 
-/// The mark of a target whose right was granted. Only this file makes one, so that whoever has a target has shown a
-/// [`Permit`], or has said in so many words that the server acts by itself.
+/// The mark of a target whose right was granted. Only this file makes one, so that whoever has a
+/// target has shown a [`Permit`], or has said in so many words that the server acts by itself.
 #[derive(Debug, Clone)]
 struct Grant;
 
