@@ -195,11 +195,16 @@ pub(crate) fn touched(converter: &Converter) -> Vec<(Vec<Segment>, Vec<Segment>)
 
 /// Calls back with each field of a version, also with objects, lists and their contents, and
 /// whether its value stays with the version alone in a conversion that loses nothing.
-pub(crate) fn each_field(converter: &Converter, from: &Version, then: &mut dyn FnMut(&[Segment], bool)) {
+pub(crate) fn each_field(converter: &Converter, from: &Version, then: &mut dyn FnMut(&[Segment], &Node, bool)) {
     let reads = reads(converter);
-    let mut then = |path: &[Segment]| {
+    let mut then = |path: &[Segment], node: &Node| {
         let outcome = outcome(path, &converter.plan, &reads, converter, from, false);
-        then(path, outcome == FieldOutcome::Preserved);
+        // A list or map is shared if rules name one of its items or entries.
+        let has_named = reads.iter().any(|read| {
+            let place = read.path.get(path.len());
+            matches!(place, Some(Segment::Index(_) | Segment::Key(_))) && starts(&read.path, path)
+        });
+        then(path, node, outcome == FieldOutcome::Preserved && !has_named);
     };
     for (name, node) in from.schema.root().properties() {
         if !matches!(name, "apiVersion" | "kind" | "metadata") {
@@ -208,8 +213,8 @@ pub(crate) fn each_field(converter: &Converter, from: &Version, then: &mut dyn F
     }
 }
 
-fn each_node(node: &Node, path: &mut Vec<Segment>, then: &mut dyn FnMut(&[Segment])) {
-    then(path);
+fn each_node(node: &Node, path: &mut Vec<Segment>, then: &mut dyn FnMut(&[Segment], &Node)) {
+    then(path, node);
     let fields = node
         .properties()
         .map(|(name, child)| (Segment::Field(name.to_owned()), child));

@@ -24,6 +24,7 @@ use std::collections::BTreeMap;
 mod codec;
 mod forget;
 mod index;
+mod joined;
 pub(crate) mod retained;
 mod retire;
 mod waiting;
@@ -31,6 +32,7 @@ mod waiting;
 pub(crate) use codec::{decode, encode};
 pub(crate) use forget::forget;
 use index::places;
+use joined::is_hollow;
 pub use retire::SchemaPath;
 
 /// The difference between a base and an object.
@@ -40,8 +42,11 @@ pub(crate) enum Patch {
         value: Json,
         guard: Option<u64>,
     },
+    /// `hollow`: the base had objects without values there, and nothing else. What others have in
+    /// such an object was no part of it: it shows when a release brings its field.
     Unset {
         guard: Option<u64>,
+        hollow: bool,
     },
     Fields(BTreeMap<String, Patch>),
     /// The same items in the same order, some of them patched.
@@ -138,6 +143,7 @@ fn diff(node: Option<&Node>, base: Side<'_>, object: Option<&Json>, above: Optio
         (base, object) if base == object => None,
         (_, None) => Some(Patch::Unset {
             guard: guard(above, base.trace),
+            hollow: base.value.is_some_and(|value| is_hollow(node, value)),
         }),
         (Some(Json::Object(from)), Some(Json::Object(to))) => {
             let above = joined(above, base.trace);
@@ -251,7 +257,7 @@ fn apply(
     above: Option<u64>,
 ) -> Option<Json> {
     match patch {
-        Patch::Set { guard: want, .. } | Patch::Unset { guard: want }
+        Patch::Set { guard: want, .. } | Patch::Unset { guard: want, .. }
             if want.is_some() && *want != guard(above, trace) =>
         {
             base
@@ -265,7 +271,7 @@ fn apply(
             apply(&by_field, node, base, trace, above)
         }
         Patch::Set { value, .. } => Some(value.clone()),
-        Patch::Unset { .. } => None,
+        Patch::Unset { hollow, .. } => base.filter(|base| *hollow && !is_hollow(node, base)),
         Patch::Fields(fields) => {
             let above = joined(above, trace);
             let mut map = match base {
@@ -377,7 +383,7 @@ impl Patch {
     /// Returns true if any entry depends on the inputs of a computed value.
     pub(crate) fn has_guard(&self) -> bool {
         match self {
-            Patch::Set { guard, .. } | Patch::Unset { guard } => guard.is_some(),
+            Patch::Set { guard, .. } | Patch::Unset { guard, .. } => guard.is_some(),
             Patch::Fields(fields) => fields.values().any(Patch::has_guard),
             Patch::Within(entries) => entries.iter().any(|(_, patch)| patch.has_guard()),
             Patch::Items { items, guard, .. } => {

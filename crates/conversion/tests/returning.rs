@@ -110,3 +110,137 @@ fn a_lost_value_does_not_come_back_in_the_place_of_another() {
         assert_eq!(released.shows((release, "v1"), "v2"), json!({"u": "u"}));
     }
 }
+
+/// The stored version shows nothing of the items, and retains a value in one of them.
+#[test]
+fn a_lost_value_stays_with_its_item_when_another_version_adds_one() {
+    let both = "{v1: {spec: {l: [{x: string}]}}, v2: {spec: {l: [{x: string, y: string}]}}}";
+    let none = "{v1: {spec: {l: [{}]}}, v2: {spec: {l: [{y: string}]}}}";
+    let mut released = Released::default();
+    released.put((both, "v1"), "v2", json!({"l": [{"x": "x"}]}));
+    released.put((none, "v1"), "v2", json!({"l": [{"y": "new"}, {}]}));
+    assert_eq!(
+        released.shows((both, "v1"), "v2"),
+        json!({"l": [{"y": "new"}, {"x": "x"}]})
+    );
+}
+
+/// While the field is away, no version has anything that the others lack, so that what lies beside
+/// the object is nobody's; with the field come versions that differ.
+#[test]
+fn a_field_that_comes_back_with_others_shows_in_every_version() {
+    let with = "{v1: {spec: {u: string, f: string, g: string}}, v2: {spec: {u: string, f: string}}}";
+    let without = "{v1: {spec: {u: string}}, v2: {spec: {u: string}}}";
+    let mut released = Released::default();
+    released.put((with, "v2"), "v1", json!({"f": "f", "g": "g"}));
+    released.put((without, "v2"), "v1", json!({"u": "u"}));
+    assert_eq!(
+        released.shows((with, "v2"), "v1"),
+        json!({"u": "u", "f": "f", "g": "g"})
+    );
+    assert_eq!(released.shows((with, "v2"), "v2"), json!({"u": "u", "f": "f"}));
+}
+
+#[test]
+fn an_object_that_was_cleared_while_it_showed_nothing_shows_what_a_release_brings_back() {
+    let with = "{v1: {spec: {u: string}}, v2: {spec: {o: {f: string}}}, v3: {spec: {o: {f: string, g: string}}}}";
+    let without = "{v1: {spec: {u: string}}, v2: {spec: {o: {f: string}}}, v3: {spec: {o: {g: string}}}}";
+    let mut released = Released::default();
+    released.put((with, "v1"), "v2", json!({"o": {"f": "f"}}));
+    assert_eq!(released.shows((without, "v1"), "v3"), json!({"o": {}}));
+    released.put((without, "v1"), "v3", json!({}));
+    assert_eq!(released.shows((without, "v1"), "v3"), json!({}));
+    assert_eq!(released.shows((with, "v1"), "v3"), json!({"o": {"f": "f"}}));
+}
+
+/// The list comes back with one version, and what another has in its items lies elsewhere.
+#[test]
+fn what_waits_for_a_list_is_there_when_storage_has_moved_meanwhile() {
+    let with = "{v1: {spec: {'l[k]': [{k!: string}]}}, v2: {spec: {'l[k]': [{k!: string, y: string}]}}}";
+    let without = "{v1: {spec: {u: string}}, v2: {spec: {u: string}}}";
+    let mut released = Released::default();
+    let list = json!({"l": [{"k": "a", "y": "y"}]});
+    released.put((with, "v1"), "v2", list.clone());
+    released.put((without, "v2"), "v2", json!({"u": "u"}));
+    for storage in ["v1", "v2"] {
+        assert_eq!(released.shows((with, storage), "v2"), list, "{storage}");
+    }
+}
+
+/// Rules between a hub v1 and a version v2, which move nothing.
+const PAIR: &str = "\nrules: {hub: v1, conversions: [{from: v1, to: v2, rules: []}, {from: v2, to: v1, rules: []}]}";
+
+/// Two versions keep something of one object: one that it was there, the other a value in it.
+#[test]
+fn an_empty_object_that_one_version_keeps_hides_no_value_of_another() {
+    let with = "{v1: {spec: {o: {}, l: [{}]}}, v2: {spec: {o: {f: integer}, l: [{x: string}]}}";
+    let three = format!("{with}, v3: {{spec: {{o: {{}}, l: [{{}}]}}}}}}{PAIR}");
+    let without = format!("{{v1: {{spec: {{l: [{{}}]}}}}, v2: {{spec: {{l: [{{x: string}}]}}}}}}{PAIR}");
+    let mut released = Released::default();
+    released.put((&three, "v1"), "v2", json!({"o": {"f": 1}}));
+    released.put((&without, "v2"), "v2", json!({"l": []}));
+    let with = format!("{with}}}{PAIR}");
+    assert_eq!(released.shows((&with, "v2"), "v2"), json!({"o": {"f": 1}, "l": []}));
+}
+
+/// Without its field, the items have none at all.
+#[test]
+fn a_value_in_items_without_fields_shows_when_its_field_is_back() {
+    let with = "{v1: {spec: {u: string}}, v2: {spec: {l: [{x: integer}]}}}";
+    let without = "{v1: {spec: {u: string}}, v2: {spec: {l: [{}]}}}";
+    let mut released = Released::default();
+    released.put((with, "v1"), "v2", json!({"l": [{"x": 1}]}));
+    released.put((without, "v2"), "v1", json!({"u": "u"}));
+    assert_eq!(released.shows((with, "v2"), "v2"), json!({"l": [{"x": 1}]}));
+}
+
+/// While the field is away, the hub shows all that versions have.
+#[test]
+fn an_entry_that_is_removed_takes_along_what_was_in_it_beside_the_hub() {
+    let none = "{v1: {spec: {u: string}}, v2: {spec: {m: {'*': {}}}}, v3: {spec: {u: string, m: {'*': {x: string}}}}}";
+    let with = none.replace("v1: ", "v4: {spec: {m: {'*': {y: string}}}}, v1: ");
+    let mut released = Released::default();
+    released.put((&with, "v3"), "v4", json!({"m": {"a": {"y": "y"}}}));
+    released.put((none, "v3"), "v2", json!({}));
+    released.put((none, "v1"), "v1", json!({"u": "u"}));
+    assert_eq!(released.shows((none, "v1"), "v2"), json!({}));
+    assert_eq!(released.shows((&with, "v1"), "v4"), json!({}));
+}
+
+/// An entry of a map is a value, also one without fields.
+#[test]
+fn an_object_that_was_cleared_shows_the_entries_of_a_map_that_is_back() {
+    let with = "{v1: {spec: {o: {m: {'*': {}}}}}, v2: {spec: {o: {m: {'*': {}}, f: string}}}}";
+    let without = "{v1: {spec: {o: {m: {'*': {}}}}}, v2: {spec: {o: {f: string}}}}";
+    let mut released = Released::default();
+    released.put((with, "v1"), "v2", json!({"o": {"m": {"a": {}}, "f": "f"}}));
+    released.put((without, "v1"), "v2", json!({}));
+    assert_eq!(released.shows((without, "v1"), "v2"), json!({}));
+    assert_eq!(released.shows((with, "v1"), "v2"), json!({"o": {"m": {"a": {}}}}));
+}
+
+/// Neither version is made from the union.
+#[test]
+fn a_field_that_the_stored_one_of_two_versions_with_rules_loses_shows_in_the_other() {
+    let with = format!("{{v1: {{spec: {{f: integer}}}}, v2: {{spec: {{f: integer, g: string}}}}}}{PAIR}");
+    let without = format!("{{v1: {{spec: {{f: integer}}}}, v2: {{spec: {{g: string}}}}}}{PAIR}");
+    let mut released = Released::default();
+    released.put((&with, "v2"), "v1", json!({"f": 3}));
+    assert_eq!(released.shows((&without, "v2"), "v1"), json!({"f": 3}));
+}
+
+/// The list is in an item of another one, and was away with that.
+#[test]
+fn a_part_of_a_key_with_a_default_is_back_with_its_list() {
+    let (short, long) = ("{n!: string}", "{n!: string, t: {$: {type: string, default: T}}}");
+    let with = format!(
+        "{{v1: {{spec: {{'l[k]': [{{k!: string, 'm[n,t]': [{long}]}}]}}}}, \
+           v2: {{spec: {{'l[k]': [{{k!: string, 'm[n]': [{short}]}}]}}}}}}{PAIR}"
+    );
+    let without = format!("{{v1: {{spec: {{u: string}}}}, v2: {{spec: {{u: string}}}}}}{PAIR}");
+    let list = json!({"l": [{"k": "k", "m": [{"n": "n", "t": "t"}]}]});
+    let mut released = Released::default();
+    released.put((&with, "v2"), "v1", list.clone());
+    released.put((&without, "v1"), "v1", json!({"u": "u"}));
+    assert_eq!(released.shows((&with, "v1"), "v1"), list);
+}

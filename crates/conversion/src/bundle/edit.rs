@@ -63,6 +63,19 @@ pub(super) fn edited(
     Ok(ConvertedEdit::convert(bundle, versions, edit, budget)?.onto(onto))
 }
 
+/// Returns the union of what the hub and another version show, where neither was made from it.
+pub(super) fn union_of(
+    bundle: &Bundle,
+    version: usize,
+    (hub, object): (&Json, &Json),
+    budget: &mut Budget,
+) -> Result<Json, ConvertError> {
+    let top = bundle.top;
+    let union = bundle.route(bundle.hub, top, hub, budget, None)?;
+    let shown = bundle.route(top, version, &union, budget, None)?;
+    edited(bundle, (version, top), (&shown, object), &union, budget)
+}
+
 pub(super) fn traced(
     bundle: &Bundle,
     a: usize,

@@ -15,14 +15,20 @@ use super::edit::{residual_of, traced};
 use super::stored::{Views, write_over};
 use crate::error::ConvertError;
 use crate::path::Path;
-use crate::residual::retained::{self, Part};
-use crate::residual::{self, Patch, SchemaPath};
+use crate::residual::{self, Patch, SchemaPath, retained};
 use crate::trace::Trace;
 use crate::union::UNION;
 use insula_api::Json;
 use insula_cel::Budget;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+
+fn joined(a: Option<Patch>, b: Option<Patch>) -> Option<Patch> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.and(b)),
+        (a, b) => a.or(b),
+    }
+}
 
 impl<'a> Views<'a> {
     /// Returns the views with each value in every version that has its field by now. An object
@@ -33,22 +39,30 @@ impl<'a> Views<'a> {
         }
         self.note_lost();
         let (bundle, root) = (self.bundle, self.root);
-        // By the rules of the version that holds the values, as far as there is one.
-        for (version, target) in bundle.versions.iter().enumerate() {
+        // The union first: it gives to all that are made from it; then by the rules of the version
+        // that holds the values, as far as there is one. A list may bring back what the union has
+        // in its items.
+        let top = Some(bundle.top).filter(|_| !bundle.is_alone_with(root));
+        let others = || (0..bundle.versions.len()).filter(|version| *version != bundle.top);
+        for version in top.into_iter().chain(others()).chain(top) {
+            let target = &bundle.versions[version];
             let is_back = |patch: &Patch| retained::knows(&target.schema, patch);
-            let gains = self.gained_fields(version).next().is_some()
-                || target.prunes() && self.retained.get(&target.name).is_some_and(is_back);
+            let gains =
+                self.gained_fields(version).next().is_some() || self.retained.get(&target.name).is_some_and(is_back);
             if version != root && gains {
                 self.write(version, budget);
             }
         }
         if self.shows_lost(root) {
             self.show_lost();
+            // A list that is there again may have been what the hub waited for.
+            if let Ok(Some(views)) = self.with_hub(budget) {
+                self = views;
+                self.note_lost();
+            }
         }
-        // The union first: it gives to all that are made from it.
-        let others = (0..bundle.versions.len()).filter(|version| *version != bundle.top);
-        for version in std::iter::once(bundle.top).chain(others) {
-            let is_shown = |patch: &Patch| self.part(Part::Own, version, patch).is_some();
+        for version in top.into_iter().chain(others()) {
+            let is_shown = |patch: &Patch| self.divide(version, patch).0.is_some();
             if version != root && self.lost.iter().chain(self.of_union(version)).any(is_shown) {
                 self.write(version, budget);
             }
@@ -68,8 +82,8 @@ impl<'a> Views<'a> {
         let object = self.object.clone();
         let shown = self.split(self.root, &object);
         let shown = self.with_lost(self.root, shown);
-        self.retained = self.without_shown(std::iter::once(self.root), self.retained.clone());
         self.stored = Cow::Owned(self.bundle.versions[self.root].tidied(shown.clone()));
+        self.retained = self.without_shown(std::iter::once(self.root), self.retained.clone());
         self.raw = Cow::Owned(shown.clone());
         self.object = Cow::Owned(shown);
         self.note_lost();
@@ -83,16 +97,40 @@ impl<'a> Views<'a> {
         self.residuals.get(UNION).filter(|_| is_parent)
     }
 
-    /// Returns the values that a version has fields for, and the one that it is made from has not;
-    /// or the others.
-    fn part(&self, part: Part, version: usize, patch: &Patch) -> Option<Patch> {
+    /// Returns the values in fields that a version has, and the one that it is made from has not;
+    /// and the others.
+    fn divide(&self, version: usize, patch: &Patch) -> (Option<Patch>, Option<Patch>) {
         match self.bundle.parent(self.root, version) {
             Some(parent) => {
                 let versions = &self.bundle.versions;
-                retained::part(part, &versions[parent].schema, &versions[version].schema, patch)
+                retained::divide(&versions[parent].schema, &versions[version].schema, patch)
             }
-            None => (part == Part::Rest).then(|| patch.clone()),
+            None => (None, Some(patch.clone())),
         }
+    }
+
+    /// Gives a version what others have no field for and it has one: with all that is in it, which
+    /// lives and dies there from now on.
+    fn claim(&mut self, version: usize) {
+        let name = &self.bundle.versions[version].name;
+        let mut claimed = self.retained.remove(name);
+        for (other, patch) in std::mem::take(&mut self.retained) {
+            // What a version has a field for again is its own, and goes by its rules.
+            let (known, beyond) = match self.bundle.schema(&other) {
+                Some(schema) => (retained::known(schema, &patch), retained::beyond(schema, &patch)),
+                None => (None, Some(patch)),
+            };
+            let (own, rest) = beyond.map(|patch| self.divide(version, &patch)).unwrap_or_default();
+            claimed = joined(claimed, own);
+            self.retained.extend(joined(known, rest).map(|patch| (other, patch)));
+        }
+        if let Some(patch) = self.of_union(version) {
+            let (own, rest) = self.divide(version, patch);
+            claimed = joined(claimed, own);
+            let rest = rest.unwrap_or_else(|| Patch::Fields(BTreeMap::new()));
+            self.residuals.insert(UNION.to_owned(), rest);
+        }
+        self.retained.extend(claimed.map(|patch| (name.clone(), patch)));
     }
 
     /// Returns the fields that a version had for itself when the object was stored, and shares now.
@@ -160,7 +198,8 @@ impl<'a> Views<'a> {
         let shown = shown.filter(|version| self.shows_lost(*version));
         shown.fold(retained, |retained, version| {
             let schema = &self.bundle.versions[version].schema;
-            let left = |(name, patch): (String, Patch)| Some((name, retained::beyond(schema, &patch)?));
+            let object = self.view(version);
+            let left = |(name, patch): (String, Patch)| Some((name, retained::not_shown(schema, &patch, object)?));
             retained.into_iter().filter_map(left).collect()
         })
     }
@@ -171,26 +210,56 @@ impl<'a> Views<'a> {
         let bundle = self.bundle;
         let target = &bundle.versions[version];
         let mut whole = self.copied();
+        whole.awaits_lists = true;
         whole.prepare_to_write();
+        whole.set_aside(version);
+        whole.claim(version);
         whole.make(version, budget)?;
-        let mut object = whole.view(version).clone();
-        let beside = whole.lost.iter().chain(whole.of_union(version));
-        let own = beside.filter_map(|patch| whole.part(Part::Own, version, patch));
-        object = own.fold(object, |object, own| retained::show(&target.schema, &own, object));
-        object = target.tidied(object);
+        let object = target.tidied(whole.view(version).clone());
         let mut before = self.copied();
         before.awaits_lists = true;
         before.prepare_to_write();
-        before.without_gained(version);
+        before.claim(version);
+        let aside = before.set_aside(version);
+        before.without_gained(version, whole.retained.remove(&target.name));
+        let retained = before.retained.clone();
         before.make(version, budget)?;
         if *before.view(version) == object {
+            before.retained = retained;
+            before.add_retained(aside);
             return Ok(before.into_unmade());
         }
         let written = write_over(before, &object, version, None, budget)?;
         let root = &bundle.versions[self.root].name;
         let mut views = Views::decode(bundle, self.root, written.stored(root))?.into_owned(bundle);
+        views.add_retained(aside);
         views.note_lost();
         Ok(views)
+    }
+
+    /// Takes out what other versions than one have a field for again: each is written by the rules
+    /// of the version that retains it.
+    fn set_aside(&mut self, version: usize) -> BTreeMap<String, Patch> {
+        let bundle = self.bundle;
+        let mut aside = BTreeMap::new();
+        for (name, patch) in std::mem::take(&mut self.retained) {
+            let schema = bundle.schema(&name).filter(|_| name != bundle.versions[version].name);
+            let known = schema.and_then(|schema| retained::known(schema, &patch));
+            let rest = match schema {
+                Some(schema) if known.is_some() => retained::beyond(schema, &patch),
+                _ => Some(patch),
+            };
+            aside.extend(known.map(|known| (name.clone(), known)));
+            self.retained.extend(rest.map(|rest| (name, rest)));
+        }
+        aside
+    }
+
+    fn add_retained(&mut self, patches: BTreeMap<String, Patch>) {
+        for (name, patch) in patches {
+            let all = joined(Some(patch), self.retained.remove(&name));
+            self.retained.extend(all.map(|all| (name, all)));
+        }
     }
 
     /// Returns the views before any was made, of an object that is split.
@@ -202,8 +271,9 @@ impl<'a> Views<'a> {
         self
     }
 
-    /// Takes what belongs to others, too, out of what a version holds.
-    fn without_gained(&mut self, version: usize) {
+    /// Takes what belongs to others, too, out of what a version holds. `left`: what it has no field
+    /// for, or no list yet.
+    fn without_gained(&mut self, version: usize, left: Option<Patch>) {
         let target = &self.bundle.versions[version];
         let gained: Vec<SchemaPath> = self.gained_fields(version).collect();
         let mut patch = self.residuals.remove(&target.name);
@@ -212,18 +282,8 @@ impl<'a> Views<'a> {
         }
         let patch = patch.or_else(|| (target.name == UNION).then(|| Patch::Fields(BTreeMap::new())));
         self.residuals.extend(patch.map(|patch| (target.name.clone(), patch)));
-        if let Some(patch) = self.retained.remove(&target.name) {
-            let rest = retained::beyond(&target.schema, &patch);
-            self.retained.extend(rest.map(|rest| (target.name.clone(), rest)));
-        }
-        let retained = std::mem::take(&mut self.retained).into_iter();
-        let rest = retained.filter_map(|(name, patch)| Some((name, self.part(Part::Rest, version, &patch)?)));
-        self.retained = rest.collect();
-        if let Some(patch) = self.of_union(version) {
-            let rest = self.part(Part::Rest, version, patch);
-            let rest = rest.unwrap_or_else(|| Patch::Fields(BTreeMap::new()));
-            self.residuals.insert(UNION.to_owned(), rest);
-        }
+        self.retained.remove(&target.name);
+        self.retained.extend(left.map(|left| (target.name.clone(), left)));
         self.note_lost();
     }
 
@@ -231,9 +291,7 @@ impl<'a> Views<'a> {
     /// union's, while there is one, else the hub's own. `None` if it has no other.
     fn with_hub(&self, budget: &mut Budget) -> Result<Option<Self>, ConvertError> {
         let (bundle, root) = (self.bundle, self.root);
-        // Two versions with rules share nothing with a third.
-        let is_alone = root != bundle.hub && bundle.parent(root, bundle.hub) == Some(root);
-        if bundle.top != bundle.hub && !is_alone {
+        if bundle.top != bundle.hub && !bundle.is_alone_with(root) {
             let is_of_hub = self.own.is_some() && !self.residuals.contains_key(UNION);
             return Ok(is_of_hub.then(|| self.with_union()));
         }
@@ -271,14 +329,35 @@ impl<'a> Views<'a> {
             false => traced(bundle, root, bundle.hub, &self.stored, budget)?,
         };
         let of_union = views.residuals.remove(UNION).map(Patch::by_field);
-        let kept = views.retained.remove(UNION);
+        let mut kept = views.retained.remove(UNION);
+        let mut of_hub = None;
+        if root != bundle.hub {
+            // What comes back is written through the hub.
+            of_hub = kept.as_ref().and_then(|kept| retained::known(&hub.schema, kept));
+            kept = kept.and_then(|kept| retained::beyond(&hub.schema, &kept));
+        }
         let mut object = base.clone();
         for patch in of_union.iter().chain(views.residuals.get(&hub.name)) {
             object = residual::apply_objects(&hub.schema, patch, object, &trace);
         }
+        if let Some(patch) = &of_union {
+            object = residual::waiting_in(patch, object);
+        }
         let (object, kept) = retained::split(&hub.schema, kept.as_ref(), &object);
+        // Beside a union that the hub is not made from, they are the hub's.
+        let is_of_hub = bundle.top != bundle.hub;
+        let (of_hub, kept) = match is_of_hub {
+            true => (joined(of_hub, kept), None),
+            false => (of_hub, kept),
+        };
         views.retained.extend(kept.map(|kept| (UNION.to_owned(), kept)));
+        let of_hub = joined(views.retained.remove(&hub.name), of_hub);
+        views.retained.extend(of_hub.map(|patch| (hub.name.clone(), patch)));
         if root == bundle.hub {
+            let object = match views.retained.get(&hub.name) {
+                Some(back) => retained::show(&hub.schema, back, object),
+                None => object,
+            };
             views.stored = Cow::Owned(hub.tidied(object.clone()));
             views.object = Cow::Owned(object.clone());
             views.raw = Cow::Owned(object);

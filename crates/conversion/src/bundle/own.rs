@@ -7,8 +7,10 @@
 
 use super::Bundle;
 use crate::field_coverage::each_field;
+use crate::passthrough::{Kind, known_kind};
 use crate::path::{Path, Segment};
 use crate::residual::{Item, Patch};
+use insula_schema::Node;
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,19 +35,22 @@ pub(super) struct Fields {
 struct OwnTree {
     /// True if the version has the field, and all that is in it, for itself.
     is_own: bool,
+    /// True for an object without fields, and with room for none: the release has none in it.
+    is_bare: bool,
     fields: BTreeMap<String, OwnTree>,
     each: Option<Box<OwnTree>>,
 }
 
 impl OwnTree {
-    fn insert(&mut self, path: &[Segment], is_own: bool) {
+    fn insert(&mut self, path: &[Segment], node: &Node, is_own: bool) {
         let Some((segment, rest)) = path.split_first() else {
             self.is_own = is_own;
+            self.is_bare = is_bare(node);
             return;
         };
         match segment {
-            Segment::Field(name) => self.fields.entry(name.clone()).or_default().insert(rest, is_own),
-            _ => self.each.get_or_insert_default().insert(rest, is_own),
+            Segment::Field(name) => self.fields.entry(name.clone()).or_default().insert(rest, node, is_own),
+            _ => self.each.get_or_insert_default().insert(rest, node, is_own),
         }
         // An object comes before what is in it.
         self.is_own &= is_own;
@@ -134,7 +139,7 @@ impl OwnTree {
             }
             None => {
                 self.each(path, then);
-                self.each.is_some() || self.fields.is_empty()
+                self.each.is_some() || self.fields.is_empty() && !self.is_bare
             }
         }
     }
@@ -151,6 +156,11 @@ impl OwnTree {
         then(tree, path);
         path.pop();
     }
+}
+
+fn is_bare(node: &Node) -> bool {
+    let is_open = node.additional().is_some() || node.preserves_unknown() || node.embedded();
+    known_kind(node) == Some(Kind::Object) && !is_open && node.properties().next().is_none()
 }
 
 impl Bundle {
@@ -181,7 +191,7 @@ impl Bundle {
         let fields = all.entry((version, parent)).or_insert_with(|| {
             let mut fields = Fields::default();
             if let Some(hop) = self.hops(version, parent).next() {
-                let mut add = |path: &[Segment], is_own| fields.tree.insert(path, is_own);
+                let mut add = |path: &[Segment], node: &Node, is_own| fields.tree.insert(path, node, is_own);
                 each_field(hop, &self.versions[version], &mut add);
             }
             fields.tree.add_shared(&mut Vec::new(), &mut fields.shared);

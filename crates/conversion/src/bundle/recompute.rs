@@ -109,6 +109,7 @@ impl Bundle {
             root,
             residuals: now.residuals.clone(),
             retained: BTreeMap::new(),
+            carried: BTreeMap::new(),
             old: Some(now),
             raw: self.versions[root].has_defaults.then_some(raw),
             views,

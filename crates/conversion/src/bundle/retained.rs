@@ -1,5 +1,6 @@
 //! Values that a version has no field for any more, in reads and writes.
 
+use super::edit::ConvertedEdit;
 use super::own::OwnFields;
 use super::stored::{Views, Write};
 use super::written::{self, Records};
@@ -34,6 +35,33 @@ impl<'a> Views<'a> {
         shown
     }
 
+    /// Returns the view of a version with those retained values that it has a field for again;
+    /// before a write, without those that it has none for.
+    pub(super) fn with_retained(&mut self, version: usize, shown: Json) -> Json {
+        let target = &self.bundle.versions[version];
+        let kept = self.retained.get(&target.name);
+        let patch = self.residuals.get(&target.name);
+        let unknown = |patch: &Patch| target.prunes() && retained::has_unknown(&target.schema, patch);
+        let is_split = self.to_write && (kept.is_some() || patch.is_some_and(unknown));
+        let has_patch = patch.is_some();
+        let shown = match kept {
+            // The union keeps what no version has a field for.
+            Some(kept) if self.to_write && !target.prunes() => {
+                let shown = target.tidied(retained::within(&target.schema, kept, shown));
+                self.retained.remove(&target.name);
+                shown
+            }
+            _ if is_split => target.tidied(self.split(version, &shown)),
+            Some(kept) => target.tidied(retained::show(&target.schema, kept, shown)),
+            None if has_patch || self.shows_lost(version) => target.tidied(shown),
+            None => shown,
+        };
+        match self.residuals.get(&target.name) {
+            Some(patch) if self.awaits_lists && !target.prunes() => residual::waiting_in(patch, shown),
+            _ => shown,
+        }
+    }
+
     /// Returns the views of an object that is to be written: what its schema has no field for is
     /// beside it.
     pub(super) fn open_to_write(
@@ -45,6 +73,21 @@ impl<'a> Views<'a> {
         let mut views = Self::open(bundle, root, stored, budget)?;
         views.prepare_to_write();
         Ok(views)
+    }
+
+    /// Returns the values that a version has no field for after an edit: they stay with the items
+    /// that the edit tells apart, also where the version shows nothing of these.
+    pub(super) fn carried(&self, version: usize, edit: &ConvertedEdit<'_>) -> Vec<(String, Option<Patch>)> {
+        let schema = &self.bundle.versions[version].schema;
+        let own = self
+            .retained
+            .iter()
+            .filter(|(name, _)| self.bundle.index(name) == Ok(version));
+        let after = own.map(|(name, patch)| {
+            let whole = retained::whole(schema, patch, self.view(version).clone());
+            (name.clone(), retained::unknown(schema, &edit.onto(&whole)))
+        });
+        after.collect()
     }
 
     /// Puts what the stored version has no field for beside the object.
@@ -68,7 +111,11 @@ impl Write<'_, '_> {
     pub(super) fn retain(&mut self) {
         let Some(old) = &self.old else { return };
         let after = old.retained.iter().filter_map(|(name, patch)| {
-            let version = self.bundle.versions.iter().position(|version| version.name == *name);
+            if let Some(carried) = self.carried.get(name) {
+                return Some((name.clone(), carried.clone()?));
+            }
+            // Without a union, what it kept lives and dies in the hub.
+            let version = self.bundle.index(name).ok();
             let new = version.and_then(|version| Some((version, self.views.get(&version)?)));
             let patch = match new {
                 Some((version, new)) => {

@@ -166,6 +166,24 @@ impl Bundle {
         }
     }
 
+    /// Returns true if there is a union and the hub is made from a stored version beside it, past
+    /// the union: two versions with rules share nothing with a third.
+    pub(super) fn is_alone_with(&self, root: usize) -> bool {
+        self.top != self.hub && root != self.hub && self.parent(root, self.hub) == Some(root)
+    }
+
+    /// Returns true if a rule on the way from the stored version may fail.
+    pub(super) fn chain_can_fail(&self, root: usize, version: usize) -> bool {
+        let mut at = version;
+        while let Some(parent) = self.parent(root, at) {
+            if self.can_fail(parent, at) {
+                return true;
+            }
+            at = parent;
+        }
+        false
+    }
+
     /// Returns true if `to` is the union and `from` the hub: the hub's object is one of the union.
     pub(super) fn is_part(&self, from: usize, to: usize) -> bool {
         self.top != self.hub && (from, to) == (self.hub, self.top)

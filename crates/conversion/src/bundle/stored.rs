@@ -1,6 +1,6 @@
 //! Reads and writes of stored objects. The crate's documentation describes the algebra.
 
-use super::edit::{edited, residual_of};
+use super::edit::{ConvertedEdit, residual_of, union_of};
 use super::metadata::{same_content, with_metadata};
 use super::own::OwnFields;
 use super::retained::encoded;
@@ -125,20 +125,7 @@ impl<'a> Views<'a> {
             Some(patch) => residual::apply_objects(&target.schema, patch, base, &trace),
             None => base,
         };
-        let kept = self.retained.get(&target.name);
-        let unknown = |patch: &Patch| target.prunes() && retained::has_unknown(&target.schema, patch);
-        let is_split = self.to_write && (kept.is_some() || patch.is_some_and(unknown));
-        let shown = match (patch, kept) {
-            _ if is_split => target.tidied(self.split(version, &shown)),
-            (_, Some(kept)) => target.tidied(retained::show(&target.schema, kept, shown)),
-            (Some(_), None) => target.tidied(shown),
-            (None, None) if self.shows_lost(version) => target.tidied(shown),
-            (None, None) => shown,
-        };
-        let shown = match self.residuals.get(&target.name) {
-            Some(patch) if self.awaits_lists && !target.prunes() => residual::waiting_in(patch, shown),
-            _ => shown,
-        };
+        let shown = self.with_retained(version, shown);
         self.made.insert(version, shown);
         Ok(())
     }
@@ -167,6 +154,7 @@ pub(super) fn create(bundle: &Bundle, x: &Json, from: usize, budget: &mut Budget
         views,
         residuals: BTreeMap::new(),
         retained: BTreeMap::new(),
+        carried: BTreeMap::new(),
         records: Records::new(),
         writer: Some(from),
         budget,
@@ -211,7 +199,7 @@ pub(super) fn write_over(
 ) -> Result<ToStore, ConvertError> {
     let (bundle, root) = (before.bundle, before.root);
     let mut views = BTreeMap::from([(from, x.clone())]);
-    let mut raw = None;
+    let (mut raw, mut carried) = (None, BTreeMap::new());
     let mut at = from;
     while let Some(parent) = bundle.parent(root, at) {
         before.make(parent, budget)?;
@@ -221,7 +209,9 @@ pub(super) fn write_over(
             before.view(parent)
         };
         let target = &bundle.versions[parent];
-        let merged = edited(bundle, (at, parent), (before.view(at), &views[&at]), onto, budget)?;
+        let edit = ConvertedEdit::convert(bundle, (at, parent), (before.view(at), &views[&at]), budget)?;
+        let merged = edit.onto(onto);
+        carried.extend(before.carried(parent, &edit));
         if parent == root && target.has_defaults {
             raw = Some(merged.clone());
         }
@@ -237,6 +227,7 @@ pub(super) fn write_over(
         views,
         residuals,
         retained: BTreeMap::new(),
+        carried,
         records,
         writer,
         budget,
@@ -288,6 +279,10 @@ fn migrate(bundle: &Bundle, root: usize, old: Stored<'_>, budget: &mut Budget) -
         };
         residuals.remove(&version.name);
     }
+    if bundle.is_alone_with(root) {
+        let union = union_of(bundle, root, (&views[&bundle.hub], &views[&root]), budget)?;
+        views.insert(bundle.top, union);
+    }
     let records = bundle.moved_records(&before.records, root);
     let retained = before.without_shown(views.keys().copied(), before.retained.clone());
     let mut write = Write {
@@ -298,6 +293,7 @@ fn migrate(bundle: &Bundle, root: usize, old: Stored<'_>, budget: &mut Budget) -
         views,
         residuals,
         retained,
+        carried: BTreeMap::new(),
         records,
         writer: None,
         budget,
@@ -317,6 +313,8 @@ pub(super) struct Write<'a, 'b> {
     pub(super) residuals: BTreeMap<String, Patch>,
     /// Retained values of a write that has no old views.
     pub(super) retained: BTreeMap<String, Patch>,
+    /// Retained values of versions that a converted edit has reached, after it.
+    pub(super) carried: BTreeMap<String, Option<Patch>>,
     pub(super) records: Records,
     /// The version of the client that writes; `None` if nobody wrote anything new.
     pub(super) writer: Option<usize>,
@@ -339,7 +337,7 @@ impl Write<'_, '_> {
         order.sort_unstable_by_key(|v| (bundle.parent(root, *v) != Some(root), *v));
         for version in order {
             let needed = self.needed(version);
-            let must_read = bundle.versions[version].served && version != from && self.chain_can_fail(version);
+            let must_read = bundle.versions[version].served && version != from && bundle.chain_can_fail(root, version);
             if needed || must_read {
                 match self.follow(version, needed) {
                     // The version is not served; its residual stays as it is.
@@ -414,27 +412,14 @@ impl Write<'_, '_> {
 
     /// Returns true if there is a residual for this version, or for one that is read from it.
     fn needed(&self, version: usize) -> bool {
-        let retained = self.old.as_ref().map(|old| &old.retained);
-        let has = |v: usize| {
-            let name = &self.bundle.versions[v].name;
-            self.residuals.contains_key(name) || retained.is_some_and(|retained| retained.contains_key(name))
-        };
+        let retained = self.old.iter().flat_map(|old| old.retained.keys());
+        let retained: Vec<usize> = retained.filter_map(|name| self.bundle.index(name).ok()).collect();
+        let has = |v: usize| self.residuals.contains_key(&self.bundle.versions[v].name) || retained.contains(&v);
         let root = self.root;
         let shows_lost = self.old.as_ref().is_some_and(|old| old.shows_lost(version));
         shows_lost
             || has(version)
             || (0..self.bundle.versions.len()).any(|v| self.bundle.parent(root, v) == Some(version) && has(v))
-    }
-
-    fn chain_can_fail(&self, version: usize) -> bool {
-        let mut at = version;
-        while let Some(parent) = self.bundle.parent(self.root, at) {
-            if self.bundle.can_fail(parent, at) {
-                return true;
-            }
-            at = parent;
-        }
-        false
     }
 
     /// Stores in a residual what the conversion to this version would lose.
@@ -481,7 +466,10 @@ impl Write<'_, '_> {
         let made = match &old {
             Some(old) => {
                 let sides = (old.view(parent), above);
-                edited(bundle, (parent, version), sides, old.view(version), self.budget).map(|view| target.tidied(view))
+                ConvertedEdit::convert(bundle, (parent, version), sides, self.budget).map(|edit| {
+                    self.carried.extend(old.carried(version, &edit));
+                    target.tidied(edit.onto(old.view(version)))
+                })
             }
             None => bundle.route(parent, version, above, self.budget, None),
         };

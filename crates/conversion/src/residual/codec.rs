@@ -34,8 +34,9 @@ pub(super) fn to_json(patch: &Patch) -> Json {
             out.insert("set".to_owned(), value.clone());
             guard
         }
-        Patch::Unset { guard } => {
-            out.insert("unset".to_owned(), Json::Bool(true));
+        Patch::Unset { guard, hollow } => {
+            let base = if *hollow { json!("hollow") } else { Json::Bool(true) };
+            out.insert("unset".to_owned(), base);
             guard
         }
         Patch::Fields(fields) => {
@@ -89,8 +90,9 @@ pub(super) fn from_json(json: Json) -> Result<Patch, String> {
     if let Some(value) = map.remove("set") {
         return Ok(Patch::Set { value, guard });
     }
-    if map.contains_key("unset") {
-        return Ok(Patch::Unset { guard });
+    if let Some(base) = map.remove("unset") {
+        let hollow = base == "hollow";
+        return Ok(Patch::Unset { guard, hollow });
     }
     if let Some(Json::Object(fields)) = map.remove("fields") {
         let fields = fields

@@ -59,11 +59,17 @@ fn by_part_of_key(refs: &[&Ref], (keys, items): (&[Option<Json>], &[Json]), plac
     }
 }
 
-/// Returns true if one of two keys of different length has all parts of the other, in order.
+/// Returns true if one of two keys of different length has all parts of the other, in order; or if
+/// two of one length differ only in parts that one of them lacks: its item has the default.
 fn is_part(a: &Json, b: &Json) -> bool {
     let (Some(a), Some(b)) = (a.as_array(), b.as_array()) else {
         return false;
     };
+    if a.len() == b.len() {
+        let mut parts = a.iter().zip(b);
+        let is_same = parts.clone().all(|(a, b)| a == b || a.is_null() || b.is_null());
+        return is_same && parts.any(|(a, b)| a == b && !a.is_null());
+    }
     let (short, long) = if a.len() < b.len() { (a, b) } else { (b, a) };
     let mut rest = long.iter();
     short.len() < long.len() && !short.is_empty() && short.iter().all(|part| rest.any(|other| other == part))

@@ -8,7 +8,7 @@
 //! A [`Patch`] of such values has entries `set` at names that the schema lacks, and what leads to
 //! them.
 
-use super::{Patch, Ref, apply_objects, identities, key, waiting};
+use super::{Patch, Ref, apply, apply_objects, identities, key, waiting};
 use crate::fixed::Fixed;
 use crate::merge::{Side, merge_objects};
 use crate::trace::Trace;
@@ -95,7 +95,16 @@ fn unknown_fields<'a>(node: &Node, fields: impl Iterator<Item = (&'a String, &'a
         };
         patch.map(|patch| (name.clone(), patch))
     });
-    let unknown: BTreeMap<String, Patch> = unknown.collect();
+    let mut all: BTreeMap<String, Patch> = BTreeMap::new();
+    for (name, patch) in unknown {
+        // A list, and what waits for it.
+        let patch = match all.remove(&name) {
+            Some(list) => list.and(patch),
+            None => patch,
+        };
+        all.insert(name, patch);
+    }
+    let unknown = all;
     (!unknown.is_empty()).then_some(Patch::Fields(unknown))
 }
 
@@ -147,9 +156,21 @@ fn sets_unknown(node: &Node, patch: &Patch) -> bool {
     }
 }
 
-/// Returns an object with its retained values, whether its schema has fields for them or not.
+/// Returns an object with its retained values, whether its schema has fields for them or not. What
+/// is retained in items of a list that it has not waits for the list.
 pub(crate) fn whole(schema: &Structural, retained: &Patch, object: Json) -> Json {
-    apply_objects(schema, retained, object, &Trace::default())
+    let whole = apply_objects(schema, retained, object, &Trace::default());
+    super::waiting_in(retained, whole)
+}
+
+/// Returns an object with its retained values beside those that stand there.
+pub(crate) fn within(schema: &Structural, retained: &Patch, object: Json) -> Json {
+    let shown = show(schema, retained, object);
+    let all = match beyond(schema, retained) {
+        Some(rest) => apply_objects(schema, &rest, shown, &Trace::default()),
+        None => shown,
+    };
+    super::waiting_in(retained, all)
 }
 
 /// Returns what is retained after a write of `new` over `old`: as with everything that a writer
@@ -208,6 +229,12 @@ fn show_value(node: &Node, patch: &Patch, stands: Option<Json>) -> Option<Json> 
                 items[i] = show_value(item, patch, Some(stands)).unwrap_or_default();
             }
             Some(Json::Array(items))
+        }
+        // Of the version itself, which waited for the list.
+        (Patch::Items { guard: None, .. }, Some(Json::Array(items))) => {
+            let list = apply(patch, Some(node), Some(Json::Array(items.clone())), None, None);
+            let known = list.and_then(|list| known_part(node, &list));
+            known.or(Some(Json::Array(items)))
         }
         (_, stands) => stands,
     }
@@ -292,17 +319,71 @@ fn known_part(node: &Node, value: &Json) -> Option<Json> {
     }
 }
 
+/// Divides retained values: what is in fields that a version has, and the parent that it is made
+/// from has not, whatever else is in these; and the others.
+pub(crate) fn divide(parent: &Structural, own: &Structural, retained: &Patch) -> (Option<Patch>, Option<Patch>) {
+    divide_at(parent.root(), own.root(), retained)
+}
+
+fn divide_at(parent: &Node, own: &Node, patch: &Patch) -> (Option<Patch>, Option<Patch>) {
+    match patch {
+        Patch::Set { value, guard: None } => {
+            let shows = |node: &Node| known_part(node, value).is_some();
+            match value {
+                _ if shows(own) && !shows(parent) => (Some(patch.clone()), None),
+                Json::Object(map) if !map.is_empty() => divide_at(parent, own, &patch.clone().by_field()),
+                _ => (None, Some(patch.clone())),
+            }
+        }
+        Patch::Fields(fields) => {
+            let (mut ours, mut rest) = (BTreeMap::new(), BTreeMap::new());
+            for (name, patch) in fields {
+                let (own_part, left) = match (name_at(Some(own), name), name_at(Some(parent), name)) {
+                    (Name::Field(own), Name::Field(parent)) => divide_at(parent, own, patch),
+                    (Name::Field(own), Name::Unknown) if part_of(Part::Own, None, own, patch).is_some() => {
+                        (Some(patch.clone()), None)
+                    }
+                    _ => (None, Some(patch.clone())),
+                };
+                ours.extend(own_part.map(|patch| (name.clone(), patch)));
+                rest.extend(left.map(|patch| (name.clone(), patch)));
+            }
+            let fields = |fields: BTreeMap<String, Patch>| (!fields.is_empty()).then_some(Patch::Fields(fields));
+            (fields(ours), fields(rest))
+        }
+        Patch::Within(entries) => {
+            let (Some(own), Some(parent)) = (own.items(), parent.items()) else {
+                return (None, Some(patch.clone()));
+            };
+            let (mut ours, mut rest) = (Vec::new(), Vec::new());
+            for (at, patch) in entries {
+                let (own_part, left) = divide_at(parent, own, patch);
+                ours.extend(own_part.map(|patch| (at.clone(), patch)));
+                rest.extend(left.map(|patch| (at.clone(), patch)));
+            }
+            let within = |entries: Vec<(Ref, Patch)>| (!entries.is_empty()).then_some(Patch::Within(entries));
+            (within(ours), within(rest))
+        }
+        Patch::Set { .. } | Patch::Unset { .. } | Patch::Items { .. } => (None, Some(patch.clone())),
+    }
+}
+
 /// A part of retained values: those that a version has fields for and the parent that it is made
 /// from has none, or the others.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Part {
+enum Part {
     Own,
     Rest,
 }
 
 /// Returns true if a schema has a field for any of the retained values.
 pub(crate) fn knows(schema: &Structural, retained: &Patch) -> bool {
-    part_of(Part::Own, None, schema.root(), retained).is_some()
+    known(schema, retained).is_some()
+}
+
+/// Returns those retained values that a schema has fields for.
+pub(crate) fn known(schema: &Structural, retained: &Patch) -> Option<Patch> {
+    part_of(Part::Own, None, schema.root(), retained)
 }
 
 /// Returns those retained values that a schema has no field for.
@@ -310,9 +391,29 @@ pub(crate) fn beyond(schema: &Structural, retained: &Patch) -> Option<Patch> {
     part_of(Part::Rest, None, schema.root(), retained)
 }
 
-/// Returns one of the two parts of retained values.
-pub(crate) fn part(part: Part, parent: &Structural, own: &Structural, retained: &Patch) -> Option<Patch> {
-    part_of(part, Some(parent.root()), own.root(), retained)
+/// Returns those retained values that an object does not show: its schema has no field for them, or
+/// the object has not the list that they are in the items of.
+pub(crate) fn not_shown(schema: &Structural, retained: &Patch, object: &Json) -> Option<Patch> {
+    let (beyond, waits) = (beyond(schema, retained), waiting_for_lists(retained, Some(object)));
+    match (beyond, waits) {
+        (Some(beyond), Some(waits)) => Some(beyond.and(waits)),
+        (one, other) => one.or(other),
+    }
+}
+
+fn waiting_for_lists(patch: &Patch, value: Option<&Json>) -> Option<Patch> {
+    match (patch, value) {
+        (Patch::Within(_) | Patch::Items { .. }, None) => Some(patch.clone()),
+        (Patch::Fields(fields), value) => {
+            let waiting = fields.iter().filter_map(|(name, patch)| {
+                let value = value.and_then(|value| value.get(name));
+                Some((name.clone(), waiting_for_lists(patch, value)?))
+            });
+            let waiting: BTreeMap<String, Patch> = waiting.collect();
+            (!waiting.is_empty()).then_some(Patch::Fields(waiting))
+        }
+        _ => None,
+    }
 }
 
 /// `parent` is `None` where the parent has no field.
@@ -356,6 +457,9 @@ fn part_of(part: Part, parent: Option<&Node>, own: &Node, patch: &Patch) -> Opti
                 .filter_map(|(at, patch)| Some((at.clone(), part_of(part, above, own, patch)?)));
             let entries: Vec<(Ref, Patch)> = entries.collect();
             (!entries.is_empty()).then_some(Patch::Within(entries))
+        }
+        Patch::Items { guard: None, .. } if parent.is_none() && own.items().is_some() && !sets_unknown(own, patch) => {
+            (part == Part::Own).then(|| patch.clone())
         }
         Patch::Set { .. } | Patch::Unset { .. } | Patch::Items { .. } => rest(),
     }

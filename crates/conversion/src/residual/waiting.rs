@@ -40,7 +40,12 @@ pub(super) fn put_all(patch: &Patch, object: &mut Json) {
     for (name, patch) in fields {
         match map.get_mut(name) {
             Some(value) => put_all(patch, value),
-            None if needs_items(patch) => drop(map.insert(format!("{name}{MARK}"), to_json(patch))),
+            None if needs_items(patch) => {
+                let marked = format!("{name}{MARK}");
+                let stands = map.remove(&marked).and_then(|stands| from_json(stands).ok());
+                let all = stands.map_or_else(|| patch.clone(), |stands| patch.clone().and(stands));
+                map.insert(marked, to_json(&all));
+            }
             None => {}
         }
     }

@@ -117,7 +117,10 @@ impl Api {
             match dice.below(8) {
                 0 if self.release.versions[version] => self.release.storage = version,
                 // A version takes the places of the union with it that have its names.
-                1 if ![self.hub, stored, self.release.storage].contains(&version) && self.spells_as_others(version) => {
+                1 if ![self.hub, stored, self.release.storage].contains(&version)
+                    && self.spells_as_others(version)
+                    && (!self.release.stored[version] || self.is_plainly_named(version)) =>
+                {
                     self.release.versions[version] ^= true;
                 }
                 2 if version != self.hub => self.release.served[version] ^= true,
@@ -151,13 +154,28 @@ impl Api {
 
     /// Returns true if what the version has and the hub lacks has one name in all versions.
     fn spells_as_others(&self, version: usize) -> bool {
-        let alone = |number: &usize| self.full[self.hub][*number].is_none() && self.full[version][*number].is_some();
+        let mut alone = Vec::new();
+        lacking(
+            &self.fields,
+            (&self.full[self.hub], &self.full[version]),
+            &mut Vec::new(),
+            &mut alone,
+        );
+        alone.iter().all(|path| self.is_plain(path))
+    }
+
+    /// Returns true if all versions have the names of a version. What an object that was stored in
+    /// it holds under another name, in fields that are away, is known to its rules alone: they are
+    /// gone with the fields, so that no other version can show it before the version is back.
+    fn is_plainly_named(&self, version: usize) -> bool {
+        let has = |number: &usize| self.full[version][*number].is_some();
         (0..self.fields.len())
-            .filter(alone)
+            .filter(has)
             .all(|number| self.is_plain(&[number]))
     }
 
-    /// Returns true if all versions have one name for the field, and for what is in it.
+    /// Returns true if all versions have one name for the field, for what is in it, and for the
+    /// objects that it is in: rules relate their fields one by one, and go with them.
     fn is_plain(&self, path: &[usize]) -> bool {
         self.full.iter().all(|view| is_plain(&self.fields, view, path))
     }
@@ -197,9 +215,23 @@ fn is_plain(fields: &[Field], view: &Face, path: &[usize]) -> bool {
         });
     };
     let Some(shown) = &view[*first] else { return true };
-    let is_last = rest.is_empty();
-    let own = !is_last || shown.name == fields[*first].name && shown.place == Position::Field;
+    let by_field = matches!(fields[*first].kind, Kind::Object(_)) && !fields[*first].whole;
+    let is_named = rest.is_empty() || by_field;
+    let own = !is_named || shown.name == fields[*first].name && shown.place == Position::Field;
     own && is_plain(fields[*first].kind.fields(), &shown.below, rest)
+}
+
+/// Finds the fields that a version has and the hub lacks.
+fn lacking(fields: &[Field], (hub, own): (&Face, &Face), path: &mut Vec<usize>, found: &mut Vec<Vec<usize>>) {
+    for (number, field) in fields.iter().enumerate() {
+        path.push(number);
+        match (&hub[number], &own[number]) {
+            (None, Some(_)) => found.push(path.clone()),
+            (Some(hub), Some(own)) => lacking(field.kind.fields(), (&hub.below, &own.below), path, found),
+            (_, None) => {}
+        }
+        path.pop();
+    }
 }
 
 fn has(view: &Face, path: &[usize]) -> bool {
