@@ -78,6 +78,22 @@ pub(super) fn is_in(map: &Map<String, Json>) -> bool {
 
 /// Applies the entries of an object whose lists are there again.
 pub(super) fn settle(value: &mut Json, node: Option<&Node>) {
+    // Few objects have any, and every write asks: names tell without the schema.
+    if has_any(value) {
+        settle_all(value, node);
+    }
+}
+
+/// Returns true if an entry waits anywhere in a value.
+fn has_any(value: &Json) -> bool {
+    match value {
+        Json::Object(map) => map.iter().any(|(name, value)| name.ends_with(MARK) || has_any(value)),
+        Json::Array(items) => items.iter().any(has_any),
+        _ => false,
+    }
+}
+
+fn settle_all(value: &mut Json, node: Option<&Node>) {
     match value {
         Json::Object(map) => {
             let waiting = map.keys().filter_map(|name| name.strip_suffix(MARK));
@@ -96,12 +112,12 @@ pub(super) fn settle(value: &mut Json, node: Option<&Node>) {
                 map.extend(items.map(|items| (list, items)));
             }
             for (name, value) in map {
-                settle(value, node.and_then(|node| node.child(name)));
+                settle_all(value, node.and_then(|node| node.child(name)));
             }
         }
         Json::Array(items) => items
             .iter_mut()
-            .for_each(|item| settle(item, node.and_then(Node::items))),
+            .for_each(|item| settle_all(item, node.and_then(Node::items))),
         _ => {}
     }
 }
