@@ -10,7 +10,7 @@ use crate::{
     status::{self, Fault},
 };
 use data_encoding::HEXLOWER;
-use insula_api::{ClusterName, ObjectKey, Revision, names::well_known};
+use insula_api::{ClusterName, ObjectKey, Revision, Scope, names::well_known};
 use insula_catalog::ids;
 use insula_proto::admin::v1::ErrorReason;
 use insula_store::{Gone, Snapshot};
@@ -146,15 +146,17 @@ impl Page {
             return Ok(session.snapshot.clone());
         };
         let store = &session.api.registry.store;
-        match store.at_revision(revision) {
+        let seen = match store.at_revision(revision) {
             Err(Gone::Future { .. }) => {
                 let seen = tokio::time::timeout(REVISION_WAIT, store.snapshot(revision)).await;
                 seen.is_ok().then(|| store.at_revision(revision))
             }
             known => Some(known),
         }
-        .ok_or_else(wrong_token)?
-        .map_err(|gone| compacted(&format!("page_token: {gone}: begin with the first page again")))
+        .ok_or_else(wrong_token)?;
+        // What a page reads is not known here.
+        seen.and_then(|snapshot| snapshot.check_scope(&Scope::everything()).map(|()| snapshot))
+            .map_err(|gone| compacted(&format!("page_token: {gone}: begin with the first page again")))
     }
 
     /// Returns the token of the page that begins after a position of a list at a revision.

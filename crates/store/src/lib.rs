@@ -16,6 +16,7 @@ pub mod backup;
 pub mod conformance;
 mod counts;
 pub mod embedded;
+mod history;
 mod log;
 mod measures;
 mod memory;

@@ -2,7 +2,7 @@
 
 use insula_api::{ClusterName, Object, ObjectKey, ResourceId, Revision, Scope};
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     sync::Arc,
 };
 use tokio::sync::Notify;
@@ -55,6 +55,9 @@ pub struct Prior {
 pub(crate) struct Log {
     everything: Ring,
     resources: HashMap<ResourceId, ResourceLog>,
+    /// Rings of clusters without changes and cursors that lost changes after the floor: they are
+    /// kept until the floor is there, because cursors can start before it.
+    cut: HashSet<(ResourceId, ClusterName)>,
     /// Signals of the rings that received changes since the last wake-up.
     touched: Vec<Arc<Notify>>,
 }
@@ -85,6 +88,12 @@ pub(crate) struct Ring {
 impl Ring {
     fn is_idle(&self) -> bool {
         self.changes.is_empty() && self.cursors == 0
+    }
+
+    /// Drops the changes up to a revision, which the cursors that need them have lost.
+    fn lose(&mut self, upto: Revision) {
+        while self.changes.pop_front_if(|oldest| oldest.revision <= upto).is_some() {}
+        self.lost = self.lost.max(upto);
     }
 
     fn shrink(&mut self) {
@@ -164,29 +173,50 @@ impl Log {
         }
     }
 
-    /// Returns the change at an index, counted from the oldest.
-    pub(crate) fn change(&self, index: usize) -> Option<&Change> {
+    /// Returns the change at a position, counted from the newest, which has position 1.
+    pub(crate) fn newest(&self, position: usize) -> Option<&Change> {
+        let index = self.everything.changes.len().checked_sub(position)?;
         self.everything.changes.get(index).map(Arc::as_ref)
     }
 
-    /// Drops the oldest change, unless its revision is after `upto`.
-    pub(crate) fn forget_oldest(&mut self, upto: Revision) -> Option<Arc<Change>> {
-        let change = self.everything.changes.pop_front_if(|oldest| oldest.revision <= upto)?;
-        self.everything.lost = self.everything.lost.max(change.revision);
-        let ObjectKey { resource, cluster, .. } = &change.key;
-        if let Some(log) = self.resources.get_mut(resource) {
-            for ring in log.rings(cluster).into_iter().flatten() {
-                if let Some(oldest) = ring.changes.pop_front_if(|oldest| Arc::ptr_eq(oldest, &change)) {
-                    ring.lost = ring.lost.max(oldest.revision);
-                }
-            }
-        }
-        self.tidy(resource, cluster);
-        Some(change)
+    /// Drops the oldest change of all, unless its revision is after `upto`.
+    pub(crate) fn pop(&mut self, upto: Revision) -> Option<Arc<Change>> {
+        self.everything.changes.pop_front_if(|oldest| oldest.revision <= upto)
     }
 
-    /// Frees capacity that trimmed changes left behind.
-    pub(crate) fn shrink(&mut self) {
+    /// Forgets a change, the oldest of its cluster. A cursor that is wider than the cluster cannot
+    /// go on from before it, so that the changes of other clusters before it are dropped from the
+    /// wider rings, too; those of all clusters are popped by the caller.
+    pub(crate) fn forget(&mut self, change: &Arc<Change>, floor: Revision) {
+        let ObjectKey { resource, cluster, .. } = &change.key;
+        self.everything.lost = self.everything.lost.max(change.revision);
+        if let Some(log) = self.resources.get_mut(resource) {
+            log.all.lose(change.revision);
+            if let Some(ring) = log.clusters.get_mut(cluster)
+                && let Some(oldest) = ring.changes.pop_front_if(|oldest| Arc::ptr_eq(oldest, change))
+            {
+                ring.lost = ring.lost.max(oldest.revision);
+            }
+        }
+        self.tidy(resource, cluster, floor);
+    }
+
+    /// Returns the revision up to which changes of a scope are lost.
+    pub(crate) fn lost(&self, resource: Option<&ResourceId>, cluster: Option<&ClusterName>) -> Revision {
+        let ring = match (resource, cluster) {
+            (None, _) => Some(&self.everything),
+            (Some(resource), None) => self.resources.get(resource).map(|log| &log.all),
+            (Some(resource), Some(cluster)) => self.resources.get(resource).and_then(|log| log.clusters.get(cluster)),
+        };
+        // A ring without an entry lost nothing after the floor.
+        ring.map_or(Revision(0), |ring| ring.lost)
+    }
+
+    /// Frees rings and capacity that trimmed changes left behind.
+    pub(crate) fn shrink(&mut self, floor: Revision) {
+        for (resource, cluster) in std::mem::take(&mut self.cut) {
+            self.tidy(&resource, &cluster, floor);
+        }
         self.everything.shrink();
         for log in self.resources.values_mut() {
             log.all.shrink();
@@ -237,7 +267,7 @@ impl Log {
         ring.signal.get_or_insert_default().clone()
     }
 
-    pub(crate) fn unsubscribe(&mut self, scope: &Scope) {
+    pub(crate) fn unsubscribe(&mut self, scope: &Scope, floor: Revision) {
         let Some(resource) = &scope.resource else {
             self.everything.cursors = self.everything.cursors.saturating_sub(1);
             return;
@@ -253,30 +283,39 @@ impl Log {
             ring.cursors = ring.cursors.saturating_sub(1);
         }
         match &scope.cluster {
-            Some(cluster) => self.tidy(resource, cluster),
+            Some(cluster) => self.tidy(resource, cluster, floor),
             None if log.all.is_idle() && log.clusters.is_empty() => drop(self.resources.remove(resource)),
             None => {}
         }
     }
 
-    /// Removes rings without changes and cursors. The changes that they lost are below the floor,
-    /// where no new cursor starts.
-    fn tidy(&mut self, resource: &ResourceId, cluster: &ClusterName) {
+    /// Removes rings without changes and cursors. What they lost is below the floor, where no new
+    /// cursor starts.
+    fn tidy(&mut self, resource: &ResourceId, cluster: &ClusterName, floor: Revision) {
         let Some(log) = self.resources.get_mut(resource) else {
             return;
         };
-        if log.clusters.get(cluster).is_some_and(Ring::is_idle) {
-            log.clusters.remove(cluster);
+        if let Some(ring) = log.clusters.get(cluster)
+            && ring.is_idle()
+        {
+            if ring.lost <= floor {
+                log.clusters.remove(cluster);
+            } else {
+                self.cut.insert((resource.clone(), cluster.clone()));
+            }
         }
         if log.clusters.is_empty() && log.all.is_idle() {
             self.resources.remove(resource);
         }
     }
 
-    /// Returns the growth of a scope in objects since a pinned revision, or `None` when there are
-    /// more than [`SCAN_MAX`] changes to scan.
+    /// Returns the growth of a scope in objects since a pinned revision, or `None` when changes are
+    /// lost or more than [`SCAN_MAX`] to scan.
     pub(crate) fn growth(&self, scope: &Scope, since: Revision) -> Option<isize> {
         let Some(ring) = self.ring(scope) else { return Some(0) };
+        if ring.lost > since {
+            return None;
+        }
         let mut after = ring.after(since);
         let growth = after
             .by_ref()
@@ -349,6 +388,7 @@ mod tests {
     fn what_was_forgotten_leaves_no_room_behind() {
         const COUNT: usize = 10_000;
         let (mut log, resource) = (Log::default(), ResourceId::local("example.io", "widgets"));
+        let mut changes = Vec::new();
         for n in 1..=COUNT {
             let cluster = ClusterName::parse(&format!("c{n}")).expect("a name");
             let change = Change {
@@ -357,17 +397,23 @@ mod tests {
                 old: None,
                 new: None,
             };
-            log.push(&Arc::new(change));
+            let change = Arc::new(change);
+            log.push(&change);
+            changes.push(change);
         }
         let room_of = |log: &Log| {
             let of_resource = &log.resources[&resource];
             let rings = [&log.everything, &of_resource.all].map(|ring| ring.changes.capacity());
             rings.into_iter().chain([of_resource.clusters.capacity()]).max()
         };
-        log.shrink();
+        log.shrink(Revision(0));
         assert!(room_of(&log) >= Some(COUNT), "all of it is needed");
-        while log.forget_oldest(Revision(COUNT as u64 - 1)).is_some() {}
-        log.shrink();
+        let floor = Revision(COUNT as u64 - 1);
+        for change in &changes[..COUNT - 1] {
+            log.forget(change, floor);
+            while log.pop(change.revision).is_some() {}
+        }
+        log.shrink(floor);
         assert!(room_of(&log) <= Some(2 * capacity_max(1)), "one change is left");
     }
 }

@@ -15,8 +15,9 @@ use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use std::{collections::BTreeMap, sync::Arc};
 use tokio::sync::Notify;
 
-/// Cap of the history in bytes of superseded objects and bookkeeping. Above it the oldest history
-/// is compacted: a burst of writes between two compactions must not exhaust the memory.
+/// Cap of the history in bytes of superseded objects and bookkeeping: a burst of writes between two
+/// compactions must not exhaust the memory. Above it whoever has the most history loses the oldest
+/// of it.
 const HISTORY_BYTES_MAX: usize = 512 << 20;
 
 /// The writes of one revision: an object, or `None` for a deletion. A key appears once.
@@ -75,7 +76,7 @@ impl Mvcc {
             return;
         };
         let mut state = self.state.write();
-        let bytes_before = state.history_bytes;
+        let bytes_before = state.history.bytes();
         for Commit { revision, writes } in commits {
             assert!(
                 revision > state.applied,
@@ -87,7 +88,7 @@ impl Mvcc {
             }
             state.applied = revision;
         }
-        let added = state.history_bytes - bytes_before;
+        let added = state.history.bytes() - bytes_before;
         state.cap_history(self.history_bytes_max);
         let touched = state.log.take_touched();
         self.trim_to(&mut state, bytes_before.saturating_sub(added));
@@ -118,7 +119,7 @@ impl Mvcc {
         state.applied = revision;
         state.raise_floor(revision);
         state.log.mark_lost(revision);
-        let limit = self.trim_limit(&state);
+        let limit = self.trim_limit();
         while state.trim(limit) {}
         state.log.wake_all();
         drop(state);
@@ -143,7 +144,7 @@ impl Mvcc {
 
     /// Returns the estimated size of the history since the last compaction in bytes, for metrics.
     pub fn history_bytes(&self) -> usize {
-        self.state.read().history_bytes
+        self.state.read().history.bytes()
     }
 
     /// Returns the measures of the state. Those of a file are the engine's to add.
@@ -153,8 +154,8 @@ impl Mvcc {
             revision: state.applied,
             floor: state.floor,
             keys: state.keys.len(),
-            history_changes: state.log.len(),
-            history_bytes: state.history_bytes,
+            history_changes: state.history.len(),
+            history_bytes: state.history.bytes(),
             compactions: self.compactions.get(),
             file: None,
         }
@@ -180,9 +181,10 @@ impl Mvcc {
         state.raise_floor(upto);
         self.compactions.inc();
         loop {
-            let limit = self.trim_limit(&state);
+            let limit = self.trim_limit();
             if !state.trim(limit) {
-                state.log.shrink();
+                let floor = state.floor;
+                state.log.shrink(floor);
                 return Ok(());
             }
             // Lets readers and the writer take the lock between chunks.
@@ -199,7 +201,9 @@ impl Mvcc {
     }
 
     pub(crate) fn unsubscribe(&self, scope: &Scope) {
-        self.state.write().log.unsubscribe(scope);
+        let mut state = self.state.write();
+        let floor = state.floor;
+        state.log.unsubscribe(scope, floor);
     }
 
     /// Pins the latest revision, for a snapshot.
@@ -224,10 +228,11 @@ impl Mvcc {
     /// it.
     ///
     /// # Errors
-    /// [`Gone`] when the revision is below the floor or not applied yet.
+    /// [`Gone`] when changes after the revision are lost, or it is not applied yet.
     pub(crate) fn subscribe(&self, scope: &Scope, after: Revision) -> Result<Arc<Notify>, Gone> {
         let mut state = self.state.write();
         state.check(after)?;
+        state.check_scope(scope, after)?;
         Ok(state.log.subscribe(scope))
     }
 
@@ -253,8 +258,8 @@ impl Mvcc {
     /// trimmed once, so the work is in proportion to what was written.
     fn trim_to(&self, state: &mut RwLockWriteGuard<'_, State>, bytes: usize) {
         loop {
-            let limit = self.trim_limit(state);
-            if !state.trim(limit) || state.history_bytes <= bytes {
+            let limit = self.trim_limit();
+            if !state.trim(limit) || state.history.bytes() <= bytes {
                 return;
             }
             // Lets readers take the lock between chunks.
@@ -262,8 +267,9 @@ impl Mvcc {
         }
     }
 
-    fn trim_limit(&self, state: &State) -> Revision {
+    /// Returns the oldest revision that a snapshot reads at. Changes after it stay.
+    fn trim_limit(&self) -> Revision {
         let pinned = self.pins.lock().first_key_value().map(|(revision, _)| *revision);
-        pinned.map_or(state.floor, |pinned| pinned.min(state.floor))
+        pinned.unwrap_or(Revision(u64::MAX))
     }
 }

@@ -3,27 +3,34 @@
 use crate::{
     Gone, Mvcc,
     counts::COUNTED_MIN,
-    state::{CHUNK_ENTRIES, Entry, Slot},
+    state::{CHUNK_ENTRIES, Entry, Slot, State},
 };
-use insula_api::{ObjectKey, Revision, Scope};
+use insula_api::{ClusterName, ObjectKey, ResourceId, Revision, Scope};
 use std::{
     collections::BTreeMap,
     fmt,
     ops::{Bound, ControlFlow},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 /// A consistent view of all objects at one revision. Cheap to take and to clone.
 ///
-/// A snapshot pins the history that it reads, so that reads never fail and never show a hole. Hold
-/// it for one request or one decision; to come back later keep its revision and call
-/// [`crate::Store::at_revision`].
+/// A snapshot pins the history that it reads, so that reads of the latest one never fail and never
+/// show a hole. One at an older revision may read where a cluster's history was cut since:
+/// [`Snapshot::check_reads`] tells it. Hold a snapshot for one request or one decision; to come
+/// back later keep its revision and call [`crate::Store::at_revision`].
 #[derive(Clone)]
 pub struct Snapshot(Arc<Pin>);
 
 struct Pin {
     mvcc: Arc<Mvcc>,
     revision: Revision,
+    /// The oldest revision at which all that was read here could be read whole, if that is later
+    /// than the snapshot's.
+    whole_from: AtomicU64,
 }
 
 impl Drop for Pin {
@@ -51,7 +58,11 @@ impl Mvcc {
 impl Snapshot {
     /// Creates a snapshot at a revision that the caller has pinned.
     fn pinned(mvcc: Arc<Mvcc>, revision: Revision) -> Self {
-        Snapshot(Arc::new(Pin { mvcc, revision }))
+        Snapshot(Arc::new(Pin {
+            mvcc,
+            revision,
+            whole_from: AtomicU64::new(0),
+        }))
     }
 
     /// Returns the revision of the view.
@@ -59,12 +70,45 @@ impl Snapshot {
         self.0.revision
     }
 
+    /// Checks that everything that was read from this snapshot and its clones was there as a whole.
+    ///
+    /// # Errors
+    /// [`Gone`] when a read met a cluster whose history was cut after the snapshot's revision: what
+    /// it returned may lack objects.
+    pub fn check_reads(&self) -> Result<(), Gone> {
+        match Revision(self.0.whole_from.load(Ordering::Relaxed)) {
+            oldest if oldest > self.0.revision => Err(Gone::Compacted {
+                asked: self.0.revision,
+                oldest,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that a scope can be read from this snapshot as a whole.
+    ///
+    /// # Errors
+    /// [`Gone`] when its history was cut after the snapshot's revision.
+    pub fn check_scope(&self, scope: &Scope) -> Result<(), Gone> {
+        self.0.mvcc.read(|state| state.check_scope(scope, self.0.revision))
+    }
+
+    /// Notes a read of a scope whose history was cut. Nothing after the revision of a pinned
+    /// snapshot is cut, so that the latest ones pay one comparison.
+    fn note_read(&self, state: &State, resource: Option<&ResourceId>, cluster: Option<&ClusterName>) {
+        if state.log.lost(None, None) > self.0.revision {
+            let lost = state.log.lost(resource, cluster);
+            self.0.whole_from.fetch_max(lost.0, Ordering::Relaxed);
+        }
+    }
+
     /// Returns the object of a key.
     pub fn get(&self, key: &ObjectKey) -> Option<Entry> {
         let encoded = key.encode();
-        self.0
-            .mvcc
-            .read(|state| state.keys.get(&encoded)?.at_revision(self.0.revision))
+        self.0.mvcc.read(|state| {
+            self.note_read(state, Some(&key.resource), Some(&key.cluster));
+            state.keys.get(&encoded)?.at_revision(self.0.revision)
+        })
     }
 
     /// Returns up to `limit` objects of a scope in key order, starting after the key `after` if
@@ -125,6 +169,7 @@ impl Snapshot {
         let mut size = 64;
         while !walk.done {
             self.0.mvcc.read(|state| {
+                self.note_read(state, scope.resource.as_ref(), scope.cluster.as_ref());
                 walk.step(&state.keys, size, |slot| {
                     if wanted(&slot.key) {
                         chunk.extend(slot.at_revision(self.0.revision));
@@ -160,6 +205,7 @@ impl Snapshot {
         let (mut walk, mut count) = (Walk::new(scope, after), 0);
         while !walk.done {
             self.0.mvcc.read(|state| {
+                self.note_read(state, scope.resource.as_ref(), scope.cluster.as_ref());
                 walk.step(&state.keys, CHUNK_ENTRIES, |slot| {
                     count += usize::from(slot.exists_at(self.0.revision))
                 });

@@ -4,13 +4,11 @@
 use crate::{
     Gone,
     counts::Counts,
+    history::{History, cost},
     log::{Change, Log, Prior},
 };
 use insula_api::{Object, ObjectKey, Revision, Scope};
 use std::{collections::BTreeMap, sync::Arc};
-
-/// Bytes of a change besides the object that it replaced: the key twice, links in the log.
-const CHANGE_BYTES: usize = 256;
 
 /// Changes that are trimmed, or entries that are read, while the lock is held once.
 pub(crate) const CHUNK_ENTRIES: usize = 1000;
@@ -35,10 +33,10 @@ pub(crate) struct State {
     pub(crate) floor: Revision,
     pub(crate) log: Log,
     pub(crate) counts: Counts,
-    /// Cost of all changes in `log`, in bytes.
-    pub(crate) history_bytes: usize,
-    /// The changes in `log` up to `floor`: their number, and their cost in bytes.
-    forgettable: (usize, usize),
+    /// The changes in `log` by cluster, with their cost.
+    pub(crate) history: History,
+    /// The newest changes in `log`, which no cap takes: their number, and their cost in bytes.
+    recent: (usize, usize),
 }
 
 /// The versions of one key. Most keys have one version, so the newest is inline.
@@ -115,8 +113,8 @@ impl State {
             floor: revision,
             log: Log::default(),
             counts: Counts::default(),
-            history_bytes: 0,
-            forgettable: (0, 0),
+            history: History::default(),
+            recent: (0, 0),
         }
     }
 
@@ -180,8 +178,10 @@ impl State {
             old,
             new: object,
         });
-        self.history_bytes += cost(&change);
+        self.history.push(&change);
         self.log.push(&change);
+        self.recent.0 += 1;
+        self.recent.1 += cost(&change);
     }
 
     /// Returns the number of objects in a scope at a pinned revision, if it is known without a
@@ -250,51 +250,74 @@ impl State {
         }
     }
 
+    /// Checks that a scope can be read and watched from a revision that can be requested: that its
+    /// history was not cut after it.
+    pub(crate) fn check_scope(&self, scope: &Scope, revision: Revision) -> Result<(), Gone> {
+        let lost = self.log.lost(scope.resource.as_ref(), scope.cluster.as_ref());
+        if lost <= revision {
+            return Ok(());
+        }
+        Err(Gone::Compacted {
+            asked: revision,
+            oldest: lost.max(self.floor),
+        })
+    }
+
     /// Makes `to` the floor, unless the floor is there already. Passes each change once.
     pub(crate) fn raise_floor(&mut self, to: Revision) {
-        while let Some(change) = self.log.change(self.forgettable.0)
-            && change.revision <= to
-        {
-            self.forgettable.0 += 1;
-            self.forgettable.1 += cost(change);
-        }
+        self.history.release_upto(to);
         self.floor = self.floor.max(to);
     }
 
-    /// Raises the floor until the history from there on costs at most `bytes_max`.
+    /// Gives up history until the rest costs at most `bytes_max`, that of whom has most first.
     pub(crate) fn cap_history(&mut self, bytes_max: usize) {
-        while self.history_bytes - self.forgettable.1 > bytes_max {
-            let Some(change) = self.log.change(self.forgettable.0) else {
-                return;
-            };
-            self.raise_floor(change.revision);
+        let recent_max = History::recent_bytes_max(bytes_max);
+        while self.recent.1 > recent_max
+            && let Some(oldest) = self.log.newest(self.recent.0)
+        {
+            self.recent.0 -= 1;
+            self.recent.1 -= cost(oldest);
         }
+        // The revision in which the recent changes begin is not one of them: it may be larger than
+        // what they may have.
+        let upto = self.log.newest(self.recent.0.max(1)).map(|change| change.revision);
+        self.history.cap(bytes_max, upto.unwrap_or_default(), |_| None);
     }
 
-    /// Trims up to [`CHUNK_ENTRIES`] of the oldest changes up to a revision. Returns true if there
-    /// may be more.
+    /// Trims up to [`CHUNK_ENTRIES`] changes that are given up, none after a revision. Returns true
+    /// if there may be more.
     pub(crate) fn trim(&mut self, upto: Revision) -> bool {
-        for _ in 0..CHUNK_ENTRIES {
-            let Some(change) = self.log.forget_oldest(upto) else {
+        let mut left = CHUNK_ENTRIES;
+        while left > 0 {
+            let trimmed = self.history.trim(upto, left);
+            if trimmed.is_empty() {
                 return false;
-            };
-            // `upto` is at most the floor, so that the change was counted when the floor passed it.
-            self.history_bytes -= cost(&change);
-            self.forgettable.0 -= 1;
-            self.forgettable.1 -= cost(&change);
-            let encoded = change.key.encode();
-            let Some(slot) = self.keys.get_mut(&encoded) else {
-                continue;
-            };
-            slot.older.retain(|version| {
-                version.revision > change.revision || (version.revision == change.revision && version.object.is_some())
-            });
-            slot.older.shrink_to(4);
-            if slot.newest.revision == change.revision && slot.newest.object.is_none() {
-                self.keys.remove(&encoded);
             }
+            left -= trimmed.len();
+            trimmed.iter().for_each(|change| self.forget(change));
         }
         true
+    }
+
+    fn forget(&mut self, change: &Arc<Change>) {
+        self.log.forget(change, self.floor);
+        while let Some(popped) = self.log.pop(change.revision) {
+            if self.log.len() < self.recent.0 {
+                self.recent.0 -= 1;
+                self.recent.1 -= cost(&popped);
+            }
+        }
+        let encoded = change.key.encode();
+        let Some(slot) = self.keys.get_mut(&encoded) else {
+            return;
+        };
+        slot.older.retain(|version| {
+            version.revision > change.revision || (version.revision == change.revision && version.object.is_some())
+        });
+        slot.older.shrink_to(4);
+        if slot.newest.revision == change.revision && slot.newest.object.is_none() {
+            self.keys.remove(&encoded);
+        }
     }
 }
 
@@ -306,8 +329,4 @@ fn share_names(key: &mut ObjectKey, object: &Object) {
     if key.namespace == object.meta.namespace {
         key.namespace = object.meta.namespace.clone();
     }
-}
-
-pub(crate) fn cost(change: &Change) -> usize {
-    CHANGE_BYTES + change.old.as_ref().map_or(0, |old| old.object.size())
 }

@@ -22,7 +22,7 @@ impl Mvcc {
     /// Returns a cursor over the changes in a scope after a revision.
     ///
     /// # Errors
-    /// [`Gone`] when the revision is below the floor or not applied yet.
+    /// [`Gone`] when changes of the scope after the revision are lost, or it is not applied yet.
     pub fn watch(self: &Arc<Self>, scope: Scope, after: Revision) -> Result<Cursor, Gone> {
         let signal = self.subscribe(&scope, after)?;
         Ok(Cursor::new(self.clone(), scope, after, signal))
@@ -75,7 +75,7 @@ impl Cursor {
                 }),
                 Some(ring) if ring.lost > *position => Err(Gone::Compacted {
                     asked: *position,
-                    oldest: state.floor,
+                    oldest: ring.lost.max(state.floor),
                 }),
                 Some(ring) => Ok(ring.pull(scope, *position, state.applied)),
             })?;

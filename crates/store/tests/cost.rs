@@ -123,12 +123,118 @@ fn history_is_bounded() {
         mvcc.apply(vec![put(2 + n, key("widgets", "root"), 10_000)]);
         assert!(mvcc.history_bytes() <= LIMIT + 20_000);
     }
-    let floor = mvcc.floor();
-    assert!(floor > Revision(800) && floor < mvcc.applied(), "{floor}");
-    assert!(matches!(mvcc.at_revision(Revision(2)), Err(Gone::Compacted { .. })));
-    assert!(mvcc.at_revision(floor).unwrap().get(&key("widgets", "root")).is_some());
+    let scope = Scope::everywhere(key("widgets", "root").resource);
+    let Err(Gone::Compacted { oldest, .. }) = mvcc.watch(scope.clone(), Revision(2)) else {
+        panic!("the history was cut")
+    };
+    assert!(oldest > Revision(800) && oldest < mvcc.applied(), "{oldest}");
+    let then = mvcc.at_revision(Revision(2)).unwrap();
+    assert_eq!(then.get(&key("widgets", "root")), None);
+    assert!(matches!(then.check_reads(), Err(Gone::Compacted { .. })));
+    let then = mvcc.at_revision(oldest).unwrap();
+    assert!(then.get(&key("widgets", "root")).is_some());
+    assert_eq!((then.check_reads(), then.check_scope(&scope)), (Ok(()), Ok(())));
     let mut slow = slow;
     assert!(slow.try_next().is_err());
+}
+
+/// A cluster that replaces many objects pushes out its own history. That of another stays whole,
+/// and so does that of another resource everywhere.
+#[test]
+fn a_flood_pushes_out_its_own_history() {
+    const LIMIT: usize = 1 << 20;
+    let mvcc = Mvcc::with_history(Revision(1), LIMIT);
+    let of_cluster = |key: &ObjectKey| Scope::cluster(key.resource.clone(), key.cluster.clone());
+    let (flood, mine, other) = (key("widgets", "eve"), key("widgets", "bob"), key("gadgets", "eve"));
+    let mut next = 1;
+    let mut write = |key: &ObjectKey| {
+        next += 1;
+        mvcc.apply(vec![put(next, key.clone(), 1_000)]);
+        assert!(mvcc.history_bytes() <= LIMIT + 2_000);
+        Revision(next)
+    };
+    write(&flood);
+    write(&other);
+    let start = write(&mine);
+    let written = [write(&mine), write(&mine)];
+    for n in 0..10_000 {
+        write(&flood);
+        if n % 1_000 == 0 {
+            // A ring that comes and goes must not forget what it lost.
+            drop(mvcc.watch(of_cluster(&flood), mvcc.applied()).unwrap());
+        }
+    }
+    let pulled = mvcc.watch(of_cluster(&mine), start).unwrap().try_next().unwrap();
+    assert_eq!(pulled.iter().map(|change| change.revision).collect::<Vec<_>>(), written);
+    let then = mvcc.at_revision(start).unwrap();
+    assert_eq!(then.get(&mine).map(|entry| entry.revision), Some(start));
+    assert_eq!(then.count(&of_cluster(&mine)), 1);
+    assert_eq!(then.check_reads(), Ok(()));
+    assert!(mvcc.watch(of_cluster(&other), start).is_ok());
+    assert!(mvcc.watch(Scope::everywhere(other.resource.clone()), start).is_ok());
+    for scope in [
+        of_cluster(&flood),
+        Scope::everywhere(flood.resource.clone()),
+        Scope::everything(),
+    ] {
+        assert!(matches!(mvcc.watch(scope.clone(), start), Err(Gone::Compacted { .. })));
+        assert!(then.check_scope(&scope).is_err());
+    }
+    assert_eq!(then.get(&flood), None);
+    assert!(then.check_reads().is_err());
+    drop(then);
+    mvcc.compact(mvcc.applied()).unwrap();
+    assert_eq!(mvcc.history_bytes(), 0);
+    assert!(mvcc.watch(Scope::everything(), mvcc.applied()).is_ok());
+}
+
+/// A flood that comes with its deletion leaves a scope that holds nothing and has no cursor. The
+/// scope still knows what it lost.
+#[test]
+fn a_scope_that_became_empty_knows_what_it_lost() {
+    let mvcc = Mvcc::with_history(Revision(1), 100_000);
+    let (gone, flood) = (key("widgets", "eve"), key("gadgets", "eve"));
+    mvcc.apply(vec![put(2, gone.clone(), 1)]);
+    let deleted = vec![(gone.clone(), None)];
+    mvcc.apply(vec![Commit {
+        revision: Revision(3),
+        writes: deleted,
+    }]);
+    for n in 0..1_000 {
+        mvcc.apply(vec![put(4 + n, flood.clone(), 1_000)]);
+    }
+    let scope = Scope::cluster(gone.resource.clone(), gone.cluster.clone());
+    assert!(matches!(
+        mvcc.watch(scope.clone(), Revision(2)),
+        Err(Gone::Compacted { .. })
+    ));
+    assert!(matches!(
+        mvcc.watch(scope.clone(), Revision(1)),
+        Err(Gone::Compacted { .. })
+    ));
+    assert!(mvcc.watch(scope, Revision(3)).is_ok());
+}
+
+/// Readers that follow the log closely lose nothing to a burst, however many share the history.
+#[test]
+fn the_newest_changes_stay_whoever_wrote_them() {
+    const LIMIT: usize = 1 << 20;
+    let mvcc = Mvcc::with_history(Revision(1), LIMIT);
+    let mut everything = mvcc.watch(Scope::everything(), Revision(1)).unwrap();
+    let mut next = 1;
+    for n in 0..20_000 {
+        next += 1;
+        let cluster = if n % 10 == 0 {
+            "eve".to_owned()
+        } else {
+            format!("c{}", n % 1_000)
+        };
+        mvcc.apply(vec![put(next, key("widgets", &cluster), 100)]);
+        // 40 changes cost less than a sixteenth of the cap.
+        if n % 40 == 0 {
+            everything.try_next().expect("the newest changes are there");
+        }
+    }
 }
 
 /// A batch of the committer may write many more keys than one chunk of the trimming has.

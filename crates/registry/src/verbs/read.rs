@@ -48,8 +48,8 @@ pub async fn list(deps: &Deps, snapshot: &Snapshot, target: &Target, options: &L
 /// restore revoked rights.
 ///
 /// # Errors
-/// The resource or the workspace of that name was another one then (410). A selector or the
-/// token is invalid, or an object cannot be converted for a field selector.
+/// The resource or the workspace of that name was another one then, or the history of a workspace
+/// that was read was cut since (410). A selector or the token is invalid, or an object cannot be converted for a field selector.
 pub async fn list_at(
     deps: &Deps,
     now: &Snapshot,
@@ -97,6 +97,9 @@ pub async fn list_at(
         Some(Token { left: Some(left), .. }) => left.saturating_sub(entries.len()),
         Some(_) => snapshot.count_after(&target.scope(), Some(&last.key)),
     });
+    if states.is_past() && snapshot.check_reads().is_err() {
+        return Err(Token::expired(options.next.as_deref()));
+    }
     let next = last.map(|last| Token::after(&last.key, target, snapshot.revision(), remaining).encode());
     Ok(List {
         entries,

@@ -82,10 +82,9 @@ impl Initial {
         let (mut events, mut bytes) = (Vec::new(), 0);
         while events.len() < INITIAL_CHUNK && bytes < INITIAL_BYTES {
             let Some(key) = self.keys.front() else { break };
-            let entry = match &state {
-                Ok(state) => state.get(key),
-                Err(_) => latest.get(key).filter(|entry| entry.revision <= self.revision),
-            };
+            // Where history was cut, the state may lack an object that it had.
+            let then = state.as_ref().ok().and_then(|state| state.get(key));
+            let entry = then.or_else(|| latest.get(key).filter(|entry| entry.revision <= self.revision));
             let Some(entry) = entry else {
                 if !events.is_empty() {
                     break;
@@ -295,6 +294,7 @@ impl Watch {
         let hidden = events
             .iter()
             .find(|event| !looking.still_sees(&event.entry.key, &event.entry.object));
+        now.check_reads().map_err(gone)?;
         match hidden {
             Some(event) => {
                 let (asked, oldest) = (event.entry.revision, began);
@@ -373,6 +373,7 @@ impl Watch {
             }
             // The revision of the change counts, because a new binding may show objects older than
             // the watch.
+            before.check_reads().and_then(|()| then.check_reads()).map_err(gone)?;
             if let Some(began) = self.resumed.filter(|began| revision <= *began) {
                 self.check_past(deps, began, &events[first..])?;
             }
