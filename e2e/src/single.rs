@@ -83,8 +83,14 @@ impl Http1 {
         self.write(format!("GET {path} HTTP/1.1\r\nHost: x\r\n{credential}\r\n").as_bytes())
     }
 
-    /// Sends a GET and reads up to the end of the answer's headers. Returns the status code.
+    /// Sends a GET and reads the answer. Returns the status code.
     pub fn get(&mut self, path: &str) -> io::Result<u16> {
+        self.get_and_end(path).map(|(code, _)| code)
+    }
+
+    /// Sends a GET and reads the answer. Returns the status code, and true if the answer announces
+    /// that the connection closes.
+    pub fn get_and_end(&mut self, path: &str) -> io::Result<(u16, bool)> {
         self.send_get(path)?;
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
@@ -100,8 +106,10 @@ impl Http1 {
                 rest.split("\r\n").next().unwrap_or_default().parse().unwrap_or(0)
             });
         self.stream.read_exact(&mut vec![0; length])?;
+        let closes = head.to_lowercase().contains("\r\nconnection: close\r\n");
         let code = head.split(' ').nth(1).and_then(|code| code.parse().ok());
-        code.ok_or_else(|| io::Error::other(head.into_owned()))
+        code.map(|code| (code, closes))
+            .ok_or_else(|| io::Error::other(head.into_owned()))
     }
 
     /// Returns true when the server closes the connection within a time. Discards the bytes

@@ -18,12 +18,12 @@ use std::{
 use axum::body::Body;
 use bytes::Bytes;
 use futures_util::task::AtomicWaker;
-use http::Response;
+use http::{HeaderValue, Response, StatusCode, header};
 use http_body::{Frame, SizeHint};
 use insula_pipeline::limits::Held;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::connections::Connection;
+use crate::{connections::Connection, lifecycle::Lifecycle};
 
 /// Bytes that a client has to read within `limits.stallSeconds`: about 1 KiB per second with the
 /// default of 60 s.
@@ -125,6 +125,8 @@ impl Drop for Piece {
 pub(crate) struct Answering {
     pub(crate) answered: Answered,
     pub(crate) exchange: Option<Arc<Exchange>>,
+    /// Tells from when on the answer announces that the connection closes. None for HTTP/2.
+    pub(crate) lifecycle: Option<Lifecycle>,
 }
 
 impl Future for Answering {
@@ -135,6 +137,12 @@ impl Future for Answering {
         let exchange = self.exchange.take().expect("it is answered once");
         if let Some(held) = response.extensions_mut().remove::<Held>() {
             let _ = exchange.held.set(held);
+        }
+        let closes = self.lifecycle.as_ref().is_some_and(Lifecycle::is_closing);
+        if closes && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            response
+                .headers_mut()
+                .insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         Poll::Ready(Ok(response.map(|body| AnswerBody {
             body,

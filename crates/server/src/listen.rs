@@ -55,6 +55,9 @@ const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// The first byte of a TLS handshake. HTTP begins with a letter.
 const TLS_HANDSHAKE: u8 = 0x16;
+/// Time between refusing new connections and closing idle HTTP/1.1 connections, for requests that
+/// are on their way.
+const LAST_REQUESTS_TIME: Duration = Duration::from_millis(500);
 
 const PLAIN_HTTP_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n\
     Content-Length: 65\r\nConnection: close\r\n\r\nThis is an HTTPS port: the URL has to begin with \"https://\" here.";
@@ -265,6 +268,8 @@ async fn converse(
         authenticated: on_authenticated(connection),
         connection: Arc::clone(connection),
         next: agreed_on_2.then(|| Arc::clone(&next)),
+        // In HTTP/2 a frame says it.
+        lifecycle: (!agreed_on_2).then(|| shared.lifecycle.clone()),
     };
     let (io, limits) = (TokioIo::new(stream), &shared.limits);
     let ended = if agreed_on_2 {
@@ -277,7 +282,7 @@ async fn converse(
         until_closed(shared, connection, served, |served| served.graceful_shutdown()).await
     } else {
         let served = http_1(limits).serve_connection(io, requests).with_upgrades();
-        until_closed(shared, connection, served, |served| served.graceful_shutdown()).await
+        until_closed_softly(shared, connection, served, |served| served.graceful_shutdown()).await
     };
     if let Err(error) = ended {
         tracing::debug!(%peer, %error, "the connection broke");
@@ -333,6 +338,8 @@ struct Requests {
     connection: Arc<Connection>,
     /// Passes the exchange of a request to its HTTP/2 task.
     next: Option<Arc<Mutex<Option<Arc<Exchange>>>>>,
+    /// Tells from when on the answers of an HTTP/1.1 connection announce that it closes.
+    lifecycle: Option<Lifecycle>,
 }
 
 impl Service<Request<Incoming>> for Requests {
@@ -359,6 +366,7 @@ impl Service<Request<Incoming>> for Requests {
         Answering {
             answered: (self.answer)(request),
             exchange: Some(exchange),
+            lifecycle: self.lifecycle.clone(),
         }
     }
 }
@@ -382,6 +390,28 @@ async fn until_closed<C: Future>(
         ended = served.as_mut() => return ended,
         () = connection.finishing() => {}
         () = closing(shared, connection) => {}
+    }
+    close(served.as_mut());
+    served.await
+}
+
+/// Serves an HTTP/1.1 connection as [`until_closed`] does. When the server closes, it first goes on
+/// for [`LAST_REQUESTS_TIME`], or until the next answer, which announces the end: a request that is
+/// on its way over an idle connection would otherwise be lost.
+async fn until_closed_softly<C: Future>(
+    shared: &Shared,
+    connection: &Connection,
+    served: C,
+    close: fn(Pin<&mut C>),
+) -> C::Output {
+    tokio::pin!(served);
+    tokio::select! {
+        ended = served.as_mut() => return ended,
+        () = connection.finishing() => {}
+        () = async {
+            closing(shared, connection).await;
+            tokio::time::sleep(LAST_REQUESTS_TIME).await;
+        } => {}
     }
     close(served.as_mut());
     served.await

@@ -1,5 +1,6 @@
 //! `insula start`: files of the first start, refusals of a second one, and the shutdown.
 
+mod drain;
 mod refused;
 
 use std::{
