@@ -5,7 +5,10 @@
 //! credential leaves this server, and the other one sets no cookies here. The other server trusts
 //! the names because of the certificate that this server presents, and authorises by itself.
 
-use crate::{request::Answer, request::Parsed};
+use crate::{
+    reply,
+    request::{Answer, Parsed},
+};
 use axum::body::Body;
 use futures_util::{StreamExt, future::BoxFuture};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Uri, header};
@@ -72,7 +75,19 @@ pub(crate) async fn forward(limits: &Limits, servers: &dyn Forward, parsed: Pars
     *request.headers_mut() = allowed(&parsed.headers, &REQUEST_HEADERS);
     add_user(&sender.user, request.headers_mut())?;
     let answer = servers.forward(request).await.map_err(|why| unavailable(&why))?;
+    if has_two_lengths(answer.headers()) {
+        return Ok(reply::bytes(502, TWO_LENGTHS.into(), "text/plain; charset=utf-8"));
+    }
     Ok(with_permit(answer, permit))
+}
+
+/// Refusal of an answer with two lengths.
+pub(crate) const TWO_LENGTHS: &str = "the backend answered with both Content-Length and Transfer-Encoding";
+
+/// Returns true for an answer that tells its length in two ways. Programs disagree which counts, so
+/// that a part of its body could pass for the next answer.
+pub(crate) fn has_two_lengths(headers: &HeaderMap) -> bool {
+    headers.contains_key(header::CONTENT_LENGTH) && headers.contains_key(header::TRANSFER_ENCODING)
 }
 
 /// Copies the headers of a list.

@@ -26,16 +26,38 @@ const OF_CONNECTION: [&str; 10] = [
 const OF_CALLER: [&str; 5] = ["authorization", "cookie", "host", "expect", "forwarded"];
 /// Prefixes of headers that name a user, or the place of a request.
 const NAMES_USER: [&str; 4] = ["x-remote-", "impersonate-", "x-forwarded-", "x-insula-"];
-/// Headers of answers by which an extension server would speak for this server.
-const OF_ORIGIN: [&str; 7] = [
-    "set-cookie",
-    "strict-transport-security",
-    "alt-svc",
-    "clear-site-data",
-    "service-worker-allowed",
-    "refresh",
-    "content-security-policy",
+/// Headers of answers that are passed on: those of the content and of its freshness. By any other
+/// an extension server would speak for this server: set cookies, ask for credentials
+/// (`WWW-Authenticate`), open it to pages of other origins (`Access-Control-Allow-Origin`), or lead
+/// elsewhere (`Location`, `Refresh`).
+const OF_ANSWER: [&str; 17] = [
+    "accept-ranges",
+    "age",
+    "cache-control",
+    "content-disposition",
+    "content-encoding",
+    "content-language",
+    "content-length",
+    "content-range",
+    "content-type",
+    "date",
+    "etag",
+    "expires",
+    "last-modified",
+    "retry-after",
+    "vary",
+    "warning",
+    "x-content-type-options",
 ];
+/// Headers of an answer that changes the protocol, besides.
+const OF_UPGRADE: [&str; 4] = [
+    "sec-websocket-accept",
+    "sec-websocket-extensions",
+    "sec-websocket-protocol",
+    "x-stream-protocol-version",
+];
+/// Prefix of the headers of fair sharing in Kubernetes, which clients show.
+const FLOW_CONTROL: &str = "x-kubernetes-pf-";
 /// Policy of answers in a browser: a page of an extension server runs no script under the origin of
 /// this server, where the user's client certificate counts.
 const SANDBOX: HeaderValue = HeaderValue::from_static("sandbox");
@@ -52,9 +74,25 @@ pub(super) fn of_request(headers: &HeaderMap) -> HeaderMap {
 
 /// Returns the headers that are passed on of an answer.
 pub(super) fn of_answer(headers: &HeaderMap) -> HeaderMap {
-    let mut passed = without(headers, &OF_ORIGIN);
+    let mut passed = only(headers, &OF_ANSWER);
     passed.insert(header::CONTENT_SECURITY_POLICY, SANDBOX);
     passed
+}
+
+/// Returns the headers that are passed on of an answer that changes the protocol.
+pub(super) fn of_upgrade(headers: &HeaderMap) -> HeaderMap {
+    let mut passed = only(headers, &OF_UPGRADE);
+    add_upgrade(headers, &mut passed);
+    passed
+}
+
+fn only(headers: &HeaderMap, some: &[&str]) -> HeaderMap {
+    let passes = |name: &HeaderName| some.contains(&name.as_str()) || name.as_str().starts_with(FLOW_CONTROL);
+    let mut copied = HeaderMap::new();
+    for (name, value) in headers.iter().filter(|(name, _)| passes(name)) {
+        copied.append(name.clone(), value.clone());
+    }
+    copied
 }
 
 /// Adds the headers of an upgrade.
@@ -148,11 +186,27 @@ mod tests {
             ("content-security-policy", "script-src *"),
             ("service-worker-allowed", "/"),
             ("x-remote-user", "root"),
+            ("www-authenticate", "Basic realm=\"kubernetes\""),
+            ("access-control-allow-origin", "*"),
+            ("location", "https://evil.example.com"),
+            ("audit-id", "1"),
+            ("connection", "close"),
+            ("transfer-encoding", "chunked"),
             ("content-type", "text/html"),
+            ("warning", "299 - \"deprecated\""),
+            ("x-kubernetes-pf-flowschema-uid", "1"),
         ]);
         let passed = of_answer(&sent);
         let names: Vec<&str> = passed.keys().map(HeaderName::as_str).collect();
-        assert_eq!(names, ["content-type", "content-security-policy"]);
+        assert_eq!(
+            names,
+            [
+                "content-type",
+                "warning",
+                "x-kubernetes-pf-flowschema-uid",
+                "content-security-policy"
+            ]
+        );
         assert_eq!(passed["content-security-policy"], "sandbox");
     }
 

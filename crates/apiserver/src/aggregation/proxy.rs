@@ -6,6 +6,7 @@ use super::{
 };
 use crate::{
     extensions::{Kind, Permit},
+    mounts,
     reauthorize::Credentials,
     reply::{self, Proxied},
     request::{Answer, Parsed},
@@ -132,10 +133,12 @@ pub(crate) async fn proxy(server: &ApiServer, request: Permitted, to: Aggregated
             return Ok(bad_gateway("the backend changed the protocol, which nobody asked for"));
         };
         let other = hyper::upgrade::on(&mut response);
-        let mut fields = headers::of_answer(response.headers());
-        headers::add_upgrade(response.headers(), &mut fields);
+        let fields = headers::of_upgrade(response.headers());
         let (end, held) = stream.into_parts();
         return Ok(upgrade.join(other, fields, end, (permit, held)));
+    }
+    if mounts::has_two_lengths(response.headers()) {
+        return Ok(bad_gateway(mounts::TWO_LENGTHS));
     }
     if status.is_redirection() && response.headers().contains_key(header::LOCATION) {
         return Ok(bad_gateway(REDIRECTED));

@@ -72,7 +72,9 @@ fn misbehave(path: &str) -> (Vec<u8>, Then) {
         Some("/page") => {
             let fields = "content-type: text/html\r\ncontent-security-policy: script-src *\r\n\
                 service-worker-allowed: /\r\nset-cookie: a=b\r\naudit-id: mine\r\nx-remote-user: root\r\n\
-                strict-transport-security: max-age=1\r\nclear-site-data: *\r\n";
+                strict-transport-security: max-age=1\r\nclear-site-data: *\r\n\
+                www-authenticate: Basic realm=\"kubernetes\"\r\naccess-control-allow-origin: *\r\n\
+                location: https://elsewhere.example.com\r\nwarning: 299 - \"mind the gap\"\r\n";
             let page = "<script src=/x></script>";
             let length = page.len();
             let answer = format!("HTTP/1.1 200 OK\r\n{fields}content-length: {length}\r\n\r\n{page}");
@@ -169,6 +171,7 @@ fn answers_of_a_wrong_length_are_no_answers_to_others() {
         for _ in 0..3 {
             if let Ok(answer) = fetch(&client, name) {
                 assert!(!answer.text.contains("smuggled"), "{name}: {}", answer.text);
+                assert!(name != "both" || answer.code == 502, "{name}: {}", answer.code);
             }
             let list = client.get(BOATS);
             assert_eq!(
@@ -200,9 +203,14 @@ fn answers_do_not_speak_for_the_server() {
         "x-remote-user",
         "strict-transport-security",
         "clear-site-data",
+        "www-authenticate",
+        "access-control-allow-origin",
+        "location",
     ] {
         assert_eq!(field(gone), None, "{gone}");
     }
+    assert_eq!(field("content-type"), Some("text/html"));
+    assert_eq!(field("warning"), Some("299 - \"mind the gap\""));
     let changed = client.get(&format!("{BOATS}/changed/exec"));
     assert_eq!(changed.code, 502, "{}", changed.text);
 }
