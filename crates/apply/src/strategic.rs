@@ -18,7 +18,7 @@ use insula_api::Json;
 use list::{merge_list, without};
 use order::reorder;
 use serde_json::Map;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 pub(crate) const PATCH: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
@@ -210,20 +210,20 @@ fn retain_keys(live: &mut Map<String, Json>, patch: &mut Map<String, Json>, path
     let Json::Array(list) = list else {
         return Err(invalid(path, "$retainKeys must be a list of names"));
     };
-    let names: Vec<&str> = list.iter().filter_map(Json::as_str).collect();
-    if names.len() != list.len() {
+    if !list.iter().all(Json::is_string) {
         return Err(invalid(path, "$retainKeys must be a list of names"));
     }
+    let names: HashSet<&str> = list.iter().filter_map(Json::as_str).collect();
     for (name, value) in patch.iter() {
         let is_directive = name.starts_with(ORDER_PREFIX) || name.starts_with(DELETE_PREFIX);
-        if !value.is_null() && !is_directive && !names.contains(&name.as_str()) {
+        if !value.is_null() && !is_directive && !names.contains(name.as_str()) {
             return Err(invalid(
                 &below(path, name),
                 "the patch writes a field that its $retainKeys leaves out",
             ));
         }
     }
-    live.retain(|name, _| names.contains(&name.as_str()));
+    live.retain(|name, _| names.contains(name.as_str()));
     Ok(())
 }
 

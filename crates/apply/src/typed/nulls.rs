@@ -3,6 +3,7 @@
 use super::items::identified;
 use super::shape::{Kind, Shape};
 use insula_api::Json;
+use std::collections::BTreeMap;
 
 /// Sets the nulls of a configuration where the object has nothing in their place: nothing, or a
 /// container that became empty. A merge keeps what is in a container, since others may own it, and
@@ -22,13 +23,13 @@ pub(crate) fn set_nulls(shape: Shape<'_>, object: &mut Json, applied: &Json) {
             }
         }
         (kind @ Kind::Keyed(_), Json::Array(items), Json::Array(applied)) => {
-            let elements: Vec<_> = identified(shape, kind, items)
-                .into_iter()
-                .map(|(element, _)| element)
-                .collect();
+            let mut places = BTreeMap::new();
+            for (place, (element, _)) in identified(shape, kind, items).into_iter().enumerate() {
+                places.entry(element).or_insert(place);
+            }
             for (element, applied) in identified(shape, kind, applied) {
-                let place = elements.iter().position(|known| *known == element);
-                if let Some(item) = place.and_then(|place| items.get_mut(place)) {
+                let place = places.get(&element);
+                if let Some(item) = place.and_then(|place| items.get_mut(*place)) {
                     set_nulls(shape.items(), item, applied);
                 }
             }
