@@ -4,11 +4,17 @@ use crate::{
     accounts::Accounts,
     delegate::{Delegate, adopted},
     issuers::{At, Issuers},
+    static_tokens::StaticTokens,
     unauthenticated::Unauthenticated,
 };
 use bytes::Bytes;
 use insula_api::Timestamp;
-use insula_auth::{GROUP_AUTHENTICATED, TokenFile, UserInfo, bearer, certificate, jwt, service_account::ISSUER};
+use insula_auth::{
+    GROUP_AUTHENTICATED, UserInfo, bearer,
+    certificate::{self, Mark},
+    jwt,
+    service_account::ISSUER,
+};
 use std::{
     borrow::Cow,
     fmt,
@@ -24,7 +30,7 @@ pub struct PeerCertificate(Arc<Peer>);
 #[derive(Debug)]
 struct Peer {
     der: Bytes,
-    user: OnceLock<Result<(UserInfo, Timestamp), Unauthenticated>>,
+    user: OnceLock<Result<(UserInfo, Timestamp, Option<Mark>), Unauthenticated>>,
     roles: PeerRoles,
 }
 
@@ -52,7 +58,7 @@ impl PeerCertificate {
     pub fn with_roles(der: Bytes, roles: PeerRoles, proxies: &[String]) -> Self {
         let user = OnceLock::new();
         let mut peer = Peer { der, user, roles };
-        let is_listed = |(user, _): &(UserInfo, Timestamp)| proxies.contains(&user.name);
+        let is_listed = |(user, ..): &(UserInfo, Timestamp, _)| proxies.contains(&user.name);
         peer.roles.proxy = roles.proxy && peer.user().as_ref().is_ok_and(is_listed);
         PeerCertificate(Arc::new(peer))
     }
@@ -64,20 +70,30 @@ impl PeerCertificate {
 
     /// Returns the last second in which the certificate is valid, if it names a user.
     pub fn end(&self) -> Option<Timestamp> {
-        self.0.user().as_ref().ok().map(|(_, end)| *end)
+        self.0.user().as_ref().ok().map(|(_, end, _)| *end)
     }
 
     /// The account of the user, if the certificate names one.
     pub fn account(&self) -> Option<Cow<'_, str>> {
-        self.0.user().as_ref().ok().map(|(user, _)| user.account_name())
+        self.0.user().as_ref().ok().map(|(user, ..)| user.account_name())
+    }
+
+    /// Returns the mark of the credential with which the certificate was made.
+    fn mark(&self) -> Option<Mark> {
+        self.0.user().as_ref().ok().and_then(|(.., mark)| *mark)
     }
 }
 
 impl Peer {
-    /// The user, and the last second in which the certificate is valid.
-    fn user(&self) -> &Result<(UserInfo, Timestamp), Unauthenticated> {
-        let read = || certificate::user(&self.der).map_err(|error| Unauthenticated::Refused(error.to_string()));
-        self.user.get_or_init(read)
+    /// The user, the last second in which the certificate is valid, and the mark of the credential
+    /// that it ends with.
+    fn user(&self) -> &Result<(UserInfo, Timestamp, Option<Mark>), Unauthenticated> {
+        let read = || {
+            let (user, end) = certificate::user(&self.der)?;
+            Ok((user, end, certificate::mark(&self.der)?))
+        };
+        let refused = |error: certificate::CertificateError| Unauthenticated::Refused(error.to_string());
+        self.user.get_or_init(|| read().map_err(refused))
     }
 }
 
@@ -104,7 +120,7 @@ impl OnAuthenticated {
 #[derive(Default)]
 pub struct Authenticator {
     /// Static tokens.
-    pub tokens: TokenFile,
+    pub tokens: StaticTokens,
     /// Tokens of service accounts.
     pub accounts: Option<Accounts>,
     /// Tokens of other issuers.
@@ -165,13 +181,31 @@ impl Authenticator {
     /// The user whom the certificate of a connection names. A connection may last longer than the
     /// certificate that began it.
     fn valid(&self, peer: &PeerCertificate) -> Result<UserInfo, Unauthenticated> {
-        let (user, last) = peer.0.user().clone()?;
+        let (user, last, mark) = peer.0.user().clone()?;
+        if mark.is_some_and(|mark| !self.tokens.has(&mark)) {
+            return Err(Unauthenticated::Refused(
+                "the token with which the client certificate was made is not valid any more".to_owned(),
+            ));
+        }
         let now = self.accounts.as_ref().map(|accounts| accounts.clock.now());
         match now.is_some_and(|now| now > last) {
             true => Err(Unauthenticated::Refused(
                 "the client certificate has expired".to_owned(),
             )),
             false => Ok(user),
+        }
+    }
+
+    /// Returns the mark for a certificate that is made for a request: of the static token that it
+    /// comes with, else of the certificate of its connection. `None` if neither has one.
+    pub fn mark<'a>(
+        &self,
+        peer: Option<&PeerCertificate>,
+        authorization: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Option<Mark> {
+        match bearer::token(authorization) {
+            Ok(Some(token)) => self.tokens.mark(token),
+            Ok(None) | Err(_) => peer.and_then(PeerCertificate::mark),
         }
     }
 
@@ -187,8 +221,8 @@ impl Authenticator {
         let server = [ISSUER.to_owned()];
         let audiences = if audiences.is_empty() { &server } else { audiences };
         let for_server = audiences.contains(&server[0]);
-        if let Some(user) = self.tokens.lookup(token).filter(|_| for_server) {
-            return Ok((user.clone(), server.to_vec()));
+        if let Some(user) = self.tokens.user(token).filter(|_| for_server) {
+            return Ok((user, server.to_vec()));
         }
         let mut refused = Unauthenticated::Refused("invalid bearer token".to_owned());
         // Other tokens have no dots.

@@ -13,6 +13,7 @@ pub mod lifecycle;
 pub mod reviews;
 pub mod roles;
 pub mod rules;
+pub mod static_tokens;
 mod target;
 mod unauthenticated;
 pub mod view;

@@ -3,6 +3,7 @@
 
 use futures_util::future::BoxFuture;
 use insula_api::{Json, Timestamp};
+use insula_auth::certificate::Mark;
 use insula_store::backup::Summary;
 use std::{
     io::{self, Read, Write},
@@ -19,12 +20,12 @@ pub trait Host: Send + Sync {
     /// Returns the directory of backups.
     fn backups(&self) -> Arc<dyn BackupFiles>;
 
-    /// Signs a certificate of a user and their groups with the server's own CA. It ends at a time,
-    /// or with the CA. Blocks.
+    /// Signs a certificate of a user and their groups with the server's own CA. It ends no later
+    /// than the CA. Blocks.
     ///
     /// # Errors
     /// The reason why this server cannot sign.
-    fn sign_client(&self, user: &str, groups: &[String], end: Timestamp) -> Result<ClientCertificate, String>;
+    fn sign_client(&self, user: &str, groups: &[String], end: CertificateEnd) -> Result<ClientCertificate, String>;
 
     /// Runs the checks of `/readyz`: name and outcome.
     fn checks(&self) -> BoxFuture<'_, Vec<(&'static str, Result<(), String>)>>;
@@ -55,6 +56,15 @@ pub trait Host: Send + Sync {
 
     /// Returns the newest revision that is older than an age in seconds, if this run knows one.
     fn revision_before(&self, seconds: u64) -> Option<insula_api::Revision>;
+}
+
+/// The end of a client certificate.
+#[derive(Debug, Clone, Copy)]
+pub struct CertificateEnd {
+    /// The last second in which it is valid.
+    pub at: Timestamp,
+    /// Mark of the credential with which it is made, and with which it ends.
+    pub mark: Option<Mark>,
 }
 
 /// A client certificate with its key, both in PEM.

@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 use x509_parser::{
     certification_request::X509CertificationRequest,
+    der_parser::Oid,
     pem::parse_x509_pem,
     prelude::{FromDer, X509Certificate, X509Name},
 };
@@ -117,6 +118,60 @@ fn subject(subject: &X509Name<'_>) -> Result<(String, Vec<String>), CertificateE
         return Err(CertificateError::Malformed);
     }
     Ok((name.to_owned(), groups))
+}
+
+/// Identifier of the extension with the mark, in the arc of UUIDs (2.25): the certificate was made
+/// with a credential, and ends with it.
+pub const MARK: &[u64] = &[2, 25, 190_846_315, 74_519_280];
+
+/// Mark of the credential with which a certificate was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Mark(pub [u8; 32]);
+
+/// Head of an octet string of 32 bytes in DER.
+const OCTETS: [u8; 2] = [0x04, 32];
+
+/// Secret from which marks are made: a certificate is shown to others, and a weak token could be
+/// guessed by its digest.
+#[derive(Clone, Copy)]
+pub struct MarkKey([u8; 32]);
+
+impl MarkKey {
+    /// Derives the secret from the private key of the CA: who signs a certificate has it.
+    pub fn from_ca_key(pem: &str) -> Self {
+        let hash = Sha256::new().chain_update("mark of a credential\n").chain_update(pem);
+        MarkKey(hash.finalize().into())
+    }
+}
+
+impl Mark {
+    /// Returns the mark of a token with a digest.
+    pub fn of_token(key: MarkKey, digest: &[u8; 32]) -> Self {
+        // Both have a fixed length.
+        Mark(Sha256::new().chain_update(key.0).chain_update(digest).finalize().into())
+    }
+
+    /// Returns the content of the extension.
+    pub fn der(&self) -> Vec<u8> {
+        [OCTETS.as_slice(), &self.0].concat()
+    }
+}
+
+/// Returns the mark of a DER certificate; `None` if it has none.
+///
+/// # Errors
+/// Fails if the certificate or its mark is malformed.
+pub fn mark(der: &[u8]) -> Result<Option<Mark>, CertificateError> {
+    let (_, certificate) = X509Certificate::from_der(der).map_err(|_| CertificateError::Malformed)?;
+    let oid = Oid::from(MARK).map_err(|_| CertificateError::Malformed)?;
+    let extension = certificate
+        .get_extension_unique(&oid)
+        .map_err(|_| CertificateError::Malformed)?;
+    let mark = extension.map(|extension| {
+        let content = extension.value.strip_prefix(&OCTETS)?;
+        content.try_into().map(Mark).ok()
+    });
+    mark.map(|mark| mark.ok_or(CertificateError::Malformed)).transpose()
 }
 
 fn fingerprint(der: &[u8]) -> String {

@@ -88,16 +88,31 @@ impl TokenFile {
 
     /// Returns the user of a token, or `None` if it is unknown.
     pub fn lookup(&self, token: &str) -> Option<&UserInfo> {
+        self.find(token).map(|(_, user)| user)
+    }
+
+    /// Returns the digest of a token, or `None` if it is unknown.
+    pub fn digest(&self, token: &str) -> Option<&[u8; 32]> {
+        self.find(token).map(|(digest, _)| digest)
+    }
+
+    /// Returns the digests of all tokens.
+    pub fn digests(&self) -> impl Iterator<Item = &[u8; 32]> {
+        self.entries.iter().map(|(digest, _)| digest)
+    }
+
+    fn find(&self, token: &str) -> Option<&([u8; 32], UserInfo)> {
         let wanted: [u8; 32] = Sha256::digest(token.as_bytes()).into();
         let mut found = None;
-        for (digest, user) in &self.entries {
-            let difference = digest
+        for entry in &self.entries {
+            let difference = entry
+                .0
                 .iter()
                 .zip(&wanted)
                 .fold(0, |sum, (a, b)| black_box(sum | (a ^ b)));
             // No early exit: the time must reveal neither the position nor a common prefix.
             if black_box(difference) == 0 {
-                found = Some(user);
+                found = Some(entry);
             }
         }
         found

@@ -2,7 +2,7 @@
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
-use insula_access::{Authenticator, issuers::Issuers};
+use insula_access::{Authenticator, issuers::Issuers, static_tokens::StaticTokens};
 use insula_admin::{AdminService, host::Host, operations::Operations};
 use insula_apiserver::{ApiServer, Extensions, aggregation};
 use insula_auth::{audit::Log, jwt::Issuer};
@@ -32,7 +32,7 @@ use crate::{
     metrics::{Metrics, Sources},
     outbound::{self, IssuerKeys, Webhook},
     priority::PriorityRuntimes,
-    space,
+    space, static_tokens,
     telemetry::LogLevel,
 };
 
@@ -116,6 +116,7 @@ pub async fn build(mut parts: Parts) -> Result<App, StartError> {
         ..
     } = parts;
     let keys = Arc::new(IssuerKeys::new(outbound));
+    authenticator.tokens = with_marks(authenticator.tokens, &config)?;
     authenticator.issuers = Some(Issuers::new(configured, keys, env.clock.clone()));
     let authenticator = Arc::new(authenticator);
     insula_controllers::bootstrap(&registry)
@@ -161,6 +162,11 @@ pub async fn build(mut parts: Parts) -> Result<App, StartError> {
             last_writes,
         },
     })
+}
+
+/// Returns static tokens that know the marks of the certificates that are made with them.
+fn with_marks(tokens: StaticTokens, config: &Config) -> Result<StaticTokens, StartError> {
+    Ok(tokens.with_key(static_tokens::mark_key(&config.data_dir)?))
 }
 
 /// Creates the API server over a registry and an authenticator.
@@ -356,6 +362,9 @@ fn background(
         Box::pin(housekeeping::expire_requests(Arc::clone(&registry))),
         Box::pin(space::follow(store, metrics)),
     ];
+    if let Some(path) = config.token_file.clone() {
+        background.push(Box::pin(static_tokens::follow(path, Arc::clone(&authenticator))));
+    }
     if let Some(path) = config.authentication_config.clone() {
         background.push(Box::pin(issuers::follow(path, authenticator)));
     }

@@ -5,10 +5,10 @@
 
 use std::path::Path;
 
-use insula_admin::host::ClientCertificate;
+use insula_admin::host::{CertificateEnd, ClientCertificate};
 use insula_api::Timestamp;
-use insula_auth::ec_key::for_kubeconfig;
-use rcgen::{DistinguishedName, KeyPair, SigningKey};
+use insula_auth::{certificate::MARK, ec_key::for_kubeconfig};
+use rcgen::{CustomExtension, DistinguishedName, KeyPair, SigningKey};
 
 use crate::{
     StartError,
@@ -26,15 +26,15 @@ const BIT_STRING: u8 = 0x03;
 const COMMON_NAME: [u8; 3] = [0x55, 0x04, 0x03];
 const ORGANIZATION: [u8; 3] = [0x55, 0x04, 0x0a];
 
-/// Signs a certificate of a user and their groups with the CA in the data directory. It ends at a
-/// time, or with the CA. Blocks.
+/// Signs a certificate of a user and their groups with the CA in the data directory. It ends no
+/// later than the CA. Blocks.
 ///
 /// # Errors
 /// The reason why this server cannot sign: its CA has no key here, or cannot be used.
 pub(crate) fn sign(
     data_dir: &Path,
     (user, groups): (&str, &[String]),
-    end: Timestamp,
+    end: CertificateEnd,
     now: Timestamp,
 ) -> Result<ClientCertificate, String> {
     let text = |error: StartError| error.to_string();
@@ -46,9 +46,11 @@ pub(crate) fn sign(
         return Err("this server does not hold the key of its CA".to_owned());
     };
     let authority = identity::Authority::read(&ca, &certificate, &key, now).map_err(text)?;
-    let not_after = end.0.min(authority.not_after);
+    let not_after = end.at.0.min(authority.not_after);
     let own = KeyPair::generate().map_err(|error| error.to_string())?;
-    let params = identity::client_params(DistinguishedName::new(), now, not_after);
+    let mut params = identity::client_params(DistinguishedName::new(), now, not_after);
+    let mark = end.mark.map(|mark| CustomExtension::from_oid_content(MARK, mark.der()));
+    params.custom_extensions.extend(mark);
     let unnamed = params
         .signed_by(&own, &authority.issuer)
         .map_err(|error| error.to_string())?;

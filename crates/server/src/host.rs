@@ -5,14 +5,15 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use insula_admin::host::{BackupFiles, ClientCertificate, Host};
-use insula_api::{Json, Revision, Timestamp};
+use insula_admin::host::{BackupFiles, CertificateEnd, ClientCertificate, Host};
+use insula_api::{Json, Revision};
 use serde_json::json;
 
 use crate::{backup_files::Directory, client_certificates, config::Config, health::Health, telemetry::LogLevel};
 
 /// Labels whose values tenants choose.
-const TENANT_LABELS: [&str; 7] = [
+const TENANT_LABELS: [&str; 8] = [
+    "owner=\"",
     "export=\"",
     "workspace=\"",
     "cluster=\"",
@@ -83,7 +84,7 @@ impl Host for ServerHost {
         Arc::new(Directory::new(&self.config))
     }
 
-    fn sign_client(&self, user: &str, groups: &[String], end: Timestamp) -> Result<ClientCertificate, String> {
+    fn sign_client(&self, user: &str, groups: &[String], end: CertificateEnd) -> Result<ClientCertificate, String> {
         let now = self.health.clock.now();
         client_certificates::sign(&self.config.data_dir, (user, groups), end, now)
     }

@@ -52,6 +52,7 @@ mod shared_keys;
 mod socket;
 mod space;
 mod starting;
+mod static_tokens;
 mod telemetry;
 mod tls;
 mod trace;

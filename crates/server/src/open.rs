@@ -6,9 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use insula_access::Authenticator;
+use insula_access::{Authenticator, static_tokens::StaticTokens};
 use insula_api::Clock;
-use insula_auth::TokenFile;
 use insula_store::{
     MemoryStore, Store,
     embedded::{EmbeddedStore, OpenError, Options},
@@ -22,6 +21,7 @@ use crate::{
     build::Background,
     config::{Config, Endpoints, EtcdConfig, StoreChoice},
     files::{private_dir, read, read_secret},
+    static_tokens,
 };
 
 /// Prefix of all our keys in etcd.
@@ -170,20 +170,9 @@ fn credentials(config: &EtcdConfig) -> Result<Credentials, StartError> {
 /// Returns the authenticator of client certificates, and of the tokens in the token file if there
 /// is one.
 pub(crate) fn authenticator(config: &Config) -> Result<Authenticator, StartError> {
-    let Some(path) = &config.token_file else {
-        return Ok(Authenticator::default());
-    };
-    let missing = || {
-        let cause = "there is no such file: correct --token-file (tokenFile), or create it with mode 0600";
-        StartError::read(path, std::io::Error::new(std::io::ErrorKind::NotFound, cause))
-    };
-    let text = read_secret(path)?.ok_or_else(missing)?;
-    let tokens = TokenFile::parse(&text).map_err(|error| StartError::Tokens {
-        path: path.clone(),
-        cause: error.to_string(),
-    })?;
+    let tokens = config.token_file.as_deref().map(static_tokens::read).transpose()?;
     Ok(Authenticator {
-        tokens,
+        tokens: tokens.map(StaticTokens::new).unwrap_or_default(),
         ..Authenticator::default()
     })
 }

@@ -20,10 +20,13 @@ use crate::{
 };
 use axum::body::{Body, Bytes, to_bytes};
 use futures_util::{Stream, StreamExt, future::BoxFuture, stream::unfold};
-use http::{HeaderMap, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use insula_access::PeerCertificate;
 use insula_api::{Json, Timestamp};
-use insula_auth::audit::{Origin, Record};
+use insula_auth::{
+    audit::{Origin, Record},
+    certificate::Mark,
+};
 use insula_catalog::Error;
 use insula_pipeline::Refusal;
 use std::pin::{Pin, pin};
@@ -105,6 +108,15 @@ impl Drop for Recorded {
 }
 
 impl ApiServer {
+    /// Returns the mark of the credential with which the sender of a call came, for a certificate
+    /// that is to end with it.
+    pub fn credential_mark(&self, caller: &Caller) -> Option<Mark> {
+        let Sender { headers, peer, .. } = &caller.inner;
+        let authorization = headers.get_all(header::AUTHORIZATION).into_iter();
+        self.authenticator
+            .mark(peer.as_ref(), authorization.map(HeaderValue::as_bytes))
+    }
+
     /// Serves a request of the HTTP API for the sender of an admitted call, who must not be within
     /// [`ApiServer::enter`] of the same workspace: the request enters it by itself. The path names
     /// a cluster or a virtual workspace.

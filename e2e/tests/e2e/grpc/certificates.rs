@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use insula_e2e::{Server, Who, runtime, shared, workspace_owned_by};
+use insula_e2e::{Server, Who, runtime, shared, until, workspace_owned_by};
 use insula_proto::admin::v1::{
     AccessLevel, GetKubeconfigRequest, GetKubeconfigResponse, GrantAccessRequest, Subject, SubjectKind,
     access_service_client::AccessServiceClient,
@@ -172,4 +172,50 @@ fn a_server_without_the_key_of_its_ca_says_so() {
         .in_workspace(&path)
         .get(MAPS)
         .expect(200);
+}
+
+/// A static token that is removed from the file, or replaced there, ends within seconds, and so
+/// does a certificate that was made with it: else its owner would keep access for a day.
+#[test]
+fn a_token_that_left_the_file_ends_with_its_certificates() {
+    let server = Server::start();
+    let ((path, _), (other, _)) = (workspace_owned_by(&server, "alice"), workspace_owned_by(&server, "bob"));
+    let read = |token: &str, place: &str| {
+        let client = server.client(Who::Token(token.to_owned())).in_workspace(place);
+        client.get(MAPS).code
+    };
+    let made = |token: &str, place: &str| {
+        answered(&server, &Who::Anonymous, as_user(token, request(place, 0)))
+            .unwrap()
+            .kubeconfig
+    };
+    let (alices, bobs) = (made("alice-token", &path), made("bob-token", &other));
+    assert_eq!(used(&server, &path, &alices), 200);
+    let file = server.data_dir().parent().unwrap().join("tokens.csv");
+    let before = std::fs::read_to_string(&file).unwrap();
+    let without = before.replace("alice-token,", "another-token,");
+    assert_ne!(before, without);
+    std::fs::write(&file, &without).unwrap();
+    until("the token has ended", || {
+        (read("alice-token", &path) == 401).then_some(())
+    });
+    assert_eq!(used(&server, &path, &alices), 401);
+    assert_eq!((read("another-token", &path), read("bob-token", &other)), (200, 200));
+    assert_eq!(used(&server, &other, &bobs), 200);
+    assert_eq!(used(&server, &path, &made("another-token", &path)), 200);
+    // A file with a mistake changes nothing.
+    std::fs::write(&file, "bob-token\n").unwrap();
+    until("the mistake is reported", || {
+        server
+            .log()
+            .contains("the static tokens stay as they were")
+            .then_some(())
+    });
+    assert_eq!((read("another-token", &path), read("bob-token", &other)), (200, 200));
+    // The first token again: its certificate is valid again, too.
+    std::fs::write(&file, &before).unwrap();
+    until("the token is back", || {
+        (read("alice-token", &path) == 200).then_some(())
+    });
+    assert_eq!(used(&server, &path, &alices), 200);
 }

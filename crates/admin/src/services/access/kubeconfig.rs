@@ -3,7 +3,7 @@
 use super::entering;
 use crate::{
     api_request::{ApiRequest, ObjectPath},
-    host::blocking,
+    host::{CertificateEnd, blocking},
     session::{AdminService, Located, Session},
     status::{self, Fault},
 };
@@ -106,7 +106,10 @@ impl AdminService {
         }
         // A certificate cannot prolong itself: what it gets ends with it.
         let end = Timestamp(self.registry().clock.now().0 + seconds);
-        let end = session.caller.certificate_end().map_or(end, |own| own.min(end));
+        let end = CertificateEnd {
+            at: session.caller.certificate_end().map_or(end, |own| own.min(end)),
+            mark: self.api.credential_mark(&session.caller),
+        };
         let (host, of) = (Arc::clone(&self.host), name.clone());
         let signed = blocking(&*self.host, move || host.sign_client(&of, &groups, end)).await?;
         let signed = signed.map_err(|why| cannot(&why))?;
