@@ -3,7 +3,9 @@
 use std::{sync::Arc, time::Instant};
 
 use insula_api::{Revision, Scope, measure::TRACE};
-use insula_store::{BoxFuture, CommitError, Cursor, Gone, Measures, Member, Snapshot, SnapshotError, Store, Txn};
+use insula_store::{
+    BoxFuture, CommitError, Cursor, Gone, Measures, Member, Sharing, Snapshot, SnapshotError, Store, Txn,
+};
 use tracing::{Instrument, field::Empty};
 
 use crate::metrics::{CommitOutcome, Metrics};
@@ -76,6 +78,10 @@ impl Store for MeasuredStore {
 
     fn members(&self) -> BoxFuture<'_, Result<Vec<Member>, String>> {
         self.inner.members()
+    }
+
+    fn share(&self, sharing: Sharing) {
+        self.inner.share(sharing);
     }
 
     fn measures(&self) -> Measures {

@@ -38,7 +38,9 @@ pub use survey::{MemberStatus, survey};
 
 use etcd_client::{Compare, CompareOp, GetOptions, KvClient, TxnOp};
 use insula_api::{Revision, Scope};
-use insula_store::{BoxFuture, CommitError, Cursor, FORMAT, Gone, Measures, Mvcc, Snapshot, SnapshotError, Store, Txn};
+use insula_store::{
+    BoxFuture, CommitError, Cursor, FORMAT, Gone, Measures, Mvcc, Sharing, Snapshot, SnapshotError, Store, Txn,
+};
 use keys::Keys;
 use members::Members;
 use mirror::{Loaded, Mirror, MirrorError};
@@ -404,6 +406,10 @@ impl Store for EtcdStore {
             let follows = tokio::time::timeout(PROBE_ATTEMPT_TIMEOUT, self.origin.status.follows());
             follows.await.map_err(|_| "the watch of etcd is broken".to_owned())
         })
+    }
+
+    fn share(&self, sharing: Sharing) {
+        self.origin.mvcc.share(sharing);
     }
 
     fn measures(&self) -> Measures {

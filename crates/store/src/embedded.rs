@@ -22,7 +22,7 @@ mod reserve;
 mod restore;
 
 use crate::{
-    BoxFuture, CommitError, Cursor, Gone, Measures, Mvcc, Snapshot, SnapshotError, Store, Txn,
+    BoxFuture, CommitError, Cursor, Gone, Measures, Mvcc, Sharing, Snapshot, SnapshotError, Store, Txn,
     embedded::{
         backend::Shared,
         committer::{Job, Status},
@@ -343,6 +343,10 @@ impl Store for EmbeddedStore {
 
     fn alarm(&self) -> Option<String> {
         self.reserve.alarm()
+    }
+
+    fn share(&self, sharing: Sharing) {
+        self.mvcc.share(sharing);
     }
 
     fn measures(&self) -> Measures {

@@ -26,6 +26,7 @@ mod plan;
 mod snapshot;
 mod state;
 mod txn;
+pub mod usage;
 mod watch;
 
 use insula_api::{Revision, Scope};
@@ -38,6 +39,7 @@ pub use mvcc::{Commit, Mvcc};
 pub use snapshot::Snapshot;
 pub use state::Entry;
 pub use txn::{CommitError, Gone, Guard, SnapshotError, TXN_BYTES_MAX, TXN_OPS_MAX, Txn, TxnLimit, Write};
+pub use usage::{Payers, Sharing};
 pub use watch::Cursor;
 
 /// Format of stored objects. A program refuses a store of a later format.
@@ -145,6 +147,9 @@ pub trait Store: Send + Sync {
     fn members(&self) -> BoxFuture<'_, Result<Vec<Member>, String>> {
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
+
+    /// Takes on other rules by which clusters share memory, before the first request.
+    fn share(&self, sharing: Sharing);
 
     /// Returns measures of the store, for metrics. Takes constant time.
     fn measures(&self) -> Measures;

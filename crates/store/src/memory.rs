@@ -2,7 +2,7 @@
 //! call returns, without a thread, so that a run with the same seed replays.
 
 use crate::{
-    BoxFuture, CommitError, Cursor, Gone, Measures, Mvcc, Snapshot, SnapshotError, Store, Txn,
+    BoxFuture, CommitError, Cursor, Gone, Measures, Mvcc, Sharing, Snapshot, SnapshotError, Store, Txn,
     plan::{Decision, Overlay, decide},
 };
 use insula_api::{Revision, Scope};
@@ -82,6 +82,10 @@ impl Store for MemoryStore {
         } else {
             Err("the store is closed".into())
         }
+    }
+
+    fn share(&self, sharing: Sharing) {
+        self.mvcc.share(sharing);
     }
 
     fn measures(&self) -> Measures {

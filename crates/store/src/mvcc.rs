@@ -7,7 +7,7 @@
 //! dropped.
 
 use crate::{
-    Gone, Measures,
+    Gone, Measures, Sharing,
     state::{Entry, State},
 };
 use insula_api::{Object, ObjectKey, Revision, Scope, measure::Counter};
@@ -38,7 +38,6 @@ pub struct Mvcc {
     pins: Mutex<BTreeMap<Revision, usize>>,
     /// Publishes `State::applied` to tasks that wait for a revision.
     reached: tokio::sync::watch::Sender<Revision>,
-    history_bytes_max: usize,
     compactions: Counter,
 }
 
@@ -60,12 +59,11 @@ impl Mvcc {
     }
 
     fn build(revision: Revision, entries: impl IntoIterator<Item = Entry>, history_bytes_max: usize) -> Mvcc {
-        let state = State::load(revision, entries);
+        let state = State::load(revision, entries, history_bytes_max);
         Mvcc {
             state: RwLock::new(state),
             pins: Mutex::default(),
             reached: tokio::sync::watch::Sender::new(revision),
-            history_bytes_max,
             compactions: Counter::default(),
         }
     }
@@ -89,7 +87,7 @@ impl Mvcc {
             state.applied = revision;
         }
         let added = state.history.bytes() - bytes_before;
-        state.cap_history(self.history_bytes_max);
+        state.cap_history();
         let touched = state.log.take_touched();
         self.trim_to(&mut state, bytes_before.saturating_sub(added));
         drop(state);
@@ -124,6 +122,11 @@ impl Mvcc {
         state.log.wake_all();
         drop(state);
         self.reached.send_replace(revision);
+    }
+
+    /// Takes on other rules by which clusters share memory.
+    pub fn share(&self, sharing: Sharing) {
+        self.state.write().share(sharing);
     }
 
     /// Waits until `revision` is applied.

@@ -4,6 +4,7 @@ use crate::{
     Gone, Mvcc,
     counts::COUNTED_MIN,
     state::{CHUNK_ENTRIES, Entry, Slot, State},
+    usage::{ClusterUsage, Largest, Usage},
 };
 use insula_api::{ClusterName, ObjectKey, ResourceId, Revision, Scope};
 use std::{
@@ -91,6 +92,23 @@ impl Snapshot {
     /// [`Gone`] when its history was cut after the snapshot's revision.
     pub fn check_scope(&self, scope: &Scope) -> Result<(), Gone> {
         self.0.mvcc.read(|state| state.check_scope(scope, self.0.revision))
+    }
+
+    /// Returns the storage of a cluster and of its payer at the latest revision, whatever that of
+    /// the snapshot is. Takes constant time.
+    pub fn usage(&self, cluster: &ClusterName) -> ClusterUsage {
+        self.0.mvcc.read(|state| state.usages.cluster_usage(cluster))
+    }
+
+    /// Returns the storage of a payer at the latest revision. Takes constant time.
+    pub fn payer_usage(&self, payer: &str) -> Usage {
+        self.0.mvcc.read(|state| state.usages.payer_usage(payer))
+    }
+
+    /// Returns the clusters and payers that store most at the latest revision, up to `count` of
+    /// each. Looks at all of them.
+    pub fn largest(&self, count: usize) -> Largest {
+        self.0.mvcc.read(|state| state.usages.largest(count))
     }
 
     /// Notes a read of a scope whose history was cut. Nothing after the revision of a pinned

@@ -6,6 +6,7 @@ use crate::{
     counts::Counts,
     history::{History, cost},
     log::{Change, Log, Prior},
+    usage::{Sharing, Usages},
 };
 use insula_api::{Object, ObjectKey, Revision, Scope};
 use std::{collections::BTreeMap, sync::Arc};
@@ -33,8 +34,11 @@ pub(crate) struct State {
     pub(crate) floor: Revision,
     pub(crate) log: Log,
     pub(crate) counts: Counts,
+    pub(crate) usages: Usages,
     /// The changes in `log` by cluster, with their cost.
     pub(crate) history: History,
+    /// Bytes that the history may have.
+    history_bytes_max: usize,
     /// The newest changes in `log`, which no cap takes: their number, and their cost in bytes.
     recent: (usize, usize),
 }
@@ -85,8 +89,10 @@ impl Slot {
 
 impl State {
     /// Creates the state at `revision`, without any older history.
-    pub(crate) fn load(revision: Revision, entries: impl IntoIterator<Item = Entry>) -> Self {
+    pub(crate) fn load(revision: Revision, entries: impl IntoIterator<Item = Entry>, history_bytes_max: usize) -> Self {
+        let mut usages = Usages::default();
         let slots = entries.into_iter().map(|entry| {
+            usages.replaced(&entry.key, None, Some(&entry.object));
             let Entry {
                 key,
                 object,
@@ -107,13 +113,16 @@ impl State {
                 },
             )
         });
+        let keys = slots.collect();
         State {
-            keys: slots.collect(),
+            keys,
+            usages,
             applied: revision,
             floor: revision,
             log: Log::default(),
             counts: Counts::default(),
             history: History::default(),
+            history_bytes_max,
             recent: (0, 0),
         }
     }
@@ -172,6 +181,8 @@ impl State {
             (_, None) => self.counts.deleted(&encoded),
             _ => {}
         }
+        self.usages
+            .replaced(&key, old.as_ref().map(|old| &*old.object), object.as_deref());
         let change = Arc::new(Change {
             key,
             revision,
@@ -250,6 +261,22 @@ impl State {
         }
     }
 
+    /// Takes on other rules of sharing.
+    pub(crate) fn share(
+        &mut self,
+        Sharing {
+            payers,
+            history_bytes_max,
+        }: Sharing,
+    ) {
+        self.history_bytes_max = history_bytes_max;
+        let objects = self
+            .keys
+            .values()
+            .filter_map(|slot| Some((&slot.key, slot.newest.object.as_deref()?)));
+        self.usages.follow(payers, objects);
+    }
+
     /// Checks that a scope can be read and watched from a revision that can be requested: that its
     /// history was not cut after it.
     pub(crate) fn check_scope(&self, scope: &Scope, revision: Revision) -> Result<(), Gone> {
@@ -269,8 +296,9 @@ impl State {
         self.floor = self.floor.max(to);
     }
 
-    /// Gives up history until the rest costs at most `bytes_max`, that of whom has most first.
-    pub(crate) fn cap_history(&mut self, bytes_max: usize) {
+    /// Gives up history until the rest costs no more than it may, that of whom has most first.
+    pub(crate) fn cap_history(&mut self) {
+        let bytes_max = self.history_bytes_max;
         let recent_max = History::recent_bytes_max(bytes_max);
         while self.recent.1 > recent_max
             && let Some(oldest) = self.log.newest(self.recent.0)
@@ -281,7 +309,9 @@ impl State {
         // The revision in which the recent changes begin is not one of them: it may be larger than
         // what they may have.
         let upto = self.log.newest(self.recent.0.max(1)).map(|change| change.revision);
-        self.history.cap(bytes_max, upto.unwrap_or_default(), |_| None);
+        let usages = &self.usages;
+        self.history
+            .cap(bytes_max, upto.unwrap_or_default(), |cluster| usages.payer(cluster));
     }
 
     /// Trims up to [`CHUNK_ENTRIES`] changes that are given up, none after a revision. Returns true

@@ -60,6 +60,10 @@ impl Store for Ending {
         self.inner.health()
     }
 
+    fn share(&self, sharing: insula_store::Sharing) {
+        self.inner.share(sharing);
+    }
+
     fn measures(&self) -> Measures {
         self.inner.measures()
     }
