@@ -1,5 +1,5 @@
 //! Admission of writes: the rules of our own kinds, admission policies and webhooks of workspaces,
-//! quotas, and the limit of objects in a workspace; and plans of publications, which are checked
+//! quotas, and the limits of what a workspace stores; and plans of publications, which are checked
 //! as their writes will be.
 //!
 //! Admission runs on the storage version, after the strategy of the kind and before the commit, and
@@ -10,6 +10,7 @@ pub mod object_limit;
 pub mod policy;
 pub mod publication;
 pub mod quota;
+pub mod storage_limit;
 
 pub use kinds::{Operation, Review};
 pub use policy::{ExpressionWarning, type_check};

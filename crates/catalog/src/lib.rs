@@ -27,6 +27,7 @@ pub mod names;
 pub mod object;
 mod outbound;
 pub mod parts;
+pub mod payer;
 pub mod policies;
 mod proof;
 pub mod registration;

@@ -1,5 +1,5 @@
-//! Limits on the requests of one workspace, in the place of the server's: an annotation of the
-//! LogicalCluster that only the platform writes.
+//! Limits on the requests and the storage of one workspace, in the place of the server's: an
+//! annotation of the LogicalCluster that only the platform writes.
 
 use insula_api::Json;
 use serde_json::{Map, json};
@@ -15,13 +15,18 @@ pub struct WorkspaceLimits {
     pub watches: Option<usize>,
     /// Bytes in flight of requests and answers.
     pub bytes: Option<usize>,
+    /// Bytes of stored objects; 0 is no limit.
+    pub storage: Option<u64>,
 }
 
-/// Names in the annotation, in the order of the fields.
+/// Name of the storage in the annotation, where -1 is no limit.
+const STORAGE: &str = "storageBytes";
+
+/// Names of the others in the annotation, in the order of the fields.
 const NAMES: [&str; 4] = ["requestsInFlight", "requestsPerSecond", "watches", "bytesInFlight"];
 
 impl WorkspaceLimits {
-    /// Reads the value of the annotation. Ignores what is no number above 0.
+    /// Reads the value of the annotation. Ignores what is no limit.
     pub fn read(text: &str) -> Self {
         let value: Json = serde_json::from_str(text).unwrap_or_default();
         let [requests, rate, watches, bytes] = NAMES.map(|name| {
@@ -33,6 +38,12 @@ impl WorkspaceLimits {
             rate,
             watches,
             bytes,
+            storage: match value[STORAGE].as_i64() {
+                Some(-1) => Some(0),
+                limit => limit
+                    .and_then(|limit| u64::try_from(limit).ok())
+                    .filter(|limit| *limit > 0),
+            },
         }
     }
 
@@ -43,7 +54,11 @@ impl WorkspaceLimits {
             .iter()
             .zip(limits)
             .filter_map(|(name, limit)| Some(((*name).to_owned(), json!(limit?))));
-        let some: Map<String, Json> = some.collect();
+        let mut some: Map<String, Json> = some.collect();
+        if let Some(bytes) = self.storage {
+            let limit = if bytes == 0 { json!(-1) } else { json!(bytes) };
+            some.insert(STORAGE.to_owned(), limit);
+        }
         (!some.is_empty()).then(|| Json::Object(some).to_string())
     }
 }
@@ -59,7 +74,10 @@ mod tests {
             bytes: Some(1 << 30),
             ..WorkspaceLimits::default()
         };
-        assert_eq!(own.write().as_deref().map(WorkspaceLimits::read), Some(own));
+        for storage in [None, Some(0), Some(5 << 30)] {
+            let own = WorkspaceLimits { storage, ..own };
+            assert_eq!(own.write().as_deref().map(WorkspaceLimits::read), Some(own));
+        }
         assert_eq!(WorkspaceLimits::default().write(), None);
         for nothing in [
             "",
@@ -68,6 +86,8 @@ mod tests {
             r#"{"watches": 0}"#,
             r#"{"watches": "5"}"#,
             r#"{"watches": -1}"#,
+            r#"{"storageBytes": 0}"#,
+            r#"{"storageBytes": -2}"#,
         ] {
             assert_eq!(WorkspaceLimits::read(nothing), WorkspaceLimits::default(), "{nothing}");
         }

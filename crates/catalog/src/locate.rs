@@ -212,7 +212,7 @@ pub struct LogicalClusterView {
     pub frozen: Option<Box<Freeze>>,
     /// Freeze of a workspace above it, from an annotation.
     pub frozen_above: Option<Box<Freeze>>,
-    /// Limits on requests, from an annotation.
+    /// Limits on requests and storage, from an annotation.
     pub limits: Option<Box<WorkspaceLimits>>,
     /// Limit on the objects of the cluster, from an annotation. 0 means no limit; None means that
     /// the server's default applies.

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::bail;
-use insula_proto::admin::v1::{GetInfoRequest, GetInfoResponse};
+use insula_proto::admin::v1::{GetInfoRequest, GetInfoResponse, Storage, StorageShare};
 use serde::Serialize;
 
 use crate::{
@@ -12,6 +12,9 @@ use crate::{
     files::text,
     print::{Cell, Format, Printer, Tone},
 };
+
+/// Workspaces, and owners, that a line names.
+const SHOWN_MAX: usize = 3;
 
 /// Shows the server, its version and health, who you are there, and the current workspace.
 #[derive(clap::Args)]
@@ -42,6 +45,9 @@ pub(crate) struct Status {
     groups: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     workspace: Option<Workspace>,
+    /// Storage and its largest users; unknown to users who may not read the metrics of the server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    storage: Option<Stored>,
     /// The version of this program.
     pub(crate) client: &'static str,
 }
@@ -53,6 +59,47 @@ struct Workspace {
     /// Workspaces directly below it; unknown to users who may not list them.
     #[serde(skip_serializing_if = "Option::is_none")]
     below: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Stored {
+    objects: i64,
+    bytes: i64,
+    /// Bytes that one workspace and one owner may store; none for no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes_per_workspace: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes_per_owner: Option<i64>,
+    /// The largest first.
+    workspaces: Vec<StoredShare>,
+    owners: Vec<StoredShare>,
+}
+
+#[derive(Debug, Serialize)]
+struct StoredShare {
+    name: String,
+    objects: i64,
+    bytes: i64,
+}
+
+impl From<Storage> for Stored {
+    fn from(storage: Storage) -> Self {
+        let limit = |bytes: i64| (bytes > 0).then_some(bytes);
+        let share = |share: StorageShare| StoredShare {
+            name: if share.path.is_empty() { share.name } else { share.path },
+            objects: share.objects,
+            bytes: share.bytes,
+        };
+        Stored {
+            objects: storage.objects,
+            bytes: storage.bytes,
+            bytes_per_workspace: limit(storage.bytes_per_workspace),
+            bytes_per_owner: limit(storage.bytes_per_owner),
+            workspaces: storage.workspaces.into_iter().map(share).collect(),
+            owners: storage.owners.into_iter().map(share).collect(),
+        }
+    }
 }
 
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {
@@ -98,6 +145,7 @@ pub(crate) async fn read(resolved: &Resolved) -> anyhow::Result<Status> {
             status.store = info.store;
             let caller = info.caller.unwrap_or_default();
             (status.user, status.groups) = (caller.username, caller.groups);
+            status.storage = info.storage.map(Stored::from);
         }
         // A server of another kind, or one that refuses the credentials.
         Err(_) => {
@@ -157,5 +205,37 @@ fn lines(status: &Status) -> Vec<(&'static str, Cell)> {
         let below = below.map(|count| format!(", {count} below it")).unwrap_or_default();
         lines.push(("workspace", format!("{path}: {phase}{below}").into()));
     }
+    if let Some(stored) = &status.storage {
+        lines.push((
+            "stored",
+            format!("{} in {} objects", size(stored.bytes), stored.objects).into(),
+        ));
+        let largest = |shares: &[StoredShare], limit: Option<i64>| {
+            let shares = shares.iter().take(SHOWN_MAX);
+            let shares: Vec<String> = shares
+                .map(|share| format!("{} {}", share.name, size(share.bytes)))
+                .collect();
+            let limit = limit
+                .map(|limit| format!(" (of {} each)", size(limit)))
+                .unwrap_or_default();
+            (!shares.is_empty()).then(|| Cell::from(shares.join(", ") + &limit))
+        };
+        let workspaces = largest(&stored.workspaces, stored.bytes_per_workspace);
+        lines.extend(workspaces.map(|cell| ("", cell)));
+        let owners = largest(&stored.owners, stored.bytes_per_owner);
+        lines.extend(owners.map(|cell| ("by owner", cell)));
+    }
     lines
+}
+
+/// Formats a number of bytes with one digit after the point.
+fn size(bytes: i64) -> String {
+    let mut rest = bytes as f64;
+    for unit in ["B", "KiB", "MiB"] {
+        if rest < 1024.0 {
+            return format!("{rest:.1} {unit}").replace(".0 ", " ");
+        }
+        rest /= 1024.0;
+    }
+    format!("{rest:.1} GiB")
 }

@@ -8916,7 +8916,7 @@ impl ::prost::Name for GetInfoRequest {
     }
 }
 /// The installation, the server that answered, and the caller.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GetInfoResponse {
     /// The server that answered, and the revision that it read.
     #[prost(message, optional, tag = "1")]
@@ -8939,6 +8939,9 @@ pub struct GetInfoResponse {
     /// Whom the server takes the caller for.
     #[prost(message, optional, tag = "7")]
     pub caller: ::core::option::Option<Identity>,
+    /// Who stores most. Only for callers who may read the metrics of the server.
+    #[prost(message, optional, tag = "8")]
+    pub storage: ::core::option::Option<Storage>,
 }
 impl ::prost::Name for GetInfoResponse {
     const NAME: &'static str = "GetInfoResponse";
@@ -8948,6 +8951,64 @@ impl ::prost::Name for GetInfoResponse {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/insula.admin.v1.GetInfoResponse".into()
+    }
+}
+/// The stored objects of the installation, and who has most of them.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Storage {
+    /// Number of all objects.
+    #[prost(int64, tag = "1")]
+    pub objects: i64,
+    /// Bytes of these objects in memory, with their keys.
+    #[prost(int64, tag = "2")]
+    pub bytes: i64,
+    /// The logical clusters with the most bytes, the largest first; 10 at most.
+    #[prost(message, repeated, tag = "3")]
+    pub workspaces: ::prost::alloc::vec::Vec<StorageShare>,
+    /// The owners of workspaces with the most bytes, the largest first; 10 at most.
+    #[prost(message, repeated, tag = "4")]
+    pub owners: ::prost::alloc::vec::Vec<StorageShare>,
+    /// Bytes that one workspace may store, unless it has a limit of its own. -1 means no limit.
+    #[prost(int64, tag = "5")]
+    pub bytes_per_workspace: i64,
+    /// Bytes that all workspaces of one owner may store. -1 means no limit.
+    #[prost(int64, tag = "6")]
+    pub bytes_per_owner: i64,
+}
+impl ::prost::Name for Storage {
+    const NAME: &'static str = "Storage";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.Storage".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.Storage".into()
+    }
+}
+/// The stored objects of a logical cluster or of an owner.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StorageShare {
+    /// Name of the logical cluster or of the owner.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Canonical path of the workspace; empty for an owner and where there is none.
+    #[prost(string, tag = "2")]
+    pub path: ::prost::alloc::string::String,
+    /// Number of objects.
+    #[prost(int64, tag = "3")]
+    pub objects: i64,
+    /// Bytes of these objects in memory, with their keys.
+    #[prost(int64, tag = "4")]
+    pub bytes: i64,
+}
+impl ::prost::Name for StorageShare {
+    const NAME: &'static str = "StorageShare";
+    const PACKAGE: &'static str = "insula.admin.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "insula.admin.v1.StorageShare".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/insula.admin.v1.StorageShare".into()
     }
 }
 /// An authenticated identity.
@@ -13930,6 +13991,9 @@ pub struct Limits {
     /// Bytes in flight of requests and answers.
     #[prost(int64, tag = "5")]
     pub bytes_in_flight: i64,
+    /// Bytes of stored objects in memory, with their keys. -1 means no limit.
+    #[prost(int64, tag = "6")]
+    pub storage_bytes: i64,
 }
 impl ::prost::Name for Limits {
     const NAME: &'static str = "Limits";

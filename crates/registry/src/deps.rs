@@ -2,7 +2,7 @@
 
 use crate::{bindings::BindingIndex, representation::cache::Cache};
 use insula_access::accounts::Sign;
-use insula_admission::quota;
+use insula_admission::{quota, storage_limit::StorageLimits};
 use insula_api::{Clock, Rng};
 use insula_catalog::{Catalog, Outbound, Prover, version_uses::VersionUses};
 use insula_store::Store;
@@ -32,6 +32,8 @@ pub struct Deps {
     pub homes: bool,
     /// The object limit of workspaces whose LogicalCluster names none; 0 is unlimited.
     pub objects_per_workspace: u64,
+    /// The limits of what workspaces and owners store.
+    pub storage: StorageLimits,
     /// Seconds for which the deletion of a workspace may be taken back; 0 for none.
     pub workspace_grace_seconds: u64,
     /// Seconds that an event is kept after it was written last; 0 for ever.
@@ -89,6 +91,7 @@ impl Deps {
             sign_account: None,
             homes: true,
             objects_per_workspace: 0,
+            storage: StorageLimits::default(),
             workspace_grace_seconds: 0,
             event_ttl_seconds: 3600,
             outbound: Arc::new(insula_catalog::Nobody),

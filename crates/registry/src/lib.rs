@@ -35,6 +35,7 @@ pub mod verbs;
 pub use client::{Intent, Plan, commit};
 pub use deps::{Deps, ExtensionTrust, Trust};
 pub use in_force::until_in_force;
+pub use insula_admission::storage_limit::StorageLimits;
 pub use metadata::{FOREGROUND, ORPHAN};
 pub use platform_annotations::set_annotations;
 pub use uses::store_uses;

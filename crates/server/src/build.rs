@@ -10,10 +10,10 @@ use insula_catalog::CompiledKind;
 use insula_controllers::Controllers;
 use insula_pipeline::limits::{Limits, Settings, Share};
 use insula_registry::{
-    Deps,
+    Deps, StorageLimits,
     representation::{Cache, Workers},
 };
-use insula_store::Store;
+use insula_store::{Sharing, Store};
 
 use crate::{
     Env, StartError, VERSION, backup,
@@ -29,6 +29,7 @@ use crate::{
     lifecycle::Lifecycle,
     listen::Answer,
     measured_store::MeasuredStore,
+    memory,
     metrics::{Metrics, Sources},
     outbound::{self, IssuerKeys, Webhook},
     priority::PriorityRuntimes,
@@ -213,6 +214,11 @@ fn registry(parts: &Parts, outbound: Arc<Webhook>) -> Deps {
         .map(|accounts| accounts.sign.clone());
     registry.homes = workspaces.homes;
     registry.objects_per_workspace = workspaces.objects;
+    registry.storage = storage(workspaces, memory::usable());
+    registry.store.share(Sharing {
+        payers: insula_catalog::payer::rule(),
+        history_bytes_max: parts.config.watches.history_megabytes << 20,
+    });
     registry.event_ttl_seconds = workspaces.event_ttl_seconds;
     registry.workspace_grace_seconds = workspaces.deletion_grace_seconds;
     if !workspaces.version_uses {
@@ -230,6 +236,17 @@ fn registry(parts: &Parts, outbound: Arc<Webhook>) -> Deps {
     }
     registry.cache = Arc::new(cache);
     registry
+}
+
+/// Returns the limits of what workspaces and owners store. The default leaves room for others
+/// beside any one of them.
+fn storage(workspaces: &config::Workspaces, memory: Option<u64>) -> StorageLimits {
+    let share = memory.map_or(0, |memory| memory / 4);
+    StorageLimits {
+        workspace_bytes: workspaces.storage_bytes.unwrap_or(share),
+        owner_bytes: workspaces.storage_bytes_per_owner.unwrap_or(share),
+        owner_objects: workspaces.objects_per_owner,
+    }
 }
 
 /// Adds the kinds of the program.

@@ -216,6 +216,8 @@ pub struct Watches {
     /// Seconds of history that the server keeps, as long as the store has room for it; at least 1.
     /// A watch or list from an older revision gets 410.
     pub history_seconds: u64,
+    /// MiB of replaced objects that the history has at most.
+    pub history_megabytes: usize,
     /// Seconds between bookmarks; at least 1. At each bookmark the server checks again that the
     /// user may watch.
     pub bookmark_seconds: u64,
@@ -227,6 +229,7 @@ impl Default for Watches {
             // As kube-apiserver compacts etcd every five minutes, and sends a bookmark about every
             // minute.
             history_seconds: 300,
+            history_megabytes: 512,
             bookmark_seconds: 60,
         }
     }

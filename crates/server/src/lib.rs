@@ -37,6 +37,7 @@ mod kubeconfig;
 mod lifecycle;
 mod listen;
 mod measured_store;
+mod memory;
 mod metrics;
 mod notify;
 mod open;

@@ -8,5 +8,6 @@ mod memory;
 mod openapi;
 mod policies;
 mod restore;
+mod storage;
 mod store;
 mod watches;

@@ -143,6 +143,15 @@ fn of_entry(entry: &Entry) -> Limits {
         requests_per_second: some(own.rate),
         watches: some(own.watches),
         bytes_in_flight: some(own.bytes),
+        storage_bytes: own.storage.map_or(0, bytes_or_none),
+    }
+}
+
+/// Returns a limit of bytes; -1 for none.
+pub(super) fn bytes_or_none(limit: u64) -> i64 {
+    match limit {
+        0 => -1,
+        limit => i64::try_from(limit).unwrap_or(i64::MAX),
     }
 }
 
@@ -154,6 +163,7 @@ fn effective(own: &Limits, server: &Limits) -> Limits {
         requests_per_second: either(own.requests_per_second, server.requests_per_second),
         watches: either(own.watches, server.watches),
         bytes_in_flight: either(own.bytes_in_flight, server.bytes_in_flight),
+        storage_bytes: either(own.storage_bytes, server.storage_bytes),
     }
 }
 
@@ -183,6 +193,7 @@ fn updated(own: Limits, wanted: &Limits, mask: &Mask) -> Result<Limits, Status> 
         )?,
         watches: field("watches", 0, own.watches, wanted.watches)?,
         bytes_in_flight: field("bytes_in_flight", 0, own.bytes_in_flight, wanted.bytes_in_flight)?,
+        storage_bytes: field("storage_bytes", -1, own.storage_bytes, wanted.storage_bytes)?,
     })
 }
 
@@ -198,6 +209,7 @@ impl AdminService {
             requests_per_second: signed(share.rate),
             watches: signed(share.watches),
             bytes_in_flight: signed(share.bytes),
+            storage_bytes: bytes_or_none(self.registry().storage.workspace_bytes),
         }
     }
 
@@ -215,6 +227,7 @@ impl AdminService {
             ("requests_per_second", wanted.requests_per_second != 0),
             ("watches", wanted.watches != 0),
             ("bytes_in_flight", wanted.bytes_in_flight != 0),
+            ("storage_bytes", wanted.storage_bytes != 0),
         ];
         let mask = Mask::read(request.update_mask.as_ref(), &known)?;
         let given = etag(&request.etag)?.and_then(|etag| etag.parse().ok()).map(Revision);
@@ -243,6 +256,8 @@ impl AdminService {
             rate: some(limits.requests_per_second),
             watches: some(limits.watches),
             bytes: some(limits.bytes_in_flight),
+            // -1 is no limit, which the annotation's type has as 0.
+            storage: (limits.storage_bytes != 0).then(|| u64::try_from(limits.storage_bytes).unwrap_or(0)),
         };
         let objects = (limits.objects != 0).then(|| limits.objects.to_string());
         let written = [

@@ -68,7 +68,7 @@ pub(super) struct Undelete {
 }
 
 /// Shows the limits of a workspace, or sets them. A limit of 0 is the server's again, and -1
-/// objects means no limit.
+/// objects or storage bytes means no limit.
 #[derive(clap::Args)]
 pub(super) struct Limits {
     /// The workspace [default: the current one].
@@ -89,6 +89,9 @@ pub(super) struct Limits {
     /// Bytes in flight of requests and answers.
     #[arg(long, value_name = "BYTES")]
     bytes_in_flight: Option<i64>,
+    /// Bytes of stored objects in memory, with their keys.
+    #[arg(long, value_name = "BYTES", allow_negative_numbers = true)]
+    storage_bytes: Option<i64>,
     #[command(flatten)]
     etag: Etag,
     #[command(flatten)]
@@ -213,13 +216,14 @@ pub(super) fn limits(connection: &Connection, arguments: &Limits) -> anyhow::Res
     Answer::new(document).table(table).print(arguments.output, usize::MAX)
 }
 
-fn rows(limits: &Values) -> [(&'static str, i64); 5] {
+fn rows(limits: &Values) -> [(&'static str, i64); 6] {
     [
         ("objects", limits.objects),
         ("requests in flight", limits.requests_in_flight),
         ("requests per second", limits.requests_per_second),
         ("watches", limits.watches),
         ("bytes in flight", limits.bytes_in_flight),
+        ("storage bytes", limits.storage_bytes),
     ]
 }
 
@@ -231,6 +235,7 @@ fn set_limits(admin: &Admin, workspace: &str, arguments: &Limits) -> anyhow::Res
         ("requests_per_second", arguments.requests_per_second),
         ("watches", arguments.watches),
         ("bytes_in_flight", arguments.bytes_in_flight),
+        ("storage_bytes", arguments.storage_bytes),
     ];
     let paths = given.iter().filter(|(_, value)| value.is_some());
     let paths: Vec<String> = paths.map(|(field, _)| (*field).to_owned()).collect();
@@ -249,6 +254,7 @@ fn set_limits(admin: &Admin, workspace: &str, arguments: &Limits) -> anyhow::Res
             requests_per_second: arguments.requests_per_second.unwrap_or_default(),
             watches: arguments.watches.unwrap_or_default(),
             bytes_in_flight: arguments.bytes_in_flight.unwrap_or_default(),
+            storage_bytes: arguments.storage_bytes.unwrap_or_default(),
         }),
         update_mask: Some(FieldMask { paths }),
         etag: arguments.etag.etag.clone(),

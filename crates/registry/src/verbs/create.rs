@@ -11,10 +11,11 @@ use crate::{
     context::{By, Context},
     deps::Deps,
     draft::Draft,
-    ended, prepare,
+    ended,
+    prepare,
 };
 use insula_access::Target;
-use insula_admission::{kinds::Operation, object_limit, policy::WriteBudget, quota};
+use insula_admission::{kinds::Operation, object_limit, policy::WriteBudget, quota, storage_limit};
 use insula_api::{Json, Object, ObjectKey, Revision, Verb};
 use insula_catalog::{
     ApiVersion, Cause, Error, Named, Origin, Part, Result, ScopeKind, SerializationPoint, ids, object,
@@ -136,7 +137,7 @@ async fn create_checked(
         }
         let (object, shown) = draft.finish(&target.served)?;
         let object = Arc::new(object);
-        target.served.check_answers()?;
+        attempt.check(&key.name, &object)?;
         if options.dry_run {
             return Ok(written(key, object, Revision(0), warnings));
         }
@@ -234,6 +235,14 @@ impl Attempt<'_> {
             limited,
         };
         Ok(Prepared { key, draft, beside })
+    }
+
+    /// Checks what only the finished object shows.
+    fn check(&self, name: &str, object: &Object) -> Result<()> {
+        let (limits, snapshot, target) = (&self.deps.storage, self.snapshot, self.target);
+        target.served.check_answers()?;
+        storage_limit::check(limits, snapshot, target, (None, object))?;
+        storage_limit::check_owner(limits, snapshot, target, name, self.options.user)
     }
 
     /// Returns the transaction that creates the object.

@@ -49,7 +49,8 @@ pub async fn list(deps: &Deps, snapshot: &Snapshot, target: &Target, options: &L
 ///
 /// # Errors
 /// The resource or the workspace of that name was another one then, or the history of a workspace
-/// that was read was cut since (410). A selector or the token is invalid, or an object cannot be converted for a field selector.
+/// that was read was cut since (410). A selector or the token is invalid, or an object cannot be
+/// converted for a field selector.
 pub async fn list_at(
     deps: &Deps,
     now: &Snapshot,

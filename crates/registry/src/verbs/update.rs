@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{calls, deps::Deps, ended, homes};
 use insula_access::Target;
-use insula_admission::{kinds::Operation, policy::WriteBudget, quota};
+use insula_admission::{kinds::Operation, policy::WriteBudget, quota, storage_limit};
 use insula_api::{Json, Object, Revision};
 use insula_catalog::{Part, Result};
 use insula_store::{CommitError, Entry, Guard, Snapshot, Txn, Write};
@@ -99,6 +99,9 @@ async fn update_noting(
                 entry: old,
                 warnings: changed.warnings,
             });
+        }
+        if !gone {
+            storage_limit::check(&deps.storage, &snapshot, &target, (Some(&old.object), &object))?;
         }
         if options.dry_run {
             return Ok(Written {

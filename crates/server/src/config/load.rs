@@ -199,13 +199,14 @@ fn check(config: &Config) -> Result<(), ConfigError> {
             return refuse(&format!("webhooks.{key}"), "a limit must be at least 1".to_owned());
         }
     }
-    if config.watches.history_seconds == 0 || config.watches.bookmark_seconds == 0 {
-        let key = if config.watches.history_seconds == 0 {
-            "historySeconds"
-        } else {
-            "bookmarkSeconds"
-        };
-        return refuse(&format!("watches.{key}"), "must be at least 1".to_owned());
+    for (key, amount) in [
+        ("historySeconds", config.watches.history_seconds),
+        ("historyMegabytes", config.watches.history_megabytes as u64),
+        ("bookmarkSeconds", config.watches.bookmark_seconds),
+    ] {
+        if amount == 0 {
+            return refuse(&format!("watches.{key}"), "must be at least 1".to_owned());
+        }
     }
     if config.audit.max_megabytes == 0 || config.audit.queue == 0 {
         let key = if config.audit.queue == 0 {

@@ -1,6 +1,6 @@
 //! Settings of workspaces.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error};
 
 use super::Targets;
 
@@ -19,6 +19,16 @@ pub struct Workspaces {
     pub deletion_grace_seconds: u64,
     /// Objects of a workspace at most; 0 for no limit.
     pub objects: u64,
+    /// Bytes of the objects of a workspace in memory at most; 0 for no limit, `None` for a quarter
+    /// of the memory.
+    #[serde(deserialize_with = "bytes")]
+    pub storage_bytes: Option<u64>,
+    /// Bytes of the objects of all workspaces of one owner at most; 0 for no limit, `None` for a
+    /// quarter of the memory.
+    #[serde(deserialize_with = "bytes")]
+    pub storage_bytes_per_owner: Option<u64>,
+    /// Objects of all workspaces of one owner at most; 0 for no limit.
+    pub objects_per_owner: u64,
     /// Records which versions of bound APIs are used.
     pub version_uses: bool,
     /// Seconds between two writes of metered amounts; 0 meters nothing.
@@ -40,12 +50,34 @@ impl Default for Workspaces {
             event_ttl_seconds: 3600,
             deletion_grace_seconds: 0,
             objects: 0,
+            storage_bytes: None,
+            storage_bytes_per_owner: None,
+            objects_per_owner: 0,
             version_uses: true,
             metering_seconds: 60,
             third_party_resources: true,
             definitions_v1beta1: true,
             definition_subresources: true,
             mounts: Targets::nobody(),
+        }
+    }
+}
+
+/// Reads a number of bytes. The value of a variable or flag is a text, since the default has no
+/// type.
+fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Given {
+        Number(u64),
+        Text(String),
+    }
+    match Option::<Given>::deserialize(from)? {
+        None => Ok(None),
+        Some(Given::Number(bytes)) => Ok(Some(bytes)),
+        Some(Given::Text(text)) => {
+            let wrong = |_| D::Error::custom(format!("{text:?} is no number of bytes"));
+            text.trim().parse().map(Some).map_err(wrong)
         }
     }
 }

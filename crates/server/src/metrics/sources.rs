@@ -24,6 +24,9 @@ const VERSIONS_MAX: usize = 1_000;
 /// Exports with series of their rollout. Those with the fewest bindings are left out, and counted.
 const ROLLOUTS_MAX: usize = 200;
 
+/// Workspaces with series of what they store, and owners. Those that store less are left out.
+const LARGEST_MAX: usize = 10;
+
 /// The parts.
 pub(crate) struct Sources {
     /// Weak, because its store counts commits in the metrics.
@@ -61,6 +64,7 @@ impl Collector for Parts {
         };
         let out = &mut Families(encoder);
         write_store(out, &api.registry.store.measures())?;
+        write_storage(out, &api)?;
         write_limits(out, &api)?;
         write_conversions(out, &api)?;
         write_extensions(out, &api)?;
@@ -188,6 +192,25 @@ fn write_store(out: &mut Families<'_>, store: &Measures) -> fmt::Result {
     out.bytes("store_file", "Size of the file of the store", int(file.bytes))?;
     let help = "Time of each flush of the store's file to the disk";
     out.seconds("store_fsync_duration", help)?.spread(&[], &file.syncs)
+}
+
+fn write_storage(out: &mut Families<'_>, api: &ApiServer) -> fmt::Result {
+    let largest = api.registry.store.latest().largest(LARGEST_MAX);
+    let help = "Objects of all workspaces";
+    out.gauge("storage_objects", help, int(largest.all.objects))?;
+    let help = "Bytes of the objects of all workspaces in memory, with their keys";
+    out.bytes("storage", help, int(largest.all.bytes))?;
+    let help = "Bytes of the objects of the workspaces that store most";
+    let mut workspaces = out.begin("workspace_storage", help, Some(&Unit::Bytes), MetricType::Gauge)?;
+    for (cluster, usage) in &largest.clusters {
+        workspaces.level(&[("cluster", cluster.as_str())], int(usage.bytes))?;
+    }
+    let help = "Bytes of the objects of the owners whose workspaces store most";
+    let mut owners = out.begin("owner_storage", help, Some(&Unit::Bytes), MetricType::Gauge)?;
+    for (owner, usage) in &largest.payers {
+        owners.level(&[("owner", owner)], int(usage.bytes))?;
+    }
+    Ok(())
 }
 
 fn write_limits(out: &mut Families<'_>, api: &ApiServer) -> fmt::Result {

@@ -149,7 +149,11 @@ fn limits_cannot_be_zero_and_collectors_are_plain() {
     let percent = |value: &str| refused(vec![("limits.computePercentPerWorkspace", value.into())]);
     assert!(percent("101").is_err_and(|e| e.contains("limits.computePercentPerWorkspace") && e.contains("all cores")));
     assert_eq!(percent("100"), Ok(()));
-    for key in ["watches.historySeconds", "watches.bookmarkSeconds"] {
+    for key in [
+        "watches.historySeconds",
+        "watches.historyMegabytes",
+        "watches.bookmarkSeconds",
+    ] {
         assert!(refused(vec![(key, "0".into())]).is_err_and(|e| e.contains(key) && e.contains("at least 1")));
         assert_eq!(refused(vec![(key, "1".into())]), Ok(()));
     }
