@@ -168,6 +168,7 @@ async fn resource(server: &ApiServer, request: Permitted, path: ObjectPath, kind
         target,
         name: path.name.unwrap_or_default(),
         names_creation: false,
+        body_bytes: 0,
         warnings: warnings.clone(),
     };
     request.names_creation = path.third_party;

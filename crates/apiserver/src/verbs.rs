@@ -48,6 +48,8 @@ pub struct ResourceRequest<'a> {
     pub name: String,
     /// True if a create may name its object in the path, as below `/thirdparty`.
     pub names_creation: bool,
+    /// Length of the body in bytes, once it is read.
+    pub body_bytes: usize,
     /// Warnings of every answer, even of a refusal.
     pub warnings: Vec<String>,
 }
@@ -106,7 +108,10 @@ impl ResourceRequest<'_> {
     }
 
     fn options(&self, dry_run: bool, field_validation: FieldValidation) -> WriteOptions<'_> {
-        self.objects().options(dry_run, field_validation, self.manager())
+        WriteOptions {
+            body_bytes: self.body_bytes,
+            ..self.objects().options(dry_run, field_validation, self.manager())
+        }
     }
 
     /// Returns the verbs of the request's objects.
@@ -124,13 +129,15 @@ impl ResourceRequest<'_> {
     /// Reads the body's bytes, up to the limit.
     pub async fn read_body(&mut self) -> Result<Vec<u8>, Refusal> {
         let body = std::mem::take(&mut self.request.parsed.body);
-        read_limited(
+        let read = read_limited(
             body,
             &self.request.parsed.headers,
             self.server.limits.settings.body_bytes,
             &self.request.parsed.budget,
         )
-        .await
+        .await?;
+        self.body_bytes = read.len();
+        Ok(read)
     }
 
     /// Reads the body as an object of the resource.

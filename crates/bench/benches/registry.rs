@@ -38,6 +38,7 @@ async fn create(tenant: &Tenant, target: &Target, user: &UserInfo, body: Json) {
         user,
         dry_run: false,
         field_validation: FieldValidation::Warn,
+        body_bytes: 0,
         duplicates: Vec::new(),
         manager: String::new(),
         record: insula_auth::audit::Record::default(),

@@ -121,6 +121,7 @@ impl TestControlPlane {
             user: &self.user,
             dry_run: false,
             field_validation: FieldValidation::Strict,
+            body_bytes: 0,
             duplicates: Vec::new(),
             manager: String::new(),
             record: insula_auth::audit::Record::default(),

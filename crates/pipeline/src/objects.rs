@@ -43,12 +43,13 @@ pub struct Objects<'a> {
 }
 
 impl<'a> Objects<'a> {
-    /// Returns the options of a write by the user of the request, without duplicate fields.
+    /// Returns the options of a write by the user of the request, without a body.
     pub fn options(self, dry_run: bool, field_validation: FieldValidation, manager: String) -> WriteOptions<'a> {
         WriteOptions {
             user: self.request.writer(),
             dry_run,
             field_validation,
+            body_bytes: 0,
             duplicates: Vec::new(),
             manager,
             record: self.record.clone(),

@@ -1,6 +1,6 @@
 //! The state that all verbs share: the store, the catalog, the clock, randomness and limits.
 
-use crate::{bindings::BindingIndex, representation::cache::Cache};
+use crate::{bindings::BindingIndex, heavy::HeavyWork, representation::cache::Cache};
 use insula_access::accounts::Sign;
 use insula_admission::{quota, storage_limit::StorageLimits};
 use insula_api::{Clock, Rng};
@@ -32,6 +32,8 @@ pub struct Deps {
     pub homes: bool,
     /// The object limit of workspaces whose LogicalCluster names none; 0 is unlimited.
     pub objects_per_workspace: u64,
+    /// Turns for the long computations of writes.
+    pub heavy: HeavyWork,
     /// The limits of what workspaces and owners store.
     pub storage: StorageLimits,
     /// Seconds for which the deletion of a workspace may be taken back; 0 for none.
@@ -91,6 +93,7 @@ impl Deps {
             sign_account: None,
             homes: true,
             objects_per_workspace: 0,
+            heavy: HeavyWork::new(1),
             storage: StorageLimits::default(),
             workspace_grace_seconds: 0,
             event_ttl_seconds: 3600,

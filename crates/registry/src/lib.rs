@@ -13,6 +13,7 @@ mod draft;
 mod ended;
 pub mod freeze;
 pub mod grace;
+mod heavy;
 pub mod home;
 pub mod homes;
 mod in_force;
@@ -34,6 +35,7 @@ pub mod verbs;
 
 pub use client::{Intent, Plan, commit};
 pub use deps::{Deps, ExtensionTrust, Trust};
+pub use heavy::HeavyWork;
 pub use in_force::until_in_force;
 pub use insula_admission::storage_limit::StorageLimits;
 pub use metadata::{FOREGROUND, ORPHAN};

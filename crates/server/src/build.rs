@@ -10,7 +10,7 @@ use insula_catalog::CompiledKind;
 use insula_controllers::Controllers;
 use insula_pipeline::limits::{Limits, Settings, Share};
 use insula_registry::{
-    Deps, StorageLimits,
+    Deps, HeavyWork, StorageLimits,
     representation::{Cache, Workers},
 };
 use insula_store::{Sharing, Store};
@@ -214,6 +214,7 @@ fn registry(parts: &Parts, outbound: Arc<Webhook>) -> Deps {
         .map(|accounts| accounts.sign.clone());
     registry.homes = workspaces.homes;
     registry.objects_per_workspace = workspaces.objects;
+    registry.heavy = HeavyWork::new(cores());
     registry.storage = storage(workspaces, memory::usable());
     registry.store.share(Sharing {
         payers: insula_catalog::payer::rule(),

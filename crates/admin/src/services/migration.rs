@@ -280,6 +280,7 @@ fn options(session: &Session) -> Result<WriteOptions<'_>, Status> {
         user: session.user()?,
         dry_run: false,
         field_validation: FieldValidation::Strict,
+        body_bytes: 0,
         duplicates: Vec::new(),
         manager: MANAGER.into(),
         record: session.caller.record().clone(),

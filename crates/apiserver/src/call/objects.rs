@@ -28,7 +28,7 @@ use insula_catalog::{
     locate::{self, NotLocated},
 };
 use insula_pipeline::{Call, Destination, Objects, ReadAt, Refusal, ScopePath, limits::Budget};
-use insula_registry::{Configured, DeleteOptions, Deleted, FieldValidation, ListOptions, calls, representation::Show};
+use insula_registry::{Configured, DeleteOptions, Deleted, FieldValidation, ListOptions, WriteOptions, calls, representation::Show};
 use insula_store::Entry;
 use std::pin::pin;
 
@@ -147,7 +147,7 @@ impl ApiServer {
                 self.check_body(bytes)?;
                 budget.hold(bytes)?;
                 let manager = manager_of(None, &caller.inner.agent());
-                act(objects, request, (&manager, budget), warnings).await
+                act(objects, request, (&manager, bytes, budget), warnings).await
             }));
             finish(caller, record, ran.await)
         })
@@ -293,14 +293,18 @@ fn finish<T: Answer>(caller: &Caller, record: &Record, ran: Result<T, Refusal>) 
     }
 }
 
-/// Does what a request asks for. `manager` is the field manager of writes that name none.
+/// Does what a request with a body of some bytes asks for. `manager` is the field manager of writes
+/// that name none.
 async fn act(
     objects: Objects<'_>,
     request: &ObjectRequest,
-    (manager, budget): (&str, &Budget),
+    (manager, body_bytes, budget): (&str, usize, &Budget),
     warnings: &mut Vec<String>,
 ) -> Result<Done, Refusal> {
-    let options = |validation, manager: &str| objects.options(request.dry_run, validation, manager.to_owned());
+    let options = |validation, manager: &str| WriteOptions {
+        body_bytes,
+        ..objects.options(request.dry_run, validation, manager.to_owned())
+    };
     let plain = options(FieldValidation::Warn, manager);
     let (configured, is_patch) = match &request.action {
         Action::Get => {

@@ -357,6 +357,7 @@ fn what_was_written_in_a_version_is_read_there_without_a_conversion() {
         user: &user,
         dry_run: false,
         field_validation: FieldValidation::Warn,
+        body_bytes: 0,
         duplicates: Vec::new(),
         manager: "test".into(),
         record: insula_auth::audit::Record::default(),

@@ -12,6 +12,7 @@ use crate::{
     deps::Deps,
     draft::Draft,
     ended,
+    heavy::{self, WriteTurn},
     prepare,
 };
 use insula_access::Target;
@@ -111,6 +112,7 @@ async fn create_checked(
     let mut spare = (generated || !is_restorable(&target)).then(|| body.clone());
     let mut last = Error::Internal("no attempt was made".into());
     for _ in 0..NAMES_MAX {
+        let turn = turn(deps, &target, options).await;
         let (snapshot, limits, lock) = limits(deps, &target).await;
         let attempt = Attempt {
             deps,
@@ -121,7 +123,8 @@ async fn create_checked(
             snapshot: &snapshot,
             budget,
         };
-        let Prepared { key, mut draft, beside } = attempt.prepare(&mut body, &mut spare, limits, &mut warnings)?;
+        let prepare = || attempt.prepare(&mut body, &mut spare, limits, &mut warnings);
+        let Prepared { key, mut draft, beside } = heavy::run(turn.as_ref(), &deps.catalog, prepare).await?;
         if let Some(found) = snapshot.get(&key) {
             last = name_taken(&target, &found, generated);
             if !generated {
@@ -165,6 +168,12 @@ async fn create_checked(
         }
     }
     Err(last)
+}
+
+/// Waits for the turn of a creation with a large body.
+async fn turn<'d>(deps: &'d Deps, target: &Target, options: &WriteOptions<'_>) -> Option<WriteTurn<'d>> {
+    let now = deps.store.latest();
+    deps.heavy.turn(now, &target.cluster, options.body_bytes).await
 }
 
 /// Returns true if the sent body can be restored from the prepared object after a failed attempt,

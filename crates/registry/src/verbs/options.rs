@@ -24,6 +24,8 @@ pub struct WriteOptions<'a> {
     pub dry_run: bool,
     /// The treatment of unknown and duplicate fields.
     pub field_validation: FieldValidation,
+    /// Length of the request's body in bytes; 0 for writes without one.
+    pub body_bytes: usize,
     /// Duplicate fields that the decoder found in the body.
     pub duplicates: Vec<String>,
     /// The field manager that owns the changed fields (`metadata.managedFields`); `unknown` if

@@ -36,6 +36,7 @@ fn options(user: &UserInfo) -> WriteOptions<'_> {
         user,
         dry_run: false,
         field_validation: FieldValidation::Warn,
+        body_bytes: 0,
         duplicates: Vec::new(),
         manager: "test".into(),
         record: Record::default(),

@@ -8,7 +8,13 @@ use super::{
     options::{WriteOptions, Written},
     read,
 };
-use crate::{calls, deps::Deps, ended, homes};
+use crate::{
+    calls,
+    deps::Deps,
+    ended,
+    heavy::{self, WriteTurn},
+    homes,
+};
 use insula_access::Target;
 use insula_admission::{kinds::Operation, policy::WriteBudget, quota, storage_limit};
 use insula_api::{Json, Object, Revision};
@@ -78,6 +84,7 @@ async fn update_noting(
     loop {
         attempt += 1;
         check_not_terminating(&target, name, change.verb())?;
+        let turn = turn(deps, &target, name, options).await;
         let snapshot = deps.store.latest();
         let thawed = check_thawed(&snapshot, &target, (name, change.verb()), options.user)?;
         let old = read::get(deps, &snapshot, &target, name)?;
@@ -92,7 +99,8 @@ async fn update_noting(
             budget,
         };
         noted.clone_from(&unknown);
-        let changed = prepare(deps, &admission, &old, change, noted)?;
+        let prepare = || prepare(deps, &admission, &old, change, noted);
+        let changed = heavy::run(turn.as_ref(), &deps.catalog, prepare).await?;
         let (object, gone) = (changed.object.clone(), changed.gone);
         if *object == *old.object && !gone {
             return Ok(Written {
@@ -129,6 +137,14 @@ async fn update_noting(
             Err(error) => return Err(commit_error(error)),
         }
     }
+}
+
+/// Waits for the turn of an update of a large object, or with a large body.
+async fn turn<'d>(deps: &'d Deps, target: &Target, name: &str, options: &WriteOptions<'_>) -> Option<WriteTurn<'d>> {
+    let now = deps.store.latest();
+    let present = now.get(&target.key(name)).map_or(0, |old| old.object.body_len());
+    let bytes = options.body_bytes + present;
+    deps.heavy.turn(now, &target.cluster, bytes).await
 }
 
 /// Returns the answer to a change that is committed at a revision.
