@@ -146,7 +146,7 @@ fn assert_refused(answer: &Answer, parts: &[&str]) {
 }
 
 const LIMITS: [(&str, &str); 2] = [
-    ("INSULA_WORKSPACES_STORAGE_BYTES", "4000000"),
+    ("INSULA_WORKSPACES_STORAGE_BYTES", "3750000"),
     ("INSULA_WORKSPACES_STORAGE_BYTES_PER_OWNER", "6000000"),
 ];
 
@@ -165,7 +165,7 @@ fn storage_has_shares() {
         &[
             &cluster,
             "has reached its storage limit",
-            "/4000000 bytes",
+            "/3750000 bytes",
             "this write adds 90",
         ],
     );
@@ -175,7 +175,7 @@ fn storage_has_shares() {
         .merge(&first, &json!({"metadata": {"labels": {"a": "b"}}}))
         .expect(200);
     assert_refused(
-        &alice.merge(&first, &json!({"data": {"b": "y".repeat(500_000)}})),
+        &alice.merge(&first, &json!({"data": {"b": "y".repeat(140_000)}})),
         &["storage limit"],
     );
     assert_refused(
@@ -255,7 +255,7 @@ fn storage_has_shares_on_etcd() {
         assert_eq!(fill(&here, "m").0, 4);
         until("the other server counts alike", || {
             let answer = there.post(MAPS, &map("late", LARGE));
-            (answer.code == 403).then(|| assert_refused(&answer, &["storage limit", "/4000000 bytes"]))
+            (answer.code == 403).then(|| assert_refused(&answer, &["storage limit", "/3750000 bytes"]))
         });
         here.delete(&format!("{MAPS}/m0")).expect(200);
         until("the space is free there", || {
@@ -277,7 +277,7 @@ fn a_burst_of_large_patches_delays_no_other_tenant() {
     let server = Server::start();
     let alice = as_user(&server, "alice", &workspace_owned_by(&server, "alice").0);
     let bob = as_user(&server, "bob", &workspace_owned_by(&server, "bob").0);
-    let names: Value = (0..12_000).map(|n| json!({"name": format!("item-{n}")})).collect();
+    let names: Value = (0..4_000).map(|n| json!({"name": format!("item-{n}")})).collect();
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "many"}, "secrets": names});
     alice.post(ACCOUNTS, &account).expect(201);
     bob.post(MAPS, &map("mine", 1)).expect(201);
