@@ -27,10 +27,14 @@ use std::{
 #[derive(Debug, Clone)]
 pub struct PeerCertificate(Arc<Peer>);
 
+/// The user whom a certificate names, the last second in which it is valid, and the mark of the
+/// credential that it ends with.
+type Named = (UserInfo, Timestamp, Option<Mark>);
+
 #[derive(Debug)]
 struct Peer {
     der: Bytes,
-    user: OnceLock<Result<(UserInfo, Timestamp, Option<Mark>), Unauthenticated>>,
+    user: OnceLock<Result<Named, Unauthenticated>>,
     roles: PeerRoles,
 }
 
@@ -58,7 +62,7 @@ impl PeerCertificate {
     pub fn with_roles(der: Bytes, roles: PeerRoles, proxies: &[String]) -> Self {
         let user = OnceLock::new();
         let mut peer = Peer { der, user, roles };
-        let is_listed = |(user, ..): &(UserInfo, Timestamp, _)| proxies.contains(&user.name);
+        let is_listed = |(user, ..): &Named| proxies.contains(&user.name);
         peer.roles.proxy = roles.proxy && peer.user().as_ref().is_ok_and(is_listed);
         PeerCertificate(Arc::new(peer))
     }
@@ -85,9 +89,7 @@ impl PeerCertificate {
 }
 
 impl Peer {
-    /// The user, the last second in which the certificate is valid, and the mark of the credential
-    /// that it ends with.
-    fn user(&self) -> &Result<(UserInfo, Timestamp, Option<Mark>), Unauthenticated> {
+    fn user(&self) -> &Result<Named, Unauthenticated> {
         let read = || {
             let (user, end) = certificate::user(&self.der)?;
             Ok((user, end, certificate::mark(&self.der)?))

@@ -143,6 +143,7 @@ fn lengths(der: &[u8]) -> Option<(usize, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use insula_auth::certificate::Mark;
 
     #[test]
     fn a_certificate_names_its_user_and_all_groups() {
@@ -152,11 +153,14 @@ mod tests {
         let groups: Vec<String> = (0..40).map(|n| format!("group-{n}")).collect();
         let long = "ü".repeat(200);
         for user in ["alice", &long] {
-            let signed = sign(dir.path(), (user, &groups), Timestamp(now.0 + 600), now).unwrap();
+            let mark = (user == "alice").then_some(Mark([7; 32]));
+            let at = Timestamp(now.0 + 600);
+            let signed = sign(dir.path(), (user, &groups), CertificateEnd { at, mark }, now).unwrap();
             let (_, pem) = x509_parser::pem::parse_x509_pem(signed.certificate.as_bytes()).unwrap();
             let read = insula_auth::certificate::user(&pem.contents).unwrap();
             assert_eq!((&*read.0.name, &read.0.groups[..40]), (user, &groups[..]));
             assert_eq!(read.1, Timestamp(now.0 + 600));
+            assert_eq!(insula_auth::certificate::mark(&pem.contents), Ok(mark));
             let ca = read_ca(dir.path());
             let (_, ca) = x509_parser::pem::parse_x509_pem(ca.as_bytes()).unwrap();
             let ca = ca.parse_x509().unwrap();
@@ -165,10 +169,11 @@ mod tests {
             assert_eq!(signed.not_after, Timestamp(now.0 + 600));
         }
         let late = Timestamp(now.0 + 100 * 365 * 24 * 3600);
-        let bounded = sign(dir.path(), ("alice", &[]), late, now).unwrap();
+        let end = CertificateEnd { at: late, mark: None };
+        let bounded = sign(dir.path(), ("alice", &[]), end, now).unwrap();
         assert!(bounded.not_after < late, "no certificate outlives its CA");
         std::fs::remove_file(dir.path().join("pki/ca.key")).unwrap();
-        let refused = sign(dir.path(), ("alice", &[]), late, now).unwrap_err();
+        let refused = sign(dir.path(), ("alice", &[]), end, now).unwrap_err();
         assert!(refused.contains("does not hold the key"), "{refused}");
     }
 

@@ -275,7 +275,8 @@ fn storage_has_shares_on_etcd() {
 fn a_burst_of_large_patches_delays_no_other_tenant() {
     const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
     let server = Server::start();
-    let alice = as_user(&server, "alice", &workspace_owned_by(&server, "alice").0);
+    let (place, _) = workspace_owned_by(&server, "alice");
+    let alice = as_user(&server, "alice", &place);
     let bob = as_user(&server, "bob", &workspace_owned_by(&server, "bob").0);
     let names: Value = (0..4_000).map(|n| json!({"name": format!("item-{n}")})).collect();
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "many"}, "secrets": names});
@@ -284,7 +285,8 @@ fn a_burst_of_large_patches_delays_no_other_tenant() {
     let begun = Instant::now();
     let burst: Vec<_> = (0..16)
         .map(|n| {
-            let (alice, names) = (alice.clone(), names.clone());
+            // Each over a connection of its own: one connection is served by one thread.
+            let (alice, names) = (as_user(&server, "alice", &place), names.clone());
             std::thread::spawn(move || {
                 let patch = json!({"metadata": {"labels": {"turn": n.to_string()}}, "secrets": names}).to_string();
                 let kind = [("content-type", "application/strategic-merge-patch+json")];
