@@ -28,7 +28,9 @@ use insula_catalog::{
     locate::{self, NotLocated},
 };
 use insula_pipeline::{Call, Destination, Objects, ReadAt, Refusal, ScopePath, limits::Budget};
-use insula_registry::{Configured, DeleteOptions, Deleted, FieldValidation, ListOptions, WriteOptions, calls, representation::Show};
+use insula_registry::{
+    Configured, DeleteOptions, Deleted, FieldValidation, ListOptions, WriteOptions, calls, representation::Show,
+};
 use insula_store::Entry;
 use std::pin::pin;
 
