@@ -37,12 +37,12 @@ pub(crate) async fn record_response(record: &Record, response: Response<Body>) -
     }
 }
 
-/// Records an answer that has no wire format. `bytes` is its size as JSON.
-pub(crate) fn record_value(record: &Record, bytes: usize, value: impl FnOnce() -> Json) {
+/// Records an answer that has no wire format. `bytes` counts its JSON, where it is recorded.
+pub(crate) fn record_value(record: &Record, bytes: impl FnOnce() -> usize, value: impl FnOnce() -> Json) {
     if record.level() < Level::RequestResponse {
         return;
     }
-    if bytes > ANSWER_BYTES_MAX {
+    if bytes() > ANSWER_BYTES_MAX {
         record.truncated();
     } else {
         record.given(value());

@@ -282,7 +282,7 @@ fn verb_of(action: &Action) -> Verb {
 fn finish<T: Answer>(caller: &Caller, record: &Record, ran: Result<T, Refusal>) -> Result<T, Unserved> {
     match ran {
         Ok(done) => {
-            audit::record_value(record, done.bytes(), || done.to_recorded());
+            audit::record_value(record, || done.bytes(), || done.to_recorded());
             record.answered(done.code());
             Ok(done)
         }
