@@ -26,7 +26,7 @@ use insula_auth::{
 use insula_catalog::locate;
 use insula_pipeline::{
     Refusal, Sender,
-    fair_share::{ConnectionMeter, Tenant, ThrottleSlot},
+    fair_share::{Charged, ConnectionMeter, ThrottleSlot},
     impersonation::{self, GROUP_FRONT, SERVICE_ACCOUNT},
     limits::{CountedPermit, InFlightPermit},
 };
@@ -187,8 +187,8 @@ impl ApiServer {
 
     /// Charges the connection to the caller, until the call enters a workspace.
     async fn charge_caller(&self, caller: &Caller) -> Result<(), Refusal> {
-        let tenant = Tenant::User(caller.payer.clone());
-        Ok(self.tenants().slot(caller.meter.as_deref(), &tenant).await.map(drop)?)
+        let charged = Charged::user(caller.payer.clone());
+        Ok(self.tenants().slot(caller.meter.as_deref(), &charged).await.map(drop)?)
     }
 
     /// Enters a workspace with an authorised call, which counts against the workspace's limits from
@@ -203,8 +203,7 @@ impl ApiServer {
     ) -> BoxFuture<'a, Result<Entered, Refusal>> {
         Box::pin(async move {
             let view = locate::logical_cluster(&self.registry.store.latest(), cluster);
-            let own = view.as_ref().and_then(|view| view.limits.as_deref());
-            let entering = self.tenants().enter(cluster, own, caller.meter.as_deref());
+            let entering = self.tenants().enter(cluster, view.as_deref(), caller.meter.as_deref());
             let (permit, slot) = entering.await?;
             Ok(Entered { _permit: permit, slot })
         })

@@ -1,6 +1,6 @@
 //! Resolution of workspace paths to logical clusters.
 
-use crate::{digest, exports::unbind, ids, limits::WorkspaceLimits};
+use crate::{digest, exports::unbind, ids, limits::WorkspaceLimits, payer};
 use insula_api::{ClusterName, ClusterPath, Freeze, Json, ObjectKey, kinds::WorkspacePhase, names::annotations};
 use insula_auth::RequiredGroups;
 use insula_store::Snapshot;
@@ -225,6 +225,8 @@ pub struct LogicalClusterView {
     pub terminators: Box<[Box<str>]>,
     /// Name of the workspace's owner.
     pub owner: Option<Arc<str>>,
+    /// True if the owner pays: an administrator of the platform creates workspaces for others.
+    owner_pays: bool,
     /// Groups that callers need for access.
     pub required_groups: Option<Arc<RequiredGroups>>,
     /// `<path of the type>:<name of the type>`.
@@ -239,7 +241,9 @@ impl LogicalClusterView {
             let list = object["status"][field].as_array().into_iter().flatten();
             list.filter_map(Json::as_str).map(Box::from).collect()
         };
-        let owner = annotation("experimental.tenancy.kcp.io/owner")
+        let owner = annotation("experimental.tenancy.kcp.io/owner");
+        let owner_pays = owner.and_then(payer::of_owner).is_some();
+        let owner = owner
             .and_then(|text| serde_json::from_str::<Json>(text).ok())
             .and_then(|user| user["username"].as_str().map(Arc::from));
         let workspace = &object["spec"]["owner"];
@@ -264,11 +268,17 @@ impl LogicalClusterView {
             initializers: names("initializers"),
             terminators: names("terminators"),
             owner,
+            owner_pays,
             required_groups: annotation(annotations::REQUIRED_GROUPS).map(|text| Arc::new(RequiredGroups::read(text))),
             workspace_type: annotation("internal.tenancy.kcp.io/type")
                 .unwrap_or_default()
                 .to_owned(),
         }
+    }
+
+    /// Returns the user that pays for what the workspace stores and computes.
+    pub fn payer(&self) -> Option<&Arc<str>> {
+        self.owner.as_ref().filter(|_| self.owner_pays)
     }
 
     /// Returns the freeze of the cluster: its own, or one from above. None while it is being

@@ -47,7 +47,12 @@ pub fn rule() -> Payers {
 fn payer(logical_cluster: &Object) -> Option<Arc<str>> {
     let text = logical_cluster.body().concat();
     let read: LogicalCluster = serde_json::from_str(&text).ok()?;
-    let owner: Owner = serde_json::from_str(&read.metadata.annotations.owner?).ok()?;
+    of_owner(&read.metadata.annotations.owner?)
+}
+
+/// Returns who pays for a workspace whose LogicalCluster names an owner in its annotation.
+pub(crate) fn of_owner(annotation: &str) -> Option<Arc<str>> {
+    let owner: Owner = serde_json::from_str(annotation).ok()?;
     let is_platform = owner.groups.iter().any(|group| group == GROUP_MASTERS);
     (!is_platform && !owner.username.is_empty()).then_some(owner.username)
 }

@@ -2,11 +2,11 @@
 
 use crate::{
     Authorized, Limit, Refusal,
-    fair_share::{ConnectionMeter, FairShare, Tenant, ThrottleSlot},
+    fair_share::{Charged, ConnectionMeter, FairShare, ThrottleSlot},
     limits::{Budget, CountedPermit, Limits},
 };
 use insula_api::ClusterName;
-use insula_catalog::{Error, Named, limits::WorkspaceLimits};
+use insula_catalog::{Error, Named, locate::LogicalClusterView};
 use std::sync::Arc;
 
 /// The permits of a request that has entered its workspace.
@@ -29,19 +29,21 @@ pub struct TenantLimits<'a> {
 }
 
 impl TenantLimits<'_> {
-    /// Enters a workspace. `own` are the limits of the workspace in the place of the server's.
-    /// From here on the connection is charged to the workspace.
+    /// Enters a workspace. Its LogicalCluster has its own limits and its owner; system clusters have
+    /// none. From here on the connection is charged to the workspace and its owner.
     ///
     /// # Errors
     /// The limit that the workspace has reached.
     pub async fn enter(
         self,
         cluster: &ClusterName,
-        own: Option<&WorkspaceLimits>,
+        view: Option<&LogicalClusterView>,
         meter: Option<&ConnectionMeter>,
     ) -> Result<(CountedPermit, ThrottleSlot), Limit> {
+        let own = view.and_then(|view| view.limits.as_deref());
         let permit = self.limits.in_workspace(cluster, own)?;
-        let slot = self.slot(meter, &Tenant::Workspace(cluster.clone())).await?;
+        let owner = view.and_then(|view| view.payer().cloned());
+        let slot = self.slot(meter, &Charged::workspace(cluster.clone(), owner)).await?;
         Ok((permit, slot))
     }
 
@@ -49,11 +51,11 @@ impl TenantLimits<'_> {
     ///
     /// # Errors
     /// The tenant is above its share of CPU time.
-    pub async fn slot(self, meter: Option<&ConnectionMeter>, tenant: &Tenant) -> Result<ThrottleSlot, Limit> {
+    pub async fn slot(self, meter: Option<&ConnectionMeter>, charged: &Charged) -> Result<ThrottleSlot, Limit> {
         let Some(meter) = meter else {
             return Ok(ThrottleSlot::default());
         };
-        let slot = self.fair_share.throttle_slot(meter, tenant).await;
+        let slot = self.fair_share.throttle_slot(meter, charged).await;
         slot.map_err(|refusal| self.limits.over_compute(&refusal.to_string()))
     }
 }
@@ -72,10 +74,12 @@ impl Authorized {
         self.refuse_inactive()?;
         let (permit, slot) = match &self.scope().cluster {
             Some(cluster) => {
-                let (permit, slot) = tenants.enter(cluster, self.scope().own_limits(), meter).await?;
+                let (permit, slot) = tenants
+                    .enter(cluster, self.scope().logical_cluster.as_deref(), meter)
+                    .await?;
                 (Some(permit), slot)
             }
-            None => (None, tenants.slot(meter, &Tenant::User(payer.clone())).await?),
+            None => (None, tenants.slot(meter, &Charged::user(payer.clone())).await?),
         };
         let budget = tenants.limits.budget(payer, permit.as_ref());
         Ok(Entered { permit, budget, slot })

@@ -1,4 +1,4 @@
-//! Fair sharing of CPU time between tenants.
+//! Fair sharing of CPU time between tenants and their owners.
 //!
 //! The server charges each tenant for the CPU time of its requests. Usage decays with a half-life
 //! of `HALF_LIFE`. A tenant is *throttled* while other tenants are active and it has used more
@@ -8,6 +8,11 @@
 //! the last seconds has decayed, too, or each burst of a flood would begin at normal priority. A
 //! tenant without others is never throttled.
 //!
+//! The same holds for *payers*: the owner of workspaces is charged for all of them and for its own
+//! requests outside. While a payer is above its share and among the heaviest, those of its
+//! workspaces are throttled that used about as much as its heaviest one. So a flood gains nothing
+//! by coming through many workspaces, and the quiet workspaces of its owner keep their priority.
+//!
 //! A limit may cap the CPU share of one workspace while other tenants are active. Requests above
 //! the cap queue for a throttle slot, one at a time: a flood slows others down for as
 //! long as it runs, whatever its priority, and the cap makes that a small part of the time.
@@ -15,34 +20,26 @@
 //! This module keeps the usage. The threads, and the tasks that run on them, are the server's.
 
 mod throttle;
+mod usage;
 
 use dashmap::DashMap;
 use insula_api::ClusterName;
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
-use tokio::sync::Semaphore;
+use usage::{Contention, PayerUsage, locked};
 
 pub use throttle::ThrottleSlot;
+pub use usage::TenantUsage;
 
 /// Half-life of usage.
 const HALF_LIFE: Duration = Duration::from_millis(250);
-/// Half-life of the usage by which a throttled tenant returns: long beside the second after which a
-/// refused client retries.
-const LONG_HALF_LIFE: Duration = Duration::from_secs(2);
-/// Share of the machine's CPU time above which a tenant may be throttled.
+/// Share of the machine's CPU time above which a tenant or a payer may be throttled.
 const SHARE: f64 = 0.1;
-/// Part of the heaviest tenant's usage from which a tenant counts as one of the heaviest.
-const HEAVIEST_PART: f64 = 0.75;
-/// Part of both thresholds at which a throttled tenant returns: a tenant near a threshold does not
-/// change its priority with every request.
-const RETURN_PART: f64 = 0.5;
-/// Time without a request of another tenant after which a tenant has no contention.
-const CONTENTION_TIME: Duration = Duration::from_secs(1);
 /// Number of tenants from which idle ones are removed; doubled by what is left after a sweep.
 const SWEEP_MIN: usize = 1_024;
 /// Age of an idle tenant's usage at which it is removed: by then a thirtieth is left with the long
@@ -58,6 +55,14 @@ pub enum Tenant {
     User(Arc<str>),
 }
 
+/// A tenant, and who pays for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Charged {
+    tenant: Tenant,
+    /// The user that pays; `None` for a tenant that pays for itself alone.
+    payer: Option<Arc<str>>,
+}
+
 /// The usage of all tenants. Clones share it.
 #[derive(Clone)]
 pub struct FairShare(Arc<TenantUsages>);
@@ -66,8 +71,10 @@ struct TenantUsages {
     /// Decayed usage above which a tenant may be throttled, in CPU seconds.
     share: f64,
     limit: Option<Limit>,
-    contention: Arc<Contention>,
+    /// Activity of all tenants, and of all payers.
+    contention: [Arc<Contention>; 2],
     tenants: DashMap<Tenant, Arc<TenantUsage>>,
+    payers: DashMap<Arc<str>, Arc<PayerUsage>>,
     sweep_at: AtomicUsize,
 }
 
@@ -80,54 +87,26 @@ struct Limit {
     seconds: f64,
 }
 
-/// Activity of all tenants, as far as each one's throttling depends on it.
-struct Contention {
-    /// Address of the usage of the tenant that sent the last request.
-    last: AtomicUsize,
-    /// Time at which `last` changed, in microseconds plus one; 0 before that.
-    changed: AtomicU64,
-    /// Usage of the heaviest tenant: the bits of its [`level`].
-    heaviest: AtomicU64,
-}
-
-/// CPU time of one tenant.
-pub struct TenantUsage {
-    share: f64,
-    contention: Arc<Contention>,
-    used: Mutex<Used>,
-    /// One throttle slot.
-    slots: Arc<Semaphore>,
-}
-
-#[derive(Clone, Copy)]
-struct Used {
-    /// CPU seconds that decay with [`HALF_LIFE`].
-    seconds: f64,
-    /// CPU seconds that decay with [`LONG_HALF_LIFE`].
-    long: f64,
-    /// Time up to which both have decayed.
-    at: Duration,
-    throttled: bool,
-}
-
 /// Meter of a connection. It charges the tenant of the connection's last request; before any
 /// request, a usage of its own.
 pub struct ConnectionMeter(Mutex<Arc<TenantUsage>>);
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // The values are consistent between any two statements.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+impl Charged {
+    /// Returns a workspace with the owner that pays for it, if there is one.
+    pub fn workspace(cluster: ClusterName, owner: Option<Arc<str>>) -> Self {
+        Charged {
+            tenant: Tenant::Workspace(cluster),
+            payer: owner,
+        }
+    }
 
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
-}
-
-/// Returns decayed usage as a number that stays constant while it decays, so that usages of
-/// different times can be compared. Never negative, so that the order of bits is the order of
-/// numbers: 2⁻⁶⁴ seconds count as none.
-fn level(seconds: f64, now: Duration) -> f64 {
-    (seconds.log2() + 64.0 + now.div_duration_f64(HALF_LIFE)).max(0.0)
+    /// Returns a user outside of workspaces.
+    pub fn user(name: Arc<str>) -> Self {
+        Charged {
+            tenant: Tenant::User(name.clone()),
+            payer: Some(name),
+        }
+    }
 }
 
 impl FairShare {
@@ -141,30 +120,26 @@ impl FairShare {
             percent,
             seconds: all * percent as f64 / 100.0,
         });
-        let contention = Arc::new(Contention {
-            last: AtomicUsize::new(0),
-            changed: AtomicU64::new(0),
-            heaviest: AtomicU64::new(0),
-        });
         FairShare(Arc::new(TenantUsages {
             share: SHARE * all,
             limit,
-            contention,
+            contention: Default::default(),
             tenants: DashMap::new(),
+            payers: DashMap::new(),
             sweep_at: AtomicUsize::new(SWEEP_MIN),
         }))
     }
 
     /// Returns the meter of a new connection.
     pub fn meter(&self, now: Duration) -> ConnectionMeter {
-        ConnectionMeter(Mutex::new(self.0.new_usage(now)))
+        ConnectionMeter(Mutex::new(self.0.new_usage(None, now)))
     }
 
     /// Charges the connection to a tenant from here on, and returns the tenant's usage.
-    pub fn charge_to(&self, meter: &ConnectionMeter, tenant: &Tenant) -> Arc<TenantUsage> {
+    pub fn charge_to(&self, meter: &ConnectionMeter, charged: &Charged) -> Arc<TenantUsage> {
         let now = meter.now();
-        let usage = self.0.for_tenant(tenant, now);
-        self.0.contention.note_request(&usage, now);
+        let usage = self.0.for_tenant(charged, now);
+        usage.note_request(now);
         meter.charge_usage(&usage);
         usage
     }
@@ -178,31 +153,27 @@ impl FairShare {
 }
 
 impl TenantUsages {
-    fn new_usage(&self, now: Duration) -> Arc<TenantUsage> {
-        let used = Used {
-            seconds: 0.0,
-            long: 0.0,
-            at: now,
-            throttled: false,
+    fn new_usage(&self, payer: Option<&Arc<str>>, now: Duration) -> Arc<TenantUsage> {
+        let [tenants, payers] = &self.contention;
+        let own = || Arc::new(PayerUsage::new(payer.cloned(), payers.clone(), now));
+        let payer = match payer {
+            Some(name) => self.payers.entry(name.clone()).or_insert_with(own).clone(),
+            None => own(),
         };
-        Arc::new(TenantUsage {
-            share: self.share,
-            contention: self.contention.clone(),
-            used: Mutex::new(used),
-            slots: Arc::new(Semaphore::new(1)),
-        })
+        Arc::new(TenantUsage::new(self.share, tenants.clone(), payer, now))
     }
 
-    fn for_tenant(&self, tenant: &Tenant, now: Duration) -> Arc<TenantUsage> {
-        if let Some(usage) = self.tenants.get(tenant) {
-            return usage.clone();
+    fn for_tenant(&self, charged: &Charged, now: Duration) -> Arc<TenantUsage> {
+        let Charged { tenant, payer } = charged;
+        let found = self.tenants.get(tenant).map(|usage| usage.clone());
+        // A workspace may get another owner.
+        if let Some(usage) = found.filter(|usage| usage.payer_name() == payer.as_deref()) {
+            return usage;
         }
         self.sweep(now);
-        let usage = self
-            .tenants
-            .entry(tenant.clone())
-            .or_insert_with(|| self.new_usage(now));
-        usage.clone()
+        let usage = self.new_usage(payer.as_ref(), now);
+        self.tenants.insert(tenant.clone(), usage.clone());
+        usage
     }
 
     /// Removes idle tenants once their number has doubled.
@@ -210,82 +181,11 @@ impl TenantUsages {
         if self.tenants.len() < self.sweep_at.load(Ordering::Relaxed) {
             return;
         }
-        self.tenants
-            .retain(|_, usage| now.saturating_sub(locked(&usage.used).at) < IDLE_TIME);
+        self.tenants.retain(|_, usage| !usage.is_idle(now));
+        // Connections hold the usage of their tenants, and these that of their payers.
+        self.payers.retain(|_, usage| Arc::strong_count(usage) > 1);
         self.sweep_at
             .store((self.tenants.len() * 2).max(SWEEP_MIN), Ordering::Relaxed);
-    }
-}
-
-impl Contention {
-    fn note_request(&self, usage: &Arc<TenantUsage>, now: Duration) {
-        let tenant = Arc::as_ptr(usage).addr();
-        let before = self.last.swap(tenant, Ordering::Relaxed);
-        if before != tenant && before != 0 {
-            self.changed.store(micros(now) + 1, Ordering::Relaxed);
-        }
-    }
-
-    /// Returns true for usage that is about that of the heaviest tenant.
-    fn is_among_heaviest(&self, seconds: f64, now: Duration) -> bool {
-        level(seconds / HEAVIEST_PART, now) > f64::from_bits(self.heaviest.load(Ordering::Relaxed))
-    }
-
-    fn note_usage(&self, seconds: f64, now: Duration) {
-        let level = level(seconds, now).to_bits();
-        // Nearly always another tenant is heavier: the load alone leaves the cache line shared.
-        if level > self.heaviest.load(Ordering::Relaxed) {
-            self.heaviest.fetch_max(level, Ordering::Relaxed);
-        }
-    }
-
-    /// Returns true while more than one tenant is active.
-    fn is_active(&self, now: Duration) -> bool {
-        let changed = self.changed.load(Ordering::Relaxed);
-        changed > 0 && micros(now).saturating_sub(changed) < micros(CONTENTION_TIME)
-    }
-}
-
-impl Used {
-    fn decay(&mut self, now: Duration) {
-        let passed = now.saturating_sub(self.at).as_secs_f64();
-        self.seconds *= (-passed / HALF_LIFE.as_secs_f64()).exp2();
-        self.long *= (-passed / LONG_HALF_LIFE.as_secs_f64()).exp2();
-        self.at = self.at.max(now);
-    }
-}
-
-impl TenantUsage {
-    /// Returns the time until usage has decayed to `seconds`; zero while no other tenant is active.
-    fn delay(&self, seconds: f64, now: Duration) -> Duration {
-        let mut used = locked(&self.used);
-        used.decay(now);
-        match self.contention.is_active(now) {
-            true => HALF_LIFE.mul_f64((used.seconds / seconds).log2().max(0.0)),
-            false => Duration::ZERO,
-        }
-    }
-
-    fn charge(&self, took: Duration) {
-        let mut used = locked(&self.used);
-        used.seconds += took.as_secs_f64();
-        used.long += took.as_secs_f64();
-    }
-
-    /// Decides whether the tenant is throttled.
-    fn is_throttled(&self, now: Duration) -> bool {
-        let mut used = locked(&self.used);
-        used.decay(now);
-        // In proportion to the half-lives: both are equal under an even load.
-        let long = used.long * HALF_LIFE.as_secs_f64() / LONG_HALF_LIFE.as_secs_f64();
-        let seconds = match used.throttled {
-            true => used.seconds.max(long) / RETURN_PART,
-            false => used.seconds,
-        };
-        self.contention.note_usage(used.seconds, now);
-        used.throttled =
-            seconds > self.share && self.contention.is_among_heaviest(seconds, now) && self.contention.is_active(now);
-        used.throttled
     }
 }
 
@@ -293,7 +193,7 @@ impl ConnectionMeter {
     /// Returns the time of the last [`ConnectionMeter::is_throttled`], which precedes every run of
     /// the connection's tasks.
     fn now(&self) -> Duration {
-        locked(&locked(&self.0).used).at
+        locked(&self.0).time()
     }
 
     fn charge_usage(&self, usage: &Arc<TenantUsage>) {
@@ -317,8 +217,12 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn user(name: &str) -> Tenant {
-        Tenant::User(name.into())
+    fn user(name: &str) -> Charged {
+        Charged::user(name.into())
+    }
+
+    fn workspace(name: &str, owner: &str) -> Charged {
+        Charged::workspace(ClusterName::parse(name).expect("a name"), Some(owner.into()))
     }
 
     /// Runs two tenants on two cores in steps of ten milliseconds: one uses `works` milliseconds of
@@ -400,6 +304,54 @@ mod tests {
         assert!(moves <= 1, "{moves}");
     }
 
+    /// Runs workspaces on two cores for some seconds, each with its owner and the microseconds of CPU
+    /// time that it uses in each ten milliseconds. Returns which are throttled at the end.
+    fn of_owners(works: &[(&str, u64)]) -> Vec<bool> {
+        let fair_share = FairShare::new(2, 100);
+        let names = (0..works.len()).map(|n| format!("w{n}"));
+        let all: Vec<_> = names
+            .zip(works)
+            .map(|(name, (owner, works))| (fair_share.meter(Duration::ZERO), workspace(&name, owner), *works))
+            .collect();
+        for step in 1..400 {
+            for (meter, charged, works) in &all {
+                meter.is_throttled(step * 10 * MS);
+                fair_share.charge_to(meter, charged);
+                meter.charge(Duration::from_micros(*works));
+            }
+        }
+        all.iter().map(|(meter, ..)| meter.is_throttled(4000 * MS)).collect()
+    }
+
+    #[test]
+    fn a_flood_through_many_workspaces_is_that_of_their_owner() {
+        // A share is 2,000 µs.
+        let mut works = vec![("eve", 1_000); 16];
+        works.extend([("eve", 100), ("bob", 500)]);
+        let throttled = of_owners(&works);
+        assert_eq!(throttled[..16], [true; 16], "together they are above the share");
+        assert_eq!(throttled[16..], [false; 2], "her quiet workspace, and bob's");
+        assert_eq!(of_owners(&works[..17]), [false; 17], "nobody else is active");
+        let mut works = vec![("eve", 1_000); 2];
+        works.extend([("bob", 1_500), ("bob", 1_500), ("ann", 2_500)]);
+        let throttled = of_owners(&works);
+        assert_eq!(
+            throttled,
+            [false, false, true, true, true],
+            "bob and ann; eve is at her share"
+        );
+    }
+
+    #[test]
+    fn a_workspace_is_charged_to_the_owner_that_it_has() {
+        let fair_share = FairShare::new(2, 100);
+        let meter = fair_share.meter(Duration::ZERO);
+        let usage = |owner: &str| fair_share.charge_to(&meter, &workspace("w", owner));
+        let before = usage("eve");
+        assert!(Arc::ptr_eq(&before, &usage("eve")));
+        assert_eq!(usage("bob").payer_name(), Some("bob"));
+    }
+
     /// Counts the requests without delay of a tenant that is capped at a quarter of two cores, and
     /// sends 400 in four seconds, each of twenty milliseconds of CPU time.
     #[test]
@@ -444,5 +396,6 @@ mod tests {
             "{}",
             fair_share.0.tenants.len()
         );
+        assert!(fair_share.0.payers.len() <= fair_share.0.tenants.len() + 1);
     }
 }

@@ -265,6 +265,7 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Spawner {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use insula_pipeline::fair_share::Charged;
     use std::time::Duration;
 
     /// A task moves to the low-priority threads when its tenant is throttled, and back, without
@@ -289,7 +290,7 @@ mod tests {
                 let name = threads.recv().await.expect("it goes on");
                 other.is_throttled(runtimes.begun.elapsed());
                 for (meter, name) in [(&other, "quiet"), (&meter, "loud")] {
-                    fair_share.charge_to(meter, &Tenant::User(name.into()));
+                    fair_share.charge_to(meter, &Charged::user(name.into()));
                 }
                 if seen.last() != Some(&name) {
                     seen.push(name);

@@ -5,7 +5,7 @@
 //! together after the second of `Retry-After`. A request that waits too long is refused all the
 //! same: a flood would fill the memory.
 
-use super::{ConnectionMeter, FairShare, Limit, Tenant, TenantUsage};
+use super::{Charged, ConnectionMeter, FairShare, Limit, Tenant, TenantUsage};
 use std::time::Duration;
 use tokio::{
     sync::OwnedSemaphorePermit,
@@ -36,9 +36,13 @@ impl FairShare {
     ///
     /// # Errors
     /// The workspace was above its cap for too long.
-    pub async fn throttle_slot(&self, meter: &ConnectionMeter, tenant: &Tenant) -> Result<ThrottleSlot, OverCpuLimit> {
-        let usage = self.charge_to(meter, tenant);
-        let (Tenant::Workspace(_), Some(limit)) = (tenant, self.0.limit) else {
+    pub async fn throttle_slot(
+        &self,
+        meter: &ConnectionMeter,
+        charged: &Charged,
+    ) -> Result<ThrottleSlot, OverCpuLimit> {
+        let usage = self.charge_to(meter, charged);
+        let (Tenant::Workspace(_), Some(limit)) = (&charged.tenant, self.0.limit) else {
             return Ok(ThrottleSlot::default());
         };
         // No request overtakes those that wait.
@@ -98,11 +102,11 @@ mod tests {
 
     /// A workspace that is capped at a quarter of two cores, has used some CPU seconds, and is not
     /// alone.
-    fn with_usage(seconds: u32) -> (FairShare, ConnectionMeter, Tenant) {
+    fn with_usage(seconds: u32) -> (FairShare, ConnectionMeter, Charged) {
         let fair_share = FairShare::new(2, 25);
-        let loud = Tenant::Workspace(ClusterName::parse("loud").expect("a name"));
+        let loud = Charged::workspace(ClusterName::parse("loud").expect("a name"), None);
         let (meter, other) = (fair_share.meter(Duration::ZERO), fair_share.meter(Duration::ZERO));
-        fair_share.charge_to(&other, &Tenant::User("quiet".into()));
+        fair_share.charge_to(&other, &Charged::user("quiet".into()));
         fair_share.charge_to(&meter, &loud);
         meter.charge(seconds * SECOND);
         (fair_share, meter, loud)
@@ -132,7 +136,7 @@ mod tests {
             .expect_err("it is over its limit for seconds");
         let text = "the workspace used 25 % of the server's cores lately, and may use no more while others ask";
         assert_eq!(refused.to_string(), text);
-        let user = Tenant::User("loud".into());
+        let user = Charged::user("loud".into());
         assert!(
             fair_share
                 .throttle_slot(&meter, &user)
