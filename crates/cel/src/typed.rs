@@ -196,7 +196,7 @@ fn read_timestamp(text: &str) -> Option<DateTime> {
 /// Parses the format `duration` into nanoseconds: Go's syntax, or numbers with units in words (`2
 /// days 3 hours`).
 fn read_duration(text: &str) -> Option<i64> {
-    time::parse_duration(text).or_else(|| {
+    insula_goformat::duration::parse(text).ok().or_else(|| {
         let (mut total, mut rest, mut any) = (0_i64, text, false);
         while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
             let number = rest.get(start..)?;

@@ -5,4 +5,5 @@
 //! and YAML, and formats of Kubernetes itself (quantities, names).
 #![warn(missing_docs)]
 
+pub mod duration;
 pub mod regexp;

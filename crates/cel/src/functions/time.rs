@@ -211,55 +211,12 @@ fn duration<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
             let text = value.as_str().ok_or_else(|| no_overload("duration"))?;
             cx.budget.charge(cost::SYNTAX)?;
             cx.budget.traverse(text.len())?;
-            parse_duration(text)
+            insula_goformat::duration::parse(text)
                 .map(Val::Duration)
-                .ok_or(EvalError::Unreadable(Readable::Duration))
+                .map_err(|_| EvalError::Unreadable(Readable::Duration))
         }
         _ => Err(no_overload("duration")),
     }
-}
-
-/// Parses Go's syntax into nanoseconds: a sign, then numbers with units: `-1h30m`, `1.5s`, `0`.
-pub(crate) fn parse_duration(text: &str) -> Option<i64> {
-    let (negative, mut rest) = match text.strip_prefix('-') {
-        Some(rest) => (true, rest),
-        None => (false, text.strip_prefix('+').unwrap_or(text)),
-    };
-    if rest == "0" {
-        return Some(0);
-    }
-    if rest.is_empty() {
-        return None;
-    }
-    let mut total: i128 = 0;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let (number, after) = rest.split_at(digits);
-        let units = [
-            ("ns", 1),
-            ("us", 1_000),
-            ("µs", 1_000),
-            ("μs", 1_000),
-            ("ms", 1_000_000),
-            ("s", SECOND),
-            ("m", MINUTE),
-            ("h", HOUR),
-        ];
-        let (unit, nanos) = units.into_iter().find(|(u, _)| after.starts_with(u))?;
-        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-        if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') || number.len() > 40 {
-            return None;
-        }
-        let whole: i128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
-        total = total.checked_add(whole.checked_mul(i128::from(nanos))?)?;
-        let fraction = fraction.get(..fraction.len().min(18))?;
-        if !fraction.is_empty() {
-            let scale = 10_i128.pow(u32::try_from(fraction.len()).ok()?);
-            total = total.checked_add(fraction.parse::<i128>().ok()? * i128::from(nanos) / scale)?;
-        }
-        rest = &after[unit.len()..];
-    }
-    i64::try_from(if negative { -total } else { total }).ok()
 }
 
 /// Formats a time as RFC 3339 in UTC.

@@ -70,68 +70,7 @@ fn is_zone(text: &str) -> bool {
 /// Returns true for Go's durations (`1h30m`, `-2.5s`), and for texts that contain a count with a
 /// unit or word (`3 weeks`).
 pub(super) fn is_duration(text: &str) -> bool {
-    is_go_duration(text) || has_counted_unit(text)
-}
-
-/// Returns true for a duration of Go's `time.ParseDuration`: at most 2^63 - 1 nanoseconds, and
-/// 2^63 for a negative one.
-fn is_go_duration(text: &str) -> bool {
-    const UNITS: [(&str, u64); 8] = [
-        ("ns", 1),
-        ("us", 1_000),
-        ("µs", 1_000),
-        ("μs", 1_000),
-        ("ms", 1_000_000),
-        ("s", 1_000_000_000),
-        ("m", 60_000_000_000),
-        ("h", 3_600_000_000_000),
-    ];
-    const MAX: u64 = 1 << 63;
-    let negative = text.starts_with('-');
-    let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
-    if rest == "0" {
-        return true;
-    }
-    let mut total = 0_u64;
-    while !rest.is_empty() {
-        let end = rest
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(rest.len());
-        let (count, after) = rest.split_at(end);
-        let end = after
-            .find(|c: char| c.is_ascii_digit() || c == '.')
-            .unwrap_or(after.len());
-        let (unit, after) = after.split_at(end);
-        let (whole, fraction) = count.split_once('.').unwrap_or((count, ""));
-        let Some((_, unit)) = UNITS.iter().find(|(name, _)| *name == unit) else {
-            return false;
-        };
-        if fraction.contains('.') || (whole.is_empty() && fraction.is_empty()) {
-            return false;
-        }
-        let whole = if whole.is_empty() {
-            Some(0)
-        } else {
-            whole.parse::<u64>().ok()
-        };
-        let below = format!("0.{fraction}").parse::<f64>().unwrap_or(0.0);
-        // At most an hour in nanoseconds, which fits both types.
-        #[allow(
-            clippy::cast_precision_loss,
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss
-        )]
-        let below = (below * *unit as f64) as u64;
-        let sum = whole
-            .and_then(|whole| whole.checked_mul(*unit)?.checked_add(below))
-            .and_then(|part| total.checked_add(part));
-        match sum {
-            Some(sum) if sum <= MAX => total = sum,
-            _ => return false,
-        }
-        rest = after;
-    }
-    !text.trim_start_matches(['-', '+']).is_empty() && (total < MAX || negative)
+    insula_goformat::duration::parse(text).is_ok() || has_counted_unit(text)
 }
 
 /// Returns true if a text contains a count with a unit, and no count above 2^63 - 1.
