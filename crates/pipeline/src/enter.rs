@@ -29,8 +29,8 @@ pub struct TenantLimits<'a> {
 }
 
 impl TenantLimits<'_> {
-    /// Enters a workspace. Its LogicalCluster has its own limits and its owner; system clusters have
-    /// none. From here on the connection is charged to the workspace and its owner.
+    /// Enters a workspace. Its LogicalCluster has its own limits and its owner; system clusters
+    /// have none. From here on the connection is charged to the workspace and its owner.
     ///
     /// # Errors
     /// The limit that the workspace has reached.

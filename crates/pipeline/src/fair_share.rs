@@ -304,8 +304,8 @@ mod tests {
         assert!(moves <= 1, "{moves}");
     }
 
-    /// Runs workspaces on two cores for some seconds, each with its owner and the microseconds of CPU
-    /// time that it uses in each ten milliseconds. Returns which are throttled at the end.
+    /// Runs workspaces on two cores for some seconds, each with its owner and the microseconds of
+    /// CPU time that it uses in each ten milliseconds. Returns which are throttled at the end.
     fn of_owners(works: &[(&str, u64)]) -> Vec<bool> {
         let fair_share = FairShare::new(2, 100);
         let names = (0..works.len()).map(|n| format!("w{n}"));
