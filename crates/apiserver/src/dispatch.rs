@@ -3,6 +3,7 @@
 use crate::{
     aggregation, audit, discovery, documents, gzip, metered, mounts,
     negotiate::{self, Representation, Supported},
+    no_workspace,
     path::{Rest, Route},
     reply::{self, Lasting},
     request::{Answer, Parsed, RequestKind, ResourceClass},
@@ -47,8 +48,24 @@ impl ApiServer {
 /// Serves a request through all stages, and notes its kind on the way.
 async fn serve(server: &ApiServer, request: Request<Body>, kind: &mut RequestKind) -> Answer {
     let meter = request.extensions().get::<Arc<ConnectionMeter>>().cloned();
-    let (authenticated, permit) = server.admit(Parsed::new(request)?).await?;
-    serve_authenticated(server, authenticated, (Some(permit), meter), kind).await
+    let path = request.uri().path().to_owned();
+    let parsed = Parsed::new(request)?;
+    // A watch has `timeoutSeconds` instead, as in Kubernetes.
+    let timeout = match parsed.verb {
+        Some(Verb::Watch) => None,
+        _ => parsed.query.timeout()?,
+    };
+    let served = pin!(async {
+        let (authenticated, permit) = server.admit(parsed).await?;
+        serve_authenticated(server, authenticated, (Some(permit), meter), kind).await
+    });
+    let answer = match timeout {
+        Some(time) => tokio::time::timeout(time, served)
+            .await
+            .unwrap_or(Err(Refusal::Timeout)),
+        None => served.await,
+    };
+    answer.map_err(|refusal| no_workspace::explained(&path, refusal))
 }
 
 /// Serves a request whose sender is known: through all further stages, within the limits of its

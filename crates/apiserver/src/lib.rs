@@ -22,6 +22,7 @@ mod metered;
 mod mounts;
 mod named_identity;
 pub mod negotiate;
+mod no_workspace;
 pub mod openapi;
 pub mod path;
 pub mod protobuf;

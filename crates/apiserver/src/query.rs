@@ -4,9 +4,11 @@ mod write;
 
 use insula_api::{FieldError, FieldPath, FieldSelector, LabelSelector, Revision};
 use insula_catalog::{Error, Named};
+use insula_goformat::duration;
 use insula_pipeline::ReadAt;
 use insula_registry::{ListOptions, WatchOptions};
 use serde_json::json;
+use std::time::Duration;
 
 /// Decoded query parameters, in order of appearance.
 #[derive(Debug, Clone, Default)]
@@ -86,6 +88,22 @@ impl Query {
     /// is `0` or `false`.
     pub fn flag(&self, name: &str) -> bool {
         self.get(name).is_some_and(|value| value != "0" && value != "false")
+    }
+
+    /// Returns the time within which the client wants its answer; `None` for no wish, which 0 and
+    /// less are, too.
+    ///
+    /// # Errors
+    /// 400 for what is no duration of Go's.
+    pub(crate) fn timeout(&self) -> Result<Option<Duration>, Error> {
+        let text = self.text("timeout");
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let nanos = duration::parse(text)
+            .map_err(|error| Error::BadRequest(format!("invalid timeout specified in the request URL - {error}")))?;
+        let nanos = u64::try_from(nanos).ok().filter(|nanos| *nanos > 0);
+        Ok(nanos.map(Duration::from_nanos))
     }
 
     fn text(&self, name: &str) -> &str {

@@ -125,6 +125,7 @@ pub fn refused(refusal: &Refusal) -> Refused {
             failure(Failure::UnsupportedMediaType, "UnsupportedMediaType", message).details(Map::new())
         }
         Refusal::HomeIsComing => return Refused::Page(HOME_IS_COMING),
+        Refusal::NoWorkspace => failure(Failure::NotFound, "NotFound", message).details(Map::new()),
         Refusal::Timeout => failure(Failure::Timeout, "Timeout", message).details(Map::new()),
         Refusal::Panicked => status(&Error::Internal(Refusal::PANICKED.to_owned())),
         Refusal::Verb(error) => status(error),

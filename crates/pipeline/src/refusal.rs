@@ -22,6 +22,9 @@ pub enum Refusal {
     /// Nothing is served at the path.
     #[error("nothing is served at this path")]
     NotServed,
+    /// The path is one of a workspace, and names none.
+    #[error("the URL names no workspace: end the server's URL with one, as in https://HOST/clusters/root:org:team")]
+    NoWorkspace,
     /// The resource does not have the verb.
     #[error("{} is not supported on resources of kind \"{resource}\"{clusters}", verb.map_or("", Verb::name))]
     NotSupported {

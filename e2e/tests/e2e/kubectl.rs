@@ -2,7 +2,7 @@
 
 use std::{io::BufRead, process::Stdio};
 
-use insula_e2e::{Kubectl, run_script, shared, until, workspace};
+use insula_e2e::{Kubectl, Who, run_script, shared, until, workspace};
 use serde_json::{Value, json};
 
 // One test for each script of `e2e/scripts/kubectl`.
@@ -409,4 +409,30 @@ fn every_verb_works_on_every_kind() {
             "deleted",
         );
     }
+}
+
+/// A kubeconfig whose server has no workspace in its URL is the first mistake that users make.
+#[test]
+fn a_url_without_a_workspace_says_so() {
+    const FIX: &str = "the URL names no workspace: end the server's URL with one, as in \
+        https://HOST/clusters/root:org:team";
+    let server = shared();
+    for user in ["alice-token", "dave-token"] {
+        let user = server.client(Who::Token(user.into()));
+        let refused = user.get("/api/v1/namespaces").expect(403);
+        let message = refused["message"].as_str().unwrap();
+        assert!(message.ends_with(&format!("access denied; {FIX}")), "{message}");
+        let refused = user.get("/clusters/*/api/v1/namespaces").expect(403);
+        assert!(!refused["message"].as_str().unwrap().contains(FIX), "{refused}");
+    }
+    let absent = server.admin().get("/apis").expect(404);
+    assert_eq!(
+        (&absent["message"], &absent["reason"]),
+        (&json!(FIX), &json!("NotFound"))
+    );
+    let Some(kubectl) = Kubectl::for_server(&server) else {
+        return;
+    };
+    let ran = kubectl.run("root", &["--server", server.url(), "get", "namespaces"], "");
+    assert!(ran.text.contains(FIX), "{}", ran.text);
 }

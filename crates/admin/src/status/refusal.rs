@@ -114,6 +114,7 @@ pub(crate) fn of_refusal(refusal: &Refusal, names: FieldNames) -> Status {
         }
         Refusal::NotInWorkspaces => Fault::new(Code::Unimplemented, Reason::NotImplemented, message),
         Refusal::NotAcceptable(_) | Refusal::UnsupportedPatch => malformed(&message, names),
+        Refusal::NoWorkspace => Fault::new(Code::InvalidArgument, Reason::NotServed, message),
         Refusal::Timeout => Fault::new(Code::DeadlineExceeded, Reason::Timeout, message),
         Refusal::Panicked => Fault::new(Code::Internal, Reason::Internal, message),
         Refusal::Verb(error) => of_error(error, names),

@@ -185,6 +185,7 @@ fn other_refusals() -> Vec<Refusal> {
         Refusal::forbidden("no".into(), &Attributes::default()),
         Refusal::from(Limit("wait".into())),
         Refusal::NotServed,
+        Refusal::NoWorkspace,
         supported(Clusters::One),
         supported(Clusters::All),
         Refusal::NotInWorkspaces,
