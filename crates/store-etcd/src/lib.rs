@@ -4,7 +4,7 @@
 //! the same [`insula_store::Mvcc`] as in the other engines: reads, lists and watches never send a
 //! request to etcd. A commit returns when this process has applied it (read your writes).
 //! [`Store::snapshot`] at revision 0 first reads etcd's current revision, so that it includes
-//! commits that other servers acknowledged.
+//! commits that other servers acknowledged; one read serves all that wait (see `shared_reads.rs`).
 //!
 //! Keys: `<prefix>/objects/<encoded key>` → the object's stored form;
 //! `<prefix>/sessions/<server>-<number>` → the number of the server's latest transaction (see
@@ -31,6 +31,7 @@ mod members;
 mod mirror;
 mod origin;
 mod sessions;
+mod shared_reads;
 mod status;
 mod survey;
 
@@ -46,9 +47,19 @@ use members::Members;
 use mirror::{Loaded, Mirror, MirrorError};
 use origin::Origin;
 use sessions::Sessions;
+use shared_reads::SharedReads;
 use status::Status;
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
+/// Reads of etcd's revision that are in flight at a time. A second one halves the wait for the
+/// next that is sent; more would serve fewer callers each.
+const REVISION_READS: usize = 2;
 /// Time to wait for a revision before a tick is written. A revision of another user of the etcd
 /// causes no event of our own; our revisions arrive sooner.
 const QUIET: Duration = Duration::from_millis(50);
@@ -145,6 +156,8 @@ pub struct EtcdStore {
     keys: Keys,
     /// The mark of the format, when the store was opened.
     format: Option<u64>,
+    /// Reads of etcd's revision.
+    current: SharedReads<Result<Revision, String>>,
     /// Held while a tick is written: one tick serves all waiting requests.
     tick: tokio::sync::Mutex<()>,
 }
@@ -192,6 +205,7 @@ impl EtcdStore {
             sessions,
             keys,
             format: loaded.format,
+            current: SharedReads::new(REVISION_READS),
             tick: tokio::sync::Mutex::default(),
         };
         Ok((store, mirror.run()))
@@ -224,11 +238,18 @@ impl EtcdStore {
     }
 
     /// Reads etcd's current revision, from its majority.
-    async fn current(&self, limit: Duration, attempt: Duration) -> Result<Revision, String> {
-        let known = self.origin.known();
-        let read = |kv: KvClient| read_header(kv, self.keys.tick());
-        let got = self.members.repeat(limit, attempt, read).await?;
-        self.origin.check(got.header(), known)
+    fn current(
+        &self,
+        limit: Duration,
+        attempt: Duration,
+    ) -> impl Future<Output = Result<Revision, String>> + Send + 'static {
+        let (origin, members, tick) = (self.origin.clone(), self.members.clone(), self.keys.tick());
+        async move {
+            let known = origin.known();
+            let read = |kv: KvClient| read_header(kv, tick.clone());
+            let got = members.repeat(limit, attempt, read).await?;
+            origin.check(got.header(), known)
+        }
     }
 
     /// Waits until the mirror is at `revision`, which etcd has reached. If the revision belongs to
@@ -265,16 +286,23 @@ impl EtcdStore {
     /// Waits until everything that was acknowledged before the call is applied here.
     async fn catch_up(&self) -> Result<(), SnapshotError> {
         let options = self.members.options();
+        let is_read = AtomicBool::new(false);
         let caught_up = async {
-            let current = self.current(options.request_timeout, options.attempt_timeout).await?;
+            let read = self.current(options.request_timeout, options.attempt_timeout);
+            let current = self.current.join(|| read).await?;
+            is_read.store(true, Ordering::Relaxed);
             self.reach(current).await
         };
         let outcome = tokio::select! {
             outcome = tokio::time::timeout(options.request_timeout, caught_up) => outcome,
             reason = self.origin.status.ended() => Ok(Err(reason)),
         };
-        let late = || Err("the watch of etcd is behind".to_owned());
-        outcome.unwrap_or_else(|_| late()).map_err(SnapshotError::Unavailable)
+        let late = match is_read.load(Ordering::Relaxed) {
+            true => "the watch of etcd is behind",
+            false => "etcd does not answer",
+        };
+        let outcome = outcome.unwrap_or_else(|_| Err(late.to_owned()));
+        outcome.map_err(SnapshotError::Unavailable)
     }
 }
 

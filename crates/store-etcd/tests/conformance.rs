@@ -13,12 +13,13 @@ use insula_api::{ClusterName, Object, ObjectKey, ResourceId, Revision, Scope};
 use insula_store::{Guard, Store, Txn, Write, conformance};
 use insula_store_etcd::{EtcdStore, Options};
 use std::{
-    net::TcpListener,
+    io::{Read, Write as _},
+    net::{TcpListener, TcpStream},
     path::PathBuf,
     process::{Child, Command, Stdio},
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -404,5 +405,52 @@ async fn a_large_store_loads_in_pages() {
             other.latest().range(&everything(), None, usize::MAX),
             store.latest().range(&everything(), None, usize::MAX)
         );
+    }
+}
+
+/// Returns the requests that an etcd has answered by a method of its key-value service, from its
+/// metrics.
+fn handled(etcd: &Etcd, method: &str) -> u64 {
+    let address = etcd.endpoint.trim_start_matches("http://");
+    let mut socket = TcpStream::connect(address).unwrap();
+    write!(socket, "GET /metrics HTTP/1.0\r\nHost: {address}\r\n\r\n").unwrap();
+    let mut text = String::new();
+    socket.read_to_string(&mut text).unwrap();
+    let name = format!("grpc_method=\"{method}\"");
+    let is_counter = |line: &&str| line.starts_with("grpc_server_handled_total") && line.contains(&name);
+    let count = |line: &str| line.rsplit_once(' ').and_then(|(_, number)| number.parse::<f64>().ok());
+    text.lines().filter(is_counter).filter_map(count).sum::<f64>() as u64
+}
+
+/// At 64 in flight each read of etcd's revision serves many, and all of them see what was
+/// acknowledged before they asked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_read_of_the_revision_serves_many() {
+    for etcd in Etcd::each() {
+        let prefix = etcd.fresh_prefix();
+        let (writer, reader) = (etcd.store(&prefix).await, etcd.store(&prefix).await);
+        let acknowledged = Arc::new(AtomicU64::new(0));
+        let before = handled(&etcd, "Range");
+        let readers = (0..64).map(|_| {
+            let (reader, acknowledged) = (reader.clone(), acknowledged.clone());
+            tokio::spawn(async move {
+                for _ in 0..50 {
+                    let written = acknowledged.load(Ordering::SeqCst);
+                    let seen = reader.snapshot(Revision(0)).await.unwrap().revision();
+                    assert!(seen.0 >= written, "{seen:?} after {written}");
+                }
+            })
+        });
+        let readers: Vec<_> = readers.collect();
+        for n in 0..20 {
+            let revision = writer.commit(put(&format!("o{n}"))).await.unwrap();
+            acknowledged.store(revision.0, Ordering::SeqCst);
+        }
+        for reader in readers {
+            reader.await.unwrap();
+        }
+        let reads = handled(&etcd, "Range") - before;
+        assert!(reads > 0 && reads < 64 * 50 / 4, "{reads} reads for 3,200 snapshots");
+        println!("{reads} reads of etcd for 3,200 snapshots");
     }
 }
