@@ -163,7 +163,8 @@ impl Recomputations {
                 served.is_some_and(|served| export.owns(snapshot, &served) && !has_same_rules(api, &served.api))
             })
         };
-        let consumers = export.consumers(snapshot);
+        let registry = &self.registry;
+        let consumers = registry.bindings.consumers((&*registry.store, snapshot), export);
         consumers.iter().filter(|cluster| is_behind(cluster)).count()
     }
 

@@ -3,8 +3,12 @@
 //! [`Index`] is a map that its owner feeds with changes. [`BindingIndex`] follows the store by
 //! itself and answers for a snapshot: before it answers, it takes in every change up to then.
 
-use insula_api::{ObjectKey, Revision, Scope, names::labels};
-use insula_catalog::ids;
+use insula_api::{ClusterName, ObjectKey, Revision, Scope, names::labels};
+use insula_catalog::{
+    digest,
+    exports::{ExportName, offer::Binding},
+    ids,
+};
 use insula_store::{Change, Cursor, Gone, Snapshot, Store};
 use parking_lot::Mutex;
 use std::{
@@ -94,6 +98,34 @@ impl BindingIndex {
         }
     }
 
+    /// Shows the clusters that bind an export to a function until it breaks off, in the order of
+    /// their names; a cluster with two bindings comes twice. Other bindings cost nothing.
+    pub fn for_each_consumer(
+        &self,
+        (store, snapshot): (&dyn Store, &Snapshot),
+        export: &ExportName,
+        mut show: impl FnMut(&ClusterName) -> ControlFlow<()>,
+    ) {
+        let label = digest::export_label(&export.cluster, &export.name);
+        for key in self.of_export(store, snapshot, &label) {
+            let entry = snapshot.get(&key);
+            let is_bound = entry.is_some_and(|entry| export.is_bound_by(&entry.object.parsed(Binding::read)));
+            if is_bound && show(&key.cluster).is_break() {
+                return;
+            }
+        }
+    }
+
+    /// Returns the clusters that bind an export.
+    pub fn consumers(&self, at: (&dyn Store, &Snapshot), export: &ExportName) -> BTreeSet<ClusterName> {
+        let mut found = BTreeSet::new();
+        self.for_each_consumer(at, export, |cluster| {
+            found.insert(cluster.clone());
+            ControlFlow::Continue(())
+        });
+        found
+    }
+
     /// Returns the bindings that an export may have at a revision; `None` if the index does not
     /// reach back to it.
     fn candidates(&self, store: &dyn Store, revision: Revision, export: &str) -> Option<BTreeSet<ObjectKey>> {
@@ -172,7 +204,7 @@ fn walked(snapshot: &Snapshot, export: &str) -> Vec<ObjectKey> {
 mod tests {
     use super::*;
     use futures_util::FutureExt;
-    use insula_api::{ClusterName, Object};
+    use insula_api::Object;
     use insula_store::{MemoryStore, Txn, Write};
     use serde_json::json;
 

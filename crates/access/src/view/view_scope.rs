@@ -209,8 +209,12 @@ impl Target {
 
     /// Returns the ranges of keys that are read, in order. Objects of an export's own API are one
     /// range of keys across all tenants. Objects of claimed APIs are read in one range for each
-    /// consumer.
-    pub fn ranges(&self, snapshot: &Snapshot) -> Vec<Scope> {
+    /// consumer; `consumers` returns the clusters that bind an export.
+    pub fn ranges(
+        &self,
+        snapshot: &Snapshot,
+        consumers: impl FnOnce(&ExportName) -> BTreeSet<ClusterName>,
+    ) -> Vec<Scope> {
         let resource = self.served.resource_id();
         let ViewScope::AllClusters(across) = &self.view_scope else {
             return vec![self.scope()];
@@ -227,7 +231,7 @@ impl Target {
             By::Provider(through)
                 if self.served.origin == Origin::System || !through.export.owns(snapshot, &self.served) =>
             {
-                in_clusters(through.export.consumers(snapshot))
+                in_clusters(consumers(&through.export))
             }
             By::Consumer(consumer) => {
                 let schemas = schemas_behind(snapshot, consumer).into_iter();

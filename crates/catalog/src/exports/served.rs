@@ -5,7 +5,7 @@ use crate::{
     Api, Catalog, Origin, ResourceRoute, Served, bundle,
     exports::{
         Denied, ExportName, ExportView, Grant, is_identity_of,
-        offer::{Binding, ExportOffer, Offered},
+        offer::{ExportOffer, Offered},
     },
     ids,
 };
@@ -90,27 +90,6 @@ impl ExportName {
     pub fn owns(&self, snapshot: &Snapshot, served: &Served) -> bool {
         let spec = self.spec(snapshot);
         spec.is_some_and(|spec| !spec.offer.identity.is_empty() && *spec.offer.identity == *served.identity)
-    }
-
-    /// Returns the clusters that bind the export.
-    pub fn consumers(&self, snapshot: &Snapshot) -> BTreeSet<ClusterName> {
-        let mut found = BTreeSet::new();
-        self.for_each_consumer(snapshot, |cluster| {
-            found.insert(cluster.clone());
-            ControlFlow::Continue(())
-        });
-        found
-    }
-
-    /// Shows those clusters to a function until it breaks off; a cluster with two bindings comes
-    /// twice.
-    pub fn for_each_consumer(&self, snapshot: &Snapshot, mut show: impl FnMut(&ClusterName) -> ControlFlow<()>) {
-        snapshot.for_each(&Scope::everywhere(ids::apibindings()), |entry| {
-            match self.is_bound_by(&entry.object.parsed(Binding::read)) {
-                true => show(&entry.key.cluster),
-                false => ControlFlow::Continue(()),
-            }
-        });
     }
 
     fn offered(

@@ -11,11 +11,12 @@ use crate::{
     write::{drop_condition, sort_conditions, text, unchanged},
 };
 use insula_api::{
-    Condition, Json, aggregate, condition,
+    Condition, Json, ObjectKey, aggregate, condition,
     kinds::{ApiBinding, ApiExport},
+    names::labels,
     set_condition,
 };
-use insula_catalog::{ResourceRoute, exports::ExportName, ids};
+use insula_catalog::{ResourceRoute, digest, exports::ExportName, ids};
 use insula_registry::{Intent, Plan};
 use insula_store::Entry;
 use serde_json::json;
@@ -128,9 +129,12 @@ fn usable_export(world: &World) -> Result<&Loaded<ApiExport>, Condition> {
     Ok(export)
 }
 
-/// Writes what a binding's status and annotations repeat of the export.
+/// Writes what a binding's status, annotations and label repeat of the export. Its path may lead to
+/// another export than at the last write of the binding's spec.
 fn show_export(world: &World, export: &Loaded<ApiExport>, value: &mut Json) {
+    let ObjectKey { cluster, name, .. } = &export.entry.key;
     value["status"]["apiExportClusterName"] = json!(world.export.location);
+    value["metadata"]["labels"][labels::EXPORT] = json!(digest::export_label(cluster, name));
     claims::show(value, &export.value, world.now);
     extras::copy_to_binding(value, &export.value);
 }

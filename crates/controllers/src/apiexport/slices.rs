@@ -5,7 +5,6 @@ use crate::{loaded::Loaded, runtime::Reconciler, workspace::base_url, write::sor
 use insula_api::{
     ClusterName, ClusterPath, Condition, LabelSelector, Object, ObjectKey, ResourceId, Scope, Timestamp,
     kinds::{self, ApiBinding, ApiExportEndpointSlice, Partition},
-    names::labels,
     set_condition,
 };
 use insula_catalog::{digest, ids, locate};
@@ -104,10 +103,15 @@ impl Reconciler for EndpointSlices {
             .and_then(|partition| crate::partition::selector(&partition.view.spec.selector).ok());
         let shards = snapshot.range(&Scope::cluster(ids::shards(), ClusterName::root()), None, usize::MAX);
         let chosen = |selector: &LabelSelector| shards.iter().any(|shard| selector.matches(&shard.object.meta.labels));
+        let label = digest::export_label(&cluster, &spec.export.name);
+        let bindings = self
+            .registry
+            .bindings
+            .of_export(&*self.registry.store, snapshot, &label);
         World {
             chosen: spec.partition.is_empty() || partition.as_ref().is_some_and(chosen),
             partition: partition.map(|selector| selector.to_string()),
-            consumed: is_consumed(snapshot, &digest::export_label(&cluster, &spec.export.name)),
+            consumed: !bindings.is_empty(),
             export: snapshot.get(&export),
             cluster,
             slice,
@@ -132,19 +136,6 @@ fn slices(snapshot: &Snapshot, scope: &Scope, is_wanted: impl Fn(&ApiExportEndpo
         ControlFlow::Continue(())
     });
     keys
-}
-
-fn is_consumed(snapshot: &Snapshot, label: &str) -> bool {
-    let mut found = false;
-    snapshot.for_each(&Scope::everywhere(ids::apibindings()), |binding| {
-        found = binding.object.meta.label(labels::EXPORT) == Some(label);
-        if found {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
-    });
-    found
 }
 
 fn decide(world: &World) -> Plan {

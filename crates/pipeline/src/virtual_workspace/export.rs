@@ -8,7 +8,7 @@ use insula_access::view::{AllClusters, ViaExport, ViewScope};
 use insula_api::Verb;
 use insula_auth::{Attributes, EXTRA_CLUSTER, EXTRA_SCOPES, EXTRA_WARRANT, GROUP_KCP_ADMIN, UserInfo};
 use insula_catalog::{
-    Catalog, Origin, Served,
+    Origin, Served,
     exports::{AccessRequest, Denied, ExportName},
 };
 use insula_registry::Deps;
@@ -122,7 +122,7 @@ pub(super) fn resolve(
         let served = export.resolve(catalog, snapshot, &path.group, plural);
         let is_claimed =
             |served: &Served| matches!(served.origin, Origin::Bound { .. }) && !export.owns(snapshot, served);
-        if served.as_ref().is_some_and(is_claimed) && is_denied_everywhere(&through, (catalog, snapshot), access) {
+        if served.as_ref().is_some_and(is_claimed) && is_denied_everywhere(registry, snapshot, &through, access) {
             let refusal = NotShown::Denied(Denied::Policy.why().into());
             return Err(refusal.refusal(request.user, request.attributes));
         }
@@ -145,15 +145,12 @@ pub(super) fn resolve(
 /// Returns true if the maximal permission policy of a claimed API denies the request in all
 /// clusters that serve the API and grant the claim. Such a request across clusters is refused, as
 /// in kcp, and not answered with an empty list.
-fn is_denied_everywhere(
-    through: &ViaExport,
-    (catalog, snapshot): (&Catalog, &Snapshot),
-    access: AccessRequest<'_>,
-) -> bool {
-    let export = &through.export;
+fn is_denied_everywhere(registry: &Deps, snapshot: &Snapshot, through: &ViaExport, access: AccessRequest<'_>) -> bool {
+    let (catalog, export) = (&registry.catalog, &through.export);
     let (mut is_denied, mut is_allowed) = (false, false);
     // One consumer that allows it decides, so that a request need not look at all of them.
-    export.for_each_consumer(snapshot, |consumer| {
+    let at = (&*registry.store, snapshot);
+    registry.bindings.for_each_consumer(at, export, |consumer| {
         match through.right(snapshot, consumer, access) {
             Ok(grant) => {
                 let named = (access.group, access.resource);

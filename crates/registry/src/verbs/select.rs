@@ -3,7 +3,7 @@
 use crate::{deps::Deps, representation::prefetch};
 use insula_access::Target;
 use insula_api::{FieldSelector, Json, LabelSelector, ObjectKey};
-use insula_catalog::{Error, Result, ScopeKind, stored};
+use insula_catalog::{Error, Result, ScopeKind, exports::ExportName, stored};
 use insula_store::{Entry, Snapshot};
 use std::ops::ControlFlow;
 
@@ -77,7 +77,8 @@ pub(super) async fn for_each_selected(
     };
     let in_batches = target.served.pending_calls.is_some() && looks_inside(selectors.fields);
     let mut objects_max = extent.wanted.clamp(1, BATCH_OBJECTS_MAX);
-    for scope in target.ranges(states.now) {
+    let consumers = |export: &ExportName| deps.bindings.consumers((&*deps.store, states.now), export);
+    for scope in target.ranges(states.now, consumers) {
         let mut after = extent.after.cloned();
         loop {
             let mut batch = Batch::default();
