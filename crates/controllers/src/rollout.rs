@@ -276,15 +276,28 @@ pub(crate) fn is_blocked(value: &Json) -> bool {
     condition(value, ROLLED_OUT).is_some_and(|condition| condition["status"] != "True")
 }
 
-/// Condition of exports and definitions; only on those whose rollout was blocked once.
+/// Condition of exports and definitions; only on those whose rollout was blocked once, and on
+/// exports that say how to roll out: kcp's have no such condition.
 const ROLLED_OUT: &str = "RolledOut";
 
 /// Writes the condition `RolledOut`: false while held, true afterwards, absent if it never was.
 pub(crate) fn set_rolled_out(value: &mut Json, hold: Option<Hold>, now: Timestamp) {
+    if hold.is_some() || has_rolled_out(value) {
+        show_rolled_out(value, hold, now);
+    }
+}
+
+/// Returns true for an object that has the condition `RolledOut`.
+pub(crate) fn has_rolled_out(value: &Json) -> bool {
+    condition(value, ROLLED_OUT).is_some()
+}
+
+/// Writes the condition `RolledOut`: false while something holds the rollout, true when it is
+/// complete.
+pub(crate) fn show_rolled_out(value: &mut Json, hold: Option<Hold>, now: Timestamp) {
     let outcome = match hold {
         Some(hold) => Condition::fails(ROLLED_OUT, hold.reason, hold.message),
-        None if condition(value, ROLLED_OUT).is_some() => Condition::holds(ROLLED_OUT),
-        None => return,
+        None => Condition::holds(ROLLED_OUT),
     };
     let is_definition = value["kind"] == "CustomResourceDefinition";
     let outcome = if is_definition { outcome.severity("") } else { outcome };

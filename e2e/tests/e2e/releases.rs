@@ -251,6 +251,50 @@ fn a_step_with_a_held_tenant_stops_the_rollout() {
     assert_eq!(scene.size(0), 12);
 }
 
+/// The condition is true only of a rollout that is complete, so that `kubectl wait` waits for it;
+/// and who ends a release keeps the steps for the next one.
+#[test]
+fn a_condition_tells_whether_a_rollout_is_complete() {
+    let scene = Scene::new(&["7", "8"]);
+    let provider = scene.provider();
+    let ring = json!({"metadata": {"labels": {"releases": "early"}}});
+    scene.tenants[0].1.merge(BINDING, &ring).expect(200);
+    let steps = json!([{"selector": {"matchLabels": {"releases": "early"}}, "pauseSeconds": 3600}]);
+    provider
+        .merge(EXPORT, &json!({"spec": {"rollout": {"steps": steps, "maxHeld": 2}}}))
+        .expect(200);
+    let condition_is = |status: &str, reason: &Value| {
+        until(&format!("RolledOut is {status}, {reason}"), || {
+            let export = provider.get(EXPORT).expect(200);
+            let mut conditions = export["status"]["conditions"].as_array().unwrap().iter();
+            let found = conditions.find(|it| it["type"] == "RolledOut")?;
+            let is_it = found["status"] == status && found["reason"] == *reason;
+            (is_it && found["observedGeneration"] == export["metadata"]["generation"]).then_some(())
+        });
+    };
+    condition_is("True", &Value::Null);
+    let (code, text) = scene.publish(&json!({"colour": {"type": "string"}}), FORGIVING, &[]);
+    assert_eq!(code, 0, "{text}");
+    until("the first step is taken", || {
+        let rollout = scene.rollout("Progressing");
+        (rollout["current"] == 1 && rollout["waiting"] == 1).then_some(())
+    });
+    condition_is("False", &json!("Progressing"));
+    assert_eq!(scene.export(&["pause", GROUP]).0, 0);
+    condition_is("False", &json!("Paused"));
+    let (code, text) = scene.export(&["abort", GROUP]);
+    assert_eq!(code, 0, "{text}");
+    let back = scene.rollout("Complete");
+    assert_eq!(back["current"], 2, "{back}");
+    condition_is("True", &Value::Null);
+    let rollout = provider.get(EXPORT).expect(200)["spec"]["rollout"].clone();
+    assert_eq!(
+        (&rollout["steps"], &rollout["maxHeld"]),
+        (&steps, &json!(2)),
+        "{rollout}"
+    );
+}
+
 /// One command brings back the release before: other rules of the same schema, and another schema.
 #[test]
 fn a_release_is_rolled_back() {

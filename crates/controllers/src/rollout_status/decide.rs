@@ -79,8 +79,10 @@ pub(super) fn decide(world: &World) -> Plan {
     }
     value["status"]["rollout"] = status;
     if !rollout.is_all_or_nothing() {
-        let hold = (world.held > 0).then(|| Hold::of_objects(standing.message.clone()));
-        rollout::set_rolled_out(&mut value, hold, world.now);
+        let is_asked_for = *rollout != ApiExportRollout::default();
+        if world.held > 0 || is_asked_for || rollout::has_rolled_out(&value) {
+            rollout::show_rolled_out(&mut value, hold(world, &standing), world.now);
+        }
     }
     sort_conditions(&mut value);
     let intents = match value == export.value {
@@ -88,6 +90,17 @@ pub(super) fn decide(world: &World) -> Plan {
         false => vec![export.update(value)],
     };
     Plan { intents, again_after }
+}
+
+/// Returns what the condition says of a rollout that is not complete.
+fn hold(world: &World, standing: &Standing) -> Option<Hold> {
+    let message = standing.message.clone();
+    match standing.reason {
+        "Complete" => None,
+        "Held" | "TooManyHeld" => Some(Hold::of_objects(message)),
+        _ if world.held > 0 => Some(Hold::of_objects(message)),
+        reason => Some(Hold { reason, message }),
+    }
 }
 
 /// Returns the state of a rollout in steps, and the seconds until it may go on by itself. A step

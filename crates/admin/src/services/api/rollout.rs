@@ -95,9 +95,14 @@ pub(super) fn aborted(
             export.name
         )));
     }
+    let offered: ApiExport = kinds::read(&new);
+    let release = release_on_offer(&registry.catalog, snapshot, &export.cluster, &offered.spec.resources);
     if let Some(rollout) = new["spec"]["rollout"].as_object_mut() {
-        rollout.remove("steps");
         rollout.remove("paused");
+        // Bindings that moved go back at once. The steps are those of the next release.
+        if rollout.contains_key("steps") {
+            rollout.insert("atOnce".to_owned(), release.into());
+        }
     }
     let find = |kind: &str, name: &str| Ok::<_, Status>(objects::published(snapshot, &export.cluster, kind, name));
     let mut counted = value.clone();
