@@ -319,9 +319,11 @@ fn a_release_is_rolled_back() {
     assert!(code == 1 && text.contains("value-changed"), "{text}");
     let (code, text) = scene.export(&["rollback", GROUP, "--check"]);
     assert!(
-        code == 0 && text.contains("APIConversion") && text.contains("value-changed"),
+        code == 1 && text.contains("APIConversion") && text.contains("value-changed"),
         "{text}"
     );
+    let (code, text) = scene.export(&["rollback", GROUP, "--check", "--accept", "value-changed=1"]);
+    assert!(code == 0 && text.contains("value-changed"), "{text}");
     assert_eq!(scene.rollout("Complete")["release"], second["release"]);
     let (code, text) = scene.export(&["rollback", GROUP, "--accept", "value-changed=1", "--wait"]);
     assert_eq!(code, 0, "{text}");

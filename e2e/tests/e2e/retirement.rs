@@ -259,6 +259,10 @@ impl Tool {
     }
 
     fn publish(&self, versions: &[&str], arguments: &[&str]) -> (i32, String, String) {
+        self.publication("--apply", versions, arguments)
+    }
+
+    fn publication(&self, how: &str, versions: &[&str], arguments: &[&str]) -> (i32, String, String) {
         let schema = schema("any", versions);
         let mut definition = json!({
             "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -271,7 +275,7 @@ impl Tool {
             "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIConversion", "metadata": {"name": "pumps.example.io"},
             "spec": {"conversions": []},
         });
-        let publish = ["publish", "--name", "pumps", "--apply", "-f", "-"];
+        let publish = ["publish", "--name", "pumps", how, "-f", "-"];
         self.export(&[&publish, arguments].concat(), &format!("{definition}\n---\n{rules}"))
     }
 
@@ -307,8 +311,9 @@ fn the_tool_asks_before_it_removes() {
     );
 
     let refusals: [&[&str]; 2] = [&[], &["--yes"]];
-    for arguments in refusals {
-        let (code, out, error) = tool.publish(&["v3"], arguments);
+    let both = |arguments| ["--check", "--apply"].map(|how| (how, arguments));
+    for (how, arguments) in refusals.into_iter().flat_map(both) {
+        let (code, out, error) = tool.publication(how, &["v3"], arguments);
         assert_eq!(code, 1, "{out}{error}");
         let used = "error: this would remove pumps.example.io/v1 (1 workspace used it, last at ";
         assert!(error.contains(used), "{error}");
@@ -316,10 +321,8 @@ fn the_tool_asks_before_it_removes() {
             error.contains("): confirm it by --remove pumps.example.io/v1\n"),
             "{error}"
         );
-        assert!(
-            error.contains("warning: pumps.example.io/v1 was never deprecated"),
-            "{error}"
-        );
+        let warning = "warning: pumps.example.io/v1 was never deprecated";
+        assert!(how == "--check" || error.contains(warning), "{error}");
         let unused = "remove pumps.example.io/v2 (no workspace used it lately): confirm it by --remove \
                       pumps.example.io/v2 or --yes";
         assert_eq!(error.contains(unused), arguments.is_empty(), "{error}");
@@ -331,7 +334,11 @@ fn the_tool_asks_before_it_removes() {
         error.contains("--remove pumps/v4: this publication removes no such version"),
         "{error}"
     );
-    let (code, out, error) = tool.publish(&["v3"], &["--remove", "pumps/v1", "--yes"]);
+    let confirmed = ["--remove", "pumps/v1", "--yes"];
+    let (code, out, error) = tool.publication("--check", &["v3"], &confirmed);
+    assert_eq!(code, 0, "{out}{error}");
+    assert_eq!(tool.schemas(&[]).len(), 1, "nothing was written");
+    let (code, out, error) = tool.publish(&["v3"], &confirmed);
     assert_eq!(code, 0, "{out}{error}");
     until("v1 is gone", || {
         (used.one.get(&pumps_of("v1")).code == 404).then_some(())

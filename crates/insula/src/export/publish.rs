@@ -83,11 +83,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "EFFECT[=N]", value_parser = Acceptance::parse)]
     accept: Vec<Acceptance>,
     /// Remove this version, such as widgets.example.io/v1, although consumers may use it. Without
-    /// it, --apply asks at a terminal, and fails elsewhere.
-    #[arg(long, value_name = "RESOURCE/VERSION", requires = "apply")]
+    /// it, --apply asks at a terminal, and fails elsewhere, as --check does.
+    #[arg(long, value_name = "RESOURCE/VERSION", conflicts_with_all = ["diff", "against"])]
     remove: Vec<String>,
     /// Remove versions that no consumer used lately without a question.
-    #[arg(long, short, requires = "apply")]
+    #[arg(long, short, conflicts_with_all = ["diff", "against"])]
     yes: bool,
     /// After --apply, wait until every consumer is served by the new schemas.
     #[arg(long, requires = "apply")]
@@ -101,6 +101,14 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
+    /// Returns the consent to removals.
+    fn consent(&self) -> removal::Consent<'_> {
+        removal::Consent {
+            named: &self.remove,
+            unused: self.yes,
+        }
+    }
+
     /// Returns the existing objects to compare with: those of the server where a flag needs it.
     fn target(&self) -> anyhow::Result<Target> {
         let needs_server = self.check || self.apply || self.connection.is_given();
@@ -149,7 +157,11 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     let refused = published.iter().any(|api| !api.errors.is_empty());
     if tries {
-        let hurts = check(&target, existing.as_ref(), &published, arguments)?;
+        let mut hurts = check(&target, existing.as_ref(), &published, arguments)?;
+        if !arguments.apply {
+            let removals = publication::removals(&find, existing.as_ref(), &published)?;
+            hurts |= !removal::is_confirmed(&removals, &arguments.consent())?;
+        }
         if hurts || refused || !arguments.apply {
             return Ok(ExitCode::from(u8::from(hurts || refused)));
         }
@@ -160,12 +172,8 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(u8::from(refused)));
     }
     if arguments.apply {
-        let consent = removal::Consent {
-            named: &arguments.remove,
-            unused: arguments.yes,
-        };
         let removals = publication::removals(&find, existing.as_ref(), &published)?;
-        if !removal::confirm(&removals, &consent, &mut export)? {
+        if !removal::confirm(&removals, &arguments.consent(), &mut export)? {
             return Ok(ExitCode::from(1));
         }
     }

@@ -3,6 +3,7 @@
 use std::{process::ExitCode, time::Duration};
 
 use insula_admission::publication::Acceptance;
+use insula_api::names::effects::needs_acceptance;
 use insula_proto::admin::v1::{RollbackReleaseRequest, RollbackReleaseResponse};
 
 use super::{check::rest, publish::Waited, target::Target};
@@ -71,11 +72,24 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         }
     };
     show(&answer, arguments)?;
+    if arguments.check && is_refused(&answer, &arguments.accept) {
+        eprintln!("error: this hurts stored objects: accept each effect by --accept EFFECT[=N]");
+        return Ok(ExitCode::from(1));
+    }
     if arguments.wait {
         let limit = Duration::from_secs(arguments.timeout);
         return Ok(Waited::on(&target, &arguments.name, limit).exit_code());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns true if an effect needs somebody's word that is not among the flags.
+fn is_refused(answer: &RollbackReleaseResponse, accepted: &[Acceptance]) -> bool {
+    answer.effects.iter().any(|effect| {
+        let kind = effect.id.split(':').next().unwrap_or_default();
+        let objects = u64::try_from(effect.objects).unwrap_or_default();
+        objects > 0 && needs_acceptance(kind) && !accepted.iter().any(|one| one.covers(&effect.id, objects))
+    })
 }
 
 fn show(answer: &RollbackReleaseResponse, arguments: &Arguments) -> anyhow::Result<()> {
