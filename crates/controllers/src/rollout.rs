@@ -232,7 +232,7 @@ impl Failure {
         let own = self.counts.get(tenant).copied().unwrap_or_default();
         let first = self.first.as_ref().filter(|(key, _)| key.cluster == *tenant);
         let what = match (own, first) {
-            (0, _) => "stored objects of other workspaces could not be read".to_owned(),
+            (0, _) => OF_OTHERS.to_owned(),
             (own, None) => format!("{own} stored objects of this workspace could not be read"),
             (own, Some((key, _))) => {
                 format!(
@@ -244,6 +244,9 @@ impl Failure {
         format!("{what}; what was served before is served on")
     }
 }
+
+/// Message for a tenant whose own objects do not hold the rollout. Its end is told of every tenant.
+pub(crate) const OF_OTHERS: &str = "stored objects of other workspaces could not be read";
 
 /// Why what was served before is served on.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,7 +6,9 @@
 mod decide;
 mod release;
 
-use crate::{apibinding::world::find_export, loaded::Loaded, rollout_steps, runtime::Reconciler, write::text};
+use crate::{
+    apibinding::world::find_export, loaded::Loaded, rollout::OF_OTHERS, rollout_steps, runtime::Reconciler, write::text,
+};
 use insula_api::{
     Object, ObjectKey, ResourceId, Timestamp, condition,
     kinds::{self, ApiBinding, ApiExport, ApiExportRollout},
@@ -68,6 +70,8 @@ struct Held {
     workspace: String,
     name: String,
     message: String,
+    /// True if its own objects are the reason.
+    is_cause: bool,
 }
 
 /// The fields of a binding that say where it stands.
@@ -122,18 +126,33 @@ impl World {
             self.current += 1;
         } else if let (true, Some(message)) = (judged.release == self.release.id, &judged.stays) {
             self.held += 1;
-            if self.named.len() < HELD_MAX {
-                self.named.push(Held {
+            let is_cause = !message.starts_with(OF_OTHERS);
+            if let Some(at) = self.place(is_cause) {
+                let held = Held {
                     workspace: locate::path_of(looked.1, cluster).to_string(),
                     name: entry.key.name.to_string(),
                     message: message.clone(),
-                });
+                    is_cause,
+                };
+                self.named.insert(at, held);
+                self.named.truncate(HELD_MAX);
             }
         } else {
             let rollout = &export.view.spec.rollout;
             let step = rollout_steps::step_of(rollout, cluster, &entry.object.meta);
             self.pending[step - 1] += 1;
         }
+    }
+}
+
+impl World {
+    /// Returns the place of a binding that stays among those that are named; `None` if there are
+    /// enough. Those with the reason in their own objects come first: where all move or none,
+    /// others stay with them.
+    fn place(&self, is_cause: bool) -> Option<usize> {
+        let causes = self.named.iter().take_while(|known| known.is_cause).count();
+        let at = if is_cause { causes } else { self.named.len() };
+        (at < HELD_MAX).then_some(at)
     }
 }
 

@@ -1,5 +1,5 @@
 use super::{BINDINGS_PER_SECOND, MESSAGE_MAX, RolloutStatus, cut, decide::held_max};
-use crate::testing::plan;
+use crate::{rollout::OF_OTHERS, testing::plan};
 use insula_api::{ClusterName, ObjectKey, Timestamp, kinds};
 use insula_catalog::{digest, ids};
 use serde_json::json;
@@ -47,6 +47,21 @@ const STAYS: &str = "status: 'False', reason: RolloutBlocked, message: it does n
 async fn decide(documents: &[String]) -> String {
     let key = ObjectKey::cluster_scoped(ids::apiexports(), ClusterName::root(), "widgets");
     plan(RolloutStatus::new, &key, &documents.join("---")).await
+}
+
+/// Twelve bindings stay for the objects of one, with a strategy by which all move or none.
+#[tokio::test]
+async fn who_holds_a_rollout_is_named_before_who_stays_with_it() {
+    let stays = format!("status: 'False', reason: RolloutBlocked, message: {OF_OTHERS}; it is served on");
+    let mut world = vec![export("{strategy: AllOrNothing}")];
+    world.extend((0..12).map(|tenant| binding(tenant, &stays)));
+    world.push(binding(12, STAYS));
+    let plan = decide(&world).await;
+    let first = plan.split("heldBindings:").nth(1).expect("some are named");
+    let first = first.split("- message:").nth(1).expect("the first");
+    assert!(first.contains("it does not fit"), "{plan}");
+    assert!(plan.contains("held: 13"), "{plan}");
+    assert_eq!(plan.matches(OF_OTHERS).count(), 9, "{plan}");
 }
 
 #[tokio::test]
