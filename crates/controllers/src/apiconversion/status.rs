@@ -133,10 +133,25 @@ impl PartView<'_> {
     }
 }
 
+/// The conditions of rules.
+const KINDS: [&str; 4] = ["Valid", "Lossless", "Covered", "Fitting"];
+
+/// Notes in the conditions that they are about the present generation: it is another way to write
+/// the same rules.
+fn observe(object: &mut Json) {
+    let generation = object["metadata"]["generation"].clone();
+    let conditions = object["status"]["conditions"].as_array_mut();
+    for condition in conditions.into_iter().flatten() {
+        if KINDS.iter().any(|kind| condition["type"] == *kind) && generation.is_i64() {
+            condition["observedGeneration"] = generation.clone();
+        }
+    }
+}
+
 /// Writes the status of rules.
 pub(super) fn write(object: &mut Json, part: &PartView<'_>, outcome: &Outcome, now: Timestamp) {
     let (conditions, table) = match outcome {
-        Outcome::Known => return,
+        Outcome::Known => return observe(object),
         Outcome::Wait(missing) => (vec![waiting(part.schema, missing)], None),
         Outcome::Wrong(errors) => (vec![part.invalid("InvalidRules", errors)], None),
         Outcome::Compiled(api, proof) => {
@@ -158,10 +173,11 @@ pub(super) fn write(object: &mut Json, part: &PartView<'_>, outcome: &Outcome, n
             (conditions, Some((observed(api), directions)))
         }
     };
-    for kind in ["Valid", "Lossless", "Covered", "Fitting"] {
+    for kind in KINDS {
         match conditions.iter().find(|condition| condition.kind == kind) {
             Some(condition) => {
-                set_condition(object, condition, now);
+                let condition = condition.clone().observed(object);
+                set_condition(object, &condition, now);
             }
             None => drop_condition(object, kind),
         }

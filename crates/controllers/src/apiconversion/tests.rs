@@ -44,6 +44,38 @@ async fn rules_wait_for_their_schema_and_say_so() {
     assert_eq!(condition(&fits, "Valid").expect("has a status")["status"], "True");
 }
 
+/// The same rules, written in another way or with others, have conditions of their generation.
+#[tokio::test]
+async fn conditions_name_the_generation_that_they_are_about() {
+    let rig = TestControlPlane::new().await;
+    let org = rig.workspace("root", "org").await;
+    rig.create(&org, "apiresourceschemas", SCHEMA).await;
+    rig.create(&org, "apiconversions", RULES).await;
+    let both = |transformation: Option<&str>| {
+        let mut rule = json!({"field": ".spec.a", "destination": ".spec.b"});
+        if let Some(transformation) = transformation {
+            rule["transformation"] = json!(transformation);
+        }
+        let back = json!({"field": ".spec.b", "destination": ".spec.a"});
+        json!({"spec": {"conversions": [{"from": "v1", "to": "v2", "rules": [rule]},
+            {"from": "v2", "to": "v1", "rules": [back], "drop": []}]}})
+    };
+    for (generation, change) in [(1, None), (2, Some(both(None))), (3, Some(both(Some("self"))))] {
+        if let Some(change) = change {
+            let (api, name) = ("apis.kcp.io/v1alpha1", "today.widgets.example.io");
+            let patched = rig.patch(&org, api, "apiconversions", name, change).await;
+            patched.expect("it is taken");
+        }
+        rig.settle().await;
+        let rules = rules_of_today(&rig, &org);
+        assert_eq!(rules["metadata"]["generation"], generation, "{rules}");
+        for kind in ["Valid", "Lossless", "Covered", "Fitting"] {
+            let observed = &condition(&rules, kind).expect("has a status")["observedGeneration"];
+            assert_eq!(*observed, generation, "{kind}");
+        }
+    }
+}
+
 const TABLE: &str =
     "{apiVersion: apis.kcp.io/v1alpha1, kind: APIConversion, metadata: {name: today.widgets.example.io},
     spec: {conversions: [
