@@ -277,7 +277,7 @@ fn whole(from: VersionScope<'_>, to: VersionScope<'_>, except: &Except, at: &mut
 
 impl Op {
     /// Returns the path that it writes.
-    fn to(&self) -> &[Seg] {
+    pub(crate) fn to(&self) -> &[Seg] {
         match self {
             Op::Move { to, .. } | Op::Compute { to, .. } | Op::Again { to, .. } => to,
             Op::Each(each) => &each.to,

@@ -369,3 +369,36 @@ rules:
     written.put("v2", json!({"l": [{"k": "a", "x": "x"}]}));
     assert_eq!(written.shows("v4"), json!({"m": [{"k": "a", "y": "y"}]}));
 }
+
+/// Rules move the list, or its items one by one; the stored version shows a part of their key.
+#[test]
+fn an_item_that_goes_from_a_moved_list_is_the_one_that_the_writer_means() {
+    for (there, back) in [
+        (
+            "{field: .spec.l, destination: .spec.m}",
+            "{field: .spec.m, destination: .spec.l}",
+        ),
+        (
+            "{from: v1.spec.l, to: .spec.m, itemRules: [{from: self.k, to: item.n}]}",
+            "{from: v2.spec.m, to: .spec.l, itemRules: [{from: self.n, to: item.k}]}",
+        ),
+    ] {
+        let key = if there.starts_with("{field") { "n" } else { "k" };
+        let bundle = bundle_of(&format!(
+            "
+storage: v2
+versions:
+  v1: {{spec: {{'l[{key},t]': [{{{key}!: string, t: {{$: {{type: string, default: T}}}}}}]}}}}
+  v2: {{spec: {{'m[n]': [{{n!: string, h: string}}]}}}}
+rules:
+  hub: v1
+  conversions: [{{from: v1, to: v2, rules: [{there}]}}, {{from: v2, to: v1, rules: [{back}]}}]
+"
+        ));
+        let mut written = Written::new(&bundle);
+        written.put("v1", json!({"l": [{key: "a", "t": "x"}, {key: "a", "t": "z"}]}));
+        written.put("v2", json!({"m": [{"n": "a", "h": "h"}, {"n": "a"}]}));
+        written.put("v1", json!({"l": [{key: "a", "t": "z"}]}));
+        assert_eq!(written.shows("v2"), json!({"m": [{"n": "a"}]}), "{there}");
+    }
+}

@@ -44,8 +44,16 @@ impl<'e> ConvertedEdit<'e> {
         let (first, second) = (hops.next(), hops.next());
         let fixed = second.or(first).map_or(&none, |hop| &hop.plan.fixed);
         let source = first.filter(|hop| second.is_none() && hop.code.is_none());
-        let origin =
-            |object| source.map(|hop| Origin::object(object, bundle.versions[a].schema.root(), &hop.plan.fields));
+        let origin = |object| {
+            source.map(|hop| {
+                Origin::object(
+                    object,
+                    bundle.versions[a].schema.root(),
+                    &hop.plan.fields,
+                    &hop.plan.ops,
+                )
+            })
+        };
         let old = Side::new(&self.was.0, &self.was.1).with_origin(origin(self.before));
         let new = Side::new(&self.is.0, &self.is.1).with_origin(origin(self.after));
         merge_objects(&bundle.versions[b].schema, old, new, onto, fixed)

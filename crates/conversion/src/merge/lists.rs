@@ -3,6 +3,7 @@
 use super::{Location, Side, merge, remove};
 use crate::align::{align, covers, equal};
 use crate::fixed::Fixed;
+use insula_schema::{ListType, Node};
 use serde_json::{Map, Value as Json};
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
@@ -42,6 +43,9 @@ pub(super) fn merge_lists(place: Location<'_>, old: Side<'_>, new: Side<'_>, ont
     let to_onto = align(before, onto, node, covers);
     let origins = old.origin.zip(new.origin).filter(|_| !has_gaps);
     let origins = origins.and_then(|(old, new)| Some((old.items(before.len())?, new.items(after.len())?)));
+    // Keys of this list tell more than the order of items without keys.
+    let is_keyed = |node: &Node| matches!(node.list_type(), ListType::Map { .. });
+    let origins = origins.filter(|((_, origin), _)| is_keyed(origin) || !node.is_some_and(is_keyed));
     let to_after = match origins {
         Some(((was, node), (is, _))) => align(was, is, Some(node), equal),
         None => align(before, after, node, equal),
