@@ -26,6 +26,58 @@ pub(crate) fn align(a: &[Json], b: &[Json], node: Option<&Node>, same: fn(&Json,
     by_visible_key(a, b, node, same).unwrap_or_else(|| by_sequence(a, b, &|x: &Json, y: &Json| same(x, y)))
 }
 
+/// Returns for each item of a conversion the index of its item in an object. Keys of a conversion
+/// may hold defaults, where the version that it is made from lacks a part of them: items that are
+/// left pair by the other parts.
+pub(crate) fn align_to_base(
+    base: &[Json],
+    object: &[Json],
+    node: Option<&Node>,
+    same: fn(&Json, &Json) -> bool,
+) -> Vec<Option<usize>> {
+    let mut pairs = align(base, object, node, same);
+    let keys = defaulted_keys(node);
+    if keys.is_empty() || pairs.iter().all(Option::is_some) {
+        return pairs;
+    }
+    let taken: HashSet<usize> = pairs.iter().flatten().copied().collect();
+    let mut free: Vec<usize> = (0..object.len()).filter(|j| !taken.contains(j)).collect();
+    let mut comparisons = CELLS_MAX;
+    for (i, pair) in pairs.iter_mut().enumerate().filter(|(_, pair)| pair.is_none()) {
+        let is_default = |(key, default): &(&String, Option<&Json>)| {
+            let value = base[i].get(key.as_str());
+            default.is_some() && (value.is_none() || value == *default)
+        };
+        let (_, told): (Vec<_>, Vec<_>) = keys.iter().partition(|key| is_default(key));
+        if told.is_empty() || told.len() == keys.len() {
+            continue;
+        }
+        let compared = free.len().min(comparisons);
+        let is_same = |j: &usize| {
+            told.iter()
+                .all(|(key, _)| base[i].get(key.as_str()) == object[*j].get(key.as_str()))
+        };
+        let at = free.iter().take(compared).position(is_same);
+        comparisons -= at.map_or(compared, |at| at + 1);
+        *pair = at.map(|at| free.remove(at));
+    }
+    pairs
+}
+
+/// Returns the keys of a list with their defaults; none if no key has one.
+fn defaulted_keys(node: Option<&Node>) -> Vec<(&String, Option<&Json>)> {
+    let Some(ListType::Map { keys }) = node.map(Node::list_type) else {
+        return Vec::new();
+    };
+    let items = node.and_then(Node::items);
+    let default = |key: &String| items.and_then(|items| items.child(key)?.default());
+    let keys: Vec<(&String, Option<&Json>)> = keys.iter().map(|key| (key, default(key))).collect();
+    match keys.iter().any(|(_, default)| default.is_some()) {
+        true => keys,
+        false => Vec::new(),
+    }
+}
+
 /// Pairs items by the part of their key that both lists have: those of one key as a sequence, then
 /// equal ones, then the others in order; `None` unless the list has keys and both sides some part
 /// of them.

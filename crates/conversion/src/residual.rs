@@ -14,7 +14,7 @@
 //! An entry at a path that a rule computed carries a guard: the hash of that rule's inputs. The
 //! entry is ignored when the inputs have changed.
 
-use crate::align::{align, equal, identities};
+use crate::align::{align_to_base, equal, identities};
 use crate::merge::Side;
 use crate::trace::{Inputs, Trace};
 use insula_schema::{ListType, Node, Structural};
@@ -183,11 +183,14 @@ fn diff_lists(node: Option<&Node>, base: Side<'_>, from: &[Json], to: &[Json], a
     };
     let above_items = joined(above, base.trace);
     let mut origin = vec![None; to.len()];
-    align(from, to, node, equal).into_iter().enumerate().for_each(|(i, j)| {
-        if let Some(j) = j {
-            origin[j] = Some(i);
-        }
-    });
+    align_to_base(from, to, node, equal)
+        .into_iter()
+        .enumerate()
+        .for_each(|(i, j)| {
+            if let Some(j) = j {
+                origin[j] = Some(i);
+            }
+        });
     let patched = |i: usize, j: usize| diff(node.and_then(Node::items), base.index(i), to.get(j), above_items);
     let in_place = from.len() == to.len() && origin.iter().enumerate().all(|(j, i)| *i == Some(j));
     if in_place {
@@ -266,7 +269,10 @@ fn apply(
         Patch::Set {
             value: Json::Object(set),
             guard: None,
-        } if matches!(base, Some(Json::Object(_))) && !set.is_empty() => {
+        } if matches!(base, Some(Json::Object(_))) => {
+            if set.is_empty() {
+                return base;
+            }
             let by_field = patch.clone().by_field();
             apply(&by_field, node, base, trace, above)
         }
@@ -395,8 +401,8 @@ impl Patch {
 }
 
 /// Returns an object in which the entries of a patch wait for the lists that it has not.
-pub(crate) fn waiting_in(patch: &Patch, mut object: Json) -> Json {
-    waiting::put_all(patch, &mut object);
+pub(crate) fn waiting_in(schema: &Structural, patch: &Patch, mut object: Json) -> Json {
+    waiting::put_all(patch, Some(schema.root()), &mut object);
     object
 }
 

@@ -244,3 +244,102 @@ fn a_part_of_a_key_with_a_default_is_back_with_its_list() {
     released.put((&without, "v1"), "v1", json!({"u": "u"}));
     assert_eq!(released.shows((&with, "v1"), "v1"), list);
 }
+
+/// The stored version lacks a part of the key, for which the union has a default.
+#[test]
+fn a_default_in_the_key_of_a_conversion_names_no_other_item() {
+    let list = |y: &str| {
+        format!(
+            "{{v1: {{spec: {{u: string, 'l[n]': [{{n!: string{y}}}]}}}}, \
+               v2: {{spec: {{u: string, 'l[n,t]': [{{n!: string, t: {{$: {{type: string, default: T}}}}{y}}}]}}}}}}"
+        )
+    };
+    let (with, without) = (list(", y: string"), list(""));
+    let mut released = Released::default();
+    let all = json!({"l": [{"n": "a", "t": "x", "y": "y"}, {"n": "a", "t": "z", "y": "w"}]});
+    released.put((&with, "v1"), "v2", all.clone());
+    released.put((&without, "v1"), "v1", json!({"u": "u", "l": [{"n": "a"}, {"n": "a"}]}));
+    assert_eq!(released.shows((&with, "v1"), "v2")["l"], all["l"]);
+}
+
+/// The list is in the items of another one, which stayed.
+#[test]
+fn what_waits_for_a_list_in_an_item_is_there_with_the_list() {
+    let with = "{v1: {spec: {l: [{'m[k]': [{k!: string}]}]}}, v2: {spec: {l: [{'m[k]': [{k!: string, y: string}]}]}}}";
+    let without = "{v1: {spec: {u: string, l: [{}]}}, v2: {spec: {u: string, l: [{}]}}}";
+    let list = json!({"l": [{"m": [{"k": "a", "y": "y"}, {"k": "b"}]}]});
+    for storage in ["v1", "v2"] {
+        let mut released = Released::default();
+        released.put((with, "v1"), "v2", list.clone());
+        released.put((without, "v2"), "v2", json!({"u": "u", "l": [{}]}));
+        assert_eq!(released.shows((with, storage), "v2"), list, "{storage}");
+    }
+}
+
+/// Rules of three versions around a hub v1, of which those between v1 and v2 move fields.
+fn around(versions: &str, moves: &[(&str, &str)]) -> String {
+    let rules = |moves: &[(&str, &str)]| {
+        let rule = |(from, to): &(&str, &str)| format!("{{field: {from}, destination: {to}}}");
+        moves.iter().map(rule).collect::<Vec<_>>().join(", ")
+    };
+    let back: Vec<(&str, &str)> = moves.iter().map(|(from, to)| (*to, *from)).collect();
+    format!(
+        "{versions}\nrules: {{hub: v1, conversions: [{{from: v1, to: v2, rules: [{}]}}, {{from: v2, to: v1, rules: \
+           [{}]}}, {{from: v1, to: v3, rules: []}}, {{from: v3, to: v1, rules: []}}]}}",
+        rules(moves),
+        rules(&back)
+    )
+}
+
+/// While the field is away, no rule relates the objects that it is in.
+#[test]
+fn an_empty_object_that_a_version_writes_hides_no_field_that_a_release_brings_back() {
+    let with = "{v1: {spec: {o: {f: integer}}}, v2: {spec: {p: {f: integer}}}, v3: {spec: {u: string}}}";
+    let with = around(with, &[("spec.o.f", "spec.p.f")]);
+    let without = around(
+        "{v1: {spec: {o: {}}}, v2: {spec: {p: {}}}, v3: {spec: {u: string}}}",
+        &[],
+    );
+    let mut released = Released::default();
+    released.put((&with, "v2"), "v1", json!({"o": {"f": 9}}));
+    released.put((&without, "v2"), "v1", json!({"o": {}}));
+    assert_eq!(released.shows((&with, "v2"), "v1"), json!({"o": {"f": 9}}));
+    assert_eq!(released.shows((&with, "v2"), "v2"), json!({"p": {"f": 9}}));
+}
+
+/// While the hub retains a value, it has all that versions show.
+#[test]
+fn what_the_hub_retains_is_the_unions_once_there_is_one() {
+    let first = "{v1: {spec: {u: string, f: string}}, v2: {spec: {u: string}}, v3: {spec: {u: string}}}";
+    let without = "{v1: {spec: {u: string}}, v2: {spec: {u: string}}, v3: {spec: {u: string}}}";
+    let with = "{v1: {spec: {u: string}}, v2: {spec: {u: string, g: string}}, v3: {spec: {u: string, f: string}}}";
+    let all = "{v1: {spec: {u: string, f: string}}, v2: {spec: {u: string, g: string}}, v3: {spec: {u: string, f: \
+               string}}}";
+    let [first, without, with, all] = [first, without, with, all].map(|versions| around(versions, &[]));
+    let mut released = Released::default();
+    released.put((&first, "v2"), "v1", json!({"u": "u", "f": "f"}));
+    released.put((&without, "v2"), "v2", json!({"u": "w"}));
+    let shown = json!({"u": "w", "f": "f"});
+    assert_eq!(released.shows((&with, "v2"), "v3"), shown);
+    released.put((&with, "v2"), "v2", json!({"u": "w", "g": "g"}));
+    for (versions, version) in [(&with, "v3"), (&all, "v3"), (&all, "v1")] {
+        assert_eq!(released.shows((versions, "v2"), version), shown, "{version}");
+    }
+}
+
+/// What is in the items was away before their list: two entries tell of one list.
+#[test]
+fn a_list_that_goes_after_a_field_of_its_items_comes_back_with_both() {
+    let without = "{v1: {spec: {u: string}}, v2: {spec: {u: string, m: string}}}";
+    let list = without.replace("v1: {spec: {", "v1: {spec: {l: [{}], ");
+    let all = list.replace("}}}", "}}, v3: {spec: {l: [{x: string}]}}}");
+    let three = around(&all, &[]);
+    let [list, without] = [list.as_str(), without].map(|versions| format!("{versions}{PAIR}"));
+    let mut released = Released::default();
+    released.put((&three, "v2"), "v3", json!({"l": [{"x": "x"}]}));
+    released.put((&list, "v2"), "v2", json!({"u": "u"}));
+    released.put((&without, "v2"), "v2", json!({"u": "w"}));
+    assert_eq!(released.shows((&list, "v2"), "v1"), json!({"u": "w", "l": [{}]}));
+    assert_eq!(released.shows((&three, "v2"), "v3"), json!({"l": [{"x": "x"}]}));
+    assert_eq!(released.shows((&three, "v2"), "v1"), json!({"u": "w", "l": [{}]}));
+}

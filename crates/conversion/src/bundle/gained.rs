@@ -292,7 +292,9 @@ impl<'a> Views<'a> {
     fn with_hub(&self, budget: &mut Budget) -> Result<Option<Self>, ConvertError> {
         let (bundle, root) = (self.bundle, self.root);
         if bundle.top != bundle.hub && !bundle.is_alone_with(root) {
-            let is_of_hub = self.own.is_some() && !self.residuals.contains_key(UNION);
+            // Of the hub itself, the union shows all.
+            let is_of_hub = !self.residuals.contains_key(UNION) || self.has_of_hub();
+            let is_of_hub = self.own.is_some() && is_of_hub;
             return Ok(is_of_hub.then(|| self.with_union()));
         }
         let hub = &bundle.versions[bundle.hub];
@@ -303,16 +305,28 @@ impl<'a> Views<'a> {
         }
     }
 
+    /// Returns true if the hub had something as its own: it was not made from a union.
+    fn has_of_hub(&self) -> bool {
+        let hub = &self.bundle.versions[self.bundle.hub].name;
+        self.root != self.bundle.hub && self.own.as_ref().is_some_and(|own| own.contains_key(hub))
+    }
+
     /// Returns the views with what the hub had as its own in the place of the union.
     fn with_union(&self) -> Self {
         let hub = &self.bundle.versions[self.bundle.hub].name;
         let mut views = self.copied();
-        let patch = views.residuals.remove(hub).map(Patch::by_field);
+        let of_hub = views.residuals.remove(hub).map(Patch::by_field);
+        let patch = joined(of_hub, views.residuals.remove(UNION));
         let patch = patch.unwrap_or_else(|| Patch::Fields(BTreeMap::new()));
         views.residuals.insert(UNION.to_owned(), patch);
+        // What the stored version retains is its own, also where it is the hub.
+        if self.root != self.bundle.hub {
+            let kept = joined(views.retained.remove(hub), views.retained.remove(UNION));
+            views.retained.extend(kept.map(|kept| (UNION.to_owned(), kept)));
+        }
         let own = views.own.get_or_insert_default();
-        let fields = own.remove(hub);
-        own.extend(fields.map(|fields| (UNION.to_owned(), fields)));
+        let fields = own.remove(hub).unwrap_or_default();
+        own.entry(UNION.to_owned()).or_default().extend(fields);
         views
     }
 
@@ -341,7 +355,7 @@ impl<'a> Views<'a> {
             object = residual::apply_objects(&hub.schema, patch, object, &trace);
         }
         if let Some(patch) = &of_union {
-            object = residual::waiting_in(patch, object);
+            object = residual::waiting_in(&hub.schema, patch, object);
         }
         let (object, kept) = retained::split(&hub.schema, kept.as_ref(), &object);
         // Beside a union that the hub is not made from, they are the hub's.

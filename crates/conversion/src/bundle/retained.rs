@@ -57,7 +57,7 @@ impl<'a> Views<'a> {
             None => shown,
         };
         match self.residuals.get(&target.name) {
-            Some(patch) if self.awaits_lists && !target.prunes() => residual::waiting_in(patch, shown),
+            Some(patch) if self.awaits_lists && !target.prunes() => residual::waiting_in(&target.schema, patch, shown),
             _ => shown,
         }
     }

@@ -55,6 +55,16 @@ impl Patch {
                 value: filled(value, &within),
                 guard: None,
             },
+            (
+                within @ Patch::Within(_),
+                Patch::Set {
+                    value: list @ Json::Array(_),
+                    guard: None,
+                },
+            ) => Patch::Set {
+                value: apply(&within, None, Some(list), None, None).unwrap_or_default(),
+                guard: None,
+            },
             (patch, _) => patch,
         }
     }

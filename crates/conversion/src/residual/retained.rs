@@ -160,7 +160,7 @@ fn sets_unknown(node: &Node, patch: &Patch) -> bool {
 /// is retained in items of a list that it has not waits for the list.
 pub(crate) fn whole(schema: &Structural, retained: &Patch, object: Json) -> Json {
     let whole = apply_objects(schema, retained, object, &Trace::default());
-    super::waiting_in(retained, whole)
+    super::waiting_in(schema, retained, whole)
 }
 
 /// Returns an object with its retained values beside those that stand there.
@@ -170,7 +170,7 @@ pub(crate) fn within(schema: &Structural, retained: &Patch, object: Json) -> Jso
         Some(rest) => apply_objects(schema, &rest, shown, &Trace::default()),
         None => shown,
     };
-    super::waiting_in(retained, all)
+    super::waiting_in(schema, retained, all)
 }
 
 /// Returns what is retained after a write of `new` over `old`: as with everything that a writer
@@ -394,20 +394,35 @@ pub(crate) fn beyond(schema: &Structural, retained: &Patch) -> Option<Patch> {
 /// Returns those retained values that an object does not show: its schema has no field for them, or
 /// the object has not the list that they are in the items of.
 pub(crate) fn not_shown(schema: &Structural, retained: &Patch, object: &Json) -> Option<Patch> {
-    let (beyond, waits) = (beyond(schema, retained), waiting_for_lists(retained, Some(object)));
+    let (beyond, waits) = (
+        beyond(schema, retained),
+        waiting_for_lists(retained, Some(schema.root()), Some(object)),
+    );
     match (beyond, waits) {
         (Some(beyond), Some(waits)) => Some(beyond.and(waits)),
         (one, other) => one.or(other),
     }
 }
 
-fn waiting_for_lists(patch: &Patch, value: Option<&Json>) -> Option<Patch> {
+fn waiting_for_lists(patch: &Patch, node: Option<&Node>, value: Option<&Json>) -> Option<Patch> {
     match (patch, value) {
+        (Patch::Within(entries), Some(Json::Array(items))) => {
+            let refs = entries.iter().map(|(at, _)| at);
+            let places = super::places(refs, node, items);
+            let waiting = entries.iter().zip(places).filter_map(|((at, patch), place)| {
+                let value = place.and_then(|place| items.get(place))?;
+                let waits = waiting_for_lists(patch, node.and_then(Node::items), Some(value))?;
+                Some((at.clone(), waits))
+            });
+            let waiting: Vec<(Ref, Patch)> = waiting.collect();
+            (!waiting.is_empty()).then_some(Patch::Within(waiting))
+        }
         (Patch::Within(_) | Patch::Items { .. }, None) => Some(patch.clone()),
         (Patch::Fields(fields), value) => {
             let waiting = fields.iter().filter_map(|(name, patch)| {
                 let value = value.and_then(|value| value.get(name));
-                Some((name.clone(), waiting_for_lists(patch, value)?))
+                let node = node.and_then(|node| node.child(name));
+                Some((name.clone(), waiting_for_lists(patch, node, value)?))
             });
             let waiting: BTreeMap<String, Patch> = waiting.collect();
             (!waiting.is_empty()).then_some(Patch::Fields(waiting))

@@ -11,7 +11,7 @@
 //! ```
 
 use super::codec::{from_json, to_json};
-use super::{Item, Patch, apply};
+use super::{Item, Patch, Ref, apply, places};
 use insula_schema::Node;
 use serde_json::{Map, Value as Json};
 
@@ -32,14 +32,22 @@ pub(super) fn of_list(
     is_away.then(|| (format!("{name}{MARK}"), to_json(patch)))
 }
 
-/// Puts the entries for lists that an object has not into it, also where the schema has the list.
-pub(super) fn put_all(patch: &Patch, object: &mut Json) {
-    let (Patch::Fields(fields), Json::Object(map)) = (patch, object) else {
-        return;
+/// Puts the entries for lists that an object, or an item in it, has not into it, also where the
+/// schema has the list.
+pub(super) fn put_all(patch: &Patch, node: Option<&Node>, value: &mut Json) {
+    let (fields, map) = match (patch, value) {
+        (Patch::Fields(fields), Json::Object(map)) => (fields, map),
+        (patch, Json::Array(items)) => {
+            for (i, patch) in in_items(patch, node, items) {
+                put_all(patch, node.and_then(Node::items), &mut items[i]);
+            }
+            return;
+        }
+        _ => return,
     };
     for (name, patch) in fields {
         match map.get_mut(name) {
-            Some(value) => put_all(patch, value),
+            Some(value) => put_all(patch, node.and_then(|node| node.child(name)), value),
             None if needs_items(patch) => {
                 let marked = format!("{name}{MARK}");
                 let stands = map.remove(&marked).and_then(|stands| from_json(stands).ok());
@@ -49,6 +57,24 @@ pub(super) fn put_all(patch: &Patch, object: &mut Json) {
             None => {}
         }
     }
+}
+
+/// Returns the entries of a patch for items that a list has, with their places.
+pub(super) fn in_items<'p>(patch: &'p Patch, node: Option<&Node>, items: &[Json]) -> Vec<(usize, &'p Patch)> {
+    let entries: Vec<(&Ref, &Patch)> = match patch {
+        Patch::Within(entries) => entries.iter().map(|(at, patch)| (at, patch)).collect(),
+        Patch::Items { items, .. } => {
+            let patched = items.iter().filter_map(|item| match item {
+                Item::Base(at, patch) => Some((at, patch.as_ref()?)),
+                Item::New(_) => None,
+            });
+            patched.collect()
+        }
+        Patch::Fields(_) | Patch::Set { .. } | Patch::Unset { .. } => Vec::new(),
+    };
+    let places = places(entries.iter().map(|(at, _)| *at), node, items);
+    let found = entries.iter().zip(places);
+    found.filter_map(|((_, patch), place)| Some((place?, *patch))).collect()
 }
 
 /// Returns true if a patch is for items of a list, or of one in an object.
