@@ -212,16 +212,19 @@ fn diff_lists(node: Option<&Node>, base: Side<'_>, from: &[Json], to: &[Json], a
     }
 }
 
-/// Returns the key of an item, in the form of references.
+/// Returns the key of an item, in the form of references: null for a part that is the default.
 fn key(node: Option<&Node>, item: &Json) -> Option<Json> {
+    let items = node.and_then(Node::items);
+    let default = |key: &String| items?.child(key)?.default();
+    let part = |key: &String| item.get(key).filter(|part| Some(*part) != default(key));
     match node?.list_type() {
         ListType::Atomic => None,
         ListType::Set => Some(json!([item])),
-        ListType::Map { keys } => Some(Json::Array(
+        ListType::Map { keys } => Some(
             keys.iter()
-                .map(|key| item.get(key).cloned().unwrap_or(Json::Null))
+                .map(|key| part(key).cloned().unwrap_or(Json::Null))
                 .collect(),
-        )),
+        ),
     }
 }
 

@@ -343,3 +343,16 @@ fn a_list_that_goes_after_a_field_of_its_items_comes_back_with_both() {
     assert_eq!(released.shows((&three, "v2"), "v3"), json!({"l": [{"x": "x"}]}));
     assert_eq!(released.shows((&three, "v2"), "v1"), json!({"u": "w", "l": [{}]}));
 }
+
+/// The list goes with the key's default, and comes back to items that never had one.
+#[test]
+fn a_part_of_a_key_beside_a_default_is_back_with_a_list_that_was_away() {
+    let with = "{v1: {spec: {u: string, 'l[n]': [{n!: string}]}}, v2: {spec: {'l[n,t]': [{n!: string, t: {$: {type: \
+                string, default: T}}}]}}}";
+    let without = "{v1: {spec: {u: string}}, v2: {spec: {}}}";
+    let list = json!({"l": [{"n": "a", "t": "x"}, {"n": "b", "t": "T"}]});
+    let mut released = Released::default();
+    released.put((with, "v1"), "v2", list.clone());
+    released.put((without, "v1"), "v1", json!({"u": "u"}));
+    assert_eq!(released.shows((with, "v1"), "v2"), list);
+}

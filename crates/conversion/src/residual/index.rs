@@ -1,8 +1,9 @@
 //! Items of a list by the references of a patch.
 
 use super::{Ref, key};
-use insula_schema::Node;
+use insula_schema::{ListType, Node};
 use serde_json::Value as Json;
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// Comparisons of keys that one list may take, where a release has changed what keys consist of.
@@ -31,11 +32,31 @@ pub(super) fn places<'r>(
         .collect();
     let place = |at: &&Ref| match at {
         Ref::Index(i) => (*i < items.len()).then_some(*i),
-        Ref::Key(want) => known.get(&want.to_string()).copied(),
+        Ref::Key(want) => known.get(&without_defaults(node, want).to_string()).copied(),
     };
     let mut places: Vec<Option<usize>> = refs.iter().map(place).collect();
     by_part_of_key(&refs, (&keys, items), &mut places);
     places
+}
+
+/// Returns a key of a reference as today's program stores it.
+fn without_defaults<'k>(node: Option<&Node>, key: &'k Json) -> Cow<'k, Json> {
+    let (Some(ListType::Map { keys }), Some(parts)) = (node.map(Node::list_type), key.as_array()) else {
+        return Cow::Borrowed(key);
+    };
+    let items = node.and_then(Node::items);
+    let default = |key: &String| items?.child(key)?.default();
+    if keys.len() != parts.len() || keys.iter().all(|key| default(key).is_none()) {
+        return Cow::Borrowed(key);
+    }
+    let told = keys
+        .iter()
+        .zip(parts)
+        .map(|(key, part)| match default(key) == Some(part) {
+            true => Json::Null,
+            false => part.clone(),
+        });
+    Cow::Owned(told.collect())
 }
 
 /// Finds items whose keys have got or lost a part since the reference was made, or whose list no
@@ -75,10 +96,12 @@ fn is_part(a: &Json, b: &Json) -> bool {
     short.len() < long.len() && !short.is_empty() && short.iter().all(|part| rest.any(|other| other == part))
 }
 
-/// Returns true if an item has all parts of a key as fields, whatever their names are.
+/// Returns true if an item has all parts of a key that are no defaults as fields, whatever their
+/// names are.
 fn has_values(item: &Json, key: &Json) -> bool {
     let (Some(map), Some(parts)) = (item.as_object(), key.as_array()) else {
         return false;
     };
-    !parts.is_empty() && parts.iter().all(|part| map.values().any(|value| value == part))
+    let mut told = parts.iter().filter(|part| !part.is_null()).peekable();
+    told.peek().is_some() && told.all(|part| map.values().any(|value| value == part))
 }

@@ -396,38 +396,11 @@ pub(crate) fn beyond(schema: &Structural, retained: &Patch) -> Option<Patch> {
 pub(crate) fn not_shown(schema: &Structural, retained: &Patch, object: &Json) -> Option<Patch> {
     let (beyond, waits) = (
         beyond(schema, retained),
-        waiting_for_lists(retained, Some(schema.root()), Some(object)),
+        waiting::for_lists(retained, Some(schema.root()), Some(object)),
     );
     match (beyond, waits) {
         (Some(beyond), Some(waits)) => Some(beyond.and(waits)),
         (one, other) => one.or(other),
-    }
-}
-
-fn waiting_for_lists(patch: &Patch, node: Option<&Node>, value: Option<&Json>) -> Option<Patch> {
-    match (patch, value) {
-        (Patch::Within(entries), Some(Json::Array(items))) => {
-            let refs = entries.iter().map(|(at, _)| at);
-            let places = super::places(refs, node, items);
-            let waiting = entries.iter().zip(places).filter_map(|((at, patch), place)| {
-                let value = place.and_then(|place| items.get(place))?;
-                let waits = waiting_for_lists(patch, node.and_then(Node::items), Some(value))?;
-                Some((at.clone(), waits))
-            });
-            let waiting: Vec<(Ref, Patch)> = waiting.collect();
-            (!waiting.is_empty()).then_some(Patch::Within(waiting))
-        }
-        (Patch::Within(_) | Patch::Items { .. }, None) => Some(patch.clone()),
-        (Patch::Fields(fields), value) => {
-            let waiting = fields.iter().filter_map(|(name, patch)| {
-                let value = value.and_then(|value| value.get(name));
-                let node = node.and_then(|node| node.child(name));
-                Some((name.clone(), waiting_for_lists(patch, node, value)?))
-            });
-            let waiting: BTreeMap<String, Patch> = waiting.collect();
-            (!waiting.is_empty()).then_some(Patch::Fields(waiting))
-        }
-        _ => None,
     }
 }
 

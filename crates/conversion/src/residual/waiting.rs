@@ -14,6 +14,7 @@ use super::codec::{from_json, to_json};
 use super::{Item, Patch, Ref, apply, places};
 use insula_schema::Node;
 use serde_json::{Map, Value as Json};
+use std::collections::BTreeMap;
 
 /// End of the name of a waiting entry.
 const MARK: &str = " (items)";
@@ -56,6 +57,34 @@ pub(super) fn put_all(patch: &Patch, node: Option<&Node>, value: &mut Json) {
             }
             None => {}
         }
+    }
+}
+
+/// Returns the entries of a patch for lists that a value has not.
+pub(super) fn for_lists(patch: &Patch, node: Option<&Node>, value: Option<&Json>) -> Option<Patch> {
+    match (patch, value) {
+        (Patch::Within(entries), Some(Json::Array(items))) => {
+            let refs = entries.iter().map(|(at, _)| at);
+            let places = places(refs, node, items);
+            let waiting = entries.iter().zip(places).filter_map(|((at, patch), place)| {
+                let value = place.and_then(|place| items.get(place))?;
+                let waits = for_lists(patch, node.and_then(Node::items), Some(value))?;
+                Some((at.clone(), waits))
+            });
+            let waiting: Vec<(Ref, Patch)> = waiting.collect();
+            (!waiting.is_empty()).then_some(Patch::Within(waiting))
+        }
+        (Patch::Within(_) | Patch::Items { .. }, None) => Some(patch.clone()),
+        (Patch::Fields(fields), value) => {
+            let waiting = fields.iter().filter_map(|(name, patch)| {
+                let value = value.and_then(|value| value.get(name));
+                let node = node.and_then(|node| node.child(name));
+                Some((name.clone(), for_lists(patch, node, value)?))
+            });
+            let waiting: BTreeMap<String, Patch> = waiting.collect();
+            (!waiting.is_empty()).then_some(Patch::Fields(waiting))
+        }
+        _ => None,
     }
 }
 
