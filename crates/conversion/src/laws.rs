@@ -12,6 +12,7 @@
 //! 8. Write-back: what a version shows can be written back, and so can a change of metadata or
 //!    status beside it, also where its schema refuses a value.
 //! 9. Metadata: all versions show the same, but for labels and annotations that rules name.
+//! 10. Status: a write of the status alone changes nothing outside of it in any version.
 
 use crate::bundle::{Bundle, ToStore};
 use crate::error::ConvertError;
@@ -29,6 +30,7 @@ mod identity;
 mod observed;
 #[cfg(test)]
 mod planted;
+mod status;
 mod write_back;
 
 use observed::Conversion;
@@ -69,6 +71,8 @@ pub enum Law {
     WriteBack,
     /// All versions show the same metadata, but for labels and annotations that rules name.
     Metadata,
+    /// A write of the status alone changes nothing outside of it in any version.
+    Status,
 }
 
 impl fmt::Display for Violation {

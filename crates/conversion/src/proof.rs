@@ -377,10 +377,30 @@ impl<'b> Prover<'b> {
         for version in self.bundle.served() {
             laws.write_back(version, after)?;
         }
+        self.check_status(write, before, after)?;
         let Some(before) = before else { return Ok(()) };
         laws.non_interference(from, before, after)?;
         laws.later_edit_wins(from, before, after)?;
         laws.identity(from, before, after)
+    }
+
+    /// Checks a write of the status alone, through one version after the other: the status of before
+    /// the write, or none.
+    fn check_status(
+        &self,
+        write: &Write,
+        before: Option<&Observed<'b>>,
+        after: &Observed<'b>,
+    ) -> Result<(), Violation> {
+        let turn = values(&write.object) as usize % self.focus.len().max(1);
+        let Some((version, _)) = self.focus.get(turn) else {
+            return Ok(());
+        };
+        // Law 5 covers versions that cannot be read.
+        let status = |stored: &Observed<'b>| Some(stored.view(version).ok()?.get("status")?.clone());
+        let (was, is) = (before.and_then(status), status(after));
+        let other = was.filter(|was| Some(was) != is.as_ref());
+        Laws::new(self.bundle).status(version, after, other.as_ref())
     }
 
     /// Returns true if a rule failed whose author marked it `mayFail`.

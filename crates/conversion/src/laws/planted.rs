@@ -179,3 +179,20 @@ fn the_status_of_a_large_api_is_searched() {
     assert_eq!(broken(&found), (Law::WriteBack, "v2", ".status"), "{found}");
     assert!(found.case < 6, "{found}");
 }
+
+/// A rule makes a field of the spec of v2 from the status of v1: whoever writes the status of v1
+/// alone takes from v2 what its spec holds.
+#[test]
+fn a_write_of_the_status_that_changes_a_spec_is_found() {
+    let text = json!({"type": "string"});
+    let rule = json!({"from": "v1.spec.a + v1.status.phase", "to": "spec.b"});
+    let rules = |rules: &[Json]| {
+        json!({"conversions": [{"from": "v1", "to": "v2", "rules": rules},
+            {"from": "v2", "to": "v1", "rules": []}]})
+    };
+    let specs = [object(&json!({"a": text})), object(&json!({"a": text, "b": text}))];
+    let spec_alone = json!({"from": "v1.spec.a + 'x'", "to": "spec.b"});
+    holds(&bundle(&specs, Some(&rules(&[spec_alone]))));
+    let found = found(&bundle(&specs, Some(&rules(&[rule]))));
+    assert_eq!(broken(&found), (Law::Status, "v2", ".spec.b"), "{found}");
+}

@@ -86,6 +86,9 @@ impl Finding {
                     "convert to a value that the schema keeps as it is, or give both versions the same type at the \
                      field"
                 }
+                Law::Status => {
+                    "make fields outside of the status of such fields alone: who may write /status would change them"
+                }
                 _ => "write a rule for the way back, or put the field under drop if its loss is meant",
             },
         }
