@@ -24,11 +24,13 @@ use insula_auth::{
     Attributes, ClusterFacts, EXTRA_CREDENTIAL, Forbidden, Permit, USER_ANONYMOUS, UserInfo, audit::Record, permit,
 };
 use insula_catalog::locate;
+use insula_edge::guard::{
+    fair_share::{ConnectionMeter, Tenant, ThrottleSlot},
+    limits::{CountedPermit, InFlightPermit},
+};
 use insula_pipeline::{
     Refusal, Sender,
-    fair_share::{ConnectionMeter, Tenant, ThrottleSlot},
     impersonation::{self, GROUP_FRONT, SERVICE_ACCOUNT},
-    limits::{CountedPermit, InFlightPermit},
 };
 use insula_store::Snapshot;
 pub use objects::{Done, Page};

@@ -15,11 +15,11 @@ use http::{HeaderMap, HeaderValue, Request, Response, header};
 use insula_api::{Verb, measure::TRACE};
 use insula_auth::audit::Record;
 use insula_catalog::{Error, Origin, Part, Served};
-use insula_pipeline::{
-    Destination, Entered, ObjectPath, Refusal,
+use insula_edge::guard::{
     fair_share::ConnectionMeter,
     limits::{Held, InFlightPermit},
 };
+use insula_pipeline::{Destination, Entered, ObjectPath, Refusal};
 use std::{pin::pin, sync::Arc};
 use tracing::Instrument;
 

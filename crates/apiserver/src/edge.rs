@@ -16,7 +16,8 @@ use crate::{
 use futures_util::FutureExt;
 use insula_api::measure::TRACE;
 use insula_auth::audit::Record;
-use insula_pipeline::{Refusal, limits::InFlightPermit};
+use insula_edge::guard::limits::InFlightPermit;
+use insula_pipeline::Refusal;
 use std::{panic::AssertUnwindSafe, time::Duration};
 use tracing::Instrument;
 

@@ -14,7 +14,8 @@ use http::header;
 use insula_access::Target;
 use insula_api::{Json, Revision};
 use insula_catalog::{Error, Result};
-use insula_pipeline::{Refusal, limits::Budget};
+use insula_edge::guard::limits::Budget;
+use insula_pipeline::Refusal;
 use insula_registry::{
     Deps, List, calls,
     representation::{Show, is_stored},

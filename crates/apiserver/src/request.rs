@@ -18,7 +18,8 @@ use insula_access::{
 use insula_api::{ClusterPath, Verb};
 use insula_auth::{Attributes, audit::Record};
 use insula_catalog::{Error, exports::ExportName};
-use insula_pipeline::{ObjectPath, Refusal, VirtualWorkspace, limits::Budget};
+use insula_edge::guard::limits::Budget;
+use insula_pipeline::{ObjectPath, Refusal, VirtualWorkspace};
 use insula_registry::ListOptions;
 use std::sync::Arc;
 

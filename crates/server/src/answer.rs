@@ -7,7 +7,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
-use insula_pipeline::fair_share::FairShare;
+use insula_edge::guard::fair_share::FairShare;
 use tokio::{net::TcpListener, sync::Semaphore};
 
 use crate::{

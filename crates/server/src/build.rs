@@ -8,7 +8,7 @@ use insula_apiserver::{ApiServer, Extensions, aggregation};
 use insula_auth::{audit::Log, jwt::Issuer};
 use insula_catalog::CompiledKind;
 use insula_controllers::Controllers;
-use insula_pipeline::limits::{Limits, Settings, Share};
+use insula_edge::guard::limits::{Limits, Settings, Share};
 use insula_registry::{
     Deps, HeavyWork, StorageLimits,
     representation::{Cache, Workers},

@@ -20,7 +20,7 @@ use bytes::Bytes;
 use futures_util::task::AtomicWaker;
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body::{Frame, SizeHint};
-use insula_pipeline::limits::Held;
+use insula_edge::guard::limits::Held;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::{connections::Connection, lifecycle::Lifecycle};

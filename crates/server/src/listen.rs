@@ -25,7 +25,7 @@ use hyper::{
 use hyper_util::rt::{TokioIo, TokioTimer};
 use insula_access::{OnAuthenticated, PeerCertificate};
 use insula_apiserver::websocket::Afterwards;
-use insula_pipeline::fair_share::ConnectionMeter;
+use insula_edge::guard::fair_share::ConnectionMeter;
 use rustls_pki_types::CertificateDer;
 use tokio::{
     io::AsyncWriteExt,

@@ -24,8 +24,9 @@ use insula_catalog::{
     aggregation::{self, Aggregated},
     freeze, locate,
 };
+use insula_edge::guard::limits::WatchPermit;
 use insula_pipeline::ObjectPath;
-use insula_pipeline::{Refusal, Scope, limits::WatchPermit};
+use insula_pipeline::{Refusal, Scope};
 use insula_registry::Deps;
 use std::{fmt::Write, sync::Arc, time::Duration};
 use tokio::{sync::watch, time::sleep};
