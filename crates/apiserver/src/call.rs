@@ -1,9 +1,9 @@
 //! gRPC calls: admission, limits and time, as for requests over HTTP.
 //!
-//! The edge (`edge.rs`) admits a call and hands it to a service, with its [`Caller`] among its
-//! extensions. The service reads the workspace from the message, asks [`Caller::permit`] for each
-//! right, and then [enters](ApiServer::enter) the workspace: from there on the call counts against
-//! the workspace's limits.
+//! The edge (`edge.rs`) admits a call and hands it to a service, with its [`Caller`]. The service
+//! reads the workspace from the message, asks [`Caller::permit`] for each right, and then
+//! [enters](ApiServer::enter) the workspace: from there on the call counts against the workspace's
+//! limits.
 
 mod inner;
 mod objects;
@@ -24,9 +24,15 @@ use insula_auth::{
     Attributes, ClusterFacts, EXTRA_CREDENTIAL, Forbidden, Permit, USER_ANONYMOUS, UserInfo, audit::Record, permit,
 };
 use insula_catalog::locate;
-use insula_edge::guard::{
-    fair_share::{ConnectionMeter, Tenant, ThrottleSlot},
-    limits::{CountedPermit, InFlightPermit},
+use insula_edge::{
+    guard::{
+        fair_share::{ConnectionMeter, Tenant, ThrottleSlot},
+        limits::{CountedPermit, InFlightPermit},
+    },
+    port::{
+        Arrival,
+        crossing::{self, Carried},
+    },
 };
 use insula_pipeline::{
     Refusal, Sender,
@@ -59,6 +65,8 @@ const WARNINGS_MAX: usize = 16;
 pub struct Call {
     /// The request, its body unread.
     pub request: Request<Body>,
+    /// The facts about it.
+    pub arrival: Arrival,
     /// The workspace whose own issuers may authenticate the caller.
     pub workspace: Option<ClusterPath>,
     /// The deadline that the client sets.
@@ -80,13 +88,13 @@ pub enum Access {
     Authenticated,
 }
 
-/// The sender of an admitted call. An extension of the request that a service gets.
+/// The sender of an admitted call.
 pub struct Caller {
     sender: Sender,
     payer: Arc<str>,
     meter: Option<Arc<ConnectionMeter>>,
     /// Notified when the client does not wait any more, and the call goes on.
-    gone: Arc<Notify>,
+    gone: Notify,
     record: Record,
     /// Warnings of the requests that the call has made.
     warnings: Mutex<Vec<String>>,
@@ -95,16 +103,16 @@ pub struct Caller {
     inner: inner::Sender,
 }
 
-/// The permit of an admitted call with the meter of its connection. An extension of the request
-/// that a service gets: work that goes on when its caller is gone keeps it.
+/// An admitted call: its sender, with its permit. Work that goes on when its caller is gone keeps
+/// it.
 #[derive(Clone)]
 pub struct Admitted {
-    /// Charges the connection's tenant for CPU time.
-    pub meter: Option<Arc<ConnectionMeter>>,
-    /// Notified by who lets the call go on.
-    pub gone: Arc<Notify>,
+    /// The sender.
+    pub caller: Arc<Caller>,
     _permit: Arc<InFlightPermit>,
 }
+
+impl Carried for Caller {}
 
 /// The reason why a caller cannot have a certificate.
 #[derive(Debug)]
@@ -126,23 +134,28 @@ impl ApiServer {
     ///
     /// # Errors
     /// The refusal of a call that is not admitted, or not answered in its time.
-    pub async fn call<F>(&self, call: Call, serve: impl FnOnce(Request<Body>) -> F) -> Result<Response<Body>, Refusal>
+    pub async fn call<F>(
+        &self,
+        call: Call,
+        serve: impl FnOnce(Request<Body>, Option<Admitted>) -> F,
+    ) -> Result<Response<Body>, Refusal>
     where
         F: Future<Output = Response<Body>>,
     {
-        let record = call.request.extensions().get::<Record>().cloned().unwrap_or_default();
+        let record = call.arrival.record.clone();
         let most = call.longest.unwrap_or(self.limits.settings.request_time);
         let time = call.time.map_or(most, |time| time.min(most));
         let called = pin!(self.called(call, serve));
         self.guarded(time, &record, called).await
     }
 
-    async fn called<F>(&self, call: Call, serve: impl FnOnce(Request<Body>) -> F) -> Answer
+    async fn called<F>(&self, call: Call, serve: impl FnOnce(Request<Body>, Option<Admitted>) -> F) -> Answer
     where
         F: Future<Output = Response<Body>>,
     {
         let Call {
             request,
+            arrival,
             workspace,
             time,
             access,
@@ -152,31 +165,24 @@ impl ApiServer {
         // The client's deadline holds for a whole stream; the server's limit only until the stream
         // begins.
         let end = time.filter(|_| streams).map(|time| Box::pin(sleep(time)));
-        let (mut request, payer, admitted) = match access {
+        let (request, payer, admitted) = match access {
             Access::Open => (request, Arc::from(USER_ANONYMOUS), None),
             Access::Authenticated => {
-                let meter = request.extensions().get::<Arc<ConnectionMeter>>().cloned();
-                let (authenticated, permit) = self.admit(Parsed::call(request, workspace)).await?;
-                let (request, caller) = authenticated.into_call(meter)?;
+                let (authenticated, permit) = self.admit(Parsed::call(request, arrival, workspace)).await?;
+                let (request, caller) = authenticated.into_call()?;
                 self.charge_caller(&caller).await?;
-                let admitted = Admitted {
-                    meter: caller.meter.clone(),
-                    gone: Arc::clone(&caller.gone),
-                    _permit: Arc::new(permit),
-                };
-                (request, caller.payer.clone(), Some(admitted))
+                let payer = caller.payer.clone();
+                let _permit = Arc::new(permit);
+                (request, payer, Some(Admitted { caller, _permit }))
             }
         };
         let held: Option<Box<dyn Any + Send>> = match streams {
             true => Some(Box::new(self.limits.watch(Some(&payer), None, None)?)),
-            false => {
-                if let Some(admitted) = &admitted {
-                    request.extensions_mut().insert(admitted.clone());
-                }
-                admitted.map(|admitted| -> Box<dyn Any + Send> { Box::new(admitted) })
-            }
+            false => admitted
+                .clone()
+                .map(|admitted| -> Box<dyn Any + Send> { Box::new(admitted) }),
         };
-        let response = serve(request).await;
+        let response = serve(request, admitted).await;
         Ok(response.map(|body| {
             let answer = AnswerBody {
                 body: Some(body),
@@ -224,7 +230,7 @@ impl Entered {
 
 impl Authenticated {
     /// Returns the call with its caller, who is not anonymous.
-    fn into_call(self, meter: Option<Arc<ConnectionMeter>>) -> Result<(Request<Body>, Arc<Caller>), Refusal> {
+    fn into_call(self) -> Result<(Request<Body>, Arc<Caller>), Refusal> {
         let (parsed, sender) = self.into_parts();
         if sender.user.name == USER_ANONYMOUS {
             parsed.record.refused("no credential was shown");
@@ -235,8 +241,8 @@ impl Authenticated {
             method: parsed.uri.path().to_owned(),
             sender,
             payer: parsed.payer,
-            meter,
-            gone: Arc::default(),
+            meter: parsed.meter,
+            gone: Notify::default(),
             record: parsed.record,
             warnings: Mutex::default(),
         });
@@ -244,7 +250,7 @@ impl Authenticated {
         *request.method_mut() = parsed.method;
         *request.uri_mut() = parsed.uri;
         *request.headers_mut() = parsed.headers;
-        request.extensions_mut().insert(Arc::clone(&caller));
+        crossing::pass_caller(&mut request, Arc::clone(&caller));
         Ok((request, caller))
     }
 }
@@ -282,6 +288,16 @@ impl Caller {
         if self.sender.impersonator.is_some() {
             record.acts_as(&self.sender.user);
         }
+    }
+
+    /// The meter of the connection, which charges its tenant for CPU time.
+    pub fn meter(&self) -> Option<&Arc<ConnectionMeter>> {
+        self.meter.as_ref()
+    }
+
+    /// Says that the client has disconnected and the call continues.
+    pub fn leave(&self) {
+        self.gone.notify_one();
     }
 
     fn warnings(&self) -> MutexGuard<'_, Vec<String>> {

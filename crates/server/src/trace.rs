@@ -19,14 +19,14 @@ use axum::{
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use insula_api::{Rng, measure::TRACE};
-use insula_apiserver::RequestKind;
+use insula_edge::port::{Answered, RequestKind, ResourceClass};
 use opentelemetry::{Context as Position, trace::TraceContextExt};
 use tonic::Code;
 use tracing::{Span, field::Empty};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 use crate::{
-    grpc::{self, KnownMethod},
+    grpc,
     telemetry::{context, spans::Recorded},
 };
 
@@ -83,7 +83,8 @@ impl Trace {
     }
 
     /// Records the status of the response, and sets its id header.
-    pub(crate) fn end(self, response: &mut Response) {
+    pub(crate) fn end(self, answered: &mut Answered) {
+        let Answered { response, kind, .. } = answered;
         let (code, milliseconds) = (response.status().as_u16(), self.started.elapsed().as_secs_f64() * 1e3);
         let path = &self.path;
         self.span.in_scope(|| match code {
@@ -92,14 +93,14 @@ impl Trace {
         });
         match (self.is_recorded, self.is_call) {
             (false, _) => {}
-            (true, false) => self.record_http(response),
-            (true, true) => self.record_call(response),
+            (true, false) => self.record_http(response, *kind),
+            (true, true) => self.record_call(response, *kind),
         }
         response.headers_mut().insert(REQUEST_ID, self.header);
     }
 
     /// Names the span by OpenTelemetry's conventions for servers of HTTP.
-    fn record_http(&self, response: &Response) {
+    fn record_http(&self, response: &Response, kind: RequestKind) {
         let span = Recorded(&self.traced);
         let method = match self.method.as_str() {
             known @ ("GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS" | "CONNECT" | "TRACE") => known,
@@ -109,8 +110,7 @@ impl Trace {
         span.name(format!("{method} {route}"));
         span.text("http.request.method", method);
         span.text("http.route", &route);
-        let kind = response.extensions().get::<RequestKind>();
-        if let Some(verb) = kind.and_then(|kind| kind.verb) {
+        if let Some(verb) = kind.verb {
             span.text("insula.verb", verb.name());
         }
         let code = response.status();
@@ -122,9 +122,9 @@ impl Trace {
 
     /// Names the span by OpenTelemetry's conventions for servers of gRPC. Its status comes with the
     /// end of the answer.
-    fn record_call(&self, response: &mut Response) {
+    fn record_call(&self, response: &mut Response, kind: RequestKind) {
         let span = Recorded(&self.traced);
-        let is_known = response.extensions().get::<KnownMethod>().is_some();
+        let is_known = kind.class == ResourceClass::Call;
         let named = self.path.trim_start_matches('/').rsplit_once('/').filter(|_| is_known);
         // A client can call any name.
         let (service, method) = named.unwrap_or(("_OTHER", "_OTHER"));

@@ -8,8 +8,8 @@ use crate::{
     extensions::{Kind, Permit},
     mounts,
     reauthorize::Credentials,
-    reply::{self, Proxied},
-    request::{Answer, Parsed},
+    reply::{self, Form, Replied, Reply},
+    request::Parsed,
     request_stages::Permitted,
     server::ApiServer,
 };
@@ -99,7 +99,7 @@ fn encode(part: &str, into: &mut String) {
 }
 
 /// Proxies a request to its extension server, at a path of that server.
-pub(crate) async fn proxy(server: &ApiServer, request: Permitted, to: Aggregated, path: &str) -> Answer {
+pub(crate) async fn proxy(server: &ApiServer, request: Permitted, to: Aggregated, path: &str) -> Replied {
     let Permitted { mut parsed, authorized } = request;
     let (scope, attributes) = (authorized.scope(), authorized.attributes());
     let Some(cluster) = scope.cluster.clone() else {
@@ -131,20 +131,21 @@ pub(crate) async fn proxy(server: &ApiServer, request: Permitted, to: Aggregated
     let status = response.status();
     if status == StatusCode::SWITCHING_PROTOCOLS {
         let (Some(upgrade), Some(stream)) = (upgrade, stream) else {
-            return Ok(bad_gateway("the backend changed the protocol, which nobody asked for"));
+            return Ok(bad_gateway("the backend changed the protocol, which nobody asked for").into());
         };
         let other = hyper::upgrade::on(&mut response);
         let fields = headers::of_upgrade(response.headers());
         let (end, held) = stream.into_parts();
-        return Ok(upgrade.join(other, fields, end, (permit, held)));
+        return Ok(upgrade.join(other, fields, end, (permit, held)).into());
     }
     if mounts::has_two_lengths(response.headers()) {
-        return Ok(bad_gateway(mounts::TWO_LENGTHS));
+        return Ok(bad_gateway(mounts::TWO_LENGTHS).into());
     }
     if status.is_redirection() && response.headers().contains_key(header::LOCATION) {
-        return Ok(bad_gateway(REDIRECTED));
+        return Ok(bad_gateway(REDIRECTED).into());
     }
-    Ok(streamed(server, response, permit, stream))
+    let streamed = streamed(server, response, permit, stream);
+    Ok(Reply::new(streamed, Form::Proxied))
 }
 
 /// Kubernetes' words.
@@ -195,7 +196,6 @@ fn streamed(server: &ApiServer, response: Response<Body>, permit: Permit, stream
     }));
     *answer.status_mut() = parts.status;
     *answer.headers_mut() = headers::of_answer(&parts.headers);
-    answer.extensions_mut().insert(Proxied);
     answer
 }
 

@@ -141,7 +141,7 @@ pub struct InFlightPermit {
     _all: OwnedSemaphorePermit,
 }
 
-/// Permits that a request holds until the last byte of its answer is sent. A response extension.
+/// Permits that a request holds until the last byte of its answer is sent.
 #[derive(Clone)]
 pub struct Held {
     _held: Arc<dyn Any + Send + Sync>,
