@@ -14,10 +14,10 @@ use crate::{
     request_stages::Authenticated,
     server::ApiServer,
 };
-use axum::body::{Body, Bytes};
-use futures_util::future::BoxFuture;
+use axum::body::Body;
+use futures_util::{FutureExt, future::BoxFuture};
 use http::{HeaderMap, HeaderValue, Request, Response};
-use http_body::{Body as HttpBody, Frame, SizeHint};
+use http_body::Frame;
 pub use inner::{Lines, Unserved};
 use insula_api::{ClusterName, ClusterPath, Timestamp, Uid, measure::TRACE};
 use insula_auth::{
@@ -30,7 +30,7 @@ use insula_edge::{
         limits::{CountedPermit, InFlightPermit},
     },
     port::{
-        Arrival,
+        Arrival, Cut, GuardedBody, LastFrame,
         crossing::{self, Carried},
     },
 };
@@ -43,16 +43,11 @@ pub use objects::{Done, Page};
 pub use request::{Action, CallPath, ObjectRequest, PageRequest, WatchRequest};
 use std::{
     any::Any,
-    panic::{AssertUnwindSafe, catch_unwind},
-    pin::{Pin, pin},
+    pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::{Context, Poll},
     time::Duration,
 };
-use tokio::{
-    sync::Notify,
-    time::{Sleep, sleep},
-};
+use tokio::{sync::Notify, time::sleep};
 use tracing::Instrument;
 
 /// Annotation of an audit event with the id of the call that made the request.
@@ -164,7 +159,7 @@ impl ApiServer {
         } = call;
         // The client's deadline holds for a whole stream; the server's limit only until the stream
         // begins.
-        let end = time.filter(|_| streams).map(|time| Box::pin(sleep(time)));
+        let end = time.filter(|_| streams).map(|time| sleep(time).boxed());
         let (request, payer, admitted) = match access {
             Access::Open => (request, Arc::from(USER_ANONYMOUS), None),
             Access::Authenticated => {
@@ -183,14 +178,7 @@ impl ApiServer {
                 .map(|admitted| -> Box<dyn Any + Send> { Box::new(admitted) }),
         };
         let response = serve(request, admitted).await;
-        Ok(response.map(|body| {
-            let answer = AnswerBody {
-                body: Some(body),
-                end,
-                _held: held,
-            };
-            Body::new(answer)
-        }))
+        Ok(response.map(|body| GuardedBody::wrap(body, end, last_frame, held)))
     }
 
     /// Charges the connection to the caller, until the call enters a workspace.
@@ -430,63 +418,17 @@ impl Caller {
     }
 }
 
-/// The body of an answer. It holds the permit of its call until it is sent, ends at the client's
-/// deadline, and turns a panic into a status, as the guard does before the body.
-struct AnswerBody {
-    /// `None` after its end.
-    body: Option<Body>,
-    end: Option<Pin<Box<Sleep>>>,
-    _held: Option<Box<dyn Any + Send>>,
-}
-
-/// Codes of gRPC with which a stream is broken off.
-#[derive(Debug, Clone, Copy)]
-enum Broken {
-    DeadlineExceeded = 4,
-    Internal = 13,
-}
-
-impl AnswerBody {
-    fn broken_off(&mut self, code: Broken) -> Option<Result<Frame<Bytes>, axum::Error>> {
-        self.body = None;
-        let mut trailers = HeaderMap::new();
-        trailers.insert("grpc-status", HeaderValue::from(code as u16));
-        Some(Ok(Frame::trailers(trailers)))
-    }
-}
-
-impl HttpBody for AnswerBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        let Some(body) = &mut self.body else {
-            return Poll::Ready(None);
-        };
-        let polled = catch_unwind(AssertUnwindSafe(|| Pin::new(body).poll_frame(context)));
-        match polled {
-            Ok(Poll::Ready(frame)) => return Poll::Ready(frame),
-            Ok(Poll::Pending) => {}
-            Err(_) => return Poll::Ready(self.broken_off(Broken::Internal)),
-        }
-        let late = self
-            .end
-            .as_mut()
-            .is_some_and(|end| end.as_mut().poll(context).is_ready());
-        match late {
-            true => Poll::Ready(self.broken_off(Broken::DeadlineExceeded)),
-            false => Poll::Pending,
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.as_ref().is_none_or(HttpBody::is_end_stream)
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.as_ref().map_or_else(SizeHint::default, HttpBody::size_hint)
-    }
+/// Returns the trailers with which a stream is cut: as the guard answers before the body.
+fn last_frame(cut: Cut) -> LastFrame {
+    let mut trailers = HeaderMap::new();
+    trailers.insert(
+        "grpc-status",
+        HeaderValue::from(match cut {
+            // DEADLINE_EXCEEDED
+            Cut::Late => 4_u16,
+            // INTERNAL
+            Cut::Panicked => 13,
+        }),
+    );
+    Some(Ok(Frame::trailers(trailers)))
 }

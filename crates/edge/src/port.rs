@@ -10,7 +10,9 @@ mod answered;
 mod arrival;
 mod body;
 pub mod crossing;
+mod guarded_body;
 
 pub use answered::{Answered, RequestKind, ResourceClass};
 pub use arrival::{Afterwards, Arrival, Upgrade};
 pub use body::{ObservedBody, Observer};
+pub use guarded_body::{Cut, GuardedBody, LastFrame};

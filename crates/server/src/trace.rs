@@ -5,21 +5,13 @@
 
 mod route;
 
-use std::{
-    pin::Pin,
-    task::{Context, Poll},
-    time::Instant,
-};
+use std::time::Instant;
 
-use axum::{
-    body::{Body, Bytes},
-    extract::Request,
-    response::Response,
-};
+use axum::{body::Bytes, extract::Request, response::Response};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use http_body::{Body as HttpBody, Frame, SizeHint};
+use http_body::Frame;
 use insula_api::{Rng, measure::TRACE};
-use insula_edge::port::{Answered, RequestKind, ResourceClass};
+use insula_edge::port::{Answered, ObservedBody, Observer, RequestKind, ResourceClass};
 use opentelemetry::{Context as Position, trace::TraceContextExt};
 use tonic::Code;
 use tracing::{Span, field::Empty};
@@ -136,10 +128,7 @@ impl Trace {
             return;
         }
         let body = std::mem::take(response.body_mut());
-        *response.body_mut() = Body::new(RecordedBody {
-            body,
-            span: Some(self.traced.clone()),
-        });
+        *response.body_mut() = ObservedBody::wrap(body, Recording(Some(self.traced.clone())));
     }
 }
 
@@ -188,40 +177,20 @@ fn record_status(span: &Span, headers: &HeaderMap) -> bool {
     true
 }
 
-/// Body of a recorded gRPC answer. Its trailers have the status, so the span ends with them.
-struct RecordedBody {
-    body: Body,
-    span: Option<Span>,
-}
+/// Records the status of a gRPC answer, which its trailers have: the span ends with them.
+struct Recording(Option<Span>);
 
-impl HttpBody for RecordedBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(context);
-        match &polled {
-            Poll::Ready(Some(Ok(frame))) => {
-                if let (Some(trailers), Some(span)) = (frame.trailers_ref(), &self.span) {
-                    record_status(span, trailers);
-                    self.span = None;
-                }
-            }
-            Poll::Ready(_) => self.span = None,
-            Poll::Pending => {}
+impl Observer for Recording {
+    fn frame(&mut self, frame: &Frame<Bytes>) {
+        if let Some(trailers) = frame.trailers_ref()
+            && let Some(span) = self.0.take()
+        {
+            record_status(&span, trailers);
         }
-        polled
     }
 
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+    fn end(&mut self) {
+        self.0 = None;
     }
 }
 

@@ -1,7 +1,7 @@
 //! One proxied request: from the authorized request to the streamed answer.
 
 use super::{
-    body::{AtEnd, ProxiedBody},
+    body::{breaks, completes},
     headers,
 };
 use crate::{
@@ -24,7 +24,7 @@ use insula_catalog::{
     aggregation::{self, Aggregated},
     freeze, locate,
 };
-use insula_edge::guard::limits::WatchPermit;
+use insula_edge::{guard::limits::WatchPermit, port::GuardedBody};
 use insula_pipeline::ObjectPath;
 use insula_pipeline::{Refusal, Scope};
 use insula_registry::Deps;
@@ -178,22 +178,17 @@ fn outgoing(parsed: &mut Parsed, to: &Aggregated, path: &str, fields: HeaderMap)
 /// Returns the answer as it comes, with an end.
 fn streamed(server: &ApiServer, response: Response<Body>, permit: Permit, stream: Option<Stream>) -> Response<Body> {
     let (parts, body) = response.into_parts();
-    let (at_end, end, held): (_, _, Box<dyn std::any::Any + Send>) = match stream {
+    let body = match stream {
         Some(stream) => {
             let (end, held) = stream.into_parts();
-            (AtEnd::Completes, end, Box::new((permit, held)))
+            GuardedBody::wrap(body, Some(end), completes, Some(Box::new((permit, held))))
         }
         None => {
-            let time = sleep(server.limits.settings.request_time);
-            (AtEnd::Breaks, time.boxed(), Box::new(permit))
+            let time = sleep(server.limits.settings.request_time).boxed();
+            GuardedBody::wrap(body, Some(time), breaks, Some(Box::new(permit)))
         }
     };
-    let mut answer = Response::new(Body::new(ProxiedBody {
-        body: Some(body),
-        end,
-        at_end,
-        _held: held,
-    }));
+    let mut answer = Response::new(body);
     *answer.status_mut() = parts.status;
     *answer.headers_mut() = headers::of_answer(&parts.headers);
     answer
@@ -298,12 +293,7 @@ impl Stream {
     /// Returns a body that is sent as it comes, until the end of the stream.
     pub(crate) fn body(self, body: Body) -> Body {
         let (end, held) = self.into_parts();
-        Body::new(ProxiedBody {
-            body: Some(body),
-            end,
-            at_end: AtEnd::Completes,
-            _held: Box::new(held),
-        })
+        GuardedBody::wrap(body, Some(end), completes, Some(Box::new(held)))
     }
 
     /// Returns the end of the stream, and the permit that it holds until then.
