@@ -16,6 +16,7 @@ use insula_catalog::{
     ids,
     locate::{self, NotLocated},
 };
+use insula_edge::port::crossing;
 use insula_proto::admin::v1::ResponseHeader;
 use insula_registry::Deps;
 use insula_store::Snapshot;
@@ -118,10 +119,9 @@ pub(crate) fn child_path(field: &str, path: &str) -> Result<(ClusterPath, Cluste
     Ok((path, parent))
 }
 
-/// Returns the caller, whom the edge has put among the extensions.
+/// Returns the caller, whom the edge has admitted.
 pub(crate) fn caller<T>(request: &Request<T>) -> Result<&Arc<Caller>, Status> {
-    let caller = request.extensions().get::<Arc<Caller>>();
-    caller.ok_or_else(|| Status::unauthenticated("Unauthorized"))
+    crossing::caller(request).ok_or_else(|| Status::unauthenticated("Unauthorized"))
 }
 
 impl AdminService {

@@ -1,6 +1,6 @@
 //! Answers in the audit log, where its policy records them.
 
-use crate::reply::{self, InChunks, Proxied};
+use crate::reply::{self, Form, Reply};
 use axum::body::{Body, to_bytes};
 use http::{HeaderMap, Response, header};
 use insula_api::Json;
@@ -11,17 +11,17 @@ use insula_pipeline::Refusal;
 const ANSWER_BYTES_MAX: usize = reply::IN_CHUNKS_BYTES_MIN;
 
 /// Records an answer. The stream of a watch is no object, and is not recorded.
-pub(crate) async fn record_response(record: &Record, response: Response<Body>) -> Response<Body> {
+pub(crate) async fn record_response(record: &Record, reply: Reply) -> Reply {
     if record.level() < Level::RequestResponse || record.is_open() {
-        return response;
+        return reply;
     }
-    let marks = response.extensions();
-    if marks.get::<InChunks>().is_some() || marks.get::<Proxied>().is_some() {
+    if matches!(reply.form, Form::InChunks | Form::Proxied) {
         record.truncated();
-        return response;
+        return reply;
     }
+    let Reply { response, form, held } = reply;
     let (head, body) = response.into_parts();
-    match to_bytes(body, usize::MAX).await {
+    let response = match to_bytes(body, usize::MAX).await {
         Ok(bytes) => {
             match object(&head.headers, &bytes) {
                 Some(object) => record.given(object),
@@ -34,7 +34,8 @@ pub(crate) async fn record_response(record: &Record, response: Response<Body>) -
             let refusal = Refusal::Verb(insula_catalog::Error::Internal(error.to_string()));
             reply::refuse(&refusal, &HeaderMap::new())
         }
-    }
+    };
+    Reply { response, form, held }
 }
 
 /// Records an answer that has no wire format. `bytes` counts its JSON, where it is recorded.

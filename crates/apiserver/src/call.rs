@@ -1,9 +1,9 @@
 //! gRPC calls: admission, limits and time, as for requests over HTTP.
 //!
-//! The edge (`edge.rs`) admits a call and hands it to a service, with its [`Caller`] among its
-//! extensions. The service reads the workspace from the message, asks [`Caller::permit`] for each
-//! right, and then [enters](ApiServer::enter) the workspace: from there on the call counts against
-//! the workspace's limits.
+//! The edge (`edge.rs`) admits a call and hands it to a service, with its [`Caller`]. The service
+//! reads the workspace from the message, asks [`Caller::permit`] for each right, and then
+//! [enters](ApiServer::enter) the workspace: from there on the call counts against the workspace's
+//! limits.
 
 mod inner;
 mod objects;
@@ -14,37 +14,40 @@ use crate::{
     request_stages::Authenticated,
     server::ApiServer,
 };
-use axum::body::{Body, Bytes};
-use futures_util::future::BoxFuture;
+use axum::body::Body;
+use futures_util::{FutureExt, future::BoxFuture};
 use http::{HeaderMap, HeaderValue, Request, Response};
-use http_body::{Body as HttpBody, Frame, SizeHint};
+use http_body::Frame;
 pub use inner::{Lines, Unserved};
 use insula_api::{ClusterName, ClusterPath, Timestamp, Uid, measure::TRACE};
 use insula_auth::{
     Attributes, ClusterFacts, EXTRA_CREDENTIAL, Forbidden, Permit, USER_ANONYMOUS, UserInfo, audit::Record, permit,
 };
 use insula_catalog::locate;
+use insula_edge::{
+    guard::{
+        fair_share::{Charged, ConnectionMeter, ThrottleSlot},
+        limits::{CountedPermit, InFlightPermit},
+    },
+    port::{
+        Arrival, Cut, GuardedBody, LastFrame,
+        crossing::{self, Carried},
+    },
+};
 use insula_pipeline::{
     Refusal, Sender,
-    fair_share::{Charged, ConnectionMeter, ThrottleSlot},
     impersonation::{self, GROUP_FRONT, SERVICE_ACCOUNT},
-    limits::{CountedPermit, InFlightPermit},
 };
 use insula_store::Snapshot;
 pub use objects::{Done, Page};
 pub use request::{Action, CallPath, ObjectRequest, PageRequest, WatchRequest};
 use std::{
     any::Any,
-    panic::{AssertUnwindSafe, catch_unwind},
-    pin::{Pin, pin},
+    pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::{Context, Poll},
     time::Duration,
 };
-use tokio::{
-    sync::Notify,
-    time::{Sleep, sleep},
-};
+use tokio::{sync::Notify, time::sleep};
 use tracing::Instrument;
 
 /// Annotation of an audit event with the id of the call that made the request.
@@ -57,6 +60,8 @@ const WARNINGS_MAX: usize = 16;
 pub struct Call {
     /// The request, its body unread.
     pub request: Request<Body>,
+    /// The facts about it.
+    pub arrival: Arrival,
     /// The workspace whose own issuers may authenticate the caller.
     pub workspace: Option<ClusterPath>,
     /// The deadline that the client sets.
@@ -78,13 +83,13 @@ pub enum Access {
     Authenticated,
 }
 
-/// The sender of an admitted call. An extension of the request that a service gets.
+/// The sender of an admitted call.
 pub struct Caller {
     sender: Sender,
     payer: Arc<str>,
     meter: Option<Arc<ConnectionMeter>>,
     /// Notified when the client does not wait any more, and the call goes on.
-    gone: Arc<Notify>,
+    gone: Notify,
     record: Record,
     /// Warnings of the requests that the call has made.
     warnings: Mutex<Vec<String>>,
@@ -93,16 +98,16 @@ pub struct Caller {
     inner: inner::Sender,
 }
 
-/// The permit of an admitted call with the meter of its connection. An extension of the request
-/// that a service gets: work that goes on when its caller is gone keeps it.
+/// An admitted call: its sender, with its permit. Work that goes on when its caller is gone keeps
+/// it.
 #[derive(Clone)]
 pub struct Admitted {
-    /// Charges the connection's tenant for CPU time.
-    pub meter: Option<Arc<ConnectionMeter>>,
-    /// Notified by who lets the call go on.
-    pub gone: Arc<Notify>,
+    /// The sender.
+    pub caller: Arc<Caller>,
     _permit: Arc<InFlightPermit>,
 }
+
+impl Carried for Caller {}
 
 /// The reason why a caller cannot have a certificate.
 #[derive(Debug)]
@@ -124,23 +129,28 @@ impl ApiServer {
     ///
     /// # Errors
     /// The refusal of a call that is not admitted, or not answered in its time.
-    pub async fn call<F>(&self, call: Call, serve: impl FnOnce(Request<Body>) -> F) -> Result<Response<Body>, Refusal>
+    pub async fn call<F>(
+        &self,
+        call: Call,
+        serve: impl FnOnce(Request<Body>, Option<Admitted>) -> F,
+    ) -> Result<Response<Body>, Refusal>
     where
         F: Future<Output = Response<Body>>,
     {
-        let record = call.request.extensions().get::<Record>().cloned().unwrap_or_default();
+        let record = call.arrival.record.clone();
         let most = call.longest.unwrap_or(self.limits.settings.request_time);
         let time = call.time.map_or(most, |time| time.min(most));
         let called = pin!(self.called(call, serve));
         self.guarded(time, &record, called).await
     }
 
-    async fn called<F>(&self, call: Call, serve: impl FnOnce(Request<Body>) -> F) -> Answer
+    async fn called<F>(&self, call: Call, serve: impl FnOnce(Request<Body>, Option<Admitted>) -> F) -> Answer
     where
         F: Future<Output = Response<Body>>,
     {
         let Call {
             request,
+            arrival,
             workspace,
             time,
             access,
@@ -149,40 +159,26 @@ impl ApiServer {
         } = call;
         // The client's deadline holds for a whole stream; the server's limit only until the stream
         // begins.
-        let end = time.filter(|_| streams).map(|time| Box::pin(sleep(time)));
-        let (mut request, payer, admitted) = match access {
+        let end = time.filter(|_| streams).map(|time| sleep(time).boxed());
+        let (request, payer, admitted) = match access {
             Access::Open => (request, Arc::from(USER_ANONYMOUS), None),
             Access::Authenticated => {
-                let meter = request.extensions().get::<Arc<ConnectionMeter>>().cloned();
-                let (authenticated, permit) = self.admit(Parsed::call(request, workspace)).await?;
-                let (request, caller) = authenticated.into_call(meter)?;
+                let (authenticated, permit) = self.admit(Parsed::call(request, arrival, workspace)).await?;
+                let (request, caller) = authenticated.into_call()?;
                 self.charge_caller(&caller).await?;
-                let admitted = Admitted {
-                    meter: caller.meter.clone(),
-                    gone: Arc::clone(&caller.gone),
-                    _permit: Arc::new(permit),
-                };
-                (request, caller.payer.clone(), Some(admitted))
+                let payer = caller.payer.clone();
+                let _permit = Arc::new(permit);
+                (request, payer, Some(Admitted { caller, _permit }))
             }
         };
         let held: Option<Box<dyn Any + Send>> = match streams {
             true => Some(Box::new(self.limits.watch(Some(&payer), None, None)?)),
-            false => {
-                if let Some(admitted) = &admitted {
-                    request.extensions_mut().insert(admitted.clone());
-                }
-                admitted.map(|admitted| -> Box<dyn Any + Send> { Box::new(admitted) })
-            }
+            false => admitted
+                .clone()
+                .map(|admitted| -> Box<dyn Any + Send> { Box::new(admitted) }),
         };
-        let response = serve(request).await;
-        Ok(response.map(|body| {
-            let answer = AnswerBody {
-                body: Some(body),
-                end,
-                _held: held,
-            };
-            Body::new(answer)
-        }))
+        let response = serve(request, admitted).await;
+        Ok(response.map(|body| GuardedBody::wrap(body, end, last_frame, held)))
     }
 
     /// Charges the connection to the caller, until the call enters a workspace.
@@ -221,7 +217,7 @@ impl Entered {
 
 impl Authenticated {
     /// Returns the call with its caller, who is not anonymous.
-    fn into_call(self, meter: Option<Arc<ConnectionMeter>>) -> Result<(Request<Body>, Arc<Caller>), Refusal> {
+    fn into_call(self) -> Result<(Request<Body>, Arc<Caller>), Refusal> {
         let (parsed, sender) = self.into_parts();
         if sender.user.name == USER_ANONYMOUS {
             parsed.record.refused("no credential was shown");
@@ -232,8 +228,8 @@ impl Authenticated {
             method: parsed.uri.path().to_owned(),
             sender,
             payer: parsed.payer,
-            meter,
-            gone: Arc::default(),
+            meter: parsed.meter,
+            gone: Notify::default(),
             record: parsed.record,
             warnings: Mutex::default(),
         });
@@ -241,7 +237,7 @@ impl Authenticated {
         *request.method_mut() = parsed.method;
         *request.uri_mut() = parsed.uri;
         *request.headers_mut() = parsed.headers;
-        request.extensions_mut().insert(Arc::clone(&caller));
+        crossing::pass_caller(&mut request, Arc::clone(&caller));
         Ok((request, caller))
     }
 }
@@ -279,6 +275,16 @@ impl Caller {
         if self.sender.impersonator.is_some() {
             record.acts_as(&self.sender.user);
         }
+    }
+
+    /// The meter of the connection, which charges its tenant for CPU time.
+    pub fn meter(&self) -> Option<&Arc<ConnectionMeter>> {
+        self.meter.as_ref()
+    }
+
+    /// Says that the client has disconnected and the call continues.
+    pub fn leave(&self) {
+        self.gone.notify_one();
     }
 
     fn warnings(&self) -> MutexGuard<'_, Vec<String>> {
@@ -411,63 +417,17 @@ impl Caller {
     }
 }
 
-/// The body of an answer. It holds the permit of its call until it is sent, ends at the client's
-/// deadline, and turns a panic into a status, as the guard does before the body.
-struct AnswerBody {
-    /// `None` after its end.
-    body: Option<Body>,
-    end: Option<Pin<Box<Sleep>>>,
-    _held: Option<Box<dyn Any + Send>>,
-}
-
-/// Codes of gRPC with which a stream is broken off.
-#[derive(Debug, Clone, Copy)]
-enum Broken {
-    DeadlineExceeded = 4,
-    Internal = 13,
-}
-
-impl AnswerBody {
-    fn broken_off(&mut self, code: Broken) -> Option<Result<Frame<Bytes>, axum::Error>> {
-        self.body = None;
-        let mut trailers = HeaderMap::new();
-        trailers.insert("grpc-status", HeaderValue::from(code as u16));
-        Some(Ok(Frame::trailers(trailers)))
-    }
-}
-
-impl HttpBody for AnswerBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        let Some(body) = &mut self.body else {
-            return Poll::Ready(None);
-        };
-        let polled = catch_unwind(AssertUnwindSafe(|| Pin::new(body).poll_frame(context)));
-        match polled {
-            Ok(Poll::Ready(frame)) => return Poll::Ready(frame),
-            Ok(Poll::Pending) => {}
-            Err(_) => return Poll::Ready(self.broken_off(Broken::Internal)),
-        }
-        let late = self
-            .end
-            .as_mut()
-            .is_some_and(|end| end.as_mut().poll(context).is_ready());
-        match late {
-            true => Poll::Ready(self.broken_off(Broken::DeadlineExceeded)),
-            false => Poll::Pending,
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.as_ref().is_none_or(HttpBody::is_end_stream)
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.as_ref().map_or_else(SizeHint::default, HttpBody::size_hint)
-    }
+/// Returns the trailers with which a stream is cut: as the guard answers before the body.
+fn last_frame(cut: Cut) -> LastFrame {
+    let mut trailers = HeaderMap::new();
+    trailers.insert(
+        "grpc-status",
+        HeaderValue::from(match cut {
+            // DEADLINE_EXCEEDED
+            Cut::Late => 4_u16,
+            // INTERNAL
+            Cut::Panicked => 13,
+        }),
+    );
+    Some(Ok(Frame::trailers(trailers)))
 }

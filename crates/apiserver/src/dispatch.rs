@@ -5,51 +5,48 @@ use crate::{
     negotiate::{self, Representation, Supported},
     no_workspace,
     path::{Rest, Route},
-    reply::{self, Lasting},
-    request::{Answer, Parsed, RequestKind, ResourceClass},
+    reply::{self, Form, Replied, Reply},
+    request::{Answer, Parsed},
     request_stages::{Authenticated, Permitted},
     server::ApiServer,
     verbs::{ResourceRequest, own, scale, watch},
 };
 use axum::body::Body;
-use http::{HeaderMap, HeaderValue, Request, Response, header};
+use http::{HeaderMap, HeaderValue, Request, header};
 use insula_api::{Verb, measure::TRACE};
-use insula_auth::audit::Record;
 use insula_catalog::{Error, Origin, Part, Served};
-use insula_pipeline::{
-    Destination, Entered, ObjectPath, Refusal,
-    fair_share::ConnectionMeter,
-    limits::{Held, InFlightPermit},
+use insula_edge::{
+    guard::limits::{Held, InFlightPermit},
+    port::{Answered, Arrival, RequestKind, ResourceClass},
 };
-use std::{pin::pin, sync::Arc};
+use insula_pipeline::{Destination, Entered, ObjectPath, Refusal};
+use std::pin::pin;
 use tracing::Instrument;
 
 impl ApiServer {
     /// Serves one request over HTTP.
-    pub async fn serve(&self, request: Request<Body>) -> Response<Body> {
+    pub async fn serve(&self, request: Request<Body>, arrival: Arrival) -> Answered {
         let headers = request.headers().clone();
-        let record = request.extensions().get::<Record>().cloned().unwrap_or_default();
+        let record = arrival.record.clone();
         let mut kind = RequestKind::default();
         let time = self.limits.settings.request_time;
         let answer = {
-            let served = pin!(serve(self, request, &mut kind));
+            let served = pin!(serve(self, request, arrival, &mut kind));
             self.guarded(time, &record, served).await
         };
-        let response = answer.unwrap_or_else(|refusal| reply::refuse(&refusal, &headers));
-        let response = audit::record_response(&record, response).await;
-        let mut response = gzip::compress(response, &headers);
+        let reply = answer.unwrap_or_else(|refusal| reply::refuse(&refusal, &headers).into());
+        let Reply { response, form, held } = audit::record_response(&record, reply).await;
+        let mut response = gzip::compress(response, form, &headers);
         let no_cache = HeaderValue::from_static("no-cache, private");
         response.headers_mut().entry(header::CACHE_CONTROL).or_insert(no_cache);
-        response.extensions_mut().insert(kind);
-        response
+        Answered { response, kind, held }
     }
 }
 
 /// Serves a request through all stages, and notes its kind on the way.
-async fn serve(server: &ApiServer, request: Request<Body>, kind: &mut RequestKind) -> Answer {
-    let meter = request.extensions().get::<Arc<ConnectionMeter>>().cloned();
+async fn serve(server: &ApiServer, request: Request<Body>, arrival: Arrival, kind: &mut RequestKind) -> Replied {
     let path = request.uri().path().to_owned();
-    let parsed = Parsed::new(request)?;
+    let parsed = Parsed::new(request, arrival)?;
     // A watch has `timeoutSeconds` instead, as in Kubernetes.
     let timeout = match parsed.verb {
         Some(Verb::Watch) => None,
@@ -57,7 +54,7 @@ async fn serve(server: &ApiServer, request: Request<Body>, kind: &mut RequestKin
     };
     let served = pin!(async {
         let (authenticated, permit) = server.admit(parsed).await?;
-        serve_authenticated(server, authenticated, (Some(permit), meter), kind).await
+        serve_authenticated(server, authenticated, Some(permit), kind).await
     });
     let answer = match timeout {
         Some(time) => tokio::time::timeout(time, served)
@@ -73,9 +70,9 @@ async fn serve(server: &ApiServer, request: Request<Body>, kind: &mut RequestKin
 pub(crate) async fn serve_authenticated(
     server: &ApiServer,
     authenticated: Authenticated,
-    (permit, meter): (Option<InFlightPermit>, Option<Arc<ConnectionMeter>>),
+    permit: Option<InFlightPermit>,
     kind: &mut RequestKind,
-) -> Answer {
+) -> Replied {
     let (mut parsed, destination) = authenticated.locate(&server.registry).await?;
     let authorized = match destination {
         Destination::Here(located) => {
@@ -85,10 +82,11 @@ pub(crate) async fn serve_authenticated(
                 .await?
         }
         Destination::Mounted(mounted) => {
-            return mounts::forward(&server.limits, &*server.mounts, parsed, *mounted).await;
+            let answer = mounts::forward(&server.limits, &*server.mounts, parsed, *mounted).await;
+            return answer.map(Reply::from);
         }
     };
-    let entering = authorized.enter(server.tenants(), &parsed.payer, meter.as_deref());
+    let entering = authorized.enter(server.tenants(), &parsed.payer, parsed.meter.as_deref());
     let Entered {
         permit: in_workspace,
         budget,
@@ -102,26 +100,26 @@ pub(crate) async fn serve_authenticated(
     let answered = slot.run(pin!(answer(server, request, kind))).await;
     let metering = &server.registry.cache.metering;
     let counters = cluster.and_then(|cluster| metering.request(&cluster, kind.verb));
-    let mut response = answered?;
-    if kind.verb != Some(Verb::Watch) && response.extensions().get::<Lasting>().is_none() {
-        response.extensions_mut().insert(held);
+    let mut reply = answered?;
+    if kind.verb != Some(Verb::Watch) && reply.form != Form::Lasting {
+        reply.held = Some(held);
     }
-    Ok(match counters {
-        Some(counters) => metered::counted(response, counters),
-        None => response,
-    })
+    if let Some(counters) = counters {
+        reply.response = metered::counted(reply.response, counters);
+    }
+    Ok(reply)
 }
 
-async fn answer(server: &ApiServer, request: Permitted, kind: &mut RequestKind) -> Answer {
-    match request.parsed.rest() {
-        Rest::Resource(path) => resource(server, request, path, kind).await,
+async fn answer(server: &ApiServer, request: Permitted, kind: &mut RequestKind) -> Replied {
+    let answer = match request.parsed.rest() {
+        Rest::Resource(path) => return resource(server, request, path, kind).await,
         Rest::CoreVersions => documents::core_versions(server, &request),
         Rest::Groups => documents::groups(server, &request),
         Rest::Group(group) => documents::group(server, &request, &group),
         Rest::GroupVersion { group, version } => match aggregation::find(server, &request, &group, &version) {
             Some(to) => {
                 kind.class = ResourceClass::Aggregated;
-                aggregation::proxy(server, request, to, &format!("/apis/{group}/{version}")).await
+                return aggregation::proxy(server, request, to, &format!("/apis/{group}/{version}")).await;
             }
             None => documents::group_version(server, &request, &group, &version),
         },
@@ -133,12 +131,13 @@ async fn answer(server: &ApiServer, request: Permitted, kind: &mut RequestKind) 
         Rest::OpenApiV3(Some(path)) => match aggregation::document(server, &request, &path) {
             Some(to) => {
                 let path = format!("/openapi/v3/apis/{}", to.service.api_version());
-                aggregation::proxy(server, request, to, &path).await
+                return aggregation::proxy(server, request, to, &path).await;
             }
             None => documents::openapi_v3(server, &request, &path).await,
         },
         Rest::Other(path) => other(&request, &path),
-    }
+    };
+    answer.map(Reply::from)
 }
 
 fn other(request: &Permitted, path: &str) -> Answer {
@@ -153,7 +152,7 @@ fn other(request: &Permitted, path: &str) -> Answer {
 }
 
 /// Answers a request for objects.
-async fn resource(server: &ApiServer, request: Permitted, path: ObjectPath, kind: &mut RequestKind) -> Answer {
+async fn resource(server: &ApiServer, request: Permitted, path: ObjectPath, kind: &mut RequestKind) -> Replied {
     let verb = request.parsed.verb;
     let resolved = request
         .authorized
@@ -216,11 +215,12 @@ fn takes_metadata_alone(headers: &HeaderMap) -> bool {
 }
 
 /// Calls the verb of an object's subresource; the empty one is the object itself.
-async fn subresource(request: &mut ResourceRequest<'_>, subresource: &str, verb: Verb) -> Answer {
+async fn subresource(request: &mut ResourceRequest<'_>, subresource: &str, verb: Verb) -> Replied {
     let served = &request.target.served;
     let of_kind = served.api.subresource(subresource).is_some();
-    match subresource {
+    let answer = match subresource {
         "" if served.api.strategy.traits().review => request.review(verb).await,
+        "" if verb == Verb::List => return request.list().await,
         "" => main(request, verb).await,
         "status" if request.target.api_version()?.status => part(request, verb, Part::Status).await,
         "approval" if of_kind => part(request, verb, Part::Approval).await,
@@ -228,18 +228,20 @@ async fn subresource(request: &mut ResourceRequest<'_>, subresource: &str, verb:
         "token" if of_kind => request.token(verb).await,
         "finalize" if of_kind => finalize(request, verb).await,
         _ => match (served.api.subresource(subresource), served.api.handler(subresource)) {
-            (Some(known), Some(handler)) if known.verbs.contains(&verb) => own::serve(request, verb, handler).await,
+            (Some(known), Some(handler)) if known.verbs.contains(&verb) => {
+                return own::serve(request, verb, handler).await;
+            }
             (Some(_), Some(_)) => Err(request.not_supported(verb)),
             _ => Err(Refusal::from(served.api.not_found(&request.name))),
         },
-    }
+    };
+    answer.map(Reply::from)
 }
 
 async fn main(request: &mut ResourceRequest<'_>, verb: Verb) -> Answer {
     let deletes_collection = request.target.served.api.strategy.traits().deletes_collection;
     match (verb, request.name.is_empty()) {
         (Verb::Get, _) => request.get().await,
-        (Verb::List, _) => request.list().await,
         (Verb::Watch, _) => watch::watch(request).await,
         (Verb::Create, true) => request.create().await,
         (Verb::Create, false) if request.names_creation => request.create().await,

@@ -7,16 +7,12 @@
 //! No byte of a body is read before [`ApiServer::admit`] has authenticated the sender and taken a
 //! permit.
 
-use crate::{
-    reply,
-    request::{Answer, Parsed},
-    request_stages::Authenticated,
-    server::ApiServer,
-};
+use crate::{reply, request::Parsed, request_stages::Authenticated, server::ApiServer};
 use futures_util::FutureExt;
 use insula_api::measure::TRACE;
 use insula_auth::audit::Record;
-use insula_pipeline::{Refusal, limits::InFlightPermit};
+use insula_edge::guard::limits::InFlightPermit;
+use insula_pipeline::Refusal;
 use std::{panic::AssertUnwindSafe, time::Duration};
 use tracing::Instrument;
 
@@ -24,12 +20,12 @@ impl ApiServer {
     /// Runs the work of a request within its time. A panic becomes a 500 of its request. Refusals
     /// are recorded in the audit log. The work is pinned by the caller, so that its large future
     /// stands in one place only.
-    pub(crate) async fn guarded(
+    pub(crate) async fn guarded<T>(
         &self,
         time: Duration,
         record: &Record,
-        work: impl Future<Output = Answer> + Unpin,
-    ) -> Answer {
+        work: impl Future<Output = Result<T, Refusal>> + Unpin,
+    ) -> Result<T, Refusal> {
         let work = AssertUnwindSafe(work).catch_unwind();
         let refusal = match tokio::time::timeout(time, work).await {
             Ok(Ok(answer)) => return answer.inspect_err(|refusal| reply::record_refusal(refusal, record)),

@@ -5,7 +5,7 @@
 //! compressed piece by piece while it is sent: no piece keeps a thread for long, and the server
 //! does no work for pieces that a client does not read.
 
-use crate::reply::InChunks;
+use crate::reply::Form;
 use axum::body::{Body, HttpBody};
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
@@ -19,9 +19,9 @@ const BYTES_MIN: u64 = 128 << 10;
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Compresses an answer that is large and whose client accepts gzip.
-pub(crate) fn compress(response: Response<Body>, request: &HeaderMap) -> Response<Body> {
+pub(crate) fn compress(response: Response<Body>, form: Form, request: &HeaderMap) -> Response<Body> {
     let length = response.body().size_hint().exact();
-    let large = length.is_some_and(|bytes| bytes >= BYTES_MIN) || response.extensions().get::<InChunks>().is_some();
+    let large = length.is_some_and(|bytes| bytes >= BYTES_MIN) || form == Form::InChunks;
     if !large || response.headers().contains_key(header::CONTENT_ENCODING) || !accepts(request) {
         return response;
     }
@@ -113,7 +113,7 @@ mod tests {
     }
 
     async fn sent(bytes: Vec<u8>, accept: &str) -> (HeaderMap, Bytes) {
-        let (head, body) = compress(Response::new(Body::from(bytes)), &request(accept)).into_parts();
+        let (head, body) = compress(Response::new(Body::from(bytes)), Form::Own, &request(accept)).into_parts();
         (head.headers, body.collect().await.expect("a body").to_bytes())
     }
 
@@ -150,7 +150,7 @@ mod tests {
     async fn streams_are_never_compressed() {
         let pieces = (0..4).map(|_| Ok::<_, io::Error>(Bytes::from(vec![b'a'; 100_000])));
         let stream = Body::from_stream(futures_util::stream::iter(pieces));
-        let response = compress(Response::new(stream), &request("gzip"));
+        let response = compress(Response::new(stream), Form::Own, &request("gzip"));
         assert!(response.headers().get(header::CONTENT_ENCODING).is_none());
     }
 }

@@ -45,7 +45,6 @@ pub use extensions::{ExtensionServers, Extensions, Outages, Unreachable};
 pub use impersonate::{NotActing, acting, proxied_user};
 pub use mounts::{Forward, Nowhere};
 pub use named_identity::IdentityError;
-pub use request::{RequestKind, ResourceClass};
 pub use server::ApiServer;
 
 /// This program's version.

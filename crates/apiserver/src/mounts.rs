@@ -15,10 +15,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Uri, header};
 use http_body_util::Limited;
 use insula_auth::UserInfo;
 use insula_catalog::Error;
-use insula_pipeline::{
-    Mounted, Refusal,
-    limits::{Limits, WatchPermit},
-};
+use insula_edge::guard::limits::{Limits, WatchPermit};
+use insula_pipeline::{Mounted, Refusal};
 
 /// Forwards requests to other servers.
 pub trait Forward: Send + Sync {

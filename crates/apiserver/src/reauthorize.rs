@@ -11,6 +11,7 @@ use axum::body::Body;
 use http::{HeaderMap, Method, Request, Uri, header};
 use insula_access::{Authenticator, PeerCertificate};
 use insula_catalog::Error;
+use insula_edge::port::Arrival;
 use insula_pipeline::Destination;
 use insula_pipeline::Refusal;
 use insula_registry::Deps;
@@ -80,10 +81,13 @@ impl Credentials {
         *request.method_mut() = self.method.clone();
         *request.uri_mut() = self.uri.clone();
         *request.headers_mut() = self.headers.clone();
-        if let Some(peer) = &self.peer {
-            request.extensions_mut().insert(peer.clone());
-        }
-        let authenticated = Parsed::new(request)?.authenticate(authenticator, registry).await?;
+        let arrival = Arrival {
+            certificate: self.peer.clone(),
+            ..Arrival::default()
+        };
+        let authenticated = Parsed::new(request, arrival)?
+            .authenticate(authenticator, registry)
+            .await?;
         let (parsed, destination) = authenticated.locate(registry).await?;
         match destination {
             Destination::Here(located) => {

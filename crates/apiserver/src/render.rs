@@ -4,7 +4,7 @@ mod chunks;
 
 use crate::{
     negotiate::{self, Format, MetaVersion, Negotiated, Representation},
-    reply::{self, header_text},
+    reply::{self, Replied, Reply, header_text},
     request::{Answer, Parsed},
     table::{self, Columns, IncludeObject, Layout},
 };
@@ -14,7 +14,8 @@ use http::header;
 use insula_access::Target;
 use insula_api::{Json, Revision};
 use insula_catalog::{Error, Result};
-use insula_pipeline::{Refusal, limits::Budget};
+use insula_edge::guard::limits::Budget;
+use insula_pipeline::Refusal;
 use insula_registry::{
     Deps, List, calls,
     representation::{Show, is_stored},
@@ -124,24 +125,24 @@ impl Renderer {
     }
 
     /// Answers with a list.
-    pub async fn list(&self, list: List, warnings: &[String]) -> Answer {
+    pub(crate) async fn list(&self, list: List, warnings: &[String]) -> Replied {
         let total = list
             .entries
             .iter()
             .map(|entry| entry.object.body_len() + 48)
             .sum::<usize>();
-        let mut response = match self.in_chunks(total) {
+        let mut reply = match self.in_chunks(total) {
             Some(form) if form != Form::Shown || self.are_stored(&list) => {
                 self.budget.hold(chunks::HELD_BYTES)?;
                 self.chunks(form, list)
             }
             _ => {
                 self.budget.hold(self.bytes_in_flight(&list, total))?;
-                self.many(&list).await?
+                self.many(&list).await?.into()
             }
         };
-        reply::add_warnings(&mut response, warnings);
-        Ok(response)
+        reply::add_warnings(&mut reply.response, warnings);
+        Ok(reply)
     }
 
     /// Answers a deletion of a collection with the deleted objects, as [`Renderer::written`] does.
@@ -184,7 +185,7 @@ impl Renderer {
         }
     }
 
-    fn chunks(&self, form: Form, list: List) -> Response {
+    fn chunks(&self, form: Form, list: List) -> Reply {
         let metadata = list_metadata(&list);
         let entries = list.entries.into_iter();
         let content_type = self.form.content_type();

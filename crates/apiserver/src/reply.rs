@@ -10,6 +10,7 @@ use http::{HeaderMap, HeaderValue, Response, header};
 use insula_api::{Json, distinct};
 use insula_auth::audit::Record;
 use insula_catalog::Error;
+use insula_edge::guard::limits::Held;
 use insula_pipeline::Refusal;
 use std::io;
 
@@ -62,17 +63,45 @@ pub fn refuse(refusal: &Refusal, request: &HeaderMap) -> Response<Body> {
     response
 }
 
-/// A mark of answers that are rendered while they are sent, which are large.
-#[derive(Clone, Copy)]
-pub(crate) struct InChunks;
+/// An answer of a handler, with the way in which its body is made.
+pub(crate) struct Reply {
+    pub(crate) response: Response<Body>,
+    pub(crate) form: Form,
+    /// Permits that the request holds until the last byte of its answer is sent.
+    pub(crate) held: Option<Held>,
+}
 
-/// A mark of answers that another server makes while they are sent.
-#[derive(Clone, Copy)]
-pub(crate) struct Proxied;
+/// The way in which the body of an answer is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// By this server: as a whole, or as a stream of its own kind.
+    Own,
+    /// By this server, while it is sent: it is large.
+    InChunks,
+    /// By another server, while it is sent.
+    Proxied,
+    /// By the program, for as long as it likes: it has a permit of its own.
+    Lasting,
+}
 
-/// A mark of answers that last, and have a permit of their own.
-#[derive(Clone, Copy)]
-pub(crate) struct Lasting;
+impl Reply {
+    pub(crate) fn new(response: Response<Body>, form: Form) -> Self {
+        Reply {
+            response,
+            form,
+            held: None,
+        }
+    }
+}
+
+impl From<Response<Body>> for Reply {
+    fn from(response: Response<Body>) -> Self {
+        Reply::new(response, Form::Own)
+    }
+}
+
+/// The result of a handler whose answers differ in their form.
+pub(crate) type Replied = Result<Reply, Refusal>;
 
 /// Bytes from which answers are rendered while they are sent, where they can be.
 pub(crate) const IN_CHUNKS_BYTES_MIN: usize = 256 << 10;

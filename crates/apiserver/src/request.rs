@@ -18,53 +18,16 @@ use insula_access::{
 use insula_api::{ClusterPath, Verb};
 use insula_auth::{Attributes, audit::Record};
 use insula_catalog::{Error, exports::ExportName};
-use insula_pipeline::{ObjectPath, Refusal, VirtualWorkspace, limits::Budget};
+use insula_edge::{
+    guard::{fair_share::ConnectionMeter, limits::Budget},
+    port::Arrival,
+};
+use insula_pipeline::{ObjectPath, Refusal, VirtualWorkspace};
 use insula_registry::ListOptions;
 use std::sync::Arc;
 
 /// The result of a handler.
 pub type Answer = Result<Response<Body>, Refusal>;
-
-/// Labels of a request in metrics, known once its resource is resolved. A response extension.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct RequestKind {
-    /// The verb; `None` for requests that are not about objects.
-    pub verb: Option<Verb>,
-    /// Origin of the resource.
-    pub class: ResourceClass,
-}
-
-/// Origin of a request's resource. A closed set: it labels metrics.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ResourceClass {
-    /// Discovery, OpenAPI, or nothing that is served.
-    #[default]
-    NonResource,
-    /// A built-in kind.
-    System,
-    /// Bound from an export.
-    Bound,
-    /// Defined in the cluster by a CustomResourceDefinition.
-    Local,
-    /// Served by an extension server.
-    Aggregated,
-    /// A gRPC call, which has no resource.
-    Call,
-}
-
-impl ResourceClass {
-    /// Returns the name in traces.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            ResourceClass::NonResource => "nonresource",
-            ResourceClass::System => "system",
-            ResourceClass::Bound => "bound",
-            ResourceClass::Local => "local",
-            ResourceClass::Aggregated => "aggregated",
-            ResourceClass::Call => "grpc",
-        }
-    }
-}
 
 /// A request whose path makes sense.
 pub struct Parsed {
@@ -89,6 +52,8 @@ pub struct Parsed {
     /// The certificate that came with the connection.
     pub(crate) peer: Option<PeerCertificate>,
     pub(crate) connection: Option<OnAuthenticated>,
+    /// Charges the tenant of the connection.
+    pub(crate) meter: Option<Arc<ConnectionMeter>>,
     /// The upgrade to a WebSocket, if the client asks for one.
     pub(crate) upgrade: Option<Upgrade>,
     /// The request's record in the audit log.
@@ -107,14 +72,14 @@ impl Parsed {
     ///
     /// # Errors
     /// 400 for a path that cannot be a request.
-    pub fn new(request: Request<Body>) -> Result<Parsed, Refusal> {
+    pub fn new(request: Request<Body>, arrival: Arrival) -> Result<Parsed, Refusal> {
         let route = parse(request.uri().path()).map_err(|BadPath(text)| Refusal::from(Error::BadRequest(text)))?;
-        Ok(Self::routed(request, route))
+        Ok(Self::routed(request, arrival, route))
     }
 
     /// Reads the head of a gRPC call. The call names its workspace in its message; one whose
     /// credential counts in that workspace alone names it in a header as well.
-    pub(crate) fn call(request: Request<Body>, workspace: Option<ClusterPath>) -> Parsed {
+    pub(crate) fn call(request: Request<Body>, arrival: Arrival, workspace: Option<ClusterPath>) -> Parsed {
         let path = request.uri().path().to_owned();
         let route = match workspace {
             Some(workspace) => Route::Cluster {
@@ -123,16 +88,21 @@ impl Parsed {
             },
             None => Route::Service(path),
         };
-        Self::routed(request, route)
+        Self::routed(request, arrival, route)
     }
 
-    fn routed(request: Request<Body>, route: Route) -> Parsed {
-        let (mut parts, body) = request.into_parts();
+    fn routed(request: Request<Body>, arrival: Arrival, route: Route) -> Parsed {
+        let (parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query().unwrap_or_default());
-        let peer = parts.extensions.get::<PeerCertificate>().cloned();
-        let connection = parts.extensions.remove::<OnAuthenticated>();
-        let upgrade = Upgrade::from_request(&mut parts);
-        let record = parts.extensions.remove::<Record>().unwrap_or_default();
+        let Arrival {
+            address: _,
+            certificate,
+            authenticated,
+            meter,
+            upgrade,
+            record,
+        } = arrival;
+        let upgrade = upgrade.and_then(|upgrade| Upgrade::from_arrival(&parts.headers, upgrade));
         let mut parsed = Parsed {
             method: parts.method,
             uri: parts.uri,
@@ -143,8 +113,9 @@ impl Parsed {
             list_options: None,
             headers: parts.headers,
             body,
-            peer,
-            connection,
+            peer: certificate,
+            connection: authenticated,
+            meter,
             upgrade,
             record,
             payer: Arc::default(),

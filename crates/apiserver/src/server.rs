@@ -2,7 +2,8 @@
 
 use crate::{extensions::Extensions, mounts::Forward, openapi};
 use insula_access::Authenticator;
-use insula_pipeline::{TenantLimits, fair_share, limits};
+use insula_edge::guard::{fair_share, limits};
+use insula_pipeline::TenantLimits;
 use insula_registry::Deps;
 use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;

@@ -28,7 +28,8 @@ use http_body_util::{BodyExt, Limited};
 use insula_access::Target;
 use insula_api::{Json, Verb};
 use insula_catalog::Error;
-use insula_pipeline::{Clusters, Objects, Refusal, limits::Budget};
+use insula_edge::guard::limits::Budget;
+use insula_pipeline::{Clusters, Objects, Refusal};
 use insula_registry::{FieldValidation, WriteOptions};
 use insula_schema::Structural;
 use std::sync::Arc;
@@ -220,7 +221,7 @@ impl BodyKind {
 }
 
 /// Step in which the bytes of a body of unknown length are taken from the budget. Larger than
-/// [`insula_pipeline::limits`] leaves uncounted.
+/// [`insula_edge::guard::limits`] leaves uncounted.
 const BODY_STEP_BYTES: usize = 256 << 10;
 
 /// Reads a body within a limit and a budget.

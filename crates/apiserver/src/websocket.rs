@@ -3,7 +3,7 @@
 //!
 //! The handshake is here, frames are tungstenite's. As with kube-apiserver the server reads what a
 //! client sends only to answer pings and to notice its close, and discards it. The stream outlives
-//! its request, so the owner of the connection runs it ([`Afterwards`]).
+//! its request, so the owner of the connection runs it ([`port::Afterwards`]).
 
 use crate::negotiate::Format;
 use base64::{
@@ -15,12 +15,13 @@ use futures_util::{
     SinkExt, Stream, StreamExt,
     future::{BoxFuture, try_join},
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header, request};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
+use insula_edge::port;
 use insula_pipeline::Refusal;
 use sha1::{Digest, Sha1};
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{pin::pin, time::Duration};
 use tokio::{
     io::copy_bidirectional,
     time::{interval, timeout},
@@ -46,39 +47,19 @@ const PING_PERIOD: Duration = Duration::from_secs(30);
 /// before they do.
 const RECEIVED_BYTES_MAX: usize = 4 << 10;
 
-/// Runs a task after the answer as a part of the request's connection. A request extension, made by
-/// the owner of the connection.
-#[derive(Clone)]
-pub struct Afterwards(Arc<dyn Fn(BoxFuture<'static, ()>) + Send + Sync>);
-
-impl Afterwards {
-    /// Wraps a function that runs a future.
-    pub fn new(run: impl Fn(BoxFuture<'static, ()>) + Send + Sync + 'static) -> Self {
-        Afterwards(Arc::new(run))
-    }
-}
-
-/// A request that asks for another protocol: a WebSocket, or SPDY, which only extension servers
-/// speak.
-pub(crate) struct Upgrade {
-    connection: OnUpgrade,
-    afterwards: Afterwards,
-}
+/// The upgrade of a request that asks for another protocol: a WebSocket, or SPDY, which only
+/// extension servers speak.
+pub(crate) struct Upgrade(port::Upgrade);
 
 /// Protocol of kubectl's streams before WebSockets.
 const SPDY: &str = "SPDY/3.1";
 
 impl Upgrade {
-    /// Reads a request; `None` for one that asks for no other protocol, or over a connection that
-    /// cannot be upgraded (HTTP/2): it is served as an ordinary request.
-    pub(crate) fn from_request(request: &mut request::Parts) -> Option<Upgrade> {
-        if !is_websocket(&request.headers) && !asks_for(&request.headers, SPDY) {
-            return None;
-        }
-        Some(Upgrade {
-            connection: request.extensions.remove()?,
-            afterwards: request.extensions.remove()?,
-        })
+    /// Returns the upgrade of a request that may have one; `None` for other protocols: it is served
+    /// as an ordinary request.
+    pub(crate) fn from_arrival(request: &HeaderMap, upgrade: port::Upgrade) -> Option<Upgrade> {
+        let is_known = is_websocket(request) || asks_for(request, SPDY);
+        is_known.then_some(Upgrade(upgrade))
     }
 
     /// Answers with the end of the handshake, after which the events of each batch are sent until
@@ -97,8 +78,8 @@ impl Upgrade {
     {
         let mut response = handshake(request)?;
         *response.body_mut() = axum::body::Body::empty();
-        let Upgrade { connection, afterwards } = self;
-        (afterwards.0)(Box::pin(async move {
+        let Upgrade(port::Upgrade { connection, afterwards }) = self;
+        afterwards.run(Box::pin(async move {
             match connection.await {
                 Ok(upgraded) => converse(upgraded, batches, format).await,
                 Err(error) => tracing::debug!(%error, "the connection ended before it was a WebSocket"),
@@ -118,8 +99,8 @@ impl Upgrade {
         end: BoxFuture<'static, ()>,
         held: impl Send + 'static,
     ) -> Response<axum::body::Body> {
-        let Upgrade { connection, afterwards } = self;
-        (afterwards.0)(Box::pin(async move {
+        let Upgrade(port::Upgrade { connection, afterwards }) = self;
+        afterwards.run(Box::pin(async move {
             let _held = held;
             let both = async move {
                 let (client, server) = try_join(connection, other).await.map_err(std::io::Error::other)?;

@@ -1,12 +1,13 @@
 //! The third stage of a [`crate::Call`]: the permits of the workspace that it enters.
 
-use crate::{
-    Authorized, Limit, Refusal,
+use crate::{Authorized, Refusal};
+use insula_api::ClusterName;
+use insula_catalog::{Error, Named, locate::LogicalClusterView};
+use insula_edge::guard::{
+    Limit,
     fair_share::{Charged, ConnectionMeter, FairShare, ThrottleSlot},
     limits::{Budget, CountedPermit, Limits},
 };
-use insula_api::ClusterName;
-use insula_catalog::{Error, Named, locate::LogicalClusterView};
 use std::sync::Arc;
 
 /// The permits of a request that has entered its workspace.

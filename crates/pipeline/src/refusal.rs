@@ -3,6 +3,7 @@
 use insula_api::Verb;
 use insula_auth::Attributes;
 use insula_catalog::{Error, Named};
+use insula_edge::guard::Limit;
 
 /// The reason why a request is answered, and not done.
 ///
@@ -71,11 +72,6 @@ pub struct Forbidden {
     /// The right.
     pub attributes: Attributes,
 }
-
-/// A limit that is reached. Displays what has to become less.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("Too many requests, please try again later: {0}")]
-pub struct Limit(pub String);
 
 /// The clusters of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

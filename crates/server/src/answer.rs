@@ -7,7 +7,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
-use insula_pipeline::fair_share::FairShare;
+use insula_edge::guard::fair_share::FairShare;
 use tokio::{net::TcpListener, sync::Semaphore};
 
 use crate::{
@@ -99,21 +99,22 @@ fn bounded(answer: Arc<Answer>, body_bytes: usize) -> listen::Answer {
     // One request for each core at once: more would only wait for each other, with their bodies in
     // memory.
     let turns = Arc::new(Semaphore::new(cores()));
-    Arc::new(move |request: Request<Body>| {
+    Arc::new(move |request: Request<Body>, _| {
         let (answer, turns) = (Arc::clone(&answer), Arc::clone(&turns));
         Box::pin(async move {
             let (parts, body) = request.into_parts();
             let Ok(_turn) = turns.acquire_owned().await else {
-                return Ok(plain(StatusCode::SERVICE_UNAVAILABLE));
+                return plain(StatusCode::SERVICE_UNAVAILABLE).into();
             };
             let Ok(body) = Limited::new(body, body_bytes).collect().await else {
-                return Ok(plain(StatusCode::PAYLOAD_TOO_LARGE));
+                return plain(StatusCode::PAYLOAD_TOO_LARGE).into();
             };
             let request = Request::from_parts(parts, body.to_bytes());
-            Ok(match tokio::task::spawn_blocking(move || answer(request)).await {
+            let response = match tokio::task::spawn_blocking(move || answer(request)).await {
                 Ok(response) => response.map(|body| Body::new(Full::new(body))),
                 Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR),
-            })
+            };
+            response.into()
         })
     })
 }

@@ -18,11 +18,9 @@ use http::{
 use insula_auth::audit::Record;
 
 /// Returns the refusal of a request with an ambiguous host. Called before the path is read.
-pub(crate) fn refuse(request: &Request) -> Option<Response> {
+pub(crate) fn refuse(request: &Request, record: &Record) -> Option<Response> {
     let why = ambiguity(request)?;
-    if let Some(record) = request.extensions().get::<Record>() {
-        record.refused(why);
-    }
+    record.refused(why);
     // The text of Go's server: a kube-apiserver does not write a Status here either.
     let text = format!("400 Bad Request: {why}");
     Some(match request.version() < Version::HTTP_2 {

@@ -7,10 +7,10 @@
 
 use std::{io, ops::ControlFlow, sync::Arc, time::Duration};
 
-use axum::{body::Body, extract::State, response::IntoResponse, response::Response};
+use axum::{body::Body, response::IntoResponse, response::Response};
 use bytes::Bytes;
 use futures_util::stream;
-use http::{StatusCode, header::CONTENT_TYPE, header::RETRY_AFTER, request::Parts};
+use http::{StatusCode, header::CONTENT_TYPE, header::RETRY_AFTER};
 use insula_api::{ClusterName, ObjectKey, Revision, Scope};
 use insula_catalog::ids;
 use insula_store::{
@@ -24,7 +24,7 @@ use tokio::{
 
 use crate::{
     VERSION,
-    health::{Health, Refusal, permit},
+    health::{Health, Probe, Refusal, permit},
 };
 
 pub(crate) const PATH: &str = "/backup";
@@ -45,8 +45,8 @@ pub(crate) fn permits() -> Arc<Semaphore> {
 }
 
 /// Answers a request for a backup.
-pub(crate) async fn answer(State(health): State<Health>, request: Parts) -> Response {
-    if let Err(refusal) = permit(&health, &request, PATH).await {
+pub(crate) async fn answer(health: &Health, probe: Probe<'_>) -> Response {
+    if let Err(refusal) = permit(health, probe, PATH).await {
         return refusal.into_response();
     }
     let Ok(permit) = Arc::clone(&health.backups).try_acquire_owned() else {

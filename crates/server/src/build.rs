@@ -8,7 +8,7 @@ use insula_apiserver::{ApiServer, Extensions, aggregation};
 use insula_auth::{audit::Log, jwt::Issuer};
 use insula_catalog::CompiledKind;
 use insula_controllers::Controllers;
-use insula_pipeline::limits::{Limits, Settings, Share};
+use insula_edge::guard::limits::{Limits, Settings, Share};
 use insula_registry::{
     Deps, HeavyWork, StorageLimits,
     representation::{Cache, Workers},
@@ -21,7 +21,7 @@ use crate::{
     config::{self, Config, StoreChoice},
     edge::Edge,
     grpc::{Calls, MessageBytes},
-    health::{self, Health, StoreCheck},
+    health::{Health, StoreCheck},
     host::ServerHost,
     housekeeping,
     identity::FrontProxies,
@@ -145,7 +145,7 @@ pub async fn build(mut parts: Parts) -> Result<App, StartError> {
         rng: env.rng,
         audit,
         metrics,
-        health: health::routes(health),
+        health,
         calls,
         api: server,
     };

@@ -5,17 +5,13 @@
 //! its body is in transit, and a client that is refused often (over a limit, say) loses the
 //! connection and all its watches.
 
-use axum::{
-    body::{Body, Bytes},
-    extract::Request,
-};
+use axum::{body::Body, extract::Request};
 use http::header::EXPECT;
-use http_body::{Body as HttpBody, Frame, SizeHint};
+use http_body::Body as _;
 use http_body_util::{BodyExt, Limited};
+use insula_edge::port::{ObservedBody, Observer};
 use std::{
-    pin::Pin,
     sync::{Arc, Mutex, PoisonError},
-    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -26,12 +22,6 @@ const DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
 #[derive(Clone, Default)]
 pub(crate) struct UnreadBody(Arc<Mutex<Option<Body>>>);
 
-struct TrackedBody {
-    body: Body,
-    over: bool,
-    unread: UnreadBody,
-}
-
 impl UnreadBody {
     /// Tracks the body of a request. Returns nothing when there is no body, or when the client
     /// sends it only after `100 Continue`.
@@ -40,12 +30,8 @@ impl UnreadBody {
             return None;
         }
         let unread = UnreadBody::default();
-        let tracked = TrackedBody {
-            body: std::mem::take(request.body_mut()),
-            over: false,
-            unread: unread.clone(),
-        };
-        *request.body_mut() = Body::new(tracked);
+        let body = std::mem::take(request.body_mut());
+        *request.body_mut() = ObservedBody::wrap(body, unread.clone());
         Some(unread)
     }
 
@@ -62,34 +48,8 @@ impl UnreadBody {
     }
 }
 
-impl HttpBody for TrackedBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-        self.over = !matches!(frame, Some(Ok(_)));
-        Poll::Ready(frame)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-impl Drop for TrackedBody {
-    fn drop(&mut self) {
-        if self.over || self.body.is_end_stream() {
-            return;
-        }
-        let body = std::mem::take(&mut self.body);
-        *self.unread.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(body);
+impl Observer for UnreadBody {
+    fn stop(&mut self, unread: Body) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(unread);
     }
 }

@@ -15,15 +15,15 @@
 use std::{sync::Arc, time::Instant};
 
 use axum::{
-    Router,
     body::{Body, HttpBody},
     extract::Request,
     response::Response,
 };
 use http::{Method, StatusCode, header::CONTENT_LENGTH};
 use insula_api::Rng;
-use insula_apiserver::{ApiServer, RequestKind, ResourceClass};
+use insula_apiserver::ApiServer;
 use insula_auth::audit::Log;
+use insula_edge::port::{Answered, Arrival, RequestKind, ResourceClass};
 use tracing::Instrument;
 
 use crate::{
@@ -31,7 +31,7 @@ use crate::{
     authority,
     drain_body::UnreadBody,
     grpc::{self, Calls},
-    health,
+    health::{self, Health},
     listen::Answer,
     metrics::{Class, Effect, Metrics},
     trace::Trace,
@@ -45,8 +45,8 @@ pub(crate) struct Edge {
     pub(crate) audit: Arc<Log>,
     /// Metrics of requests.
     pub(crate) metrics: Arc<Metrics>,
-    /// Routes of health, version, metrics and backups.
-    pub(crate) health: Router,
+    /// Health, version, metrics and backups.
+    pub(crate) health: Health,
     /// gRPC services of administrators.
     pub(crate) calls: Calls,
     /// The API, for all other requests.
@@ -57,40 +57,43 @@ impl Edge {
     /// Returns the edge as the function that the port calls.
     pub(crate) fn into_answer(self) -> Answer {
         let edge = Arc::new(self);
-        Arc::new(move |request| {
+        Arc::new(move |request, arrival| {
             let edge = Arc::clone(&edge);
-            Box::pin(async move { Ok(edge.answer(request).await) })
+            Box::pin(async move { edge.answer(request, arrival).await })
         })
     }
 
-    async fn answer(&self, mut request: Request) -> Response {
+    async fn answer(&self, mut request: Request, arrival: Arrival) -> Answered {
         let trace = Trace::begin(&*self.rng, &mut request);
-        let answered = self.audited(request).instrument(trace.traced.clone());
-        let mut response = answered.instrument(trace.span.clone()).await;
-        trace.end(&mut response);
-        response
+        let answering = self.audited(request, arrival).instrument(trace.traced.clone());
+        let mut answered = answering.instrument(trace.span.clone()).await;
+        trace.end(&mut answered);
+        answered
     }
 
-    async fn audited(&self, mut request: Request) -> Response {
-        let asking = RequestAudit::begin(&self.audit, &mut request);
-        let response = self.measured(request).await;
-        asking.end(&response);
-        response
+    async fn audited(&self, request: Request, mut arrival: Arrival) -> Answered {
+        let audit = RequestAudit::begin(&self.audit, &request, &mut arrival);
+        let answered = self.measured(request, arrival).await;
+        audit.end(&answered.response);
+        answered
     }
 
-    async fn measured(&self, request: Request) -> Response {
-        if let Some(refusal) = authority::refuse(&request) {
-            return refusal;
+    async fn measured(&self, request: Request, arrival: Arrival) -> Answered {
+        if let Some(refusal) = authority::refuse(&request, &arrival.record) {
+            return refusal.into();
         }
-        let started = Instant::now();
-        let response = match Protocol::from_request(&request) {
-            Protocol::Health => grpc::call_router(&self.health, request).await,
-            protocol => self.in_flight(protocol, request).await,
+        let (started, only_head) = (Instant::now(), *request.method() == Method::HEAD);
+        let mut answered = match Protocol::from_request(&request) {
+            Protocol::Health => health::answer(&self.health, &arrival, request).await.into(),
+            protocol => self.in_flight(protocol, request, arrival).await,
         };
-        let kind = response.extensions().get::<RequestKind>().copied().unwrap_or_default();
+        if only_head {
+            answered.response = without_body(answered.response);
+        }
+        let Answered { response, kind, .. } = &answered;
         self.metrics
-            .request(kind.verb, class(kind), code(&response), started.elapsed());
-        response
+            .request(kind.verb, class(*kind), code(response), started.elapsed());
+        answered
     }
 
     /// Returns the effect of a request.
@@ -107,22 +110,18 @@ impl Edge {
     }
 
     /// Answers a request by the API or a service. The gauge counts it meanwhile.
-    async fn in_flight(&self, protocol: Protocol, mut request: Request) -> Response {
+    async fn in_flight(&self, protocol: Protocol, mut request: Request, arrival: Arrival) -> Answered {
         let _in_flight = self.metrics.in_flight(self.effect(protocol, &request));
-        let only_head = *request.method() == Method::HEAD;
         let unread = UnreadBody::track(&mut request);
-        let response = match protocol {
-            Protocol::Grpc => self.calls.answer(&self.api, request).await,
+        let answered = match protocol {
+            Protocol::Grpc => self.calls.answer(&self.api, request, arrival).await,
             // Boxed, so that the stages above move a pointer.
-            Protocol::Http | Protocol::Health => Box::pin(self.api.serve(request)).await,
+            Protocol::Http | Protocol::Health => Box::pin(self.api.serve(request, arrival)).await,
         };
         if let Some(unread) = unread {
             unread.drain(self.api.limits.settings.body_bytes).await;
         }
-        match only_head {
-            true => without_body(response),
-            false => response,
-        }
+        answered
     }
 }
 
@@ -174,6 +173,6 @@ fn class(kind: RequestKind) -> Class {
         ResourceClass::Bound => Class::Bound,
         ResourceClass::Local => Class::Local,
         ResourceClass::Aggregated => Class::Aggregated,
-        ResourceClass::Call => Class::Call,
+        ResourceClass::Call | ResourceClass::UnknownCall => Class::Call,
     }
 }

@@ -20,7 +20,7 @@ use bytes::Bytes;
 use futures_util::task::AtomicWaker;
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body::{Frame, SizeHint};
-use insula_pipeline::limits::Held;
+use insula_edge::{guard::limits::Held, port::Answered};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::{connections::Connection, lifecycle::Lifecycle};
@@ -30,7 +30,7 @@ use crate::{connections::Connection, lifecycle::Lifecycle};
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Future of an answer.
-pub(crate) type Answered = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+pub(crate) type AnswerFuture = Pin<Box<dyn Future<Output = Answered> + Send>>;
 
 /// A request whose answer is not written yet.
 pub(crate) struct Exchange {
@@ -123,7 +123,7 @@ impl Drop for Piece {
 
 /// Future of the answer in an exchange.
 pub(crate) struct Answering {
-    pub(crate) answered: Answered,
+    pub(crate) answered: AnswerFuture,
     pub(crate) exchange: Option<Arc<Exchange>>,
     /// Tells from when on the answer announces that the connection closes. None for HTTP/2.
     pub(crate) lifecycle: Option<Lifecycle>,
@@ -133,9 +133,9 @@ impl Future for Answering {
     type Output = Result<Response<AnswerBody>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Ok(mut response) = ready!(self.answered.as_mut().poll(context));
+        let Answered { mut response, held, .. } = ready!(self.answered.as_mut().poll(context));
         let exchange = self.exchange.take().expect("it is answered once");
-        if let Some(held) = response.extensions_mut().remove::<Held>() {
+        if let Some(held) = held {
             let _ = exchange.held.set(held);
         }
         let closes = self.lifecycle.as_ref().is_some_and(Lifecycle::is_closing);

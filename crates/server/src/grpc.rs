@@ -24,10 +24,11 @@ use http_body_util::BodyExt;
 use insula_admin::{Method, status};
 use insula_api::ClusterPath;
 use insula_apiserver::{
-    ApiServer, RequestKind, ResourceClass,
-    call::{Access, Admitted, Call, Caller},
+    ApiServer,
+    call::{Access, Admitted, Call},
 };
 use insula_auth::audit::Record;
+use insula_edge::port::{Answered, Arrival, RequestKind, ResourceClass};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use tonic::Status;
 use tower::ServiceExt;
@@ -67,10 +68,6 @@ const UNKNOWN: Method = Method {
     bytes: 0,
 };
 
-/// Mark of an answer to a call of a method that exists. A response extension.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct KnownMethod;
-
 /// The services behind the edge.
 pub(crate) struct Calls {
     pub(crate) services: Router,
@@ -89,12 +86,12 @@ impl Calls {
     }
 
     /// Answers a call. Refusals have details, and every answer the id of its request.
-    pub(crate) async fn answer(&self, api: &ApiServer, mut request: Request) -> Response {
+    pub(crate) async fn answer(&self, api: &ApiServer, mut request: Request, arrival: Arrival) -> Answered {
         let known = self.methods.get(request.uri().path());
-        let id = name_request(&mut request);
+        let id = name_request(&mut request, &arrival.record);
         let answered = match known {
             Some(method) if method.access != Access::Open && self.lifecycle.is_closing() => Err(status::closing()),
-            known => self.called(api, known, request).await,
+            known => self.called(api, known, (request, arrival)).await,
         };
         let mut response = match answered {
             Ok(response) => response,
@@ -104,30 +101,43 @@ impl Calls {
             *response.headers_mut() = status::completed(refusal).into_http::<()>().into_parts().0.headers;
         }
         response.headers_mut().extend(id.map(|id| (REQUEST_ID, id)));
-        let mut response = response.map(|body| Body::new(body.map_frame(with_details)));
-        response.extensions_mut().insert(RequestKind {
-            verb: known.unwrap_or(&UNKNOWN).verb,
-            class: ResourceClass::Call,
-        });
-        if known.is_some() {
-            response.extensions_mut().insert(KnownMethod);
+        let response = response.map(|body| Body::new(body.map_frame(with_details)));
+        let kind = match known {
+            Some(method) => RequestKind {
+                verb: method.verb,
+                class: ResourceClass::Call,
+            },
+            None => RequestKind {
+                verb: None,
+                class: ResourceClass::UnknownCall,
+            },
+        };
+        Answered {
+            response,
+            kind,
+            held: None,
         }
-        response
     }
 
-    async fn called(&self, api: &ApiServer, known: Option<&Method>, request: Request) -> Result<Response, Status> {
+    async fn called(
+        &self,
+        api: &ApiServer,
+        known: Option<&Method>,
+        (request, arrival): (Request, Arrival),
+    ) -> Result<Response, Status> {
         let method = known.unwrap_or(&UNKNOWN);
         let (workspace, time) = (workspace(request.headers())?, timeout(request.headers())?);
         let stall = api.limits.settings.request_time;
         let call = Call {
             request,
+            arrival,
             workspace,
             time,
             access: method.access,
             streams: method.streams,
             longest: method.uploads.then_some(UPLOAD_TIME_MAX),
         };
-        let serve = |request: Request| async move {
+        let serve = |request: Request, admitted: Option<Admitted>| async move {
             if known.is_none() {
                 let text = format!("no service has a method {}", request.uri().path());
                 return Status::unimplemented(text).into_http();
@@ -136,9 +146,8 @@ impl Calls {
                 let text = "messages are in protobuf: use application/grpc or application/grpc+proto";
                 return Status::unimplemented(text).into_http();
             }
-            let admitted = request.extensions().get::<Admitted>().cloned();
             // Counted for as long as the service works: its objects are larger than the message.
-            let caller = request.extensions().get::<Arc<Caller>>().cloned();
+            let caller = admitted.as_ref().map(|admitted| Arc::clone(&admitted.caller));
             let counted = caller.as_ref().map(|caller| self.bytes.for_caller(caller.payer()));
             let message = match method.uploads {
                 true => Message::of_upload(request, method.bytes, stall, counted.clone()),
@@ -224,10 +233,10 @@ fn format(headers: &HeaderMap) -> Option<&[u8]> {
 
 /// Names a request: by the id of the client if that is printable and short, else by the id of the
 /// audit record.
-fn name_request(request: &mut Request) -> Option<HeaderValue> {
+fn name_request(request: &mut Request, record: &Record) -> Option<HeaderValue> {
     let given = request.headers().get(REQUEST_ID).cloned();
     let given = given.filter(|id| is_request_id(id.as_bytes()));
-    if let (Some(id), Some(record)) = (&given, request.extensions().get::<Record>()) {
+    if let Some(id) = &given {
         record.note(REQUEST_ID_NOTE, id.to_str().unwrap_or_default());
     }
     let id = given.or_else(|| request.headers().get(trace::REQUEST_ID).cloned())?;

@@ -10,21 +10,20 @@ use std::{
 };
 
 use axum::{
-    Router,
-    body::Body,
-    extract::State,
+    body::{Body, HttpBody},
+    extract::Request,
     response::{IntoResponse, Response},
-    routing::get,
 };
 use http::{
-    StatusCode,
-    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, VARY},
+    Method, StatusCode,
+    header::{ACCEPT, ALLOW, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, VARY},
     request::Parts,
 };
-use insula_access::{Authenticator, OnAuthenticated, PeerCertificate, Unauthenticated};
+use insula_access::{Authenticator, Unauthenticated};
 use insula_api::{Clock, ClusterName};
 use insula_apiserver::{ApiServer, NotActing, proxied_user};
-use insula_auth::{Attributes, ClusterFacts, Permit, audit::Record};
+use insula_auth::{Attributes, ClusterFacts, Permit};
+use insula_edge::port::Arrival;
 use insula_store::Store;
 use serde_json::json;
 use tokio::sync::{Mutex, Semaphore};
@@ -115,43 +114,56 @@ pub(crate) fn serves(path: &str) -> bool {
     ) || path.rsplit_once('/').is_some_and(is_check)
 }
 
-/// Returns the routes of the endpoints.
-pub(crate) fn routes(health: Health) -> Router {
-    Router::new()
-        .route("/livez", get(live))
-        .route("/healthz", get(ready))
-        .route("/readyz", get(ready))
-        .route("/livez/{check}", get(live))
-        .route("/healthz/{check}", get(ready))
-        .route("/readyz/{check}", get(ready))
-        .route("/version", get(version))
-        .route(METRICS, get(text))
-        .route(backup::PATH, get(backup::answer))
-        .with_state(health)
+/// A request for an endpoint.
+#[derive(Clone, Copy)]
+pub(crate) struct Probe<'a> {
+    arrival: &'a Arrival,
+    head: &'a Parts,
+}
+
+/// Answers a request for an endpoint.
+pub(crate) async fn answer(health: &Health, arrival: &Arrival, request: Request) -> Response {
+    let (head, _) = request.into_parts();
+    let probe = Probe { arrival, head: &head };
+    let mut response = match (head.uri.path(), &head.method) {
+        (path, _) if path.ends_with('/') => StatusCode::NOT_FOUND.into_response(),
+        (_, method) if !matches!(*method, Method::GET | Method::HEAD) => {
+            (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, "GET,HEAD")]).into_response()
+        }
+        ("/version", _) => version(health, probe).await,
+        (METRICS, _) => text(health, probe).await,
+        (backup::PATH, _) => backup::answer(health, probe).await,
+        (path, _) if path.starts_with("/livez") => live(health, probe).await,
+        _ => ready(health, probe).await,
+    };
+    if let Some(length) = response.body().size_hint().exact() {
+        response.headers_mut().entry(CONTENT_LENGTH).or_insert(length.into());
+    }
+    response
 }
 
 /// Answers `/livez`. The server is alive while it drains and while etcd is unreachable: a restart
 /// would not help. It is not alive when the store can never write again: a restart reads the state
 /// from the disk or from etcd.
-async fn live(State(health): State<Health>, request: Parts) -> Response {
+async fn live(health: &Health, probe: Probe<'_>) -> Response {
     let checks = [
         ("ping", Ok(())),
         (health.store_check.name, health.store_check.store.health()),
     ];
-    report(&health, &request, &checks).await
+    report(health, probe, &checks).await
 }
 
-async fn ready(State(health): State<Health>, request: Parts) -> Response {
+async fn ready(health: &Health, probe: Probe<'_>) -> Response {
     let checks = health.checks().await;
-    report(&health, &request, &checks).await
+    report(health, probe, &checks).await
 }
 
 /// The outcome of one check.
 type Check<'a> = (&'a str, Result<(), String>);
 
 /// Answers `/readyz/<check>` as Kubernetes does: with one check, to those who may read the path.
-async fn one_check(health: &Health, request: &Parts, checks: &[Check<'_>], name: &str) -> Response {
-    if let Err(refusal) = permit(health, request, request.uri.path()).await {
+async fn one_check(health: &Health, probe: Probe<'_>, checks: &[Check<'_>], name: &str) -> Response {
+    if let Err(refusal) = permit(health, probe, probe.head.uri.path()).await {
         return refusal.into_response();
     }
     match checks.iter().find(|(check, _)| *check == name) {
@@ -165,12 +177,13 @@ async fn one_check(health: &Health, request: &Parts, checks: &[Check<'_>], name:
 }
 
 /// Writes the report in the format of Kubernetes. Reasons are for administrators only.
-async fn report(health: &Health, request: &Parts, checks: &[Check<'_>]) -> Response {
-    let path = request.uri.path().trim_start_matches('/');
+async fn report(health: &Health, probe: Probe<'_>, checks: &[Check<'_>]) -> Response {
+    let uri = &probe.head.uri;
+    let path = uri.path().trim_start_matches('/');
     if let Some((_, name)) = path.split_once('/') {
-        return one_check(health, request, checks, name).await;
+        return one_check(health, probe, checks, name).await;
     }
-    let parts = || request.uri.query().into_iter().flat_map(|query| query.split('&'));
+    let parts = || uri.query().into_iter().flat_map(|query| query.split('&'));
     let excluded: Vec<&str> = parts().filter_map(|part| part.strip_prefix("exclude=")).collect();
     let failed = checks
         .iter()
@@ -191,9 +204,7 @@ async fn report(health: &Health, request: &Parts, checks: &[Check<'_>]) -> Respo
         return plain(code, "ok".to_owned());
     }
     // The path below `/readyz` is not open to everybody, and guards the reasons.
-    let is_admin = permit(health, request, &format!("{}/reasons", request.uri.path()))
-        .await
-        .is_ok();
+    let is_admin = permit(health, probe, &format!("{}/reasons", uri.path())).await.is_ok();
     let mut text = String::new();
     for (check, result) in checks {
         match result {
@@ -214,17 +225,18 @@ async fn report(health: &Health, request: &Parts, checks: &[Check<'_>]) -> Respo
     plain(code, text)
 }
 
-async fn version(State(health): State<Health>, request: Parts) -> Response {
-    if let Err(refusal) = permit(&health, &request, request.uri.path()).await {
+async fn version(health: &Health, probe: Probe<'_>) -> Response {
+    if let Err(refusal) = permit(health, probe, probe.head.uri.path()).await {
         return refusal.into_response();
     }
     axum_json(StatusCode::OK, &insula_apiserver::discovery::version(VERSION))
 }
 
-async fn text(State(health): State<Health>, request: Parts) -> Response {
-    match permit(&health, &request, request.uri.path()).await {
+async fn text(health: &Health, probe: Probe<'_>) -> Response {
+    match permit(health, probe, probe.head.uri.path()).await {
         Ok(_) => {
-            let accept = request
+            let accept = probe
+                .head
                 .headers
                 .get_all(ACCEPT)
                 .iter()
@@ -239,10 +251,10 @@ async fn text(State(health): State<Health>, request: Parts) -> Response {
 
 /// Authenticates and authorizes a request by the same chain as every other path. The listener has
 /// checked the certificate against our CA.
-pub(crate) async fn permit(health: &Health, request: &Parts, path: &str) -> Result<Permit, Refusal> {
-    let record = request.extensions.get::<Record>().cloned().unwrap_or_default();
-    let peer = request.extensions.get::<PeerCertificate>();
-    let (headers, authenticator) = (&request.headers, &health.authenticator);
+pub(crate) async fn permit(health: &Health, probe: Probe<'_>, path: &str) -> Result<Permit, Refusal> {
+    let Probe { arrival, head } = probe;
+    let (record, peer) = (&arrival.record, arrival.certificate.as_ref());
+    let (headers, authenticator) = (&head.headers, &health.authenticator);
     let authorization = headers.get_all(AUTHORIZATION).iter().map(http::HeaderValue::as_bytes);
     let named = || proxied_user(headers, authenticator.delegate.is_some()).map_err(Unauthenticated::from);
     let user = authenticator.authenticate(peer, named, authorization, || None).await;
@@ -258,15 +270,15 @@ pub(crate) async fn permit(health: &Health, request: &Parts, path: &str) -> Resu
         Refusal { code, reason, message }
     })?;
     let attributes = Attributes {
-        verb: request.method.as_str().to_lowercase().into(),
+        verb: head.method.as_str().to_lowercase().into(),
         path: path.to_owned(),
         ..Attributes::default()
     };
     record.known(&user);
-    if let Some(connection) = request.extensions.get::<OnAuthenticated>() {
+    if let Some(connection) = &arrival.authenticated {
         connection.tell(&user);
     }
-    let user = insula_apiserver::acting(user, &request.headers).map_err(|why| {
+    let user = insula_apiserver::acting(user, headers).map_err(|why| {
         let (code, reason, message) = match why {
             NotActing::Unnamed(why) => (StatusCode::BAD_REQUEST, "BadRequest", why.to_string()),
             NotActing::Forbidden(message) => (StatusCode::FORBIDDEN, "Forbidden", message),

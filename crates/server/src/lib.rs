@@ -69,7 +69,6 @@ pub use insula_access::delegate::Delegate;
 pub use insula_apiserver::discovery::{Build, identify};
 pub use insula_store_etcd::MemberStatus;
 pub use lifecycle::Lifecycle;
-pub use listen::PeerAddress;
 pub use metrics::{Class, CodeClass, CommitOutcome, Effect, GaugeGuard, Metrics};
 pub use open::survey_etcd;
 pub use outbound::AnyServer;

@@ -16,7 +16,7 @@ use std::{
 };
 
 use axum::body::Body;
-use http::{Request, Response, header};
+use http::{Request, Response};
 use hyper::{
     body::Incoming,
     server::conn::{http1, http2},
@@ -24,8 +24,10 @@ use hyper::{
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
 use insula_access::{OnAuthenticated, PeerCertificate};
-use insula_apiserver::websocket::Afterwards;
-use insula_pipeline::fair_share::ConnectionMeter;
+use insula_edge::{
+    guard::fair_share::ConnectionMeter,
+    port::{Afterwards, Arrival, crossing},
+};
 use rustls_pki_types::CertificateDer;
 use tokio::{
     io::AsyncWriteExt,
@@ -39,7 +41,7 @@ use crate::{
     config::Limits,
     connections::{Connection, ConnectionSlot, Connections},
     descriptors::{self, Spare},
-    exchange::{AnswerBody, Answered, Answering, Exchange},
+    exchange::{AnswerBody, AnswerFuture, Answering, Exchange},
     grpc,
     lifecycle::Lifecycle,
     metrics::Metrics,
@@ -62,12 +64,8 @@ const LAST_REQUESTS_TIME: Duration = Duration::from_millis(500);
 const PLAIN_HTTP_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n\
     Content-Length: 65\r\nConnection: close\r\n\r\nThis is an HTTPS port: the URL has to begin with \"https://\" here.";
 
-/// Address of the peer, as a request extension.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PeerAddress(pub SocketAddr);
-
 /// Function that answers requests.
-pub(crate) type Answer = Arc<dyn Fn(Request<Body>) -> Answered + Send + Sync>;
+pub(crate) type Answer = Arc<dyn Fn(Request<Body>, Arrival) -> AnswerFuture + Send + Sync>;
 /// A bound port and the settings of its server.
 pub(crate) struct Server {
     pub(crate) listener: TcpListener,
@@ -315,21 +313,21 @@ impl PeerFacts {
         }
     }
 
-    /// Adds the facts to a request.
-    pub(crate) fn add_to(&self, request: &mut Request<Body>) {
+    /// Returns the facts about a request of the peer.
+    pub(crate) fn arrival<B>(&self, request: &mut Request<B>) -> Arrival {
         if self.forgets_forwarded {
             request.headers_mut().remove("x-forwarded-for");
         }
-        let known = request.extensions_mut();
-        known.insert(PeerAddress(self.address));
-        known.insert(Arc::clone(&self.meter));
-        if let Some(certificate) = &self.certificate {
-            known.insert(certificate.clone());
+        Arrival {
+            address: Some(self.address.ip()),
+            certificate: self.certificate.clone(),
+            meter: Some(Arc::clone(&self.meter)),
+            ..Arrival::default()
         }
     }
 }
 
-/// Service of a connection: adds the facts about the peer to each request.
+/// Service of a connection: passes on each request with the facts about it.
 struct Requests {
     answer: Answer,
     facts: PeerFacts,
@@ -356,15 +354,11 @@ impl Service<Request<Incoming>> for Requests {
             self.connection.called();
         }
         let mut request = request.map(Body::new);
-        self.facts.add_to(&mut request);
-        let upgrades = request.headers().contains_key(header::UPGRADE);
-        let known = request.extensions_mut();
-        known.insert(self.authenticated.clone());
-        if upgrades {
-            known.insert(self.afterwards.clone());
-        }
+        let mut arrival = self.facts.arrival(&mut request);
+        arrival.authenticated = Some(self.authenticated.clone());
+        arrival.upgrade = crossing::take_upgrade(&mut request, || self.afterwards.clone());
         Answering {
-            answered: (self.answer)(request),
+            answered: (self.answer)(request, arrival),
             exchange: Some(exchange),
             lifecycle: self.lifecycle.clone(),
         }

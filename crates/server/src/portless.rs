@@ -9,6 +9,7 @@ use std::{net::SocketAddr, sync::Arc};
 use axum::body::Body;
 use bytes::Bytes;
 use http::{Request, Response};
+use insula_edge::port::{Answered, ObservedBody};
 use rustls_pki_types::CertificateDer;
 use tokio::task::JoinHandle;
 
@@ -94,10 +95,11 @@ impl Portless {
     {
         let mut request = request.map(Body::new);
         let facts = PeerFacts::new(&self.tls.get(), chain, self.address, self.runtimes.meter());
-        facts.add_to(&mut request);
-        match (self.answer)(request).await {
-            Ok(response) => response,
-            Err(never) => match never {},
+        let arrival = facts.arrival(&mut request);
+        let Answered { response, held, .. } = (self.answer)(request, arrival).await;
+        match held {
+            Some(held) => response.map(|body| ObservedBody::wrap(body, held)),
+            None => response,
         }
     }
 

@@ -2,8 +2,8 @@
 //! controllers.
 //!
 //! A connection, and each of its requests, is a task whose CPU time is measured. While its tenant
-//! is throttled by [fair sharing](insula_pipeline::fair_share), the task runs at low priority, and
-//! its [socket](crate::socket) moves with it. A task that it spawns (a request of a connection)
+//! is throttled by [fair sharing](insula_edge::guard::fair_share), the task runs at low priority,
+//! and its [socket](crate::socket) moves with it. A task that it spawns (a request of a connection)
 //! begins with the priority of its tenant.
 //!
 //! So the requests of a flooding tenant are decrypted, parsed, answered and encrypted on threads
@@ -20,7 +20,7 @@ use std::{
 
 use hyper::rt::Executor;
 use insula_api::ClusterName;
-use insula_pipeline::fair_share::{ConnectionMeter, FairShare, Tenant};
+use insula_edge::guard::fair_share::{ConnectionMeter, FairShare, Tenant};
 use rustix::process::nice;
 use tokio::runtime::{Builder, Handle, Runtime};
 

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use insula_pipeline::fair_share::FairShare;
+use insula_edge::guard::fair_share::FairShare;
 use insula_store::Store;
 use insula_store_etcd::EtcdStore;
 use tokio::{

@@ -5,28 +5,20 @@
 
 mod route;
 
-use std::{
-    pin::Pin,
-    task::{Context, Poll},
-    time::Instant,
-};
+use std::time::Instant;
 
-use axum::{
-    body::{Body, Bytes},
-    extract::Request,
-    response::Response,
-};
+use axum::{body::Bytes, extract::Request, response::Response};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use http_body::{Body as HttpBody, Frame, SizeHint};
+use http_body::Frame;
 use insula_api::{Rng, measure::TRACE};
-use insula_apiserver::RequestKind;
+use insula_edge::port::{Answered, ObservedBody, Observer, RequestKind, ResourceClass};
 use opentelemetry::{Context as Position, trace::TraceContextExt};
 use tonic::Code;
 use tracing::{Span, field::Empty};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 use crate::{
-    grpc::{self, KnownMethod},
+    grpc,
     telemetry::{context, spans::Recorded},
 };
 
@@ -83,7 +75,8 @@ impl Trace {
     }
 
     /// Records the status of the response, and sets its id header.
-    pub(crate) fn end(self, response: &mut Response) {
+    pub(crate) fn end(self, answered: &mut Answered) {
+        let Answered { response, kind, .. } = answered;
         let (code, milliseconds) = (response.status().as_u16(), self.started.elapsed().as_secs_f64() * 1e3);
         let path = &self.path;
         self.span.in_scope(|| match code {
@@ -92,14 +85,14 @@ impl Trace {
         });
         match (self.is_recorded, self.is_call) {
             (false, _) => {}
-            (true, false) => self.record_http(response),
-            (true, true) => self.record_call(response),
+            (true, false) => self.record_http(response, *kind),
+            (true, true) => self.record_call(response, *kind),
         }
         response.headers_mut().insert(REQUEST_ID, self.header);
     }
 
     /// Names the span by OpenTelemetry's conventions for servers of HTTP.
-    fn record_http(&self, response: &Response) {
+    fn record_http(&self, response: &Response, kind: RequestKind) {
         let span = Recorded(&self.traced);
         let method = match self.method.as_str() {
             known @ ("GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS" | "CONNECT" | "TRACE") => known,
@@ -109,8 +102,7 @@ impl Trace {
         span.name(format!("{method} {route}"));
         span.text("http.request.method", method);
         span.text("http.route", &route);
-        let kind = response.extensions().get::<RequestKind>();
-        if let Some(verb) = kind.and_then(|kind| kind.verb) {
+        if let Some(verb) = kind.verb {
             span.text("insula.verb", verb.name());
         }
         let code = response.status();
@@ -122,9 +114,9 @@ impl Trace {
 
     /// Names the span by OpenTelemetry's conventions for servers of gRPC. Its status comes with the
     /// end of the answer.
-    fn record_call(&self, response: &mut Response) {
+    fn record_call(&self, response: &mut Response, kind: RequestKind) {
         let span = Recorded(&self.traced);
-        let is_known = response.extensions().get::<KnownMethod>().is_some();
+        let is_known = kind.class == ResourceClass::Call;
         let named = self.path.trim_start_matches('/').rsplit_once('/').filter(|_| is_known);
         // A client can call any name.
         let (service, method) = named.unwrap_or(("_OTHER", "_OTHER"));
@@ -136,10 +128,7 @@ impl Trace {
             return;
         }
         let body = std::mem::take(response.body_mut());
-        *response.body_mut() = Body::new(RecordedBody {
-            body,
-            span: Some(self.traced.clone()),
-        });
+        *response.body_mut() = ObservedBody::wrap(body, Recording(Some(self.traced.clone())));
     }
 }
 
@@ -188,40 +177,20 @@ fn record_status(span: &Span, headers: &HeaderMap) -> bool {
     true
 }
 
-/// Body of a recorded gRPC answer. Its trailers have the status, so the span ends with them.
-struct RecordedBody {
-    body: Body,
-    span: Option<Span>,
-}
+/// Records the status of a gRPC answer, which its trailers have: the span ends with them.
+struct Recording(Option<Span>);
 
-impl HttpBody for RecordedBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(context);
-        match &polled {
-            Poll::Ready(Some(Ok(frame))) => {
-                if let (Some(trailers), Some(span)) = (frame.trailers_ref(), &self.span) {
-                    record_status(span, trailers);
-                    self.span = None;
-                }
-            }
-            Poll::Ready(_) => self.span = None,
-            Poll::Pending => {}
+impl Observer for Recording {
+    fn frame(&mut self, frame: &Frame<Bytes>) {
+        if let Some(trailers) = frame.trailers_ref()
+            && let Some(span) = self.0.take()
+        {
+            record_status(&span, trailers);
         }
-        polled
     }
 
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+    fn end(&mut self) {
+        self.0 = None;
     }
 }
 

@@ -38,8 +38,8 @@ pub const FLOORS: [Floor; 8] = [
     },
     Floor {
         name: "gate",
-        crates: &["pipeline"],
-        what: "the way of a request to the verbs, in no wire format",
+        crates: &["edge", "pipeline"],
+        what: "the way of a request to the verbs: edge knows no object, pipeline no wire format",
     },
     Floor {
         name: "faces",
@@ -59,7 +59,7 @@ pub const FLOORS: [Floor; 8] = [
 ];
 
 /// Pairs of crates of one layer: the first may depend on the second.
-pub const SAME_FLOOR: [(&str, &str); 20] = [
+pub const SAME_FLOOR: [(&str, &str); 21] = [
     ("cel", "goformat"),
     ("schema", "goformat"),
     ("conversion", "goformat"),
@@ -75,6 +75,7 @@ pub const SAME_FLOOR: [(&str, &str); 20] = [
     ("registry", "catalog"),
     ("registry", "access"),
     ("registry", "admission"),
+    ("pipeline", "edge"),
     ("admin", "apiserver"),
     ("insula", "server"),
     ("sdk", "server"),

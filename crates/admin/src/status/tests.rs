@@ -3,7 +3,8 @@ use insula_api::{FieldError, FieldPath, Json, Revision, Verb};
 use insula_apiserver::status::Refused;
 use insula_auth::Attributes;
 use insula_catalog::{Cause, Denial, Error, Named};
-use insula_pipeline::{Clusters, Limit, Refusal};
+use insula_edge::guard::Limit;
+use insula_pipeline::{Clusters, Refusal};
 use serde_json::json;
 
 #[test]

@@ -1,15 +1,15 @@
 //! One proxied request: from the authorized request to the streamed answer.
 
 use super::{
-    body::{AtEnd, ProxiedBody},
+    body::{breaks, completes},
     headers,
 };
 use crate::{
     extensions::{Kind, Permit},
     mounts,
     reauthorize::Credentials,
-    reply::{self, Proxied},
-    request::{Answer, Parsed},
+    reply::{self, Form, Replied, Reply},
+    request::Parsed,
     request_stages::Permitted,
     server::ApiServer,
 };
@@ -24,8 +24,9 @@ use insula_catalog::{
     aggregation::{self, Aggregated},
     freeze, locate,
 };
+use insula_edge::{guard::limits::WatchPermit, port::GuardedBody};
 use insula_pipeline::ObjectPath;
-use insula_pipeline::{Refusal, Scope, limits::WatchPermit};
+use insula_pipeline::{Refusal, Scope};
 use insula_registry::Deps;
 use std::{fmt::Write, sync::Arc, time::Duration};
 use tokio::{sync::watch, time::sleep};
@@ -98,7 +99,7 @@ fn encode(part: &str, into: &mut String) {
 }
 
 /// Proxies a request to its extension server, at a path of that server.
-pub(crate) async fn proxy(server: &ApiServer, request: Permitted, to: Aggregated, path: &str) -> Answer {
+pub(crate) async fn proxy(server: &ApiServer, request: Permitted, to: Aggregated, path: &str) -> Replied {
     let Permitted { mut parsed, authorized } = request;
     let (scope, attributes) = (authorized.scope(), authorized.attributes());
     let Some(cluster) = scope.cluster.clone() else {
@@ -130,20 +131,21 @@ pub(crate) async fn proxy(server: &ApiServer, request: Permitted, to: Aggregated
     let status = response.status();
     if status == StatusCode::SWITCHING_PROTOCOLS {
         let (Some(upgrade), Some(stream)) = (upgrade, stream) else {
-            return Ok(bad_gateway("the backend changed the protocol, which nobody asked for"));
+            return Ok(bad_gateway("the backend changed the protocol, which nobody asked for").into());
         };
         let other = hyper::upgrade::on(&mut response);
         let fields = headers::of_upgrade(response.headers());
         let (end, held) = stream.into_parts();
-        return Ok(upgrade.join(other, fields, end, (permit, held)));
+        return Ok(upgrade.join(other, fields, end, (permit, held)).into());
     }
     if mounts::has_two_lengths(response.headers()) {
-        return Ok(bad_gateway(mounts::TWO_LENGTHS));
+        return Ok(bad_gateway(mounts::TWO_LENGTHS).into());
     }
     if status.is_redirection() && response.headers().contains_key(header::LOCATION) {
-        return Ok(bad_gateway(REDIRECTED));
+        return Ok(bad_gateway(REDIRECTED).into());
     }
-    Ok(streamed(server, response, permit, stream))
+    let streamed = streamed(server, response, permit, stream);
+    Ok(Reply::new(streamed, Form::Proxied))
 }
 
 /// Kubernetes' words.
@@ -176,25 +178,19 @@ fn outgoing(parsed: &mut Parsed, to: &Aggregated, path: &str, fields: HeaderMap)
 /// Returns the answer as it comes, with an end.
 fn streamed(server: &ApiServer, response: Response<Body>, permit: Permit, stream: Option<Stream>) -> Response<Body> {
     let (parts, body) = response.into_parts();
-    let (at_end, end, held): (_, _, Box<dyn std::any::Any + Send>) = match stream {
+    let body = match stream {
         Some(stream) => {
             let (end, held) = stream.into_parts();
-            (AtEnd::Completes, end, Box::new((permit, held)))
+            GuardedBody::wrap(body, Some(end), completes, Some(Box::new((permit, held))))
         }
         None => {
-            let time = sleep(server.limits.settings.request_time);
-            (AtEnd::Breaks, time.boxed(), Box::new(permit))
+            let time = sleep(server.limits.settings.request_time).boxed();
+            GuardedBody::wrap(body, Some(time), breaks, Some(Box::new(permit)))
         }
     };
-    let mut answer = Response::new(Body::new(ProxiedBody {
-        body: Some(body),
-        end,
-        at_end,
-        _held: held,
-    }));
+    let mut answer = Response::new(body);
     *answer.status_mut() = parts.status;
     *answer.headers_mut() = headers::of_answer(&parts.headers);
-    answer.extensions_mut().insert(Proxied);
     answer
 }
 
@@ -297,12 +293,7 @@ impl Stream {
     /// Returns a body that is sent as it comes, until the end of the stream.
     pub(crate) fn body(self, body: Body) -> Body {
         let (end, held) = self.into_parts();
-        Body::new(ProxiedBody {
-            body: Some(body),
-            end,
-            at_end: AtEnd::Completes,
-            _held: Box::new(held),
-        })
+        GuardedBody::wrap(body, Some(end), completes, Some(Box::new(held)))
     }
 
     /// Returns the end of the stream, and the permit that it holds until then.

@@ -12,15 +12,15 @@ use crate::{
     audit,
     dispatch::serve_authenticated,
     reauthorize,
-    reply::{self, Proxied, header_text},
-    request::{Answer, Parsed, RequestKind},
+    reply::{self, Form, Replied, Reply, header_text},
+    request::Parsed,
     request_stages::Authenticated,
     server::ApiServer,
     status,
 };
 use axum::body::{Body, Bytes, to_bytes};
 use futures_util::{Stream, StreamExt, future::BoxFuture, stream::unfold};
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use insula_access::PeerCertificate;
 use insula_api::{Json, Timestamp};
 use insula_auth::{
@@ -28,6 +28,7 @@ use insula_auth::{
     certificate::Mark,
 };
 use insula_catalog::Error;
+use insula_edge::port::{Arrival, RequestKind};
 use insula_pipeline::Refusal;
 use std::pin::{Pin, pin};
 
@@ -124,8 +125,8 @@ impl ApiServer {
     /// # Errors
     /// The refusal.
     pub(super) async fn serve_for(&self, caller: &Caller, request: Request<Vec<u8>>) -> Result<Bytes, Unserved> {
-        let response = Box::pin(self.respond_for(caller, request, false)).await;
-        served(response.map_err(Unserved::Refused)?).await
+        let reply = Box::pin(self.respond_for(caller, request, false)).await;
+        served(reply.map_err(Unserved::Refused)?).await
     }
 
     /// Returns the resources of a group in a version, which the objects of a path name.
@@ -152,34 +153,35 @@ impl ApiServer {
     ) -> BoxFuture<'a, Result<Lines, Unserved>> {
         Box::pin(async move {
             let request = request.to_http().map_err(Unserved::Refused)?;
-            let response = Box::pin(self.respond_for(caller, request, true)).await;
-            let response = response.map_err(Unserved::Refused)?;
-            match response.status() {
-                StatusCode::OK => Ok(lines(response.into_body())),
-                _ => Err(elsewhere(response).await),
+            let reply = Box::pin(self.respond_for(caller, request, true)).await;
+            let reply = reply.map_err(Unserved::Refused)?;
+            match reply.response.status() {
+                StatusCode::OK => Ok(lines(reply.response.into_body())),
+                _ => Err(elsewhere(reply).await),
             }
         })
     }
 
-    async fn respond_for(&self, caller: &Caller, request: Request<Vec<u8>>, in_stream: bool) -> Answer {
+    async fn respond_for(&self, caller: &Caller, request: Request<Vec<u8>>, in_stream: bool) -> Replied {
         let record = caller.begin_record(self, || request.uri().to_string());
         let mut request = request.map(Body::from);
         request.headers_mut().extend(caller.inner.headers.clone());
-        if let Some(peer) = &caller.inner.peer {
-            request.extensions_mut().insert(peer.clone());
-        }
-        request.extensions_mut().insert(record.0.clone());
-        let mut kind = RequestKind::default();
-        let answer = {
-            let served = pin!(self.answer_for(caller, request, in_stream, &mut kind));
+        let arrival = Arrival {
+            certificate: caller.inner.peer.clone(),
+            meter: caller.meter.clone(),
+            record: record.0.clone(),
+            ..Arrival::default()
+        };
+        let replied = {
+            let served = pin!(self.answer_for(caller, (request, arrival), in_stream));
             served.await
         };
-        match answer {
-            Ok(response) => {
-                let response = audit::record_response(&record.0, response).await;
-                record.0.answered(response.status().as_u16());
-                caller.warned(reply::warnings(response.headers()));
-                Ok(response)
+        match replied {
+            Ok(reply) => {
+                let reply = audit::record_response(&record.0, reply).await;
+                record.0.answered(reply.response.status().as_u16());
+                caller.warned(reply::warnings(reply.response.headers()));
+                Ok(reply)
             }
             Err(refusal) => {
                 reply::record_refusal(&refusal, &record.0);
@@ -193,31 +195,30 @@ impl ApiServer {
     async fn answer_for(
         &self,
         caller: &Caller,
-        request: Request<Body>,
+        (request, arrival): (Request<Body>, Arrival),
         in_stream: bool,
-        kind: &mut RequestKind,
-    ) -> Answer {
-        let mut parsed = Parsed::new(request)?;
+    ) -> Replied {
+        let mut parsed = Parsed::new(request, arrival)?;
         parsed.payer = caller.payer.clone();
         parsed.within_watch = in_stream;
         let authenticated = Authenticated::known(parsed, caller.sender.clone());
-        serve_authenticated(self, authenticated, (None, caller.meter.clone()), kind).await
+        serve_authenticated(self, authenticated, None, &mut RequestKind::default()).await
     }
 }
 
-async fn served(response: Response<Body>) -> Result<Bytes, Unserved> {
-    if !response.status().is_success() {
-        return Err(elsewhere(response).await);
+async fn served(reply: Reply) -> Result<Bytes, Unserved> {
+    if !reply.response.status().is_success() {
+        return Err(elsewhere(reply).await);
     }
-    bytes(response).await
+    bytes(reply).await
 }
 
 /// Returns the failure of another server.
-async fn elsewhere(response: Response<Body>) -> Unserved {
-    let status = response.status();
-    let retry_after = response.headers().get(header::RETRY_AFTER);
+async fn elsewhere(reply: Reply) -> Unserved {
+    let status = reply.response.status();
+    let retry_after = reply.response.headers().get(header::RETRY_AFTER);
     let retry_after = retry_after.and_then(|value| value.to_str().ok()?.parse().ok());
-    match bytes(response).await {
+    match bytes(reply).await {
         Ok(body) => Unserved::Elsewhere {
             status,
             body,
@@ -227,11 +228,17 @@ async fn elsewhere(response: Response<Body>) -> Unserved {
     }
 }
 
-async fn bytes(response: Response<Body>) -> Result<Bytes, Unserved> {
-    let (head, body) = response.into_parts();
-    let most = match head.extensions.get::<Proxied>() {
-        Some(Proxied) => PROXIED_BYTES_MAX,
-        None => usize::MAX,
+async fn bytes(reply: Reply) -> Result<Bytes, Unserved> {
+    // What is held is held until the body is read.
+    let Reply {
+        response,
+        form,
+        held: _held,
+    } = reply;
+    let body = response.into_body();
+    let most = match form {
+        Form::Proxied => PROXIED_BYTES_MAX,
+        Form::Own | Form::InChunks | Form::Lasting => usize::MAX,
     };
     // Bodies of this server's own answers are in memory; those of mounts come from elsewhere.
     to_bytes(body, most).await.map_err(|error| Unserved::Elsewhere {

@@ -27,7 +27,8 @@ use insula_catalog::{
     Error, Part, aggregation,
     locate::{self, NotLocated},
 };
-use insula_pipeline::{Call, Destination, Objects, ReadAt, Refusal, ScopePath, limits::Budget};
+use insula_edge::guard::limits::Budget;
+use insula_pipeline::{Call, Destination, Objects, ReadAt, Refusal, ScopePath};
 use insula_registry::{
     Configured, DeleteOptions, Deleted, FieldValidation, ListOptions, WriteOptions, calls, representation::Show,
 };

@@ -2,7 +2,7 @@
 
 use dashmap::DashMap;
 use insula_api::ClusterName;
-use insula_pipeline::Limit;
+use insula_edge::guard::Limit;
 use std::sync::{Arc, Weak};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 

@@ -11,7 +11,7 @@ use futures_util::stream;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use insula_api::Timestamp;
 use insula_catalog::Served;
-use insula_pipeline::{Limit, limits::Budget};
+use insula_edge::guard::{Limit, limits::Budget};
 use std::{convert::Infallible, sync::Arc};
 
 /// The user that a document is for, and the bytes in flight of their request.

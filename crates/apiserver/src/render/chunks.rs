@@ -4,8 +4,8 @@
 //! and its objects are rendered in chunks as the client reads them: a client that reads nothing
 //! costs one chunk, whatever the list's length.
 
-use crate::reply;
-use axum::{body::Body, response::Response};
+use crate::reply::{self, Form, Reply};
+use axum::body::Body;
 use bytes::Bytes;
 use insula_store::Entry;
 use std::convert::Infallible;
@@ -27,12 +27,11 @@ pub(super) struct Chunks<W> {
 
 impl<W: FnMut(&Entry, &mut Vec<u8>) + Send + 'static> Chunks<W> {
     /// Answers with the list.
-    pub(super) fn respond(self, content_type: &'static str) -> Response {
+    pub(super) fn respond(self, content_type: &'static str) -> Reply {
         let mut response = reply::bytes(200, Vec::new(), content_type);
         let stream = futures_util::stream::iter(self.map(Ok::<Bytes, Infallible>));
         *response.body_mut() = Body::from_stream(stream);
-        response.extensions_mut().insert(reply::InChunks);
-        response
+        Reply::new(response, Form::InChunks)
     }
 }
 

@@ -1,7 +1,7 @@
 use super::*;
 use insula_api::{FieldPath, Revision, Verb};
 use insula_auth::Attributes;
-use insula_pipeline::Limit;
+use insula_edge::guard::Limit;
 use insula_pipeline::{Clusters, Refusal};
 
 fn resource(group: &str, resource: &str) -> Named {

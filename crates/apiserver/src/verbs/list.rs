@@ -1,10 +1,10 @@
 //! GET of a collection.
 
 use super::ResourceRequest;
-use crate::{negotiate::Supported, request::Answer};
+use crate::{negotiate::Supported, reply::Replied};
 
 impl ResourceRequest<'_> {
-    pub(crate) async fn list(&mut self) -> Answer {
+    pub(crate) async fn list(&mut self) -> Replied {
         let renderer = self.renderer(self.negotiate(Supported::List)?)?;
         let options = match self.request.parsed.list_options.take() {
             Some(options) => options,

@@ -5,8 +5,7 @@ use super::ResourceRequest;
 use crate::{
     aggregation::Stream,
     negotiate::Supported,
-    reply::{self, Lasting},
-    request::Answer,
+    reply::{self, Form, Replied, Reply},
     request_stages::Permitted,
 };
 use axum::body::Body;
@@ -21,7 +20,7 @@ const ATTEMPTS_MAX: usize = 8;
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// Serves a subresource by its handler.
-pub(crate) async fn serve(request: &mut ResourceRequest<'_>, verb: Verb, handler: &dyn SubresourceHandler) -> Answer {
+pub(crate) async fn serve(request: &mut ResourceRequest<'_>, verb: Verb, handler: &dyn SubresourceHandler) -> Replied {
     let body = match verb {
         Verb::Get | Verb::Delete => None,
         _ => request.optional_body().await?,
@@ -61,9 +60,9 @@ pub(crate) async fn serve(request: &mut ResourceRequest<'_>, verb: Verb, handler
     }
 }
 
-fn respond(request: &ResourceRequest<'_>, code: u16, body: SubresourceBody, warnings: &[String]) -> Answer {
-    let mut response = match body {
-        SubresourceBody::Text(text) => reply::bytes(code, text.into_bytes(), TEXT),
+fn respond(request: &ResourceRequest<'_>, code: u16, body: SubresourceBody, warnings: &[String]) -> Replied {
+    let mut reply = match body {
+        SubresourceBody::Text(text) => reply::bytes(code, text.into_bytes(), TEXT).into(),
         SubresourceBody::Stream(pieces) => {
             let (server, cluster) = (request.server, &request.target.cluster);
             let Permitted { parsed, authorized } = &request.request;
@@ -73,14 +72,13 @@ fn respond(request: &ResourceRequest<'_>, code: u16, body: SubresourceBody, warn
                 pieces.inspect_err(move |why| tracing::warn!(%resource, why, "a program broke off its answer"));
             let mut response = reply::bytes(code, Vec::new(), TEXT);
             *response.body_mut() = stream.body(Body::from_stream(pieces));
-            response.extensions_mut().insert(Lasting);
-            response
+            Reply::new(response, Form::Lasting)
         }
         SubresourceBody::Document(document) => {
             let form = request.negotiate(Supported::Object)?;
-            reply::document(code, &document, form.format, form.format.content_type(), form.pretty)
+            reply::document(code, &document, form.format, form.format.content_type(), form.pretty).into()
         }
     };
-    reply::add_warnings(&mut response, &[&*request.warnings, warnings].concat());
-    Ok(response)
+    reply::add_warnings(&mut reply.response, &[&*request.warnings, warnings].concat());
+    Ok(reply)
 }

@@ -19,10 +19,8 @@ use insula_access::{Authenticator, Target};
 use insula_api::Revision;
 use insula_auth::audit::OpenCall;
 use insula_catalog::Error;
-use insula_pipeline::{
-    ReadAt, Refusal,
-    limits::{MeasuredWatch, WatchEnd, WatchPermit},
-};
+use insula_edge::guard::limits::{MeasuredWatch, WatchEnd, WatchPermit};
+use insula_pipeline::{ReadAt, Refusal};
 use insula_registry::{Deps, Event, Watch, verbs};
 use std::{collections::VecDeque, convert::Infallible, sync::Arc};
 use tokio::sync::watch;

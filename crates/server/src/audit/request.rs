@@ -9,9 +9,10 @@ use insula_auth::{
     Attributes,
     audit::{Facts, Log, Record},
 };
+use insula_edge::port::Arrival;
 use serde_json::json;
 
-use crate::{grpc, listen::PeerAddress, trace::REQUEST_ID};
+use crate::{grpc, trace::REQUEST_ID};
 
 /// Maximum number of characters of a user agent; longer ones are cut, as in Kubernetes.
 const USER_AGENT_CHARS_MAX: usize = 1024;
@@ -25,10 +26,10 @@ const FORWARDED_MAX: usize = 16;
 pub(crate) struct RequestAudit(Record);
 
 impl RequestAudit {
-    /// Begins the record of a request, and attaches it to the request.
-    pub(crate) fn begin(log: &Arc<Log>, request: &mut Request) -> Self {
-        let record = Record::new(Arc::clone(log), facts(request));
-        request.extensions_mut().insert(record.clone());
+    /// Begins the record of a request.
+    pub(crate) fn begin(log: &Arc<Log>, request: &Request, arrival: &mut Arrival) -> Self {
+        let record = Record::new(Arc::clone(log), facts(request, arrival.address));
+        arrival.record = record.clone();
         RequestAudit(record)
     }
 
@@ -56,7 +57,7 @@ impl Drop for RequestAudit {
     }
 }
 
-fn facts(request: &Request) -> Facts {
+fn facts(request: &Request, peer: Option<IpAddr>) -> Facts {
     let headers = request.headers();
     let path = request.uri().path().to_owned();
     let mut user_agent = text(headers.get(USER_AGENT));
@@ -71,7 +72,7 @@ fn facts(request: &Request) -> Facts {
             None => path.clone(),
         },
         user_agent,
-        source_ips: sources(headers, request.extensions().get::<PeerAddress>()),
+        source_ips: sources(headers, peer),
         attributes: Attributes {
             verb: request.method().as_str().to_ascii_lowercase().into(),
             path,
@@ -115,7 +116,7 @@ fn text(value: Option<&HeaderValue>) -> String {
 
 /// Returns the source addresses of a request: those that `X-Forwarded-For` claims, which are as
 /// true as the client, and last the address of the connection.
-fn sources(headers: &HeaderMap, peer: Option<&PeerAddress>) -> Vec<String> {
+fn sources(headers: &HeaderMap, peer: Option<IpAddr>) -> Vec<String> {
     let forwarded = headers
         .get_all("x-forwarded-for")
         .iter()
@@ -126,7 +127,7 @@ fn sources(headers: &HeaderMap, peer: Option<&PeerAddress>) -> Vec<String> {
         .take(FORWARDED_MAX)
         .map(str::to_owned)
         .collect();
-    sources.extend(peer.map(|peer| peer.0.ip().to_string()));
+    sources.extend(peer.map(|peer| peer.to_string()));
     sources
 }
 
@@ -154,7 +155,7 @@ mod tests {
             "x-forwarded-for",
             HeaderValue::from_static("10.1.2.3, nonsense, fd00::1"),
         );
-        let peer = PeerAddress(([192, 0, 2, 1], 80).into());
-        assert_eq!(sources(&headers, Some(&peer)), ["10.1.2.3", "fd00::1", "192.0.2.1"]);
+        let peer = IpAddr::from([192, 0, 2, 1]);
+        assert_eq!(sources(&headers, Some(peer)), ["10.1.2.3", "fd00::1", "192.0.2.1"]);
     }
 }

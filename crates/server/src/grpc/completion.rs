@@ -73,8 +73,8 @@ impl Drop for Completion {
         let Some(work) = self.begun.take() else { return };
         let mut meter = None;
         if let Some(admitted) = &admitted {
-            admitted.gone.notify_one();
-            meter = admitted.meter.clone();
+            admitted.caller.leave();
+            meter = admitted.caller.meter().cloned();
         }
         let time_max = self.time_max;
         let rest = async move {

@@ -1,7 +1,6 @@
 //! Counts of the requests that a limit refused, for metrics.
 
-use super::Limits;
-use crate::Limit;
+use super::{Limit, Limits};
 use insula_api::measure::Counter;
 
 /// Limit that refused a request.

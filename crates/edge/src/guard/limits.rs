@@ -12,7 +12,6 @@ mod watches;
 #[cfg(test)]
 mod tests;
 
-use crate::Limit;
 use dashmap::DashMap;
 use insula_api::{Clock, ClusterName};
 use insula_catalog::limits::WorkspaceLimits;
@@ -35,6 +34,11 @@ pub use watches::{MeasuredWatch, WatchEnd, WatchMeasures};
 const BURST_MICROS: i64 = 1_000_000;
 /// Number of entries from which idle ones are removed; doubled by what is left after a sweep.
 const SWEEP_MIN: usize = 1_024;
+
+/// A limit that is reached. Displays what has to become less.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("Too many requests, please try again later: {0}")]
+pub struct Limit(pub String);
 
 /// Limits of the server and of each user and workspace.
 #[derive(Debug, Clone)]
@@ -137,7 +141,7 @@ pub struct InFlightPermit {
     _all: OwnedSemaphorePermit,
 }
 
-/// Permits that a request holds until the last byte of its answer is sent. A response extension.
+/// Permits that a request holds until the last byte of its answer is sent.
 #[derive(Clone)]
 pub struct Held {
     _held: Arc<dyn Any + Send + Sync>,

@@ -5,8 +5,7 @@
 //! may exceed a limit if no other request counts against it: a list that is larger than the limit
 //! is answered, one at a time.
 
-use super::{Rejection, Rejections, Usage, UsageTable};
-use crate::Limit;
+use super::{Limit, Rejection, Rejections, Usage, UsageTable};
 use std::sync::{
     Arc, Mutex, PoisonError,
     atomic::{AtomicUsize, Ordering},

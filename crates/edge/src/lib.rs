@@ -1,0 +1,5 @@
+//! The edge: requests as they pass the port, and who may send how much, the same for every
+//! protocol. It knows no object.
+
+pub mod guard;
+pub mod port;
