@@ -265,7 +265,7 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Spawner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use insula_pipeline::fair_share::Charged;
+    use insula_edge::guard::fair_share::Charged;
     use std::time::Duration;
 
     /// A task moves to the low-priority threads when its tenant is throttled, and back, without
