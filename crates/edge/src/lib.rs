@@ -1,5 +1,5 @@
-//! The edge: requests as they pass the port, and who may send how much, the same for every
-//! protocol. It knows no object.
+//! The edge: the port with its connections, and who may send how much, the same for every protocol.
+//! It knows no object.
 
 pub mod guard;
 pub mod port;

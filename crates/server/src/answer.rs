@@ -7,20 +7,24 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
-use insula_edge::guard::fair_share::FairShare;
+use insula_edge::{
+    guard::fair_share::FairShare,
+    port::{
+        Lifecycle, PriorityRuntimes,
+        listen::{self, Server},
+        tls::CurrentTls,
+    },
+};
 use tokio::{net::TcpListener, sync::Semaphore};
 
 use crate::{
     StartError, VERSION,
     build::cores,
     config::Limits,
-    lifecycle::Lifecycle,
-    listen,
     metrics::Metrics,
-    priority::PriorityRuntimes,
     rotating::{self, Files},
     run::{Signals, resolve},
-    tls::{self, CurrentTls},
+    tls,
 };
 
 /// Time for requests in flight at the end.
@@ -66,11 +70,11 @@ pub async fn answer(settings: Answering, answer: Arc<Answer>, tell: impl Fn(Serv
     let listener = TcpListener::bind(address).await.map_err(cannot)?;
     tell(ServingEvent::Ready(listener.local_addr().map_err(cannot)?));
     let lifecycle = Lifecycle::default();
-    let server = listen::Server {
+    let server = Server {
         listener,
         tls: Arc::new(CurrentTls::new(tls)),
         answer: bounded(answer, settings.body_bytes),
-        limits: Limits::default(),
+        limits: Limits::default().of_connections(),
         runtimes: PriorityRuntimes::new(cores(), FairShare::new(cores(), 100)),
         lifecycle: lifecycle.clone(),
         metrics: Arc::new(Metrics::new(VERSION)),

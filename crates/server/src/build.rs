@@ -8,7 +8,10 @@ use insula_apiserver::{ApiServer, Extensions, aggregation};
 use insula_auth::{audit::Log, jwt::Issuer};
 use insula_catalog::CompiledKind;
 use insula_controllers::Controllers;
-use insula_edge::guard::limits::{Limits, Settings, Share};
+use insula_edge::{
+    guard::limits::{Limits, Settings, Share},
+    port::{Lifecycle, PriorityRuntimes, listen::Answer},
+};
 use insula_registry::{
     Deps, HeavyWork, StorageLimits,
     representation::{Cache, Workers},
@@ -26,13 +29,10 @@ use crate::{
     housekeeping,
     identity::FrontProxies,
     issuers,
-    lifecycle::Lifecycle,
-    listen::Answer,
     measured_store::MeasuredStore,
     memory,
     metrics::{Metrics, Sources},
     outbound::{self, IssuerKeys, Webhook},
-    priority::PriorityRuntimes,
     space, static_tokens,
     telemetry::LogLevel,
 };

@@ -21,6 +21,7 @@ use std::{
 };
 
 use insula_api::{Clock, Timestamp};
+use insula_edge::port::tls::{self, CurrentTls, Proxies, Tls};
 use rustls::{
     Error as TlsError, InconsistentKeys, RootCertStore,
     client::{verify_server_cert_signed_by_trust_anchor, verify_server_name},
@@ -39,7 +40,6 @@ use crate::{
     identity::Identity,
     metrics::Metrics,
     rotating::wrong,
-    tls::{self, CurrentTls, Proxies, Tls},
 };
 
 /// Period of reading the files. A mount changes within a minute or two of its Secret.

@@ -19,8 +19,9 @@ pub use store::{Endpoints, StoreChoice};
 pub use telemetry::TelemetryConfig;
 pub use workspaces::Workspaces;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
+use insula_edge::port::ConnectionLimits;
 use serde::{Deserialize, Serialize};
 
 pub use crate::outbound::Targets;
@@ -310,6 +311,21 @@ impl Default for Config {
             audit: AuditConfig::default(),
             backup: BackupConfig::default(),
             limits: Limits::default(),
+        }
+    }
+}
+
+impl Limits {
+    /// Returns the limits of connections.
+    pub(crate) fn of_connections(&self) -> ConnectionLimits {
+        ConnectionLimits {
+            connections: self.connections,
+            per_address: self.connections_per_address,
+            idle: Duration::from_secs(self.idle_seconds),
+            headers: Duration::from_secs(self.header_seconds),
+            stall: Duration::from_secs(self.stall_seconds),
+            header_bytes: self.header_bytes,
+            streams: self.streams_per_connection,
         }
     }
 }

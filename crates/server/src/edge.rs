@@ -23,16 +23,14 @@ use http::{Method, StatusCode, header::CONTENT_LENGTH};
 use insula_api::Rng;
 use insula_apiserver::ApiServer;
 use insula_auth::audit::Log;
-use insula_edge::port::{Answered, Arrival, RequestKind, ResourceClass};
+use insula_edge::port::{Answered, Arrival, RequestKind, ResourceClass, UnreadBody, is_call, listen::Answer};
 use tracing::Instrument;
 
 use crate::{
     audit::RequestAudit,
     authority,
-    drain_body::UnreadBody,
     grpc::{self, Calls},
     health::{self, Health},
-    listen::Answer,
     metrics::{Class, Effect, Metrics},
     trace::Trace,
 };
@@ -137,7 +135,7 @@ enum Protocol {
 
 impl Protocol {
     fn from_request(request: &Request) -> Self {
-        if grpc::is_call(request.headers()) {
+        if is_call(request.headers()) {
             return Protocol::Grpc;
         }
         match health::serves(request.uri().path()) {

@@ -9,6 +9,7 @@ use std::{
 };
 
 use insula_api::{Clock, Timestamp};
+use insula_edge::port::tls::CurrentTls;
 use insula_registry::Trust;
 
 use crate::{
@@ -19,7 +20,6 @@ use crate::{
     kubeconfig,
     metrics::Metrics,
     shared_keys,
-    tls::CurrentTls,
 };
 
 /// Time between checks of the server's own certificates, which are renewed a month before they

@@ -15,10 +15,7 @@ use axum::{
     extract::Request,
     response::Response,
 };
-use http::{
-    HeaderMap, HeaderValue,
-    header::{CONTENT_TYPE, HeaderName},
-};
+use http::{HeaderMap, HeaderValue, header::HeaderName};
 use http_body::Frame;
 use http_body_util::BodyExt;
 use insula_admin::{Method, status};
@@ -28,14 +25,14 @@ use insula_apiserver::{
     call::{Access, Admitted, Call},
 };
 use insula_auth::audit::Record;
-use insula_edge::port::{Answered, Arrival, RequestKind, ResourceClass};
+use insula_edge::port::{Answered, Arrival, Lifecycle, PriorityRuntimes, RequestKind, ResourceClass, is_protobuf};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use tonic::Status;
 use tower::ServiceExt;
 
 pub(crate) use self::message::MessageBytes;
 use self::{completion::Completion, message::Message};
-use crate::{lifecycle::Lifecycle, priority::PriorityRuntimes, trace};
+use crate::trace;
 
 /// Header with the workspace whose issuers may authenticate the caller. The message names its
 /// workspace, too, but is read later.
@@ -212,25 +209,6 @@ pub(crate) async fn call_router(router: &Router, request: Request) -> Response {
     answered.unwrap_or_else(|never| match never {})
 }
 
-/// Returns true for gRPC requests, whatever the encoding of their messages.
-pub(crate) fn is_call(headers: &HeaderMap) -> bool {
-    // Not a prefix alone: gRPC-Web (`application/grpc-web`) is another protocol.
-    format(headers).is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
-}
-
-fn is_protobuf(headers: &HeaderMap) -> bool {
-    format(headers).is_some_and(|rest| match rest.strip_prefix(b"+proto") {
-        Some(rest) => matches!(rest.first(), None | Some(b';')),
-        None => rest.first() != Some(&b'+'),
-    })
-}
-
-/// Returns the part of the content type after `application/grpc`.
-fn format(headers: &HeaderMap) -> Option<&[u8]> {
-    let kind = headers.get(CONTENT_TYPE).map(http::HeaderValue::as_bytes);
-    kind.and_then(|kind| kind.strip_prefix(b"application/grpc"))
-}
-
 /// Names a request: by the id of the client if that is printable and short, else by the id of the
 /// audit record.
 fn name_request(request: &mut Request, record: &Record) -> Option<HeaderValue> {
@@ -292,24 +270,6 @@ pub(crate) fn ended(headers: &HeaderMap) -> Option<Status> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn grpc_says_so_in_its_content_type() {
-        for (content_type, call, protobuf) in [
-            ("application/grpc", true, true),
-            ("application/grpc+proto", true, true),
-            ("application/grpc+proto;v=1", true, true),
-            ("application/grpc;charset=utf-8", true, true),
-            ("application/grpc+json", true, false),
-            ("application/grpc+protojson", true, false),
-            ("application/grpc-web", false, true),
-            ("application/json", false, false),
-        ] {
-            let headers = HeaderMap::from_iter([(CONTENT_TYPE, content_type.parse().expect("a value"))]);
-            assert_eq!(is_call(&headers), call, "{content_type}");
-            assert_eq!(is_protobuf(&headers), protobuf, "{content_type}");
-        }
-    }
 
     #[test]
     fn warnings_are_ascii_and_bounded() {

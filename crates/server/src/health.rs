@@ -23,7 +23,7 @@ use insula_access::{Authenticator, Unauthenticated};
 use insula_api::{Clock, ClusterName};
 use insula_apiserver::{ApiServer, NotActing, proxied_user};
 use insula_auth::{Attributes, ClusterFacts, Permit};
-use insula_edge::port::Arrival;
+use insula_edge::port::{Arrival, Lifecycle};
 use insula_store::Store;
 use serde_json::json;
 use tokio::sync::{Mutex, Semaphore};
@@ -32,7 +32,6 @@ use crate::{
     VERSION, backup,
     certificates::Alarm,
     config::StoreChoice,
-    lifecycle::Lifecycle,
     metrics::{Metrics, format::Format},
 };
 

@@ -17,17 +17,19 @@ use std::{
 };
 
 use insula_api::{Timestamp, Verb};
+use insula_edge::port::{ClosedFor, PortMetrics};
 use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
     registry::{Registry, Unit},
 };
 
-pub(crate) use labels::{AuditOutcome, CallOutcome, ClosedFor, ExportOutcome, Purpose, Signal};
+pub(crate) use labels::{AuditOutcome, CallOutcome, ExportOutcome, Purpose, Signal};
 pub use labels::{Class, CodeClass, CommitOutcome, Effect};
 pub(crate) use sources::Sources;
 
 use labels::{
-    AuditLabels, CallLabels, ClosedLabels, CommitLabels, EffectLabels, ExportLabels, RequestLabels, VerbLabel,
+    AuditLabels, CallLabels, ClosedLabels, CommitLabels, EffectLabels, ExportLabels, ReasonLabel, RequestLabels,
+    VerbLabel,
 };
 use sources::{Parts, Queues};
 
@@ -122,6 +124,7 @@ impl Metrics {
             drop(self.audit_events.get_or_create(&AuditLabels { outcome }));
         }
         for reason in ClosedFor::ALL {
+            let reason = ReasonLabel(reason);
             drop(self.connections_closed.get_or_create(&ClosedLabels { reason }));
         }
         for purpose in Purpose::ALL {
@@ -235,28 +238,9 @@ impl Metrics {
         gauge_guard(&self.in_flight.get_or_create_owned(&EffectLabels { effect }))
     }
 
-    /// Counts an open connection until the result is dropped.
-    pub(crate) fn connection(&self) -> GaugeGuard {
-        gauge_guard(&self.connections)
-    }
-
-    /// Counts a connection that the server closed.
-    pub(crate) fn closed(&self, reason: ClosedFor) {
-        self.connections_closed.get_or_create(&ClosedLabels { reason }).inc();
-    }
-
-    /// Counts a reset stream whose client did not read its answer.
-    pub(crate) fn stream_reset(&self) {
-        self.streams_reset.inc();
-    }
-
     /// Returns the gauge of the bytes of gRPC messages.
     pub(crate) fn message_bytes(&self) -> Gauge<i64, AtomicI64> {
         self.message_bytes.clone()
-    }
-
-    pub(crate) fn handshake_failed(&self) {
-        self.handshake_failures.inc();
     }
 
     /// Counts a commit that the store answered.
@@ -277,6 +261,29 @@ impl Metrics {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.registry).expect("a String takes everything");
         text
+    }
+}
+
+impl PortMetrics for Metrics {
+    fn opened(&self) {
+        self.connections.inc();
+    }
+
+    fn ended(&self) {
+        self.connections.dec();
+    }
+
+    fn closed(&self, reason: ClosedFor) {
+        let reason = ReasonLabel(reason);
+        self.connections_closed.get_or_create(&ClosedLabels { reason }).inc();
+    }
+
+    fn stream_reset(&self) {
+        self.streams_reset.inc();
+    }
+
+    fn handshake_failed(&self) {
+        self.handshake_failures.inc();
     }
 }
 

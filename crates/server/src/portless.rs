@@ -9,21 +9,15 @@ use std::{net::SocketAddr, sync::Arc};
 use axum::body::Body;
 use bytes::Bytes;
 use http::{Request, Response};
-use insula_edge::port::{Answered, ObservedBody};
+use insula_edge::port::{
+    Answered, Lifecycle, ObservedBody, PriorityRuntimes,
+    listen::{Answer, PeerFacts},
+    tls::CurrentTls,
+};
 use rustls_pki_types::CertificateDer;
 use tokio::task::JoinHandle;
 
-use crate::{
-    Additions, Env, StartError,
-    config::Config,
-    lifecycle::Lifecycle,
-    listen::{Answer, PeerFacts},
-    priority::PriorityRuntimes,
-    progress::Progress,
-    starting::Starting,
-    telemetry::Telemetry,
-    tls::CurrentTls,
-};
+use crate::{Additions, Env, StartError, config::Config, progress::Progress, starting::Starting, telemetry::Telemetry};
 
 /// A running server without a port. Dropping this does not stop it.
 pub struct Portless {

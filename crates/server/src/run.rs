@@ -10,6 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use insula_edge::port::{
+    ConnectionLimits, Lifecycle, descriptors,
+    listen::{self, Server},
+};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
@@ -20,9 +24,7 @@ use tokio::{
 use crate::{
     Additions, Env, StartError,
     config::{Config, Limits, LogFormat},
-    descriptors, files, housekeeping,
-    lifecycle::Lifecycle,
-    listen::{self, Server},
+    files, housekeeping,
     notify::Manager,
     progress::{self, Progress, Step},
     starting::Starting,
@@ -140,7 +142,7 @@ async fn serve(mut starting: Starting, progress: Progress<'_>, telemetry: &Telem
         limits: possible(&config.limits),
         runtimes: Arc::clone(&assembled.runtimes),
         lifecycle: assembled.lifecycle.clone(),
-        metrics: Arc::clone(&assembled.metrics),
+        metrics: assembled.metrics.clone(),
         drain: Duration::from_secs(config.drain_seconds),
     };
     let (url, kubeconfig) = (assembled.url.clone(), assembled.kubeconfig.clone());
@@ -195,10 +197,10 @@ async fn bind(listen: SocketAddr) -> Result<(TcpListener, SocketAddr), StartErro
 }
 
 /// Returns limits with as many connections as the process may have.
-fn possible(limits: &Limits) -> Limits {
-    Limits {
+fn possible(limits: &Limits) -> ConnectionLimits {
+    ConnectionLimits {
         connections: descriptors::connections(limits.connections),
-        ..limits.clone()
+        ..limits.of_connections()
     }
 }
 

@@ -8,7 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use insula_edge::guard::fair_share::FairShare;
+use insula_edge::{
+    guard::fair_share::FairShare,
+    port::{Lifecycle, PriorityRuntimes, listen::Answer, tls::CurrentTls},
+};
 use insula_store::Store;
 use insula_store_etcd::EtcdStore;
 use tokio::{
@@ -24,15 +27,12 @@ use crate::{
     config::{Config, Limits},
     endpoint::{self, Endpoint},
     files, format, identity,
-    lifecycle::Lifecycle,
-    listen::Answer,
     metrics::Metrics,
     open::{self, Opened},
     preflight::{self, Checked},
-    priority::PriorityRuntimes,
     progress::{Progress, Step},
     telemetry::Telemetry,
-    tls::{self, CurrentTls},
+    tls,
 };
 
 /// A start with an open store.

@@ -11,7 +11,7 @@ use axum::{body::Bytes, extract::Request, response::Response};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use http_body::Frame;
 use insula_api::{Rng, measure::TRACE};
-use insula_edge::port::{Answered, ObservedBody, Observer, RequestKind, ResourceClass};
+use insula_edge::port::{Answered, ObservedBody, Observer, RequestKind, ResourceClass, is_call};
 use opentelemetry::{Context as Position, trace::TraceContextExt};
 use tonic::Code;
 use tracing::{Span, field::Empty};
@@ -70,7 +70,7 @@ impl Trace {
             started: Instant::now(),
             is_recorded,
             method: request.method().clone(),
-            is_call: grpc::is_call(request.headers()),
+            is_call: is_call(request.headers()),
         }
     }
 

@@ -49,7 +49,7 @@ pub const FLOORS: [Floor; 8] = [
     Floor {
         name: "roof",
         crates: &["server", "sdk-derive", "sdk", "insula"],
-        what: "the only crates with main, spawn, environment, telemetry",
+        what: "the only crates with main, environment, telemetry",
     },
     Floor {
         name: "rim",

@@ -15,10 +15,9 @@ use std::{
 
 use axum::response::Response;
 use insula_apiserver::call::Admitted;
+use insula_edge::port::PriorityRuntimes;
 use tokio::time::timeout;
 use tracing::{Instrument, instrument::Instrumented};
-
-use crate::priority::PriorityRuntimes;
 
 type Work = Instrumented<Pin<Box<dyn Future<Output = Response> + Send>>>;
 

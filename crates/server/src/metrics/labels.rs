@@ -1,6 +1,7 @@
 //! Closed sets of labels.
 
 use insula_api::Verb;
+use insula_edge::port::ClosedFor;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use std::fmt::{self, Write as _};
 
@@ -124,27 +125,18 @@ pub(super) struct AuditLabels {
 }
 
 /// Reason why the server closed a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
-pub(crate) enum ClosedFor {
-    /// No request for too long.
-    Idle,
-    /// The headers of a request took too long.
-    Headers,
-    /// The client did not take its answer.
-    Stalled,
-    /// Its address had too many connections without a credential.
-    Address,
-    /// Another connection needed the slot.
-    Full,
-}
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct ReasonLabel(pub(super) ClosedFor);
 
-impl ClosedFor {
-    pub(super) const ALL: [Self; 5] = [Self::Idle, Self::Headers, Self::Stalled, Self::Address, Self::Full];
+impl EncodeLabelValue for ReasonLabel {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
+        write!(encoder, "{:?}", self.0)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct ClosedLabels {
-    pub(super) reason: ClosedFor,
+    pub(super) reason: ReasonLabel,
 }
 
 /// Purpose of a request to another server.

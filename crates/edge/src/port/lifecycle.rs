@@ -46,19 +46,23 @@ impl Lifecycle {
         self.0.gone.cancelled().await;
     }
 
-    pub(crate) fn set_ready(&self) {
+    /// The server accepts requests from here on.
+    pub fn set_ready(&self) {
         self.0.ready.store(true, Ordering::Release);
     }
 
-    pub(crate) fn set_draining(&self) {
+    /// The server is asked to stop.
+    pub fn set_draining(&self) {
         self.0.draining.cancel();
     }
 
-    pub(crate) fn set_closing(&self) {
+    /// The server accepts no connection any more.
+    pub fn set_closing(&self) {
         self.0.closing.cancel();
     }
 
-    pub(crate) fn set_gone(&self) {
+    /// The server drops the connections that remain.
+    pub fn set_gone(&self) {
         self.0.gone.cancel();
     }
 }

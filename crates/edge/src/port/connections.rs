@@ -27,10 +27,10 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{
-    config::Limits,
+use super::{
+    connection_limits::ConnectionLimits,
     exchange::Exchange,
-    metrics::{ClosedFor, GaugeGuard, Metrics},
+    metrics::{ClosedFor, OpenCount, PortMetrics},
 };
 
 /// One slot in this many is kept for connections that have shown no credential.
@@ -47,7 +47,7 @@ pub(crate) struct Connections {
     per_address: usize,
     times: Times,
     begun: Instant,
-    metrics: Arc<Metrics>,
+    metrics: Arc<dyn PortMetrics>,
     slots: Arc<Semaphore>,
     table: Mutex<Table>,
     /// Exchanges on all connections that began before the server closes.
@@ -112,7 +112,7 @@ pub(crate) struct Connection {
 /// A slot in the table, held until everything on the connection has ended.
 pub(crate) struct ConnectionSlot {
     pub(crate) connection: Arc<Connection>,
-    _counted: GaugeGuard,
+    _counted: OpenCount,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -128,17 +128,17 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Connections {
-    pub(crate) fn new(limits: &Limits, metrics: Arc<Metrics>) -> Arc<Self> {
+    pub(crate) fn new(limits: &ConnectionLimits, metrics: Arc<dyn PortMetrics>) -> Arc<Self> {
         let total = limits.connections;
         let for_strangers = total.div_ceil(FOR_STRANGERS).min(total.saturating_sub(1));
         Arc::new(Connections {
             total,
             for_accounts: total - for_strangers,
-            per_address: limits.connections_per_address,
+            per_address: limits.per_address,
             times: Times {
-                idle: Duration::from_secs(limits.idle_seconds),
-                headers: Duration::from_secs(limits.header_seconds),
-                stall: Duration::from_secs(limits.stall_seconds),
+                idle: limits.idle,
+                headers: limits.headers,
+                stall: limits.stall,
             },
             begun: Instant::now(),
             metrics,
@@ -169,7 +169,7 @@ impl Connections {
         let permit = Arc::clone(&self.slots).acquire_owned().await;
         Some(ConnectionSlot {
             connection,
-            _counted: self.metrics.connection(),
+            _counted: OpenCount::begin(&self.metrics),
             _permit: permit.expect("the semaphore is never closed"),
         })
     }
@@ -439,15 +439,11 @@ impl Connection {
 
 #[cfg(test)]
 mod tests {
+    use super::super::metrics::Unmeasured;
     use super::*;
 
     fn connections(total: usize) -> Arc<Connections> {
-        let limits = Limits {
-            connections: total,
-            connections_per_address: 3,
-            ..Limits::default()
-        };
-        Connections::new(&limits, Arc::new(Metrics::new("1")))
+        Connections::new(&ConnectionLimits::of_test(total, 3), Arc::new(Unmeasured))
     }
 
     fn address(text: &str) -> Address {

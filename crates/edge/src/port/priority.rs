@@ -2,8 +2,8 @@
 //! controllers.
 //!
 //! A connection, and each of its requests, is a task whose CPU time is measured. While its tenant
-//! is throttled by [fair sharing](insula_edge::guard::fair_share), the task runs at low priority,
-//! and its [socket](crate::socket) moves with it. A task that it spawns (a request of a connection)
+//! is throttled by [fair sharing](crate::guard::fair_share), the task runs at low priority,
+//! and its [socket](super::socket) moves with it. A task that it spawns (a request of a connection)
 //! begins with the priority of its tenant.
 //!
 //! So the requests of a flooding tenant are decrypted, parsed, answered and encrypted on threads
@@ -20,11 +20,11 @@ use std::{
 
 use hyper::rt::Executor;
 use insula_api::ClusterName;
-use insula_edge::guard::fair_share::{ConnectionMeter, FairShare, Tenant};
 use rustix::process::nice;
 use tokio::runtime::{Builder, Handle, Runtime};
 
-use crate::exchange::Exchange;
+use super::exchange::Exchange;
+use crate::guard::fair_share::{ConnectionMeter, FairShare, Tenant};
 
 /// Niceness of low-priority threads. Such a thread gets a quarter of a contended core. With less, a
 /// thread that waits for a lock that it holds would wait too long on a busy machine: at niceness 19
@@ -38,7 +38,8 @@ const LOW_PRIORITY: &str = "low-priority";
 pub struct PriorityRuntimes {
     /// Start of the time that meters count.
     begun: Instant,
-    pub(crate) fair_share: FairShare,
+    /// Shares of CPU time between tenants.
+    pub fair_share: FairShare,
     normal: Handle,
     low: ThreadPool,
     controllers: ThreadPool,
@@ -77,7 +78,7 @@ impl PriorityRuntimes {
     /// Creates the runtimes. The current runtime is the normal one; the others start on first use,
     /// each with one thread fewer than there are cores. Whatever its priority, a running thread may
     /// delay others until the end of its time slice or system call.
-    pub(crate) fn new(cores: usize, fair_share: FairShare) -> Arc<Self> {
+    pub fn new(cores: usize, fair_share: FairShare) -> Arc<Self> {
         Arc::new(PriorityRuntimes {
             begun: Instant::now(),
             fair_share,
@@ -88,17 +89,17 @@ impl PriorityRuntimes {
     }
 
     /// Returns the meter of a new connection.
-    pub(crate) fn meter(&self) -> Arc<ConnectionMeter> {
+    pub fn meter(&self) -> Arc<ConnectionMeter> {
         Arc::new(self.fair_share.meter(self.begun.elapsed()))
     }
 
     /// Runs long work that never waits, on a low-priority thread.
-    pub(crate) fn run_low_priority(&self, work: impl FnOnce() + Send + 'static) {
+    pub fn run_low_priority(&self, work: impl FnOnce() + Send + 'static) {
         drop(self.low().spawn_blocking(work));
     }
 
     /// Runs work of a workspace outside of its connections, and charges the workspace for its time.
-    pub(crate) fn run_charged(&self, workspace: &ClusterName, work: &mut dyn FnMut()) {
+    pub fn run_charged(&self, workspace: &ClusterName, work: &mut dyn FnMut()) {
         let begun = Instant::now();
         work();
         self.fair_share
@@ -106,11 +107,7 @@ impl PriorityRuntimes {
     }
 
     /// Runs a task that the meter charges, with the priority of the charged tenant.
-    pub(crate) fn spawn(
-        self: &Arc<Self>,
-        meter: &Arc<ConnectionMeter>,
-        task: impl Future<Output = ()> + Send + 'static,
-    ) {
+    pub fn spawn(self: &Arc<Self>, meter: &Arc<ConnectionMeter>, task: impl Future<Output = ()> + Send + 'static) {
         self.spawn_exchange(meter, None, task);
     }
 
@@ -144,7 +141,7 @@ impl PriorityRuntimes {
 
     /// Returns the runtime of controllers: their work for a tenant delays no request of others. It
     /// has normal priority, since the creator of a workspace waits for them.
-    pub(crate) fn controllers(&self) -> &Handle {
+    pub fn controllers(&self) -> &Handle {
         self.controllers.handle().unwrap_or(&self.normal)
     }
 }
@@ -265,7 +262,7 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Spawner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use insula_edge::guard::fair_share::Charged;
+    use crate::guard::fair_share::Charged;
     use std::time::Duration;
 
     /// A task moves to the low-priority threads when its tenant is throttled, and back, without

@@ -24,10 +24,6 @@ use hyper::{
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
 use insula_access::{OnAuthenticated, PeerCertificate};
-use insula_edge::{
-    guard::fair_share::ConnectionMeter,
-    port::{Afterwards, Arrival, crossing},
-};
 use rustls_pki_types::CertificateDer;
 use tokio::{
     io::AsyncWriteExt,
@@ -37,18 +33,21 @@ use tokio::{
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::task::TaskTracker;
 
-use crate::{
-    config::Limits,
+use super::{
+    Afterwards, Arrival,
+    connection_limits::ConnectionLimits,
     connections::{Connection, ConnectionSlot, Connections},
+    content_type::is_call,
+    crossing,
     descriptors::{self, Spare},
     exchange::{AnswerBody, AnswerFuture, Answering, Exchange},
-    grpc,
     lifecycle::Lifecycle,
-    metrics::Metrics,
+    metrics::PortMetrics,
     priority::{PriorityRuntimes, Spawner},
     socket::Socket,
     tls::{CurrentTls, Tls},
 };
+use crate::guard::fair_share::ConnectionMeter;
 
 /// Pause after a failed accept. Without file descriptors an immediate retry would only burn a core.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
@@ -65,28 +64,34 @@ const PLAIN_HTTP_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: tex
     Content-Length: 65\r\nConnection: close\r\n\r\nThis is an HTTPS port: the URL has to begin with \"https://\" here.";
 
 /// Function that answers requests.
-pub(crate) type Answer = Arc<dyn Fn(Request<Body>, Arrival) -> AnswerFuture + Send + Sync>;
+pub type Answer = Arc<dyn Fn(Request<Body>, Arrival) -> AnswerFuture + Send + Sync>;
 /// A bound port and the settings of its server.
-pub(crate) struct Server {
-    pub(crate) listener: TcpListener,
-    pub(crate) tls: Arc<CurrentTls>,
-    pub(crate) answer: Answer,
-    pub(crate) limits: Limits,
+pub struct Server {
+    /// The bound port.
+    pub listener: TcpListener,
+    /// The TLS configuration of new connections.
+    pub tls: Arc<CurrentTls>,
+    /// Answers requests.
+    pub answer: Answer,
+    /// Limits of connections.
+    pub limits: ConnectionLimits,
     /// Threads of normal and of low priority.
-    pub(crate) runtimes: Arc<PriorityRuntimes>,
-    pub(crate) lifecycle: Lifecycle,
-    pub(crate) metrics: Arc<Metrics>,
+    pub runtimes: Arc<PriorityRuntimes>,
+    /// Lifecycle of the server.
+    pub lifecycle: Lifecycle,
+    /// Measures of connections.
+    pub metrics: Arc<dyn PortMetrics>,
     /// Time for requests in flight when the lifecycle is closing.
-    pub(crate) drain: Duration,
+    pub drain: Duration,
 }
 
 /// State that all connections share.
 struct Shared {
     tls: Arc<CurrentTls>,
     answer: Answer,
-    limits: Limits,
+    limits: ConnectionLimits,
     lifecycle: Lifecycle,
-    metrics: Arc<Metrics>,
+    metrics: Arc<dyn PortMetrics>,
     tracker: TaskTracker,
     runtimes: Arc<PriorityRuntimes>,
 }
@@ -99,7 +104,7 @@ struct OpenConnection {
 
 /// Serves until the lifecycle is closing, and then until the last connection ends or the time to
 /// drain is over.
-pub(crate) async fn serve(server: Server) {
+pub async fn serve(server: Server) {
     let Server {
         listener,
         tls,
@@ -209,7 +214,7 @@ async fn connection(shared: &Arc<Shared>, open: &Arc<OpenConnection>, stream: Tc
         tracing::debug!(%peer, %error, "the connection ended before it began");
         return;
     }
-    let patience = Duration::from_secs(shared.limits.header_seconds);
+    let patience = shared.limits.headers;
     let tls = shared.tls.get();
     match timeout(patience, handshake(&tls, open, stream)).await {
         Ok(Ok(Some(stream))) => converse(shared, open, &tls, stream, peer).await,
@@ -288,7 +293,7 @@ async fn converse(
 }
 
 /// Facts about a peer, which each of its requests carries.
-pub(crate) struct PeerFacts {
+pub struct PeerFacts {
     address: SocketAddr,
     certificate: Option<PeerCertificate>,
     /// The peer is no front proxy, and others may not say for whom they ask.
@@ -298,12 +303,7 @@ pub(crate) struct PeerFacts {
 
 impl PeerFacts {
     /// Returns the facts about a peer that shows a verified chain of certificates, or none.
-    pub(crate) fn new(
-        tls: &Tls,
-        chain: &[CertificateDer<'_>],
-        address: SocketAddr,
-        meter: Arc<ConnectionMeter>,
-    ) -> Self {
+    pub fn new(tls: &Tls, chain: &[CertificateDer<'_>], address: SocketAddr, meter: Arc<ConnectionMeter>) -> Self {
         let certificate = tls.peer(chain);
         PeerFacts {
             address,
@@ -314,7 +314,7 @@ impl PeerFacts {
     }
 
     /// Returns the facts about a request of the peer.
-    pub(crate) fn arrival<B>(&self, request: &mut Request<B>) -> Arrival {
+    pub fn arrival<B>(&self, request: &mut Request<B>) -> Arrival {
         if self.forgets_forwarded {
             request.headers_mut().remove("x-forwarded-for");
         }
@@ -350,7 +350,7 @@ impl Service<Request<Incoming>> for Requests {
         if let Some(next) = &self.next {
             *next.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&exchange));
         }
-        if grpc::is_call(request.headers()) {
+        if is_call(request.headers()) {
             self.connection.called();
         }
         let mut request = request.map(Body::new);
@@ -436,7 +436,7 @@ fn afterwards(shared: &Arc<Shared>, open: &Arc<OpenConnection>) -> Afterwards {
     })
 }
 
-fn http_1(limits: &Limits) -> http1::Builder {
+fn http_1(limits: &ConnectionLimits) -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
         // The table of connections limits slow headers: this timeout would also count the time
@@ -446,11 +446,11 @@ fn http_1(limits: &Limits) -> http1::Builder {
     builder
 }
 
-fn http_2(spawner: Spawner, limits: &Limits) -> http2::Builder<Spawner> {
+fn http_2(spawner: Spawner, limits: &ConnectionLimits) -> http2::Builder<Spawner> {
     let mut builder = http2::Builder::new(spawner);
     builder
         .timer(TokioTimer::new())
-        .max_concurrent_streams(limits.streams_per_connection)
+        .max_concurrent_streams(limits.streams)
         .max_header_list_size(limits.header_bytes)
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIMEOUT);

@@ -5,11 +5,11 @@
 //! its body is in transit, and a client that is refused often (over a limit, say) loses the
 //! connection and all its watches.
 
+use super::{ObservedBody, Observer};
 use axum::{body::Body, extract::Request};
 use http::header::EXPECT;
 use http_body::Body as _;
 use http_body_util::{BodyExt, Limited};
-use insula_edge::port::{ObservedBody, Observer};
 use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -20,12 +20,12 @@ const DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// The rest of a body whose reader stopped before the end.
 #[derive(Clone, Default)]
-pub(crate) struct UnreadBody(Arc<Mutex<Option<Body>>>);
+pub struct UnreadBody(Arc<Mutex<Option<Body>>>);
 
 impl UnreadBody {
     /// Tracks the body of a request. Returns nothing when there is no body, or when the client
     /// sends it only after `100 Continue`.
-    pub(crate) fn track(request: &mut Request) -> Option<UnreadBody> {
+    pub fn track(request: &mut Request) -> Option<UnreadBody> {
         if request.body().is_end_stream() || request.headers().contains_key(EXPECT) {
             return None;
         }
@@ -36,7 +36,7 @@ impl UnreadBody {
     }
 
     /// Reads the rest of the body, at most `most` bytes.
-    pub(crate) async fn drain(self, most: usize) {
+    pub async fn drain(self, most: usize) {
         let left = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(body) = left.filter(|body| body.size_hint().lower() <= most as u64) else {
             return;

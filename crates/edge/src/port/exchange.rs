@@ -15,15 +15,14 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use axum::body::Body;
-use bytes::Bytes;
+use axum::body::{Body, Bytes};
 use futures_util::task::AtomicWaker;
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body::{Frame, SizeHint};
-use insula_edge::{guard::limits::Held, port::Answered};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::{connections::Connection, lifecycle::Lifecycle};
+use super::{Answered, connections::Connection, lifecycle::Lifecycle};
+use crate::guard::limits::Held;
 
 /// Bytes that a client has to read within `limits.stallSeconds`: about 1 KiB per second with the
 /// default of 60 s.

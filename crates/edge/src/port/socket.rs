@@ -12,7 +12,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::{connections::Connection, priority::Priority};
+use super::{connections::Connection, priority::Priority};
 
 /// A socket that is registered with the runtime that used it last. A runtime handles each packet of
 /// its sockets: the normal runtime must not do so for a throttled tenant.

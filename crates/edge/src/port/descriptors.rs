@@ -17,7 +17,7 @@ const KEPT_MAX: u64 = 1_024;
 
 /// Raises the soft limit of the process to the hard one, as programs in Go do. Returns the number
 /// of connections that fit below it, at most `wanted`.
-pub(crate) fn connections(wanted: usize) -> usize {
+pub fn connections(wanted: usize) -> usize {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: maximum,
