@@ -201,8 +201,12 @@ pub(crate) fn each_field(converter: &Converter, from: &Version, then: &mut dyn F
         let outcome = outcome(path, &converter.plan, &reads, converter, from, false);
         // A list or map is shared if rules name one of its items or entries.
         let has_named = reads.iter().any(|read| {
-            let place = read.path.get(path.len());
-            matches!(place, Some(Segment::Index(_) | Segment::Key(_))) && starts(&read.path, path)
+            let is_named = match read.path.get(path.len()) {
+                Some(Segment::Index(_) | Segment::Key(_)) => true,
+                Some(Segment::Field(name)) => node.additional().is_some() && node.property(name).is_none(),
+                Some(Segment::Each(_)) | None => false,
+            };
+            is_named && starts(&read.path, path)
         });
         then(path, node, outcome == FieldOutcome::Preserved && !has_named);
     };

@@ -356,3 +356,18 @@ fn a_part_of_a_key_beside_a_default_is_back_with_a_list_that_was_away() {
     released.put((without, "v1"), "v1", json!({"u": "u"}));
     assert_eq!(released.shows((with, "v1"), "v2"), list);
 }
+
+/// Rules name an entry of a map, which the union kept while no version had it.
+#[test]
+fn an_entry_that_rules_name_shows_where_they_move_it_when_the_map_is_back() {
+    let with = "{v1: {spec: {m: {'*': {at: string, own: string}}}}, v2: {spec: {g: [string], f: string}}, v3: {spec: \
+                {}}}";
+    let with = around(with, &[("\"spec.m['main'].at\"", "spec.f")]);
+    let without = around("{v1: {spec: {}}, v2: {spec: {g: [string]}}, v3: {spec: {}}}", &[]);
+    let mut released = Released::default();
+    released.put((&with, "v1"), "v2", json!({"f": "f"}));
+    released.put((&without, "v2"), "v2", json!({}));
+    released.put((&without, "v2"), "v2", json!({"g": []}));
+    assert_eq!(released.shows((&with, "v2"), "v2"), json!({"g": [], "f": "f"}));
+    assert_eq!(released.shows((&with, "v2"), "v1"), json!({"m": {"main": {"at": "f"}}}));
+}
