@@ -385,8 +385,8 @@ impl<'b> Prover<'b> {
     }
 
     /// Checks a write of the status alone, through the versions in turn: the status of before the
-    /// write, or none. Every write is followed by one where there are two versions; of more versions
-    /// a part, since it is read in all of them.
+    /// write, or none. Every write is followed by one where there are two versions; of more
+    /// versions a part, since it is read in all of them.
     fn check_status(
         &self,
         write: &Write,

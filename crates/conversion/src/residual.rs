@@ -272,13 +272,10 @@ fn apply(
         Patch::Set {
             value: Json::Object(set),
             guard: None,
-        } if matches!(base, Some(Json::Object(_))) => {
-            if set.is_empty() {
-                return base;
-            }
-            let by_field = patch.clone().by_field();
-            apply(&by_field, node, base, trace, above)
-        }
+        } if matches!(base, Some(Json::Object(_))) => match set.is_empty() {
+            true => base,
+            false => apply(&patch.clone().by_field(), node, base, trace, above),
+        },
         Patch::Set { value, .. } => Some(value.clone()),
         Patch::Unset { hollow, .. } => base.filter(|base| *hollow && !is_hollow(node, base)),
         Patch::Fields(fields) => {

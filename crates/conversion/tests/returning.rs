@@ -327,7 +327,7 @@ fn what_the_hub_retains_is_the_unions_once_there_is_one() {
     }
 }
 
-/// What is in the items was away before their list: two entries tell of one list.
+/// A field of the items was away before their list: two entries tell of one list.
 #[test]
 fn a_list_that_goes_after_a_field_of_its_items_comes_back_with_both() {
     let without = "{v1: {spec: {u: string}}, v2: {spec: {u: string, m: string}}}";

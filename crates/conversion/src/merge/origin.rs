@@ -40,7 +40,7 @@ struct Made<'a> {
     ops: &'a [Op],
     /// The path below what they write into.
     at: &'a [Seg],
-    /// What they read.
+    /// The object or item that they read.
     value: &'a Json,
     node: &'a Node,
 }
