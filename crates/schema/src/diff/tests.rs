@@ -157,7 +157,10 @@ fn what_becomes_one_value_breaks() {
     };
     let got = lines(list("map"), list("atomic"));
     assert_eq!(got, [".f identity list is map by n → atomic !"]);
-    let map = |kind: &str| json!({"type": "object", "x-kubernetes-map-type": kind, "additionalProperties": {"type": "string"}});
+    let map = |kind: &str| {
+        let text = json!({"type": "string"});
+        json!({"type": "object", "x-kubernetes-map-type": kind, "additionalProperties": text})
+    };
     assert_eq!(
         lines(map("granular"), map("atomic")),
         [".f identity map is granular → atomic !"]
