@@ -184,6 +184,14 @@ fn effect(kind: &str, version: &str, path: &str, objects: i64) -> (String, i64) 
     (format!("{kind}:gadgets.{GROUP}/{version}:{path}"), objects)
 }
 
+/// Returns the effects in the details of a refusal.
+fn violations(refused: &Status) -> Vec<String> {
+    let details = rpc::read(refused.details()).unwrap();
+    let violations = rpc::PreconditionFailure::find(&details).unwrap().violations;
+    let id = |it: &rpc::Violation| format!("{}:{}", it.r#type, it.subject);
+    violations.iter().map(id).collect()
+}
+
 #[test]
 fn rules_that_bring_less_of_a_write_need_somebodys_word() {
     let scene = Scene::new();
@@ -221,14 +229,9 @@ fn rules_that_bring_less_of_a_write_need_somebodys_word() {
             "{refused:?}"
         );
         // Each effect is a detail.
-        let details = rpc::read(refused.details()).unwrap();
-        let violations = rpc::PreconditionFailure::find(&details).unwrap().violations;
-        let named: Vec<String> = violations
-            .iter()
-            .map(|it| format!("{}:{}", it.r#type, it.subject))
-            .collect();
+        let named = violations(&refused);
         for (id, _) in want {
-            assert!(named.contains(id), "{id} in {violations:?}");
+            assert!(named.contains(id), "{id} in {named:?}");
         }
     }
     // Another schema with such rules has the same effects.

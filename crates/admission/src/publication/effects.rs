@@ -21,7 +21,7 @@ mod writes;
 use compare::differing;
 use paths::{general, holds};
 pub use times::Times;
-use writes::View;
+use writes::Shown;
 
 /// Effects of one API that are told apart.
 const EFFECTS_MAX: usize = 256;
@@ -381,7 +381,7 @@ impl<'a> Effects<'a> {
         version: &'v str,
         shown: Result<Json, ConvertError>,
         reached: &mut Vec<usize>,
-    ) -> Option<View<'v>> {
+    ) -> Option<Shown<'v>> {
         let stored = stored(object, value);
         // What nobody can read now is no concern of the release.
         let mut was = self.before.bundle.get(stored, version, &mut object_budget()).ok()?;
@@ -423,7 +423,7 @@ impl<'a> Effects<'a> {
             }
         }
         let object = is;
-        Some(View {
+        Some(Shown {
             version,
             object,
             differing,

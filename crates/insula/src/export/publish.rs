@@ -173,7 +173,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         let objects = objects(&published, &export, &rights);
         apply(
             &target,
-            &publication::with_words(objects, &words(&published, arguments)),
+            &publication::with_words(objects, &accepted(&published, arguments)),
         )?
     } else {
         let mut steps = publication::steps(&find, &published, existing.as_ref(), &export)?;
@@ -246,7 +246,7 @@ fn check(
     let known = published
         .iter()
         .filter(|api| offered(export, api).is_some() && api.compile().is_ok());
-    let trial = |api: &Published| Trial::run(target, export, api, &words(published, arguments));
+    let trial = |api: &Published| Trial::run(target, export, api, &accepted(published, arguments));
     let trials: Vec<Trial> = known.map(trial).collect::<anyhow::Result<_>>()?;
     let fails = trials.iter().any(Trial::fails);
     if !arguments.check && !fails {
@@ -270,7 +270,7 @@ fn check(
 }
 
 /// Returns the words for effects: those of the flags, and of the annotations in the files.
-fn words(published: &[Published], arguments: &Arguments) -> Vec<Acceptance> {
+fn accepted(published: &[Published], arguments: &Arguments) -> Vec<Acceptance> {
     let files = published.iter().flat_map(|api| &api.accepted);
     arguments.accept.iter().chain(files).cloned().collect()
 }

@@ -148,7 +148,7 @@ fn items_and_their_identity_are_compared() {
     );
 }
 
-/// Who applies a part of a list or map takes the rest away once it is one value.
+/// Clients that apply a part of a list or map take the rest away once it is one value.
 #[test]
 fn what_becomes_one_value_breaks() {
     let list = |kind: &str| {

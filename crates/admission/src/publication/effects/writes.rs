@@ -11,7 +11,7 @@ use insula_catalog::Api;
 use insula_conversion::{ConvertError, object_budget};
 
 /// An object as a version shows it after the release, with the differences from before.
-pub(super) struct View<'v> {
+pub(super) struct Shown<'v> {
     pub(super) version: &'v str,
     pub(super) object: Json,
     pub(super) differing: Vec<Differing>,
@@ -20,7 +20,7 @@ pub(super) struct View<'v> {
 impl Effects<'_> {
     /// Examines writes in each version that shows an object, where the rules to another one are
     /// others than before. What differs in a view already is told by that.
-    pub(super) fn writes(&mut self, views: &[View<'_>], reached: &mut Vec<usize>) {
+    pub(super) fn writes(&mut self, views: &[Shown<'_>], reached: &mut Vec<usize>) {
         for written in views {
             for shown in views {
                 let pair = (written.version, shown.version);
@@ -32,7 +32,7 @@ impl Effects<'_> {
         }
     }
 
-    fn write(&mut self, written: &View<'_>, shown: &View<'_>, reached: &mut Vec<usize>) {
+    fn write(&mut self, written: &Shown<'_>, shown: &Shown<'_>, reached: &mut Vec<usize>) {
         let (from, to) = (written.version, shown.version);
         let schemas = (self.before.bundle.schema(from), self.before.bundle.schema(to));
         let (Some(written_before), Some(shown_before)) = schemas else {
