@@ -22,7 +22,10 @@ pub use draft::{Draft, NoVersions, Pair, Side, draft, versions_to_draft};
 pub use effects::{Acceptance, Effect, Effects, Times, add as add_effects, unaccepted};
 pub use lint::{Finding, Severity, lint};
 pub use manifest::{Manifest, without_rules};
-pub use plan::{Published, Refusal, RulesSource, export, keep_rules, offered, publish, refuse_drafts, withdraw};
+pub use plan::{
+    Published, Refusal, RulesSource, export, join_files, keep_rules, offered, publish, refuse_drafts, with_words,
+    withdraw,
+};
 pub use removal::{Removal, confirm, removals, withdrawals};
 pub use steps::{Step, steps};
 

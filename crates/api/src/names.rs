@@ -93,6 +93,10 @@ pub mod effects {
     pub const DEFAULT_CHANGED: &str = "default-changed";
     /// A served version shows another value, by rules.
     pub const VALUE_CHANGED: &str = "value-changed";
+    /// A served version shows nothing of what a client writes in another one, by rules.
+    pub const WRITE_HIDDEN: &str = "write-hidden";
+    /// A served version shows another value of what a client writes in another one, by rules.
+    pub const WRITE_CHANGED: &str = "write-changed";
     /// A version is served no longer.
     pub const VERSION_REMOVED: &str = "version-removed";
     /// The whole resource is on offer no longer.
@@ -148,6 +152,9 @@ pub mod annotations {
     /// `<effect>[=<number of objects>]`, separated by commas; see [`super::effects`]. A number
     /// keeps a consent from covering objects that come later.
     pub const ACCEPTED_EFFECTS: &str = "insula.io/accepted-effects";
+    /// On an APIConversion that is written: as [`ACCEPTED_EFFECTS`], for this write alone. The
+    /// server does not store it.
+    pub const ACCEPTED_ONCE: &str = "insula.io/accepted-effects-once";
     /// On a CustomResourceDefinition: the version that it was created in, if that is [`V1BETA1`],
     /// whose rules it keeps.
     pub const MADE_AS: &str = "insula.io/made-as";

@@ -144,7 +144,7 @@ impl Source {
         self.parts.sort_by_key(|part| part.text("/metadata/name").to_owned());
         let files: Vec<&str> = self.parts.iter().map(|part| part.file.as_str()).collect();
         let file = files.join(", ");
-        let joined = parts::join(self.parts.drain(..).map(|part| part.value).collect());
+        let joined = publication::join_files(self.parts.drain(..).map(|part| part.value).collect());
         self.conversion = joined.map(|value| Document { file, value });
     }
 

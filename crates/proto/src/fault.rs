@@ -3,7 +3,9 @@
 
 use crate::{
     admin::v1::ErrorReason,
-    rpc::{self, BadRequest, Detail, ErrorInfo, FieldViolation, ResourceInfo, RetryInfo},
+    rpc::{
+        self, BadRequest, Detail, ErrorInfo, FieldViolation, PreconditionFailure, ResourceInfo, RetryInfo, Violation,
+    },
 };
 use prost::Message;
 use tonic::{Code, Status};
@@ -18,6 +20,8 @@ const FIELDS_MAX: usize = 16;
 /// Maximum number of bytes of a message, and of a field's problem. Clients take 8 KiB of headers.
 const MESSAGE_BYTES_MAX: usize = 2048;
 const PROBLEM_BYTES_MAX: usize = 256;
+/// Maximum number of bytes of all violated preconditions together.
+const VIOLATIONS_BYTES_MAX: usize = 2048;
 /// The metadata by which a server says when a call may be made again (gRFC A6).
 const PUSHBACK: &str = "grpc-retry-pushback-ms";
 
@@ -28,6 +32,7 @@ pub struct Fault {
     reason: ErrorReason,
     message: String,
     fields: Vec<FieldViolation>,
+    violations: Vec<Violation>,
     resource: Option<ResourceInfo>,
     retry_after: Option<u32>,
 }
@@ -42,6 +47,7 @@ impl Fault {
             reason,
             message,
             fields: Vec::new(),
+            violations: Vec::new(),
             resource: None,
             retry_after: None,
         }
@@ -57,6 +63,26 @@ impl Fault {
                 reason: reason.to_owned(),
                 ..FieldViolation::default()
             });
+        }
+        self
+    }
+
+    /// Names a precondition that is violated: its kind, what it is about, and the problem.
+    #[must_use]
+    pub fn violation(mut self, kind: &str, subject: &str, problem: &str) -> Self {
+        let violation = Violation {
+            r#type: kind.to_owned(),
+            subject: subject.to_owned(),
+            description: problem[..problem.floor_char_boundary(PROBLEM_BYTES_MAX)].to_owned(),
+        };
+        let all: usize = self
+            .violations
+            .iter()
+            .chain([&violation])
+            .map(Message::encoded_len)
+            .sum();
+        if all <= VIOLATIONS_BYTES_MAX {
+            self.violations.push(violation);
         }
         self
     }
@@ -86,6 +112,7 @@ impl Fault {
             reason,
             message,
             fields,
+            violations,
             resource,
             retry_after,
         } = self;
@@ -100,6 +127,9 @@ impl Fault {
                 field_violations: fields,
             };
             details.push(bad.packed());
+        }
+        if !violations.is_empty() {
+            details.push(PreconditionFailure { violations }.packed());
         }
         details.extend(resource.map(|resource| resource.packed()));
         details.extend(retry_after.map(|seconds| {

@@ -6,7 +6,8 @@
 use prost::Message;
 use prost_types::Any;
 pub use tonic_types::pb::{
-    BadRequest, ErrorInfo, FILE_DESCRIPTOR_SET, ResourceInfo, RetryInfo, Status, bad_request::FieldViolation,
+    BadRequest, ErrorInfo, FILE_DESCRIPTOR_SET, PreconditionFailure, ResourceInfo, RetryInfo, Status,
+    bad_request::FieldViolation, precondition_failure::Violation,
 };
 
 /// Prefix of the URLs of message types.
@@ -38,6 +39,10 @@ impl Detail for ErrorInfo {
 
 impl Detail for BadRequest {
     const NAME: &'static str = "BadRequest";
+}
+
+impl Detail for PreconditionFailure {
+    const NAME: &'static str = "PreconditionFailure";
 }
 
 impl Detail for RetryInfo {

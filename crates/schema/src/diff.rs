@@ -323,15 +323,15 @@ impl Differ {
             ListType::Map { keys } => format!("map by {}", keys.join(", ")),
         };
         if old.list_type() != new.list_type() {
-            // Equal items are refused once they must be unique.
-            let breaking = *new.list_type() != ListType::Atomic;
+            // Equal items are refused once they must be unique, and who applies single items takes
+            // those of others away once the list is one value.
             let detail = format!("list is {} → {}", name(old.list_type()), name(new.list_type()));
-            self.note(path, ChangeKind::Identity, breaking, detail);
+            self.note(path, ChangeKind::Identity, true, detail);
         }
         if old.map_type() != new.map_type() {
             let name = |map| if map == MapType::Atomic { "atomic" } else { "granular" };
             let detail = format!("map is {} → {}", name(old.map_type()), name(new.map_type()));
-            self.note(path, ChangeKind::Identity, false, detail);
+            self.note(path, ChangeKind::Identity, new.map_type() == MapType::Atomic, detail);
         }
     }
 

@@ -57,6 +57,7 @@ mod recompute;
 mod releases;
 mod retained;
 mod retirement;
+mod rule_effects;
 mod samples;
 mod secure;
 mod serving;

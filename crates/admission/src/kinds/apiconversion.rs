@@ -1,11 +1,14 @@
 //! Admission of APIConversions: their rules compile against the schema or definition of the same
 //! name. If neither exists yet, only the form of the rules is checked.
 
-use crate::kinds::{
-    hidden,
-    review::{Review, Rules},
-    trial,
-    usage::{self, Usage},
+use crate::{
+    kinds::{
+        hidden,
+        review::{Review, Rules},
+        trial,
+        usage::{self, Usage},
+    },
+    publication::Acceptance,
 };
 use insula_api::{FieldError, FieldPath, Json, ObjectKey, ResourceId, Scope};
 use insula_catalog::{Api, Result, bundle, ids, parts};
@@ -19,7 +22,12 @@ pub(super) const RULES: Rules = Rules {
     ..Rules::new("apis.kcp.io", &["apiconversions"])
 };
 
-fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
+fn review(review: &Review<'_>, new: &mut Json, old: Option<&Json>) -> Result<()> {
+    let accepted = hidden::take_accepted(new);
+    review_rules(review, new, old, &accepted)
+}
+
+fn review_rules(review: &Review<'_>, new: &Json, old: Option<&Json>, accepted: &[Acceptance]) -> Result<()> {
     let schema = parts::schema_of(new);
     if let Some(old) = old {
         if old["spec"] == new["spec"] && parts::schema_of(old) == schema {
@@ -60,13 +68,11 @@ fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
     warn_of_rules(review, &api);
     let scopes = scopes(review, schema, &api);
     if let Some(before) = old.and_then(|_| present(review, schema)) {
-        let hidden = hidden::hidden(review, &scopes, &before, &api);
-        if let Some(why) = hidden.refusal(review, new) {
+        let tried = hidden::tried(review, &scopes, &before, &api);
+        if let Some(why) = hidden::refusal(&tried, accepted) {
             return Err(review.forbid(new, why));
         }
-        for scope in &scopes {
-            trial::warn_of_effects(review, &before, &api, scope);
-        }
+        tried.warn(review);
     }
     for scope in scopes {
         trial::warn_of_objects(review, &api, &scope);

@@ -2,7 +2,10 @@
 //! which objects could not be read any more. `kubectl apply --dry-run=server` shows it before
 //! anything changes; the rollout gate decides afterwards (`insula_controllers::rollout`).
 
-use crate::{kinds::review::Review, publication::Effects};
+use crate::{
+    kinds::review::Review,
+    publication::{Effect, Effects, add_effects},
+};
 use insula_api::{ClusterName, Scope, counted, names::effects::needs_acceptance};
 use insula_catalog::{Api, locate};
 use std::{collections::BTreeSet, ops::ControlFlow};
@@ -10,48 +13,74 @@ use std::{collections::BTreeSet, ops::ControlFlow};
 /// Objects that are tried in one request: some tens of milliseconds. The rest is left to
 /// `insula export publish --check` and to the rollout gate, which have no such limit.
 const OBJECTS_MAX: usize = 1_000;
-/// Objects that a warning names.
+/// Objects or effects that a warning names.
 const NAMED_MAX: usize = 10;
 
-/// Warns of what a changed API does to stored objects: one warning for each of its first effects
-/// that need somebody's word, by the name by which it is accepted. Versions that are removed have
-/// warnings of their own.
-pub(super) fn warn_of_effects(review: &Review<'_>, before: &Api, after: &Api, scope: &Scope) {
-    let mut effects = Effects::new(before, after);
-    if scope.cluster.is_some() {
-        effects = effects.of_definition();
+/// The effects of a change on stored objects.
+#[derive(Debug, Default)]
+pub(super) struct Tried {
+    pub(super) effects: Vec<Effect>,
+    /// Number of objects that were tried.
+    objects: usize,
+    /// True if there are more.
+    pub(super) is_cut: bool,
+}
+
+impl Tried {
+    fn add(&mut self, review: &Review<'_>, mut effects: Effects<'_>, scope: &Scope, most: usize) {
+        review.snapshot.for_each(scope, |entry| {
+            if self.objects == most {
+                self.is_cut = true;
+                return ControlFlow::Break(());
+            }
+            self.objects += 1;
+            // Objects that cannot be read have a warning of their own.
+            let _ = effects.examine(review.snapshot, entry);
+            ControlFlow::Continue(())
+        });
+        add_effects(&mut self.effects, effects.finish());
     }
-    warn_of(review, effects, scope);
+
+    /// Warns of the first effects that need somebody's word: one warning for each, by the name by
+    /// which it is accepted. Versions that are removed have warnings of their own.
+    pub(super) fn warn(&self, review: &Review<'_>) {
+        let hurt = self
+            .effects
+            .iter()
+            .filter(|effect| effect.objects > 0 && needs_acceptance(effect.kind));
+        let first = match self.is_cut {
+            true => format!("of the first {} stored objects, ", self.objects),
+            false => String::new(),
+        };
+        for effect in hurt.take(NAMED_MAX) {
+            review.warn(format!("{first}{effect}"));
+        }
+    }
+}
+
+/// Tries a changed API on the objects of some scopes, up to a number of them.
+pub(super) fn effects(review: &Review<'_>, (before, after): (&Api, &Api), scopes: &[Scope], most: usize) -> Tried {
+    let mut tried = Tried::default();
+    for scope in scopes {
+        let mut effects = Effects::new(before, after);
+        if scope.cluster.is_some() {
+            effects = effects.of_definition();
+        }
+        tried.add(review, effects, scope, most);
+    }
+    tried
+}
+
+/// Warns of what a changed API does to stored objects.
+pub(super) fn warn_of_effects(review: &Review<'_>, before: &Api, after: &Api, scope: &Scope) {
+    effects(review, (before, after), std::slice::from_ref(scope), OBJECTS_MAX).warn(review);
 }
 
 /// Warns of the objects of an API that an export offers no longer.
 pub(super) fn warn_of_removed(review: &Review<'_>, api: &Api, scope: &Scope) {
-    warn_of(review, Effects::of_removed(api), scope);
-}
-
-fn warn_of(review: &Review<'_>, mut effects: Effects<'_>, scope: &Scope) {
-    let mut tried = 0;
-    review.snapshot.for_each(scope, |entry| {
-        if tried == OBJECTS_MAX {
-            return ControlFlow::Break(());
-        }
-        tried += 1;
-        // Objects that cannot be read have a warning of their own.
-        let _ = effects.examine(review.snapshot, entry);
-        ControlFlow::Continue(())
-    });
-    let all = effects.finish();
-    let hurt = all
-        .iter()
-        .filter(|effect| effect.objects > 0 && needs_acceptance(effect.kind));
-    let first = if tried == OBJECTS_MAX {
-        format!("of the first {OBJECTS_MAX} stored objects, ")
-    } else {
-        String::new()
-    };
-    for effect in hurt.take(NAMED_MAX) {
-        review.warn(format!("{first}{effect}"));
-    }
+    let mut tried = Tried::default();
+    tried.add(review, Effects::of_removed(api), scope, OBJECTS_MAX);
+    tried.warn(review);
 }
 
 /// Warns of stored objects that the API could not show in each of its served versions.

@@ -2,7 +2,7 @@
 
 use insula_api::{
     Json,
-    names::annotations::{ACCEPT_INCOMPATIBLE, CONFIRM_REMOVAL},
+    names::annotations::{ACCEPT_INCOMPATIBLE, ACCEPTED_ONCE, CONFIRM_REMOVAL},
 };
 use serde_json::json;
 
@@ -31,8 +31,10 @@ pub fn has_same_contents(there: &Json, wanted: &Json) -> bool {
 pub fn updated(there: Json, wanted: &Json) -> Json {
     let mut new = there;
     new["spec"] = wanted["spec"].clone();
-    if let Some(confirmed) = wanted["metadata"]["annotations"].get(CONFIRM_REMOVAL) {
-        new["metadata"]["annotations"][CONFIRM_REMOVAL] = confirmed.clone();
+    for word in [CONFIRM_REMOVAL, ACCEPTED_ONCE] {
+        if let Some(said) = wanted["metadata"]["annotations"].get(word) {
+            new["metadata"]["annotations"][word] = said.clone();
+        }
     }
     if is_accepted(wanted) {
         new["metadata"]["annotations"][ACCEPT_INCOMPATIBLE] = json!("true");

@@ -9,16 +9,19 @@
 use insula_api::{FieldError, FieldErrorKind, Json, Object, ObjectKey, counted, names::effects as names};
 use insula_catalog::{Api, locate};
 use insula_conversion::{ConvertError, SchemaPath, Stored, object_budget};
-use insula_schema::Node;
 use insula_store::{Entry, Snapshot};
 use std::{collections::BTreeMap, fmt};
 
+mod compare;
 mod paths;
 mod reasons;
 mod times;
+mod writes;
 
+use compare::differing;
 use paths::{general, holds};
 pub use times::Times;
+use writes::Shown;
 
 /// Effects of one API that are told apart.
 const EFFECTS_MAX: usize = 256;
@@ -58,21 +61,7 @@ pub struct Effect {
 
 impl fmt::Display for Effect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.id())?;
-        if !self.detail.is_empty() {
-            write!(f, "{}; ", self.detail)?;
-        }
-        write!(
-            f,
-            "{} in {}: {}",
-            counted(self.objects, "object"),
-            counted(self.workspaces.len(), "workspace"),
-            self.becomes()
-        )?;
-        match self.named.first() {
-            Some(first) => write!(f, "; such as {first}"),
-            None => Ok(()),
-        }
+        write!(f, "{}: {}", self.id(), self.description())
     }
 }
 
@@ -107,6 +96,22 @@ impl Effect {
         id
     }
 
+    /// Returns what it is about, with the objects that it reaches and what becomes of them.
+    pub fn description(&self) -> String {
+        let detail = match &*self.detail {
+            "" => String::new(),
+            detail => format!("{detail}; "),
+        };
+        let named = self.named.first().map(|first| format!("; such as {first}"));
+        format!(
+            "{detail}{} in {}: {}{}",
+            counted(self.objects, "object"),
+            counted(self.workspaces.len(), "workspace"),
+            self.becomes(),
+            named.unwrap_or_default()
+        )
+    }
+
     /// Returns what becomes of the values or objects that it reaches.
     pub fn becomes(&self) -> &'static str {
         match self.kind {
@@ -128,6 +133,10 @@ impl Effect {
             names::VERSION_REMOVED => "404 for clients of the version",
             names::VALUE_HIDDEN => "shown no longer",
             names::VALUE_CHANGED => "another value is read",
+            names::WRITE_HIDDEN => "shown as it is until the next write in that version, and nothing of it afterwards",
+            names::WRITE_CHANGED => {
+                "shown as it is until the next write in that version, and as another value afterwards"
+            }
             names::COLUMN_REMOVED => "not in the tables of kubectl",
             names::UNREADABLE => "what was served before is served on in the workspace",
             _ => "clients may fail",
@@ -173,6 +182,12 @@ impl Acceptance {
         };
         let name = name.trim().to_owned();
         Ok(Acceptance { name, most })
+    }
+
+    /// Reads those of an annotation, separated by commas. What cannot be read accepts nothing.
+    pub fn all(text: &str) -> impl Iterator<Item = Acceptance> {
+        let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
+        entries.filter_map(|entry| Acceptance::parse(entry).ok())
     }
 
     /// Returns the text that was read.
@@ -325,14 +340,16 @@ impl<'a> Effects<'a> {
         };
         let all = self.found.iter().enumerate().filter(broken);
         let mut reached: Vec<usize> = all.map(|(index, _)| index).collect();
+        let mut views = Vec::new();
         for version in self.before.bundle.served() {
             if !self.after.bundle.served().any(|other| other == version) {
                 reached.extend(self.effect_at(names::VERSION_REMOVED, version, "", "it is served no longer"));
                 continue;
             }
             let shown = self.shown(object, value, version, unreadable);
-            self.compare((object, value), version, shown, &mut reached);
+            views.extend(self.compare((object, value), version, shown, &mut reached));
         }
+        self.writes(&views, &mut reached);
         for version in self.after.bundle.served() {
             if !self.before.bundle.served().any(|other| other == version) {
                 let shown = self.shown(object, value, version, unreadable);
@@ -341,34 +358,41 @@ impl<'a> Effects<'a> {
         }
         let storage = self.after.bundle.storage();
         if !self.after.bundle.served().any(|served| served == storage) {
-            // That it cannot be stored again is told as the failure alone.
-            let _ = self.shown(object, value, storage, unreadable);
+            let shown = self.shown(object, value, storage, unreadable);
+            let before = &self.before.bundle;
+            let is_new = !before.versions().any(|version| version == storage);
+            let could = || before.get(stored(object, value), storage, &mut object_budget()).is_ok();
+            // It cannot be stored again.
+            reached.extend(
+                shown
+                    .err()
+                    .filter(|_| is_new || could())
+                    .and_then(|error| self.unreadable(storage, &error)),
+            );
         }
         reached
     }
 
-    fn compare(
+    /// Compares what a version shows of an object with what it showed before. Returns the new view,
+    /// if both can be read.
+    fn compare<'v>(
         &mut self,
         (object, value): (&Object, &Json),
-        version: &str,
+        version: &'v str,
         shown: Result<Json, ConvertError>,
         reached: &mut Vec<usize>,
-    ) {
+    ) -> Option<Shown<'v>> {
         let stored = stored(object, value);
         // What nobody can read now is no concern of the release.
-        let Ok(was) = self.before.bundle.get(stored, version, &mut object_budget()) else {
-            return;
-        };
-        let is = match shown {
+        let mut was = self.before.bundle.get(stored, version, &mut object_budget()).ok()?;
+        let mut is = match shown {
             Ok(is) => is,
             Err(error) => {
                 reached.extend(self.unreadable(version, &error));
-                return;
+                return None;
             }
         };
-        let schemas = (self.before.bundle.schema(version), self.after.bundle.schema(version));
-        let (Some(old), Some(new)) = schemas else { return };
-        let (mut was, mut is) = (was, is);
+        let (old, new) = (self.before.bundle.schema(version)?, self.after.bundle.schema(version)?);
         for (shown, schema) in [(&mut was, old), (&mut is, new)] {
             insula_schema::prune(shown, schema);
             insula_schema::default(shown, schema);
@@ -380,10 +404,9 @@ impl<'a> Effects<'a> {
                 && holds(&was, &effect.path)
         });
         reached.extend(broken.map(|(index, _)| index));
-        let mut differing = Vec::new();
-        collect(&was, &is, Some(old.root()), "", &mut differing);
-        for (kind, path) in differing {
-            reached.extend(self.effect_at(kind, version, &path, ""));
+        let differing = differing(&was, &is, old.root());
+        for (kind, path) in &differing {
+            reached.extend(self.effect_at(kind, version, path, ""));
         }
         let known = insula_schema::judge(&was, old);
         for error in insula_schema::judge(&is, new) {
@@ -399,6 +422,12 @@ impl<'a> Effects<'a> {
                 reached.extend(reason.or_else(|| self.effect_at(kind, version, &path, &detail)));
             }
         }
+        let object = is;
+        Some(Shown {
+            version,
+            object,
+            differing,
+        })
     }
 
     fn unreadable(&mut self, version: &str, error: &ConvertError) -> Option<usize> {
@@ -460,38 +489,6 @@ fn was_refused(was: &FieldError, is: &FieldError, has_reason: bool) -> bool {
     // Rules are told apart by their messages, and many can refuse one object.
     let is_rule = is.kind == FieldErrorKind::Invalid && !is.detail.contains(IN_BODY);
     is_there && !(is_rule && has_reason)
-}
-
-/// Collects the paths at which two views of an object differ: values that are gone or are others.
-/// Names that the schema does not know are those of a map, and stay the tenant's.
-fn collect(was: &Json, is: &Json, node: Option<&Node>, path: &str, found: &mut Vec<(&'static str, String)>) {
-    match (was, is) {
-        (Json::Null, _) => {}
-        // A field that holds nothing is a field.
-        (Json::Object(map), Json::Null) if map.is_empty() => found.push((names::VALUE_HIDDEN, path.to_owned())),
-        (Json::Array(list), Json::Null) if list.is_empty() => found.push((names::VALUE_HIDDEN, path.to_owned())),
-        (Json::Object(was), _) => {
-            for (name, value) in was {
-                if path.is_empty() && matches!(name.as_str(), "apiVersion" | "kind" | "metadata") {
-                    continue;
-                }
-                let (node, at) = match node.and_then(|node| node.property(name)) {
-                    Some(property) => (Some(property), format!("{path}.{name}")),
-                    None => (node.and_then(Node::additional), format!("{path}[]")),
-                };
-                collect(value, is.get(name).unwrap_or(&Json::Null), node, &at, found);
-            }
-        }
-        (Json::Array(was), _) => {
-            let (node, at) = (node.and_then(Node::items), format!("{path}[]"));
-            for (index, value) in was.iter().enumerate() {
-                collect(value, is.get(index).unwrap_or(&Json::Null), node, &at, found);
-            }
-        }
-        (_, Json::Null) => found.push((names::VALUE_HIDDEN, path.to_owned())),
-        (was, is) if was != is => found.push((names::VALUE_CHANGED, path.to_owned())),
-        _ => {}
-    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,14 @@
 //! Plan of a publication: a schema named by its content, its rules, and the export that offers it.
 
-use super::{Find, Manifest, Pair, compatible::list, text};
-use insula_api::{FieldError, Json, names::labels};
-use insula_catalog::{Api, digest};
+use super::{Acceptance, Find, Manifest, Pair, compatible::list, text};
+use insula_api::{
+    FieldError, Json,
+    names::{
+        annotations::{ACCEPTED_EFFECTS, ACCEPTED_ONCE},
+        labels,
+    },
+};
+use insula_catalog::{Api, digest, parts};
 use insula_conversion::{Path, SURE, VersionSchema, proof::Search, suggest};
 use serde_json::{Map, json};
 use std::fmt;
@@ -25,6 +31,8 @@ pub struct Published {
     pub written_rules: Option<Vec<Json>>,
     /// The source of its rules.
     pub rules: RulesSource,
+    /// Effects that are accepted: those of the rules' annotation at first.
+    pub accepted: Vec<Acceptance>,
     /// Remarks for the author.
     pub remarks: Vec<String>,
     /// Errors for which the server would refuse the API.
@@ -145,6 +153,19 @@ impl Published {
     }
 }
 
+/// Adds the words for effects to the objects that publish an API: each counts for the next write
+/// alone.
+pub fn with_words(mut objects: Vec<Json>, accepted: &[Acceptance]) -> Vec<Json> {
+    let words: Vec<String> = accepted.iter().map(Acceptance::text).collect();
+    let rules = objects
+        .iter_mut()
+        .filter(|object| text(object, "/kind").starts_with("APIConversion"));
+    for rules in rules.filter(|_| !words.is_empty()) {
+        rules["metadata"]["annotations"][ACCEPTED_ONCE] = json!(words.join(","));
+    }
+    objects
+}
+
 /// Plans one API: the schema, its rules (from the files, or a draft in place of a webhook), and
 /// their errors.
 pub fn publish(manifest: Manifest<'_>) -> Published {
@@ -202,16 +223,35 @@ pub fn publish(manifest: Manifest<'_>) -> Published {
              {LABEL_BYTES_MAX} characters: put the rules into one APIConversion"
         )));
     }
+    let annotation = manifest
+        .conversion
+        .map_or(&Json::Null, |rules| &rules["metadata"]["annotations"][ACCEPTED_EFFECTS]);
     Published {
         group: group.to_owned(),
         plural: plural.to_owned(),
         schema,
         conversion,
         written_rules: None,
+        accepted: Acceptance::all(text(annotation, "")).collect(),
         rules,
         remarks,
         errors,
     }
+}
+
+/// Joins the rules of a schema from several files, with the words of all of them.
+pub fn join_files(parts: Vec<Json>) -> Option<Json> {
+    let words = |part: &Json| {
+        part["metadata"]["annotations"][ACCEPTED_EFFECTS]
+            .as_str()
+            .map(str::to_owned)
+    };
+    let words: Vec<String> = parts.iter().filter_map(words).collect();
+    let mut joined = parts::join(parts)?;
+    if !words.is_empty() {
+        joined["metadata"]["annotations"][ACCEPTED_EFFECTS] = json!(words.join(","));
+    }
+    Some(joined)
 }
 
 /// Converts the `spec` of a definition to that of a schema: without conversion, and with the

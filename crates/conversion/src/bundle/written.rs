@@ -193,6 +193,13 @@ impl Bundle {
     }
 
     /// Returns the fingerprint of the rules between two versions, both ways; `None` if there are
+    /// none.
+    pub fn rules_between(&self, version: &str, other: &str) -> Option<u64> {
+        let pair = (self.index(version).ok()?, self.index(other).ok()?);
+        self.rules.get(&pair).copied()
+    }
+
+    /// Returns the fingerprint of the rules between two versions, both ways; `None` if there are
     /// none or objects do not record them.
     pub(super) fn rules_to(&self, version: usize, root: usize) -> Option<u64> {
         self.rules.get(&(version, root)).copied().filter(|_| self.records_rules)

@@ -3,10 +3,7 @@
 
 use anyhow::{Context, bail};
 use insula_admission::publication::{Acceptance, Published, Times};
-use insula_api::{
-    counted,
-    names::effects::{UNREADABLE, needs_acceptance},
-};
+use insula_api::{counted, names::effects::needs_acceptance};
 use insula_proto::{
     admin::v1::{CheckRolloutRequest, CheckRolloutResponse, ReleaseEffect},
     value,
@@ -157,12 +154,10 @@ impl Trial {
         }
     }
 
-    /// Returns true if an effect hurts that nobody has accepted, or an object cannot be read for
-    /// which there is no accepted effect.
+    /// Returns true if an effect hurts that nobody has accepted. An object that could not be read
+    /// before is none.
     pub(super) fn fails(&self) -> bool {
-        let accepted = self.effects.iter().filter(|it| it.accepted && it.is_of(UNREADABLE));
-        let accepted: i64 = accepted.map(|effect| effect.objects).sum();
-        self.effects.iter().any(Effect::is_open) || i64::try_from(self.failed).is_ok_and(|failed| failed > accepted)
+        self.effects.iter().any(Effect::is_open)
     }
 
     /// Formats the outcome, a line each.
@@ -273,10 +268,6 @@ impl Effect {
     /// Returns true if it needs somebody's word that it has not.
     fn is_open(&self) -> bool {
         self.objects > 0 && !self.accepted && needs_acceptance(self.kind())
-    }
-
-    fn is_of(&self, kind: &str) -> bool {
-        self.kind() == kind
     }
 
     fn kind(&self) -> &str {

@@ -178,7 +178,11 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         }
     }
     let steps = if arguments.apply {
-        apply(&target, &published, &export, &rights)?
+        let objects = objects(&published, &export, &rights);
+        apply(
+            &target,
+            &publication::with_words(objects, &accepted(&published, arguments)),
+        )?
     } else {
         let mut steps = publication::steps(&find, &published, existing.as_ref(), &export)?;
         steps.extend(right_steps(&target, &rights)?);
@@ -250,7 +254,7 @@ fn check(
     let known = published
         .iter()
         .filter(|api| offered(export, api).is_some() && api.compile().is_ok());
-    let trial = |api: &Published| Trial::run(target, export, api, &arguments.accept);
+    let trial = |api: &Published| Trial::run(target, export, api, &accepted(published, arguments));
     let trials: Vec<Trial> = known.map(trial).collect::<anyhow::Result<_>>()?;
     let fails = trials.iter().any(Trial::fails);
     if !arguments.check && !fails {
@@ -271,6 +275,12 @@ fn check(
         eprintln!("error: this release hurts stored objects: change it, or accept each effect by --accept EFFECT[=N]");
     }
     Ok(fails)
+}
+
+/// Returns the words for effects: those of the flags, and of the annotations in the files.
+fn accepted(published: &[Published], arguments: &Arguments) -> Vec<Acceptance> {
+    let files = published.iter().flat_map(|api| &api.accepted);
+    arguments.accept.iter().chain(files).cloned().collect()
 }
 
 fn export_name(arguments: &Arguments, published: &[Published]) -> anyhow::Result<String> {
@@ -355,9 +365,9 @@ fn print(format: Format, published: &[Published], export: &Value, rights: &[Valu
     Ok(())
 }
 
-fn apply(target: &Target, published: &[Published], export: &Value, rights: &[Value]) -> anyhow::Result<Vec<Step>> {
+fn apply(target: &Target, objects: &[Value]) -> anyhow::Result<Vec<Step>> {
     let mut steps = Vec::new();
-    for object in &objects(published, export, rights) {
+    for object in objects {
         let action = match target.apply(object)? {
             Applied::Created => "created",
             Applied::Updated => "updated",

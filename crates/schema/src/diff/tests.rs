@@ -147,3 +147,26 @@ fn items_and_their_identity_are_compared() {
         ]
     );
 }
+
+/// Clients that apply a part of a list or map take the rest away once it is one value.
+#[test]
+fn what_becomes_one_value_breaks() {
+    let list = |kind: &str| {
+        json!({"type": "array", "x-kubernetes-list-type": kind, "x-kubernetes-list-map-keys": ["n"],
+            "items": {"type": "object", "required": ["n"], "properties": {"n": {"type": "string"}}}})
+    };
+    let got = lines(list("map"), list("atomic"));
+    assert_eq!(got, [".f identity list is map by n → atomic !"]);
+    let map = |kind: &str| {
+        let text = json!({"type": "string"});
+        json!({"type": "object", "x-kubernetes-map-type": kind, "additionalProperties": text})
+    };
+    assert_eq!(
+        lines(map("granular"), map("atomic")),
+        [".f identity map is granular → atomic !"]
+    );
+    assert_eq!(
+        lines(map("atomic"), map("granular")),
+        [".f identity map is atomic → granular"]
+    );
+}

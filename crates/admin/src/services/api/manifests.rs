@@ -7,7 +7,7 @@ use crate::{
     },
     status,
 };
-use insula_admission::publication::{Manifest, Published, Refusal, RulesSource, publish};
+use insula_admission::publication::{Manifest, Published, Refusal, RulesSource, join_files, publish};
 use insula_api::Json;
 use insula_catalog::{Api, parts};
 use prost_types::Struct;
@@ -132,7 +132,7 @@ pub(in crate::services) fn sources(field: &str, sent: Vec<Struct>) -> Result<Vec
         parts.sort_by_key(|part| text(part, "/metadata/name").to_owned());
         Source {
             schema,
-            conversion: parts::join(parts),
+            conversion: join_files(parts),
             positions,
         }
     });

@@ -60,6 +60,8 @@ pub(super) struct Plan {
     pub(super) writes: Vec<Json>,
     /// The export as it is stored.
     pub(super) existing: Option<Json>,
+    /// Effects that the caller or the author of the rules accepts.
+    accepted: Vec<Acceptance>,
     /// The trials that its effects come from ([`Plan::judge`]).
     pub(super) trials: Vec<Trial>,
 }
@@ -124,7 +126,8 @@ pub(super) fn publish(
         export["spec"]["rollout"]["atOnce"] = json!(options.at_once);
         export["spec"]["rollout"]["paused"] = json!(false);
     }
-    accepted(options)?;
+    let mut words = accepted(options)?;
+    words.extend(published.iter().flat_map(|api| api.accepted.iter().cloned()));
     let trials = trials((registry, snapshot), cluster, existing.as_ref(), &published, options);
     let steps = publication::steps(&find, &published, existing.as_ref(), &export)?;
     // The rights come last, when there is something to bind.
@@ -133,7 +136,8 @@ pub(super) fn publish(
         .iter()
         .map(|right| right_step(&find, right))
         .collect::<Result<_, _>>()?;
-    let objects: Vec<Json> = published.iter().flat_map(Published::objects).chain([export]).collect();
+    let objects = published.iter().flat_map(Published::objects).collect();
+    let objects = publication::with_words(objects, &words);
     let missing = rights
         .iter()
         .zip(&right_steps)
@@ -146,10 +150,12 @@ pub(super) fn publish(
         notes: notes(&published),
         writes: objects
             .iter()
+            .chain([&export])
             .filter_map(|object| write(snapshot, cluster, object))
             .chain(missing)
             .collect(),
         existing,
+        accepted: words,
         ..Plan::default()
     })
 }
@@ -208,20 +214,15 @@ impl Plan {
     /// Adds the effects on all stored objects. Refuses those that hurt and that nobody has
     /// accepted, unless nothing is written.
     pub(super) fn judge(&mut self, mut effects: Vec<Effect>, options: &Options) -> Result<(), Status> {
-        let accepted = accepted(options)?;
         if !options.sees_objects {
             effects.iter_mut().for_each(|effect| effect.named.clear());
         }
         self.effects = effects.iter().map(trial::effect_message).collect();
-        let open = publication::unaccepted(&effects, &accepted);
+        let open = publication::unaccepted(&effects, &self.accepted);
         if open.is_empty() || options.validate_only {
             return Ok(());
         }
-        let lines: Vec<String> = open.iter().map(ToString::to_string).collect();
-        Err(Status::failed_precondition(format!(
-            "this would hurt stored objects: accept it by accepted_effects, or change the release\n{}",
-            lines.join("\n")
-        )))
+        Err(trial::refusal(&open))
     }
 }
 

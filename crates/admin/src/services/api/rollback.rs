@@ -154,6 +154,7 @@ fn restored(
         conversion,
         written_rules,
         rules: RulesSource::Files,
+        accepted: Vec::new(),
         remarks: Vec::new(),
         errors: Vec::new(),
     };

@@ -85,6 +85,7 @@ pub(super) fn aborted(
             conversion: None,
             written_rules: None,
             rules: RulesSource::Published,
+            accepted: Vec::new(),
             remarks: Vec::new(),
             errors: Vec::new(),
         }));

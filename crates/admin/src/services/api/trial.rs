@@ -5,18 +5,21 @@ use super::{
     manifests,
     objects::{self, moment, resource_name},
 };
-use crate::pages::{Page, hash_bytes};
+use crate::{
+    pages::{Page, hash_bytes},
+    status::Fault,
+};
 use insula_admission::publication::{Effect, Effects, Published, add_effects, keep_rules, offered};
 use insula_api::{ClusterName, Json, ObjectKey, ResourceId, Scope, Timestamp, kinds::ApiExport};
 use insula_catalog::{Api, locate};
 use insula_conversion::ConvertError;
-use insula_proto::admin::v1::{ReleaseEffect, UnreadableObject, WorkspaceEffect};
+use insula_proto::admin::v1::{ErrorReason, ReleaseEffect, UnreadableObject, WorkspaceEffect};
 use insula_registry::{Deps, rewrite};
 use insula_store::{Entry, Snapshot};
 use prost::Message;
 use prost_types::Struct;
 use std::{collections::BTreeSet, fmt, ops::ControlFlow, sync::Arc};
-use tonic::Status;
+use tonic::{Code, Status};
 
 /// An API to try, and the objects that it would serve.
 pub(in crate::services) struct Trial {
@@ -139,6 +142,22 @@ impl Trial {
             (None, false) => None,
         }
     }
+}
+
+/// Returns the refusal of a release for effects that nobody has accepted, each as a detail.
+pub(super) fn refusal(open: &[&Effect]) -> Status {
+    let lines: Vec<String> = open.iter().map(ToString::to_string).collect();
+    let message = format!(
+        "this would hurt stored objects: accept it by accepted_effects, or change the release\n{}",
+        lines.join("\n")
+    );
+    let refusal = Fault::new(Code::FailedPrecondition, ErrorReason::WrongState, message);
+    let named = |fault: Fault, effect: &&Effect| {
+        let id = effect.id();
+        let (_, subject) = id.split_once(':').unwrap_or_default();
+        fault.violation(effect.kind, subject, &effect.description())
+    };
+    open.iter().fold(refusal, named).status()
 }
 
 /// Returns the message of an effect.

@@ -56,8 +56,10 @@ pub(super) fn nearest(found: &[Effect], kind: &str, version: &str, path: &str) -
 /// shows.
 fn tells(effect: &Effect, object: &str) -> bool {
     match object {
-        names::VALUE_HIDDEN => matches!(effect.kind, names::FIELD_REMOVED | names::DEFAULT_CHANGED),
-        names::VALUE_CHANGED => effect.kind == names::DEFAULT_CHANGED,
+        names::VALUE_HIDDEN | names::WRITE_HIDDEN => {
+            matches!(effect.kind, names::FIELD_REMOVED | names::DEFAULT_CHANGED)
+        }
+        names::VALUE_CHANGED | names::WRITE_CHANGED => effect.kind == names::DEFAULT_CHANGED,
         // A type or a rule may ask for a field.
         names::FIELD_REQUIRED => effect.kind == names::VALUE_REFUSED,
         _ => false,

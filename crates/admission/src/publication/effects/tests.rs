@@ -338,12 +338,12 @@ fn values_that_are_gone_or_others_are_found() {
     let was = json!({"metadata": {"labels": {"l": "1"}},
         "spec": {"a": "1", "list": [{"x": "1"}, {"x": "2"}], "map": {"secret": {"x": "1"}, "kept": {"x": "1"}}}});
     let is = json!({"spec": {"a": "2", "list": [{"x": "1"}], "map": {"kept": {"x": "1"}}, "new": 1}});
-    let mut found = Vec::new();
-    collect(&was, &is, Some(schema.root()), "", &mut found);
+    let found = differing(&was, &is, schema.root());
     let of = |kind: &'static str, path: &str| (kind, path.to_owned());
     assert_eq!(
         found,
         [
+            of(names::VALUE_HIDDEN, ".metadata.labels.l"),
             of(names::VALUE_CHANGED, ".spec.a"),
             of(names::VALUE_HIDDEN, ".spec.list[].x"),
             of(names::VALUE_HIDDEN, ".spec.map[].x"),

@@ -1,0 +1,65 @@
+//! Differences between two views of an object.
+
+use super::names;
+use insula_api::Json;
+use insula_schema::Node;
+
+/// A kind of effect, and the path of the field.
+pub(super) type Differing = (&'static str, String);
+
+/// Returns the paths at which two views of an object differ: values that are gone or are others.
+/// Names that the schema does not know are those of a map, and stay the tenant's. Of the metadata,
+/// labels and annotations are compared: all that rules can make of it.
+pub(super) fn differing(was: &Json, is: &Json, root: &Node) -> Vec<Differing> {
+    let mut found = Vec::new();
+    for (name, value) in was.as_object().into_iter().flatten() {
+        match name.as_str() {
+            "apiVersion" | "kind" => {}
+            "metadata" => metadata(value, &is["metadata"], &mut found),
+            name => collect(value, &is[name], root.property(name), &format!(".{name}"), &mut found),
+        }
+    }
+    found
+}
+
+/// Compares labels and annotations. Keys that differ are those that rules name, the others are the
+/// same in every version.
+fn metadata(was: &Json, is: &Json, found: &mut Vec<Differing>) {
+    for part in ["labels", "annotations"] {
+        for (key, value) in was[part].as_object().into_iter().flatten() {
+            let is_plain = key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
+            let at = match is_plain {
+                true => format!(".metadata.{part}.{key}"),
+                false => format!(".metadata.{part}['{key}']"),
+            };
+            collect(value, &is[part][key], None, &at, found);
+        }
+    }
+}
+
+fn collect(was: &Json, is: &Json, node: Option<&Node>, path: &str, found: &mut Vec<Differing>) {
+    match (was, is) {
+        (Json::Null, _) => {}
+        // A field that holds nothing is a field.
+        (Json::Object(map), Json::Null) if map.is_empty() => found.push((names::VALUE_HIDDEN, path.to_owned())),
+        (Json::Array(list), Json::Null) if list.is_empty() => found.push((names::VALUE_HIDDEN, path.to_owned())),
+        (Json::Object(was), _) => {
+            for (name, value) in was {
+                let (node, at) = match node.and_then(|node| node.property(name)) {
+                    Some(property) => (Some(property), format!("{path}.{name}")),
+                    None => (node.and_then(Node::additional), format!("{path}[]")),
+                };
+                collect(value, is.get(name).unwrap_or(&Json::Null), node, &at, found);
+            }
+        }
+        (Json::Array(was), _) => {
+            let (node, at) = (node.and_then(Node::items), format!("{path}[]"));
+            for (index, value) in was.iter().enumerate() {
+                collect(value, is.get(index).unwrap_or(&Json::Null), node, &at, found);
+            }
+        }
+        (_, Json::Null) => found.push((names::VALUE_HIDDEN, path.to_owned())),
+        (was, is) if was != is => found.push((names::VALUE_CHANGED, path.to_owned())),
+        _ => {}
+    }
+}
