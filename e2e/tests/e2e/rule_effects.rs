@@ -278,7 +278,7 @@ fn a_word_of_a_publication_is_for_its_own_writes() {
     let [size_back, _] = back();
     let only_size = rules(std::slice::from_ref(&size_there), std::slice::from_ref(&size_back));
     let hidden = effect("value-hidden", "v2", ".spec.tag", 2);
-    assert_eq!(scene.effects("color", &only_size), [hidden.clone()]);
+    assert_eq!(scene.effects("color", &only_size), std::slice::from_ref(&hidden));
     let (code, text) = scene.publish(
         "color",
         &only_size,
