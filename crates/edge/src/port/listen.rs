@@ -2,7 +2,7 @@
 //! certificate of its peer.
 //!
 //! The accept loop is our own because requests need the certificate, and because the edge needs
-//! limits: connections by account and address ([`Connections`]), seconds for a handshake and for
+//! limits: connections by account and address (`Connections`), seconds for a handshake and for
 //! headers, streams. Plain HTTP gets a one-line error and no redirect: a client that sent a token
 //! in the clear should notice.
 
