@@ -74,7 +74,15 @@ impl Scene {
         let files = ["-f", definition, "-f", &rules];
         let server = ["--kubeconfig", &self.kubeconfig, "--workspace", &self.provider];
         let arguments = [
-            &["export", "publish", "--apply", "--accept", "value-changed"],
+            &[
+                "export",
+                "publish",
+                "--apply",
+                "--accept",
+                "value-changed",
+                "--accept",
+                "write-changed",
+            ],
             &files[..],
             &server,
         ]

@@ -50,7 +50,15 @@ fn publish(server: &Server, provider: &str, rules: &str) {
     let files = ["-f", &definition, "-f", &rules];
     let (code, out, error) = ran(
         &[
-            &["export", "publish", "--apply", "--accept", "value-changed"],
+            &[
+                "export",
+                "publish",
+                "--apply",
+                "--accept",
+                "value-changed",
+                "--accept",
+                "write-changed",
+            ],
             &files[..],
             &at,
         ]
