@@ -73,20 +73,9 @@ impl Scene {
         let rules = sample(rules);
         let files = ["-f", definition, "-f", &rules];
         let server = ["--kubeconfig", &self.kubeconfig, "--workspace", &self.provider];
-        let arguments = [
-            &[
-                "export",
-                "publish",
-                "--apply",
-                "--accept",
-                "value-changed",
-                "--accept",
-                "write-changed",
-            ],
-            &files[..],
-            &server,
-        ]
-        .concat();
+        let accepted = "export publish --apply --accept value-changed --accept write-changed";
+        let words: Vec<&str> = accepted.split(' ').collect();
+        let arguments = [&words[..], &files[..], &server].concat();
         let (code, out, error) = ran(&arguments, "");
         assert_eq!(code, 0, "{out}{error}");
     }
