@@ -205,16 +205,16 @@ impl Acceptance {
     }
 }
 
+/// Returns true if an effect of this name on so many objects needs somebody's word, and has none.
+pub fn is_open(id: &str, objects: u64, accepted: &[Acceptance]) -> bool {
+    let kind = id.split(':').next().unwrap_or_default();
+    objects > 0 && names::needs_acceptance(kind) && !accepted.iter().any(|one| one.covers(id, objects))
+}
+
 /// Returns the effects that reach objects, need somebody's word and that nobody has accepted.
 pub fn unaccepted<'e>(effects: &'e [Effect], accepted: &[Acceptance]) -> Vec<&'e Effect> {
-    let is_open = |effect: &&Effect| {
-        effect.objects > 0
-            && names::needs_acceptance(effect.kind)
-            && !accepted
-                .iter()
-                .any(|one| one.covers(&effect.id(), effect.objects as u64))
-    };
-    effects.iter().filter(is_open).collect()
+    let open = |effect: &&Effect| is_open(&effect.id(), effect.objects as u64, accepted);
+    effects.iter().filter(open).collect()
 }
 
 /// Adds the effects of another page of objects.

@@ -2,8 +2,7 @@
 
 use std::{process::ExitCode, time::Duration};
 
-use insula_admission::publication::Acceptance;
-use insula_api::names::effects::needs_acceptance;
+use insula_admission::publication::{Acceptance, is_open};
 use insula_proto::admin::v1::{RollbackReleaseRequest, RollbackReleaseResponse};
 
 use super::{check::rest, publish::Waited, target::Target};
@@ -85,11 +84,8 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 
 /// Returns true if an effect needs somebody's word that is not among the flags.
 fn is_refused(answer: &RollbackReleaseResponse, accepted: &[Acceptance]) -> bool {
-    answer.effects.iter().any(|effect| {
-        let kind = effect.id.split(':').next().unwrap_or_default();
-        let objects = u64::try_from(effect.objects).unwrap_or_default();
-        objects > 0 && needs_acceptance(kind) && !accepted.iter().any(|one| one.covers(&effect.id, objects))
-    })
+    let mut effects = answer.effects.iter();
+    effects.any(|effect| is_open(&effect.id, effect.objects.cast_unsigned(), accepted))
 }
 
 fn show(answer: &RollbackReleaseResponse, arguments: &Arguments) -> anyhow::Result<()> {

@@ -2,6 +2,7 @@
 
 use super::names;
 use insula_api::Json;
+use insula_conversion::{Path, Segment};
 use insula_schema::Node;
 
 /// A kind of effect, and the path of the field.
@@ -27,12 +28,12 @@ pub(super) fn differing(was: &Json, is: &Json, root: &Node) -> Vec<Differing> {
 fn metadata(was: &Json, is: &Json, found: &mut Vec<Differing>) {
     for part in ["labels", "annotations"] {
         for (key, value) in was[part].as_object().into_iter().flatten() {
-            let is_plain = key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
-            let at = match is_plain {
-                true => format!(".metadata.{part}.{key}"),
-                false => format!(".metadata.{part}['{key}']"),
-            };
-            collect(value, &is[part][key], None, &at, found);
+            let now = &is[part][key];
+            if value != now {
+                let steps = ["metadata", part, key].map(|name| Segment::Field(name.to_owned()));
+                let path = Path::from_segments(steps.into()).to_string();
+                collect(value, now, None, &path, found);
+            }
         }
     }
 }
