@@ -45,7 +45,8 @@ impl ApiServer {
 
 /// Serves a request through all stages, and notes its kind on the way.
 async fn serve(server: &ApiServer, request: Request<Body>, arrival: Arrival, kind: &mut RequestKind) -> Replied {
-    let path = request.uri().path().to_owned();
+    // Shares its bytes: only a refusal looks at it.
+    let uri = request.uri().clone();
     let parsed = Parsed::new(request, arrival)?;
     // A watch has `timeoutSeconds` instead, as in Kubernetes.
     let timeout = match parsed.verb {
@@ -62,7 +63,7 @@ async fn serve(server: &ApiServer, request: Request<Body>, arrival: Arrival, kin
             .unwrap_or(Err(Refusal::Timeout)),
         None => served.await,
     };
-    answer.map_err(|refusal| no_workspace::explained(&path, refusal))
+    answer.map_err(|refusal| no_workspace::explained(uri.path(), refusal))
 }
 
 /// Serves a request whose sender is known: through all further stages, within the limits of its
