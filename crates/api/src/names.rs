@@ -81,32 +81,44 @@ pub mod finalizers {
 
 /// Effects of a change of schemas or rules on stored objects.
 pub mod effects {
-    /// A served version stops showing a value, by rules.
-    pub const VALUE_HIDDEN: &str = "value-hidden";
-    /// A field is gone from the schema of a served version.
-    pub const FIELD_REMOVED: &str = "field-removed";
-    /// A schema refuses a value that it accepted: another type, a tighter bound, one of an enum.
-    pub const VALUE_REFUSED: &str = "value-refused";
-    /// A field must be there that could be absent.
-    pub const FIELD_REQUIRED: &str = "field-required";
-    /// An absent field is read as another value.
-    pub const DEFAULT_CHANGED: &str = "default-changed";
-    /// A served version shows another value, by rules.
-    pub const VALUE_CHANGED: &str = "value-changed";
-    /// A served version shows nothing of what a client writes in another one, by rules.
-    pub const WRITE_HIDDEN: &str = "write-hidden";
-    /// A served version shows another value of what a client writes in another one, by rules.
-    pub const WRITE_CHANGED: &str = "write-changed";
-    /// A version is served no longer.
-    pub const VERSION_REMOVED: &str = "version-removed";
-    /// The whole resource is on offer no longer.
-    pub const API_REMOVED: &str = "api-removed";
-    /// An object cannot be read in a served version.
-    pub const UNREADABLE: &str = "unreadable";
-    /// A kind, scope, subresource, selectable field or identity of items is gone or another.
-    pub const CLIENT_BROKEN: &str = "client-broken";
-    /// A printer column is gone or shows another value.
-    pub const COLUMN_REMOVED: &str = "column-removed";
+    /// Declares the kinds and the list of them.
+    macro_rules! kinds {
+        ($($(#[$doc:meta])* $name:ident = $text:literal;)+) => {
+            $($(#[$doc])* pub const $name: &str = $text;)+
+            /// All kinds.
+            pub const ALL: &[&str] = &[$($name),+];
+        };
+    }
+
+    kinds! {
+        /// A served version stops showing a value, by rules.
+        VALUE_HIDDEN = "value-hidden";
+        /// A field is gone from the schema of a served version.
+        FIELD_REMOVED = "field-removed";
+        /// A schema refuses a value that it accepted: another type, a tighter bound, a value of an
+        /// enum.
+        VALUE_REFUSED = "value-refused";
+        /// A field must be there that could be absent.
+        FIELD_REQUIRED = "field-required";
+        /// An absent field is read as another value.
+        DEFAULT_CHANGED = "default-changed";
+        /// A served version shows another value, by rules.
+        VALUE_CHANGED = "value-changed";
+        /// A served version shows nothing of what a client writes in another one, by rules.
+        WRITE_HIDDEN = "write-hidden";
+        /// A served version shows another value of what a client writes in another one, by rules.
+        WRITE_CHANGED = "write-changed";
+        /// A version is served no longer.
+        VERSION_REMOVED = "version-removed";
+        /// The whole resource is on offer no longer.
+        API_REMOVED = "api-removed";
+        /// An object cannot be read in a served version.
+        UNREADABLE = "unreadable";
+        /// A kind, scope, subresource, selectable field or identity of items is gone or another.
+        CLIENT_BROKEN = "client-broken";
+        /// A printer column is gone or shows another value.
+        COLUMN_REMOVED = "column-removed";
+    }
 
     /// Returns true if an effect of this kind that reaches objects needs somebody's word. A version
     /// that goes is confirmed by itself, and a column hurts nobody's objects.
@@ -148,9 +160,9 @@ pub mod annotations {
     /// On an APIExport: the versions that an update removes although tenants use them, as
     /// `<APIResourceSchema that serves them now>/<version>`, separated by commas.
     pub const CONFIRM_REMOVAL: &str = "insula.io/confirm-removal";
-    /// On an APIConversion: effects on stored objects that its author accepts, as
-    /// `<effect>[=<number of objects>]`, separated by commas; see [`super::effects`]. A number
-    /// keeps a consent from covering objects that come later.
+    /// On an APIConversion, an APIExport or a CustomResourceDefinition: effects on stored objects
+    /// that its author accepts, as `<effect>[=<number of objects>]`, separated by commas; see
+    /// [`super::effects`]. A number keeps a consent from covering objects that come later.
     pub const ACCEPTED_EFFECTS: &str = "insula.io/accepted-effects";
     /// On an APIConversion that is written: as [`ACCEPTED_EFFECTS`], for this write alone. The
     /// server does not store it.

@@ -12,12 +12,14 @@ use insula_conversion::{ConvertError, SchemaPath, Stored, object_budget};
 use insula_store::{Entry, Snapshot};
 use std::{collections::BTreeMap, fmt};
 
+mod acceptance;
 mod compare;
 mod paths;
 mod reasons;
 mod times;
 mod writes;
 
+pub use acceptance::{Acceptance, is_open, unaccepted};
 use compare::differing;
 use paths::{general, holds};
 pub use times::Times;
@@ -143,6 +145,12 @@ impl Effect {
         }
     }
 
+    /// Returns true if a definition of a workspace stops to serve a version, which nobody is asked
+    /// to confirm.
+    pub fn ends_local_version(&self) -> bool {
+        self.is_local && self.kind == names::VERSION_REMOVED
+    }
+
     fn reach(&mut self, workspace: &str, key: &ObjectKey, times: &Times) {
         self.objects += 1;
         self.times.add(times);
@@ -153,68 +161,6 @@ impl Effect {
                 .push(format!("{}{slash}{} in {workspace}", key.namespace, key.name));
         }
     }
-}
-
-/// Somebody's word for effects: `field-removed:widgets.example.io/v2:.spec.backup=31`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Acceptance {
-    /// The name of an effect, or its kind.
-    name: String,
-    /// Objects up to which it counts.
-    most: u64,
-}
-
-impl Acceptance {
-    /// Reads one; the error names what is wrong.
-    ///
-    /// # Errors
-    /// The text behind `=` is no number.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let (name, most) = match text.rsplit_once('=') {
-            None => (text, u64::MAX),
-            Some((name, most)) => {
-                let most = most.parse();
-                (
-                    name,
-                    most.map_err(|_| format!("{text:?}: what follows = is no number of objects"))?,
-                )
-            }
-        };
-        let name = name.trim().to_owned();
-        Ok(Acceptance { name, most })
-    }
-
-    /// Reads those of an annotation, separated by commas. What cannot be read accepts nothing.
-    pub fn all(text: &str) -> impl Iterator<Item = Acceptance> {
-        let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
-        entries.filter_map(|entry| Acceptance::parse(entry).ok())
-    }
-
-    /// Returns the text that was read.
-    pub fn text(&self) -> String {
-        match self.most {
-            u64::MAX => self.name.clone(),
-            most => format!("{}={most}", self.name),
-        }
-    }
-
-    /// Returns true if it is about an effect of this name that reaches so many objects.
-    pub fn covers(&self, id: &str, objects: u64) -> bool {
-        let kind = id.split(':').next().unwrap_or_default();
-        (self.name == kind || self.name == id) && objects <= self.most
-    }
-}
-
-/// Returns true if an effect of this name on so many objects needs somebody's word, and has none.
-pub fn is_open(id: &str, objects: u64, accepted: &[Acceptance]) -> bool {
-    let kind = id.split(':').next().unwrap_or_default();
-    objects > 0 && names::needs_acceptance(kind) && !accepted.iter().any(|one| one.covers(id, objects))
-}
-
-/// Returns the effects that reach objects, need somebody's word and that nobody has accepted.
-pub fn unaccepted<'e>(effects: &'e [Effect], accepted: &[Acceptance]) -> Vec<&'e Effect> {
-    let open = |effect: &&Effect| is_open(&effect.id(), effect.objects as u64, accepted);
-    effects.iter().filter(open).collect()
 }
 
 /// Adds the effects of another page of objects.

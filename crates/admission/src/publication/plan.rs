@@ -223,20 +223,32 @@ pub fn publish(manifest: Manifest<'_>) -> Published {
              {LABEL_BYTES_MAX} characters: put the rules into one APIConversion"
         )));
     }
-    let annotation = manifest
-        .conversion
-        .map_or(&Json::Null, |rules| &rules["metadata"]["annotations"][ACCEPTED_EFFECTS]);
+    let accepted = accepted(manifest, &mut errors);
     Published {
         group: group.to_owned(),
         plural: plural.to_owned(),
         schema,
         conversion,
         written_rules: None,
-        accepted: Acceptance::all(text(annotation, "")).collect(),
+        accepted,
         rules,
         remarks,
         errors,
     }
+}
+
+/// Returns the words of the annotations in the files.
+fn accepted(manifest: Manifest<'_>, errors: &mut Vec<Refusal>) -> Vec<Acceptance> {
+    let said = [Some(manifest.schema), manifest.conversion].into_iter().flatten();
+    let said = said.filter_map(|object| object["metadata"]["annotations"][ACCEPTED_EFFECTS].as_str());
+    let mut accepted = Vec::new();
+    for word in said.flat_map(Acceptance::all) {
+        match word {
+            Ok(word) => accepted.push(word),
+            Err(why) => errors.push(Refusal::Whole(format!("annotation {ACCEPTED_EFFECTS}: {why}"))),
+        }
+    }
+    accepted
 }
 
 /// Joins the rules of a schema from several files, with the words of all of them.

@@ -1,0 +1,74 @@
+//! Words by which somebody accepts effects of a release.
+
+use super::Effect;
+use insula_api::names::effects as names;
+
+/// Somebody's word for effects: `field-removed:widgets.example.io/v2:.spec.backup=31`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Acceptance {
+    /// The name of an effect, or its kind.
+    name: String,
+    /// Objects up to which it counts.
+    most: u64,
+}
+
+impl Acceptance {
+    /// Reads one; the error names what is wrong.
+    ///
+    /// # Errors
+    /// The text behind `=` is no number, or the name begins with no kind of effect.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let (name, most) = match text.rsplit_once('=') {
+            None => (text, u64::MAX),
+            Some((name, most)) => {
+                let most = most.parse();
+                (
+                    name,
+                    most.map_err(|_| format!("{text:?}: what follows = is no number of objects"))?,
+                )
+            }
+        };
+        let name = name.trim().to_owned();
+        let kind = kind_of(&name);
+        if !names::ALL.contains(&kind) {
+            let known = names::ALL.join(", ");
+            return Err(format!("{kind:?} is no kind of effect: {known}"));
+        }
+        Ok(Acceptance { name, most })
+    }
+
+    /// Reads those of an annotation, separated by commas.
+    pub fn all(text: &str) -> impl Iterator<Item = Result<Acceptance, String>> {
+        let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
+        entries.map(Acceptance::parse)
+    }
+
+    /// Returns the text that was read.
+    pub fn text(&self) -> String {
+        match self.most {
+            u64::MAX => self.name.clone(),
+            most => format!("{}={most}", self.name),
+        }
+    }
+
+    /// Returns true if it is about an effect of this name that reaches so many objects.
+    pub fn covers(&self, id: &str, objects: u64) -> bool {
+        (self.name == kind_of(id) || self.name == id) && objects <= self.most
+    }
+}
+
+/// Returns the kind of an effect of this name.
+fn kind_of(id: &str) -> &str {
+    id.split_once(':').map_or(id, |(kind, _)| kind)
+}
+
+/// Returns true if an effect of this name on so many objects needs somebody's word, and has none.
+pub fn is_open(id: &str, objects: u64, accepted: &[Acceptance]) -> bool {
+    objects > 0 && names::needs_acceptance(kind_of(id)) && !accepted.iter().any(|one| one.covers(id, objects))
+}
+
+/// Returns the effects that reach objects, need somebody's word and that nobody has accepted.
+pub fn unaccepted<'e>(effects: &'e [Effect], accepted: &[Acceptance]) -> Vec<&'e Effect> {
+    let open = |effect: &&Effect| is_open(&effect.id(), effect.objects as u64, accepted);
+    effects.iter().filter(open).collect()
+}
