@@ -155,6 +155,43 @@ fn a_definition_that_comes_before_its_rules_waits_for_them() {
 }
 
 #[test]
+fn changes_of_a_definition_without_rules_are_told() {
+    let server = shared();
+    let admin = server.admin();
+    let client = admin.in_workspace(&workspace(&admin, "told").0);
+    let both: &[(&str, &[&str])] = &[("v1", &["first", "last"]), ("v2", &["first"])];
+    apply(&client, DEFINITIONS, &definition(both)).expect(201);
+    create(&client, &json!({"first": "bob", "last": "roy"}));
+    let mut less = definition(&[("v1", &["first"]), ("v2", &["first"])]);
+    let gone = "field-removed:pets.order.example.io/v1:.spec.last";
+    let told = apply(&client, DEFINITIONS, &less);
+    assert!(told.code == 200 && warns(&told, gone), "{told:?}");
+    // It is in the store until the next write, as in Kubernetes.
+    apply(&client, DEFINITIONS, &definition(both)).expect(200);
+    assert_eq!(spec(&client, "v1"), json!({"first": "bob", "last": "roy"}));
+    less["metadata"]["annotations"] = json!({"insula.io/accepted-effects": "field-removed=1, version-removd"});
+    let accepted = apply(&client, DEFINITIONS, &less);
+    assert!(
+        accepted.code == 200 && !warns(&accepted, gone) && warns(&accepted, "is no kind of effect"),
+        "{accepted:?}"
+    );
+    // Before its first rules a new version knows nothing of the others' fields.
+    let three = definition(&[("v1", &["first"]), ("v2", &["first"]), ("v3", &["name"])]);
+    let told = apply(&client, DEFINITIONS, &three);
+    assert!(
+        told.code == 200 && warns(&told, ".spec.first: in v1, and not in v3") && warns(&told, "APIConversion"),
+        "{told:?}"
+    );
+    apply(&client, DEFINITIONS, &less).expect(200);
+    less["spec"]["versions"][1]["served"] = json!(false);
+    let told = apply(&client, DEFINITIONS, &less);
+    assert!(
+        told.code == 200 && warns(&told, "version-removed:pets.order.example.io/v2"),
+        "{told:?}"
+    );
+}
+
+#[test]
 fn a_field_is_in_force_with_the_answer() {
     let server = shared();
     let admin = server.admin();

@@ -23,7 +23,8 @@ pub(super) const RULES: Rules = Rules {
 };
 
 fn review(review: &Review<'_>, new: &mut Json, old: Option<&Json>) -> Result<()> {
-    let accepted = hidden::take_accepted(new);
+    let accepted = hidden::accepted(new, |why| review.warn(why));
+    hidden::forget_once(new);
     review_rules(review, new, old, &accepted)
 }
 
@@ -72,7 +73,7 @@ fn review_rules(review: &Review<'_>, new: &Json, old: Option<&Json>, accepted: &
         if let Some(why) = hidden::refusal(&tried, accepted) {
             return Err(review.forbid(new, why));
         }
-        tried.warn(review);
+        tried.warn(review, accepted);
     }
     for scope in scopes {
         trial::warn_of_objects(review, &api, &scope);

@@ -2,7 +2,7 @@
 //! are not built in carry an identity hash.
 
 use crate::kinds::{
-    catalogue, removal,
+    catalogue, hidden, removal,
     review::{Review, Rules, annotate_path},
     trial,
     usage::Usage,
@@ -162,6 +162,7 @@ fn warn_of_objects(review: &Review<'_>, new: &Json, old: Option<&Json>) {
     else {
         return;
     };
+    let accepted = hidden::accepted(new, |why| review.warn(why));
     let after = resources(new);
     let is_gone = |resource: &&Json| {
         let mut after = after.iter();
@@ -175,7 +176,7 @@ fn warn_of_objects(review: &Review<'_>, new: &Json, old: Option<&Json>) {
             identity: identity.into(),
         };
         if let Some(api) = review.catalog.stored(review.snapshot, review.cluster, text("schema")) {
-            trial::warn_of_removed(review, &api, &Scope::everywhere(resource));
+            trial::warn_of_removed(review, &api, &Scope::everywhere(resource), &accepted);
         }
     }
     for resource in after.iter().filter(|resource| !before.contains(resource)) {
@@ -191,7 +192,7 @@ fn warn_of_objects(review: &Review<'_>, new: &Json, old: Option<&Json>) {
             let offered = before.iter().find(is_same).and_then(|other| other["schema"].as_str());
             let offered = offered.and_then(|schema| review.catalog.stored(review.snapshot, review.cluster, schema));
             if let Some(offered) = offered {
-                trial::warn_of_effects(review, &offered, &api, &scope);
+                trial::warn_of_effects(review, (&offered, &api), &scope, &accepted);
             }
             trial::warn_of_objects(review, &api, &scope);
         }

@@ -2,12 +2,16 @@
 //! and they fit the conversion rules of the same name.
 
 use crate::kinds::{
+    hidden,
     review::{Operation, Review, Rules},
     trial,
     usage::Usage,
 };
 use insula_api::{FieldError, FieldPath, Json, Scope, aggregate};
-use insula_catalog::{Error, Result, bundle, ids, parts};
+use insula_catalog::{Api, Error, Result, bundle, ids, parts};
+
+/// Fields that a warning names.
+const NAMED_MAX: usize = 5;
 
 pub(super) const RULES: Rules = Rules {
     write: |review, new, old| self::review(review, new, old),
@@ -108,23 +112,35 @@ fn explain(review: &Review<'_>, name: &str, mut errors: Vec<FieldError>) -> Vec<
 
 /// Checks that the APIConversion of the definition's name still converts between its versions. If
 /// it does not, a changed definition waits for it, so that the files of one folder may come in any
-/// order: what was served before is served on.
+/// order: what was served before is served on. Warns of what a change does to stored objects, with
+/// rules and without.
 fn check_rules(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
     let name = new["metadata"]["name"].as_str().unwrap_or_default();
+    let warn_of_effects = |api: &Api| {
+        let accepted = hidden::accepted(new, |why| review.warn(why));
+        let served = review
+            .catalog
+            .resolve(review.snapshot, review.cluster, &api.group, &api.names.plural);
+        if let Some(served) = served.filter(|_| old.is_some()) {
+            let scope = Scope::cluster(served.resource_id(), review.cluster.clone());
+            trial::warn_of_effects(review, (&served.api, api), &scope, &accepted);
+        }
+    };
     let Some(rules) = parts::joined(review.snapshot, review.cluster, name) else {
+        // What a webhook would show of stored objects is not known here.
+        if new["spec"]["conversion"]["strategy"] != "Webhook"
+            && let Ok(api) = review.catalog.compile(new)
+        {
+            warn_of_effects(&api);
+            warn_of_new_versions(review, &api, old);
+        }
         return Ok(());
     };
     let bundle = bundle::of_definition(new, &rules);
     match review.catalog.prove(&bundle) {
         Ok(api) => {
             super::apiconversion::warn_of_rules(review, &api);
-            let served = review
-                .catalog
-                .resolve(review.snapshot, review.cluster, &api.group, &api.names.plural);
-            if let Some(served) = served.filter(|_| old.is_some()) {
-                let scope = Scope::cluster(served.resource_id(), review.cluster.clone());
-                trial::warn_of_effects(review, &served.api, &api, &scope);
-            }
+            warn_of_effects(&api);
             Ok(())
         }
         Err(errors) if old.is_some() => {
@@ -140,6 +156,28 @@ fn check_rules(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()
             }
             Err(review.served.api.invalid(name, errors))
         }
+    }
+}
+
+/// Warns of fields that versions lack which a definition without rules gets: what such a version
+/// writes is pruned by its schema, as in Kubernetes.
+fn warn_of_new_versions(review: &Review<'_>, api: &Api, old: Option<&Json>) {
+    let known = |name: &str| {
+        let versions = old.and_then(|old| old["spec"]["versions"].as_array());
+        versions.is_none_or(|versions| versions.iter().any(|version| version["name"] == name))
+    };
+    let breaks = match api.versions.iter().all(|version| known(&version.name)) {
+        true => Vec::new(),
+        false => api.bundle.breaks(),
+    };
+    if !breaks.is_empty() {
+        let named: Vec<String> = breaks.iter().take(NAMED_MAX).map(ToString::to_string).collect();
+        let more = if breaks.len() > NAMED_MAX { "; …" } else { "" };
+        review.warn(format!(
+            "a client that writes back what a version shows takes away what it lacks: {}{more}; an APIConversion of \
+             this name, which may come first, keeps it",
+            named.join("; ")
+        ));
     }
 }
 

@@ -72,25 +72,33 @@ pub(super) fn refusal(tried: &Tried, accepted: &[Acceptance]) -> Option<String> 
     ))
 }
 
-/// Returns what the annotations of an APIConversion accept, and takes out the one that is for this
-/// write alone. An entry that cannot be read accepts nothing.
-pub(super) fn take_accepted(object: &mut Json) -> Vec<Acceptance> {
-    let Some(annotations) = object
-        .pointer_mut("/metadata/annotations")
-        .and_then(Json::as_object_mut)
-    else {
-        return Vec::new();
+/// Returns what the annotations of an object accept. An entry that cannot be read accepts nothing,
+/// and `warn` gets the reason.
+pub(super) fn accepted(object: &Json, mut warn: impl FnMut(String)) -> Vec<Acceptance> {
+    let mut accepted = Vec::new();
+    for name in [ACCEPTED_EFFECTS, ACCEPTED_ONCE] {
+        let text = object["metadata"]["annotations"][name].as_str().unwrap_or_default();
+        for word in Acceptance::all(text) {
+            match word {
+                Ok(word) => accepted.push(word),
+                Err(why) => warn(format!("annotation {name} accepts nothing: {why}")),
+            }
+        }
+    }
+    accepted
+}
+
+/// Takes out the annotation that accepts effects for this write alone.
+pub(super) fn forget_once(object: &mut Json) {
+    let annotations = object.pointer_mut("/metadata/annotations");
+    let Some(annotations) = annotations.and_then(Json::as_object_mut) else {
+        return;
     };
-    let once = annotations.remove(ACCEPTED_ONCE);
-    let texts = [annotations.get(ACCEPTED_EFFECTS), once.as_ref()];
-    let texts = texts.into_iter().flatten().filter_map(Json::as_str);
-    let accepted = texts.flat_map(Acceptance::all).collect();
-    if once.is_some() && annotations.is_empty() {
+    if annotations.remove(ACCEPTED_ONCE).is_some() && annotations.is_empty() {
         object["metadata"]
             .as_object_mut()
             .map(|metadata| metadata.remove("annotations"));
     }
-    accepted
 }
 
 #[cfg(test)]
@@ -101,26 +109,37 @@ mod tests {
     #[test]
     fn an_effect_is_accepted_up_to_a_number() {
         let accepts = |text: &str, objects| {
-            let mut object = json!({"metadata": {"annotations": {ACCEPTED_EFFECTS: text}}});
-            let accepted = take_accepted(&mut object);
+            let object = json!({"metadata": {"annotations": {ACCEPTED_EFFECTS: text}}});
+            let accepted = accepted(&object, drop);
             accepted.iter().any(|one| one.covers(effects::VALUE_HIDDEN, objects))
         };
         assert!(accepts("value-hidden=3", 3) && !accepts("value-hidden=3", 4));
-        assert!(accepts("other=9, value-hidden=2", 2) && !accepts("other=9, value-hidden=2", 3));
+        assert!(accepts("field-removed=9, value-hidden=2", 2) && !accepts("field-removed=9, value-hidden=2", 3));
         assert!(accepts("value-hidden", u64::MAX));
         assert!(!accepts("value-hidden=many", 1));
         assert!(!accepts("", 1));
-        assert!(take_accepted(&mut json!({})).is_empty());
+        assert!(accepted(&json!({}), drop).is_empty());
+    }
+
+    #[test]
+    fn a_word_that_cannot_be_read_is_told() {
+        let object = json!({"metadata": {"annotations": {ACCEPTED_EFFECTS: "value-hiden, value-hidden=x"}}});
+        let mut told = Vec::new();
+        assert!(accepted(&object, |why| told.push(why)).is_empty());
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told[0].contains("\"value-hiden\" is no kind of effect"), "{told:?}");
     }
 
     #[test]
     fn a_word_for_one_write_is_taken_out() {
         let word = |name: &str| json!({"metadata": {"name": "a", "annotations": {name: "value-hidden=3"}}});
         let mut once = word(ACCEPTED_ONCE);
-        assert_eq!(take_accepted(&mut once).len(), 1);
+        assert_eq!(accepted(&once, drop).len(), 1);
+        forget_once(&mut once);
         assert_eq!(once, json!({"metadata": {"name": "a"}}));
         let mut kept = word(ACCEPTED_EFFECTS);
-        assert_eq!(take_accepted(&mut kept).len(), 1);
+        assert_eq!(accepted(&kept, drop).len(), 1);
+        forget_once(&mut kept);
         assert_eq!(kept, word(ACCEPTED_EFFECTS));
     }
 }

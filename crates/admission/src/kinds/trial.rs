@@ -4,9 +4,9 @@
 
 use crate::{
     kinds::review::Review,
-    publication::{Effect, Effects, add_effects},
+    publication::{Acceptance, Effect, Effects, add_effects, unaccepted},
 };
-use insula_api::{ClusterName, Scope, counted, names::effects::needs_acceptance};
+use insula_api::{ClusterName, Scope, counted};
 use insula_catalog::{Api, locate};
 use std::{collections::BTreeSet, ops::ControlFlow};
 
@@ -41,18 +41,23 @@ impl Tried {
         add_effects(&mut self.effects, effects.finish());
     }
 
-    /// Warns of the first effects that need somebody's word: one warning for each, by the name by
-    /// which it is accepted. Versions that are removed have warnings of their own.
-    pub(super) fn warn(&self, review: &Review<'_>) {
-        let hurt = self
-            .effects
-            .iter()
-            .filter(|effect| effect.objects > 0 && needs_acceptance(effect.kind));
+    /// Warns of the first effects that need somebody's word and have none: one warning for each, by
+    /// the name by which it is accepted. Versions that exports remove have warnings of their own.
+    pub(super) fn warn(&self, review: &Review<'_>, accepted: &[Acceptance]) {
+        let is_told = |effect: &Effect| {
+            effect.objects > 0
+                && !accepted
+                    .iter()
+                    .any(|one| one.covers(&effect.id(), effect.objects as u64))
+        };
+        let mut hurt = unaccepted(&self.effects, accepted);
+        let ended = self.effects.iter().filter(|effect| effect.ends_local_version());
+        hurt.extend(ended.filter(|effect| is_told(effect)));
         let first = match self.is_cut {
             true => format!("of the first {} stored objects, ", self.objects),
             false => String::new(),
         };
-        for effect in hurt.take(NAMED_MAX) {
+        for effect in hurt.into_iter().take(NAMED_MAX) {
             review.warn(format!("{first}{effect}"));
         }
     }
@@ -71,16 +76,20 @@ pub(super) fn effects(review: &Review<'_>, (before, after): (&Api, &Api), scopes
     tried
 }
 
-/// Warns of what a changed API does to stored objects.
-pub(super) fn warn_of_effects(review: &Review<'_>, before: &Api, after: &Api, scope: &Scope) {
-    effects(review, (before, after), std::slice::from_ref(scope), OBJECTS_MAX).warn(review);
+/// Warns of what a changed API does to stored objects, aside from what is accepted.
+pub(super) fn warn_of_effects(review: &Review<'_>, change: (&Api, &Api), scope: &Scope, accepted: &[Acceptance]) {
+    let scopes = std::slice::from_ref(scope);
+    let tried = review
+        .catalog
+        .run_aside(|| effects(review, change, scopes, OBJECTS_MAX));
+    tried.warn(review, accepted);
 }
 
 /// Warns of the objects of an API that an export offers no longer.
-pub(super) fn warn_of_removed(review: &Review<'_>, api: &Api, scope: &Scope) {
+pub(super) fn warn_of_removed(review: &Review<'_>, api: &Api, scope: &Scope, accepted: &[Acceptance]) {
     let mut tried = Tried::default();
     tried.add(review, Effects::of_removed(api), scope, OBJECTS_MAX);
-    tried.warn(review);
+    tried.warn(review, accepted);
 }
 
 /// Warns of stored objects that the API could not show in each of its served versions.
