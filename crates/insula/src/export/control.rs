@@ -3,6 +3,7 @@
 use std::{process::ExitCode, time::Duration};
 
 use anyhow::{Context, bail};
+use insula_api::kinds::MaxHeld;
 use insula_proto::{
     FieldMask,
     admin::v1::{
@@ -71,6 +72,9 @@ pub(crate) struct Update {
     /// Stop the rollout, or let it go on.
     #[arg(long, value_name = "true|false")]
     paused: Option<bool>,
+    /// Bindings that may stay before a step stops the rollout: 2, or 10% of all.
+    #[arg(long, value_name = "NUMBER|SHARE")]
+    max_held: Option<MaxHeld>,
     /// Days for which a use of a version counts.
     #[arg(long, value_name = "DAYS")]
     retirement_days: Option<i32>,
@@ -134,11 +138,12 @@ pub(super) fn update(arguments: &Update) -> anyhow::Result<ExitCode> {
         ("paused", arguments.paused.is_some()),
         ("steps", !arguments.steps.is_empty()),
         ("retirement_days", arguments.retirement_days.is_some()),
+        ("max_held", arguments.max_held.is_some()),
     ];
     let paths = given.iter().filter(|(_, is_given)| *is_given);
     let paths: Vec<String> = paths.map(|(field, _)| (*field).to_owned()).collect();
     if paths.is_empty() {
-        bail!("nothing to change: give --strategy, --step, --paused or --retirement-days");
+        bail!("nothing to change: give --strategy, --step, --paused, --max-held or --retirement-days");
     }
     let admin = Admin::in_workspace(&named.call.connection)?;
     let request = UpdateExportRequest {
@@ -148,6 +153,7 @@ pub(super) fn update(arguments: &Update) -> anyhow::Result<ExitCode> {
         paused: arguments.paused.unwrap_or_default(),
         steps,
         retirement_days: arguments.retirement_days.unwrap_or_default(),
+        max_held: arguments.max_held.map(|max| max.to_string()).unwrap_or_default(),
         update_mask: Some(FieldMask { paths }),
         etag: named.etag.etag.clone(),
         request_id: named.write.request_id.clone(),

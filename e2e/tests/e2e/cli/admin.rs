@@ -56,6 +56,15 @@ fn exports_are_read_and_steered() {
         wrong.error.contains("steps[0].percentage: is 500: choose 1 to 100"),
         "{wrong:?}"
     );
+    let held = json(&shell, &on_exports(&["update", "buckets", "--max-held", "10%"]));
+    assert_eq!(held["rollout"]["maxHeld"], "10%", "{held:#}");
+    let text = shell.ok(&on_exports(&["update", "buckets", "--max-held", "2"]));
+    assert!(text.contains("max held") && text.contains("AllOrNothing"), "{text}");
+    let wrong = shell.run(&on_exports(&["update", "buckets", "--max-held", "a few"]));
+    assert!(
+        wrong.code == 2 && wrong.error.contains("--max-held") && wrong.error.contains("'a few'"),
+        "{wrong:?}"
+    );
     let stale = shell.run(&on_exports(&["pause", "buckets", "--etag", "1"]));
     assert_eq!(stale.code, 2, "{stale:?}");
     let dry = json(&shell, &on_exports(&["pause", "buckets", "--dry-run"]));

@@ -105,6 +105,64 @@ fn the_steps_of_a_rollout_are_set() {
     });
 }
 
+/// The bindings that may stay are set as text, and each text that an APIExport does not take is
+/// refused by the name of the field.
+#[test]
+fn the_bindings_that_may_stay_are_set_as_an_export_has_them() {
+    let server = shared();
+    let scene = Scene::new(&server);
+    scene.publish_and_bind();
+    let path = "/apis/apis.kcp.io/v1alpha2/apiexports/boats";
+    let stored = || scene.at_provider.get(path).expect(200)["spec"]["rollout"]["maxHeld"].clone();
+    let send = |request| runtime().block_on(scene.apis.clone().update_export(request));
+    let request = |text: &str| UpdateExportRequest {
+        max_held: text.to_owned(),
+        ..update(&scene, Vec::new())
+    };
+    for (text, value) in [
+        ("0", json!(0)),
+        ("2", json!(2)),
+        ("9223372036854775807", json!(i64::MAX)),
+        ("0%", json!("0%")),
+        ("10%", json!("10%")),
+        ("100%", json!("100%")),
+    ] {
+        let export = send(request(text)).unwrap().into_inner().export.unwrap();
+        assert_eq!((export.rollout.unwrap().max_held.as_str(), stored()), (text, value));
+    }
+    for (text, value) in [
+        ("-1", json!(-1)),
+        ("1.5", json!(1.5)),
+        ("101%", json!("101%")),
+        ("05%", json!("05%")),
+        ("5 %", json!("5 %")),
+        ("a few", json!("a few")),
+    ] {
+        let admitted = scene
+            .at_provider
+            .merge(path, &json!({"spec": {"rollout": {"maxHeld": value}}}));
+        admitted.expect(422);
+        let refusal = send(request(text)).unwrap_err();
+        assert_eq!(
+            (refusal.code(), bad_fields(&refusal)),
+            (Code::InvalidArgument, vec!["max_held".to_owned()]),
+            "{refusal:?}"
+        );
+        assert!(refusal.message().contains(text), "{refusal:?}");
+    }
+    assert_eq!(stored(), "100%");
+    // Other settings leave it, and an empty text with a mask that names it removes it.
+    send(update(&scene, vec![share(5, 0)])).unwrap();
+    assert_eq!(stored(), "100%");
+    let paths = vec!["max_held".to_owned()];
+    let none = UpdateExportRequest {
+        update_mask: Some(FieldMask { paths }),
+        ..request("")
+    };
+    let export = send(none).unwrap().into_inner().export.unwrap();
+    assert_eq!((export.rollout.unwrap().max_held.as_str(), stored()), ("", Value::Null));
+}
+
 #[test]
 fn wrong_steps_are_refused_with_their_field() {
     let server = shared();
