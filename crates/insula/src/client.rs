@@ -22,6 +22,7 @@ use hyper_util::{
 use rustls::pki_types::ServerName;
 use serde_json::Value;
 
+pub(crate) use call::is_failed_precondition;
 use certificate::{Shown, Tls};
 use credentials::Credentials;
 

@@ -125,6 +125,46 @@ const COMMANDS_ALONE: &[(&str, &str)] = &[
     ("export schemas", "ObjectService lists and deletes the objects"),
 ];
 
+/// Fields of the requests of writes, and the flags of commands that set them.
+const WRITE_FLAGS: [(&str, &str); 3] = [
+    ("etag", "etag"),
+    ("request_id", "request-id"),
+    ("validate_only", "dry-run"),
+];
+
+/// Flags of writes that a command lacks, and the reason.
+const FLAGS_MISSING: &[(&str, &str, &str)] = &[
+    ("access grant", "dry-run", ROLES),
+    ("access grant", "request-id", ROLES),
+    ("access revoke", "dry-run", ROLES),
+    ("access revoke", "etag", "it changes every binding that has the subject"),
+    ("access revoke", "request-id", ROLES),
+    ("bind apiexport", "dry-run", PLUGIN),
+    ("bind apiexport", "request-id", PLUGIN),
+    ("claims accept", "dry-run", PLUGIN),
+    ("claims accept", "etag", PLUGIN),
+    ("claims accept", "request-id", PLUGIN),
+    ("claims reject", "dry-run", PLUGIN),
+    ("claims reject", "etag", PLUGIN),
+    ("claims reject", "request-id", PLUGIN),
+    ("conversion recompute", "request-id", PAGES),
+    ("conversion retire", "request-id", PAGES),
+    ("export publish", "dry-run", "--diff and --check change nothing"),
+    (
+        "export publish",
+        "request-id",
+        "it writes the objects themselves: a repetition finds what is there",
+    ),
+    ("migrate tpr", "request-id", PAGES),
+    ("ws create", "dry-run", PLUGIN),
+    ("ws create", "request-id", PLUGIN),
+];
+
+/// Reasons for several flags.
+const PAGES: &str = "it is many calls, a page of objects each, and a repetition goes on";
+const PLUGIN: &str = "its flags and requests are those of kcp's plugin";
+const ROLES: &str = "it writes bindings of roles by their names: a repetition finds what is there";
+
 /// Returns the commands that run something, as `export show`, and `apis`, which has subcommands
 /// besides.
 fn leaves(command: &clap::Command, path: &str, found: &mut BTreeSet<String>) {
@@ -168,6 +208,44 @@ fn every_method_has_a_command_or_a_reason() {
         .iter()
         .find(|(alone, _)| COUNTERPARTS.iter().any(|(method, _)| method == alone));
     assert_eq!(twice, None, "a method with a command needs no reason");
+}
+
+/// Returns the flags of writes that commands lack whose methods have a field for them.
+fn missing_flags() -> BTreeSet<(&'static str, &'static str)> {
+    let mut cli = super::Cli::command();
+    cli.build();
+    let methods = insula_proto::methods::methods();
+    let mut missing = BTreeSet::new();
+    for (method, path) in COUNTERPARTS {
+        let fields = methods.iter().find(|it| it.name() == *method).map(|it| &it.fields);
+        let command = path
+            .split(' ')
+            .try_fold(&cli, |command, name| command.find_subcommand(name));
+        let command = command.expect(path);
+        for (field, flag) in WRITE_FLAGS {
+            let has_field = fields.is_some_and(|fields| fields.iter().any(|it| it == field));
+            let has_flag = command.get_arguments().any(|it| it.get_long() == Some(flag));
+            if has_field && !has_flag {
+                missing.insert((*path, flag));
+            }
+        }
+    }
+    missing
+}
+
+#[test]
+fn every_write_has_the_flags_of_its_method_or_a_reason() {
+    let known: BTreeSet<(&str, &str)> = FLAGS_MISSING
+        .iter()
+        .filter(|(.., reason)| !reason.is_empty())
+        .map(|(command, flag, _)| (*command, *flag))
+        .collect();
+    let missing = missing_flags();
+    let differences: Vec<_> = missing.symmetric_difference(&known).collect();
+    assert!(
+        differences.is_empty(),
+        "flags without a line here, or lines of flags that are there: {differences:#?}"
+    );
 }
 
 #[test]

@@ -5,7 +5,13 @@ use std::process::ExitCode;
 
 use insula_proto::admin::v1::{UnbindApiRequest, UnbindApiResponse, UndeleteBindingRequest, UndeleteBindingResponse};
 
-use crate::{admin::time, ask, client::Client, connection::Connection, print};
+use crate::{
+    admin::{Etag, Write, time},
+    ask,
+    client::Client,
+    connection::Connection,
+    print,
+};
 
 /// The method that counts and removes.
 const UNBIND: &str = "/insula.admin.v1.ApiService/UnbindApi";
@@ -28,11 +34,12 @@ pub(crate) struct Arguments {
     #[arg(value_name = "BINDING")]
     binding: String,
     /// Remove the objects without a question.
-    #[arg(long, short)]
+    #[arg(long, short, conflicts_with = "dry_run")]
     yes: bool,
-    /// Count the objects, and remove nothing.
-    #[arg(long, conflicts_with = "yes")]
-    dry_run: bool,
+    #[command(flatten)]
+    etag: Etag,
+    #[command(flatten)]
+    write: Write,
     /// Remove the objects without a grace period, or end the one that runs.
     #[arg(long)]
     now: bool,
@@ -55,8 +62,13 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         workspace: client.workspace().to_owned(),
         binding: arguments.binding.clone(),
         immediately: arguments.now,
+        etag: arguments.etag.etag.clone(),
+        // The count is a call of its own.
+        request_id: match validate_only {
+            true => String::new(),
+            false => arguments.write.request_id.clone(),
+        },
         validate_only,
-        ..UnbindApiRequest::default()
     };
     let found: UnbindApiResponse = runtime.block_on(client.call(UNBIND, &request(true)))?;
     let counts = counts(&found);
@@ -65,7 +77,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         .delete_time
         .map(|end| format!(" at {}", time(Some(end))))
         .unwrap_or_default();
-    if arguments.dry_run {
+    if arguments.write.dry_run {
         let what = if counts.is_empty() { "no objects" } else { &counts };
         print::line(&format!("{what} would go with apibinding {name}{end}"))?;
         return Ok(ExitCode::SUCCESS);
@@ -108,12 +120,13 @@ fn undelete(client: &Client, runtime: &tokio::runtime::Runtime, arguments: &Argu
     let request = UndeleteBindingRequest {
         workspace: client.workspace().to_owned(),
         binding: arguments.binding.clone(),
-        validate_only: arguments.dry_run,
-        ..UndeleteBindingRequest::default()
+        etag: arguments.etag.etag.clone(),
+        request_id: arguments.write.request_id.clone(),
+        validate_only: arguments.write.dry_run,
     };
     let answer: UndeleteBindingResponse = runtime.block_on(client.call(UNDELETE, &request))?;
     let name = &arguments.binding;
-    print::line(&match arguments.dry_run {
+    print::line(&match arguments.write.dry_run {
         true => format!(
             "apibinding {name} would be back; its grace period ends {}",
             time(answer.delete_time)

@@ -8,6 +8,7 @@ mod operator;
 mod plugins;
 mod tenant;
 mod unbind;
+mod writes;
 mod ws;
 
 use std::{fs, path::PathBuf, process::Command, time::Duration};

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     access::{Subject, bind_right},
+    admin::Etag,
     apis::{self, Source},
     connection::Connection,
     files::{FolderOptions, text},
@@ -89,6 +90,8 @@ pub(crate) struct Arguments {
     /// Remove versions that no consumer used lately without a question.
     #[arg(long, short, conflicts_with_all = ["diff", "against"])]
     yes: bool,
+    #[command(flatten)]
+    etag: Etag,
     /// After --apply, wait until every consumer is served by the new schemas.
     #[arg(long, requires = "apply")]
     wait: bool,
@@ -140,6 +143,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let name = export_name(arguments, &published)?;
     let target = arguments.target()?;
     let existing = target.get("apis.kcp.io/v1alpha2", "APIExport", &name)?;
+    check_etag(&arguments.etag.etag, &name, existing.as_ref())?;
     let find = |kind: &str, name: &str| target.find(kind, name);
     for api in &mut published {
         publication::keep_rules(&find, existing.as_ref(), api)?;
@@ -182,6 +186,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         apply(
             &target,
             &publication::with_words(objects, &accepted(&published, arguments)),
+            existing.as_ref().filter(|_| !arguments.etag.etag.is_empty()),
         )?
     } else {
         let mut steps = publication::steps(&find, &published, existing.as_ref(), &export)?;
@@ -229,6 +234,16 @@ impl Waited {
             Waited::Complete => ExitCode::SUCCESS,
             Waited::Stopped => ExitCode::from(1),
         }
+    }
+}
+
+/// Refuses a publication over another state of the export than that of an etag.
+fn check_etag(etag: &str, name: &str, existing: Option<&Value>) -> anyhow::Result<()> {
+    let now = existing.map(|export| text(export, "/metadata/resourceVersion"));
+    match now {
+        _ if etag.is_empty() || now == Some(etag) => Ok(()),
+        Some(now) => bail!("APIExport {name}: its etag is {now}, not {etag}: read it again, and decide again"),
+        None => bail!("APIExport {name}: there is none, and --etag {etag} expects one"),
     }
 }
 
@@ -365,10 +380,12 @@ fn print(format: Format, published: &[Published], export: &Value, rights: &[Valu
     Ok(())
 }
 
-fn apply(target: &Target, objects: &[Value]) -> anyhow::Result<Vec<Step>> {
+/// Writes objects. `seen` is the export in the state that the caller expects; `None` for any.
+fn apply(target: &Target, objects: &[Value], seen: Option<&Value>) -> anyhow::Result<Vec<Step>> {
     let mut steps = Vec::new();
     for object in objects {
-        let action = match target.apply(object)? {
+        let seen = seen.filter(|_| text(object, "/kind") == "APIExport");
+        let action = match target.apply(object, seen)? {
             Applied::Created => "created",
             Applied::Updated => "updated",
             Applied::Unchanged => "unchanged",

@@ -5,10 +5,10 @@ use std::{process::ExitCode, time::Duration};
 use insula_admission::publication::{Acceptance, is_open};
 use insula_proto::admin::v1::{RollbackReleaseRequest, RollbackReleaseResponse};
 
-use super::{check::rest, publish::Waited, target::Target};
+use super::{check::rest, control::Named, publish::Waited, target::Target};
 use crate::{
-    connection::Connection,
-    print::{Format, Printer, Table},
+    client::is_failed_precondition,
+    print::{Printer, Table},
 };
 
 /// Offers the schemas and rules of the release before the present one again, to all consumers at
@@ -18,19 +18,17 @@ use crate::{
 #[command(after_help = "\
 Exit codes:
   0  rolled back, or --check found nothing that needs a word
-  1  an effect on stored objects is not accepted, or a removal is not confirmed; with --wait, the
-     rollout has stopped
+  1  an effect on stored objects is not accepted, a removal is not confirmed, or there is no such
+     release; with --wait, the rollout has stopped
   2  the server refuses it or cannot be read, or a flag is wrong")]
 pub(crate) struct Arguments {
-    /// The export.
-    #[arg(value_name = "EXPORT")]
-    name: String,
+    #[command(flatten)]
+    named: Named,
     /// The release to go back to [default: the last one before the present].
     #[arg(long, value_name = "RELEASE")]
     to: Option<String>,
-    #[command(flatten)]
-    connection: Connection,
-    /// Show the objects that would be written and the effects, without a change to the server.
+    /// Show the objects that would be written and the effects, without a change to the server, as
+    /// --dry-run does.
     #[arg(long)]
     check: bool,
     /// Accept an effect that --check names, or all of a kind, such as field-removed; with =N up to
@@ -41,43 +39,44 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "RESOURCE/VERSION")]
     remove: Vec<String>,
     /// Wait until every consumer is served.
-    #[arg(long, conflicts_with = "check")]
+    #[arg(long, conflicts_with_all = ["check", "dry_run"])]
     wait: bool,
     /// The limit of --wait, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     timeout: u64,
-    /// Format of the output.
-    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Format::Table)]
-    output: Format,
 }
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let target = Target::server(&arguments.connection)?;
+    let named = &arguments.named;
+    let target = Target::server(&named.call.connection)?;
+    let is_check = arguments.check || named.write.dry_run;
     let request = RollbackReleaseRequest {
         workspace: target.workspace()?,
-        export: arguments.name.clone(),
+        export: named.name.clone(),
         release: arguments.to.clone().unwrap_or_default(),
         confirm_removals: arguments.remove.clone(),
         accepted_effects: arguments.accept.iter().map(Acceptance::text).collect(),
-        validate_only: arguments.check,
-        ..RollbackReleaseRequest::default()
+        etag: named.etag.etag.clone(),
+        request_id: named.write.request_id.clone(),
+        validate_only: is_check,
     };
     let answered = target.call("/insula.admin.v1.ApiService/RollbackRelease", &request);
     let answer: RollbackReleaseResponse = match answered {
         Ok(answer) => answer,
-        Err(error) => {
-            eprintln!("error: APIExport {}: {error:#}", arguments.name);
+        Err(error) if is_failed_precondition(&error) => {
+            eprintln!("error: APIExport {}: {error:#}", named.name);
             return Ok(ExitCode::from(1));
         }
+        Err(error) => return Err(error.context(format!("APIExport {}", named.name))),
     };
     show(&answer, arguments)?;
-    if arguments.check && is_refused(&answer, &arguments.accept) {
+    if is_check && is_refused(&answer, &arguments.accept) {
         eprintln!("error: this hurts stored objects: accept each effect by --accept EFFECT[=N]");
         return Ok(ExitCode::from(1));
     }
     if arguments.wait {
         let limit = Duration::from_secs(arguments.timeout);
-        return Ok(Waited::on(&target, &arguments.name, limit).exit_code());
+        return Ok(Waited::on(&target, &named.name, limit).exit_code());
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -102,7 +101,7 @@ fn show(answer: &RollbackReleaseResponse, arguments: &Arguments) -> anyhow::Resu
         .map(|effect| serde_json::json!({"id": effect.id, "objects": effect.objects, "becomes": effect.becomes}))
         .collect();
     let document = serde_json::json!({"release": answer.release, "steps": steps, "effects": effects});
-    if !printer.document(arguments.output, &document)? {
+    if !printer.document(arguments.named.call.output.format, &document)? {
         let mut table = Table::new(&["KIND", "NAME", "ACTION"]);
         for step in &answer.steps {
             table.row(vec![

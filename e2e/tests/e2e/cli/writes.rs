@@ -1,0 +1,106 @@
+//! Commands that change something: the state that they expect, and their repetition.
+
+use insula_e2e::{Server, publish_widgets, shared, workspace};
+use serde_json::{Value, json};
+
+use super::Shell;
+
+const EXPORT: &str = "/apis/apis.kcp.io/v1alpha2/apiexports/boats";
+const DEFINITION: &str = "boats.json";
+
+/// A workspace of a provider with the export `boats`, which the workspace binds itself, and the
+/// administrator's shell in it.
+fn provider(server: &Server) -> (Shell, String) {
+    let (provider, _) = workspace(&server.admin(), "provider");
+    let shell = Shell::admin(server);
+    shell.ok(&["ws", &format!(":{provider}")]);
+    publish(&shell, "first", &[]);
+    shell.ok(&["bind", "apiexport", &format!("{provider}:boats")]);
+    (shell, provider)
+}
+
+/// Publishes boats whose schema has a description.
+fn publish(shell: &Shell, description: &str, flags: &[&str]) -> super::Ran {
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "boats.writes.example.io"},
+        "spec": {"group": "writes.example.io", "scope": "Namespaced",
+            "names": {"plural": "boats", "singular": "boat", "kind": "Boat", "listKind": "BoatList"},
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "description": description}}}]},
+    });
+    std::fs::write(shell.home.path().join(DEFINITION), definition.to_string()).unwrap();
+    let publish = ["export", "publish", "-f", DEFINITION, "--name", "boats", "--apply"];
+    shell.run(&[&publish[..], flags].concat())
+}
+
+fn shown(shell: &Shell) -> Value {
+    serde_json::from_str(&shell.ok(&["export", "show", "boats", "-o", "json"])).unwrap()
+}
+
+/// A repeated return to the release before would go forth again; with an id, it is one.
+#[test]
+fn a_rollback_expects_a_state_and_is_done_once() {
+    let server = shared();
+    let (shell, _) = provider(&server);
+    let first = shown(&shell)["rollout"]["release"].clone();
+    assert_eq!(publish(&shell, "second", &["--wait"]).code, 0);
+    let second = shown(&shell)["rollout"]["release"].clone();
+    assert_ne!(first, second);
+    let rollback = |flags: &[&str]| shell.run(&[&["export", "rollback", "boats"], flags].concat());
+    for check in ["--check", "--dry-run"] {
+        let planned = rollback(&[check]);
+        assert!(planned.code == 0 && planned.out.contains("APIExport"), "{planned:?}");
+    }
+    let stale = rollback(&["--etag", "1"]);
+    assert!(stale.code == 2 && stale.error.contains("etag"), "{stale:?}");
+    assert_eq!(shown(&shell)["rollout"]["release"], second);
+    let id = "6c1dbe4e-7f3e-4b44-9d5c-1d1b0d7a5f10";
+    for _ in 0..2 {
+        let done = rollback(&["--request-id", id, "--wait"]);
+        assert_eq!(done.code, 0, "{done:?}");
+        assert_eq!(shown(&shell)["rollout"]["release"], first);
+    }
+    assert_eq!(rollback(&["--wait"]).code, 0);
+    assert_eq!(shown(&shell)["rollout"]["release"], second);
+}
+
+#[test]
+fn a_publication_expects_a_state() {
+    let server = shared();
+    let (shell, provider) = provider(&server);
+    let at = server.admin().in_workspace(&provider);
+    let stale = shown(&shell)["etag"].as_str().unwrap().to_owned();
+    at.merge(
+        EXPORT,
+        &json!({"metadata": {"annotations": {"example.io/by": "another"}}}),
+    )
+    .expect(200);
+    let offered = || at.get(EXPORT).expect(200)["spec"]["resources"].clone();
+    let before = offered();
+    let refused = publish(&shell, "second", &["--etag", &stale]);
+    assert!(refused.code == 2 && refused.error.contains(&stale), "{refused:?}");
+    assert_eq!(offered(), before);
+    // The status may be written at any time, and is another etag.
+    let done = (0..20).any(|_| {
+        let etag = shown(&shell)["etag"].as_str().unwrap().to_owned();
+        publish(&shell, "second", &["--etag", &etag]).code == 0
+    });
+    assert!(done);
+    assert_ne!(offered(), before);
+}
+
+#[test]
+fn an_unbinding_expects_a_state() {
+    let server = shared();
+    let (provider, _) = workspace(&server.admin(), "provider");
+    publish_widgets(&server.admin().in_workspace(&provider));
+    let shell = Shell::admin(&server);
+    shell.ok(&["ws", &format!(":{provider}")]);
+    shell.ok(&["bind", "apiexport", &format!("{provider}:widgets")]);
+    let stale = shell.fails(&["unbind", "widgets", "--yes", "--etag", "1"]);
+    assert!(stale.contains("etag"), "{stale}");
+    let id = "0a53d1ce-57d1-4d1f-9c0f-2f7c7c1f5c11";
+    let removed = shell.ok(&["unbind", "widgets", "--yes", "--request-id", id]);
+    assert!(removed.contains("removed"), "{removed}");
+}
