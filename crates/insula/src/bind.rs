@@ -17,7 +17,7 @@ use crate::{
     connection::{Connection, Resolved},
     duration,
     files::text,
-    print,
+    print::Output,
 };
 
 /// Collection of the APIExports of a workspace.
@@ -76,6 +76,8 @@ struct Export {
     /// Reject all permission claims.
     #[arg(long, conflicts_with_all = ["accept", "reject"])]
     reject_all_permission_claims: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {
@@ -102,19 +104,20 @@ fn run(connection: &Connection, arguments: &Export) -> anyhow::Result<()> {
     crate::runtime()?.block_on(async {
         check_claims(&client, &resolved, (path, name), &answers).await?;
         create(&client, &resolved, (path, name), binding).await?;
-        print::line(&format!(
+        arguments.output.note(&format!(
             "apibinding {binding} created. Waiting to successfully bind ..."
         ))?;
-        wait(&client, binding, arguments.timeout).await?;
+        let mut bound = wait(&client, binding, arguments.timeout).await?;
         if !answers.is_empty() {
             let answered = claims::answer(&client, binding, &answers).await;
-            answered.with_context(|| {
+            bound = answered.with_context(|| {
                 format!(
                     "{binding} is bound, without an answer to claims; give it with `insula claims accept {binding}`"
                 )
             })?;
         }
-        print::line(&format!("{binding} created and bound."))
+        arguments.output.note(&format!("{binding} created and bound."))?;
+        arguments.output.stored(&bound)
     })
 }
 
@@ -194,11 +197,11 @@ async fn is_nowhere(client: &Client, resolved: &Resolved, path: &str) -> anyhow:
     Ok(code == 404)
 }
 
-/// Waits until the binding is bound.
+/// Waits until the binding is bound, and returns it.
 ///
 /// # Errors
 /// It cannot be bound, or not in time. The message has the conditions that do not hold.
-async fn wait(client: &Client, binding: &str, timeout: Duration) -> anyhow::Result<()> {
+async fn wait(client: &Client, binding: &str, timeout: Duration) -> anyhow::Result<Value> {
     let begun = Instant::now();
     loop {
         let (code, found) = client.get(&format!("{BINDINGS}/{binding}")).await?;
@@ -206,7 +209,7 @@ async fn wait(client: &Client, binding: &str, timeout: Duration) -> anyhow::Resu
             bail!("could not bind {binding}: {}", message(&found));
         }
         if text(&found, "/status/phase") == "Bound" {
-            return Ok(());
+            return Ok(found);
         }
         let conditions = found["status"]["conditions"].as_array().into_iter().flatten();
         let open = conditions.filter(|condition| condition["status"] != "True");

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use clap::CommandFactory;
+use clap::{CommandFactory, ValueEnum};
+
+use crate::print::Format;
 
 /// A method, and the command that does the same work.
 const COUNTERPARTS: &[(&str, &str)] = &[
@@ -165,6 +167,26 @@ const PAGES: &str = "it is many calls, a page of objects each, and a repetition 
 const PLUGIN: &str = "its flags and requests are those of kcp's plugin";
 const ROLES: &str = "it writes bindings of roles by their names: a repetition finds what is there";
 
+/// Commands without `-o`, or groups of them, and the reason.
+const OUTPUTS_MISSING: &[(&str, &str)] = &[
+    ("start", "it is the server"),
+    (
+        "ws",
+        "it enters a workspace or prints the current one, in the words of kcp's plugin; --short is for programs",
+    ),
+    ("ws use", "it enters a workspace"),
+    ("ws current", "it prints the current workspace; --short is for programs"),
+    ("ws create-context", "it writes the kubeconfig of this machine"),
+    ("kubeconfig", "it prints a kubeconfig, to -o FILE"),
+    ("server support-bundle", "it prints one JSON document, to -o FILE"),
+    ("conversion webhook", "it is a server"),
+    ("boot", "it writes files of this machine"),
+    ("samples", "it prints the files of a sample"),
+    ("plugin", "it links files of this machine"),
+    ("completion", "it prints a script"),
+    ("man", "it prints a page of the manual"),
+];
+
 /// Returns the commands that run something, as `export show`, and `apis`, which has subcommands
 /// besides.
 fn leaves(command: &clap::Command, path: &str, found: &mut BTreeSet<String>) {
@@ -246,6 +268,52 @@ fn every_write_has_the_flags_of_its_method_or_a_reason() {
         differences.is_empty(),
         "flags without a line here, or lines of flags that are there: {differences:#?}"
     );
+}
+
+/// Returns true for the one flag `-o`, with every format.
+fn prints_every_format(command: &clap::Command) -> bool {
+    let formats: BTreeSet<String> = Format::value_variants().iter().filter_map(name_of).collect();
+    command.get_arguments().any(|flag| {
+        let values = flag.get_possible_values();
+        let values: BTreeSet<String> = values.iter().map(|value| value.get_name().to_owned()).collect();
+        flag.get_long() == Some("output") && flag.get_short() == Some('o') && values == formats
+    })
+}
+
+fn name_of(format: &Format) -> Option<String> {
+    Some(format.to_possible_value()?.get_name().to_owned())
+}
+
+/// Objects are printed in one way: as a table, wide, as JSON, as YAML, and by their names.
+#[test]
+fn every_command_prints_in_every_format_or_has_a_reason() {
+    let mut cli = super::Cli::command();
+    cli.build();
+    let mut commands = BTreeSet::new();
+    leaves(&cli, "", &mut commands);
+    let has_output = |path: &String| {
+        let command = path
+            .split(' ')
+            .try_fold(&cli, |command, name| command.find_subcommand(name));
+        prints_every_format(command.expect(path))
+    };
+    // A line is about a command or, if there is none of its name, about a group.
+    let has_line = |path: &str, line: &str| match commands.contains(line) {
+        true => path == line,
+        false => path.strip_prefix(line).is_some_and(|rest| rest.starts_with(' ')),
+    };
+    let without: Vec<&String> = commands.iter().filter(|path| !has_output(path)).collect();
+    let mut missing = without.clone();
+    missing.retain(|path| {
+        let mut lines = OUTPUTS_MISSING.iter();
+        !lines.any(|(line, reason)| has_line(path, line) && !reason.is_empty())
+    });
+    assert!(missing.is_empty(), "commands without -o and a reason: {missing:#?}");
+    let stale = OUTPUTS_MISSING.iter().map(|(line, _)| *line);
+    let stale: Vec<&str> = stale
+        .filter(|line| !without.iter().any(|path| has_line(path, line)))
+        .collect();
+    assert!(stale.is_empty(), "lines of commands that have -o: {stale:#?}");
 }
 
 #[test]

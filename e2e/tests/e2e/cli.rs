@@ -5,6 +5,7 @@ mod apis;
 mod bind_requests;
 mod connection;
 mod operator;
+mod outputs;
 mod plugins;
 mod tenant;
 mod unbind;

@@ -36,7 +36,9 @@ Exit codes:
   1  an object is refused, versions without rules are incompatible, a draft of rules is not
      accepted, or a removal is not confirmed; with --diff, there is a difference; with --check and
      --apply, an effect on stored objects is not accepted; with --wait, the rollout has stopped
-  2  a file or the server cannot be read, or a flag is wrong")]
+  2  a file or the server cannot be read, or a flag is wrong
+
+-o name prints the objects; with --check, the effects, as --accept takes them.")]
 pub(crate) struct Arguments {
     /// CustomResourceDefinitions, and APIConversions of their names. A folder gives its files, - is
     /// standard input.
@@ -276,7 +278,8 @@ fn check(
         return Ok(false);
     }
     let mut printer = Printer::stdout();
-    if !printer.document(arguments.output.unwrap_or(Format::Table), &trials)? {
+    let effects = trials.iter().flat_map(Trial::effects);
+    if !printer.named(arguments.output.unwrap_or(Format::Table), &trials, effects)? {
         let listed = match arguments.output {
             Some(Format::Wide) => Listed::All,
             _ => Listed::Reaching,

@@ -7,6 +7,7 @@ use insula_proto::admin::v1::{RollbackReleaseRequest, RollbackReleaseResponse};
 
 use super::{check::rest, control::Named, publish::Waited, target::Target};
 use crate::{
+    admin::object,
     client::is_failed_precondition,
     print::{Printer, Table},
 };
@@ -20,7 +21,9 @@ Exit codes:
   0  rolled back, or --check found nothing that needs a word
   1  an effect on stored objects is not accepted, a removal is not confirmed, or there is no such
      release; with --wait, the rollout has stopped
-  2  the server refuses it or cannot be read, or a flag is wrong")]
+  2  the server refuses it or cannot be read, or a flag is wrong
+
+-o name prints the objects that are written; with --check, the effects, as --accept takes them.")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     named: Named,
@@ -46,10 +49,16 @@ pub(crate) struct Arguments {
     timeout: u64,
 }
 
+impl Arguments {
+    /// Returns true if nothing is to be changed.
+    fn is_check(&self) -> bool {
+        self.check || self.named.write.dry_run
+    }
+}
+
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let named = &arguments.named;
     let target = Target::server(&named.call.connection)?;
-    let is_check = arguments.check || named.write.dry_run;
     let request = RollbackReleaseRequest {
         workspace: target.workspace()?,
         export: named.name.clone(),
@@ -58,7 +67,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         accepted_effects: arguments.accept.iter().map(Acceptance::text).collect(),
         etag: named.etag.etag.clone(),
         request_id: named.write.request_id.clone(),
-        validate_only: is_check,
+        validate_only: arguments.is_check(),
     };
     let answered = target.call("/insula.admin.v1.ApiService/RollbackRelease", &request);
     let answer: RollbackReleaseResponse = match answered {
@@ -70,7 +79,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Err(error) => return Err(error.context(format!("APIExport {}", named.name))),
     };
     show(&answer, arguments)?;
-    if is_check && is_refused(&answer, &arguments.accept) {
+    if arguments.is_check() && is_refused(&answer, &arguments.accept) {
         eprintln!("error: this hurts stored objects: accept each effect by --accept EFFECT[=N]");
         return Ok(ExitCode::from(1));
     }
@@ -100,8 +109,14 @@ fn show(answer: &RollbackReleaseResponse, arguments: &Arguments) -> anyhow::Resu
         .iter()
         .map(|effect| serde_json::json!({"id": effect.id, "objects": effect.objects, "becomes": effect.becomes}))
         .collect();
-    let document = serde_json::json!({"release": answer.release, "steps": steps, "effects": effects});
-    if !printer.document(arguments.named.call.output.format, &document)? {
+    let export = answer.export.as_ref().map(object);
+    let document = serde_json::json!({"release": answer.release, "steps": steps, "effects": effects, "export": export});
+    // A check is about effects, which --accept takes by their names, else about the objects.
+    let names: Vec<&str> = match arguments.is_check() {
+        true => answer.effects.iter().map(|effect| &*effect.id).collect(),
+        false => answer.steps.iter().map(|step| &*step.name).collect(),
+    };
+    if !printer.named(arguments.named.call.output.format, &document, names)? {
         let mut table = Table::new(&["KIND", "NAME", "ACTION"]);
         for step in &answer.steps {
             table.row(vec![

@@ -13,7 +13,7 @@ use crate::{
     client::{Client, message},
     connection::Connection,
     files::text,
-    print,
+    print::Output,
 };
 
 /// Longest wait for a workspace to become ready, as kcp's plugin waits.
@@ -50,6 +50,8 @@ pub(crate) struct Options {
     /// Create a context of the kubeconfig for the workspace.
     #[arg(long, value_name = "CONTEXT")]
     create_context: Option<String>,
+    #[command(flatten)]
+    output: Output,
 }
 
 pub(super) fn run(connection: &Connection, options: &Options) -> anyhow::Result<()> {
@@ -59,16 +61,22 @@ pub(super) fn run(connection: &Connection, options: &Options) -> anyhow::Result<
     let client = Client::new(&resolved)?;
     crate::runtime()?.block_on(async {
         let ready = create(&client, &parent, &wanted, options).await?;
-        print::line(&format!("{} is ready to use.", reference(&ready)))?;
+        let output = options.output;
+        output.note(&format!("{} is ready to use.", reference(&ready)))?;
         let path = format!("{parent}:{}", options.name);
         if let Some(name) = &options.create_context {
             resolved.enter(&path);
-            return context::write(&resolved, name, options.ignore_existing, !options.enter);
+            output.note(&context::write(
+                &resolved,
+                name,
+                options.ignore_existing,
+                !options.enter,
+            )?)?;
+        } else if options.enter {
+            let entered = enter::go(&client, &resolved, &path, false).await?;
+            entered.map_or(Ok(()), |line| output.note(&line))?;
         }
-        match options.enter {
-            true => enter::go(&client, &resolved, &path, false).await,
-            false => Ok(()),
-        }
+        output.stored(&ready)
     })
 }
 
@@ -111,9 +119,11 @@ async fn create(client: &Client, parent: &str, wanted: &Value, options: &Options
     let what = if is_there { "already exists" } else { "created" };
     let is_ready = |workspace: &Value| text(workspace, "/status/phase") == "Ready";
     match (is_ready(&answer), is_there) {
-        (true, true) => print::line(&format!("{} {what}.", reference(&answer)))?,
+        (true, true) => options.output.note(&format!("{} {what}.", reference(&answer)))?,
         (true, false) => {}
-        (false, _) => print::line(&format!("{} {what}. Waiting for it to be ready...", reference(&answer)))?,
+        (false, _) => options
+            .output
+            .note(&format!("{} {what}. Waiting for it to be ready...", reference(&answer)))?,
     }
     let begun = Instant::now();
     while !is_ready(&answer) {
@@ -171,6 +181,7 @@ fn manifest(options: &Options) -> anyhow::Result<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::print::Format;
 
     fn options(kind: &str, selector: Option<&str>, ignore_existing: bool) -> Options {
         Options {
@@ -180,6 +191,7 @@ mod tests {
             ignore_existing,
             location_selector: selector.map(str::to_owned),
             create_context: None,
+            output: Output { format: Format::Table },
         }
     }
 

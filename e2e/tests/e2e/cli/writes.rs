@@ -101,6 +101,8 @@ fn an_unbinding_expects_a_state() {
     let stale = shell.fails(&["unbind", "widgets", "--yes", "--etag", "1"]);
     assert!(stale.contains("etag"), "{stale}");
     let id = "0a53d1ce-57d1-4d1f-9c0f-2f7c7c1f5c11";
-    let removed = shell.ok(&["unbind", "widgets", "--yes", "--request-id", id]);
+    let unbind = ["unbind", "widgets", "--yes", "--request-id", id];
+    let removed = shell.ok(&unbind);
     assert!(removed.contains("removed"), "{removed}");
+    assert_eq!(shell.ok(&unbind), removed);
 }
