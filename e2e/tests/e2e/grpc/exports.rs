@@ -34,6 +34,17 @@ fn canaries() -> RolloutStep {
     }
 }
 
+fn ring(name: &str) -> RolloutStep {
+    let selector = RolloutSelector {
+        match_labels: [("ring".to_owned(), name.to_owned())].into(),
+        ..RolloutSelector::default()
+    };
+    RolloutStep {
+        of: Some(Of::Selector(selector)),
+        pause_seconds: 0,
+    }
+}
+
 /// An update of the steps of boats.
 fn update(scene: &Scene, steps: Vec<RolloutStep>) -> UpdateExportRequest {
     UpdateExportRequest {
@@ -169,12 +180,28 @@ fn wrong_steps_are_refused_with_their_field() {
     let scene = Scene::new(&server);
     scene.publish_and_bind();
     let mut apis = scene.apis.clone();
+    let near = RolloutSelector {
+        match_expressions: vec![RolloutRequirement {
+            key: "tier".to_owned(),
+            operator: "Near".to_owned(),
+            values: Vec::new(),
+        }],
+        ..RolloutSelector::default()
+    };
     runtime().block_on(async {
         for (steps, field) in [
             (vec![canaries(), share(101, 0)], "steps[1].percentage"),
             (vec![share(1, -1)], "steps[0].pause_seconds"),
             (vec![RolloutStep::default()], "steps[0]"),
             (vec![share(1, 0); 21], "steps"),
+            (vec![share(1, 0), ring("in valid")], "steps[1].selector"),
+            (
+                vec![RolloutStep {
+                    of: Some(Of::Selector(near)),
+                    pause_seconds: 0,
+                }],
+                "steps[0].selector",
+            ),
         ] {
             let refusal = apis.update_export(update(&scene, steps)).await.unwrap_err();
             assert_eq!(
@@ -188,4 +215,12 @@ fn wrong_steps_are_refused_with_their_field() {
             .await;
         assert_eq!(denied.unwrap_err().code(), Code::PermissionDenied);
     });
+    // The APIExport itself takes none either.
+    let steps = json!([{"percentage": 1}, {"selector": {"matchLabels": {"ring": "in valid"}}}]);
+    let export = json!({"spec": {"rollout": {"steps": steps}}});
+    let refused = scene
+        .at_provider
+        .merge("/apis/apis.kcp.io/v1alpha2/apiexports/boats", &export);
+    let message = refused.expect(422)["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("spec.rollout.steps[1].selector"), "{message}");
 }

@@ -10,7 +10,7 @@ use crate::{
     session::{AdminService, Session},
     status::invalid,
 };
-use insula_api::{Json, Verb, kinds::MaxHeld};
+use insula_api::{Json, LabelSelector, Verb, kinds::MaxHeld};
 use insula_proto::admin::v1::{RolloutStep, UpdateExportRequest, UpdateExportResponse, rollout_step};
 use serde_json::json;
 use tonic::Status;
@@ -81,16 +81,20 @@ fn check(request: &UpdateExportRequest, mask: &Mask) -> Result<(), Status> {
         let problem = format!("has {} items: at most {STEPS_MAX} are possible", request.steps.len());
         return Err(invalid("steps", problem));
     }
-    for (index, step) in request.steps.iter().enumerate() {
+    for (index, sent) in request.steps.iter().enumerate() {
         let field = |name: &str| format!("steps[{index}]{name}");
-        match &step.of {
+        match &sent.of {
             None => return Err(invalid(&field(""), "needs selector or percentage")),
             Some(rollout_step::Of::Percentage(share)) if !(1..=100).contains(share) => {
                 return Err(invalid(&field(".percentage"), format!("is {share}: choose 1 to 100")));
             }
-            Some(rollout_step::Of::Percentage(_) | rollout_step::Of::Selector(_)) => {}
+            Some(rollout_step::Of::Percentage(_)) => {}
+            Some(rollout_step::Of::Selector(_)) => {
+                LabelSelector::from_json(&step(sent)["selector"])
+                    .map_err(|error| invalid(&field(".selector"), format!("is none: {error}")))?;
+            }
         }
-        if step.pause_seconds < 0 {
+        if sent.pause_seconds < 0 {
             return Err(invalid(&field(".pause_seconds"), "must not be negative"));
         }
     }
