@@ -102,6 +102,25 @@ fn what_a_grant_makes_is_printed_as_it_is_stored() {
     );
 }
 
+/// A backup in a file is printed as one that a server keeps.
+#[test]
+fn a_backup_in_a_file_and_the_findings_of_a_check_have_names() {
+    let server = shared();
+    let shell = Shell::admin(&server);
+    assert_eq!(shell.ok(&["backup", "create", "taken", "-o", "name"]), "taken\n");
+    let verified = json_of(&shell, &["backup", "verify", "taken"]);
+    let text = shell.ok(&["backup", "verify", "taken"]);
+    let hash = format!("sha256 {}\n", verified["sha256"].as_str().unwrap());
+    assert!(
+        text.ends_with(&hash) && verified["revision"].is_u64(),
+        "{text}{verified:#}"
+    );
+    let restored = shell.ok(&["backup", "restore", "taken", "--to", "new", "-o", "name"]);
+    assert_eq!(restored, "taken\n");
+    let found = shell.run(&["doctor", "-o", "name"]);
+    assert!(found.code < 2 && found.out.lines().count() > 3, "{found:?}");
+}
+
 /// The names of a check are those that `--accept` takes, and the names of a write its objects.
 #[test]
 fn a_check_names_its_effects() {
