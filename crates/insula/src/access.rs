@@ -15,6 +15,7 @@ use insula_catalog::digest;
 use serde_json::{Value, json};
 
 use crate::{
+    admin::DryRun,
     client::{Client, message},
     connection::Connection,
     files::text,
@@ -84,6 +85,8 @@ struct Grant {
     #[arg(long, value_name = "EXPORT")]
     bind: Vec<String>,
     #[command(flatten)]
+    dry_run: DryRun,
+    #[command(flatten)]
     output: Output,
 }
 
@@ -95,6 +98,8 @@ struct Revoke {
     /// repeated.
     #[arg(long, value_name = "EXPORT")]
     bind: Vec<String>,
+    #[command(flatten)]
+    dry_run: DryRun,
     #[command(flatten)]
     output: Output,
 }
@@ -203,6 +208,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     crate::runtime()?.block_on(async {
         match &arguments.command {
             Command::Grant(grant) => {
+                let client = grant.dry_run.client(&client);
                 let granted = match grant.bind.is_empty() {
                     true => grant_all(&client, &workspace, grant).await?,
                     false => bind_right::grant_all(&client, &workspace, grant).await?,
@@ -210,6 +216,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
                 grant.output.stored(&granted)?;
             }
             Command::Revoke(revoke) => {
+                let client = revoke.dry_run.client(&client);
                 let revoked = match revoke.bind.is_empty() {
                     true => revoke_all(&client, &workspace, revoke).await?,
                     false => bind_right::revoke_all(&client, &workspace, revoke).await?,
@@ -236,8 +243,9 @@ async fn grant_all(client: &Client, workspace: &str, grant: &Grant) -> anyhow::R
         let Subject { kind, name } = &subject;
         let kind = kind.to_lowercase();
         grant.output.note(&format!(
-            "{kind} {name} may enter {workspace}, with the role {role}{}",
-            scope.unwrap_or_default()
+            "{kind} {name} may enter {workspace}, with the role {role}{}{}",
+            scope.unwrap_or_default(),
+            grant.dry_run.remark()
         ))?;
     }
     Ok(granted)
@@ -252,7 +260,10 @@ async fn revoke_all(client: &Client, workspace: &str, revoke: &Revoke) -> anyhow
         let kind = kind.to_lowercase();
         revoke.output.note(&match bindings.is_empty() {
             true => format!("{kind} {name} has no role in {workspace}"),
-            false => format!("{kind} {name} may not enter {workspace} any more"),
+            false => {
+                let remark = revoke.dry_run.remark();
+                format!("{kind} {name} may not enter {workspace} any more{remark}")
+            }
         })?;
         revoked.extend(bindings);
     }

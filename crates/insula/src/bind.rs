@@ -12,6 +12,7 @@ use insula_catalog::exports::bind_grant;
 use serde_json::{Value, json};
 
 use crate::{
+    admin::{DryRun, Etag},
     claims::{self, BINDINGS, State, Which},
     client::{Client, message},
     connection::{Connection, Resolved},
@@ -77,6 +78,8 @@ struct Export {
     #[arg(long, conflicts_with_all = ["accept", "reject"])]
     reject_all_permission_claims: bool,
     #[command(flatten)]
+    dry_run: DryRun,
+    #[command(flatten)]
     output: Output,
 }
 
@@ -103,13 +106,21 @@ fn run(connection: &Connection, arguments: &Export) -> anyhow::Result<()> {
     let binding = arguments.name.as_deref().unwrap_or(name);
     crate::runtime()?.block_on(async {
         check_claims(&client, &resolved, (path, name), &answers).await?;
-        create(&client, &resolved, (path, name), binding).await?;
+        let checking = arguments.dry_run.client(&client);
+        let made = create(&checking, &resolved, (path, name), binding).await?;
+        if arguments.dry_run.dry_run {
+            let remark = arguments.dry_run.remark();
+            arguments
+                .output
+                .note(&format!("apibinding {binding} created{remark}"))?;
+            return arguments.output.stored(&made);
+        }
         arguments.output.note(&format!(
             "apibinding {binding} created. Waiting to successfully bind ..."
         ))?;
         let mut bound = wait(&client, binding, arguments.timeout).await?;
         if !answers.is_empty() {
-            let answered = claims::answer(&client, binding, &answers).await;
+            let answered = claims::answer(&client, binding, &answers, &Etag::default()).await;
             bound = answered.with_context(|| {
                 format!(
                     "{binding} is bound, without an answer to claims; give it with `insula claims accept {binding}`"
@@ -166,14 +177,19 @@ async fn check_claims(
     }
 }
 
-async fn create(client: &Client, resolved: &Resolved, (path, name): (&str, &str), binding: &str) -> anyhow::Result<()> {
+async fn create(
+    client: &Client,
+    resolved: &Resolved,
+    (path, name): (&str, &str),
+    binding: &str,
+) -> anyhow::Result<Value> {
     let wanted = json!({
         "apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding", "metadata": {"name": binding},
         "spec": {"reference": {"export": {"path": path, "name": name}}},
     });
     let (code, answer) = client.post(BINDINGS, &wanted).await?;
     if code.is_success() {
-        return Ok(());
+        return Ok(answer);
     }
     let mut why = message(&answer);
     if answer["reason"] == "AlreadyExists" {

@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
+    admin::{DryRun, Etag},
     client::{Client, message},
     connection::Connection,
     files::text,
@@ -64,6 +65,10 @@ struct Selection {
     /// The claim on an API with this identity.
     #[arg(long, value_name = "HASH")]
     identity_hash: Option<String>,
+    #[command(flatten)]
+    etag: Etag,
+    #[command(flatten)]
+    dry_run: DryRun,
     #[command(flatten)]
     output: Output,
 }
@@ -213,7 +218,8 @@ async fn decide(client: &Client, selection: &Selection, state: State) -> anyhow:
         (None, None) => bail!("--resource or --identity-hash names the claim"),
     };
     let name = &selection.binding;
-    let answered = match answer(client, name, &[(which, state)]).await {
+    let client = selection.dry_run.client(client);
+    let answered = match answer(&client, name, &[(which, state)], &selection.etag).await {
         Ok(answered) => answered,
         Err(error) => bail!("error updating permission claim for APIBinding {name:?}: {error:#}"),
     };
@@ -224,7 +230,10 @@ async fn decide(client: &Client, selection: &Selection, state: State) -> anyhow:
     };
     let verb = state.text().to_lowercase();
     let output = selection.output;
-    output.note(&format!("{claim}on APIBinding {name:?} is {verb}"))?;
+    output.note(&format!(
+        "{claim}on APIBinding {name:?} is {verb}{}",
+        selection.dry_run.remark()
+    ))?;
     output.stored(&answered)
 }
 
@@ -232,14 +241,21 @@ async fn decide(client: &Client, selection: &Selection, state: State) -> anyhow:
 /// and the identity that the export asks for, for all objects.
 ///
 /// # Errors
-/// There is no such binding, or the export makes no such claim.
-pub(crate) async fn answer(client: &Client, name: &str, answers: &[(Which, State)]) -> anyhow::Result<Value> {
+/// There is no such binding, its state is another than that of the etag, or the export makes no
+/// such claim.
+pub(crate) async fn answer(
+    client: &Client,
+    name: &str,
+    answers: &[(Which, State)],
+    etag: &Etag,
+) -> anyhow::Result<Value> {
     let one = format!("{BINDINGS}/{name}");
     for _ in 0..WRITES_MAX {
         let (code, mut binding) = client.get(&one).await?;
         if !code.is_success() {
             bail!("{}", message(&binding));
         }
+        etag.check("the binding", Some(&binding))?;
         for (which, state) in answers {
             set(&mut binding, which, *state)?;
         }

@@ -136,18 +136,11 @@ const WRITE_FLAGS: [(&str, &str); 3] = [
 
 /// Flags of writes that a command lacks, and the reason.
 const FLAGS_MISSING: &[(&str, &str, &str)] = &[
-    ("access grant", "dry-run", ROLES),
     ("access grant", "request-id", ROLES),
-    ("access revoke", "dry-run", ROLES),
     ("access revoke", "etag", "it changes every binding that has the subject"),
     ("access revoke", "request-id", ROLES),
-    ("bind apiexport", "dry-run", PLUGIN),
     ("bind apiexport", "request-id", PLUGIN),
-    ("claims accept", "dry-run", PLUGIN),
-    ("claims accept", "etag", PLUGIN),
     ("claims accept", "request-id", PLUGIN),
-    ("claims reject", "dry-run", PLUGIN),
-    ("claims reject", "etag", PLUGIN),
     ("claims reject", "request-id", PLUGIN),
     ("conversion recompute", "request-id", PAGES),
     ("conversion retire", "request-id", PAGES),
@@ -158,13 +151,12 @@ const FLAGS_MISSING: &[(&str, &str, &str)] = &[
         "it writes the objects themselves: a repetition finds what is there",
     ),
     ("migrate tpr", "request-id", PAGES),
-    ("ws create", "dry-run", PLUGIN),
     ("ws create", "request-id", PLUGIN),
 ];
 
 /// Reasons for several flags.
 const PAGES: &str = "it is many calls, a page of objects each, and a repetition goes on";
-const PLUGIN: &str = "its flags and requests are those of kcp's plugin";
+const PLUGIN: &str = "its requests are those of kcp's plugin, over HTTP, which have no id";
 const ROLES: &str = "it writes bindings of roles by their names: a repetition finds what is there";
 
 /// Commands without `-o`, or groups of them, and the reason.

@@ -31,9 +31,10 @@ pub(super) async fn grant_all(client: &Client, workspace: &str, grant: &Grant) -
         }
         for Subject { kind, name } in &subjects {
             let kind = kind.to_lowercase();
+            let remark = grant.dry_run.remark();
             grant
                 .output
-                .note(&format!("{kind} {name} may bind {workspace}:{export}"))?;
+                .note(&format!("{kind} {name} may bind {workspace}:{export}{remark}"))?;
         }
     }
     Ok(granted)
@@ -87,8 +88,9 @@ pub(super) async fn revoke_all(client: &Client, workspace: &str, revoke: &Revoke
             revoked.extend(Some(there).filter(|_| is_gone && code.is_success()));
             let Subject { kind, name } = subject;
             let (kind, export) = (kind.to_lowercase(), format!("{workspace}:{export}"));
+            let remark = revoke.dry_run.remark();
             revoke.output.note(&match is_gone {
-                true => format!("{kind} {name} may not bind {export} by this grant any more"),
+                true => format!("{kind} {name} may not bind {export} by this grant any more{remark}"),
                 false => format!("{kind} {name} has no grant to bind {export}"),
             })?;
         }

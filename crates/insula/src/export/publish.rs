@@ -145,7 +145,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let name = export_name(arguments, &published)?;
     let target = arguments.target()?;
     let existing = target.get("apis.kcp.io/v1alpha2", "APIExport", &name)?;
-    check_etag(&arguments.etag.etag, &name, existing.as_ref())?;
+    arguments.etag.check(&format!("APIExport {name}"), existing.as_ref())?;
     let find = |kind: &str, name: &str| target.find(kind, name);
     for api in &mut published {
         publication::keep_rules(&find, existing.as_ref(), api)?;
@@ -236,16 +236,6 @@ impl Waited {
             Waited::Complete => ExitCode::SUCCESS,
             Waited::Stopped => ExitCode::from(1),
         }
-    }
-}
-
-/// Refuses a publication over another state of the export than that of an etag.
-fn check_etag(etag: &str, name: &str, existing: Option<&Value>) -> anyhow::Result<()> {
-    let now = existing.map(|export| text(export, "/metadata/resourceVersion"));
-    match now {
-        _ if etag.is_empty() || now == Some(etag) => Ok(()),
-        Some(now) => bail!("APIExport {name}: its etag is {now}, not {etag}: read it again, and decide again"),
-        None => bail!("APIExport {name}: there is none, and --etag {etag} expects one"),
     }
 }
 

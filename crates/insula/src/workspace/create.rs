@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::{WORKSPACES, context, enter, refused, type_of};
 use crate::{
+    admin::DryRun,
     client::{Client, message},
     connection::Connection,
     files::text,
@@ -39,7 +40,7 @@ pub(crate) struct Options {
     #[arg(long = "type", value_name = "TYPE")]
     kind: Option<String>,
     /// Enter the workspace.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "dry_run")]
     enter: bool,
     /// Accept a workspace that exists. Needs an absolute type, or none.
     #[arg(long)]
@@ -48,8 +49,10 @@ pub(crate) struct Options {
     #[arg(long, value_name = "LABELS")]
     location_selector: Option<String>,
     /// Create a context of the kubeconfig for the workspace.
-    #[arg(long, value_name = "CONTEXT")]
+    #[arg(long, value_name = "CONTEXT", conflicts_with = "dry_run")]
     create_context: Option<String>,
+    #[command(flatten)]
+    dry_run: DryRun,
     #[command(flatten)]
     output: Output,
 }
@@ -58,10 +61,13 @@ pub(super) fn run(connection: &Connection, options: &Options) -> anyhow::Result<
     let mut resolved = connection.resolve()?;
     let parent = resolved.url.current()?.to_owned();
     let wanted = manifest(options)?;
-    let client = Client::new(&resolved)?;
+    let client = options.dry_run.client(&Client::new(&resolved)?);
     crate::runtime()?.block_on(async {
         let ready = create(&client, &parent, &wanted, options).await?;
         let output = options.output;
+        if options.dry_run.dry_run {
+            return output.stored(&ready);
+        }
         output.note(&format!("{} is ready to use.", reference(&ready)))?;
         let path = format!("{parent}:{}", options.name);
         if let Some(name) = &options.create_context {
@@ -85,7 +91,7 @@ fn reference(workspace: &Value) -> String {
     format!("Workspace {name:?} (type {})", type_of(workspace))
 }
 
-/// Creates the workspace, or finds it, and waits until it is ready.
+/// Creates the workspace, or finds it, and waits until it is ready, unless nothing is made.
 async fn create(client: &Client, parent: &str, wanted: &Value, options: &Options) -> anyhow::Result<Value> {
     let (code, mut answer) = client.post(WORKSPACES, wanted).await?;
     let one = format!("{WORKSPACES}/{}", options.name);
@@ -117,6 +123,13 @@ async fn create(client: &Client, parent: &str, wanted: &Value, options: &Options
         bail!("{why}; in workspace {parent}{fix}");
     }
     let what = if is_there { "already exists" } else { "created" };
+    if options.dry_run.dry_run {
+        let remark = options.dry_run.remark();
+        options
+            .output
+            .note(&format!("{} {what}{remark}.", reference(&answer)))?;
+        return Ok(answer);
+    }
     let is_ready = |workspace: &Value| text(workspace, "/status/phase") == "Ready";
     match (is_ready(&answer), is_there) {
         (true, true) => options.output.note(&format!("{} {what}.", reference(&answer)))?,
@@ -191,6 +204,7 @@ mod tests {
             ignore_existing,
             location_selector: selector.map(str::to_owned),
             create_context: None,
+            dry_run: DryRun { dry_run: false },
             output: Output { format: Format::Table },
         }
     }

@@ -90,6 +90,57 @@ fn a_publication_expects_a_state() {
     assert_ne!(offered(), before);
 }
 
+/// Writes over HTTP are checked as gRPC's are.
+#[test]
+fn a_dry_run_changes_nothing() {
+    let server = shared();
+    let (provider, _) = workspace(&server.admin(), "provider");
+    let at = server.admin().in_workspace(&provider);
+    publish_widgets(&at);
+    let claims = json!([{"resource": "configmaps", "verbs": ["get"]}]);
+    at.merge(
+        "/apis/apis.kcp.io/v1alpha2/apiexports/widgets",
+        &json!({"spec": {"permissionClaims": claims}}),
+    )
+    .expect(200);
+    let shell = Shell::admin(&server);
+    shell.ok(&["ws", &format!(":{provider}")]);
+    let dry = |arguments: &[&str]| shell.ok(&[arguments, &["--dry-run"]].concat());
+    let remark = "(server dry run)";
+
+    assert!(dry(&["ws", "create", "acme"]).contains(remark));
+    at.get("/apis/tenancy.kcp.io/v1alpha1/workspaces/acme").expect(404);
+    let export = format!("{provider}:widgets");
+    assert!(dry(&["bind", "apiexport", &export]).contains(remark));
+    let binding = "/apis/apis.kcp.io/v1alpha2/apibindings/widgets";
+    at.get(binding).expect(404);
+    let missing = format!("{provider}:gears");
+    shell.fails(&["bind", "apiexport", &missing, "--dry-run"]);
+
+    shell.ok(&["bind", "apiexport", &export]);
+    let accept = ["claims", "accept", "widgets", "--resource", "configmaps"];
+    assert!(dry(&accept).contains(remark));
+    let stale = shell.fails(&[&accept[..], &["--etag", "1"]].concat());
+    assert!(stale.contains("its etag is "), "{stale}");
+    assert_eq!(at.get(binding).expect(200)["spec"]["permissionClaims"], Value::Null);
+
+    let roles = || {
+        let list = at
+            .get("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings")
+            .expect(200);
+        list["items"].as_array().unwrap().len()
+    };
+    let before = roles();
+    assert!(dry(&["access", "grant", "bob", "--role", "edit"]).contains(remark));
+    assert!(dry(&["access", "grant", "bob", "--bind", "widgets"]).contains(remark));
+    assert_eq!(roles(), before);
+    shell.ok(&["access", "grant", "bob", "--role", "edit"]);
+    let granted = roles();
+    assert!(dry(&["access", "grant", "bob", "--role", "view"]).contains(remark));
+    assert!(dry(&["access", "revoke", "bob"]).contains(remark));
+    assert_eq!(roles(), granted);
+}
+
 #[test]
 fn an_unbinding_expects_a_state() {
     let server = shared();
