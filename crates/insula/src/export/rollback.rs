@@ -3,7 +3,7 @@
 use std::{process::ExitCode, time::Duration};
 
 use insula_admission::publication::{Acceptance, is_open};
-use insula_proto::admin::v1::{RollbackReleaseRequest, RollbackReleaseResponse};
+use insula_proto::admin::v1::{RollbackReleaseRequest, RollbackReleaseResponse, VersionRemoval};
 
 use super::{check::rest, control::Named, publish::Waited, target::Target};
 use crate::{
@@ -79,9 +79,8 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Err(error) => return Err(error.context(format!("APIExport {}", named.name))),
     };
     show(&answer, arguments)?;
-    if arguments.is_check() && is_refused(&answer, &arguments.accept) {
-        eprintln!("error: this hurts stored objects: accept each effect by --accept EFFECT[=N]");
-        return Ok(ExitCode::from(1));
+    if arguments.is_check() {
+        return Ok(ExitCode::from(u8::from(is_refused(&answer, arguments))));
     }
     if arguments.wait {
         let limit = Duration::from_secs(arguments.timeout);
@@ -90,10 +89,28 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns true if an effect needs somebody's word that is not among the flags.
-fn is_refused(answer: &RollbackReleaseResponse, accepted: &[Acceptance]) -> bool {
+/// Returns true if an effect, or a removal, needs somebody's word that is not among the flags, and
+/// prints how to give it.
+fn is_refused(answer: &RollbackReleaseResponse, arguments: &Arguments) -> bool {
     let mut effects = answer.effects.iter();
-    effects.any(|effect| is_open(&effect.id, effect.objects.cast_unsigned(), accepted))
+    let hurts = effects.any(|effect| is_open(&effect.id, effect.objects.cast_unsigned(), &arguments.accept));
+    if hurts {
+        eprintln!("error: this hurts stored objects: accept each effect by --accept EFFECT[=N]");
+    }
+    let is_confirmed = |removal: &&VersionRemoval| arguments.remove.iter().any(|flag| is_named(removal, flag));
+    let mut removes = false;
+    for VersionRemoval { version, message, .. } in answer.removals.iter().filter(|it| !is_confirmed(it)) {
+        eprintln!("error: this would remove {version} ({message}): confirm it by --remove {version}");
+        removes = true;
+    }
+    hurts || removes
+}
+
+/// Returns true if a flag means a removal by `widgets.example.io/v1` or `widgets/v1`.
+fn is_named(removal: &VersionRemoval, flag: &str) -> bool {
+    let (api, version) = removal.version.split_once('/').unwrap_or((&removal.version, ""));
+    let plural = api.split('.').next().unwrap_or_default();
+    flag == removal.version || flag == format!("{plural}/{version}")
 }
 
 fn show(answer: &RollbackReleaseResponse, arguments: &Arguments) -> anyhow::Result<()> {

@@ -19,15 +19,24 @@ fn provider(server: &Server) -> (Shell, String) {
     (shell, provider)
 }
 
-/// Publishes boats whose schema has a description.
+/// Publishes boats in one version, whose schema has a description.
 fn publish(shell: &Shell, description: &str, flags: &[&str]) -> super::Ran {
+    publish_versions(shell, &["v1"], description, flags)
+}
+
+/// Publishes boats in these versions, of which the first is stored.
+fn publish_versions(shell: &Shell, versions: &[&str], description: &str, flags: &[&str]) -> super::Ran {
+    let version = |name: &&str| {
+        json!({"name": name, "served": true, "storage": *name == versions[0],
+            "schema": {"openAPIV3Schema": {"type": "object", "description": description}}})
+    };
+    let versions: Vec<Value> = versions.iter().map(version).collect();
     let definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "boats.writes.example.io"},
         "spec": {"group": "writes.example.io", "scope": "Namespaced",
             "names": {"plural": "boats", "singular": "boat", "kind": "Boat", "listKind": "BoatList"},
-            "versions": [{"name": "v1", "served": true, "storage": true,
-                "schema": {"openAPIV3Schema": {"type": "object", "description": description}}}]},
+            "versions": versions},
     });
     std::fs::write(shell.home.path().join(DEFINITION), definition.to_string()).unwrap();
     let publish = ["export", "publish", "-f", DEFINITION, "--name", "boats", "--apply"];
@@ -63,6 +72,26 @@ fn a_rollback_expects_a_state_and_is_done_once() {
     }
     assert_eq!(rollback(&["--wait"]).code, 0);
     assert_eq!(shown(&shell)["rollout"]["release"], second);
+}
+
+/// A check ends as the rollback would, also where a version goes that nobody uses.
+#[test]
+fn a_check_of_a_rollback_asks_for_what_the_rollback_asks_for() {
+    let server = shared();
+    let (shell, _) = provider(&server);
+    assert_eq!(publish_versions(&shell, &["v1", "v2"], "first", &["--wait"]).code, 0);
+    let rollback = |flags: &[&str]| shell.run(&[&["export", "rollback", "boats"], flags].concat());
+    let version = "boats.writes.example.io/v2";
+    for flags in [&["--check"][..], &["--dry-run"], &[]] {
+        let refused = rollback(flags);
+        assert!(refused.code == 1 && refused.error.contains(version), "{refused:?}");
+    }
+    for named in [version, "boats/v2"] {
+        let checked = rollback(&["--check", "--remove", named]);
+        assert_eq!(checked.code, 0, "{checked:?}");
+    }
+    let done = rollback(&["--remove", "boats/v2", "--wait"]);
+    assert_eq!(done.code, 0, "{done:?}");
 }
 
 #[test]
