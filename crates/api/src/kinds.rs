@@ -7,6 +7,7 @@
 
 mod apis;
 mod core;
+mod max_held;
 mod tenancy;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ pub use apis::{
     RETIREMENT_DAYS, ReleasedResource, ResourceStorage, RolloutState, RolloutStep, SecretReference, VersionUsage,
 };
 pub use core::{LogicalCluster, LogicalClusterOwner, LogicalClusterSpec, LogicalClusterStatus};
+pub use max_held::{MaxHeld, MaxHeldError};
 pub use tenancy::{
     DefaultApiBinding, MountReference, TypeExtension, Workspace, WorkspaceLocation, WorkspaceMount, WorkspacePhase,
     WorkspaceSpec, WorkspaceStatus, WorkspaceType, WorkspaceTypeReference, WorkspaceTypeSpec,

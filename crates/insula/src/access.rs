@@ -15,10 +15,11 @@ use insula_catalog::digest;
 use serde_json::{Value, json};
 
 use crate::{
+    admin::DryRun,
     client::{Client, message},
     connection::Connection,
     files::text,
-    print::{self, Format},
+    print::Output,
 };
 
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -49,9 +50,8 @@ enum Command {
     Revoke(Revoke),
     /// List users and groups with their roles.
     List {
-        /// Format of the output.
-        #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Format::Table)]
-        output: Format,
+        #[command(flatten)]
+        output: Output,
     },
     /// List who may do something in the workspace: the server decides for each user that a role is
     /// bound to.
@@ -84,6 +84,10 @@ struct Grant {
     /// Grant the right to bind this APIExport of the workspace, and no role in it. May be repeated.
     #[arg(long, value_name = "EXPORT")]
     bind: Vec<String>,
+    #[command(flatten)]
+    dry_run: DryRun,
+    #[command(flatten)]
+    output: Output,
 }
 
 #[derive(clap::Args)]
@@ -94,6 +98,10 @@ struct Revoke {
     /// repeated.
     #[arg(long, value_name = "EXPORT")]
     bind: Vec<String>,
+    #[command(flatten)]
+    dry_run: DryRun,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// A user, a group or a service account.
@@ -199,23 +207,21 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let client = Client::new(&resolved)?;
     crate::runtime()?.block_on(async {
         match &arguments.command {
-            Command::Grant(grant) if !grant.bind.is_empty() => {
-                bind_right::grant_all(&client, &workspace, &grant.bind, &grant.subjects.all()).await?;
-            }
-            Command::Grant(grant) => grant_all(&client, &workspace, grant).await?,
-            Command::Revoke(revoke) if !revoke.bind.is_empty() => {
-                bind_right::revoke_all(&client, &workspace, &revoke.bind, &revoke.subjects.all()).await?;
+            Command::Grant(grant) => {
+                let client = grant.dry_run.client(&client);
+                let granted = match grant.bind.is_empty() {
+                    true => grant_all(&client, &workspace, grant).await?,
+                    false => bind_right::grant_all(&client, &workspace, grant).await?,
+                };
+                grant.output.stored(&granted)?;
             }
             Command::Revoke(revoke) => {
-                for subject in revoke.subjects.all() {
-                    let count = grants::revoke(&client, &subject).await?;
-                    let Subject { kind, name } = subject;
-                    let kind = kind.to_lowercase();
-                    match count {
-                        0 => print::line(&format!("{kind} {name} has no role in {workspace}"))?,
-                        _ => print::line(&format!("{kind} {name} may not enter {workspace} any more"))?,
-                    }
-                }
+                let client = revoke.dry_run.client(&client);
+                let revoked = match revoke.bind.is_empty() {
+                    true => revoke_all(&client, &workspace, revoke).await?,
+                    false => bind_right::revoke_all(&client, &workspace, revoke).await?,
+                };
+                revoke.output.stored(&revoked)?;
             }
             Command::List { output } => grants::list(&client, *output).await?,
             Command::WhoCan(question) => return who_can::run(&client, question).await,
@@ -225,21 +231,43 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     })
 }
 
-async fn grant_all(client: &Client, workspace: &str, grant: &Grant) -> anyhow::Result<()> {
+/// Grants a role, and returns the bindings as they are stored.
+async fn grant_all(client: &Client, workspace: &str, grant: &Grant) -> anyhow::Result<Vec<Value>> {
     let role = &grant.role;
     check_role(client, workspace, role).await?;
+    let mut granted = Vec::new();
     for subject in grant.subjects.all() {
-        grants::grant(client, &subject, ENTER, None).await?;
-        grants::grant(client, &subject, role, grant.namespace.as_deref()).await?;
+        granted.push(grants::grant(client, &subject, ENTER, None).await?);
+        granted.push(grants::grant(client, &subject, role, grant.namespace.as_deref()).await?);
         let scope = grant.namespace.as_ref().map(|name| format!(" in namespace {name}"));
         let Subject { kind, name } = &subject;
         let kind = kind.to_lowercase();
-        print::line(&format!(
-            "{kind} {name} may enter {workspace}, with the role {role}{}",
-            scope.unwrap_or_default()
+        grant.output.note(&format!(
+            "{kind} {name} may enter {workspace}, with the role {role}{}{}",
+            scope.unwrap_or_default(),
+            grant.dry_run.remark()
         ))?;
     }
-    Ok(())
+    Ok(granted)
+}
+
+/// Takes all roles back, and returns the bindings that had the subjects, as they were.
+async fn revoke_all(client: &Client, workspace: &str, revoke: &Revoke) -> anyhow::Result<Vec<Value>> {
+    let mut revoked = Vec::new();
+    for subject in revoke.subjects.all() {
+        let bindings = grants::revoke(client, &subject).await?;
+        let Subject { kind, name } = subject;
+        let kind = kind.to_lowercase();
+        revoke.output.note(&match bindings.is_empty() {
+            true => format!("{kind} {name} has no role in {workspace}"),
+            false => {
+                let remark = revoke.dry_run.remark();
+                format!("{kind} {name} may not enter {workspace} any more{remark}")
+            }
+        })?;
+        revoked.extend(bindings);
+    }
+    Ok(revoked)
 }
 
 /// Refuses a role that the workspace does not have: RBAC would take the binding, and it would mean

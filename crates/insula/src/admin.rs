@@ -4,13 +4,16 @@ mod view;
 
 use std::fmt;
 
+use anyhow::bail;
 use insula_proto::Message;
+use serde_json::Value;
 
 pub(crate) use view::{Answer, object, of_list, time};
 
 use crate::{
-    client::Client,
+    client::{Client, Writes},
     connection::{Connection, Resolved, ServerFlags},
+    files::text,
     print::Output,
 };
 
@@ -46,12 +49,48 @@ pub(crate) struct Write {
     pub(crate) request_id: String,
 }
 
+/// The flag of a write over HTTP, which no request_id makes idempotent.
+#[derive(clap::Args, Clone, Copy)]
+pub(crate) struct DryRun {
+    /// Check everything, and change nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+impl DryRun {
+    /// Returns a client whose writes change nothing if the flag is given.
+    pub(crate) fn client(self, client: &Client) -> Client {
+        client.with_writes(match self.dry_run {
+            true => Writes::DryRun,
+            false => Writes::Made,
+        })
+    }
+
+    /// Returns the end of a message about a write, in kubectl's words.
+    pub(crate) fn remark(self) -> &'static str {
+        if self.dry_run { " (server dry run)" } else { "" }
+    }
+}
+
 /// The flag of a write that expects a state.
-#[derive(clap::Args, Clone)]
+#[derive(clap::Args, Clone, Default)]
 pub(crate) struct Etag {
     /// Fail if the state is another than that of this etag, which -o json shows.
     #[arg(long, value_name = "ETAG", default_value = "", hide_default_value = true)]
     pub(crate) etag: String,
+}
+
+impl Etag {
+    /// Refuses a write over another state of an object than that of the etag.
+    pub(crate) fn check(&self, name: &str, there: Option<&Value>) -> anyhow::Result<()> {
+        let Etag { etag } = self;
+        match there.map(|object| text(object, "/metadata/resourceVersion")) {
+            _ if etag.is_empty() => Ok(()),
+            Some(now) if now == etag => Ok(()),
+            Some(now) => bail!("{name}: its etag is {now}, not {etag}: read it again, and decide again"),
+            None => bail!("{name}: there is none, and --etag {etag} expects one"),
+        }
+    }
 }
 
 /// A server, its client, and the runtime of calls.

@@ -23,7 +23,10 @@ use insula_store::{
     embedded::{EmbeddedStore, Options, Restore},
 };
 
-use crate::print::{self, Progress};
+use crate::{
+    admin::Answer,
+    print::{Output, Progress},
+};
 
 /// Directory of the store below a data directory.
 const STORE: &str = "store";
@@ -135,8 +138,7 @@ pub(crate) fn main(command: &Command, url: ServerUrl) -> ExitCode {
         Command::Create(arguments) => match arguments.kept.on_server || is_given && arguments.file.is_none() {
             true => kept::create(arguments.workspace.as_deref(), &arguments.kept),
             false => with_files(&arguments.kept, &[("--workspace", arguments.workspace.is_some())])
-                .and_then(|()| create(arguments))
-                .map(|()| ExitCode::SUCCESS),
+                .and_then(|()| create(arguments)),
         },
         Command::Restore(arguments) => match arguments.kept.on_server || is_given && arguments.to.is_none() {
             true => {
@@ -153,17 +155,14 @@ pub(crate) fn main(command: &Command, url: ServerUrl) -> ExitCode {
                     ("--workspace", arguments.workspace.is_some()),
                     ("--overwrite", arguments.overwrite),
                 ];
-                with_files(&arguments.kept, &flags)
-                    .and_then(|()| restore(arguments))
-                    .map(|()| ExitCode::SUCCESS)
+                with_files(&arguments.kept, &flags).and_then(|()| restore(arguments))
             }
         },
         Command::Verify(Verify { file, kept }) => match kept.on_server || is_given {
             true => kept::verify(&file.to_string_lossy(), kept),
             false => with_files(kept, &[])
                 .and_then(|()| verify(file))
-                .and_then(|summary| print_summary(&summary))
-                .map(|()| ExitCode::SUCCESS),
+                .and_then(|summary| print_summary(file, &summary, kept.call.output)),
         },
         Command::List(arguments) => kept::list(arguments),
         Command::Show(arguments) => kept::show(arguments),
@@ -183,13 +182,18 @@ fn with_files(kept: &kept::Kept, flags: &[(&str, bool)]) -> anyhow::Result<()> {
     }
 }
 
-fn print_summary(summary: &Summary) -> anyhow::Result<()> {
+fn print_summary(file: &Path, summary: &Summary, output: Output) -> anyhow::Result<ExitCode> {
     let Summary { header, objects, hash } = summary;
-    let text = format!(
-        "revision {}, {objects} objects, taken {} by version {}\nsha256 {hash}\n",
-        header.revision, header.created, header.version
-    );
-    print::raw(&text)
+    let Revision(revision) = header.revision;
+    let document = serde_json::json!({
+        "name": file.display().to_string(), "revision": revision, "objects": objects,
+        "createTime": header.created, "version": header.version, "sha256": hash.to_string(),
+    });
+    let taken = format!("taken {} by version {}", header.created, header.version);
+    Answer::new(document)
+        .text(format!("revision {revision}, {objects} objects, {taken}"))
+        .text(format!("sha256 {hash}"))
+        .print(output, usize::MAX)
 }
 
 fn verify(file: &Path) -> anyhow::Result<Summary> {
@@ -238,7 +242,7 @@ impl Read for CountedReader {
 }
 
 /// Writes a backup to a temporary file, verifies it, and renames it.
-fn create(arguments: &Create) -> anyhow::Result<()> {
+fn create(arguments: &Create) -> anyhow::Result<ExitCode> {
     let file = arguments.file.as_ref().context("a file is required")?;
     if file.exists() {
         bail!("{} is there already", file.display());
@@ -257,7 +261,7 @@ fn create(arguments: &Create) -> anyhow::Result<()> {
         // The file may not exist; the error that matters is reported.
         let _ = fs::remove_file(&partial);
     }
-    print_summary(&written?)
+    print_summary(file, &written?, arguments.kept.call.output)
 }
 
 fn write(arguments: &Create, partial: &Path) -> anyhow::Result<()> {
@@ -348,7 +352,7 @@ fn of_stopped(store: &Path, out: &mut impl Write) -> anyhow::Result<()> {
 
 /// Restores a backup. Verifies all of it first, so that nothing is written from a backup that is
 /// damaged at its end.
-fn restore(arguments: &Restoring) -> anyhow::Result<()> {
+fn restore(arguments: &Restoring) -> anyhow::Result<ExitCode> {
     let Restoring {
         file, bump_revision, ..
     } = arguments;
@@ -379,7 +383,7 @@ fn restore(arguments: &Restoring) -> anyhow::Result<()> {
             bail!("{} changed while it was read", file.display());
         }
     }
-    print_summary(&summary)?;
+    let done = print_summary(file, &summary, arguments.kept.call.output)?;
     eprintln!("restored into {} at revision {revision}", to.display());
-    Ok(())
+    Ok(done)
 }

@@ -12,12 +12,13 @@ use insula_catalog::exports::bind_grant;
 use serde_json::{Value, json};
 
 use crate::{
+    admin::{DryRun, Etag},
     claims::{self, BINDINGS, State, Which},
     client::{Client, message},
     connection::{Connection, Resolved},
     duration,
     files::text,
-    print,
+    print::Output,
 };
 
 /// Collection of the APIExports of a workspace.
@@ -76,6 +77,10 @@ struct Export {
     /// Reject all permission claims.
     #[arg(long, conflicts_with_all = ["accept", "reject"])]
     reject_all_permission_claims: bool,
+    #[command(flatten)]
+    dry_run: DryRun,
+    #[command(flatten)]
+    output: Output,
 }
 
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {
@@ -101,20 +106,29 @@ fn run(connection: &Connection, arguments: &Export) -> anyhow::Result<()> {
     let binding = arguments.name.as_deref().unwrap_or(name);
     crate::runtime()?.block_on(async {
         check_claims(&client, &resolved, (path, name), &answers).await?;
-        create(&client, &resolved, (path, name), binding).await?;
-        print::line(&format!(
+        let checking = arguments.dry_run.client(&client);
+        let made = create(&checking, &resolved, (path, name), binding).await?;
+        if arguments.dry_run.dry_run {
+            let remark = arguments.dry_run.remark();
+            arguments
+                .output
+                .note(&format!("apibinding {binding} created{remark}"))?;
+            return arguments.output.stored(&made);
+        }
+        arguments.output.note(&format!(
             "apibinding {binding} created. Waiting to successfully bind ..."
         ))?;
-        wait(&client, binding, arguments.timeout).await?;
+        let mut bound = wait(&client, binding, arguments.timeout).await?;
         if !answers.is_empty() {
-            let answered = claims::answer(&client, binding, &answers).await;
-            answered.with_context(|| {
+            let answered = claims::answer(&client, binding, &answers, &Etag::default()).await;
+            bound = answered.with_context(|| {
                 format!(
                     "{binding} is bound, without an answer to claims; give it with `insula claims accept {binding}`"
                 )
             })?;
         }
-        print::line(&format!("{binding} created and bound."))
+        arguments.output.note(&format!("{binding} created and bound."))?;
+        arguments.output.stored(&bound)
     })
 }
 
@@ -163,14 +177,19 @@ async fn check_claims(
     }
 }
 
-async fn create(client: &Client, resolved: &Resolved, (path, name): (&str, &str), binding: &str) -> anyhow::Result<()> {
+async fn create(
+    client: &Client,
+    resolved: &Resolved,
+    (path, name): (&str, &str),
+    binding: &str,
+) -> anyhow::Result<Value> {
     let wanted = json!({
         "apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding", "metadata": {"name": binding},
         "spec": {"reference": {"export": {"path": path, "name": name}}},
     });
     let (code, answer) = client.post(BINDINGS, &wanted).await?;
     if code.is_success() {
-        return Ok(());
+        return Ok(answer);
     }
     let mut why = message(&answer);
     if answer["reason"] == "AlreadyExists" {
@@ -194,11 +213,11 @@ async fn is_nowhere(client: &Client, resolved: &Resolved, path: &str) -> anyhow:
     Ok(code == 404)
 }
 
-/// Waits until the binding is bound.
+/// Waits until the binding is bound, and returns it.
 ///
 /// # Errors
 /// It cannot be bound, or not in time. The message has the conditions that do not hold.
-async fn wait(client: &Client, binding: &str, timeout: Duration) -> anyhow::Result<()> {
+async fn wait(client: &Client, binding: &str, timeout: Duration) -> anyhow::Result<Value> {
     let begun = Instant::now();
     loop {
         let (code, found) = client.get(&format!("{BINDINGS}/{binding}")).await?;
@@ -206,7 +225,7 @@ async fn wait(client: &Client, binding: &str, timeout: Duration) -> anyhow::Resu
             bail!("could not bind {binding}: {}", message(&found));
         }
         if text(&found, "/status/phase") == "Bound" {
-            return Ok(());
+            return Ok(found);
         }
         let conditions = found["status"]["conditions"].as_array().into_iter().flatten();
         let open = conditions.filter(|condition| condition["status"] != "True");

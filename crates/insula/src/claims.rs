@@ -9,10 +9,11 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
+    admin::{DryRun, Etag},
     client::{Client, message},
     connection::Connection,
     files::text,
-    print::{self, Format},
+    print::{self, Format, Output},
 };
 
 /// Collection of the APIBindings of a workspace.
@@ -48,9 +49,8 @@ enum Get {
         /// The binding [default: all of the workspace].
         #[arg(value_name = "NAME")]
         name: Option<String>,
-        /// Format of the output.
-        #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Format::Table)]
-        output: Format,
+        #[command(flatten)]
+        output: Output,
     },
 }
 
@@ -65,6 +65,12 @@ struct Selection {
     /// The claim on an API with this identity.
     #[arg(long, value_name = "HASH")]
     identity_hash: Option<String>,
+    #[command(flatten)]
+    etag: Etag,
+    #[command(flatten)]
+    dry_run: DryRun,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// Answer to a claim.
@@ -122,7 +128,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let client = Client::new(&resolved)?;
     crate::runtime()?.block_on(async {
         match &arguments.command {
-            Command::Get(Get::Apibinding { name, output }) => list(&client, name.as_deref(), *output).await,
+            Command::Get(Get::Apibinding { name, output }) => list(&client, name.as_deref(), output.format).await,
             Command::Accept(selection) => decide(&client, selection, State::Accepted).await,
             Command::Reject(selection) => decide(&client, selection, State::Rejected).await,
         }
@@ -212,30 +218,44 @@ async fn decide(client: &Client, selection: &Selection, state: State) -> anyhow:
         (None, None) => bail!("--resource or --identity-hash names the claim"),
     };
     let name = &selection.binding;
-    if let Err(error) = answer(client, name, &[(which, state)]).await {
-        bail!("error updating permission claim for APIBinding {name:?}: {error:#}");
-    }
+    let client = selection.dry_run.client(client);
+    let answered = match answer(&client, name, &[(which, state)], &selection.etag).await {
+        Ok(answered) => answered,
+        Err(error) => bail!("error updating permission claim for APIBinding {name:?}: {error:#}"),
+    };
     let claim = match (&selection.resource, &selection.identity_hash) {
         (Some(resource), _) => format!("claim {resource:?} "),
         (None, Some(hash)) => format!("claim with identity hash {hash:?} "),
         (None, None) => String::new(),
     };
     let verb = state.text().to_lowercase();
-    print::line(&format!("{claim}on APIBinding {name:?} is {verb}"))
+    let output = selection.output;
+    output.note(&format!(
+        "{claim}on APIBinding {name:?} is {verb}{}",
+        selection.dry_run.remark()
+    ))?;
+    output.stored(&answered)
 }
 
 /// Answers claims of a binding. A claim that the binding does not have yet is added with the verbs
 /// and the identity that the export asks for, for all objects.
 ///
 /// # Errors
-/// There is no such binding, or the export makes no such claim.
-pub(crate) async fn answer(client: &Client, name: &str, answers: &[(Which, State)]) -> anyhow::Result<Value> {
+/// There is no such binding, its state is another than that of the etag, or the export makes no
+/// such claim.
+pub(crate) async fn answer(
+    client: &Client,
+    name: &str,
+    answers: &[(Which, State)],
+    etag: &Etag,
+) -> anyhow::Result<Value> {
     let one = format!("{BINDINGS}/{name}");
     for _ in 0..WRITES_MAX {
         let (code, mut binding) = client.get(&one).await?;
         if !code.is_success() {
             bail!("{}", message(&binding));
         }
+        etag.check("the binding", Some(&binding))?;
         for (which, state) in answers {
             set(&mut binding, which, *state)?;
         }

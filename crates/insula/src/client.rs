@@ -22,6 +22,7 @@ use hyper_util::{
 use rustls::pki_types::ServerName;
 use serde_json::Value;
 
+pub(crate) use call::is_failed_precondition;
 use certificate::{Shown, Tls};
 use credentials::Credentials;
 
@@ -56,6 +57,16 @@ pub(crate) struct Client {
     timeout: Duration,
     /// The client certificate, and the settings to ask for the reason of a refusal.
     shown: Option<Arc<(Shown, Tls)>>,
+    writes: Writes,
+}
+
+/// Effect of the writes of a client over HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Writes {
+    /// They are made.
+    Made,
+    /// They are checked, and change nothing.
+    DryRun,
 }
 
 impl Client {
@@ -116,7 +127,13 @@ impl Client {
             identity,
             timeout: timeout.unwrap_or(FOR_EVER),
             shown: shown.map(|shown| Arc::new((shown, asking))),
+            writes: Writes::Made,
         })
+    }
+
+    /// Returns a client whose writes have this effect.
+    pub(crate) fn with_writes(&self, writes: Writes) -> Self {
+        Self { writes, ..self.clone() }
     }
 
     /// Returns a client that waits for an answer no longer than this.
@@ -243,7 +260,11 @@ impl Client {
         path: &str,
         body: Option<(&str, &Value)>,
     ) -> anyhow::Result<(StatusCode, Value)> {
-        let url = format!("{}{path}", self.server);
+        let query = match self.writes {
+            Writes::DryRun if method != Method::GET => "?dryRun=All",
+            Writes::DryRun | Writes::Made => "",
+        };
+        let url = format!("{}{path}{query}", self.server);
         let mut request = Request::builder()
             .method(method.clone())
             .uri(&url)

@@ -135,7 +135,7 @@ fn described(config: &Config) -> String {
 
 fn print(findings: &[Finding], output: Format) -> anyhow::Result<()> {
     let mut printer = Printer::stdout();
-    if printer.document(output, &findings)? {
+    if printer.named(output, &findings, findings.iter().map(|finding| finding.check))? {
         return Ok(printer.flush()?);
     }
     let mut table = Table::new(&["CHECK", "RESULT", "DETAIL"]);

@@ -173,7 +173,7 @@ fn offers(arguments: &Arguments, export: Option<&str>) -> anyhow::Result<ExitCod
         match export {
             Some(export) => {
                 let api = get(&client, &workspace, export).await?;
-                if !printer.document(arguments.output, &Row::new(&api))? {
+                if !printer.named(arguments.output, &Row::new(&api), [reference(&api)])? {
                     show(&mut printer, &api)?;
                 }
                 anyhow::Ok(ExitCode::SUCCESS)
@@ -181,7 +181,7 @@ fn offers(arguments: &Arguments, export: Option<&str>) -> anyhow::Result<ExitCod
             None => {
                 let apis = list(&client, &workspace, arguments.all).await?;
                 let rows: Vec<Row<'_>> = apis.iter().map(Row::new).collect();
-                match printer.document(arguments.output, &rows)? {
+                match printer.named(arguments.output, &rows, apis.iter().map(reference))? {
                     true => return Ok(ExitCode::SUCCESS),
                     false if apis.is_empty() => eprintln!("note: there is no API that you may bind in {workspace}"),
                     false => printer.table(&table(&apis))?,
@@ -192,6 +192,11 @@ fn offers(arguments: &Arguments, export: Option<&str>) -> anyhow::Result<ExitCod
     })?;
     printer.flush()?;
     Ok(code)
+}
+
+/// Returns the export as `insula bind apiexport` takes it.
+fn reference(api: &OfferedApi) -> String {
+    format!("{}:{}", api.workspace, api.export)
 }
 
 /// Reads all pages.
@@ -281,7 +286,7 @@ fn table(apis: &[OfferedApi]) -> Table {
             format!("{name} {}", versions(resource))
         });
         table.row(vec![
-            format!("{}:{}", api.workspace, api.export).into(),
+            reference(api).into(),
             or_dash(&resources.next().unwrap_or_default()),
             or_dash(&api.title),
             or_dash(&api.owner),
@@ -295,7 +300,7 @@ fn table(apis: &[OfferedApi]) -> Table {
 }
 
 fn show(printer: &mut Printer<impl std::io::Write>, api: &OfferedApi) -> anyhow::Result<()> {
-    let export = format!("{}:{}", api.workspace, api.export);
+    let export = reference(api);
     let mut line = |name: &str, cell: Cell| match cell.is_empty() {
         true => Ok(()),
         false => printer.line(&[format!("{name:<12}").into(), cell]),

@@ -36,6 +36,23 @@ pub(crate) struct Output {
     pub(crate) format: Format,
 }
 
+impl Output {
+    /// Prints a line about what is done, for people only.
+    pub(crate) fn note(self, text: &str) -> anyhow::Result<()> {
+        match self.format {
+            Format::Table | Format::Wide => line(text),
+            Format::Json | Format::Yaml | Format::Name => Ok(()),
+        }
+    }
+
+    /// Prints objects as they are stored, or their names, for programs. People read the notes.
+    pub(crate) fn stored(self, objects: &impl Serialize) -> anyhow::Result<()> {
+        let mut printer = Printer::stdout();
+        printer.document(self.format, objects)?;
+        Ok(printer.flush()?)
+    }
+}
+
 /// Prints a line on standard output.
 pub(crate) fn line(text: &str) -> anyhow::Result<()> {
     raw(&format!("{text}\n"))
@@ -301,6 +318,22 @@ impl<W: Write> Printer<W> {
                     writeln!(self.out, "{name}")?;
                 }
             }
+        }
+        Ok(true)
+    }
+
+    /// Prints a value as [`Printer::document`] does, with names that it does not have itself.
+    pub(crate) fn named<N: AsRef<str>>(
+        &mut self,
+        format: Format,
+        value: &impl Serialize,
+        names: impl IntoIterator<Item = N>,
+    ) -> anyhow::Result<bool> {
+        if format != Format::Name {
+            return self.document(format, value);
+        }
+        for name in names {
+            writeln!(self.out, "{}", name.as_ref())?;
         }
         Ok(true)
     }

@@ -5,7 +5,15 @@ use std::process::ExitCode;
 
 use insula_proto::admin::v1::{UnbindApiRequest, UnbindApiResponse, UndeleteBindingRequest, UndeleteBindingResponse};
 
-use crate::{admin::time, ask, client::Client, connection::Connection, print};
+use serde_json::Value;
+
+use crate::{
+    admin::{Etag, Write, object, time},
+    ask,
+    client::Client,
+    connection::Connection,
+    print::Output,
+};
 
 /// The method that counts and removes.
 const UNBIND: &str = "/insula.admin.v1.ApiService/UnbindApi";
@@ -28,17 +36,20 @@ pub(crate) struct Arguments {
     #[arg(value_name = "BINDING")]
     binding: String,
     /// Remove the objects without a question.
-    #[arg(long, short)]
+    #[arg(long, short, conflicts_with = "dry_run")]
     yes: bool,
-    /// Count the objects, and remove nothing.
-    #[arg(long, conflicts_with = "yes")]
-    dry_run: bool,
+    #[command(flatten)]
+    etag: Etag,
+    #[command(flatten)]
+    write: Write,
     /// Remove the objects without a grace period, or end the one that runs.
     #[arg(long)]
     now: bool,
     /// Take the deletion back, within its grace period: the binding and its objects are as before.
     #[arg(long, conflicts_with_all = ["yes", "now"])]
     undelete: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {
@@ -55,36 +66,34 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         workspace: client.workspace().to_owned(),
         binding: arguments.binding.clone(),
         immediately: arguments.now,
+        etag: arguments.etag.etag.clone(),
+        // The count is a call of its own.
+        request_id: match validate_only {
+            true => String::new(),
+            false => arguments.write.request_id.clone(),
+        },
         validate_only,
-        ..UnbindApiRequest::default()
     };
-    let found: UnbindApiResponse = runtime.block_on(client.call(UNBIND, &request(true)))?;
-    let counts = counts(&found);
-    let name = &arguments.binding;
-    let end = found
-        .delete_time
-        .map(|end| format!(" at {}", time(Some(end))))
-        .unwrap_or_default();
-    if arguments.dry_run {
-        let what = if counts.is_empty() { "no objects" } else { &counts };
-        print::line(&format!("{what} would go with apibinding {name}{end}"))?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    if !counts.is_empty() && !arguments.yes {
-        let is_confirmed = match ask::is_interactive() {
-            true => ask::confirm(&format!("Delete {counts} with apibinding {name}{end}?"))?,
-            false => {
-                eprintln!("error: this would delete {counts} with apibinding {name}{end}: confirm it by --yes");
-                false
-            }
-        };
-        if !is_confirmed {
+    let (name, output) = (&arguments.binding, arguments.output);
+    // With --yes nobody reads the count, and a repetition finds no binding to count.
+    if !arguments.yes {
+        let found: UnbindApiResponse = runtime.block_on(client.call(UNBIND, &request(true)))?;
+        let counts = counts(&found);
+        let end = found.delete_time.map(|end| format!(" at {}", time(Some(end))));
+        let end = end.unwrap_or_default();
+        if arguments.write.dry_run {
+            let what = if counts.is_empty() { "no objects" } else { &counts };
+            output.note(&format!("{what} would go with apibinding {name}{end}"))?;
+            output.stored(&named(name, object(&found)))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        if !counts.is_empty() && !is_confirmed(&format!("{counts} with apibinding {name}{end}"))? {
             return Ok(ExitCode::from(1));
         }
     }
     let removed: UnbindApiResponse = runtime.block_on(client.call(UNBIND, &request(false)))?;
     let objects: i64 = removed.removed.iter().map(|it| it.objects).sum();
-    print::line(&match removed.delete_time {
+    output.note(&match removed.delete_time {
         Some(end) => format!(
             "apibinding {name} is deleted, and its {objects} objects are kept until {}\nTake that back by `insula \
              unbind {name} --undelete`, or end the wait by `insula unbind {name} --now`.",
@@ -92,7 +101,23 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         ),
         None => format!("apibinding {name} removed, with {objects} objects"),
     })?;
+    output.stored(&named(name, object(&removed)))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Asks for a deletion: at a terminal by a question, else by an error that names the flag.
+fn is_confirmed(what: &str) -> anyhow::Result<bool> {
+    if ask::is_interactive() {
+        return Ok(ask::confirm(&format!("Delete {what}?"))?);
+    }
+    eprintln!("error: this would delete {what}: confirm it by --yes");
+    Ok(false)
+}
+
+/// Returns the answer about a binding, with its name.
+fn named(name: &str, mut answer: Value) -> Value {
+    answer["name"] = name.into();
+    answer
 }
 
 /// Returns the objects that go with a binding, as `2 widgets.example.io, 1 gears.example.io`.
@@ -108,17 +133,20 @@ fn undelete(client: &Client, runtime: &tokio::runtime::Runtime, arguments: &Argu
     let request = UndeleteBindingRequest {
         workspace: client.workspace().to_owned(),
         binding: arguments.binding.clone(),
-        validate_only: arguments.dry_run,
-        ..UndeleteBindingRequest::default()
+        etag: arguments.etag.etag.clone(),
+        request_id: arguments.write.request_id.clone(),
+        validate_only: arguments.write.dry_run,
     };
     let answer: UndeleteBindingResponse = runtime.block_on(client.call(UNDELETE, &request))?;
     let name = &arguments.binding;
-    print::line(&match arguments.dry_run {
+    let output = arguments.output;
+    output.note(&match arguments.write.dry_run {
         true => format!(
             "apibinding {name} would be back; its grace period ends {}",
             time(answer.delete_time)
         ),
         false => format!("apibinding {name} is back"),
     })?;
+    output.stored(&named(name, object(&answer)))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -22,7 +22,6 @@ use crate::{
     client::{Client, message},
     connection::{Connection, Resolved},
     files::text,
-    print,
 };
 
 /// Longest wait for an answer about a workspace that is written into a kubeconfig.
@@ -167,15 +166,16 @@ fn type_of(workspace: &Value) -> String {
     }
 }
 
-/// Prints the current workspace in the words of kcp's plugin.
-fn print_current(workspace: Option<&str>, url: &str, kind: Option<&str>, short: bool) -> anyhow::Result<()> {
+/// Returns the line about the current workspace in the words of kcp's plugin; `None` for the short
+/// one of a URL without a workspace.
+fn current(workspace: Option<&str>, url: &str, kind: Option<&str>, short: bool) -> Option<String> {
     match (workspace, short) {
-        (Some(path), true) => print::line(path),
-        (None, true) => Ok(()),
-        (None, false) => print::line(&format!("Current workspace is the URL {url:?}.")),
+        (Some(path), true) => Some(path.to_owned()),
+        (None, true) => None,
+        (None, false) => Some(format!("Current workspace is the URL {url:?}.")),
         (Some(path), false) => {
             let kind = kind.map(|kind| format!(" (type {kind})")).unwrap_or_default();
-            print::line(&format!("Current workspace is '{path}'{kind}."))
+            Some(format!("Current workspace is '{path}'{kind}."))
         }
     }
 }

@@ -1804,6 +1804,10 @@ pub struct Rollout {
     /// Releases that were on offer before, the last one first.
     #[prost(message, repeated, tag = "14")]
     pub history: ::prost::alloc::vec::Vec<FormerRelease>,
+    /// The bindings that may stay before a step stops the rollout: a number as "2", or a share of all
+    /// as "10%". Empty means 0.
+    #[prost(string, tag = "15")]
+    pub max_held: ::prost::alloc::string::String,
 }
 impl ::prost::Name for Rollout {
     const NAME: &'static str = "Rollout";
@@ -2347,8 +2351,8 @@ pub struct UpdateExportRequest {
     /// may be removed once nobody uses it.
     #[prost(int32, tag = "6")]
     pub retirement_days: i32,
-    /// The fields to change: "strategy", "paused", "steps", "retirement_days". Empty means those that
-    /// are set.
+    /// The fields to change: "strategy", "paused", "steps", "retirement_days", "max_held". Empty means
+    /// those that are set.
     #[prost(message, optional, tag = "7")]
     pub update_mask: ::core::option::Option<::prost_types::FieldMask>,
     /// Its etag that the caller has seen; empty for any.
@@ -2360,6 +2364,10 @@ pub struct UpdateExportRequest {
     /// Check only.
     #[prost(bool, tag = "10")]
     pub validate_only: bool,
+    /// The bindings that may stay before a step stops the rollout: a number as "2", or a share of all
+    /// as "10%". Empty means 0.
+    #[prost(string, tag = "11")]
+    pub max_held: ::prost::alloc::string::String,
 }
 impl ::prost::Name for UpdateExportRequest {
     const NAME: &'static str = "UpdateExportRequest";

@@ -19,6 +19,8 @@ pub struct MethodInfo {
     pub verb: Option<String>,
     /// True for a method that says that it changes nothing.
     pub reads: bool,
+    /// The fields of its request, by name.
+    pub fields: Vec<String>,
 }
 
 impl MethodInfo {
@@ -35,6 +37,7 @@ impl MethodInfo {
         MethodInfo {
             path: format!("/{}/{}", method.parent_service().full_name(), method.name()),
             verb: verb.and_then(|verb| options.get_extension(&verb).as_str().map(str::to_owned)),
+            fields: method.input().fields().map(|field| field.name().to_owned()).collect(),
             reads: level.is_some_and(|level| *level == Value::EnumNumber(NO_SIDE_EFFECTS)),
         }
     }

@@ -28,6 +28,23 @@ func must[T any](value T, err error) T {
 	return value
 }
 
+// isServed returns true once all bindings are served by a release. It ends the program if another
+// release has taken its place, or its rollout has stopped.
+func isServed(release string, rollout *admin.Rollout) bool {
+	if rollout.GetRelease() != release {
+		must(0, fmt.Errorf("release %s has taken the place of %s", rollout.GetRelease(), release))
+	}
+	switch reason := rollout.GetReason(); reason {
+	case "Complete":
+		// A rollout does not wait for a binding that was never served. This example does.
+		return rollout.GetUnbound() == 0
+	case "Progressing":
+		return false
+	default:
+		return must(false, fmt.Errorf("release %s: %s: %s", release, reason, rollout.GetMessage()))
+	}
+}
+
 func main() {
 	address, pki, definition, tenant := os.Args[1], os.Args[2], os.Args[3], os.Args[4]
 	file := func(name string) string { return filepath.Join(pki, name) }
@@ -48,11 +65,12 @@ func main() {
 	manifest := &structpb.Struct{}
 	must(0, manifest.UnmarshalJSON(must(os.ReadFile(definition))))
 	publish := &admin.PublishApiRequest{Workspace: provider, Manifests: []*structpb.Struct{manifest}}
-	export := must(apis.PublishApi(ctx, publish)).Export.Name
+	published := must(apis.PublishApi(ctx, publish)).Export
+	export, release := published.Name, published.GetRollout().GetRelease()
 	must(apis.BindApi(ctx, &admin.BindApiRequest{Workspace: path, ExportWorkspace: provider, Export: export}))
 	of := &admin.GetExportRequest{Workspace: provider, Export: export}
-	for current := int64(0); current < 1; time.Sleep(100 * time.Millisecond) {
-		current = must(apis.GetExport(ctx, of)).Export.GetRollout().GetCurrent()
+	for !isServed(release, must(apis.GetExport(ctx, of)).Export.GetRollout()) {
+		time.Sleep(100 * time.Millisecond)
 	}
 	fmt.Printf("%s serves %s of %s\n", path, export, provider)
 }

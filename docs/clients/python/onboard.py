@@ -37,17 +37,23 @@ def onboard(channel, definition, tenant):
     provider, path = create(tenant + "-provider"), create(tenant)
     manifest = json_format.ParseDict(definition, struct_pb2.Struct())
     publish = api_pb2.PublishApiRequest(workspace=provider, manifests=[manifest])
-    export = apis.PublishApi(publish, timeout=SECONDS).export.name
+    published = apis.PublishApi(publish, timeout=SECONDS).export
+    export, release = published.name, published.rollout.release
     bind = api_pb2.BindApiRequest(workspace=path, export_workspace=provider, export=export)
     apis.BindApi(bind, timeout=SECONDS)
     end = time.monotonic() + SECONDS
     while time.monotonic() < end:
         request = api_pb2.GetExportRequest(workspace=provider, export=export)
         rollout = apis.GetExport(request, timeout=SECONDS).export.rollout
-        if rollout.bindings == 1 and rollout.current == 1:
+        if rollout.release != release:
+            raise RuntimeError(f"release {rollout.release} has taken the place of {release}")
+        if rollout.reason not in ("Complete", "Progressing"):
+            raise RuntimeError(f"release {release}: {rollout.reason}: {rollout.message}")
+        # A rollout does not wait for a binding that was never served. This example does.
+        if rollout.reason == "Complete" and rollout.unbound == 0:
             return f"{path} serves {export} of {provider}"
         time.sleep(0.1)
-    raise TimeoutError(f"the rollout of {export} is not complete: {rollout}")
+    raise TimeoutError(f"release {release} of {export} is not rolled out: {rollout}")
 
 
 if __name__ == "__main__":

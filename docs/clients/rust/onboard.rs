@@ -42,7 +42,8 @@ pub(crate) async fn onboard(url: &str, pki: &Path, definition: &str, tenant: &st
     publish.workspace.clone_from(&provider);
     publish.manifests = vec![insula_proto::value::from_json(&serde_json::from_str(definition)?)?];
     let published = apis.publish_api(publish).await?.into_inner();
-    let export = published.export.unwrap_or_default().name;
+    let published = published.export.unwrap_or_default();
+    let (export, release) = (published.name, published.rollout.unwrap_or_default().release);
     let mut bind = BindApiRequest::default();
     (bind.workspace, bind.export_workspace) = (home.clone(), provider.clone());
     bind.export.clone_from(&export);
@@ -51,8 +52,15 @@ pub(crate) async fn onboard(url: &str, pki: &Path, definition: &str, tenant: &st
     let request = GetExportRequest { workspace, export: of };
     loop {
         let got = apis.get_export(request.clone()).await?.into_inner().export;
-        if got.and_then(|export| export.rollout).unwrap_or_default().current == 1 {
-            return Ok(format!("{home} serves {export} of {provider}"));
+        let rollout = got.and_then(|export| export.rollout).unwrap_or_default();
+        if rollout.release != release {
+            return Err(format!("release {} has taken the place of {release}", rollout.release).into());
+        }
+        match &*rollout.reason {
+            // A rollout does not wait for a binding that was never served. This example does.
+            "Complete" if rollout.unbound == 0 => return Ok(format!("{home} serves {export} of {provider}")),
+            "Complete" | "Progressing" => {}
+            reason => return Err(format!("release {release}: {reason}: {}", rollout.message).into()),
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }

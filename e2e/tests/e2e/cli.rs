@@ -5,9 +5,11 @@ mod apis;
 mod bind_requests;
 mod connection;
 mod operator;
+mod outputs;
 mod plugins;
 mod tenant;
 mod unbind;
+mod writes;
 mod ws;
 
 use std::{fs, path::PathBuf, process::Command, time::Duration};

@@ -7,13 +7,16 @@ use crate::kinds::{
     trial,
     usage::Usage,
 };
-use insula_api::{FieldError, FieldPath, Json, Object, ObjectKey, ResourceId, Scope, aggregate, names::annotations};
+use insula_api::{
+    FieldError, FieldPath, Json, LabelSelector, Object, ObjectKey, ResourceId, Scope, aggregate, names::annotations,
+};
 use insula_catalog::{Result, bundle, ids, parts};
 
 pub(super) const RULES: Rules = Rules {
     write: |review, new, old| {
         self::review(review, new)?;
         catalogue::review(review, new, old)?;
+        review_steps(review, new, old)?;
         review_change(review, new, old)?;
         warn_of_breaks(review, new, old);
         warn_of_objects(review, new, old);
@@ -69,6 +72,31 @@ fn review(review: &Review<'_>, new: &Json) -> Result<()> {
         Ok(())
     } else {
         Err(review.forbid(new, aggregate(&errors)))
+    }
+}
+
+/// Refuses steps of a rollout with a selector that is none: it would select no binding. Steps that
+/// are there stay.
+fn review_steps(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
+    let steps = &new["spec"]["rollout"]["steps"];
+    if old.is_some_and(|old| old["spec"]["rollout"]["steps"] == *steps) {
+        return Ok(());
+    }
+    let at = FieldPath::new("spec").child("rollout").child("steps");
+    let selectors = steps.as_array().into_iter().flatten().map(|step| step.get("selector"));
+    let errors: Vec<FieldError> = selectors
+        .enumerate()
+        .filter_map(|(i, selector)| {
+            let error = LabelSelector::from_json(selector?).err()?;
+            let at = at.index(i).child("selector");
+            Some(FieldError::invalid(&at, selector?, error.to_string()))
+        })
+        .collect();
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        let name = new["metadata"]["name"].as_str().unwrap_or_default();
+        Err(review.served.api.invalid(name, errors))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Views of `apis.kcp.io`.
 
-use super::{ObjectMetadata, views};
+use super::{MaxHeld, ObjectMetadata, views};
 use crate::Json;
 use serde::Deserialize;
 
@@ -128,9 +128,8 @@ views! {
         paused: bool,
         /// Steps, each with some of the bindings; empty for all at once.
         steps: Vec<RolloutStep>,
-        /// Bindings that may stay before a step stops the rollout: a number, or a share of all
-        /// bindings as in `5%`. `None` means 0.
-        max_held: Option<Json>,
+        /// Bindings that may stay before a step stops the rollout. `None` means 0.
+        max_held: Option<MaxHeld>,
         /// Release that goes on whatever number of bindings stays; empty for none.
         with_held: String,
         /// Release that all bindings take over at once, in spite of steps; empty for none.

@@ -206,12 +206,5 @@ fn stopped(world: &World, rollout: &ApiExportRollout, step: usize) -> String {
 
 /// Returns the number of bindings that may stay before a step stops the rollout.
 pub(super) fn held_max(rollout: &ApiExportRollout, bindings: usize) -> usize {
-    let number = |value: &Json| value.as_u64().and_then(|number| usize::try_from(number).ok());
-    let share = |value: &Json| {
-        let percent: usize = value.as_str()?.strip_suffix('%')?.parse().ok()?;
-        Some(bindings.saturating_mul(percent) / 100)
-    };
-    let wanted = rollout.max_held.as_ref();
-    let allowed = wanted.and_then(|value| number(value).or_else(|| share(value)));
-    allowed.unwrap_or_default()
+    rollout.max_held.map(|max| max.allowed(bindings)).unwrap_or_default()
 }

@@ -5,11 +5,10 @@ use anyhow::bail;
 use insula_catalog::exports::bind_grant;
 use serde_json::Value;
 
-use super::{CLUSTER_ROLES, GROUP, Subject, grants};
+use super::{CLUSTER_ROLES, GROUP, Grant, Revoke, Subject, grants};
 use crate::{
     client::{Client, message},
     files::text,
-    print,
 };
 
 const EXPORTS: &str = "/apis/apis.kcp.io/v1alpha2/apiexports";
@@ -21,23 +20,24 @@ pub(crate) fn objects(export: &str, subjects: &[Subject]) -> Vec<Value> {
     bind_grant::objects(export, &subjects)
 }
 
-pub(super) async fn grant_all(
-    client: &Client,
-    workspace: &str,
-    exports: &[String],
-    subjects: &[Subject],
-) -> anyhow::Result<()> {
-    for export in exports {
+/// Grants the right, and returns its objects as they are stored.
+pub(super) async fn grant_all(client: &Client, workspace: &str, grant: &Grant) -> anyhow::Result<Vec<Value>> {
+    let subjects = grant.subjects.all();
+    let mut granted = Vec::new();
+    for export in &grant.bind {
         check_export(client, workspace, export).await?;
-        for object in objects(export, subjects) {
-            create(client, &object).await?;
+        for object in objects(export, &subjects) {
+            granted.push(create(client, &object).await?);
         }
-        for Subject { kind, name } in subjects {
+        for Subject { kind, name } in &subjects {
             let kind = kind.to_lowercase();
-            print::line(&format!("{kind} {name} may bind {workspace}:{export}"))?;
+            let remark = grant.dry_run.remark();
+            grant
+                .output
+                .note(&format!("{kind} {name} may bind {workspace}:{export}{remark}"))?;
         }
     }
-    Ok(())
+    Ok(granted)
 }
 
 /// Refuses an export that the workspace does not have: RBAC would take the role, and it would mean
@@ -53,7 +53,8 @@ async fn check_export(client: &Client, workspace: &str, export: &str) -> anyhow:
     }
 }
 
-async fn create(client: &Client, object: &Value) -> anyhow::Result<()> {
+/// Creates an object, or finds it, and returns it as it is stored.
+async fn create(client: &Client, object: &Value) -> anyhow::Result<Value> {
     let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name"));
     let collection = match kind {
         "ClusterRole" => CLUSTER_ROLES,
@@ -61,35 +62,38 @@ async fn create(client: &Client, object: &Value) -> anyhow::Result<()> {
     };
     let (code, answer) = client.post(collection, object).await?;
     if code.is_success() {
-        return Ok(());
+        return Ok(answer);
     }
     if answer["reason"] != "AlreadyExists" {
         bail!("{kind}.{GROUP} {name}: {}", message(&answer));
     }
     let (_, there) = client.get(&format!("{collection}/{name}")).await?;
     match bind_grant::grants_the_same(&there, object) {
-        true => Ok(()),
+        true => Ok(there),
         false => bail!("{}", bind_grant::other_grant(&there)),
     }
 }
 
-pub(super) async fn revoke_all(
-    client: &Client,
-    workspace: &str,
-    exports: &[String],
-    subjects: &[Subject],
-) -> anyhow::Result<()> {
-    for export in exports {
-        for subject in subjects {
+/// Takes the right back, and returns the bindings that gave it, as they were.
+pub(super) async fn revoke_all(client: &Client, workspace: &str, revoke: &Revoke) -> anyhow::Result<Vec<Value>> {
+    let subjects = revoke.subjects.all();
+    let mut revoked = Vec::new();
+    for export in &revoke.bind {
+        for subject in &subjects {
             let binding = bind_grant::binding_name(export, &subject.of_binding());
-            let is_gone = grants::delete(client, &format!("{CLUSTER_BINDINGS}/{binding}")).await?;
+            let path = format!("{CLUSTER_BINDINGS}/{binding}");
+            // Who may delete it need not be allowed to read it.
+            let (code, there) = client.get(&path).await?;
+            let is_gone = grants::delete(client, &path).await?;
+            revoked.extend(Some(there).filter(|_| is_gone && code.is_success()));
             let Subject { kind, name } = subject;
             let (kind, export) = (kind.to_lowercase(), format!("{workspace}:{export}"));
-            match is_gone {
-                true => print::line(&format!("{kind} {name} may not bind {export} by this grant any more"))?,
-                false => print::line(&format!("{kind} {name} has no grant to bind {export}"))?,
-            }
+            let remark = revoke.dry_run.remark();
+            revoke.output.note(&match is_gone {
+                true => format!("{kind} {name} may not bind {export} by this grant any more{remark}"),
+                false => format!("{kind} {name} has no grant to bind {export}"),
+            })?;
         }
     }
-    Ok(())
+    Ok(revoked)
 }

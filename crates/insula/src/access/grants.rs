@@ -11,7 +11,7 @@ use super::{ENTER, GROUP, ROLES, Subject};
 use crate::{
     client::{Client, message},
     files::text,
-    print::{self, Format, Printer, Table},
+    print::{self, Format, Output, Printer, Table},
 };
 
 const VERSION: &str = "rbac.authorization.k8s.io/v1";
@@ -33,14 +33,14 @@ pub(super) struct Held {
     binding: String,
 }
 
-/// Binds a ClusterRole to a subject. A role of [`ROLES`] replaces the others that were granted by
-/// this command.
+/// Binds a ClusterRole to a subject, and returns the binding as it is stored. A role of [`ROLES`]
+/// replaces the others that were granted by this command.
 pub(super) async fn grant(
     client: &Client,
     subject: &Subject,
     role: &str,
     namespace: Option<&str>,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Value> {
     let short = if role == ENTER { "access" } else { role };
     let name = |role: &str| subject.binding_name(role);
     let (kind, collection) = match namespace {
@@ -56,14 +56,17 @@ pub(super) async fn grant(
         "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": role},
         "subjects": [subject.manifest()],
     });
-    let (code, answer) = client.post(&collection, &binding).await?;
-    if !code.is_success() && answer["reason"] != "AlreadyExists" {
+    let (mut code, mut answer) = client.post(&collection, &binding).await?;
+    if answer["reason"] == "AlreadyExists" {
+        (code, answer) = client.get(&format!("{collection}/{}", name(short))).await?;
+    }
+    if !code.is_success() {
         bail!("{kind} {}: {}", name(short), message(&answer));
     }
     for other in ROLES.iter().filter(|other| ROLES.contains(&role) && **other != role) {
         delete(client, &format!("{collection}/{}", name(other))).await?;
     }
-    Ok(())
+    Ok(answer)
 }
 
 /// Deletes an object. Returns false for one that is not there.
@@ -90,9 +93,9 @@ async fn bindings(client: &Client) -> anyhow::Result<Vec<Value>> {
     Ok(found)
 }
 
-/// Takes a subject out of every binding. Returns the number of bindings that had it.
-pub(super) async fn revoke(client: &Client, subject: &Subject) -> anyhow::Result<usize> {
-    let mut count = 0;
+/// Takes a subject out of every binding. Returns the bindings that had it, as they were.
+pub(super) async fn revoke(client: &Client, subject: &Subject) -> anyhow::Result<Vec<Value>> {
+    let mut changed = Vec::new();
     for binding in bindings(client).await? {
         let subjects = binding["subjects"].as_array().cloned().unwrap_or_default();
         let others: Vec<&Value> = subjects
@@ -102,7 +105,6 @@ pub(super) async fn revoke(client: &Client, subject: &Subject) -> anyhow::Result
         if others.len() == subjects.len() {
             continue;
         }
-        count += 1;
         let name = text(&binding, "/metadata/name");
         let path = match text(&binding, "/metadata/namespace") {
             "" => format!("{CLUSTER_BINDINGS}/{name}"),
@@ -110,6 +112,7 @@ pub(super) async fn revoke(client: &Client, subject: &Subject) -> anyhow::Result
         };
         if others.is_empty() {
             delete(client, &path).await?;
+            changed.push(binding);
             continue;
         }
         let rest = json!({"metadata": {"resourceVersion": binding["metadata"]["resourceVersion"]}, "subjects": others});
@@ -117,8 +120,9 @@ pub(super) async fn revoke(client: &Client, subject: &Subject) -> anyhow::Result
         if !code.is_success() {
             bail!("{}", message(&answer));
         }
+        changed.push(binding);
     }
-    Ok(count)
+    Ok(changed)
 }
 
 /// Returns all roles of all subjects.
@@ -137,7 +141,7 @@ pub(super) async fn all_roles(client: &Client) -> anyhow::Result<Vec<Held>> {
     Ok(held)
 }
 
-pub(super) async fn list(client: &Client, output: Format) -> anyhow::Result<()> {
+pub(super) async fn list(client: &Client, Output { format: output }: Output) -> anyhow::Result<()> {
     let held = all_roles(client).await?;
     match output {
         Format::Json => return print::line(&serde_json::to_string_pretty(&held)?),

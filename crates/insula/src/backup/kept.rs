@@ -179,7 +179,7 @@ pub(super) fn download(arguments: &Download) -> anyhow::Result<ExitCode> {
         super::verify(file)
     });
     match verified {
-        Ok(summary) => super::print_summary(&summary).map(|()| ExitCode::SUCCESS),
+        Ok(summary) => super::print_summary(file, &summary, call.output),
         Err(error) => {
             // The error that matters is reported.
             let _ = fs::remove_file(file);

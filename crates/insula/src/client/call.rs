@@ -1,5 +1,7 @@
 //! Calls of gRPC over the HTTP client.
 
+use std::fmt;
+
 use anyhow::{Context, anyhow, bail};
 use bytes::{BufMut, Bytes, BytesMut};
 use http::{
@@ -10,6 +12,30 @@ use http_body_util::{BodyExt, Limited};
 use insula_proto::Message;
 
 use super::{ANSWER_BYTES_MAX, Client, RequestBody, whole};
+
+/// Refusal of a call by its server: a gRPC status.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    code: u32,
+    message: String,
+}
+
+/// Code of a refusal that ends when somebody changes the state, or gives a word.
+const FAILED_PRECONDITION: u32 = 9;
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// Returns true for a refusal by the state that the server found, as without a word that it needs.
+pub(crate) fn is_failed_precondition(error: &anyhow::Error) -> bool {
+    let refusal = error.downcast_ref::<Refusal>();
+    refusal.is_some_and(|refusal| refusal.code == FAILED_PRECONDITION)
+}
 
 /// Bytes before a message: a flag for compression, and the length.
 const FRAME: usize = 5;
@@ -43,7 +69,7 @@ impl Client {
         let status = [&trailers, &head.headers].into_iter().find_map(status);
         match status {
             Some((0, _)) => A::decode(message(&body)?).context("the answer is malformed"),
-            Some((_, why)) => bail!("{why}"),
+            Some((code, message)) => Err(Refusal { code, message }.into()),
             None => bail!("{url}: {}: this is no answer over gRPC", head.status),
         }
     }
@@ -81,7 +107,7 @@ impl Client {
         }
         match ended {
             Some((0, _)) => Ok(()),
-            Some((_, why)) => bail!("{why}"),
+            Some((code, message)) => Err(Refusal { code, message }.into()),
             None => bail!("{url}: {}: the answer ended early", head.status),
         }
     }

@@ -200,7 +200,8 @@ fn show(answer: &Answer, format: Format) -> anyhow::Result<()> {
         return print::raw(&text);
     }
     let mut printer = Printer::stdout();
-    if !printer.document(format, answer)? {
+    let name = answer.conversion.metadata["name"].as_str();
+    if !printer.named(format, answer, name)? {
         for (at, draft) in answer.drafts().enumerate() {
             if at > 0 {
                 printer.text("")?;

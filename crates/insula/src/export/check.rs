@@ -160,6 +160,11 @@ impl Trial {
         self.effects.iter().any(Effect::is_open)
     }
 
+    /// Returns the names of the effects.
+    pub(super) fn effects(&self) -> impl Iterator<Item = &str> {
+        self.effects.iter().map(|effect| &*effect.id)
+    }
+
     /// Formats the outcome, a line each.
     pub(super) fn lines(&self, listed: Listed) -> Vec<String> {
         let Trial { schema, objects, .. } = self;

@@ -3,6 +3,7 @@
 use std::{process::ExitCode, time::Duration};
 
 use anyhow::{Context, bail};
+use insula_api::{LabelSelector, Requirement, kinds::MaxHeld};
 use insula_proto::{
     FieldMask,
     admin::v1::{
@@ -71,6 +72,9 @@ pub(crate) struct Update {
     /// Stop the rollout, or let it go on.
     #[arg(long, value_name = "true|false")]
     paused: Option<bool>,
+    /// Bindings that may stay before a step stops the rollout: 2, or 10% of all.
+    #[arg(long, value_name = "NUMBER|SHARE")]
+    max_held: Option<MaxHeld>,
     /// Days for which a use of a version counts.
     #[arg(long, value_name = "DAYS")]
     retirement_days: Option<i32>,
@@ -134,11 +138,12 @@ pub(super) fn update(arguments: &Update) -> anyhow::Result<ExitCode> {
         ("paused", arguments.paused.is_some()),
         ("steps", !arguments.steps.is_empty()),
         ("retirement_days", arguments.retirement_days.is_some()),
+        ("max_held", arguments.max_held.is_some()),
     ];
     let paths = given.iter().filter(|(_, is_given)| *is_given);
     let paths: Vec<String> = paths.map(|(field, _)| (*field).to_owned()).collect();
     if paths.is_empty() {
-        bail!("nothing to change: give --strategy, --step, --paused or --retirement-days");
+        bail!("nothing to change: give --strategy, --step, --paused, --max-held or --retirement-days");
     }
     let admin = Admin::in_workspace(&named.call.connection)?;
     let request = UpdateExportRequest {
@@ -148,6 +153,7 @@ pub(super) fn update(arguments: &Update) -> anyhow::Result<ExitCode> {
         paused: arguments.paused.unwrap_or_default(),
         steps,
         retirement_days: arguments.retirement_days.unwrap_or_default(),
+        max_held: arguments.max_held.map(|max| max.to_string()).unwrap_or_default(),
         update_mask: Some(FieldMask { paths }),
         etag: named.etag.etag.clone(),
         request_id: named.write.request_id.clone(),
@@ -175,22 +181,33 @@ fn step(text: &str) -> anyhow::Result<RolloutStep> {
     };
     let of = match bindings.strip_suffix('%') {
         Some(share) => rollout_step::Of::Percentage(share.parse().context("a share is a number from 1 to 100")?),
-        None => {
-            let labels = bindings.split(',').map(|label| {
-                let (key, value) = label.split_once('=')?;
-                Some((key.to_owned(), value.to_owned()))
-            });
-            let match_labels: Option<_> = labels.collect();
-            rollout_step::Of::Selector(RolloutSelector {
-                match_labels: match_labels.context("a step is a share as 5%, or labels as ring=canary")?,
-                ..RolloutSelector::default()
-            })
-        }
+        None => rollout_step::Of::Selector(labels(bindings)?),
     };
     Ok(RolloutStep {
         of: Some(of),
         pause_seconds: i64::try_from(pause.as_secs())?,
     })
+}
+
+/// Reads labels with their values, by the rules of label selectors. Relations other than equality
+/// are refused: a lone `5` would be the key of a label.
+fn labels(text: &str) -> anyhow::Result<RolloutSelector> {
+    let mut selector = RolloutSelector::default();
+    for requirement in LabelSelector::parse(text)?.requirements {
+        let Requirement::In(key, mut values) = requirement else {
+            bail!("a step is a share as 5%, or labels as ring=canary");
+        };
+        let (Some(value), true) = (values.pop(), values.is_empty()) else {
+            bail!("{key} has several values: give each a step of its own");
+        };
+        if let Some(other) = selector.match_labels.insert(key.clone(), value) {
+            bail!("{key} has another value before, {other:?}, and a label has one");
+        }
+    }
+    if selector.match_labels.is_empty() {
+        bail!("a step is a share as 5%, or labels as ring=canary");
+    }
+    Ok(selector)
 }
 
 #[cfg(test)]
@@ -209,8 +226,24 @@ mod tests {
         };
         assert_eq!(selector.match_labels["tier"], "free");
         assert!(steps(&["none".to_owned()]).unwrap().is_empty());
-        for wrong in ["canary", "x%", "5%:soon"] {
-            assert!(step(wrong).is_err(), "{wrong}");
+        for wrong in [
+            "",
+            "canary",
+            "5",
+            "x%",
+            "5%:soon",
+            "ring=in valid",
+            "ri ng=a",
+            "ring=-",
+            "ring!=a",
+            "ring in (a,b)",
+            "ring=a,ring=b",
+        ] {
+            let error = steps(&[wrong.to_owned()]).expect_err(wrong);
+            assert!(
+                format!("{error:#}").starts_with(&format!("--step {wrong}: ")),
+                "{error:#}"
+            );
         }
     }
 }

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     access::{Subject, bind_right},
+    admin::Etag,
     apis::{self, Source},
     connection::Connection,
     files::{FolderOptions, text},
@@ -35,7 +36,9 @@ Exit codes:
   1  an object is refused, versions without rules are incompatible, a draft of rules is not
      accepted, or a removal is not confirmed; with --diff, there is a difference; with --check and
      --apply, an effect on stored objects is not accepted; with --wait, the rollout has stopped
-  2  a file or the server cannot be read, or a flag is wrong")]
+  2  a file or the server cannot be read, or a flag is wrong
+
+-o name prints the objects; with --check, the effects, as --accept takes them.")]
 pub(crate) struct Arguments {
     /// CustomResourceDefinitions, and APIConversions of their names. A folder gives its files, - is
     /// standard input.
@@ -89,6 +92,8 @@ pub(crate) struct Arguments {
     /// Remove versions that no consumer used lately without a question.
     #[arg(long, short, conflicts_with_all = ["diff", "against"])]
     yes: bool,
+    #[command(flatten)]
+    etag: Etag,
     /// After --apply, wait until every consumer is served by the new schemas.
     #[arg(long, requires = "apply")]
     wait: bool,
@@ -140,6 +145,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let name = export_name(arguments, &published)?;
     let target = arguments.target()?;
     let existing = target.get("apis.kcp.io/v1alpha2", "APIExport", &name)?;
+    arguments.etag.check(&format!("APIExport {name}"), existing.as_ref())?;
     let find = |kind: &str, name: &str| target.find(kind, name);
     for api in &mut published {
         publication::keep_rules(&find, existing.as_ref(), api)?;
@@ -182,6 +188,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         apply(
             &target,
             &publication::with_words(objects, &accepted(&published, arguments)),
+            existing.as_ref().filter(|_| !arguments.etag.etag.is_empty()),
         )?
     } else {
         let mut steps = publication::steps(&find, &published, existing.as_ref(), &export)?;
@@ -261,7 +268,8 @@ fn check(
         return Ok(false);
     }
     let mut printer = Printer::stdout();
-    if !printer.document(arguments.output.unwrap_or(Format::Table), &trials)? {
+    let effects = trials.iter().flat_map(Trial::effects);
+    if !printer.named(arguments.output.unwrap_or(Format::Table), &trials, effects)? {
         let listed = match arguments.output {
             Some(Format::Wide) => Listed::All,
             _ => Listed::Reaching,
@@ -365,10 +373,12 @@ fn print(format: Format, published: &[Published], export: &Value, rights: &[Valu
     Ok(())
 }
 
-fn apply(target: &Target, objects: &[Value]) -> anyhow::Result<Vec<Step>> {
+/// Writes objects. `seen` is the export in the state that the caller expects; `None` for any.
+fn apply(target: &Target, objects: &[Value], seen: Option<&Value>) -> anyhow::Result<Vec<Step>> {
     let mut steps = Vec::new();
     for object in objects {
-        let action = match target.apply(object)? {
+        let seen = seen.filter(|_| text(object, "/kind") == "APIExport");
+        let action = match target.apply(object, seen)? {
             Applied::Created => "created",
             Applied::Updated => "updated",
             Applied::Unchanged => "unchanged",

@@ -116,6 +116,7 @@ pub(super) fn view(export: &PublishedExport) -> Answer {
         ("resources", resources(&export.resources).join(", ")),
         ("release", rollout.release.clone()),
         ("strategy", rollout.strategy.clone()),
+        ("max held", rollout.max_held.clone()),
         ("rollout", state_text(&rollout)),
         ("bindings", counts),
         ("step", step),

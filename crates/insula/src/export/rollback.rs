@@ -3,12 +3,13 @@
 use std::{process::ExitCode, time::Duration};
 
 use insula_admission::publication::{Acceptance, is_open};
-use insula_proto::admin::v1::{RollbackReleaseRequest, RollbackReleaseResponse};
+use insula_proto::admin::v1::{RollbackReleaseRequest, RollbackReleaseResponse, VersionRemoval};
 
-use super::{check::rest, publish::Waited, target::Target};
+use super::{check::rest, control::Named, publish::Waited, target::Target};
 use crate::{
-    connection::Connection,
-    print::{Format, Printer, Table},
+    admin::object,
+    client::is_failed_precondition,
+    print::{Printer, Table},
 };
 
 /// Offers the schemas and rules of the release before the present one again, to all consumers at
@@ -18,19 +19,19 @@ use crate::{
 #[command(after_help = "\
 Exit codes:
   0  rolled back, or --check found nothing that needs a word
-  1  an effect on stored objects is not accepted, or a removal is not confirmed; with --wait, the
-     rollout has stopped
-  2  the server refuses it or cannot be read, or a flag is wrong")]
+  1  an effect on stored objects is not accepted, a removal is not confirmed, or there is no such
+     release; with --wait, the rollout has stopped
+  2  the server refuses it or cannot be read, or a flag is wrong
+
+-o name prints the objects that are written; with --check, the effects, as --accept takes them.")]
 pub(crate) struct Arguments {
-    /// The export.
-    #[arg(value_name = "EXPORT")]
-    name: String,
+    #[command(flatten)]
+    named: Named,
     /// The release to go back to [default: the last one before the present].
     #[arg(long, value_name = "RELEASE")]
     to: Option<String>,
-    #[command(flatten)]
-    connection: Connection,
-    /// Show the objects that would be written and the effects, without a change to the server.
+    /// Show the objects that would be written and the effects, without a change to the server, as
+    /// --dry-run does.
     #[arg(long)]
     check: bool,
     /// Accept an effect that --check names, or all of a kind, such as field-removed; with =N up to
@@ -41,51 +42,75 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "RESOURCE/VERSION")]
     remove: Vec<String>,
     /// Wait until every consumer is served.
-    #[arg(long, conflicts_with = "check")]
+    #[arg(long, conflicts_with_all = ["check", "dry_run"])]
     wait: bool,
     /// The limit of --wait, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     timeout: u64,
-    /// Format of the output.
-    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Format::Table)]
-    output: Format,
+}
+
+impl Arguments {
+    /// Returns true if nothing is to be changed.
+    fn is_check(&self) -> bool {
+        self.check || self.named.write.dry_run
+    }
 }
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let target = Target::server(&arguments.connection)?;
+    let named = &arguments.named;
+    let target = Target::server(&named.call.connection)?;
     let request = RollbackReleaseRequest {
         workspace: target.workspace()?,
-        export: arguments.name.clone(),
+        export: named.name.clone(),
         release: arguments.to.clone().unwrap_or_default(),
         confirm_removals: arguments.remove.clone(),
         accepted_effects: arguments.accept.iter().map(Acceptance::text).collect(),
-        validate_only: arguments.check,
-        ..RollbackReleaseRequest::default()
+        etag: named.etag.etag.clone(),
+        request_id: named.write.request_id.clone(),
+        validate_only: arguments.is_check(),
     };
     let answered = target.call("/insula.admin.v1.ApiService/RollbackRelease", &request);
     let answer: RollbackReleaseResponse = match answered {
         Ok(answer) => answer,
-        Err(error) => {
-            eprintln!("error: APIExport {}: {error:#}", arguments.name);
+        Err(error) if is_failed_precondition(&error) => {
+            eprintln!("error: APIExport {}: {error:#}", named.name);
             return Ok(ExitCode::from(1));
         }
+        Err(error) => return Err(error.context(format!("APIExport {}", named.name))),
     };
     show(&answer, arguments)?;
-    if arguments.check && is_refused(&answer, &arguments.accept) {
-        eprintln!("error: this hurts stored objects: accept each effect by --accept EFFECT[=N]");
-        return Ok(ExitCode::from(1));
+    if arguments.is_check() {
+        return Ok(ExitCode::from(u8::from(is_refused(&answer, arguments))));
     }
     if arguments.wait {
         let limit = Duration::from_secs(arguments.timeout);
-        return Ok(Waited::on(&target, &arguments.name, limit).exit_code());
+        return Ok(Waited::on(&target, &named.name, limit).exit_code());
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns true if an effect needs somebody's word that is not among the flags.
-fn is_refused(answer: &RollbackReleaseResponse, accepted: &[Acceptance]) -> bool {
+/// Returns true if an effect, or a removal, needs somebody's word that is not among the flags, and
+/// prints how to give it.
+fn is_refused(answer: &RollbackReleaseResponse, arguments: &Arguments) -> bool {
     let mut effects = answer.effects.iter();
-    effects.any(|effect| is_open(&effect.id, effect.objects.cast_unsigned(), accepted))
+    let hurts = effects.any(|effect| is_open(&effect.id, effect.objects.cast_unsigned(), &arguments.accept));
+    if hurts {
+        eprintln!("error: this hurts stored objects: accept each effect by --accept EFFECT[=N]");
+    }
+    let is_confirmed = |removal: &&VersionRemoval| arguments.remove.iter().any(|flag| is_named(removal, flag));
+    let mut removes = false;
+    for VersionRemoval { version, message, .. } in answer.removals.iter().filter(|it| !is_confirmed(it)) {
+        eprintln!("error: this would remove {version} ({message}): confirm it by --remove {version}");
+        removes = true;
+    }
+    hurts || removes
+}
+
+/// Returns true if a flag means a removal by `widgets.example.io/v1` or `widgets/v1`.
+fn is_named(removal: &VersionRemoval, flag: &str) -> bool {
+    let (api, version) = removal.version.split_once('/').unwrap_or((&removal.version, ""));
+    let plural = api.split('.').next().unwrap_or_default();
+    flag == removal.version || flag == format!("{plural}/{version}")
 }
 
 fn show(answer: &RollbackReleaseResponse, arguments: &Arguments) -> anyhow::Result<()> {
@@ -101,8 +126,14 @@ fn show(answer: &RollbackReleaseResponse, arguments: &Arguments) -> anyhow::Resu
         .iter()
         .map(|effect| serde_json::json!({"id": effect.id, "objects": effect.objects, "becomes": effect.becomes}))
         .collect();
-    let document = serde_json::json!({"release": answer.release, "steps": steps, "effects": effects});
-    if !printer.document(arguments.output, &document)? {
+    let export = answer.export.as_ref().map(object);
+    let document = serde_json::json!({"release": answer.release, "steps": steps, "effects": effects, "export": export});
+    // A check is about effects, which --accept takes by their names, else about the objects.
+    let names: Vec<&str> = match arguments.is_check() {
+        true => answer.effects.iter().map(|effect| &*effect.id).collect(),
+        false => answer.steps.iter().map(|step| &*step.name).collect(),
+    };
+    if !printer.named(arguments.named.call.output.format, &document, names)? {
         let mut table = Table::new(&["KIND", "NAME", "ACTION"]);
         for step in &answer.steps {
             table.row(vec![

@@ -196,15 +196,16 @@ impl Target {
     }
 
     /// Creates the object, or updates it. Controllers write its status at any time: an update that
-    /// met such a write is repeated, and one that met a change of what it writes is not.
-    pub(super) fn apply(&self, object: &Value) -> anyhow::Result<Applied> {
+    /// met such a write is repeated, and one that met a change of what it writes is not. `seen` is
+    /// the state that the caller expects; `None` for any.
+    pub(super) fn apply(&self, object: &Value, seen: Option<&Value>) -> anyhow::Result<Applied> {
         let Target::Server(connected) = self else {
             bail!("--apply needs a server: --kubeconfig");
         };
         let Connected { client, runtime } = &**connected;
         let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name"));
         let (collection, one) = path(object)?;
-        let mut before: Option<Value> = None;
+        let mut before: Option<Value> = seen.cloned();
         let mut attempts = ATTEMPTS;
         loop {
             attempts -= 1;

@@ -35,7 +35,8 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let client = arguments.server.client()?;
     let reports = crate::runtime()?.block_on(all(&client, arguments))?;
     let mut printer = Printer::stdout();
-    if !printer.document(arguments.output, &reports)? {
+    let names = reports.iter().map(|report| &report.registration);
+    if !printer.named(arguments.output, &reports, names)? {
         for line in reports.iter().flat_map(Report::lines) {
             printer.text(&line)?;
         }

@@ -14,7 +14,7 @@ use insula_proto::admin::v1::{
 
 use super::parts;
 use crate::{
-    admin::{Admin, Answer, PAGE_ITEMS, Service, object, of_list, pages, time},
+    admin::{Admin, Answer, Etag, PAGE_ITEMS, Service, Write, object, of_list, pages, time},
     print::{Cell, Output, Table, Tone},
 };
 
@@ -35,9 +35,8 @@ pub(super) struct Request {
     /// The reason, for the owner of the export.
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     reason: String,
-    /// Check everything, and change nothing.
-    #[arg(long)]
-    dry_run: bool,
+    #[command(flatten)]
+    write: Write,
 }
 
 /// Lists the requests for the exports of the workspace.
@@ -65,9 +64,10 @@ pub(super) struct Decide {
     /// A note to the user who asks.
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     message: String,
-    /// Check everything, and change nothing.
-    #[arg(long)]
-    dry_run: bool,
+    #[command(flatten)]
+    etag: Etag,
+    #[command(flatten)]
+    write: Write,
 }
 
 /// An approval.
@@ -88,13 +88,13 @@ pub(super) fn request(admin: &Admin, output: Output, arguments: &Request) -> any
         export_workspace: path.to_owned(),
         export: name.to_owned(),
         reason: arguments.reason.clone(),
-        validate_only: arguments.dry_run,
-        ..RequestApiRequest::default()
+        request_id: arguments.write.request_id.clone(),
+        validate_only: arguments.write.dry_run,
     };
     let answer: RequestApiResponse = admin.call((Service::Api, "RequestApi"), &request)?;
     let request = answer.request.unwrap_or_default();
     let (name, api, end) = (&request.name, api(&request), time(request.expire_time));
-    let text = match (arguments.dry_run && answer.created, answer.created) {
+    let text = match (arguments.write.dry_run && answer.created, answer.created) {
         (true, _) => format!("you may ask for {api}"),
         (_, true) => format!("request {name} asks for {api}; it waits for a decision until {end}"),
         (_, false) => format!(
@@ -195,12 +195,13 @@ fn decide(
         decision: decision.into(),
         group: group.to_owned(),
         message: arguments.message.clone(),
-        validate_only: arguments.dry_run,
-        ..DecideApiRequestRequest::default()
+        etag: arguments.etag.etag.clone(),
+        request_id: arguments.write.request_id.clone(),
+        validate_only: arguments.write.dry_run,
     };
     let answer: DecideApiRequestResponse = admin.call((Service::Api, "DecideApiRequest"), &request)?;
     let mut request = answer.request.unwrap_or_default();
-    if !arguments.dry_run && request.state() == ApiRequestState::Approved {
+    if !arguments.write.dry_run && request.state() == ApiRequestState::Approved {
         request = granted(admin, request);
     }
     let (user, api) = (&request.requester, api(&request));
@@ -208,7 +209,7 @@ fn decide(
         "" => format!("user {user}"),
         group => format!("group {group}"),
     };
-    let text = match (arguments.dry_run, request.state()) {
+    let text = match (arguments.write.dry_run, request.state()) {
         (true, _) => format!("you may decide on request {}", request.name),
         (_, ApiRequestState::Granted) => format!("{who} may bind {api}"),
         (_, ApiRequestState::Denied) => format!("request {} of user {user} for {api} is denied", request.name),

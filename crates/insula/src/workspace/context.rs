@@ -29,14 +29,14 @@ pub(super) fn run(connection: &Connection, arguments: &Arguments) -> anyhow::Res
         None => resolved.url.current()?.to_owned(),
     };
     super::check(&resolved)?;
-    write(&resolved, &name, arguments.overwrite, arguments.keep_current)
+    print::line(&write(&resolved, &name, arguments.overwrite, arguments.keep_current)?)
 }
 
-/// Writes a context for the workspace that was found.
+/// Writes a context for the workspace that was found. Returns the line that says so.
 ///
 /// # Errors
 /// The URL names no workspace, or the context exists and is not to be replaced.
-pub(super) fn write(resolved: &Resolved, name: &str, overwrite: bool, keep_current: bool) -> anyhow::Result<()> {
+pub(super) fn write(resolved: &Resolved, name: &str, overwrite: bool, keep_current: bool) -> anyhow::Result<String> {
     resolved.url.current()?;
     let kubeconfig = &resolved.kubeconfig;
     let is_there = kubeconfig.entry(Section::Contexts, name).is_some();
@@ -60,8 +60,8 @@ pub(super) fn write(resolved: &Resolved, name: &str, overwrite: bool, keep_curre
     };
     edit.write(&resolved.paths)?;
     let verb = if is_there { "Updated" } else { "Created" };
-    match keep_current || kubeconfig.current() == name {
-        true => print::line(&format!("{verb} context {name:?}.")),
-        false => print::line(&format!("{verb} context {name:?} and switched to it.")),
-    }
+    Ok(match keep_current || kubeconfig.current() == name {
+        true => format!("{verb} context {name:?}."),
+        false => format!("{verb} context {name:?} and switched to it."),
+    })
 }

@@ -10,10 +10,11 @@ use serde_json::{Value, json};
 
 use super::{WORKSPACES, context, enter, refused, type_of};
 use crate::{
+    admin::DryRun,
     client::{Client, message},
     connection::Connection,
     files::text,
-    print,
+    print::Output,
 };
 
 /// Longest wait for a workspace to become ready, as kcp's plugin waits.
@@ -39,7 +40,7 @@ pub(crate) struct Options {
     #[arg(long = "type", value_name = "TYPE")]
     kind: Option<String>,
     /// Enter the workspace.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "dry_run")]
     enter: bool,
     /// Accept a workspace that exists. Needs an absolute type, or none.
     #[arg(long)]
@@ -48,27 +49,40 @@ pub(crate) struct Options {
     #[arg(long, value_name = "LABELS")]
     location_selector: Option<String>,
     /// Create a context of the kubeconfig for the workspace.
-    #[arg(long, value_name = "CONTEXT")]
+    #[arg(long, value_name = "CONTEXT", conflicts_with = "dry_run")]
     create_context: Option<String>,
+    #[command(flatten)]
+    dry_run: DryRun,
+    #[command(flatten)]
+    output: Output,
 }
 
 pub(super) fn run(connection: &Connection, options: &Options) -> anyhow::Result<()> {
     let mut resolved = connection.resolve()?;
     let parent = resolved.url.current()?.to_owned();
     let wanted = manifest(options)?;
-    let client = Client::new(&resolved)?;
+    let client = options.dry_run.client(&Client::new(&resolved)?);
     crate::runtime()?.block_on(async {
         let ready = create(&client, &parent, &wanted, options).await?;
-        print::line(&format!("{} is ready to use.", reference(&ready)))?;
+        let output = options.output;
+        if options.dry_run.dry_run {
+            return output.stored(&ready);
+        }
+        output.note(&format!("{} is ready to use.", reference(&ready)))?;
         let path = format!("{parent}:{}", options.name);
         if let Some(name) = &options.create_context {
             resolved.enter(&path);
-            return context::write(&resolved, name, options.ignore_existing, !options.enter);
+            output.note(&context::write(
+                &resolved,
+                name,
+                options.ignore_existing,
+                !options.enter,
+            )?)?;
+        } else if options.enter {
+            let entered = enter::go(&client, &resolved, &path, false).await?;
+            entered.map_or(Ok(()), |line| output.note(&line))?;
         }
-        match options.enter {
-            true => enter::go(&client, &resolved, &path, false).await,
-            false => Ok(()),
-        }
+        output.stored(&ready)
     })
 }
 
@@ -77,7 +91,7 @@ fn reference(workspace: &Value) -> String {
     format!("Workspace {name:?} (type {})", type_of(workspace))
 }
 
-/// Creates the workspace, or finds it, and waits until it is ready.
+/// Creates the workspace, or finds it, and waits until it is ready, unless nothing is made.
 async fn create(client: &Client, parent: &str, wanted: &Value, options: &Options) -> anyhow::Result<Value> {
     let (code, mut answer) = client.post(WORKSPACES, wanted).await?;
     let one = format!("{WORKSPACES}/{}", options.name);
@@ -109,11 +123,20 @@ async fn create(client: &Client, parent: &str, wanted: &Value, options: &Options
         bail!("{why}; in workspace {parent}{fix}");
     }
     let what = if is_there { "already exists" } else { "created" };
+    if options.dry_run.dry_run {
+        let remark = options.dry_run.remark();
+        options
+            .output
+            .note(&format!("{} {what}{remark}.", reference(&answer)))?;
+        return Ok(answer);
+    }
     let is_ready = |workspace: &Value| text(workspace, "/status/phase") == "Ready";
     match (is_ready(&answer), is_there) {
-        (true, true) => print::line(&format!("{} {what}.", reference(&answer)))?,
+        (true, true) => options.output.note(&format!("{} {what}.", reference(&answer)))?,
         (true, false) => {}
-        (false, _) => print::line(&format!("{} {what}. Waiting for it to be ready...", reference(&answer)))?,
+        (false, _) => options
+            .output
+            .note(&format!("{} {what}. Waiting for it to be ready...", reference(&answer)))?,
     }
     let begun = Instant::now();
     while !is_ready(&answer) {
@@ -171,6 +194,7 @@ fn manifest(options: &Options) -> anyhow::Result<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::print::Format;
 
     fn options(kind: &str, selector: Option<&str>, ignore_existing: bool) -> Options {
         Options {
@@ -180,6 +204,8 @@ mod tests {
             ignore_existing,
             location_selector: selector.map(str::to_owned),
             create_context: None,
+            dry_run: DryRun { dry_run: false },
+            output: Output { format: Format::Table },
         }
     }
 

@@ -6,9 +6,9 @@ use anyhow::{Context, bail};
 use serde_json::{Value, json};
 
 use super::{
-    WORKSPACES, client_for,
+    WORKSPACES, client_for, current,
     path::{Goal, parse, top},
-    print_current, refused, type_of,
+    refused, type_of,
 };
 use crate::{
     claims,
@@ -16,7 +16,7 @@ use crate::{
     connection::{Connection, Resolved, ServerFlags, ServerUrl},
     files::text,
     kubeconfig::{Edit, Entry, Put, Section},
-    plugin,
+    plugin, print,
 };
 
 /// Contexts of the kubeconfig, and clusters, with kcp's names.
@@ -33,7 +33,7 @@ pub(super) fn run(connection: &Connection, argument: Option<&str>, short: bool) 
     let goal = parse(argument, home.as_deref());
     let server = resolved.cluster.text("server").unwrap_or_default();
     match &goal {
-        Goal::Current => return print_current(resolved.url.workspace(), server, None, short),
+        Goal::Current => return show(current(resolved.url.workspace(), server, None, short)),
         Goal::Previous => return back(connection, &resolved, short),
         Goal::Top | Goal::Home(_) | Goal::Path(_) => {}
     }
@@ -43,7 +43,7 @@ pub(super) fn run(connection: &Connection, argument: Option<&str>, short: bool) 
         let path = match goal {
             Goal::Top => {
                 let path = top(resolved.url.current()?).to_owned();
-                return commit(&client, &resolved, &path, None, short).await;
+                return show(commit(&client, &resolved, &path, None, short).await?);
             }
             Goal::Home(below) => home_path(&client, &resolved, argument, &below).await?,
             Goal::Path(path) => {
@@ -52,7 +52,7 @@ pub(super) fn run(connection: &Connection, argument: Option<&str>, short: bool) 
             }
             Goal::Current | Goal::Previous => return Ok(()),
         };
-        go(&client, &resolved, &path, short).await?;
+        show(go(&client, &resolved, &path, short).await?)?;
         if argument.is_none() && !short {
             let ws = plugin::command("ws");
             eprintln!(
@@ -74,8 +74,18 @@ fn note_root(path: &str, short: bool) {
     }
 }
 
-/// Enters a workspace that exists and that the user may enter.
-pub(super) async fn go(client: &Client, resolved: &Resolved, path: &str, short: bool) -> anyhow::Result<()> {
+/// Prints the line about a workspace, if there is one.
+pub(super) fn show(line: Option<String>) -> anyhow::Result<()> {
+    line.map_or(Ok(()), |line| print::line(&line))
+}
+
+/// Enters a workspace that exists and that the user may enter. Returns the line about it.
+pub(super) async fn go(
+    client: &Client,
+    resolved: &Resolved,
+    path: &str,
+    short: bool,
+) -> anyhow::Result<Option<String>> {
     let kind = enterable(client, resolved, path).await?;
     commit(client, resolved, path, kind.as_deref(), short).await
 }
@@ -176,14 +186,14 @@ async fn home_path(
     }
 }
 
-/// Writes the new current workspace, and prints it.
+/// Writes the new current workspace, and returns the line about it.
 async fn commit(
     client: &Client,
     resolved: &Resolved,
     path: &str,
     kind: Option<&str>,
     short: bool,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Option<String>> {
     let url = resolved.url.for_workspace(path);
     let mut edit = Edit {
         puts: keep_previous(resolved)?,
@@ -202,7 +212,7 @@ async fn commit(
         }
     }
     warn_of_claims(&client.at_url(&url)).await;
-    print_current(Some(path), &url, kind, short)
+    Ok(current(Some(path), &url, kind, short))
 }
 
 /// Returns the entries that keep the kubeconfig's current context as the previous one.
@@ -250,7 +260,7 @@ fn back(connection: &Connection, resolved: &Resolved, short: bool) -> anyhow::Re
         Ok(client) => crate::runtime()?.block_on(warn_of_claims(&client)),
         Err(error) => eprintln!("error checking APIBindings: {error:#}"),
     }
-    print_current(ServerUrl::parse(&server).workspace(), &server, None, short)
+    show(current(ServerUrl::parse(&server).workspace(), &server, None, short))
 }
 
 fn put(section: Section, name: &str, entry: Entry) -> Put {

@@ -20,7 +20,7 @@ pub(super) fn run(connection: &Connection, short: bool) -> anyhow::Result<()> {
     let Some(chosen) = choose(&paths, &current, &mut io::stdin().lock(), &mut io::stderr())? else {
         return Ok(());
     };
-    runtime.block_on(enter::go(&client, &resolved, chosen, short))
+    enter::show(runtime.block_on(enter::go(&client, &resolved, chosen, short))?)
 }
 
 /// Lists the workspaces with numbers, and reads one. Returns `None` for an empty line.

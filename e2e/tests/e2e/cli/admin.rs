@@ -38,24 +38,6 @@ fn exports_are_read_and_steered() {
         .collect();
     paths.sort_unstable();
     assert_eq!(paths, ["root:acme", "root:provider"]);
-    let steps = [
-        "update",
-        "buckets",
-        "--step",
-        "5%:10m",
-        "--step",
-        "ring=canary",
-        "--strategy",
-        "AllOrNothing",
-    ];
-    let updated = json(&shell, &on_exports(&steps));
-    assert_eq!(updated["rollout"]["strategy"], "AllOrNothing", "{updated:#}");
-    let wrong = shell.run(&on_exports(&["update", "buckets", "--step", "500%"]));
-    assert_eq!(wrong.code, 2);
-    assert!(
-        wrong.error.contains("steps[0].percentage: is 500: choose 1 to 100"),
-        "{wrong:?}"
-    );
     let stale = shell.run(&on_exports(&["pause", "buckets", "--etag", "1"]));
     assert_eq!(stale.code, 2, "{stale:?}");
     let dry = json(&shell, &on_exports(&["pause", "buckets", "--dry-run"]));
@@ -93,6 +75,45 @@ fn exports_are_read_and_steered() {
     {
         assert!(!usage.contains(id), "{usage}");
     }
+}
+
+#[test]
+fn settings_of_a_rollout_are_changed() {
+    let server = Server::start();
+    let shell = Shell::admin(&server);
+    provided(&shell);
+    let steps = [
+        "update",
+        "buckets",
+        "--step",
+        "5%:10m",
+        "--step",
+        "ring=canary",
+        "--strategy",
+        "AllOrNothing",
+    ];
+    let updated = json(&shell, &on_exports(&steps));
+    assert_eq!(updated["rollout"]["strategy"], "AllOrNothing", "{updated:#}");
+    let wrong = shell.run(&on_exports(&["update", "buckets", "--step", "500%"]));
+    assert_eq!(wrong.code, 2);
+    assert!(
+        wrong.error.contains("steps[0].percentage: is 500: choose 1 to 100"),
+        "{wrong:?}"
+    );
+    let wrong = shell.run(&on_exports(&["update", "buckets", "--step", "ring=in valid"]));
+    assert!(
+        wrong.code == 2 && wrong.error.contains("--step ring=in valid: "),
+        "{wrong:?}"
+    );
+    let held = json(&shell, &on_exports(&["update", "buckets", "--max-held", "10%"]));
+    assert_eq!(held["rollout"]["maxHeld"], "10%", "{held:#}");
+    let text = shell.ok(&on_exports(&["update", "buckets", "--max-held", "2"]));
+    assert!(text.contains("max held") && text.contains("AllOrNothing"), "{text}");
+    let wrong = shell.run(&on_exports(&["update", "buckets", "--max-held", "a few"]));
+    assert!(
+        wrong.code == 2 && wrong.error.contains("--max-held") && wrong.error.contains("'a few'"),
+        "{wrong:?}"
+    );
 }
 
 #[test]

@@ -34,6 +34,17 @@ fn canaries() -> RolloutStep {
     }
 }
 
+fn ring(name: &str) -> RolloutStep {
+    let selector = RolloutSelector {
+        match_labels: [("ring".to_owned(), name.to_owned())].into(),
+        ..RolloutSelector::default()
+    };
+    RolloutStep {
+        of: Some(Of::Selector(selector)),
+        pause_seconds: 0,
+    }
+}
+
 /// An update of the steps of boats.
 fn update(scene: &Scene, steps: Vec<RolloutStep>) -> UpdateExportRequest {
     UpdateExportRequest {
@@ -105,18 +116,92 @@ fn the_steps_of_a_rollout_are_set() {
     });
 }
 
+/// The bindings that may stay are set as text, and each text that an APIExport does not take is
+/// refused by the name of the field.
+#[test]
+fn the_bindings_that_may_stay_are_set_as_an_export_has_them() {
+    let server = shared();
+    let scene = Scene::new(&server);
+    scene.publish_and_bind();
+    let path = "/apis/apis.kcp.io/v1alpha2/apiexports/boats";
+    let stored = || scene.at_provider.get(path).expect(200)["spec"]["rollout"]["maxHeld"].clone();
+    let send = |request| runtime().block_on(scene.apis.clone().update_export(request));
+    let request = |text: &str| UpdateExportRequest {
+        max_held: text.to_owned(),
+        ..update(&scene, Vec::new())
+    };
+    for (text, value) in [
+        ("0", json!(0)),
+        ("2", json!(2)),
+        ("9223372036854775807", json!(i64::MAX)),
+        ("0%", json!("0%")),
+        ("10%", json!("10%")),
+        ("100%", json!("100%")),
+    ] {
+        let export = send(request(text)).unwrap().into_inner().export.unwrap();
+        assert_eq!((export.rollout.unwrap().max_held.as_str(), stored()), (text, value));
+    }
+    for (text, value) in [
+        ("-1", json!(-1)),
+        ("1.5", json!(1.5)),
+        ("101%", json!("101%")),
+        ("05%", json!("05%")),
+        ("5 %", json!("5 %")),
+        ("a few", json!("a few")),
+    ] {
+        let admitted = scene
+            .at_provider
+            .merge(path, &json!({"spec": {"rollout": {"maxHeld": value}}}));
+        admitted.expect(422);
+        let refusal = send(request(text)).unwrap_err();
+        assert_eq!(
+            (refusal.code(), bad_fields(&refusal)),
+            (Code::InvalidArgument, vec!["max_held".to_owned()]),
+            "{refusal:?}"
+        );
+        assert!(refusal.message().contains(text), "{refusal:?}");
+    }
+    assert_eq!(stored(), "100%");
+    // Other settings leave it, and an empty text with a mask that names it removes it.
+    send(update(&scene, vec![share(5, 0)])).unwrap();
+    assert_eq!(stored(), "100%");
+    let paths = vec!["max_held".to_owned()];
+    let none = UpdateExportRequest {
+        update_mask: Some(FieldMask { paths }),
+        ..request("")
+    };
+    let export = send(none).unwrap().into_inner().export.unwrap();
+    assert_eq!((export.rollout.unwrap().max_held.as_str(), stored()), ("", Value::Null));
+}
+
 #[test]
 fn wrong_steps_are_refused_with_their_field() {
     let server = shared();
     let scene = Scene::new(&server);
     scene.publish_and_bind();
     let mut apis = scene.apis.clone();
+    let near = RolloutSelector {
+        match_expressions: vec![RolloutRequirement {
+            key: "tier".to_owned(),
+            operator: "Near".to_owned(),
+            values: Vec::new(),
+        }],
+        ..RolloutSelector::default()
+    };
     runtime().block_on(async {
         for (steps, field) in [
             (vec![canaries(), share(101, 0)], "steps[1].percentage"),
             (vec![share(1, -1)], "steps[0].pause_seconds"),
             (vec![RolloutStep::default()], "steps[0]"),
             (vec![share(1, 0); 21], "steps"),
+            (vec![share(1, 0), ring("in valid")], "steps[1].selector"),
+            (
+                vec![RolloutStep {
+                    of: Some(Of::Selector(near)),
+                    pause_seconds: 0,
+                }],
+                "steps[0].selector",
+            ),
         ] {
             let refusal = apis.update_export(update(&scene, steps)).await.unwrap_err();
             assert_eq!(
@@ -130,4 +215,12 @@ fn wrong_steps_are_refused_with_their_field() {
             .await;
         assert_eq!(denied.unwrap_err().code(), Code::PermissionDenied);
     });
+    // The APIExport itself takes none either.
+    let steps = json!([{"percentage": 1}, {"selector": {"matchLabels": {"ring": "in valid"}}}]);
+    let export = json!({"spec": {"rollout": {"steps": steps}}});
+    let refused = scene
+        .at_provider
+        .merge("/apis/apis.kcp.io/v1alpha2/apiexports/boats", &export);
+    let message = refused.expect(422)["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("spec.rollout.steps[1].selector"), "{message}");
 }

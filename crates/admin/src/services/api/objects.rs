@@ -8,7 +8,11 @@ use crate::{
     session::{Located, Session, right},
     status::{Fault, forbidden, forbidden_because, invalid},
 };
-use insula_api::{ClusterName, ClusterPath, Json, ObjectKey, Revision, Scope, Timestamp, Verb, names::groups};
+use insula_api::{
+    ClusterName, ClusterPath, Json, ObjectKey, Revision, Scope, Timestamp, Verb,
+    kinds::{self, ApiExportRollout},
+    names::groups,
+};
 use insula_catalog::{
     exports::{ExportName, bind_grant},
     ids, locate,
@@ -228,6 +232,7 @@ pub(super) fn export_message(workspace: &ClusterPath, value: &Json) -> Published
         "" => "PerBinding",
         strategy => strategy,
     };
+    let settings: ApiExportRollout = kinds::read(&value["spec"]["rollout"]);
     let rollout = Rollout {
         strategy: strategy.to_owned(),
         paused: value["spec"]["rollout"]["paused"] == true,
@@ -243,6 +248,7 @@ pub(super) fn export_message(workspace: &ClusterPath, value: &Json) -> Published
         message: strings(value, "/status/rollout/message"),
         unbound: number(value, "/status/rollout/unbound"),
         history: items(value, "/status/rollout/history").map(former).collect(),
+        max_held: settings.max_held.map(|max| max.to_string()).unwrap_or_default(),
     };
     PublishedExport {
         name: strings(value, "/metadata/name"),

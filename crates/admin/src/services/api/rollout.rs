@@ -214,6 +214,7 @@ pub(super) fn correct(
         step: rollout.step.min(1),
         steps: rollout.steps,
         history: rollout.history.clone(),
+        max_held: rollout.max_held.clone(),
         ..Rollout::default()
     };
 }

@@ -10,7 +10,7 @@ use crate::{
     session::{AdminService, Session},
     status::invalid,
 };
-use insula_api::{Json, Verb};
+use insula_api::{Json, LabelSelector, Verb, kinds::MaxHeld};
 use insula_proto::admin::v1::{RolloutStep, UpdateExportRequest, UpdateExportResponse, rollout_step};
 use serde_json::json;
 use tonic::Status;
@@ -31,6 +31,7 @@ impl AdminService {
         let located = session.export_workspace(&request.workspace, &request.export, Verb::Update, "")?;
         let mask = mask(&request)?;
         check(&request, &mask)?;
+        let max_held = max_held(&request, &mask)?;
         let once = once(&request.request_id, request.validate_only);
         let work = async {
             let (name, etag) = (request.export.as_str(), request.etag.as_str());
@@ -38,7 +39,7 @@ impl AdminService {
             retried(session, etag, move |snapshot| async move {
                 let (_, mut value) = changed.find_export(&snapshot, located, name)?;
                 check_etag(etag, ("apiexports", name), Some(&value))?;
-                let new = with_settings(&value, request, mask);
+                let new = with_settings(&value, request, max_held, mask);
                 if new["spec"] != value["spec"] {
                     value = changed.write(located, &new, request.validate_only).await?;
                 }
@@ -59,6 +60,7 @@ fn mask(request: &UpdateExportRequest) -> Result<Mask, Status> {
         ("paused", request.paused),
         ("steps", !request.steps.is_empty()),
         ("retirement_days", request.retirement_days != 0),
+        ("max_held", !request.max_held.is_empty()),
     ];
     Mask::read(request.update_mask.as_ref(), &known)
 }
@@ -79,24 +81,39 @@ fn check(request: &UpdateExportRequest, mask: &Mask) -> Result<(), Status> {
         let problem = format!("has {} items: at most {STEPS_MAX} are possible", request.steps.len());
         return Err(invalid("steps", problem));
     }
-    for (index, step) in request.steps.iter().enumerate() {
+    for (index, sent) in request.steps.iter().enumerate() {
         let field = |name: &str| format!("steps[{index}]{name}");
-        match &step.of {
+        match &sent.of {
             None => return Err(invalid(&field(""), "needs selector or percentage")),
             Some(rollout_step::Of::Percentage(share)) if !(1..=100).contains(share) => {
                 return Err(invalid(&field(".percentage"), format!("is {share}: choose 1 to 100")));
             }
-            Some(rollout_step::Of::Percentage(_) | rollout_step::Of::Selector(_)) => {}
+            Some(rollout_step::Of::Percentage(_)) => {}
+            Some(rollout_step::Of::Selector(_)) => {
+                LabelSelector::from_json(&step(sent)["selector"])
+                    .map_err(|error| invalid(&field(".selector"), format!("is none: {error}")))?;
+            }
         }
-        if step.pause_seconds < 0 {
+        if sent.pause_seconds < 0 {
             return Err(invalid(&field(".pause_seconds"), "must not be negative"));
         }
     }
     Ok(())
 }
 
+/// Reads the bindings that may stay; `None` for 0, and if the mask leaves them as they are.
+fn max_held(request: &UpdateExportRequest, mask: &Mask) -> Result<Option<MaxHeld>, Status> {
+    let text = request.max_held.as_str();
+    if text.is_empty() || !mask.has("max_held") {
+        return Ok(None);
+    }
+    let read = text.parse();
+    read.map(Some)
+        .map_err(|error| invalid("max_held", format!("is {text:?}: {error}")))
+}
+
 /// Returns the export with the settings that a mask names. Other parts of it stay.
-fn with_settings(export: &Json, request: &UpdateExportRequest, mask: &Mask) -> Json {
+fn with_settings(export: &Json, request: &UpdateExportRequest, max_held: Option<MaxHeld>, mask: &Mask) -> Json {
     let mut new = export.clone();
     let spec = &mut new["spec"];
     let mut set = |part: &str, field: &str, value: Option<Json>| {
@@ -118,6 +135,9 @@ fn with_settings(export: &Json, request: &UpdateExportRequest, mask: &Mask) -> J
     if mask.has("steps") {
         let steps: Vec<Json> = request.steps.iter().map(step).collect();
         set("rollout", "steps", (!steps.is_empty()).then_some(steps.into()));
+    }
+    if mask.has("max_held") {
+        set("rollout", "maxHeld", max_held.map(MaxHeld::to_json));
     }
     if mask.has("retirement_days") {
         set("retirement", "days", Some(request.retirement_days.into()));
@@ -171,23 +191,37 @@ mod tests {
         };
         let asked = mask(&request).unwrap();
         assert_eq!(
-            with_settings(&export, &request, &asked)["spec"],
+            with_settings(&export, &request, None, &asked)["spec"],
             json!({
                 "rollout": {"strategy": "AllOrNothing", "paused": true, "maxHeld": 2,
                             "steps": [{"percentage": 5, "pauseSeconds": 60}]},
                 "retirement": {"days": 7},
             })
         );
+        let share = UpdateExportRequest {
+            max_held: "10%".to_owned(),
+            ..UpdateExportRequest::default()
+        };
+        let asked = mask(&share).unwrap();
+        let max_held = max_held(&share, &asked).unwrap();
+        let spec = &with_settings(&export, &share, max_held, &asked)["spec"];
+        assert_eq!(spec["rollout"]["maxHeld"], "10%");
+        assert_eq!(spec["rollout"]["strategy"], "AllOrNothing");
         let cleared = Mask::read(
             Some(&prost_types::FieldMask {
                 paths: vec!["*".to_owned()],
             }),
-            &[("strategy", false), ("paused", false), ("steps", false)],
+            &[
+                ("strategy", false),
+                ("paused", false),
+                ("steps", false),
+                ("max_held", false),
+            ],
         );
         let none = UpdateExportRequest::default();
         assert_eq!(
-            with_settings(&export, &none, &cleared.unwrap())["spec"],
-            json!({"rollout": {"maxHeld": 2}})
+            with_settings(&export, &none, None, &cleared.unwrap())["spec"],
+            json!({"rollout": {}})
         );
     }
 }
