@@ -100,6 +100,8 @@ pub struct EtcdConfig {
     pub request_seconds: u64,
     /// Seconds for an attempt at one member, before the next one is asked.
     pub attempt_seconds: u64,
+    /// Uses members whose version may lose events of watches, with a warning.
+    pub accept_old_versions: bool,
 }
 
 impl Default for EtcdConfig {
@@ -113,6 +115,7 @@ impl Default for EtcdConfig {
             request_seconds: 10,
             // An election takes one to two seconds.
             attempt_seconds: 2,
+            accept_old_versions: false,
         }
     }
 }

@@ -104,7 +104,7 @@ async fn etcd(config: &Config, endpoints: &Endpoints, instance: u64) -> Result<O
                     what: config.store.to_string(),
                 });
             }
-            Err(error @ ConnectError::Format { .. }) => {
+            Err(error @ (ConnectError::Format { .. } | ConnectError::Version { .. })) => {
                 return Err(StartError::Store {
                     store: config.store.to_string(),
                     cause: error.to_string(),
@@ -131,6 +131,7 @@ fn options(config: &EtcdConfig, instance: u64) -> EtcdOptions {
     EtcdOptions {
         request_timeout: Duration::from_secs(config.request_seconds),
         attempt_timeout: Duration::from_secs(config.attempt_seconds),
+        accept_old_versions: config.accept_old_versions,
         credentials: Arc::new(move || credentials(&files).map_err(|error| error.to_string())),
         ..EtcdOptions::new(instance)
     }

@@ -24,6 +24,7 @@
 //! [`insula_store::TXN_BYTES_MAX`]. A server that has just started knows no history from before its
 //! start.
 
+mod audit;
 mod commit;
 mod errors;
 mod keys;
@@ -34,6 +35,7 @@ mod sessions;
 mod shared_reads;
 mod status;
 mod survey;
+pub mod version;
 
 pub use survey::{MemberStatus, survey};
 
@@ -84,6 +86,10 @@ pub struct Options {
     pub credentials: Arc<dyn Fn() -> Result<Credentials, String> + Send + Sync>,
     /// A random number that tells this process from all others on the same etcd.
     pub instance: u64,
+    /// Uses members of any version, with a warning; see [`version`].
+    pub accept_old_versions: bool,
+    /// Time between two comparisons of the copy in this process with etcd.
+    pub audit_interval: Duration,
 }
 
 /// Credentials of a connection.
@@ -112,6 +118,8 @@ impl Options {
             attempt_timeout: Duration::from_secs(2),
             credentials: Arc::new(|| Ok(Credentials::default())),
             instance,
+            accept_old_versions: false,
+            audit_interval: Duration::from_secs(300),
         }
     }
 }
@@ -133,6 +141,12 @@ pub enum ConnectError {
         /// The key.
         key: String,
         /// Description of the damage.
+        reason: String,
+    },
+    /// The version of a member is one that is not used.
+    #[error("{reason}")]
+    Version {
+        /// The member, its version and the ways on.
         reason: String,
     },
     /// A program of a later format uses the store.
@@ -182,6 +196,9 @@ impl EtcdStore {
         let keys = Keys::new(prefix);
         let instance = options.instance;
         let members = Arc::new(Members::new(endpoints, options));
+        if let Some(reason) = members.refused_version().await {
+            return Err(ConnectError::Version { reason });
+        }
         let loaded = load(&members, &keys).await.map_err(|error| match error {
             MirrorError::Damaged { key, reason } => ConnectError::Damaged { key, reason },
             MirrorError::Format(found) => ConnectError::Format { found },

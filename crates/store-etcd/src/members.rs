@@ -8,6 +8,7 @@
 use crate::{
     Credentials, Options, Tls,
     errors::{Meaning, meaning},
+    version::{self, Trust},
 };
 use etcd_client::{
     Certificate, Client, ClusterClient, ConnectOptions, Error, Identity, KvClient, TlsOptions, WatchClient,
@@ -37,6 +38,8 @@ pub(crate) struct Members {
     /// endpoints.
     generation: watch::Sender<usize>,
     connected: tokio::sync::Mutex<Option<Member>>,
+    /// The reason why a member is not used, if one was met whose version is refused.
+    refused: Mutex<Option<String>>,
 }
 
 /// A connection to one member.
@@ -73,6 +76,7 @@ impl Members {
             options,
             generation: watch::Sender::new(first),
             connected: tokio::sync::Mutex::default(),
+            refused: Mutex::default(),
         }
     }
 
@@ -96,6 +100,7 @@ impl Members {
             Some(connect_options(&self.options, credentials)),
         ));
         let client = connecting.await?;
+        self.check_version(&endpoint, &client).await?;
         let member = Member {
             generation,
             endpoint,
@@ -106,6 +111,41 @@ impl Members {
         };
         *connected = Some(member.clone());
         Ok(member)
+    }
+
+    /// Connects to the first member. Returns the reason if its version is refused; whether it can
+    /// be used otherwise is found by what follows.
+    pub(crate) async fn refused_version(&self) -> Option<String> {
+        let _ = tokio::time::timeout(self.options.attempt_timeout, self.current()).await;
+        self.refused.lock().clone()
+    }
+
+    /// Refuses a member whose version may lose events of watches, or warns of it.
+    async fn check_version(&self, endpoint: &str, client: &Client) -> Result<(), Error> {
+        let status = client.maintenance_client().status().await?;
+        let found = status.version();
+        let needed = version::sound_versions();
+        match version::trust(found) {
+            Trust::Sound => Ok(()),
+            Trust::Refused if !self.options.accept_old_versions => {
+                let reason = format!(
+                    "{endpoint} has version {found:?}, whose watches may lose events: upgrade it to {needed}, or \
+                     accept that by etcd.acceptOldVersions"
+                );
+                *self.refused.lock() = Some(reason.clone());
+                // As one that cannot be reached: another member may be a later one.
+                Err(Error::Internal(reason))
+            }
+            Trust::Doubtful | Trust::Refused => {
+                tracing::warn!(
+                    endpoint,
+                    version = found,
+                    "watches of this version of etcd may lose events, which would be missing until the next start: \
+                     upgrade it to {needed}"
+                );
+                Ok(())
+            }
+        }
     }
 
     fn endpoint(&self, generation: usize) -> String {

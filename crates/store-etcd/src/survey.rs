@@ -2,7 +2,13 @@
 
 use etcd_client::{Client, Error, StatusResponse};
 
-use crate::{Options, keys::Keys, members::connect_options, read_header};
+use crate::{
+    Options,
+    keys::Keys,
+    members::connect_options,
+    read_header,
+    version::{self, Trust},
+};
 
 /// State of a member, in its own words.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -57,6 +63,13 @@ pub async fn survey(endpoint: &str, prefix: &str, options: &Options) -> Result<M
         unreadable,
         ..read(&status)
     })
+}
+
+impl MemberStatus {
+    /// Returns the judgement of its version.
+    pub fn trust(&self) -> Trust {
+        version::trust(&self.version)
+    }
 }
 
 fn read(status: &StatusResponse) -> MemberStatus {

@@ -272,6 +272,48 @@ async fn behind(wire: &Wire, etcd: &Etcd, prefix: &str) -> Arc<dyn Store> {
     Arc::new(store)
 }
 
+/// An event that never arrives would be missing until the next start, while all others move the
+/// copy on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_event_ends_the_store() {
+    for etcd in Etcd::each() {
+        let prefix = etcd.fresh_prefix();
+        let writer = etcd.store(&prefix).await;
+        writer.commit(create("first")).await.unwrap();
+        let wire = Wire::to(&etcd.endpoint).await;
+        let options = Options {
+            audit_interval: Duration::from_millis(100),
+            ..Options::new(1 << 32)
+        };
+        let endpoint = std::slice::from_ref(&wire.endpoint);
+        let (_store, driver) = EtcdStore::connect(endpoint, &prefix, options).await.unwrap();
+        let mut driver = tokio::spawn(driver);
+        // While every event arrives, it finds nothing.
+        for n in 0..200 {
+            writer.commit(create(&format!("w{n}"))).await.unwrap();
+            writer.commit(put(&format!("w{}", n / 2))).await.unwrap();
+            let gone = key(&format!("w{}", n / 3));
+            let gone = Txn::one(Guard::Exists(gone.clone()), Write::Delete(gone));
+            drop(writer.commit(gone).await);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert!(!driver.is_finished());
+        wire.lose(b"vanished");
+        writer.commit(create("vanished")).await.unwrap();
+        let written = async {
+            loop {
+                tokio::select! {
+                    ended = &mut driver => return ended,
+                    () = tokio::time::sleep(Duration::from_millis(100)) => drop(writer.commit(put("last")).await),
+                }
+            }
+        };
+        let ended = tokio::time::timeout(Duration::from_secs(20), written).await;
+        let reason = ended.expect("the difference is found").unwrap().unwrap_err();
+        assert!(reason.contains("differs") && reason.contains("in etcd"), "{reason}");
+    }
+}
+
 fn create(name: &str) -> Txn {
     Txn::one(Guard::Absent(key(name)), Write::Put(key(name), object(name, 1)))
 }

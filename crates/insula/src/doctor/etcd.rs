@@ -2,7 +2,12 @@
 
 use std::time::Duration;
 
-use insula_server::{Config, MemberStatus, config::StoreChoice, survey_etcd};
+use insula_server::{
+    Config, MemberStatus,
+    config::StoreChoice,
+    etcd_version::{self, Trust},
+    survey_etcd,
+};
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -19,8 +24,6 @@ use crate::{
 const CHECK: &str = "etcd";
 /// Longest wait for a connection, and for the time of a member.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// The oldest version that servers work with.
-const VERSION_MIN: (u32, u32) = (3, 4);
 /// Quota of an etcd that is started without `--quota-backend-bytes`.
 const QUOTA_DEFAULT: u64 = 2 << 30;
 /// Percentage of the quota from which on etcd is nearly full.
@@ -91,11 +94,6 @@ fn judge(host: &str, status: &MemberStatus, ahead: Option<i64>) -> Vec<Finding> 
         };
         problem(format!("{host}: {error}"), fix);
     }
-    if version(&status.version).is_none_or(|version| version < VERSION_MIN) {
-        let (major, minor) = VERSION_MIN;
-        let detail = format!("{host}: version {:?}", status.version);
-        problem(detail, format!("upgrade etcd to {major}.{minor} or later"));
-    }
     if status.is_learner {
         let detail = format!("{host} is a learner, which answers no reads");
         problem(
@@ -112,6 +110,14 @@ fn judge(host: &str, status: &MemberStatus, ahead: Option<i64>) -> Vec<Finding> 
         };
         problem(format!("{host}: our keys cannot be read: {why}"), fix.to_owned());
     }
+    if status.trust() == Trust::Refused {
+        let detail = format!("{host}: version {:?}, whose watches may lose events", status.version);
+        let fix = format!(
+            "upgrade etcd to {}, or accept it by etcd.acceptOldVersions",
+            etcd_version::sound_versions()
+        );
+        findings.push(Finding::problem(CHECK, detail, fix));
+    }
     findings.extend(space(host, status));
     findings.extend(clock(host, ahead));
     if findings.is_empty() {
@@ -122,7 +128,13 @@ fn judge(host: &str, status: &MemberStatus, ahead: Option<i64>) -> Vec<Finding> 
             "{host}: version {}, {role}, {used} MiB of {quota} MiB, clock {clock}",
             status.version
         );
-        findings.push(Finding::ok(CHECK, detail));
+        findings.push(match status.trust() {
+            Trust::Sound => Finding::ok(CHECK, detail),
+            Trust::Doubtful | Trust::Refused => {
+                let fix = format!("upgrade etcd to {}", etcd_version::sound_versions());
+                Finding::warning(CHECK, format!("{detail}; watches of this version may lose events"), fix)
+            }
+        });
     }
     findings
 }
@@ -189,11 +201,6 @@ async fn date(config: &Config, host: &str, url: &str) -> Option<i64> {
 }
 
 /// Reads the first two numbers of a version.
-fn version(text: &str) -> Option<(u32, u32)> {
-    let mut parts = text.split('.').map(|part| part.parse().ok());
-    Some((parts.next()??, parts.next()??))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -213,7 +220,7 @@ mod tests {
 
     #[test]
     fn each_state_of_a_member_has_its_fix() {
-        let rows: [(MemberStatus, Verdict, &str, &str); 8] = [
+        let rows: [(MemberStatus, Verdict, &str, &str); 9] = [
             (
                 member(|_| ()),
                 Verdict::Ok,
@@ -236,7 +243,13 @@ mod tests {
                 member(|status| status.version = "3.3.27".to_owned()),
                 Verdict::Problem,
                 "3.3.27",
-                "3.4 or later",
+                "3.6.0 and later, or accept it by etcd.acceptOldVersions",
+            ),
+            (
+                member(|status| status.version = "3.4.23".to_owned()),
+                Verdict::Warning,
+                "may lose events",
+                "upgrade etcd to 3.4.31",
             ),
             (
                 member(|status| status.is_learner = true),

@@ -1,4 +1,4 @@
-//! A proxy between a store and etcd that loses requests or answers.
+//! A proxy between a store and etcd that loses requests, answers or single messages.
 
 use std::{
     sync::{Arc, Mutex},
@@ -25,6 +25,8 @@ pub(crate) struct Wire {
     traffic: tokio::sync::watch::Sender<Traffic>,
     /// Bytes that are held back.
     held: Arc<Mutex<Vec<u8>>>,
+    /// A text: the first message with it is lost on the way to the store.
+    lost: Arc<Mutex<Option<Vec<u8>>>>,
 }
 
 impl Wire {
@@ -35,15 +37,18 @@ impl Wire {
         let (traffic, state) = tokio::sync::watch::channel(Traffic::Open);
         let held = Arc::new(Mutex::new(Vec::new()));
         let kept = held.clone();
+        let lost = Arc::new(Mutex::new(None));
+        let leaves_out = lost.clone();
         tokio::spawn(async move {
             while let Ok((near, _)) = listener.accept().await {
                 let (target, state, kept) = (target.clone(), state.clone(), kept.clone());
+                let lost = leaves_out.clone();
                 tokio::spawn(async move {
                     if *state.borrow() == Traffic::Cut {
                         return;
                     }
                     if let Ok(far) = tokio::net::TcpStream::connect(target).await {
-                        forward(near, far, state, &kept).await;
+                        forward(near, far, state, &kept, &lost).await;
                     }
                 });
             }
@@ -52,11 +57,17 @@ impl Wire {
             endpoint: near_endpoint,
             traffic,
             held,
+            lost,
         }
     }
 
     pub(crate) fn holds(&self, part: &[u8]) -> bool {
         self.held.lock().unwrap().windows(part.len()).any(|bytes| bytes == part)
+    }
+
+    /// Loses the next message to the store that contains a text, and nothing else.
+    pub(crate) fn lose(&self, part: &[u8]) {
+        *self.lost.lock().unwrap() = Some(part.to_vec());
     }
 
     pub(crate) fn set(&self, traffic: Traffic) {
@@ -69,6 +80,7 @@ async fn forward(
     far: tokio::net::TcpStream,
     mut state: tokio::sync::watch::Receiver<Traffic>,
     held: &Mutex<Vec<u8>>,
+    lost: &Mutex<Option<Vec<u8>>>,
 ) {
     let ((mut near_read, mut near_write), (mut far_read, mut far_write)) = (near.into_split(), far.into_split());
     let mut ended = state.clone();
@@ -94,11 +106,14 @@ async fn forward(
     };
     let back = async {
         let mut buffer = vec![0; 1 << 16];
+        let mut frames = Vec::new();
         while let Ok(count @ 1..) = far_read.read(&mut buffer).await {
             let open = *answers.borrow() == Traffic::Open;
+            frames.extend_from_slice(&buffer[..count]);
+            let passed = whole_frames(&mut frames, &mut lost.lock().unwrap());
             // The end of the sender is no reason to stop: some of its bytes may be held back.
             let _ = if open {
-                near_write.write_all(&buffer[..count]).await
+                near_write.write_all(&passed).await
             } else {
                 Ok(())
             };
@@ -109,4 +124,27 @@ async fn forward(
         () = back => {}
         _ = ended.wait_for(|now| *now == Traffic::Cut) => {}
     }
+}
+
+/// Bytes of the header of a frame of HTTP/2: a length of 24 bits, type, flags, stream.
+const HEADER: usize = 9;
+const DATA: u8 = 0;
+
+/// Takes the whole frames of HTTP/2 from what has arrived, without the first one of data that
+/// contains the text. etcd sends a message that is small in a frame of its own.
+fn whole_frames(arrived: &mut Vec<u8>, lost: &mut Option<Vec<u8>>) -> Vec<u8> {
+    let mut passed = Vec::new();
+    while let [a, b, c, kind, ..] = arrived[..] {
+        let length = HEADER + u32::from_be_bytes([0, a, b, c]) as usize;
+        if arrived.len() < length {
+            break;
+        }
+        let frame: Vec<u8> = arrived.drain(..length).collect();
+        let contains = |part: &Vec<u8>| frame.windows(part.len()).any(|bytes| bytes == part);
+        match lost.take_if(|part| kind == DATA && contains(part)) {
+            Some(_) => {}
+            None => passed.extend(frame),
+        }
+    }
+    passed
 }

@@ -2,6 +2,7 @@
 
 mod credentials;
 mod full;
+mod versions;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,0 +1,138 @@
+//! Comparison of the copy in this process with etcd. An event that a watch loses is missing for
+//! ever: later events move the copy on, and nothing that follows tells. So from time to time the
+//! number of objects is compared at a revision that both have, and a page of keys with the
+//! revisions of their objects, in turn. A difference ends the store, as a rollback of etcd does.
+
+use crate::{keys::Keys, members::Members, origin::Origin};
+use etcd_client::{Error, GetOptions, KvClient};
+use insula_api::{ObjectKey, Revision, Scope};
+use insula_store::Snapshot;
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+/// Keys of one comparison: those of 200,000 objects take eight hours at one in five minutes.
+const PAGE_MAX: i64 = 2000;
+/// Least time for a comparison. An answer that is lost must not be the last.
+const TIMEOUT_MIN: Duration = Duration::from_secs(10);
+/// Entries that are counted without a pause for others.
+const STRIDE: usize = 1000;
+
+/// The auditor of a store's copy.
+pub(crate) struct Audit {
+    pub(crate) origin: Arc<Origin>,
+    pub(crate) members: Arc<Members>,
+    pub(crate) keys: Keys,
+}
+
+/// A difference between the copy and etcd, or the reason why they were not compared.
+enum Finding {
+    Differs(String),
+    Unknown(String),
+}
+
+impl From<Error> for Finding {
+    fn from(error: Error) -> Self {
+        Finding::Unknown(error.to_string())
+    }
+}
+
+impl Audit {
+    /// Compares in intervals, until it is dropped.
+    pub(crate) async fn run(&self) -> Infallible {
+        let mut from = self.keys.objects().0;
+        loop {
+            tokio::time::sleep(self.members.options().audit_interval).await;
+            let limit = self.members.options().audit_interval.max(TIMEOUT_MIN);
+            let compared = tokio::time::timeout(limit, self.compare(&from)).await;
+            let late = |_| Err(Finding::Unknown(format!("it took more than {limit:?}")));
+            match compared.unwrap_or_else(late) {
+                Ok(next) => from = next,
+                Err(Finding::Differs(how)) => self.origin.status.fail(format!(
+                    "the copy of etcd in this process differs: {how}. An event of its watch was lost; restart to read \
+                     it anew, and upgrade etcd"
+                )),
+                // The next interval compares; that etcd cannot be read is told by those who read.
+                Err(Finding::Unknown(reason)) => tracing::debug!(reason, "etcd was not compared"),
+            }
+        }
+    }
+
+    /// Compares the number of objects, and the page of keys from `from` on. Returns the begin of
+    /// the next page.
+    async fn compare(&self, from: &[u8]) -> Result<Vec<u8>, Finding> {
+        // Pinned while both are read: neither changes at this revision.
+        let snapshot = self.origin.mvcc.latest();
+        let mut kv = self.members.current().await?.kv;
+        let there = self.count(&mut kv, snapshot.revision()).await?;
+        let here = counted(&snapshot).await;
+        let next = self.compare_page(&mut kv, &snapshot, from).await?;
+        if snapshot.check_reads().is_ok() && here != there {
+            let at = snapshot.revision();
+            return Err(Finding::Differs(format!(
+                "{here} objects at revision {at}, and {there} in etcd"
+            )));
+        }
+        Ok(next)
+    }
+
+    /// Returns the number of objects in etcd at a revision.
+    async fn count(&self, kv: &mut KvClient, at: Revision) -> Result<usize, Error> {
+        let (start, end) = self.keys.objects();
+        let at = i64::try_from(at.0).unwrap_or(i64::MAX);
+        let options = || GetOptions::new().with_revision(at).with_count_only();
+        let all = kv.get(start, Some(options().with_range(end))).await?;
+        // The mark of the format lies among the objects.
+        let mark = kv.get(self.keys.format(), Some(options())).await?;
+        Ok(usize::try_from(all.count() - mark.count()).unwrap_or_default())
+    }
+
+    async fn compare_page(&self, kv: &mut KvClient, snapshot: &Snapshot, from: &[u8]) -> Result<Vec<u8>, Finding> {
+        let (start, end) = self.keys.objects();
+        let at = i64::try_from(snapshot.revision().0).unwrap_or(i64::MAX);
+        let options = GetOptions::new()
+            .with_revision(at)
+            .with_range(end)
+            .with_keys_only()
+            .with_limit(PAGE_MAX);
+        let page = kv.get(from, Some(options)).await?;
+        for found in page.kvs() {
+            let Some(encoded) = self.keys.encoded(found.key()) else {
+                continue;
+            };
+            let revision = Revision(found.mod_revision().unsigned_abs());
+            // One that cannot be decoded was refused by the load, or by the watch.
+            let Ok(key) = ObjectKey::decode(encoded) else { continue };
+            let here = snapshot.get(&key).map(|entry| entry.revision);
+            if here != Some(revision) && snapshot.check_reads().is_ok() {
+                let here = here.map_or("absent".to_owned(), |here| format!("of revision {here}"));
+                let name = String::from_utf8_lossy(encoded);
+                return Err(Finding::Differs(format!(
+                    "{name:?} is {here}, and of {revision} in etcd"
+                )));
+            }
+        }
+        match page.kvs().last().filter(|_| page.more()) {
+            // The first key after the last one.
+            Some(last) => Ok([last.key(), &[0]].concat()),
+            None => Ok(start),
+        }
+    }
+}
+
+/// Counts the objects of a snapshot, and lets others run meanwhile.
+async fn counted(snapshot: &Snapshot) -> usize {
+    let everything = Scope {
+        resource: None,
+        cluster: None,
+        namespace: None,
+    };
+    let (mut count, mut last) = (0, None);
+    loop {
+        let some = snapshot.range(&everything, last.as_ref(), STRIDE);
+        count += some.len();
+        match some.last().filter(|_| some.len() == STRIDE) {
+            Some(entry) => last = Some(entry.key.clone()),
+            None => return count,
+        }
+        tokio::task::yield_now().await;
+    }
+}
