@@ -13,7 +13,7 @@ use std::{fmt, str::FromStr};
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MaxHeld {
-    /// So many bindings; no more than `i64::MAX`, the largest integer of an object.
+    /// Number of bindings, at most `i64::MAX`, the largest integer of an object.
     Number(u64),
     /// A share of all bindings in percent, 0 to 100.
     Share(u8),

@@ -200,7 +200,6 @@ async fn date(config: &Config, host: &str, url: &str) -> Option<i64> {
     timeout(TIMEOUT, asked).await.ok().flatten()
 }
 
-/// Reads the first two numbers of a version.
 #[cfg(test)]
 mod tests {
     use super::*;
