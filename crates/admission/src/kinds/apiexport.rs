@@ -146,9 +146,6 @@ fn review_change(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<
     }
 }
 
-/// Fields that a warning names.
-const NAMED_MAX: usize = 5;
-
 /// Warns of newly offered schemas without rules between whose versions fields break.
 fn warn_of_breaks(review: &Review<'_>, new: &Json, old: Option<&Json>) {
     let schemas = |export: &Json| -> Vec<String> {
@@ -171,13 +168,11 @@ fn warn_of_breaks(review: &Review<'_>, new: &Json, old: Option<&Json>) {
         let compiled = review.catalog.compile(&bundle::of_schema(&schema, rules.as_ref()));
         let breaks = compiled.map(|api| api.bundle.breaks()).unwrap_or_default();
         if !breaks.is_empty() {
-            let named: Vec<String> = breaks.iter().take(NAMED_MAX).map(ToString::to_string).collect();
-            let more = if breaks.len() > NAMED_MAX { "; …" } else { "" };
             review.warn(format!(
                 "{name} has incompatible versions and no rules ({} fields, see the condition VersionsCompatible): \
-                 {}{more}",
+                 {}",
                 breaks.len(),
-                named.join("; ")
+                trial::first_named(&breaks)
             ));
         }
     }

@@ -10,9 +10,6 @@ use crate::kinds::{
 use insula_api::{FieldError, FieldPath, Json, Scope, aggregate};
 use insula_catalog::{Api, Error, Result, bundle, ids, parts};
 
-/// Fields that a warning names.
-const NAMED_MAX: usize = 5;
-
 pub(super) const RULES: Rules = Rules {
     write: |review, new, old| self::review(review, new, old),
     explain: |review, refusal| match refusal {
@@ -171,12 +168,10 @@ fn warn_of_new_versions(review: &Review<'_>, api: &Api, old: Option<&Json>) {
         false => api.bundle.breaks(),
     };
     if !breaks.is_empty() {
-        let named: Vec<String> = breaks.iter().take(NAMED_MAX).map(ToString::to_string).collect();
-        let more = if breaks.len() > NAMED_MAX { "; …" } else { "" };
         review.warn(format!(
-            "a client that writes back what a version shows takes away what it lacks: {}{more}; an APIConversion of \
-             this name, which may come first, keeps it",
-            named.join("; ")
+            "a client that writes back what a version shows takes away what it lacks: {}; an APIConversion of this \
+             name, which may come first, keeps it",
+            trial::first_named(&breaks)
         ));
     }
 }

@@ -72,20 +72,9 @@ pub(super) fn refusal(tried: &Tried, accepted: &[Acceptance]) -> Option<String> 
     ))
 }
 
-/// Returns what the annotations of an object accept. An entry that cannot be read accepts nothing,
-/// and `warn` gets the reason.
-pub(super) fn accepted(object: &Json, mut warn: impl FnMut(String)) -> Vec<Acceptance> {
-    let mut accepted = Vec::new();
-    for name in [ACCEPTED_EFFECTS, ACCEPTED_ONCE] {
-        let text = object["metadata"]["annotations"][name].as_str().unwrap_or_default();
-        for word in Acceptance::all(text) {
-            match word {
-                Ok(word) => accepted.push(word),
-                Err(why) => warn(format!("annotation {name} accepts nothing: {why}")),
-            }
-        }
-    }
-    accepted
+/// Returns what the annotations of an object accept; `warn` gets what cannot be read.
+pub(super) fn accepted(object: &Json, warn: impl FnMut(String)) -> Vec<Acceptance> {
+    Acceptance::all(object, &[ACCEPTED_EFFECTS, ACCEPTED_ONCE], warn)
 }
 
 /// Takes out the annotation that accepts effects for this write alone.

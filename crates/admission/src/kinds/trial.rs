@@ -4,7 +4,7 @@
 
 use crate::{
     kinds::review::Review,
-    publication::{Acceptance, Effect, Effects, add_effects, unaccepted},
+    publication::{Acceptance, Effect, Effects, add_effects, unanswered},
 };
 use insula_api::{ClusterName, Scope, counted};
 use insula_catalog::{Api, locate};
@@ -15,6 +15,16 @@ use std::{collections::BTreeSet, ops::ControlFlow};
 const OBJECTS_MAX: usize = 1_000;
 /// Objects or effects that a warning names.
 const NAMED_MAX: usize = 10;
+
+/// Fields that a warning names.
+const FIELDS_MAX: usize = 5;
+
+/// Names the first fields, for a warning.
+pub(super) fn first_named(fields: &[impl ToString]) -> String {
+    let named: Vec<String> = fields.iter().take(FIELDS_MAX).map(ToString::to_string).collect();
+    let more = if fields.len() > FIELDS_MAX { "; …" } else { "" };
+    format!("{}{more}", named.join("; "))
+}
 
 /// The effects of a change on stored objects.
 #[derive(Debug, Default)]
@@ -41,23 +51,14 @@ impl Tried {
         add_effects(&mut self.effects, effects.finish());
     }
 
-    /// Warns of the first effects that need somebody's word and have none: one warning for each, by
-    /// the name by which it is accepted. Versions that exports remove have warnings of their own.
+    /// Warns of the first effects that have nobody's word: one warning for each, by the name by
+    /// which it is accepted. Versions that exports remove have warnings of their own.
     pub(super) fn warn(&self, review: &Review<'_>, accepted: &[Acceptance]) {
-        let is_told = |effect: &Effect| {
-            effect.objects > 0
-                && !accepted
-                    .iter()
-                    .any(|one| one.covers(&effect.id(), effect.objects as u64))
-        };
-        let mut hurt = unaccepted(&self.effects, accepted);
-        let ended = self.effects.iter().filter(|effect| effect.ends_local_version());
-        hurt.extend(ended.filter(|effect| is_told(effect)));
         let first = match self.is_cut {
             true => format!("of the first {} stored objects, ", self.objects),
             false => String::new(),
         };
-        for effect in hurt.into_iter().take(NAMED_MAX) {
+        for effect in unanswered(&self.effects, accepted).into_iter().take(NAMED_MAX) {
             review.warn(format!("{first}{effect}"));
         }
     }

@@ -19,7 +19,7 @@ mod reasons;
 mod times;
 mod writes;
 
-pub use acceptance::{Acceptance, is_open, unaccepted};
+pub use acceptance::{Acceptance, is_open, unaccepted, unanswered};
 use compare::differing;
 use paths::{general, holds};
 pub use times::Times;
@@ -145,9 +145,8 @@ impl Effect {
         }
     }
 
-    /// Returns true if a definition of a workspace stops to serve a version, which nobody is asked
-    /// to confirm.
-    pub fn ends_local_version(&self) -> bool {
+    /// Returns true if a definition of a workspace stops to serve a version.
+    fn ends_local_version(&self) -> bool {
         self.is_local && self.kind == names::VERSION_REMOVED
     }
 

@@ -239,16 +239,10 @@ pub fn publish(manifest: Manifest<'_>) -> Published {
 
 /// Returns the words of the annotations in the files.
 fn accepted(manifest: Manifest<'_>, errors: &mut Vec<Refusal>) -> Vec<Acceptance> {
-    let said = [Some(manifest.schema), manifest.conversion].into_iter().flatten();
-    let said = said.filter_map(|object| object["metadata"]["annotations"][ACCEPTED_EFFECTS].as_str());
-    let mut accepted = Vec::new();
-    for word in said.flat_map(Acceptance::all) {
-        match word {
-            Ok(word) => accepted.push(word),
-            Err(why) => errors.push(Refusal::Whole(format!("annotation {ACCEPTED_EFFECTS}: {why}"))),
-        }
-    }
-    accepted
+    let files = [Some(manifest.schema), manifest.conversion].into_iter().flatten();
+    files
+        .flat_map(|file| Acceptance::all(file, &[ACCEPTED_EFFECTS], |why| errors.push(Refusal::Whole(why))))
+        .collect()
 }
 
 /// Joins the rules of a schema from several files, with the words of all of them.

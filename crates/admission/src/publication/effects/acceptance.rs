@@ -1,7 +1,7 @@
 //! Words by which somebody accepts effects of a release.
 
 use super::Effect;
-use insula_api::names::effects as names;
+use insula_api::{Json, names::effects as names};
 
 /// Somebody's word for effects: `field-removed:widgets.example.io/v2:.spec.backup=31`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,10 +37,20 @@ impl Acceptance {
         Ok(Acceptance { name, most })
     }
 
-    /// Reads those of an annotation, separated by commas.
-    pub fn all(text: &str) -> impl Iterator<Item = Result<Acceptance, String>> {
-        let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
-        entries.map(Acceptance::parse)
+    /// Reads those of an object's annotations, separated by commas. A word that cannot be read
+    /// accepts nothing, and `wrong` gets the reason.
+    pub fn all(object: &Json, annotations: &[&str], mut wrong: impl FnMut(String)) -> Vec<Acceptance> {
+        let mut accepted = Vec::new();
+        for name in annotations {
+            let text = object["metadata"]["annotations"][*name].as_str().unwrap_or_default();
+            for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+                match Acceptance::parse(word) {
+                    Ok(word) => accepted.push(word),
+                    Err(why) => wrong(format!("annotation {name} accepts nothing: {why}")),
+                }
+            }
+        }
+        accepted
     }
 
     /// Returns the text that was read.
@@ -64,11 +74,26 @@ fn kind_of(id: &str) -> &str {
 
 /// Returns true if an effect of this name on so many objects needs somebody's word, and has none.
 pub fn is_open(id: &str, objects: u64, accepted: &[Acceptance]) -> bool {
-    objects > 0 && names::needs_acceptance(kind_of(id)) && !accepted.iter().any(|one| one.covers(id, objects))
+    names::needs_acceptance(kind_of(id)) && is_unanswered(id, objects, accepted)
+}
+
+/// Returns true if an effect of this name reaches objects, and no word is about it.
+fn is_unanswered(id: &str, objects: u64, accepted: &[Acceptance]) -> bool {
+    objects > 0 && !accepted.iter().any(|one| one.covers(id, objects))
 }
 
 /// Returns the effects that reach objects, need somebody's word and that nobody has accepted.
 pub fn unaccepted<'e>(effects: &'e [Effect], accepted: &[Acceptance]) -> Vec<&'e Effect> {
     let open = |effect: &&Effect| is_open(&effect.id(), effect.objects as u64, accepted);
     effects.iter().filter(open).collect()
+}
+
+/// Returns the effects to warn of: those that are unaccepted, and a version that a definition of a
+/// workspace stops to serve, which nobody is asked to confirm.
+pub fn unanswered<'e>(effects: &'e [Effect], accepted: &[Acceptance]) -> Vec<&'e Effect> {
+    let is_told = |effect: &&Effect| {
+        (names::needs_acceptance(effect.kind) || effect.ends_local_version())
+            && is_unanswered(&effect.id(), effect.objects as u64, accepted)
+    };
+    effects.iter().filter(is_told).collect()
 }
