@@ -3,11 +3,11 @@
 //! number of objects is compared at a revision that both have, and a page of keys with the
 //! revisions of their objects, in turn. A difference ends the store, as a rollback of etcd does.
 
-use crate::{keys::Keys, members::Members, origin::Origin};
+use crate::mirror::Mirror;
 use etcd_client::{Error, GetOptions, KvClient};
 use insula_api::{ObjectKey, Revision, Scope};
 use insula_store::Snapshot;
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, time::Duration};
 
 /// Keys of one comparison: those of 200,000 objects take eight hours at one in five minutes.
 const PAGE_MAX: i64 = 2000;
@@ -15,13 +15,6 @@ const PAGE_MAX: i64 = 2000;
 const TIMEOUT_MIN: Duration = Duration::from_secs(10);
 /// Entries that are counted without a pause for others.
 const STRIDE: usize = 1000;
-
-/// The auditor of a store's copy.
-pub(crate) struct Audit {
-    pub(crate) origin: Arc<Origin>,
-    pub(crate) members: Arc<Members>,
-    pub(crate) keys: Keys,
-}
 
 /// A difference between the copy and etcd, or the reason why they were not compared.
 enum Finding {
@@ -35,9 +28,9 @@ impl From<Error> for Finding {
     }
 }
 
-impl Audit {
+impl Mirror {
     /// Compares in intervals, until it is dropped.
-    pub(crate) async fn run(&self) -> Infallible {
+    pub(crate) async fn audit(&self) -> Infallible {
         let mut from = self.keys.objects().0;
         loop {
             tokio::time::sleep(self.members.options().audit_interval).await;

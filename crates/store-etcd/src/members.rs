@@ -125,9 +125,9 @@ impl Members {
         let status = client.maintenance_client().status().await?;
         let found = status.version();
         let needed = version::sound_versions();
-        match version::trust(found) {
+        match version::trust(found, self.options.accept_old_versions) {
             Trust::Sound => Ok(()),
-            Trust::Refused if !self.options.accept_old_versions => {
+            Trust::Refused => {
                 let reason = format!(
                     "{endpoint} has version {found:?}, whose watches may lose events: upgrade it to {needed}, or \
                      accept that by etcd.acceptOldVersions"
@@ -136,7 +136,7 @@ impl Members {
                 // As one that cannot be reached: another member may be a later one.
                 Err(Error::Internal(reason))
             }
-            Trust::Doubtful | Trust::Refused => {
+            Trust::Doubtful => {
                 tracing::warn!(
                     endpoint,
                     version = found,

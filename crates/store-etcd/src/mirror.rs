@@ -1,7 +1,6 @@
 //! Copy of etcd's state in this process: the first load, the watch that follows it, and its repair.
 
 use crate::{
-    audit::Audit,
     errors::too_large_to_read,
     keys::Keys,
     members::{Member, Members, Pauses},
@@ -137,14 +136,9 @@ impl Mirror {
     /// Follows until the store is closed, which is `Ok`, or has failed, which is the reason.
     pub(crate) async fn run(self) -> Result<(), String> {
         let status = self.origin.status.clone();
-        let audit = Audit {
-            origin: self.origin.clone(),
-            members: self.members.clone(),
-            keys: self.keys.clone(),
-        };
         tokio::select! {
             never = self.follow() => match never {},
-            never = audit.run() => match never {},
+            never = self.audit() => match never {},
             _ = status.ended() => status.failure().map_or(Ok(()), Err),
         }
     }

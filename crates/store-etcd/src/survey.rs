@@ -66,9 +66,9 @@ pub async fn survey(endpoint: &str, prefix: &str, options: &Options) -> Result<M
 }
 
 impl MemberStatus {
-    /// Returns the judgement of its version.
-    pub fn trust(&self) -> Trust {
-        version::trust(&self.version)
+    /// Returns the judgement of its version by the settings.
+    pub fn trust(&self, accept_old_versions: bool) -> Trust {
+        version::trust(&self.version, accept_old_versions)
     }
 }
 

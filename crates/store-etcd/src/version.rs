@@ -42,15 +42,12 @@ impl Version {
     }
 
     /// Returns the judgement of this version.
-    pub fn trust(self) -> Trust {
-        let line = (self.major, self.minor);
-        let sound = SOUND.iter().find(|sound| (sound.major, sound.minor) == line);
-        match sound {
-            Some(sound) if self >= *sound => Trust::Sound,
-            None if SOUND.iter().all(|sound| self > *sound) => Trust::Sound,
-            Some(sound) if (USED_FROM..*sound).contains(&self) && line == (USED_FROM.major, USED_FROM.minor) => {
-                Trust::Doubtful
-            }
+    fn trust(self) -> Trust {
+        let is_of_line = |sound: &&Version| (sound.major, sound.minor) == (self.major, self.minor);
+        let [first, .., last] = SOUND;
+        match SOUND.iter().find(is_of_line).unwrap_or(&last) {
+            sound if self >= *sound => Trust::Sound,
+            _ if (USED_FROM..first).contains(&self) => Trust::Doubtful,
             _ => Trust::Refused,
         }
     }
@@ -62,9 +59,13 @@ impl fmt::Display for Version {
     }
 }
 
-/// Returns the judgement of a version as etcd reports it. One that cannot be read is refused.
-pub fn trust(version: &str) -> Trust {
-    Version::parse(version).map_or(Trust::Refused, Version::trust)
+/// Returns the judgement of a version as etcd reports it. One that cannot be read is refused; those
+/// that are refused are doubtful where the settings accept them.
+pub fn trust(version: &str, accept_old: bool) -> Trust {
+    match Version::parse(version).map_or(Trust::Refused, Version::trust) {
+        Trust::Refused if accept_old => Trust::Doubtful,
+        judged => judged,
+    }
 }
 
 /// Describes which versions lose no events.
@@ -98,7 +99,12 @@ mod tests {
             ("3.5.13.1", Trust::Refused),
         ];
         for (version, judged) in rows {
-            assert_eq!(trust(version), judged, "{version}");
+            assert_eq!(trust(version, false), judged, "{version}");
+            let is_sound = trust(version, true) == Trust::Sound;
+            assert_eq!(
+                (is_sound, trust(version, true) == Trust::Refused),
+                (judged == Trust::Sound, false)
+            );
         }
     }
 }

@@ -57,7 +57,8 @@ pub(super) async fn check(config: &Config) -> Vec<Finding> {
                 }
                 cluster = status.cluster;
                 let ahead = date(config, host, &url).await.map(|there| crate::now().0 - there);
-                findings.extend(judge(host, &status, ahead));
+                let trust = status.trust(config.etcd.accept_old_versions);
+                findings.extend(judge(host, &status, trust, ahead));
             }
         }
     }
@@ -77,7 +78,7 @@ fn refused(host: &str, why: &str) -> Finding {
 
 /// Returns what is wrong with a member, or that nothing is. `ahead` are the seconds by which this
 /// machine is ahead of it, if they are known.
-fn judge(host: &str, status: &MemberStatus, ahead: Option<i64>) -> Vec<Finding> {
+fn judge(host: &str, status: &MemberStatus, trust: Trust, ahead: Option<i64>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut problem = |detail: String, fix: String| findings.push(Finding::problem(CHECK, detail, fix));
     for error in &status.errors {
@@ -110,7 +111,7 @@ fn judge(host: &str, status: &MemberStatus, ahead: Option<i64>) -> Vec<Finding> 
         };
         problem(format!("{host}: our keys cannot be read: {why}"), fix.to_owned());
     }
-    if status.trust() == Trust::Refused {
+    if trust == Trust::Refused {
         let detail = format!("{host}: version {:?}, whose watches may lose events", status.version);
         let fix = format!(
             "upgrade etcd to {}, or accept it by etcd.acceptOldVersions",
@@ -128,12 +129,11 @@ fn judge(host: &str, status: &MemberStatus, ahead: Option<i64>) -> Vec<Finding> 
             "{host}: version {}, {role}, {used} MiB of {quota} MiB, clock {clock}",
             status.version
         );
-        findings.push(match status.trust() {
-            Trust::Sound => Finding::ok(CHECK, detail),
-            Trust::Doubtful | Trust::Refused => {
-                let fix = format!("upgrade etcd to {}", etcd_version::sound_versions());
-                Finding::warning(CHECK, format!("{detail}; watches of this version may lose events"), fix)
-            }
+        findings.push(if trust == Trust::Sound {
+            Finding::ok(CHECK, detail)
+        } else {
+            let fix = format!("upgrade etcd to {}", etcd_version::sound_versions());
+            Finding::warning(CHECK, format!("{detail}; watches of this version may lose events"), fix)
         });
     }
     findings
@@ -278,7 +278,7 @@ mod tests {
             ),
         ];
         for (status, verdict, detail, fix) in rows {
-            let findings = judge("a:1", &status, Some(-1));
+            let findings = judge("a:1", &status, status.trust(false), Some(-1));
             assert_eq!(findings.len(), 1, "{findings:?}");
             let finding = &findings[0];
             assert_eq!(finding.verdict, verdict, "{finding:?}");
@@ -287,6 +287,14 @@ mod tests {
                 "{finding:?}"
             );
         }
+    }
+
+    #[test]
+    fn an_old_version_that_the_settings_accept_is_a_warning() {
+        let status = member(|status| status.version = "3.5.12".to_owned());
+        let findings = judge("a:1", &status, status.trust(true), Some(-1));
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert_eq!(findings[0].verdict, Verdict::Warning, "{findings:?}");
     }
 
     #[test]
