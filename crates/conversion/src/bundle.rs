@@ -320,7 +320,7 @@ impl Bundle {
     }
 
     /// Returns the treatment of fields that another version lacks.
-    pub(crate) fn loss_policy(&self) -> LossPolicy {
+    pub fn loss_policy(&self) -> LossPolicy {
         self.loss_policy
     }
 

@@ -165,7 +165,10 @@ fn changes_of_a_definition_without_rules_are_told() {
     let mut less = definition(&[("v1", &["first"]), ("v2", &["first"])]);
     let gone = "field-removed:pets.order.example.io/v1:.spec.last";
     let told = apply(&client, DEFINITIONS, &less);
-    assert!(told.code == 200 && warns(&told, gone), "{told:?}");
+    assert!(
+        told.code == 200 && warns(&told, gone) && warns(&told, "gone with the next write through it"),
+        "{told:?}"
+    );
     // It is in the store until the next write, as in Kubernetes.
     apply(&client, DEFINITIONS, &definition(both)).expect(200);
     assert_eq!(spec(&client, "v1"), json!({"first": "bob", "last": "roy"}));
@@ -183,6 +186,9 @@ fn changes_of_a_definition_without_rules_are_told() {
         "{told:?}"
     );
     apply(&client, DEFINITIONS, &less).expect(200);
+    let annotated = json!({"metadata": {"annotations": {"insula.io/accepted-effects": "version-removd"}}});
+    let told = client.merge(&format!("{DEFINITIONS}/{NAME}"), &annotated);
+    assert!(told.code == 200 && warns(&told, "is no kind of effect"), "{told:?}");
     less["spec"]["versions"][1]["served"] = json!(false);
     let told = apply(&client, DEFINITIONS, &less);
     assert!(

@@ -1,11 +1,14 @@
 //! Admission of APIExports: schema names match their resources, and permission claims on APIs that
 //! are not built in carry an identity hash.
 
-use crate::kinds::{
-    catalogue, hidden, removal,
-    review::{Review, Rules, annotate_path},
-    trial,
-    usage::Usage,
+use crate::{
+    kinds::{
+        catalogue, hidden, removal,
+        review::{Review, Rules, annotate_path},
+        trial,
+        usage::Usage,
+    },
+    publication::Acceptance,
 };
 use insula_api::{
     FieldError, FieldPath, Json, LabelSelector, Object, ObjectKey, ResourceId, Scope, aggregate, names::annotations,
@@ -19,7 +22,8 @@ pub(super) const RULES: Rules = Rules {
         review_steps(review, new, old)?;
         review_change(review, new, old)?;
         warn_of_breaks(review, new, old);
-        warn_of_objects(review, new, old);
+        let accepted = hidden::accepted(new, |why| review.warn(why));
+        warn_of_objects(review, new, old, &accepted);
         annotate_path(review, new);
         Ok(())
     },
@@ -179,13 +183,12 @@ fn warn_of_breaks(review: &Review<'_>, new: &Json, old: Option<&Json>) {
 }
 
 /// Warns of objects of consumers that a newly offered schema could not show.
-fn warn_of_objects(review: &Review<'_>, new: &Json, old: Option<&Json>) {
+fn warn_of_objects(review: &Review<'_>, new: &Json, old: Option<&Json>, accepted: &[Acceptance]) {
     let resources = |export: &Json| export["spec"]["resources"].as_array().cloned().unwrap_or_default();
     let Some((before, identity)) = old.and_then(|old| Some((resources(old), old["status"]["identityHash"].as_str()?)))
     else {
         return;
     };
-    let accepted = hidden::accepted(new, |why| review.warn(why));
     let after = resources(new);
     let is_gone = |resource: &&Json| {
         let mut after = after.iter();
@@ -199,7 +202,7 @@ fn warn_of_objects(review: &Review<'_>, new: &Json, old: Option<&Json>) {
             identity: identity.into(),
         };
         if let Some(api) = review.catalog.stored(review.snapshot, review.cluster, text("schema")) {
-            trial::warn_of_removed(review, &api, &Scope::everywhere(resource), &accepted);
+            trial::warn_of_removed(review, &api, &Scope::everywhere(resource), accepted);
         }
     }
     for resource in after.iter().filter(|resource| !before.contains(resource)) {
@@ -215,7 +218,7 @@ fn warn_of_objects(review: &Review<'_>, new: &Json, old: Option<&Json>) {
             let offered = before.iter().find(is_same).and_then(|other| other["schema"].as_str());
             let offered = offered.and_then(|schema| review.catalog.stored(review.snapshot, review.cluster, schema));
             if let Some(offered) = offered {
-                trial::warn_of_effects(review, (&offered, &api), &scope, &accepted);
+                trial::warn_of_effects(review, (&offered, &api), &scope, accepted);
             }
             trial::warn_of_objects(review, &api, &scope);
         }

@@ -1,11 +1,14 @@
 //! Admission of CustomResourceDefinitions: neither their group nor their annotations are reserved,
 //! and they fit the conversion rules of the same name.
 
-use crate::kinds::{
-    hidden,
-    review::{Operation, Review, Rules},
-    trial,
-    usage::Usage,
+use crate::{
+    kinds::{
+        hidden,
+        review::{Operation, Review, Rules},
+        trial,
+        usage::Usage,
+    },
+    publication::Acceptance,
 };
 use insula_api::{FieldError, FieldPath, Json, Scope, aggregate};
 use insula_catalog::{Api, Error, Result, bundle, ids, parts};
@@ -27,11 +30,12 @@ fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
         check_place(review, new, &new["spec"])?;
     }
     check_annotations(review, new)?;
+    let accepted = hidden::accepted(new, |why| review.warn(why));
     if let Some(old) = old {
         check_stored_versions(review, new, old)?;
     }
     if old.is_none_or(|old| old["spec"] != new["spec"]) {
-        check_rules(review, new, old)?;
+        check_rules(review, new, old, &accepted)?;
     }
     Ok(())
 }
@@ -111,16 +115,15 @@ fn explain(review: &Review<'_>, name: &str, mut errors: Vec<FieldError>) -> Vec<
 /// it does not, a changed definition waits for it, so that the files of one folder may come in any
 /// order: what was served before is served on. Warns of what a change does to stored objects, with
 /// rules and without.
-fn check_rules(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
+fn check_rules(review: &Review<'_>, new: &Json, old: Option<&Json>, accepted: &[Acceptance]) -> Result<()> {
     let name = new["metadata"]["name"].as_str().unwrap_or_default();
     let warn_of_effects = |api: &Api| {
-        let accepted = hidden::accepted(new, |why| review.warn(why));
         let served = review
             .catalog
             .resolve(review.snapshot, review.cluster, &api.group, &api.names.plural);
         if let Some(served) = served.filter(|_| old.is_some()) {
             let scope = Scope::cluster(served.resource_id(), review.cluster.clone());
-            trial::warn_of_effects(review, (&served.api, api), &scope, &accepted);
+            trial::warn_of_effects(review, (&served.api, api), &scope, accepted);
         }
     };
     let Some(rules) = parts::joined(review.snapshot, review.cluster, name) else {

@@ -8,7 +8,7 @@
 
 use insula_api::{FieldError, FieldErrorKind, Json, Object, ObjectKey, counted, names::effects as names};
 use insula_catalog::{Api, locate};
-use insula_conversion::{ConvertError, SchemaPath, Stored, object_budget};
+use insula_conversion::{ConvertError, LossPolicy, SchemaPath, Stored, object_budget};
 use insula_store::{Entry, Snapshot};
 use std::{collections::BTreeMap, fmt};
 
@@ -57,6 +57,8 @@ pub struct Effect {
     is_deep: bool,
     /// True for a CustomResourceDefinition of a workspace.
     is_local: bool,
+    /// True if a write takes away what its version does not show, as in Kubernetes.
+    is_lossy: bool,
     /// True if another served version has a field at the path.
     is_elsewhere: bool,
 }
@@ -81,6 +83,7 @@ impl Effect {
             times: Times::default(),
             is_deep: true,
             is_local: false,
+            is_lossy: false,
             is_elsewhere: false,
         }
     }
@@ -117,6 +120,9 @@ impl Effect {
     /// Returns what becomes of the values or objects that it reaches.
     pub fn becomes(&self) -> &'static str {
         match self.kind {
+            names::FIELD_REMOVED if self.is_lossy => {
+                "shown no longer in this version, and gone with the next write through it, as in Kubernetes"
+            }
             names::FIELD_REMOVED if self.is_elsewhere => {
                 "shown no longer in this version; kept, and served versions that have the field show it"
             }
@@ -399,7 +405,10 @@ impl<'a> Effects<'a> {
     /// any.
     pub fn finish(self) -> Vec<Effect> {
         let mut found = self.found;
-        found.iter_mut().for_each(|effect| effect.is_local = self.is_local);
+        let is_lossy = self.after.bundle.loss_policy() == LossPolicy::None;
+        for effect in &mut found {
+            (effect.is_local, effect.is_lossy) = (self.is_local, is_lossy);
+        }
         found.sort_by_key(|effect| (std::cmp::Reverse(effect.objects), effect.id()));
         found
     }
