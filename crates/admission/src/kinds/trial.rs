@@ -8,9 +8,11 @@ use crate::{
 };
 use insula_api::{ClusterName, Scope, counted};
 use insula_catalog::{Api, locate};
+use insula_store::Entry;
 use std::{collections::BTreeSet, ops::ControlFlow};
 
-/// Objects that are tried in one request: some tens of milliseconds. The rest is left to
+/// Objects that are tried in one request, aside from others: how long that takes depends on their
+/// size and on the number of versions. The rest is left to
 /// `insula export publish --check` and to the rollout gate, which have no such limit.
 const OBJECTS_MAX: usize = 1_000;
 /// Objects or effects that a warning names.
@@ -89,7 +91,9 @@ pub(super) fn warn_of_effects(review: &Review<'_>, change: (&Api, &Api), scope: 
 /// Warns of the objects of an API that an export offers no longer.
 pub(super) fn warn_of_removed(review: &Review<'_>, api: &Api, scope: &Scope, accepted: &[Acceptance]) {
     let mut tried = Tried::default();
-    tried.add(review, Effects::of_removed(api), scope, OBJECTS_MAX);
+    review
+        .catalog
+        .run_aside(|| tried.add(review, Effects::of_removed(api), scope, OBJECTS_MAX));
     tried.warn(review, accepted);
 }
 
@@ -99,7 +103,7 @@ pub(super) fn warn_of_objects(review: &Review<'_>, api: &Api, scope: &Scope) {
     let mut clusters: BTreeSet<ClusterName> = BTreeSet::new();
     let mut named: Vec<String> = Vec::new();
     let mut more = false;
-    review.snapshot.for_each(scope, |entry| {
+    let read = |entry: &Entry| {
         if tried == OBJECTS_MAX {
             more = true;
             return ControlFlow::Break(());
@@ -118,7 +122,8 @@ pub(super) fn warn_of_objects(review: &Review<'_>, api: &Api, scope: &Scope) {
             }
         }
         ControlFlow::Continue(())
-    });
+    };
+    review.catalog.run_aside(|| review.snapshot.for_each(scope, read));
     if failed == 0 {
         return;
     }
