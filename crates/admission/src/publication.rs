@@ -26,7 +26,7 @@ pub use plan::{
     Published, Refusal, RulesSource, export, join_files, keep_rules, offered, publish, refuse_drafts, with_words,
     withdraw,
 };
-pub use removal::{Removal, confirm, removals, withdrawals};
+pub use removal::{Removal, confirm, means_version, removals, withdrawals};
 pub use steps::{Step, steps};
 
 use insula_api::{Json, names::api_versions};

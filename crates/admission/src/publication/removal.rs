@@ -110,7 +110,7 @@ impl Removal {
 
     /// Returns true if a caller means it by `widgets.example.io/v1` or `widgets/v1`.
     pub fn is_named(&self, name: &str) -> bool {
-        name == self.name() || name == format!("{}/{}", self.plural, self.version)
+        means_version(name, &self.name())
     }
 
     /// Returns the text that confirms it: `rev1.widgets.example.io/v1`.
@@ -130,4 +130,12 @@ impl Removal {
             n => format!("{n} workspaces used it{last}"),
         }
     }
+}
+
+/// Returns true if a caller means the version `widgets.example.io/v1` by this name, or by
+/// `widgets/v1`.
+pub fn means_version(name: &str, version: &str) -> bool {
+    let (api, of_api) = version.split_once('/').unwrap_or((version, ""));
+    let plural = api.split('.').next().unwrap_or_default();
+    name == version || name.split_once('/') == Some((plural, of_api))
 }

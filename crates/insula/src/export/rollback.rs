@@ -2,7 +2,7 @@
 
 use std::{process::ExitCode, time::Duration};
 
-use insula_admission::publication::{Acceptance, is_open};
+use insula_admission::publication::{Acceptance, is_open, means_version};
 use insula_proto::admin::v1::{RollbackReleaseRequest, RollbackReleaseResponse, VersionRemoval};
 
 use super::{check::rest, control::Named, publish::Waited, target::Target};
@@ -97,20 +97,18 @@ fn is_refused(answer: &RollbackReleaseResponse, arguments: &Arguments) -> bool {
     if hurts {
         eprintln!("error: this hurts stored objects: accept each effect by --accept EFFECT[=N]");
     }
-    let is_confirmed = |removal: &&VersionRemoval| arguments.remove.iter().any(|flag| is_named(removal, flag));
+    let is_confirmed = |removal: &&VersionRemoval| {
+        arguments
+            .remove
+            .iter()
+            .any(|flag| means_version(flag, &removal.version))
+    };
     let mut removes = false;
     for VersionRemoval { version, message, .. } in answer.removals.iter().filter(|it| !is_confirmed(it)) {
         eprintln!("error: this would remove {version} ({message}): confirm it by --remove {version}");
         removes = true;
     }
     hurts || removes
-}
-
-/// Returns true if a flag means a removal by `widgets.example.io/v1` or `widgets/v1`.
-fn is_named(removal: &VersionRemoval, flag: &str) -> bool {
-    let (api, version) = removal.version.split_once('/').unwrap_or((&removal.version, ""));
-    let plural = api.split('.').next().unwrap_or_default();
-    flag == removal.version || flag == format!("{plural}/{version}")
 }
 
 fn show(answer: &RollbackReleaseResponse, arguments: &Arguments) -> anyhow::Result<()> {
