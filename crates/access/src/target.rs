@@ -4,6 +4,7 @@ use crate::view::ViewScope;
 use insula_api::ClusterName;
 use insula_auth::Permit;
 use insula_catalog::{ApiVersion, Catalog, Error, Result, Served};
+use insula_meter::Meter;
 use insula_store::Snapshot;
 use std::sync::Arc;
 
@@ -30,13 +31,17 @@ pub struct Target {
 struct Grant;
 
 impl Target {
-    /// Returns the target of a request that was permitted.
+    /// Returns the target of a request that was permitted, with the meter that pays for it.
     pub fn permitted(
         _permit: &Permit,
         (cluster, namespace): (ClusterName, Option<Arc<str>>),
         (served, version): (Served, Arc<str>),
-        view_scope: ViewScope,
+        (view_scope, meter): (ViewScope, &Meter),
     ) -> Self {
+        let served = Served {
+            meter: meter.clone(),
+            ..served
+        };
         Target {
             cluster,
             served,
@@ -61,7 +66,11 @@ impl Target {
 
     /// Returns the target as another cluster serves the same resource.
     pub(crate) fn served_as(self, served: Served) -> Self {
-        Target { served, ..self }
+        let meter = self.served.meter;
+        Target {
+            served: Served { meter, ..served },
+            ..self
+        }
     }
 
     /// Returns the target in one namespace.
@@ -111,6 +120,7 @@ impl Target {
         is_same.then(|| Target {
             served: Served {
                 pending_calls: old.pending_calls.clone(),
+                meter: old.meter.clone(),
                 ..served
             },
             ..self.clone()

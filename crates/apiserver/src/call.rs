@@ -34,6 +34,7 @@ use insula_edge::{
         crossing::{self, Carried},
     },
 };
+use insula_meter::Meter;
 use insula_pipeline::{
     Refusal, Sender,
     impersonation::{self, GROUP_FRONT, SERVICE_ACCOUNT},
@@ -88,6 +89,8 @@ pub struct Caller {
     sender: Sender,
     payer: Arc<str>,
     meter: Option<Arc<ConnectionMeter>>,
+    /// Pays for the work of the call.
+    work: Meter,
     /// Notified when the client does not wait any more, and the call goes on.
     gone: Notify,
     record: Record,
@@ -137,11 +140,11 @@ impl ApiServer {
     where
         F: Future<Output = Response<Body>>,
     {
-        let record = call.arrival.record.clone();
+        let (record, meter) = (call.arrival.record.clone(), call.arrival.work.clone());
         let most = call.longest.unwrap_or(self.limits.settings.request_time);
         let time = call.time.map_or(most, |time| time.min(most));
         let called = pin!(self.called(call, serve));
-        self.guarded(time, &record, called).await
+        self.guarded(time, (&record, &meter), called).await
     }
 
     async fn called<F>(&self, call: Call, serve: impl FnOnce(Request<Body>, Option<Admitted>) -> F) -> Answer
@@ -229,6 +232,7 @@ impl Authenticated {
             sender,
             payer: parsed.payer,
             meter: parsed.meter,
+            work: parsed.work,
             gone: Notify::default(),
             record: parsed.record,
             warnings: Mutex::default(),
@@ -275,6 +279,11 @@ impl Caller {
         if self.sender.impersonator.is_some() {
             record.acts_as(&self.sender.user);
         }
+    }
+
+    /// Pays for the work of the call.
+    pub fn work(&self) -> &Meter {
+        &self.work
     }
 
     /// The meter of the connection, which charges its tenant for CPU time.

@@ -27,12 +27,12 @@ impl ApiServer {
     /// Serves one request over HTTP.
     pub async fn serve(&self, request: Request<Body>, arrival: Arrival) -> Answered {
         let headers = request.headers().clone();
-        let record = arrival.record.clone();
+        let (record, meter) = (arrival.record.clone(), arrival.work.clone());
         let mut kind = RequestKind::default();
         let time = self.limits.settings.request_time;
         let answer = {
             let served = pin!(serve(self, request, arrival, &mut kind));
-            self.guarded(time, &record, served).await
+            self.guarded(time, (&record, &meter), served).await
         };
         let reply = answer.unwrap_or_else(|refusal| reply::refuse(&refusal, &headers).into());
         let Reply { response, form, held } = audit::record_response(&record, reply).await;

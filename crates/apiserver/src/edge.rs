@@ -11,7 +11,9 @@ use crate::{reply, request::Parsed, request_stages::Authenticated, server::ApiSe
 use futures_util::FutureExt;
 use insula_api::measure::TRACE;
 use insula_auth::audit::Record;
+use insula_catalog::Error;
 use insula_edge::guard::limits::InFlightPermit;
+use insula_meter::{Bounds, Ended, Meter};
 use insula_pipeline::Refusal;
 use std::{panic::AssertUnwindSafe, time::Duration};
 use tracing::Instrument;
@@ -23,12 +25,24 @@ impl ApiServer {
     pub(crate) async fn guarded<T>(
         &self,
         time: Duration,
-        record: &Record,
+        (record, meter): (&Record, &Meter),
         work: impl Future<Output = Result<T, Refusal>> + Unpin,
     ) -> Result<T, Refusal> {
+        let compute = self.limits.settings.compute_time;
+        meter.bound(Some(Bounds { time, compute }));
         let work = AssertUnwindSafe(work).catch_unwind();
-        let refusal = match tokio::time::timeout(time, work).await {
-            Ok(Ok(answer)) => return answer.inspect_err(|refusal| reply::record_refusal(refusal, record)),
+        let done = tokio::time::timeout(time, work).await;
+        let ended = meter.check().err();
+        // A body that streams has its own limits, and takes turns on.
+        meter.bound(None);
+        let refusal = match done {
+            Ok(Ok(answer)) => match ended {
+                None => return answer.inspect_err(|refusal| reply::record_refusal(refusal, record)),
+                // What an evaluator returned at the end is no answer.
+                Some(Ended::Late) => Refusal::Timeout,
+                Some(Ended::Crowded) => Refusal::Limit(self.limits.over_compute(&Ended::Crowded.to_string())),
+                Some(ended @ (Ended::Spent | Ended::Closing)) => Refusal::Verb(Error::Ended(ended)),
+            },
             Ok(Err(_)) => {
                 reply::record_refusal(&Refusal::Panicked, record);
                 record.panicked();

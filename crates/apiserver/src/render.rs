@@ -15,6 +15,7 @@ use insula_access::Target;
 use insula_api::{Json, Revision};
 use insula_catalog::{Error, Result};
 use insula_edge::guard::limits::Budget;
+use insula_meter::Meter;
 use insula_pipeline::Refusal;
 use insula_registry::{
     Deps, List, calls,
@@ -308,9 +309,10 @@ impl Renderer {
         match self.form.representation {
             Representation::Table(version) => {
                 let layout = self.layout()?;
-                let budget = &mut table::budget_for_row(entry.object.body_len());
+                let budget = &mut table::budget_for_row(entry.object.body_len(), self.meter());
                 let now = self.registry.clock.now();
                 let row = layout.row(&shown.value().await?, self.include, version, now, budget);
+                self.meter().check()?;
                 Ok(layout.table(vec![row], version, metadata_at(entry.revision), columns))
             }
             Representation::PartialMetadata(version) | Representation::PartialMetadataList(version) => {
@@ -333,7 +335,7 @@ impl Renderer {
                 table::partial(&metadata, version)
             }
             Representation::Table(version) => {
-                let (layout, budget) = (self.layout()?, &mut table::budget_for_row(0));
+                let (layout, budget) = (self.layout()?, &mut table::budget_for_row(0, self.meter()));
                 let row = layout.row(&own(), self.include, version, self.registry.clock.now(), budget);
                 let metadata = json!({"resourceVersion": metadata["resourceVersion"]});
                 layout.table(vec![row], version, metadata, columns)
@@ -362,12 +364,17 @@ impl Renderer {
                 Revision(0) => self.value(entry).await?,
                 _ => shown.value().await?,
             };
-            let budget = &mut table::budget_for_row(entry.object.body_len());
+            let budget = &mut table::budget_for_row(entry.object.body_len(), self.meter());
             rows.push(layout.row(&object, self.include, version, now, budget));
-            bytes += entry.object.body_len() * TABLE_EFFORT + budget.used() * VISIT_EFFORT;
+            self.meter().check()?;
+            bytes += entry.object.body_len() * TABLE_EFFORT + budget.used() as usize * VISIT_EFFORT;
             pause.after(bytes).await;
         }
         Ok(layout.table(rows, version, metadata, columns))
+    }
+
+    fn meter(&self) -> &Meter {
+        &self.target.served.meter
     }
 
     fn layout(&self) -> Result<Layout<'_>> {

@@ -22,6 +22,7 @@ use insula_edge::{
     guard::{fair_share::ConnectionMeter, limits::Budget},
     port::Arrival,
 };
+use insula_meter::Meter;
 use insula_pipeline::{ObjectPath, Refusal, VirtualWorkspace};
 use insula_registry::ListOptions;
 use std::sync::Arc;
@@ -58,6 +59,8 @@ pub struct Parsed {
     pub(crate) upgrade: Option<Upgrade>,
     /// The request's record in the audit log.
     pub(crate) record: Record,
+    /// Pays for the work of the request.
+    pub(crate) work: Meter,
     /// The account whose limits the request counts against: that of the credential, whomever its
     /// owner acts as. Empty until the request is authenticated.
     pub(crate) payer: Arc<str>,
@@ -99,6 +102,7 @@ impl Parsed {
             certificate,
             authenticated,
             meter,
+            work,
             upgrade,
             record,
         } = arrival;
@@ -116,6 +120,7 @@ impl Parsed {
             peer: certificate,
             connection: authenticated,
             meter,
+            work,
             upgrade,
             record,
             payer: Arc::default(),

@@ -198,6 +198,7 @@ impl Parsed {
             attributes: std::mem::take(&mut self.attributes),
             at,
             token: self.query.get("continue").map(str::to_owned),
+            meter: self.work.clone(),
         }
     }
 }

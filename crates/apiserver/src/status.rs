@@ -6,6 +6,7 @@
 
 use insula_api::{FieldError, Json};
 use insula_catalog::{Cause, Denial, Error, Named};
+use insula_meter::Ended;
 use insula_pipeline::{Clusters, Forbidden, Refusal};
 use serde_json::{Map, json};
 
@@ -110,9 +111,7 @@ pub fn refused(refusal: &Refusal) -> Refused {
     let status = match refusal {
         Refusal::Unauthenticated => failure(Failure::Unauthorized, "Unauthorized", message),
         Refusal::Forbidden(forbidden) => forbidden_by(forbidden),
-        Refusal::Limit(_) => failure(Failure::TooManyRequests, "TooManyRequests", message)
-            .details(Map::new())
-            .retry(),
+        Refusal::Limit(_) => too_many_requests(message),
         Refusal::NotServed => return Refused::Page(NOT_FOUND_PAGE),
         Refusal::NotSupported {
             resource,
@@ -220,11 +219,24 @@ pub fn status(error: &Error) -> StatusReply {
         Error::Unavailable(_) => failure(Failure::Unavailable, "ServiceUnavailable", message),
         // No Retry-After: a retry fails until an administrator has freed space.
         Error::InsufficientStorage(_) => failure(Failure::InsufficientStorage, "InsufficientStorage", message),
-        Error::TooManyRequests(_) => failure(Failure::TooManyRequests, "TooManyRequests", message)
-            .details(Map::new())
-            .retry(),
+        Error::TooManyRequests(_) => too_many_requests(message),
+        Error::Ended(ended) => status_of_ended(*ended, message),
         Error::UnsupportedMediaType(_) => failure(Failure::UnsupportedMediaType, "UnsupportedMediaType", message),
         Error::Warned { error, warnings: _ } => status(error),
+    }
+}
+
+fn too_many_requests(message: String) -> StatusReply {
+    failure(Failure::TooManyRequests, "TooManyRequests", message)
+        .details(Map::new())
+        .retry()
+}
+
+fn status_of_ended(ended: Ended, message: String) -> StatusReply {
+    match ended {
+        Ended::Late | Ended::Spent => failure(Failure::Timeout, "Timeout", message).details(Map::new()),
+        Ended::Crowded => too_many_requests(message),
+        Ended::Closing => failure(Failure::Unavailable, "ServiceUnavailable", message),
     }
 }
 

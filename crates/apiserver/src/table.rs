@@ -11,19 +11,20 @@ use crate::negotiate::MetaVersion;
 use cell::Cell;
 use insula_api::{Json, Timestamp};
 use insula_catalog::{ApiVersion, CellValue, Served, TableColumn};
+use insula_meter::Meter;
 use insula_pipeline::Refusal;
 use insula_schema::PathBudget;
 use serde_json::{Map, json};
 
 pub use format::{age, human_duration};
 
-/// PathBudget that the printer columns of any row may make.
+/// Visits that the printer columns of any row may make.
 const ROW_VISITS_MIN: usize = 2_000;
 
 /// Returns the visits that the printer columns of a row may make, of an object of some bytes of
 /// JSON: about four of each value. So a page costs no more than some readings of its objects.
-pub fn budget_for_row(object_bytes: usize) -> PathBudget {
-    PathBudget::new(ROW_VISITS_MIN.saturating_add(object_bytes))
+pub fn budget_for_row(object_bytes: usize, meter: &Meter) -> PathBudget {
+    PathBudget::new(ROW_VISITS_MIN.saturating_add(object_bytes), meter)
 }
 
 /// The `object` of each row.
@@ -157,7 +158,13 @@ impl<'a> Layout<'a> {
         columns: Columns,
     ) -> Json {
         let revision = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
-        let row = self.row(object, include, version, now, &mut budget_for_row(0));
+        let row = self.row(
+            object,
+            include,
+            version,
+            now,
+            &mut budget_for_row(0, &Meter::unbounded()),
+        );
         self.table(vec![row], version, list_metadata(revision, None, None), columns)
     }
 }

@@ -138,6 +138,9 @@ impl ResourceRequest<'_> {
         )
         .await?;
         self.body_bytes = read.len();
+        // Decoding it, and comparing what it names with what is known.
+        let meter = &self.request.parsed.work;
+        meter.spend_bytes(read.len().saturating_mul(2)).map_err(Error::from)?;
         Ok(read)
     }
 

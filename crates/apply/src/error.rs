@@ -13,8 +13,16 @@ pub enum PatchError {
     Malformed(String),
     /// The patch does not fit the object: 422. Kubernetes' clients read a fixed text there
     /// ([`PatchError::MESSAGE_FAILED`]); this one names the operation and the reason.
-    #[error("{0}")]
-    Failed(String),
+    #[error("operation {at}: {why}")]
+    Failed {
+        /// Position of the operation in the patch.
+        at: usize,
+        /// The reason.
+        why: String,
+    },
+    /// The result would be nested too deep: 422.
+    #[error("the result would be nested more than {PATCH_DEPTH_MAX} deep")]
+    TooDeep,
     /// The patch has too many operations: 413, with this text.
     #[error(
         "Request entity too large: The allowed maximum operations in a JSON patch is {JSON_PATCH_OPERATIONS_MAX}, \
@@ -32,9 +40,5 @@ impl PatchError {
 
     pub(crate) fn malformed(text: impl Into<String>) -> Self {
         PatchError::Malformed(text.into())
-    }
-
-    pub(crate) fn too_deep() -> Self {
-        PatchError::Failed(format!("the result would be nested more than {PATCH_DEPTH_MAX} deep"))
     }
 }

@@ -7,6 +7,7 @@ use crate::PATCH_DEPTH_MAX;
 use crate::decode::{Extent, extent};
 use crate::error::{JSON_PATCH_OPERATIONS_MAX, PatchError};
 use insula_api::Json;
+use insula_meter::{Empty, Fuel, Meter};
 use json_patch::jsonptr::{Pointer, Token};
 use json_patch::{
     AddOperation, CopyOperation, MoveOperation, PatchOperation, RemoveOperation, ReplaceOperation, TestOperation,
@@ -17,13 +18,15 @@ use json_patch::{
 pub const COPY_BYTES_MAX: usize = 3 * 1024 * 1024;
 /// Maximum number of values that all operations together may touch. 10,000 insertions at the head
 /// of a list of 5,000 items fit; a patch that would keep a core busy for minutes does not.
-const WORK_NODES_MAX: usize = 50_000_000;
+const WORK_NODES_MAX: u64 = 50_000_000;
+/// Nanoseconds of touching a value: most are moved together, and some are copied.
+const NODE_NANOSECONDS: u64 = 10;
 
-/// Applies a JSON patch: all of its operations, or none.
+/// Applies a JSON patch: all of its operations, or none. A meter pays for it.
 ///
 /// # Errors
 /// Fails if the patch is not a list of operations, one of them fails, or there are too many.
-pub fn json_patch(target: &mut Json, patch: &Json) -> Result<(), PatchError> {
+pub fn json_patch(target: &mut Json, patch: &Json, meter: &Meter) -> Result<(), PatchError> {
     let Json::Array(operations) = patch else {
         return Err(PatchError::malformed(
             "error decoding patch: a JSON patch must be a list of operations",
@@ -40,12 +43,12 @@ pub fn json_patch(target: &mut Json, patch: &Json) -> Result<(), PatchError> {
     let mut editor = Editor {
         document: target.clone(),
         copied: 0,
-        work: 0,
+        work: Fuel::new(WORK_NODES_MAX, NODE_NANOSECONDS, meter),
     };
     for (index, operation) in operations.iter().enumerate() {
         editor
             .run(operation)
-            .map_err(|problem| PatchError::Failed(format!("operation {index}: {problem}")))?;
+            .map_err(|why| PatchError::Failed { at: index, why })?;
     }
     *target = editor.document;
     Ok(())
@@ -55,7 +58,7 @@ pub fn json_patch(target: &mut Json, patch: &Json) -> Result<(), PatchError> {
 struct Editor {
     document: Json,
     copied: usize,
-    work: usize,
+    work: Fuel,
 }
 
 /// Reason why an operation failed. Names paths of the patch, never values of the object.
@@ -76,11 +79,8 @@ impl Editor {
     }
 
     fn work(&mut self, nodes: usize) -> Result<(), Problem> {
-        self.work = self.work.saturating_add(nodes);
-        if self.work > WORK_NODES_MAX {
-            return Err(format!("the patch touches more than {WORK_NODES_MAX} values; split it"));
-        }
-        Ok(())
+        let spent = self.work.spend(nodes as u64);
+        spent.map_err(|Empty| format!("the patch touches more than {WORK_NODES_MAX} values; split it"))
     }
 
     /// Counts the size of a value for `path`; refuses it if it would be too deep there.

@@ -17,7 +17,7 @@ pub fn merge_patch(target: &mut Json, patch: &Json) -> Result<(), PatchError> {
         ));
     }
     if extent(patch).depth > PATCH_DEPTH_MAX {
-        return Err(PatchError::too_deep());
+        return Err(PatchError::TooDeep);
     }
     merge(target, patch);
     Ok(())
@@ -97,7 +97,7 @@ mod tests {
             deep = json!({ "a": deep });
         }
         let mut target = json!({"a": 1});
-        assert_eq!(merge_patch(&mut target, &deep), Err(PatchError::too_deep()));
+        assert_eq!(merge_patch(&mut target, &deep), Err(PatchError::TooDeep));
         assert_eq!(target, json!({"a": 1}));
     }
 

@@ -72,7 +72,7 @@ pub fn strategic_merge(target: &mut Json, patch: &Json, keys: &MergeKeys) -> Res
         ));
     };
     if extent(patch).depth > PATCH_DEPTH_MAX || extent(target).depth > PATCH_DEPTH_MAX {
-        return Err(PatchError::too_deep());
+        return Err(PatchError::TooDeep);
     }
     let merged = merge_map(live.clone(), changes.clone(), "", keys)?;
     *target = Json::Object(merged);

@@ -6,6 +6,7 @@ use insula_api::{Json, Timestamp};
 use insula_apply::{
     FieldSet, ListMerge, Managers, MergeKeys, OnConflict, Shape, Versions, Writer, apply, json_patch, strategic_merge,
 };
+use insula_meter::Meter;
 use insula_schema::Structural;
 use serde_json::json;
 struct One(Structural);
@@ -133,6 +134,6 @@ fn items_are_moved() {
     let moves: Json = (0..MOVES)
         .map(|_| json!({"op": "move", "from": "/list/0", "path": "/other/-"}))
         .collect();
-    json_patch(&mut target, &moves).unwrap();
+    json_patch(&mut target, &moves, &Meter::unbounded()).unwrap();
     assert_eq!(target["list"], json!([]));
 }

@@ -11,6 +11,7 @@ mod cases;
 use divan::Bencher;
 use insula_bench::fixtures::widget;
 use insula_cel::{Activation, Budget, CALL_COST_MAX, Program};
+use insula_meter::Meter;
 use serde_json::{Value, json};
 
 fn main() {
@@ -22,7 +23,7 @@ fn run(bencher: Bencher<'_, '_>, source: &str, object: &Value) {
     let activation = Activation::new().with("self", object);
     bencher.bench_local(|| {
         program
-            .eval(&activation, &mut Budget::new(1_000_000))
+            .eval(&activation, &mut Budget::new(1_000_000, &Meter::unbounded()))
             .expect("evaluates")
     });
 }
@@ -77,5 +78,9 @@ fn hostile_expression(bencher: Bencher<'_, '_>, name: &str) {
     let case = case.expect("named by itself");
     let program = Program::compile(&case.source, &["self"]).expect("compiles");
     let activation = Activation::new().with("self", &case.input);
-    bencher.bench_local(|| program.eval(&activation, &mut Budget::new(CALL_COST_MAX)).is_ok());
+    bencher.bench_local(|| {
+        program
+            .eval(&activation, &mut Budget::new(CALL_COST_MAX, &Meter::unbounded()))
+            .is_ok()
+    });
 }

@@ -3,7 +3,7 @@
 
 use divan::Bencher;
 use insula_bench::fixtures::{bundle, widget};
-use insula_conversion::{Stored, object_budget};
+use insula_conversion::{Stored, unmetered_budget};
 
 fn main() {
     divan::main();
@@ -17,7 +17,7 @@ fn get(bencher: Bencher<'_, '_>, moves: usize) {
         version: "v1",
         residual: None,
     };
-    bencher.bench_local(|| bundle.get(stored, "v2", &mut object_budget()).expect("converts"));
+    bencher.bench_local(|| bundle.get(stored, "v2", &mut unmetered_budget()).expect("converts"));
 }
 
 /// A read of an object that the converter owns, as a server has it after parsing.
@@ -26,7 +26,7 @@ fn get_owned(bencher: Bencher<'_, '_>, moves: usize) {
     let (bundle, object) = (bundle(moves), widget("a", "v1", moves));
     bencher.with_inputs(|| object.clone()).bench_local_values(|object| {
         bundle
-            .get_owned(object, "v1", None, "v2", &mut object_budget())
+            .get_owned(object, "v1", None, "v2", &mut unmetered_budget())
             .expect("converts")
     });
 }
@@ -39,7 +39,7 @@ fn get_from_bytes_to_bytes(bencher: Bencher<'_, '_>, moves: usize) {
     bencher.bench_local(|| {
         let value = serde_json::from_str(&bytes).expect("parses");
         let value = bundle
-            .get_owned(value, "v1", None, "v2", &mut object_budget())
+            .get_owned(value, "v1", None, "v2", &mut unmetered_budget())
             .expect("converts");
         serde_json::to_vec(&value).expect("prints")
     });
@@ -48,7 +48,11 @@ fn get_from_bytes_to_bytes(bencher: Bencher<'_, '_>, moves: usize) {
 #[divan::bench(args = [0, 1, 10, 100])]
 fn create(bencher: Bencher<'_, '_>, moves: usize) {
     let (bundle, object) = (bundle(moves), widget("a", "v2", moves));
-    bencher.bench_local(|| bundle.put(&object, "v2", None, &mut object_budget()).expect("converts"));
+    bencher.bench_local(|| {
+        bundle
+            .put(&object, "v2", None, &mut unmetered_budget())
+            .expect("converts")
+    });
 }
 
 /// One field changed through the version that is not stored.
@@ -60,11 +64,11 @@ fn update(bencher: Bencher<'_, '_>, moves: usize) {
         version: "v1",
         residual: None,
     };
-    let mut new = bundle.get(stored, "v2", &mut object_budget()).expect("converts");
+    let mut new = bundle.get(stored, "v2", &mut unmetered_budget()).expect("converts");
     new["spec"][if moves == 100 { "g099" } else { "f063" }] = "changed".into();
     bencher.bench_local(|| {
         bundle
-            .put(&new, "v2", Some(stored), &mut object_budget())
+            .put(&new, "v2", Some(stored), &mut unmetered_budget())
             .expect("converts")
     });
 }

@@ -3,6 +3,7 @@
 
 use divan::Bencher;
 use insula_bench::fixtures::{sixty_four_leaves, widget, widget_schema};
+use insula_meter::Meter;
 use insula_schema::{Structural, default, drop_nulls, openapi_v3, prune, validate};
 
 fn main() {
@@ -23,7 +24,7 @@ fn prune_default_validate_64_leaves(bencher: Bencher<'_, '_>) {
         prune(&mut object, &schema);
         drop_nulls(&mut object, &schema);
         default(&mut object, &schema);
-        assert!(validate(&object, &schema).is_empty());
+        assert!(validate(&object, &schema, &Meter::unbounded()).is_empty());
         object
     });
 }
@@ -36,7 +37,7 @@ fn prune_default_validate_2_kb(bencher: Bencher<'_, '_>) {
         prune(&mut object, &schema);
         drop_nulls(&mut object, &schema);
         default(&mut object, &schema);
-        assert!(validate(&object, &schema).is_empty());
+        assert!(validate(&object, &schema, &Meter::unbounded()).is_empty());
         object
     });
 }
@@ -50,7 +51,7 @@ fn validate_with_a_rule(bencher: Bencher<'_, '_>) {
     ]);
     let schema = Structural::parse_trusted(&schema).expect("compiles");
     let object = widget("a", "v1", 0);
-    bencher.bench_local(|| validate(&object, &schema));
+    bencher.bench_local(|| validate(&object, &schema, &Meter::unbounded()));
 }
 
 #[divan::bench]

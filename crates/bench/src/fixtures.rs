@@ -5,6 +5,7 @@ use insula_access::Target;
 use insula_api::{Clock, ClusterName, FieldPath, Json, Object, ObjectKey, Rng, Timestamp};
 use insula_catalog::{Api, Origin, Served, ids};
 use insula_conversion::{Bundle, LossPolicy, VersionSchema, parse_rules};
+use insula_meter::Meter;
 use insula_registry::Deps;
 use insula_schema::Structural;
 use insula_store::{Guard, Store, Txn, Write};
@@ -210,6 +211,7 @@ impl Tenant {
             guard: None,
             route: None,
             pending_calls: None,
+            meter: Meter::unbounded(),
         };
         Target::for_the_server(self.cluster.clone(), served, version.into())
     }
@@ -227,7 +229,7 @@ pub async fn put(store: &dyn Store, key: ObjectKey, value: &Json) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use insula_conversion::{Stored, object_budget};
+    use insula_conversion::{Stored, unmetered_budget};
 
     #[test]
     fn the_two_versions_are_of_one_size_and_convert_into_each_other() {
@@ -242,9 +244,9 @@ mod tests {
                 version: "v1",
                 residual: None,
             };
-            let seen = bundle.get(stored, "v2", &mut object_budget()).expect("converts");
+            let seen = bundle.get(stored, "v2", &mut unmetered_budget()).expect("converts");
             let back = bundle
-                .put(&seen, "v2", Some(stored), &mut object_budget())
+                .put(&seen, "v2", Some(stored), &mut unmetered_budget())
                 .expect("converts");
             assert_eq!(back.value, v1, "{moved} moves");
             assert_eq!(bundle.is_identity("v1", "v2"), moved == 0);

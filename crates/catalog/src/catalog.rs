@@ -18,6 +18,7 @@ use insula_api::{
     ClusterName, FieldError, Json, Object, ObjectKey, Scope,
     names::annotations::{MADE_AS, V1BETA1},
 };
+use insula_meter::Meter;
 use insula_store::{Entry, Snapshot};
 use parking_lot::Mutex;
 use std::{
@@ -207,6 +208,7 @@ impl Catalog {
             guard,
             route: Some(said),
             pending_calls: None,
+            meter: Meter::unbounded(),
         })
     }
 

@@ -89,7 +89,7 @@ impl Served {
         Ok(self
             .api
             .bundle
-            .get(stored, to, &mut insula_conversion::object_budget())?)
+            .get(stored, to, &mut insula_conversion::object_budget(&self.meter))?)
     }
 
     /// Converts a stored object to a version. Consumes the object, so it avoids a copy.
@@ -105,7 +105,7 @@ impl Served {
         if self.goes_around(version, to) {
             return self.get_around(value, version, residual, to);
         }
-        let (bundle, mut budget) = (&self.api.bundle, insula_conversion::object_budget());
+        let (bundle, mut budget) = (&self.api.bundle, insula_conversion::object_budget(&self.meter));
         Ok(match written_under == self.api.fingerprint {
             true => bundle.get_current(value, version, residual, to, &mut budget)?,
             false => bundle.get_owned(value, version, residual, to, &mut budget)?,
@@ -119,7 +119,7 @@ impl Served {
     }
 
     fn get_around(&self, value: Json, version: &str, residual: Option<&[u8]>, to: &str) -> Converted<Json> {
-        let mut budget = insula_conversion::object_budget();
+        let mut budget = insula_conversion::object_budget(&self.meter);
         if let Some(spelling) = self.respelled() {
             let shown = spelling.shown(value);
             return Ok(spelling.api.bundle.get_owned(shown, version, None, to, &mut budget)?);
@@ -143,7 +143,7 @@ impl Served {
     /// # Errors
     /// A rule fails, the webhook fails, or its response is pending.
     pub fn put(&self, new: &Json, from: &str, old: Option<Stored<'_>>) -> Converted<ToStore> {
-        let mut budget = insula_conversion::object_budget();
+        let mut budget = insula_conversion::object_budget(&self.meter);
         if let Some(spelling) = self.respelled() {
             // The store holds only fields that both APIs show, so nothing of the old object is
             // preserved.
@@ -174,7 +174,7 @@ impl Served {
         if self.asks(from, to) {
             return self.request(object.clone(), to);
         }
-        let mut budget = insula_conversion::object_budget();
+        let mut budget = insula_conversion::object_budget(&self.meter);
         let bundle = &self.api.bundle;
         match (self.coded(from), self.coded(to)) {
             (None, None) => Ok(bundle.convert(object, to, &mut budget)?),
@@ -204,12 +204,15 @@ impl Served {
         (coded.name == version).then_some(coded)
     }
 
-    /// Checks that no webhook call of the request is pending.
+    /// Checks that the request may have a result: no webhook call of it is pending, and it may
+    /// compute further. Else what was computed is no verdict.
     ///
     /// # Errors
-    /// Returns `Error::Webhook` while a call is pending.
+    /// Returns `Error::Webhook` while a call is pending, and `Error::Ended` for a request that has
+    /// ended.
     #[inline]
     pub fn check_answers(&self) -> crate::Result<()> {
+        self.meter.check()?;
         self.pending_calls
             .as_ref()
             .map_or(Ok(()), |pending_calls| pending_calls.check())

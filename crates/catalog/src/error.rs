@@ -3,6 +3,7 @@
 //! Only `apiserver::status` and `admin::status` translate them to the wire format.
 
 use insula_api::{FieldError, Revision, aggregate};
+use insula_meter::Ended;
 use std::sync::Arc;
 
 /// Group and resource (or kind) in the form of error messages.
@@ -111,6 +112,9 @@ pub enum Error {
     /// The verb does not exist for the resource.
     #[error("the server does not allow this method on the requested resource")]
     MethodNotAllowed,
+    /// The request may compute no further.
+    #[error(transparent)]
+    Ended(#[from] Ended),
     /// A revision is compacted. `next` is a token that continues a list at the present revision.
     #[error("{message}")]
     Expired { message: String, next: Option<String> },

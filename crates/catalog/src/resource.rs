@@ -11,6 +11,7 @@ use crate::{
 };
 use insula_api::{FieldError, Json, Object, ResourceId};
 use insula_conversion::{Bundle, ConvertError, Stored, object_budget};
+use insula_meter::Meter;
 use insula_schema::Structural;
 use std::{
     fmt,
@@ -139,8 +140,8 @@ impl Api {
     ///
     /// # Errors
     /// Returns why it does not.
-    pub fn reads(&self, object: &Object) -> Result<(), ConvertError> {
-        self.reads_in(object, self.bundle.served().chain([self.bundle.storage()]))
+    pub fn reads(&self, object: &Object, meter: &Meter) -> Result<(), ConvertError> {
+        self.reads_in(object, self.bundle.served().chain([self.bundle.storage()]), meter)
     }
 
     /// Checks that a stored object reads in some versions. One that was written under this schema
@@ -152,6 +153,7 @@ impl Api {
         &self,
         object: &Object,
         versions: impl IntoIterator<Item = &'v str>,
+        meter: &Meter,
     ) -> Result<(), ConvertError> {
         if object.schema() == self.fingerprint {
             return Ok(());
@@ -163,7 +165,7 @@ impl Api {
             residual: object.residual(),
         };
         versions.into_iter().try_for_each(|version| {
-            let seen = self.bundle.get(stored, version, &mut object_budget());
+            let seen = self.bundle.get(stored, version, &mut object_budget(meter));
             seen.map(drop)
         })
     }
@@ -313,6 +315,8 @@ pub struct Served {
     pub route: Option<Arc<ResourceRoute>>,
     /// Webhook calls of the request; None if no webhook converts the kind or reviews the write.
     pub pending_calls: Option<Arc<PendingCalls>>,
+    /// Pays for the conversions and validations of the request.
+    pub meter: Meter,
 }
 
 /// Another group (and kind) under which stored objects are served.
@@ -350,6 +354,7 @@ impl Served {
             guard: None,
             route: None,
             pending_calls: None,
+            meter: Meter::unbounded(),
         }
     }
 

@@ -9,6 +9,7 @@ use crate::ir::{FoldKind, Link, Node, Overloads, Step};
 use crate::operator::Operator;
 use crate::price;
 use crate::value::{Const, Val};
+use insula_meter::Meter;
 use serde_json::{Map, Number, Value, json};
 
 /// Cost units for folding one constant.
@@ -135,7 +136,7 @@ fn literal(node: &Node) -> Option<Const> {
 
 /// Folds a conversion of a constant; `None` if it has no constant form or is too expensive to fold.
 fn convert(function: &Function, argument: &Const) -> Result<Option<Const>, EvalError> {
-    let mut budget = Budget::new(COST_MAX);
+    let mut budget = Budget::new(COST_MAX, &Meter::unbounded());
     budget.begin();
     let arguments = [Val::from_const(argument)];
     match (function.call)(&mut Context::new(&mut budget, &[]), &arguments) {

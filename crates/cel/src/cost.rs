@@ -6,8 +6,7 @@
 
 use crate::error::EvalError;
 use insula_goformat::regexp::Work;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use insula_meter::Meter;
 
 /// Cost units of one evaluation, as in Kubernetes (`PerCallLimit`).
 pub const CALL_COST_MAX: u64 = 1_000_000;
@@ -22,8 +21,8 @@ pub const MAX_VALUE_BYTES: usize = 10 * 1024 * 1024;
 /// Bytes of an allocation besides its contents.
 const ALLOCATION_BYTES: usize = 32;
 
-/// Rounds of loops between two checks of the interrupt flag, as in Kubernetes (`CheckFrequency`).
-const INTERRUPT_ROUNDS: u32 = 100;
+/// Units of effort between two payments to the request's meter: some 20 µs.
+const PAYMENT: u64 = 1_000;
 
 pub(crate) const SELECT: u64 = 1;
 pub(crate) const LIST: u64 = 10;
@@ -51,7 +50,7 @@ pub(crate) const NAMED_PATTERN_CHARACTERS_MAX: u64 = 128;
 /// effort is measured by the functions themselves, in the same units and with the same limits:
 /// Kubernetes prices `==` of two lists by their lengths, whatever their items are, so the price
 /// alone would not bound the time.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Budget {
     limit: u64,
     /// Limit of one evaluation.
@@ -64,8 +63,9 @@ pub struct Budget {
     /// not charged as effort, but bounds all evaluations together.
     matching: Work,
     bytes: usize,
-    rounds: u32,
-    interrupt: Option<Arc<AtomicBool>>,
+    /// Effort that the meter was paid for.
+    paid: u64,
+    meter: Meter,
 }
 
 /// Units used, and the ceiling at which the current evaluation ends.
@@ -74,37 +74,48 @@ struct UnitCounter {
     used: u64,
     /// The smaller of the limit of all evaluations and the start of this one plus that of a call.
     ceiling: u64,
+    /// Units used above which a look beside the sum is due: at the ceiling, and before it where a
+    /// meter is to be paid.
+    next: u64,
 }
 
 impl UnitCounter {
     fn begin(&mut self, limit: u64, call: u64) {
         self.ceiling = limit.min(self.used.saturating_add(call));
+        self.next = self.ceiling;
     }
 
+    /// Adds units. Returns false when a look is due.
     #[inline]
-    fn charge(&mut self, units: u64) -> Result<(), EvalError> {
+    fn add(&mut self, units: u64) -> bool {
         self.used = self.used.saturating_add(units);
-        if self.used > self.ceiling {
-            self.used = self.ceiling;
-            return Err(EvalError::CostExceeded);
+        self.used <= self.next
+    }
+
+    /// Checks the ceiling.
+    fn check(&mut self) -> Result<(), EvalError> {
+        if self.used <= self.ceiling {
+            return Ok(());
         }
-        Ok(())
+        self.used = self.ceiling;
+        Err(EvalError::CostExceeded)
     }
 }
 
 impl Budget {
-    /// Returns a budget of `limit` units. A single evaluation is bounded by `CALL_COST_MAX` as
-    /// well.
-    pub fn new(limit: u64) -> Self {
+    /// Returns a budget of `limit` units, for which a meter pays. A single evaluation is bounded by
+    /// `CALL_COST_MAX` as well. Evaluations end with [`EvalError::Interrupted`] soon after the
+    /// meter's request has ended.
+    pub fn new(limit: u64, meter: &Meter) -> Self {
         let mut budget = Self {
             limit,
             call: CALL_COST_MAX,
             grows: false,
-            rounds: 0,
-            interrupt: None,
+            paid: 0,
+            meter: meter.clone(),
             price: UnitCounter::default(),
             effort: UnitCounter::default(),
-            matching: Work::for_object(),
+            matching: Work::for_object(meter),
             bytes: 0,
         };
         budget.begin();
@@ -133,14 +144,6 @@ impl Budget {
         }
     }
 
-    /// Sets an interrupt flag. Evaluations end with [`EvalError::Interrupted`] soon after `stop` is
-    /// set, for example by a caller that no longer waits.
-    #[must_use]
-    pub fn with_interrupt(mut self, stop: Arc<AtomicBool>) -> Self {
-        self.interrupt = Some(stop);
-        self
-    }
-
     /// Returns the units used so far, by all evaluations with this budget.
     pub fn used(&self) -> u64 {
         self.price.used
@@ -161,6 +164,7 @@ impl Budget {
     pub(crate) fn begin(&mut self) {
         self.price.begin(self.limit, self.call);
         self.effort.begin(self.limit, self.call);
+        self.effort.next = self.effort.ceiling.min(self.paid.saturating_add(PAYMENT));
         self.bytes = 0;
     }
 
@@ -176,25 +180,22 @@ impl Budget {
     pub(crate) fn close(&mut self, (ceiling, used): (u64, u64)) {
         let spent = self.price.used.saturating_sub(used);
         self.price.ceiling = self.limit.min(ceiling.saturating_add(spent));
+        self.price.next = self.price.ceiling;
     }
 
-    /// Counts a round of a loop. Every hundredth checks the interrupt flag.
+    /// Counts a round of a loop.
     #[inline]
     pub(crate) fn round(&mut self) -> Result<(), EvalError> {
-        self.charge(1)?;
-        self.rounds = self.rounds.wrapping_add(1);
-        match &self.interrupt {
-            Some(stop) if self.rounds.is_multiple_of(INTERRUPT_ROUNDS) && stop.load(Ordering::Relaxed) => {
-                Err(EvalError::Interrupted)
-            }
-            _ => Ok(()),
-        }
+        self.charge(1)
     }
 
     /// Charges the price of an operation.
     #[inline]
     pub(crate) fn price(&mut self, units: u64) -> Result<(), EvalError> {
-        self.price.charge(units)
+        match self.price.add(units) {
+            true => Ok(()),
+            false => self.price.check(),
+        }
     }
 
     /// Refunds the price of a name or path that is free where it stands.
@@ -206,7 +207,20 @@ impl Budget {
     /// Charges the effort of a function.
     #[inline]
     pub(crate) fn charge(&mut self, units: u64) -> Result<(), EvalError> {
-        self.effort.charge(units)
+        match self.effort.add(units) {
+            true => Ok(()),
+            false => self.pay(),
+        }
+    }
+
+    /// Checks the ceiling of the effort, and pays the meter for what was done since.
+    #[cold]
+    fn pay(&mut self) -> Result<(), EvalError> {
+        self.effort.check()?;
+        let units = self.effort.used - self.paid;
+        self.paid = self.effort.used;
+        self.effort.next = self.effort.ceiling.min(self.paid.saturating_add(PAYMENT));
+        self.meter.spend(units).map_err(|_| EvalError::Interrupted)
     }
 
     /// Returns the work that matching of patterns may still do.
@@ -244,6 +258,13 @@ impl Budget {
     /// Takes back the charge for memory that is free again.
     pub(crate) fn release(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_sub(bytes);
+    }
+}
+
+impl Drop for Budget {
+    fn drop(&mut self) {
+        // The request's next step meets its end.
+        let _ = self.meter.spend(self.effort.used.saturating_sub(self.paid));
     }
 }
 

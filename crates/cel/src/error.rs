@@ -328,7 +328,7 @@ pub enum EvalError {
     /// Values are nested too deeply to walk.
     #[error("operation cancelled: nesting limit exceeded")]
     DepthExceeded,
-    /// The caller no longer waits: see `Budget::with_interrupt`.
+    /// The request that the evaluation is for has ended.
     #[error("operation interrupted")]
     Interrupted,
     /// The expression reads an absent field. Travels like an error inside an expression; callers of

@@ -9,9 +9,11 @@
 //!
 //! ```
 //! use insula_cel::{Activation, Budget, Outcome, Program};
+//! use insula_meter::Meter;
 //! let program = Program::compile("self.first + ' ' + self.last", &["self"])?;
 //! let object = serde_json::json!({"first": "Ada", "last": "Lovelace"});
-//! let outcome = program.eval(&Activation::new().with("self", &object), &mut Budget::new(1_000))?;
+//! let budget = &mut Budget::new(1_000, &Meter::unbounded());
+//! let outcome = program.eval(&Activation::new().with("self", &object), budget)?;
 //! assert_eq!(outcome, Outcome::Value("Ada Lovelace".into()));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

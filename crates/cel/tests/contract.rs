@@ -5,9 +5,8 @@
 use insula_cel::{
     AbsenceMode, Activation, Budget, CALL_COST_MAX, EvalError, OBJECT_COST_MAX, Outcome, Program, SOURCE_BYTES_MAX,
 };
+use insula_meter::{Bounds, Ended, Meter, Scheduler};
 use serde_json::json;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// Renders references in order of appearance: `self.spec.name?` for a tested path.
 fn references(source: &str) -> String {
@@ -96,12 +95,12 @@ fn variables_are_those_given() {
     let program = Program::compile("self.a", &["self", "unused"]).expect("an expression");
     assert_eq!(program.source(), "self.a");
     assert_eq!(program.absence_mode(), AbsenceMode::Absent);
-    let missing = program.eval(&Activation::new(), &mut Budget::new(100));
+    let missing = program.eval(&Activation::new(), &mut Budget::new(100, &Meter::unbounded()));
     assert_eq!(missing, Err(EvalError::NoSuchAttribute("self".into())));
     let (first, second) = (json!({"a": 1}), json!({"a": 2}));
     let activation = Activation::new().with("self", &first).with("self", &second);
     assert_eq!(
-        program.eval(&activation, &mut Budget::new(100)),
+        program.eval(&activation, &mut Budget::new(100, &Meter::unbounded())),
         Ok(Outcome::Value(json!(2)))
     );
     let optional = Program::compile_with("old.orValue(3)", &["old"], AbsenceMode::Error).expect("an expression");
@@ -109,7 +108,7 @@ fn variables_are_those_given() {
     for (value, want) in [(None, 3), (Some(&seven), 7)] {
         let activation = Activation::new().with_optional("old", value);
         assert_eq!(
-            optional.eval(&activation, &mut Budget::new(100)),
+            optional.eval(&activation, &mut Budget::new(100, &Meter::unbounded())),
             Ok(Outcome::Value(json!(want)))
         );
     }
@@ -119,7 +118,7 @@ fn variables_are_those_given() {
 fn a_call_is_bounded_within_an_object() {
     let list: serde_json::Value = (0..2_000).collect::<Vec<_>>().into();
     let program = Program::compile("self.all(a, self.all(b, a + b >= 0))", &["self"]).expect("an expression");
-    let mut budget = Budget::new(OBJECT_COST_MAX);
+    let mut budget = Budget::new(OBJECT_COST_MAX, &Meter::unbounded());
     let activation = Activation::new().with("self", &list);
     for call in 1..=10 {
         assert_eq!(program.eval(&activation, &mut budget), Err(EvalError::CostExceeded));
@@ -136,25 +135,45 @@ fn the_longest_source_compiles() {
     assert!(Program::compile(&(source + " "), &[]).is_err());
 }
 
+/// The account of a request whose time is over.
+struct Over;
+
+impl Scheduler for Over {
+    fn check(&self, _: u64) -> Result<(), Ended> {
+        Err(Ended::Late)
+    }
+
+    fn ended(&self) -> Option<Ended> {
+        Some(Ended::Late)
+    }
+
+    fn bound(&self, _: Option<Bounds>) {}
+}
+
 #[test]
 fn an_evaluation_ends_soon_after_it_is_interrupted() {
     let stopped = Err(EvalError::Interrupted);
     let yes = Ok(Outcome::Value(json!(true)));
-    // Every hundredth round, counted over all loops, checks the flag; short evaluations end before.
+    // The meter is paid now and then: short evaluations end before.
     for (source, stop, want) in [
-        ("lists.range(1000).all(x, x >= 0)", false, &yes),
+        ("lists.range(9000).all(x, x >= 0)", false, &yes),
         ("lists.range(99).all(x, x >= 0)", true, &yes),
-        ("lists.range(100).all(x, x >= 0)", true, &stopped),
-        ("[1, 2].all(x, lists.range(50).all(y, y >= 0))", true, &stopped),
-        ("{'a': 1}.all(k, lists.range(100).exists(y, y == 99))", true, &stopped),
-        ("lists.range(100).map(x, x).size() == 100", true, &stopped),
-        ("lists.range(100).transformMap(i, x, x).size() == 100", true, &stopped),
+        ("lists.range(9000).all(x, x >= 0)", true, &stopped),
+        ("[1, 2].all(x, lists.range(4500).all(y, y >= 0))", true, &stopped),
+        (
+            "{'a': 1}.all(k, lists.range(9000).exists(y, y == 8999))",
+            true,
+            &stopped,
+        ),
+        ("lists.range(9000).map(x, x).size() == 9000", true, &stopped),
+        ("lists.range(9000).transformMap(i, x, x).size() == 9000", true, &stopped),
         // `||` does not absorb the interruption.
-        ("lists.range(100).all(x, x >= 0) || true", true, &stopped),
+        ("lists.range(9000).all(x, x >= 0) || true", true, &stopped),
         ("self == 'a' && self.matches('a')", true, &yes),
     ] {
         let program = Program::compile(source, &["self"]).expect("an expression");
-        let mut budget = Budget::new(OBJECT_COST_MAX).with_interrupt(Arc::new(AtomicBool::new(stop)));
+        let meter = if stop { Meter::new(Over) } else { Meter::unbounded() };
+        let mut budget = Budget::new(OBJECT_COST_MAX, &meter);
         let input = json!("a");
         let got = program.eval(&Activation::new().with("self", &input), &mut budget);
         assert_eq!(&got, want, "{source}");

@@ -5,6 +5,7 @@
 use insula_cel::{
     AbsenceMode, Activation, Budget, CALL_COST_MAX, Decl, Env, EvalError, ListKind, Outcome, Program, Type,
 };
+use insula_meter::Meter;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -34,7 +35,7 @@ fn run(case: &Value) -> String {
         Value::String(pieces[0].as_str().expect("a text").repeat(times as usize))
     });
     let value = repeated.unwrap_or_else(|| case["of"].clone());
-    let mut budget = Budget::new(CALL_COST_MAX);
+    let mut budget = Budget::new(CALL_COST_MAX, &Meter::unbounded());
     let outcome = program.eval(&Activation::new().with("self", &value), &mut budget);
     let most = program.estimate().max;
     assert!(budget.used() <= most, "{source}: cost {} > {most}", budget.used());
@@ -145,7 +146,7 @@ fn folds_have_a_price() {
         "self.fold(all, x, '', all + self.fold(inner, y, '', inner + 'a'))",
         "self.zip(self, x, y, x + y)",
     ] {
-        let mut budget = Budget::new(CALL_COST_MAX);
+        let mut budget = Budget::new(CALL_COST_MAX, &Meter::unbounded());
         run(source, &mut budget).expect(source);
         let most = most(source);
         assert!(budget.used() <= most, "{source}: cost {} > {most}", budget.used());
@@ -159,7 +160,7 @@ fn folds_have_a_price() {
         "self.fold(a, x, '', a + self.fold(b, y, a, b + self.fold(c, z, b, c + b)))",
     ] {
         assert!(most(source) > u64::MAX / 1_000, "{source}: {}", most(source));
-        let mut budget = Budget::new(CALL_COST_MAX);
+        let mut budget = Budget::new(CALL_COST_MAX, &Meter::unbounded());
         let failed = run(source, &mut budget);
         assert!(
             matches!(failed, Err(EvalError::CostExceeded | EvalError::MemoryExceeded)),
@@ -189,7 +190,7 @@ fn growing_texts_take_the_memory_of_one() {
     let env = Env::new(AbsenceMode::Absent).with("self", declared).conversion();
     let program =
         Program::compile_in("size(self.fold(all, x, '', all + '0123456789abcdef'))", &env).expect("it compiles");
-    let mut budget = Budget::new(10 * CALL_COST_MAX).growing();
+    let mut budget = Budget::new(10 * CALL_COST_MAX, &Meter::unbounded()).growing();
     budget.extend_for(1_000_000);
     let outcome = program.eval(&Activation::new().with("self", &ints(2_000)), &mut budget);
     assert_eq!(outcome.expect("it runs"), Outcome::Value(json!(32_000)));
@@ -206,7 +207,7 @@ fn folds_give_back_no_more_than_was_charged() {
     let declared = Decl::list(Decl::scalar(Type::Int), ListKind::Atomic).bounded(Some(500), 2);
     let env = Env::new(AbsenceMode::Absent).with("self", declared).conversion();
     let program = Program::compile_in(&source, &env).expect("it compiles");
-    let mut budget = Budget::new(10 * CALL_COST_MAX).growing();
+    let mut budget = Budget::new(10 * CALL_COST_MAX, &Meter::unbounded()).growing();
     budget.extend_for(10_000_000);
     let failed = program.eval(&Activation::new().with("self", &ints(500)), &mut budget);
     assert_eq!(failed, Err(EvalError::MemoryExceeded));
@@ -220,7 +221,10 @@ fn large_values_are_charged() {
     for function in ["json.encode", "yaml.encode"] {
         let nested = format!("{function}([{}])", [repeated; 32].join(", "));
         let program = Program::compile_in(&nested, &env(Some("any"))).expect("it compiles");
-        let failed = program.eval(&Activation::new().with("self", &item), &mut Budget::new(CALL_COST_MAX));
+        let failed = program.eval(
+            &Activation::new().with("self", &item),
+            &mut Budget::new(CALL_COST_MAX, &Meter::unbounded()),
+        );
         assert!(
             matches!(failed, Err(EvalError::CostExceeded | EvalError::MemoryExceeded)),
             "{failed:?}"
@@ -238,7 +242,10 @@ fn aliases_are_charged() {
     }
     let text = Value::String(text);
     let program = Program::compile_in("yaml.decode(self)", &env(Some("text"))).expect("it compiles");
-    let failed = program.eval(&Activation::new().with("self", &text), &mut Budget::new(CALL_COST_MAX));
+    let failed = program.eval(
+        &Activation::new().with("self", &text),
+        &mut Budget::new(CALL_COST_MAX, &Meter::unbounded()),
+    );
     assert!(failed.is_err(), "{failed:?}");
 }
 
@@ -247,7 +254,10 @@ fn large_texts_are_charged() {
     let many = Value::String(format!("[{}0]", "0,".repeat(1_000_000)));
     for source in ["size(json.decode(self))", "size(yaml.decode(self))"] {
         let program = Program::compile_in(source, &env(Some("text"))).expect("it compiles");
-        let failed = program.eval(&Activation::new().with("self", &many), &mut Budget::new(CALL_COST_MAX));
+        let failed = program.eval(
+            &Activation::new().with("self", &many),
+            &mut Budget::new(CALL_COST_MAX, &Meter::unbounded()),
+        );
         assert!(
             matches!(failed, Err(EvalError::CostExceeded | EvalError::MemoryExceeded)),
             "{failed:?}"

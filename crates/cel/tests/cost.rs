@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used)]
 
 use insula_cel::{AbsenceMode, Activation, Budget, Decl, Env, Field, ListKind, Program, Type};
+use insula_meter::Meter;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -112,7 +113,7 @@ fn evaluations_cost_what_they_do_in_kubernetes() {
     let mut wrong = String::new();
     for case in table(include_str!("prices/values.yaml")) {
         let program = compile(source(&case), &decl);
-        let mut budget = Budget::new(1_000_000);
+        let mut budget = Budget::new(1_000_000, &Meter::unbounded());
         if let Err(error) = program.eval(&Activation::new().with("self", &value), &mut budget) {
             writeln!(wrong, "{case}: {error}").expect("text");
         }
@@ -238,7 +239,7 @@ fn evaluations_stay_within_the_estimate() {
         let source = random.expression(ty, depth);
         let program = compile(&source, &decl);
         let value = random.value();
-        let mut budget = Budget::new(1_000_000);
+        let mut budget = Budget::new(1_000_000, &Meter::unbounded());
         let outcome = program.eval(&Activation::new().with("self", &value), &mut budget);
         let (used, max) = (budget.used(), program.estimate().max);
         assert!(

@@ -13,6 +13,7 @@ mod cases;
 
 use cases::{Case, numbers};
 use insula_cel::{Activation, Budget, CALL_COST_MAX, EvalError, NESTING_MAX, Program};
+use insula_meter::Meter;
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
@@ -50,7 +51,7 @@ fn outcome(source: String, input: Value) -> (String, Duration, bool) {
             Ok(program) => program,
             Err(error) => return (format!("refused: {}", error.issues[0].message), start.elapsed(), true),
         };
-        let mut budget = Budget::new(CALL_COST_MAX);
+        let mut budget = Budget::new(CALL_COST_MAX, &Meter::unbounded());
         let text = match program.eval(&Activation::new().with("self", &input), &mut budget) {
             Ok(_) => "value".to_owned(),
             Err(error) => format!("error: {error}"),
@@ -259,7 +260,7 @@ fn running_expressions_are_stopped() {
 fn one_budget_bounds_many_evaluations() {
     let program = Program::compile("self.map(x, x + 1)", &["self"]).expect("an expression");
     let list = numbers(100);
-    let mut budget = Budget::new(10_000);
+    let mut budget = Budget::new(10_000, &Meter::unbounded());
     let activation = Activation::new().with("self", &list);
     let stopped = (0..100)
         .map(|_| program.eval(&activation, &mut budget))

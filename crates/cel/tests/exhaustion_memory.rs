@@ -10,6 +10,7 @@
 mod cases;
 
 use insula_cel::{Activation, Budget, CALL_COST_MAX, Program};
+use insula_meter::Meter;
 
 const BYTES_MAX: u64 = 16 * 1024 * 1024;
 
@@ -56,7 +57,7 @@ fn measure(case: &cases::Case) {
     let before = status("VmHWM").expect("a figure");
     let program = Program::compile(source, &["self"]).expect("an expression");
     let activation = Activation::new().with("self", input);
-    let text = match program.eval(&activation, &mut Budget::new(CALL_COST_MAX)) {
+    let text = match program.eval(&activation, &mut Budget::new(CALL_COST_MAX, &Meter::unbounded())) {
         Ok(_) => "value".to_owned(),
         Err(error) => error.to_string(),
     };

@@ -10,6 +10,7 @@
 use insula_cel::{
     AbsenceMode, Activation, Budget, CompileError, Decl, Env, Estimate, Field, ListKind, Program, Type, print,
 };
+use insula_meter::Meter;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -166,7 +167,10 @@ fn places_are_inside(source: &str, error: &CompileError, seed: u64) {
 fn evaluate(source: &str, program: &Program, value: &Value, seed: u64) -> u64 {
     let other = json!([1, "a", {"b": null}]);
     let activation = Activation::new().with("self", value).with("x", &other);
-    let (mut first, mut second) = (Budget::new(COST_MAX), Budget::new(COST_MAX));
+    let (mut first, mut second) = (
+        Budget::new(COST_MAX, &Meter::unbounded()),
+        Budget::new(COST_MAX, &Meter::unbounded()),
+    );
     let one = program.eval(&activation, &mut first);
     let two = program.eval(&activation, &mut second);
     assert!(

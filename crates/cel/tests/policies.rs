@@ -6,6 +6,7 @@ use insula_cel::{
     AbsenceMode, Activation, Authorize, AuthorizerCheck, AuthorizerDecision, Budget, CALL_COST_MAX, CheckTarget, Decl,
     Env, Outcome, Program, Type,
 };
+use insula_meter::Meter;
 use serde_json::Value;
 use std::fmt::Write;
 use std::path::Path;
@@ -64,7 +65,7 @@ fn run(case: &Value) -> (String, u64) {
     };
     let table = Table(&case["answers"]);
     let activation = Activation::new().with_authorizer("authorizer", &table);
-    let mut budget = Budget::new(CALL_COST_MAX);
+    let mut budget = Budget::new(CALL_COST_MAX, &Meter::unbounded());
     let text = match program.eval(&activation, &mut budget) {
         Ok(Outcome::Value(value)) => format!("= {value}"),
         Ok(Outcome::Absent) => "absent".to_owned(),

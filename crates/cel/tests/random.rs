@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used)]
 
 use insula_cel::{AbsenceMode, Activation, Budget, Decl, Env, Program};
+use insula_meter::Meter;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -111,7 +112,10 @@ fn try_all(source: &str) {
     let compiled = compiled.into_iter().chain([Program::compile_in(source, &rules)]);
     for program in compiled.flatten() {
         let activation = Activation::new().with("self", &input).with_owned("key", json!("k"));
-        let (mut first, mut second) = (Budget::new(50_000), Budget::new(50_000));
+        let (mut first, mut second) = (
+            Budget::new(50_000, &Meter::unbounded()),
+            Budget::new(50_000, &Meter::unbounded()),
+        );
         let one = program.eval(&activation, &mut first);
         let two = program.eval(&activation, &mut second);
         assert_eq!(one, two, "{source}");
@@ -271,7 +275,11 @@ fn most_well_formed_expressions_compile_and_many_have_a_value() {
         };
         compiled += 1;
         let activation = Activation::new().with("self", &input).with_owned("key", json!("k"));
-        valued += i32::from(program.eval(&activation, &mut Budget::new(50_000)).is_ok());
+        valued += i32::from(
+            program
+                .eval(&activation, &mut Budget::new(50_000, &Meter::unbounded()))
+                .is_ok(),
+        );
     }
     assert!(compiled > 350, "{compiled} of 500 compile");
     assert!(valued > 50, "{valued} of 500 have a value");

@@ -6,6 +6,7 @@
 #![allow(clippy::expect_used)]
 
 use insula_cel::{AbsenceMode, Activation, Budget, CALL_COST_MAX, Outcome, Program};
+use insula_meter::Meter;
 use serde_json::Value;
 use std::fmt::Write;
 use std::path::Path;
@@ -54,9 +55,9 @@ fn run(case: &Value) -> (String, u64) {
         activation = activation.with_absent(name);
     }
     let limit = case["budget"].as_u64().unwrap_or(CALL_COST_MAX);
-    let mut budget = Budget::new(limit);
+    let mut budget = Budget::new(limit, &Meter::unbounded());
     let first = program.eval(&activation, &mut budget);
-    let mut again = Budget::new(limit);
+    let mut again = Budget::new(limit, &Meter::unbounded());
     assert_eq!(
         first,
         program.eval(&activation, &mut again),

@@ -11,6 +11,7 @@
 
 use insula_api::{ClusterName, Condition, Json, ObjectKey, Revision, Scope, Timestamp, condition, set_condition};
 use insula_catalog::{Api, locate};
+use insula_meter::Meter;
 use insula_store::{Entry, Snapshot};
 use std::{
     collections::{BTreeMap, HashMap},
@@ -151,7 +152,7 @@ fn outcome(mut failure: Box<Failure>, snapshot: &Snapshot, when: Timestamp, at: 
 fn step_since(api: &Api, scope: &Scope, snapshot: &Snapshot, since: Revision, failure: &mut Failure) {
     snapshot.for_each(scope, |entry| {
         if entry.revision > since
-            && let Err(why) = api.reads(&entry.object)
+            && let Err(why) = api.reads(&entry.object, &Meter::unbounded())
         {
             failure.add(entry, why.to_string());
         }
@@ -173,7 +174,7 @@ fn step(
             return ControlFlow::Break(());
         }
         tried += 1;
-        if let Err(why) = api.reads(&entry.object) {
+        if let Err(why) = api.reads(&entry.object, &Meter::unbounded()) {
             failure.add(entry, why.to_string());
         }
         last = Some(entry.key.clone());

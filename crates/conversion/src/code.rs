@@ -109,7 +109,7 @@ impl Converter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{VersionSchema, object_budget, proof};
+    use crate::{VersionSchema, proof, unmetered_budget};
     use insula_schema::Structural;
     use serde_json::json;
 
@@ -151,14 +151,17 @@ mod tests {
 
     #[test]
     fn fields_that_code_does_not_carry_are_kept_in_both_directions() {
-        let (bundle, mut budget) = (bundle(), object_budget());
+        let (bundle, mut budget) = (bundle(), unmetered_budget());
         let spec = json!({"title": "t", "color": "red"});
         let x = json!({"apiVersion": "example.io/v1alpha1", "metadata": {"name": "a"}, "spec": spec});
         let stored = bundle.put(&x, "v1alpha1", None, &mut budget).unwrap();
         assert_eq!(stored.value["spec"], json!({"name": "t"}));
         assert_eq!(stored.value["metadata"], x["metadata"]);
         let shown = |stored: &crate::ToStore, version| {
-            bundle.get(stored.stored("v1"), version, &mut object_budget()).unwrap()["spec"].clone()
+            bundle
+                .get(stored.stored("v1"), version, &mut unmetered_budget())
+                .unwrap()["spec"]
+                .clone()
         };
         let y = json!({"apiVersion": "example.io/v1", "metadata": {"name": "a"}, "spec": {"name": "u", "mood": "ok"}});
         let stored = bundle.put(&y, "v1", Some(stored.stored("v1")), &mut budget).unwrap();
@@ -180,7 +183,7 @@ mod tests {
     #[test]
     fn an_error_of_code_names_the_versions() {
         let x = json!({"apiVersion": "example.io/v1alpha1", "spec": {"title": "bad"}});
-        let error = bundle().put(&x, "v1alpha1", None, &mut object_budget()).unwrap_err();
+        let error = bundle().put(&x, "v1alpha1", None, &mut unmetered_budget()).unwrap_err();
         let text = "converting example.io/v1alpha1 to v1: no such title";
         assert_eq!(error.to_string(), text);
     }

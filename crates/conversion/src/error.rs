@@ -127,6 +127,7 @@ impl std::error::Error for ConvertError {}
 mod tests {
     use super::{Cause, without_values};
     use insula_cel::{Activation, Budget, Program};
+    use insula_meter::Meter;
     use serde_json::json;
 
     #[test]
@@ -158,7 +159,10 @@ mod tests {
     fn an_expression_without_a_json_form_names_its_type() {
         let program = Program::compile("dyn(type(self))", &["self"]).expect("it compiles");
         let value = json!("secret");
-        let failed = program.eval(&Activation::new().with("self", &value), &mut Budget::new(1_000));
+        let failed = program.eval(
+            &Activation::new().with("self", &value),
+            &mut Budget::new(1_000, &Meter::unbounded()),
+        );
         let cause = Cause::from_eval(&failed.expect_err("a type is no JSON"));
         assert_eq!(cause.to_string(), "a value of type type has no JSON form");
     }

@@ -17,8 +17,8 @@
 use crate::bundle::{Bundle, ToStore};
 use crate::error::ConvertError;
 use crate::merge::Side;
-use crate::object_budget;
 use crate::trace::Trace;
+use crate::unmetered_budget;
 use insula_schema::Node;
 use serde_json::Value as Json;
 use std::borrow::Cow;
@@ -174,7 +174,7 @@ impl<'a> Laws<'a> {
             };
             let was = stored.to_store();
             let old = Some(was.stored(bundle.storage()));
-            let again = bundle.put(shown, version, old, &mut object_budget());
+            let again = bundle.put(shown, version, old, &mut unmetered_budget());
             let again = again.map_err(|error| violation(error.to_string()))?;
             same(&was.value, &again.value).map_err(violation)?;
             if was.residual != again.residual {

@@ -72,7 +72,7 @@
 //! ```
 //!
 //! ```
-//! use insula_conversion::{Bundle, LossPolicy, VersionSchema, object_budget, parse_rules};
+//! use insula_conversion::{Bundle, LossPolicy, VersionSchema, unmetered_budget, parse_rules};
 //! use insula_api::FieldPath;
 //! use insula_schema::Structural;
 //! use serde_json::json;
@@ -98,7 +98,7 @@
 //! let (versions, policy) = (vec![v1, v2], LossPolicy::Lossless);
 //! let bundle = Bundle::compile("example.io", versions, "v1", Some(&rules), policy, &spec)
 //!     .map_err(|errors| errors[0].to_string())?;
-//! let budget = &mut object_budget();
+//! let budget = &mut unmetered_budget();
 //! let spec = json!({"name": {"first": "Bob"}, "mood": "ok"});
 //! let x = json!({"apiVersion": "example.io/v2", "spec": spec});
 //! let stored = bundle.put(&x, "v2", None, budget)?;
@@ -170,7 +170,16 @@ pub use crate::rules::{
 pub use crate::suggest::{Guess, SURE, Source as GuessSource, Suggestion, Suggestions, suggest};
 pub use insula_cel::Budget;
 
-/// Returns the cost budget for all conversions of one object. It grows with the object's size.
-pub fn object_budget() -> Budget {
-    Budget::new(insula_cel::OBJECT_COST_MAX).growing()
+use insula_meter::Meter;
+
+/// Returns the cost budget for all conversions of one object. It grows with the object's size,
+/// and a meter pays for it.
+pub fn object_budget(meter: &Meter) -> Budget {
+    Budget::new(insula_cel::OBJECT_COST_MAX, meter).growing()
+}
+
+/// Returns the cost budget of one object where nobody waits for others: in tools, in tests, and in
+/// searches, which count their own work.
+pub fn unmetered_budget() -> Budget {
+    object_budget(&Meter::unbounded())
 }

@@ -28,8 +28,8 @@ mod text;
 use crate::bundle::{Bundle, LossPolicy};
 use crate::error::{Cause, ConvertError};
 use crate::laws::{Laws, Observed, Violation};
-use crate::object_budget;
 use crate::rules::Validation;
+use crate::unmetered_budget;
 use fitting::Misfits;
 use focus::Focus;
 use generate::Fill;
@@ -352,7 +352,7 @@ impl<'b> Prover<'b> {
 
     fn write(&self, write: &Write, before: Option<&Observed<'b>>) -> Result<WriteOutcome<'b>, Finding> {
         let old = before.map(|before| before.to_store().stored(self.bundle.storage()));
-        let mut budget = object_budget();
+        let mut budget = unmetered_budget();
         let after = self.bundle.put(&write.object, &write.version, old, &mut budget);
         self.count(&write.object, &budget);
         let after = match after {

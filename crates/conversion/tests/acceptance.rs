@@ -4,7 +4,7 @@
 
 mod support;
 
-use insula_conversion::{Bundle, ToStore, laws, object_budget};
+use insula_conversion::{Bundle, ToStore, laws, unmetered_budget};
 use serde_json::{Value as Json, json};
 use support::{bundle, object, yaml};
 
@@ -38,7 +38,7 @@ struct Widget<'b> {
 impl Widget<'_> {
     fn read(&self, version: &str) -> Json {
         let stored = self.stored.stored(self.bundle.storage());
-        self.bundle.get(stored, version, &mut object_budget()).unwrap()["spec"].clone()
+        self.bundle.get(stored, version, &mut unmetered_budget()).unwrap()["spec"].clone()
     }
 
     fn write(&mut self, version: &str, spec: Json) {
@@ -50,7 +50,7 @@ impl Widget<'_> {
                 &x,
                 version,
                 Some(old.stored(self.bundle.storage())),
-                &mut object_budget(),
+                &mut unmetered_budget(),
             )
             .unwrap();
         laws::put_get(self.bundle, &x, version, &self.stored).unwrap();
@@ -65,7 +65,7 @@ fn create<'b>(bundle: &'b Bundle, version: &str, spec: Json) -> Widget<'b> {
             &object(version, &json!({"spec": spec})),
             version,
             None,
-            &mut object_budget(),
+            &mut unmetered_budget(),
         )
         .unwrap();
     Widget { bundle, stored }

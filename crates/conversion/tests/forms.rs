@@ -6,7 +6,7 @@ mod support;
 
 use insula_api::FieldPath;
 use insula_conversion::proof::Search;
-use insula_conversion::{Bundle, ToStore, laws, object_budget, proof};
+use insula_conversion::{Bundle, ToStore, laws, proof, unmetered_budget};
 use serde_json::Value as Json;
 use support::{bundle, object, yaml};
 
@@ -81,7 +81,12 @@ fn one(bundle: &Bundle, step: &Json, stored: &mut Option<ToStore>) -> Result<(),
     if let Some(from) = step["write"].as_str() {
         let x = object(from, &step["object"]);
         let old = if step["fresh"] == true { None } else { stored.as_ref() };
-        let wrote = bundle.put(&x, from, old.map(|s| s.stored(bundle.storage())), &mut object_budget());
+        let wrote = bundle.put(
+            &x,
+            from,
+            old.map(|s| s.stored(bundle.storage())),
+            &mut unmetered_budget(),
+        );
         let after = match (wrote, step["error"].as_str()) {
             (Err(error), Some(want)) if error.to_string() == want => return Ok(()),
             (Err(error), _) => return Err(error.to_string()),
@@ -113,13 +118,13 @@ fn one(bundle: &Bundle, step: &Json, stored: &mut Option<ToStore>) -> Result<(),
     for (to, want) in step["read"].as_object().into_iter().flatten() {
         let after = stored.as_ref().ok_or("nothing is stored")?;
         let got = bundle
-            .get(after.stored(bundle.storage()), to, &mut object_budget())
+            .get(after.stored(bundle.storage()), to, &mut unmetered_budget())
             .map_err(|e| e.to_string())?;
         differ(&object(to, want), &got)?;
     }
     if let Some(from) = step["convert"].as_str() {
         let to = step["to"].as_str().ok_or("convert needs to")?;
-        let got = bundle.convert(&object(from, &step["object"]), to, &mut object_budget());
+        let got = bundle.convert(&object(from, &step["object"]), to, &mut unmetered_budget());
         match (got, step["error"].as_str()) {
             (Ok(got), None) => differ(&object(to, &step["want"]), &got)?,
             (Err(error), Some(want)) if error.to_string() == want => {}
@@ -143,8 +148,8 @@ fn rules_that_use_themselves_reach_the_deepest_item() {
     let old = object("v1", &tree(60, "routes", "group_by", 1.into()));
     let text = serde_json::to_string(&old).unwrap();
     assert_eq!(serde_json::from_str::<Json>(&text).unwrap(), old);
-    let after = bundle.put(&old, "v1", None, &mut object_budget()).unwrap();
-    let got = bundle.get(after.stored(bundle.storage()), "v2", &mut object_budget());
+    let after = bundle.put(&old, "v1", None, &mut unmetered_budget()).unwrap();
+    let got = bundle.get(after.stored(bundle.storage()), "v2", &mut unmetered_budget());
     assert_eq!(
         got.unwrap(),
         object("v2", &tree(60, "children", "groupBy", "1s".into()))

@@ -7,7 +7,7 @@
 mod support;
 
 use insula_conversion::proof::objects;
-use insula_conversion::{Bundle, ToStore, object_budget};
+use insula_conversion::{Bundle, ToStore, unmetered_budget};
 use support::apis::generated_api;
 use support::bundle;
 use support::laws::hold;
@@ -59,11 +59,11 @@ fn objects_stay_what_they_are_when_storage_moves() {
             for from in &names {
                 let schema = before.schema(from).unwrap();
                 for x in objects(schema, (&format!("example.io/{from}"), "Kind"), seed, 6) {
-                    let Ok(old) = before.put(&x, from, None, &mut object_budget()) else {
+                    let Ok(old) = before.put(&x, from, None, &mut unmetered_budget()) else {
                         continue;
                     };
                     let views = |bundle: &Bundle, stored: &ToStore, version: &str| {
-                        let read = |to: &&String| bundle.get(stored.stored(version), to, &mut object_budget()).ok();
+                        let read = |to: &&String| bundle.get(stored.stored(version), to, &mut unmetered_budget()).ok();
                         names.iter().map(read).collect::<Vec<_>>()
                     };
                     let was = views(&before, &old, before.storage());
@@ -76,7 +76,7 @@ fn objects_stay_what_they_are_when_storage_moves() {
                         .clone()
                         .unwrap();
                     let stored = old.stored(before.storage());
-                    let new = match after.put(&shown, from, Some(stored), &mut object_budget()) {
+                    let new = match after.put(&shown, from, Some(stored), &mut unmetered_budget()) {
                         // A rule may fail in the storage version, as its author says.
                         Err(failed) if failed.rule.is_some() && doc.to_string().contains("mayFail") => continue,
                         new => new.unwrap(),

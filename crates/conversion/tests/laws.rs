@@ -4,7 +4,7 @@
 
 mod support;
 
-use insula_conversion::{Bundle, ToStore, laws, object_budget};
+use insula_conversion::{Bundle, ToStore, laws, unmetered_budget};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestError, TestRunner};
 use serde_json::{Map, Value as Json, json};
@@ -273,7 +273,7 @@ fn script(bundle: &Bundle, doc: &Json, edits: &[Edit]) -> Result<(), String> {
         let x = next(bundle, doc, stored.as_ref(), edit)?;
         let old = stored.as_ref().map(|s| s.stored(bundle.storage()));
         // A write that another version cannot show is refused and changes nothing.
-        let Ok(after) = bundle.put(&x, &edit.version, old, &mut object_budget()) else {
+        let Ok(after) = bundle.put(&x, &edit.version, old, &mut unmetered_budget()) else {
             continue;
         };
         let reported = |v: laws::Violation| {
@@ -299,7 +299,7 @@ fn next(bundle: &Bundle, doc: &Json, stored: Option<&ToStore>, edit: &Edit) -> R
     let mut x = match stored {
         None => edit.fresh.clone(),
         Some(stored) => {
-            let shown = bundle.get(stored.stored(bundle.storage()), &edit.version, &mut object_budget());
+            let shown = bundle.get(stored.stored(bundle.storage()), &edit.version, &mut unmetered_budget());
             let shown = shown.map_err(|e| format!("law 5: {e}"))?;
             let mut bits = edit.bits.iter().cycle();
             mix(&shown, &edit.fresh, &mut bits)

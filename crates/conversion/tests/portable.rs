@@ -4,7 +4,7 @@
 mod support;
 
 use insula_api::FieldPath;
-use insula_conversion::{Portable, RESIDUAL_ANNOTATION, VersionSchema, object_budget, parse_rules, proof};
+use insula_conversion::{Portable, RESIDUAL_ANNOTATION, VersionSchema, parse_rules, proof, unmetered_budget};
 use insula_schema::Structural;
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
@@ -42,7 +42,7 @@ rules:
 }
 
 fn to(portable: &Portable, object: &Json, version: &str) -> Json {
-    let converted = portable.convert(object, version, &mut object_budget()).unwrap();
+    let converted = portable.convert(object, version, &mut unmetered_budget()).unwrap();
     assert!(!converted.broken);
     converted.object
 }
@@ -92,7 +92,7 @@ fn what_others_wrote_into_the_annotation_is_left_out() {
             "v1",
             &json!({"spec": {"firstName": "Bob"}, "metadata": {"annotations": annotations}}),
         );
-        let converted = names.convert(&x, "v2", &mut object_budget()).unwrap();
+        let converted = names.convert(&x, "v2", &mut unmetered_budget()).unwrap();
         assert!(converted.broken && !carries(&converted.object), "{x}");
         assert_eq!(converted.object["spec"], json!({"name": {"first": "Bob"}}));
     }
@@ -102,9 +102,15 @@ fn what_others_wrote_into_the_annotation_is_left_out() {
 fn more_than_annotations_hold_is_refused() {
     let names = names();
     let x = object("v2", &json!({"spec": {"mood": "x".repeat(300_000)}}));
-    let error = names.convert(&x, "v1", &mut object_budget()).unwrap_err().to_string();
+    let error = names
+        .convert(&x, "v1", &mut unmetered_budget())
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("an object holds 262144"), "{error}");
-    let error = names.convert(&x, "v9", &mut object_budget()).unwrap_err().to_string();
+    let error = names
+        .convert(&x, "v9", &mut unmetered_budget())
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("there is no version v9"), "{error}");
 }
 
@@ -125,10 +131,10 @@ fn there_and_back_gives_the_same() {
                 6,
             ) {
                 for via in &names {
-                    let Ok(there) = portable.convert(&x, via, &mut object_budget()) else {
+                    let Ok(there) = portable.convert(&x, via, &mut unmetered_budget()) else {
                         continue;
                     };
-                    let Ok(back) = portable.convert(&there.object, from, &mut object_budget()) else {
+                    let Ok(back) = portable.convert(&there.object, from, &mut unmetered_budget()) else {
                         panic!("world {seed}: {x} as {via} is {}, and does not come back", there.object)
                     };
                     trips += 1;

@@ -4,7 +4,8 @@
 mod support;
 
 use insula_api::FieldPath;
-use insula_conversion::{Budget, Bundle, object_budget};
+use insula_conversion::{Budget, Bundle, unmetered_budget};
+use insula_meter::Meter;
 use serde_json::json;
 use support::{bundle, object, yaml};
 
@@ -103,11 +104,11 @@ fn the_budget_grows_with_the_object() {
     ));
     let steps: Vec<_> = (0..40_000).map(|i| json!({"name": format!("Step {i}")})).collect();
     let x = object("v1", &json!({"spec": {"steps": steps}}));
-    let budget = &mut object_budget();
+    let budget = &mut unmetered_budget();
     let made = bundle.convert(&x, "v2", budget).unwrap();
     assert_eq!(made["spec"]["names"][39_999], "step 39999");
     assert!(budget.used() > 1_000_000, "{}", budget.used());
-    let fixed = &mut Budget::new(10_000_000);
+    let fixed = &mut Budget::new(10_000_000, &Meter::unbounded());
     assert!(
         bundle.convert(&x, "v2", fixed).is_err(),
         "the budget of a call is Kubernetes'"

@@ -4,7 +4,7 @@
 
 mod support;
 
-use insula_conversion::{Bundle, ToStore, object_budget};
+use insula_conversion::{Bundle, ToStore, unmetered_budget};
 use serde_json::{Map, Value as Json, json};
 use support::apis::Dice;
 use support::{bundle, bundle_of, object};
@@ -18,12 +18,12 @@ const EDITS: usize = 6;
 fn put(bundle: &Bundle, version: &str, part: &Json, old: Option<&ToStore>) -> ToStore {
     let x = object(version, part);
     let old = old.map(|old| old.stored(bundle.storage()));
-    bundle.put(&x, version, old, &mut object_budget()).unwrap()
+    bundle.put(&x, version, old, &mut unmetered_budget()).unwrap()
 }
 
 fn get(bundle: &Bundle, stored: &ToStore, version: &str) -> Json {
     let stored = stored.stored(bundle.storage());
-    bundle.get(stored, version, &mut object_budget()).unwrap()
+    bundle.get(stored, version, &mut unmetered_budget()).unwrap()
 }
 
 /// Writes `part` through v1 and returns the value that v2 shows at a JSON pointer.

@@ -4,7 +4,7 @@
 
 mod support;
 
-use insula_conversion::{Bundle, SchemaPath, ToStore, laws, object_budget};
+use insula_conversion::{Bundle, SchemaPath, ToStore, laws, unmetered_budget};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 use support::{bundle_of, object};
@@ -15,7 +15,7 @@ struct Written(ToStore);
 impl Written {
     fn new(bundle: &Bundle, version: &str, spec: &Json) -> Self {
         let x = object(version, &json!({"spec": spec}));
-        Written(bundle.put(&x, version, None, &mut object_budget()).unwrap())
+        Written(bundle.put(&x, version, None, &mut unmetered_budget()).unwrap())
     }
 
     fn put(&mut self, bundle: &Bundle, version: &str, spec: &Json) -> &mut Self {
@@ -25,7 +25,7 @@ impl Written {
     fn write(&mut self, bundle: &Bundle, version: &str, object_of: &Json) -> &mut Self {
         let x = object(version, object_of);
         let old = self.0.stored(bundle.storage());
-        let after = bundle.put(&x, version, Some(old), &mut object_budget()).unwrap();
+        let after = bundle.put(&x, version, Some(old), &mut unmetered_budget()).unwrap();
         laws::put_get(bundle, &x, version, &after).unwrap();
         laws::get_put(bundle, &after).unwrap();
         if after != self.0 {
@@ -40,7 +40,7 @@ impl Written {
 
     fn read(&self, bundle: &Bundle, stored: &ToStore, version: &str) -> Json {
         bundle
-            .get(stored.stored(bundle.storage()), version, &mut object_budget())
+            .get(stored.stored(bundle.storage()), version, &mut unmetered_budget())
             .unwrap()
     }
 
@@ -125,9 +125,11 @@ fn what_one_version_alone_had_is_kept_too() {
     assert_eq!(written.shows(&with, "v2"), json!({"disk": {"size": 3, "kind": "ssd"}}));
     // Also when the storage version moves while the field is away.
     let moved = of("{size: integer}", "v2");
-    let x = moved.get(written.0.stored("v1"), "v2", &mut object_budget()).unwrap();
+    let x = moved
+        .get(written.0.stored("v1"), "v2", &mut unmetered_budget())
+        .unwrap();
     written.0 = moved
-        .put(&x, "v2", Some(written.0.stored("v1")), &mut object_budget())
+        .put(&x, "v2", Some(written.0.stored("v1")), &mut unmetered_budget())
         .unwrap();
     let back = of("{size: integer, kind: string}", "v2");
     assert_eq!(written.shows(&back, "v2"), json!({"disk": {"size": 3, "kind": "ssd"}}));
@@ -332,7 +334,7 @@ fn a_value_that_a_version_shows_is_not_retired_while_storage_moves() {
     let written = Written::new(&three("v1"), "v2", &json!({"size": 1, "kind": "ssd"}));
     for after in [three("v1"), three("v2"), two("v1"), two("v2")] {
         let stored = written.0.stored("v1");
-        let shown = after.get(stored, "v2", &mut object_budget()).unwrap();
+        let shown = after.get(stored, "v2", &mut unmetered_budget()).unwrap();
         assert_eq!(shown["spec"], json!({"size": 1, "kind": "ssd"}));
         assert_eq!(after.retire(stored, None, &path).unwrap(), None);
     }

@@ -3,7 +3,7 @@
 
 mod support;
 
-use insula_conversion::{ToStore, object_budget};
+use insula_conversion::{ToStore, unmetered_budget};
 use serde_json::{Value as Json, json};
 use support::{bundle_of, object};
 
@@ -18,14 +18,14 @@ impl Released {
         let bundle = bundle_of(&format!("storage: {storage}\nversions: {versions}\n"));
         let x = object(version, &json!({"spec": spec}));
         let old = self.stored.as_ref().map(|(stored, at)| stored.stored(at));
-        let after = bundle.put(&x, version, old, &mut object_budget()).unwrap();
+        let after = bundle.put(&x, version, old, &mut unmetered_budget()).unwrap();
         self.stored = Some((after, storage));
     }
 
     fn shows(&self, (versions, storage): (&str, &str), version: &str) -> Json {
         let bundle = bundle_of(&format!("storage: {storage}\nversions: {versions}\n"));
         let (stored, at) = self.stored.as_ref().unwrap();
-        bundle.get(stored.stored(at), version, &mut object_budget()).unwrap()["spec"].clone()
+        bundle.get(stored.stored(at), version, &mut unmetered_budget()).unwrap()["spec"].clone()
     }
 }
 

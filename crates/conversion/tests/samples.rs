@@ -10,7 +10,8 @@ mod support;
 
 use insula_api::FieldPath;
 use insula_conversion::proof::{Search, prove};
-use insula_conversion::{Bundle, LossPolicy, ToStore, VersionSchema, laws, object_budget, parse_rules};
+use insula_conversion::{Bundle, LossPolicy, ToStore, VersionSchema, laws, parse_rules, unmetered_budget};
+use insula_meter::Meter;
 use insula_schema::Structural;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
@@ -78,13 +79,13 @@ impl Sample {
 
     fn write(&self, x: &Json, version: &str, old: Option<&ToStore>) -> ToStore {
         let old = old.map(|old| old.stored(self.bundle.storage()));
-        let written = self.bundle.put(x, version, old, &mut object_budget());
+        let written = self.bundle.put(x, version, old, &mut unmetered_budget());
         written.unwrap_or_else(|e| panic!("{}: {version}: {e}", self.name))
     }
 
     fn shown(&self, stored: &ToStore, version: &str) -> Json {
         let stored = stored.stored(self.bundle.storage());
-        let read = self.bundle.get(stored, version, &mut object_budget());
+        let read = self.bundle.get(stored, version, &mut unmetered_budget());
         read.unwrap_or_else(|e| panic!("{}: {version}: {e}", self.name))
     }
 
@@ -156,7 +157,7 @@ fn objects_convert_as_their_cases_say() {
                     &whole,
                     &format!("{}: {case}.{version} as the server takes it in", sample.name),
                 );
-                let errors = insula_schema::validate(object, schema);
+                let errors = insula_schema::validate(object, schema, &Meter::unbounded());
                 assert!(
                     errors.is_empty(),
                     "{}: {case}.{version}: {}",
@@ -197,8 +198,8 @@ fn converting_in_place_is_converting() {
             for mut object in insula_conversion::proof::objects(schema, (&api_version, "Kind"), 2026, 200) {
                 insula_schema::default(&mut object, schema);
                 for to in bundle.versions().filter(|to| *to != from) {
-                    let looked_at = bundle.convert(&object, to, &mut object_budget());
-                    let taken = bundle.get_owned(object.clone(), from, None, to, &mut object_budget());
+                    let looked_at = bundle.convert(&object, to, &mut unmetered_budget());
+                    let taken = bundle.get_owned(object.clone(), from, None, to, &mut unmetered_budget());
                     assert_eq!(taken.ok(), looked_at.ok(), "{name}: {from} to {to}: {object}");
                     compared += 1;
                 }

@@ -4,7 +4,7 @@
 
 mod support;
 
-use insula_conversion::{Bundle, Stored, ToStore, laws, object_budget};
+use insula_conversion::{Bundle, Stored, ToStore, laws, unmetered_budget};
 use serde_json::{Value as Json, json};
 use support::{bundle_of, object};
 
@@ -22,7 +22,7 @@ impl<'b> Written<'b> {
     fn put(&mut self, version: &str, spec: Json) -> &mut Self {
         let x = object(version, &json!({"spec": spec}));
         let old = self.stored.as_ref().map(|stored| stored.stored(self.bundle.storage()));
-        let after = self.bundle.put(&x, version, old, &mut object_budget()).unwrap();
+        let after = self.bundle.put(&x, version, old, &mut unmetered_budget()).unwrap();
         laws::put_get(self.bundle, &x, version, &after).unwrap();
         laws::get_put(self.bundle, &after).unwrap();
         laws::carried(self.bundle, &after).unwrap();
@@ -32,7 +32,7 @@ impl<'b> Written<'b> {
 
     fn shows(&self, version: &str) -> Json {
         let stored = self.stored.as_ref().unwrap().stored(self.bundle.storage());
-        self.bundle.get(stored, version, &mut object_budget()).unwrap()["spec"].clone()
+        self.bundle.get(stored, version, &mut unmetered_budget()).unwrap()["spec"].clone()
     }
 
     fn residuals(&self) -> Json {
@@ -80,15 +80,15 @@ fn it_stays_one_field_when_storage_moves() {
     for storage in ["v2", "v3"] {
         let after = bundle_of(&format!("storage: {storage}\n{ADDED}"));
         for version in ["v1", "v2", "v3"] {
-            let shown = after.get(old.stored("v1"), version, &mut object_budget()).unwrap();
+            let shown = after.get(old.stored("v1"), version, &mut unmetered_budget()).unwrap();
             let f = (version != "v1").then(|| json!("2"));
             assert_eq!(shown["spec"].get("f"), f.as_ref(), "{storage} {version}");
         }
         let x = object("v3", &json!({"spec": {"url": "u", "f": "3"}}));
         let moved = after
-            .put(&x, "v3", Some(old.stored("v1")), &mut object_budget())
+            .put(&x, "v3", Some(old.stored("v1")), &mut unmetered_budget())
             .unwrap();
-        let shown = after.get(moved.stored(storage), "v2", &mut object_budget()).unwrap();
+        let shown = after.get(moved.stored(storage), "v2", &mut unmetered_budget()).unwrap();
         assert_eq!(shown["spec"], json!({"url": "u", "f": "3"}), "{storage}");
         laws::get_put(&after, &moved).unwrap();
     }
@@ -278,7 +278,7 @@ fn what_an_earlier_program_stored_in_two_homes_is_joined() {
         version: "v1",
         residual: Some(list.as_bytes()),
     };
-    let shown = lists.get(stored, "v2", &mut object_budget()).unwrap();
+    let shown = lists.get(stored, "v2", &mut unmetered_budget()).unwrap();
     assert_eq!(shown["spec"], json!({"u": "u", "l": ["a"]}));
     let set = |f: &str| json!({"fields": {"spec": {"fields": {"f": {"set": f}}}}});
     let manager = |version: &str, time: &str| json!({"apiVersion": format!("example.io/{version}"), "time": time});
@@ -296,20 +296,22 @@ fn what_an_earlier_program_stored_in_two_homes_is_joined() {
             residual: Some(residual),
         };
         for version in ["v2", "v3"] {
-            let shown = bundle.get(old(both.as_bytes()), version, &mut object_budget()).unwrap();
+            let shown = bundle
+                .get(old(both.as_bytes()), version, &mut unmetered_budget())
+                .unwrap();
             assert_eq!(shown["spec"], json!({"url": "u", "f": f}), "{version}");
         }
         // One home is enough to show it in both; what is written next has one.
         let one = json!({"v2": set("of v2")}).to_string();
-        let mut shown = bundle.get(old(one.as_bytes()), "v3", &mut object_budget()).unwrap();
+        let mut shown = bundle.get(old(one.as_bytes()), "v3", &mut unmetered_budget()).unwrap();
         assert_eq!(shown["spec"]["f"], "of v2");
         let same = bundle
-            .put(&shown, "v3", Some(old(one.as_bytes())), &mut object_budget())
+            .put(&shown, "v3", Some(old(one.as_bytes())), &mut unmetered_budget())
             .unwrap();
         assert_eq!(same.residual.as_deref(), Some(one.as_bytes()));
         shown["spec"]["g"] = json!("g");
         let after = bundle
-            .put(&shown, "v3", Some(old(one.as_bytes())), &mut object_budget())
+            .put(&shown, "v3", Some(old(one.as_bytes())), &mut unmetered_budget())
             .unwrap();
         let fields = json!({"f": {"set": "of v2"}, "g": {"set": "g"}});
         let home = json!({"*": {"fields": {"spec": {"fields": fields}}}});

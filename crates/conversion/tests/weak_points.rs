@@ -5,7 +5,8 @@
 mod support;
 
 use insula_api::FieldPath;
-use insula_conversion::{Budget, Bundle, ToStore, object_budget, parse_rules, rules_in_schema};
+use insula_conversion::{Budget, Bundle, ToStore, parse_rules, rules_in_schema, unmetered_budget};
+use insula_meter::Meter;
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
 use support::{bundle, bundle_of, object, yaml};
@@ -13,13 +14,13 @@ use support::{bundle, bundle_of, object, yaml};
 fn write(bundle: &Bundle, version: &str, part: Json, old: Option<&ToStore>) -> ToStore {
     let old = old.map(|o| o.stored(bundle.storage()));
     bundle
-        .put(&object(version, &part), version, old, &mut object_budget())
+        .put(&object(version, &part), version, old, &mut unmetered_budget())
         .unwrap()
 }
 
 fn read(bundle: &Bundle, stored: &ToStore, version: &str) -> Json {
     bundle
-        .get(stored.stored(bundle.storage()), version, &mut object_budget())
+        .get(stored.stored(bundle.storage()), version, &mut unmetered_budget())
         .unwrap()
 }
 
@@ -240,7 +241,7 @@ rules:
 ",
     );
     let x = object("v1", &json!({"spec": {"list": vec![1; 70]}}));
-    let mut budget = object_budget();
+    let mut budget = unmetered_budget();
     let error = bundle.put(&x, "v1", None, &mut budget).unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -250,7 +251,9 @@ rules:
     assert!(budget.used() <= 2_000_000, "{}", budget.used());
     let small = object("v1", &json!({"spec": {"list": [1, 2]}}));
     assert!(
-        bundle.put(&small, "v1", None, &mut Budget::new(10)).is_err(),
+        bundle
+            .put(&small, "v1", None, &mut Budget::new(10, &Meter::unbounded()))
+            .is_err(),
         "an object's budget holds for all its rules"
     );
 }
@@ -271,7 +274,7 @@ rules:
     let bundle = bundle_of(text);
     let poison = object("v1", &json!({"spec": {"age": "secret"}}));
     let error = bundle
-        .put(&poison, "v1", None, &mut object_budget())
+        .put(&poison, "v1", None, &mut unmetered_budget())
         .unwrap_err()
         .to_string();
     assert!(
@@ -284,14 +287,14 @@ rules:
         value: poison.clone(),
         residual: None,
     };
-    assert!(bundle.get(stored.stored("v1"), "v2", &mut object_budget()).is_err());
+    assert!(bundle.get(stored.stored("v1"), "v2", &mut unmetered_budget()).is_err());
     assert_eq!(read(&bundle, &stored, "v1"), poison);
     // Its metadata can be written, so that a finalizer can be removed; its content can change only
     // to a value that every version can show.
     let mut freed = poison.clone();
     freed["metadata"]["finalizers"] = json!([]);
     let freed = bundle
-        .put(&freed, "v1", Some(stored.stored("v1")), &mut object_budget())
+        .put(&freed, "v1", Some(stored.stored("v1")), &mut unmetered_budget())
         .unwrap();
     assert_eq!(freed.value["metadata"]["finalizers"], json!([]));
     let fixed = write(&bundle, "v1", json!({"spec": {"age": "7"}}), Some(&freed));
@@ -335,7 +338,7 @@ rules:
 fn weak_point_14_round_trip_unchecked() {
     let bundle = bundle_of(NAMES);
     let x = object("v2", &json!({"spec": {"name": {"first": "Bob"}, "more": "x"}}));
-    let after = bundle.put(&x, "v2", None, &mut object_budget()).unwrap();
+    let after = bundle.put(&x, "v2", None, &mut unmetered_budget()).unwrap();
     insula_conversion::laws::put_get(&bundle, &x, "v2", &after).unwrap();
     insula_conversion::laws::get_put(&bundle, &after).unwrap();
     let broken = ToStore {
@@ -368,15 +371,15 @@ fn stored_in_yesterdays_version() {
     doc["rules"]["hub"] = json!("v1");
     let new = bundle(&doc).unwrap();
     for version in ["v1", "v2", "v3"] {
-        let was = old.get(stored.stored("v1"), version, &mut object_budget()).unwrap();
+        let was = old.get(stored.stored("v1"), version, &mut unmetered_budget()).unwrap();
         assert_eq!(
-            new.get(stored.stored("v1"), version, &mut object_budget()).unwrap(),
+            new.get(stored.stored("v1"), version, &mut unmetered_budget()).unwrap(),
             was
         );
     }
     let x = object("v3", &json!({"spec": {"given": "Al", "family": "Jones"}}));
     let moved = new
-        .put(&x, "v3", Some(stored.stored("v1")), &mut object_budget())
+        .put(&x, "v3", Some(stored.stored("v1")), &mut unmetered_budget())
         .unwrap();
     assert_eq!(moved.value["apiVersion"], "example.io/v2");
     assert_eq!(
@@ -394,9 +397,9 @@ fn stored_in_yesterdays_version() {
         1
     );
     // Writing back the same object moves it, too, and changes nothing else.
-    let x = new.get(stored.stored("v1"), "v1", &mut object_budget()).unwrap();
+    let x = new.get(stored.stored("v1"), "v1", &mut unmetered_budget()).unwrap();
     let moved = new
-        .put(&x, "v1", Some(stored.stored("v1")), &mut object_budget())
+        .put(&x, "v1", Some(stored.stored("v1")), &mut unmetered_budget())
         .unwrap();
     assert_eq!(
         moved.value["spec"],

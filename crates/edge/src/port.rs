@@ -7,6 +7,8 @@
 //! The facts are passed by type, beside the request and the answer. The untyped extensions of a
 //! request are used where other libraries know no other way, in [`crossing`], and nowhere else.
 
+#[expect(clippy::disallowed_methods, reason = "computations are bounded in real time")]
+mod account;
 mod answered;
 mod arrival;
 mod body;
@@ -43,4 +45,4 @@ pub use drain_body::UnreadBody;
 pub use guarded_body::{Cut, GuardedBody, LastFrame};
 pub use lifecycle::Lifecycle;
 pub use metrics::{ClosedFor, PortMetrics};
-pub use priority::PriorityRuntimes;
+pub use priority::{PriorityRuntimes, threads};

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use insula_goformat::regexp::{Finder, Limits, Syntax, Work};
+use insula_meter::Meter;
 use std::path::Path;
 
 /// Reads rows of a pattern, Go's verdict, and pairs of a text and a further column, in JSON's
@@ -27,7 +28,7 @@ fn check(table: &str) {
         let Ok(compiled) = compiled else { continue };
         for pair in texts.chunks_exact(2) {
             let [text, want] = pair else { continue };
-            let work = &mut Work::for_object();
+            let work = &mut Work::for_object(&Meter::unbounded());
             let matched = compiled.regexp().is_match(text, work).unwrap();
             let found = compiled.find_at(text, 0, work).unwrap();
             assert_eq!(matched, found.is_some(), "{pattern} in {text:?}");

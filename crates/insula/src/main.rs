@@ -201,7 +201,7 @@ fn run(command: Command, url: ServerUrl) -> ExitCode {
 
 /// Creates the runtime of a command.
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()
+    insula_server::threads().enable_all().build()
 }
 
 /// Returns the time of this machine.

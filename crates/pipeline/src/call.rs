@@ -4,6 +4,7 @@ use crate::scope::ScopePath;
 use insula_api::{Revision, Verb};
 use insula_auth::{Attributes, UserInfo};
 use insula_catalog::Error;
+use insula_meter::Meter;
 use insula_registry::verbs::Token;
 
 /// The sender of a request, whom the edge has authenticated.
@@ -27,6 +28,8 @@ pub struct Call {
     pub at: ReadAt,
     /// The token of the page that a list goes on from.
     pub token: Option<String>,
+    /// Pays for the work of the request.
+    pub meter: Meter,
 }
 
 impl Call {

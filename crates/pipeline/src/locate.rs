@@ -78,6 +78,7 @@ pub async fn locate(registry: &Deps, mut sender: Sender, call: Call, record: &Re
         logical_cluster,
         path,
         view,
+        meter: call.meter,
     };
     let home = match &scope.view {
         Some(view) => view.home(),

@@ -14,6 +14,7 @@ use insula_access::{
 use insula_api::{ClusterName, LabelSelector, Verb};
 use insula_auth::Permit;
 use insula_catalog::{Error, Named, Origin, ScopeKind, Served, exports};
+use insula_meter::Meter;
 use insula_registry::Deps;
 use std::sync::Arc;
 
@@ -22,6 +23,7 @@ pub struct Resolved<'a> {
     resource: ResolvedResource,
     version: Arc<str>,
     permit: &'a Permit,
+    meter: &'a Meter,
 }
 
 impl Authorized {
@@ -45,6 +47,7 @@ impl Authorized {
             resource,
             version,
             permit: self.permit(),
+            meter: &self.scope().meter,
         })
     }
 }
@@ -65,6 +68,7 @@ impl Resolved<'_> {
             resource,
             version,
             permit,
+            meter,
         } = self;
         let ResolvedResource {
             cluster,
@@ -84,7 +88,7 @@ impl Resolved<'_> {
             permit,
             (cluster, namespace),
             (served, version),
-            view_scope,
+            (view_scope, meter),
         ))
     }
 }

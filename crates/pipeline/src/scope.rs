@@ -4,6 +4,7 @@ use crate::virtual_workspace::VirtualWorkspace;
 use insula_api::{ClusterName, ClusterPath};
 use insula_auth::ClusterFacts;
 use insula_catalog::{limits::WorkspaceLimits, locate::LogicalClusterView};
+use insula_meter::Meter;
 use insula_store::Snapshot;
 use std::sync::Arc;
 
@@ -41,6 +42,8 @@ pub struct Scope {
     pub path: Option<ClusterPath>,
     /// The virtual workspace through which the request sees the cluster.
     pub view: Option<VirtualWorkspace>,
+    /// Pays for the work of the request.
+    pub meter: Meter,
 }
 
 impl Scope {

@@ -93,7 +93,7 @@ impl Deps {
             sign_account: None,
             homes: true,
             objects_per_workspace: 0,
-            heavy: HeavyWork::new(1),
+            heavy: HeavyWork::default(),
             storage: StorageLimits::default(),
             workspace_grace_seconds: 0,
             event_ttl_seconds: 3600,

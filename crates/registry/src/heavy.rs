@@ -1,34 +1,28 @@
-//! Turns for the long computations of writes: patches of long lists, and validation and policies of
-//! large objects.
+//! Turns for the writes of large objects: patches of long lists, and validation and policies.
 //!
-//! Such a computation leaves the threads that answer. The writes of one payer take turns, and all
-//! payers together compute on fewer threads than there are cores. So the payer who sends many large
-//! patches at once waits for its own, and what others send goes between them.
+//! The large writes of one payer go one after the other. So the payer who sends many patches at
+//! once waits for its own, without a thread for each that waits. Between payers the request's meter
+//! divides the cores.
 
-use futures_util::lock::{Mutex, MutexGuard, OwnedMutexGuard};
+use futures_util::lock::{Mutex, OwnedMutexGuard};
 use insula_api::ClusterName;
-use insula_catalog::Catalog;
+use insula_catalog::{Result, Served};
 use insula_store::Snapshot;
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use std::{collections::HashMap, sync::Arc};
 
 /// Bytes of the body and the present object together from which on a computation waits for its
 /// turn. Below, it takes about a millisecond at most.
 const HEAVY_BYTES: usize = 64 << 10;
 
+/// Times that the bytes of a write are walked: decoded, completed, validated, compared, encoded.
+const WALKS: usize = 4;
+
 type Payers = parking_lot::Mutex<HashMap<Arc<str>, Arc<Mutex<()>>>>;
 
 /// The turns of all payers.
+#[derive(Default)]
 pub struct HeavyWork {
     payers: Payers,
-    /// One for each computation that may run at a time.
-    lanes: Vec<Mutex<()>>,
-    next: AtomicUsize,
 }
 
 /// A turn of a payer. Dropping it lets the payer's next write begin.
@@ -39,16 +33,6 @@ pub(crate) struct WriteTurn<'a> {
 }
 
 impl HeavyWork {
-    /// Returns turns on a machine with `cores` cores. One core, if there are several, is left to
-    /// others.
-    pub fn new(cores: usize) -> Self {
-        HeavyWork {
-            payers: Payers::default(),
-            lanes: (0..cores.saturating_sub(1).max(1)).map(|_| Mutex::new(())).collect(),
-            next: AtomicUsize::new(0),
-        }
-    }
-
     /// Waits for the turn of a write that works on `bytes` bytes in a cluster; `None` for one that
     /// needs none. The write takes its snapshot in its turn and keeps the turn until its commit:
     /// else each of many patches of one object would conflict with the one before. Cancellation
@@ -76,18 +60,14 @@ impl HeavyWork {
         turn.held = Some(lock.lock_owned().await);
         turn
     }
-
-    async fn lane(&self) -> MutexGuard<'_, ()> {
-        let next = self.next.fetch_add(1, Ordering::Relaxed);
-        self.lanes[next % self.lanes.len()].lock().await
-    }
 }
 
-/// Runs the computation of a write: aside if the write has a turn.
-pub(crate) async fn run<T>(turn: Option<&WriteTurn<'_>>, catalog: &Catalog, work: impl FnOnce() -> T) -> T {
-    let Some(turn) = turn else { return work() };
-    let _lane = turn.work.lane().await;
-    catalog.run_aside(work)
+/// Spends the work of a write on `bytes` bytes, before it is done.
+///
+/// # Errors
+/// The request has ended.
+pub(crate) fn spend(served: &Served, bytes: usize) -> Result<()> {
+    Ok(served.meter.spend_bytes(bytes.saturating_mul(WALKS))?)
 }
 
 impl Drop for WriteTurn<'_> {
@@ -108,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_payer_has_one_turn_at_a_time_and_leaves_nothing() {
-        let work = HeavyWork::new(4);
+        let work = HeavyWork::default();
         let first = work.of_payer("eve".into()).now_or_never().expect("nobody holds it");
         let mut second = Box::pin(work.of_payer("eve".into()));
         assert!(second.as_mut().now_or_never().is_none(), "the first one holds it");
@@ -117,14 +97,5 @@ mod tests {
         let second = second.now_or_never().expect("it is free");
         drop((second, other));
         assert!(work.payers.lock().is_empty());
-    }
-
-    #[test]
-    fn fewer_run_than_there_are_cores() {
-        let work = HeavyWork::new(2);
-        let lane = work.lane().now_or_never().expect("it is free");
-        assert!(work.lane().now_or_never().is_none());
-        drop(lane);
-        assert!(work.lane().now_or_never().is_some());
     }
 }

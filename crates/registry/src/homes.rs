@@ -37,7 +37,10 @@ pub fn event(deps: &Deps, served: &Served, old: &Entry) -> Option<Intent> {
         version: object.version(),
         residual: object.residual(),
     };
-    let mut replaced = served.api.bundle.replaced_values(stored, &mut object_budget());
+    let mut replaced = served
+        .api
+        .bundle
+        .replaced_values(stored, &mut object_budget(&served.meter));
     if replaced.is_empty() {
         return None;
     }

@@ -110,7 +110,7 @@ pub(crate) fn create(context: &Context<'_>, mut new: Json) -> Result<Draft> {
     fit(context, &mut new);
     let mut misnamed = Vec::new();
     metadata::validate(served, &new["metadata"], &mut misnamed);
-    let found = insula_schema::validate(&new, &version.schema).into_iter();
+    let found = insula_schema::validate(&new, &version.schema, &served.meter).into_iter();
     let mut errors: Vec<FieldError> = found.map(|error| in_words_of(served, error)).collect();
     let prefix = if version.status { ".spec" } else { "" };
     errors.extend(scale_errors(version, &new, None, prefix));
@@ -185,7 +185,7 @@ pub(crate) fn update(context: &Context<'_>, mut new: Json, old: &Entry) -> Resul
     let mut errors = Vec::new();
     metadata::validate(served, &new["metadata"], &mut errors);
     metadata::validate_update(&new["metadata"], &old_seen["metadata"], &mut errors);
-    let outcome = insula_schema::validate_update(&new, &old_seen, &version.schema);
+    let outcome = insula_schema::validate_update(&new, &old_seen, &version.schema, &served.meter);
     errors.extend(outcome.errors.into_iter().map(|error| match part {
         Part::Main | Part::Scale | Part::Finalizers => in_words_of(served, error),
         Part::Status | Part::Approval => seen_from_status(error),

@@ -295,7 +295,12 @@ fn judge(served: &Served, value: &Json, former: &Former, verdict: &mut Verdict) 
         residual: object.residual(),
     };
     let owns = |version: &str, path: &[Step<'_>]| owned.owns(version, path);
-    let made = bundle.recompute(stored, &known, &owns, &mut insula_conversion::object_budget());
+    let made = bundle.recompute(
+        stored,
+        &known,
+        &owns,
+        &mut insula_conversion::object_budget(&served.meter),
+    );
     let made = made.map_err(|error| error.to_string())?;
     verdict.state = match (made.changes.is_empty(), made.kept.is_empty()) {
         (false, _) => State::Differs,

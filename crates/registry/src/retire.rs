@@ -93,7 +93,7 @@ fn examine(served: &Served, entry: &Entry, field: &Field) -> Option<Holder> {
 fn shows_otherwise<'s>(served: &'s Served, entry: &Entry, (value, made): (&Json, &ToStore)) -> Option<&'s str> {
     let bundle = &served.api.bundle;
     let shown = |stored: Stored<'_>, version: &str| {
-        let mut shown = bundle.get(stored, version, &mut object_budget()).ok()?;
+        let mut shown = bundle.get(stored, version, &mut object_budget(&served.meter)).ok()?;
         if let Some(schema) = bundle.schema(version) {
             insula_schema::prune(&mut shown, schema);
             insula_schema::default(&mut shown, schema);

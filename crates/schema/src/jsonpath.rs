@@ -9,6 +9,7 @@
 mod parse;
 
 use insula_api::Json;
+use insula_meter::{Empty, Fuel, Meter};
 use std::cmp::Ordering;
 
 /// Bytes of a path. Longer paths are refused.
@@ -42,13 +43,13 @@ pub enum PathError {
     },
 }
 
+/// Nanoseconds of a visit.
+const VISIT_NANOSECONDS: u64 = 20;
+
 /// Values that evaluations may still visit. One budget is for all columns of a row, so that the
 /// price of a row does not grow with their number.
 #[derive(Debug)]
-pub struct PathBudget {
-    left: usize,
-    given: usize,
-}
+pub struct PathBudget(Fuel);
 
 /// An evaluation that needs more visits than it has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -56,17 +57,14 @@ pub struct PathBudget {
 pub struct PathTooCostly;
 
 impl PathBudget {
-    /// Returns a budget of some visits.
-    pub fn new(visits: usize) -> Self {
-        PathBudget {
-            left: visits,
-            given: visits,
-        }
+    /// Returns a budget of some visits, which a meter pays for.
+    pub fn new(visits: usize, meter: &Meter) -> Self {
+        PathBudget(Fuel::new(visits as u64, VISIT_NANOSECONDS, meter))
     }
 
     /// Returns the visits so far.
-    pub fn used(&self) -> usize {
-        self.given - self.left
+    pub fn used(&self) -> u64 {
+        self.0.used()
     }
 
     /// Pays for visits.
@@ -74,9 +72,7 @@ impl PathBudget {
     /// # Errors
     /// There are too few left. Later visits fail as well.
     pub fn pay(&mut self, visits: usize) -> Result<(), PathTooCostly> {
-        let left = self.left.checked_sub(visits);
-        self.left = left.unwrap_or(0);
-        left.map(drop).ok_or(PathTooCostly)
+        self.0.spend(visits as u64).map_err(|Empty| PathTooCostly)
     }
 }
 

@@ -11,6 +11,7 @@ use crate::value_path::join;
 use insula_api::{FieldError, FieldErrorKind, FieldPath, Json};
 use insula_cel::Budget;
 use insula_goformat::regexp::Work;
+use insula_meter::Meter;
 
 /// Result of a validation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -22,20 +23,20 @@ pub struct Outcome {
 }
 
 /// Validates a new object: types, bounds, junctors, embedded objects, sets and keyed lists, rules.
-pub fn validate(object: &Json, schema: &Structural) -> Vec<FieldError> {
-    let mut errors = validate_schema(object, schema);
-    let findings = check_rules(object, None, schema, &errors);
+pub fn validate(object: &Json, schema: &Structural, meter: &Meter) -> Vec<FieldError> {
+    let mut errors = validate_schema(object, schema, meter);
+    let findings = check_rules((object, None), schema, &errors, meter);
     errors.extend(findings.errors);
     errors
 }
 
 /// Returns all that a schema says of an object, for readers of the whole list: other than at a
 /// write, its rules run also where bounds refuse values, but for values of other types.
-pub fn judge(object: &Json, schema: &Structural) -> Vec<FieldError> {
-    let mut errors = validate_schema(object, schema);
+pub fn judge(object: &Json, schema: &Structural, meter: &Meter) -> Vec<FieldError> {
+    let mut errors = validate_schema(object, schema, meter);
     let is_readable = errors.iter().all(|error| error.kind != FieldErrorKind::TypeInvalid);
     if is_readable && schema.root().below.rules {
-        errors.extend(rules::check(object, None, schema, &mut Budget::new(RULE_COST_PER_OBJECT_MAX)).errors);
+        errors.extend(rules::check(object, None, schema, &mut Budget::new(RULE_COST_PER_OBJECT_MAX, meter)).errors);
     }
     errors
 }
@@ -56,9 +57,9 @@ pub fn place(error: &FieldError) -> &str {
 }
 
 /// Validates a new object like [`validate`], without rules.
-pub fn validate_schema(object: &Json, schema: &Structural) -> Vec<FieldError> {
+pub fn validate_schema(object: &Json, schema: &Structural, meter: &Meter) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    validate_value(object, None, schema.root(), &mut Work::for_object(), &mut errors);
+    validate_value(object, None, schema.root(), &mut Work::for_object(meter), &mut errors);
     embedded::validate(object, schema.root(), &mut errors);
     list_type::validate(object, schema.root(), &mut errors);
     errors
@@ -66,36 +67,42 @@ pub fn validate_schema(object: &Json, schema: &Structural) -> Vec<FieldError> {
 
 /// Validates an updated object. Errors of unchanged values are dropped, but transition rules always
 /// count.
-pub fn validate_update(new: &Json, old: &Json, schema: &Structural) -> Outcome {
+pub fn validate_update(new: &Json, old: &Json, schema: &Structural, meter: &Meter) -> Outcome {
     let mut errors = Vec::new();
-    validate_value(new, Some(old), schema.root(), &mut Work::for_object(), &mut errors);
+    validate_value(new, Some(old), schema.root(), &mut Work::for_object(meter), &mut errors);
     embedded::validate(new, schema.root(), &mut errors);
-    finish(errors, new, old, schema)
+    finish(errors, (new, old), schema, meter)
 }
 
 /// Validates a write to the status subresource: the schema below `status`, but lists and rules of
 /// the whole object. As in Kubernetes, messages name fields relative to status (`count in body …`),
 /// paths start at the root.
-pub fn validate_status(new: &Json, old: &Json, schema: &Structural) -> Outcome {
+pub fn validate_status(new: &Json, old: &Json, schema: &Structural, meter: &Meter) -> Outcome {
     let mut errors = Vec::new();
     if let (Some(status), Some(node)) = (new.get("status"), schema.root().property("status")) {
         let mut found = Vec::new();
-        validate_value(status, old.get("status"), node, &mut Work::for_object(), &mut found);
+        validate_value(
+            status,
+            old.get("status"),
+            node,
+            &mut Work::for_object(meter),
+            &mut found,
+        );
         errors = relocate(found, &FieldPath::new("status"));
         embedded::validate(new, schema.root(), &mut errors);
     }
-    finish(errors, new, old, schema)
+    finish(errors, (new, old), schema, meter)
 }
 
 /// Validates an update like [`validate_update`], without transition rules, which may refuse values
 /// that do not change: for searches of values that cannot be written back.
-pub fn validate_write_back(new: &Json, old: &Json, schema: &Structural) -> Vec<FieldError> {
+pub fn validate_write_back(new: &Json, old: &Json, schema: &Structural, meter: &Meter) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    validate_value(new, Some(old), schema.root(), &mut Work::for_object(), &mut errors);
+    validate_value(new, Some(old), schema.root(), &mut Work::for_object(meter), &mut errors);
     embedded::validate(new, schema.root(), &mut errors);
     keep_new_list_errors(&mut errors, new, old, schema);
     if schema.root().below.rules && !errors.iter().any(is_blocking) {
-        errors.extend(rules::check_without_transitions(new, old, schema).errors);
+        errors.extend(rules::check_without_transitions(new, old, schema, meter).errors);
     }
     errors
 }
@@ -124,9 +131,9 @@ pub(crate) fn changed_beside(new: &Json, old: &Json) -> Option<Beside> {
     is_beside.then_some(beside)
 }
 
-fn finish(mut errors: Vec<FieldError>, new: &Json, old: &Json, schema: &Structural) -> Outcome {
+fn finish(mut errors: Vec<FieldError>, (new, old): (&Json, &Json), schema: &Structural, meter: &Meter) -> Outcome {
     keep_new_list_errors(&mut errors, new, old, schema);
-    let findings = check_rules(new, Some(old), schema, &errors);
+    let findings = check_rules((new, Some(old)), schema, &errors, meter);
     errors.extend(findings.errors);
     Outcome {
         errors,
@@ -157,7 +164,12 @@ pub fn is_consequence(error: &FieldError) -> bool {
 }
 
 /// Runs the rules, unless earlier errors would make them fail.
-fn check_rules(new: &Json, old: Option<&Json>, schema: &Structural, errors: &[FieldError]) -> Findings {
+fn check_rules(
+    (new, old): (&Json, Option<&Json>),
+    schema: &Structural,
+    errors: &[FieldError],
+    meter: &Meter,
+) -> Findings {
     if !schema.root().below.rules {
         return Findings::default();
     }
@@ -168,7 +180,7 @@ fn check_rules(new: &Json, old: Option<&Json>, schema: &Structural, errors: &[Fi
             warnings: Vec::new(),
         };
     }
-    rules::check(new, old, schema, &mut Budget::new(RULE_COST_PER_OBJECT_MAX))
+    rules::check(new, old, schema, &mut Budget::new(RULE_COST_PER_OBJECT_MAX, meter))
 }
 
 fn is_blocking(error: &FieldError) -> bool {

@@ -12,6 +12,7 @@ use crate::rule::Segment;
 use crate::structural::Structural;
 use insula_api::{FieldErrorKind, Json};
 use insula_cel::{AbsenceMode, Budget, Decl, Env, Program, Type};
+use insula_meter::Meter;
 use std::sync::Arc;
 
 pub(crate) use compile::{Trust, compile, factor};
@@ -38,8 +39,8 @@ pub fn check(object: &Json, old: Option<&Json>, schema: &Structural, budget: &mu
 }
 
 /// Runs the rules as [`check`] does on an update, but for transition rules.
-pub(crate) fn check_without_transitions(object: &Json, old: &Json, schema: &Structural) -> Findings {
-    let mut budget = Budget::new(RULE_COST_PER_OBJECT_MAX);
+pub(crate) fn check_without_transitions(object: &Json, old: &Json, schema: &Structural, meter: &Meter) -> Findings {
+    let mut budget = Budget::new(RULE_COST_PER_OBJECT_MAX, meter);
     run::check_rules(object, Some(old), schema.root(), (&mut budget, Transitions::Skip))
 }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use insula_api::{FieldPath, Json};
+use insula_meter::Meter;
 use insula_schema::{
     JsonPath, Structural, default_definition, drop_nulls, openapi_v2, openapi_v3, prune, validate, validate_definition,
     validate_definition_update,
@@ -72,7 +73,7 @@ fn real_schemas_compile_and_publish() {
             prune(&mut object, &compiled);
             drop_nulls(&mut object, &compiled);
             assert!(root.preserves_unknown() || object.get("x-y").is_none(), "{path:?}");
-            validate(&object, &compiled);
+            validate(&object, &compiled, &Meter::unbounded());
         }
     }
 }

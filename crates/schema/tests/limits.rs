@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use insula_api::{FieldPath, Json};
+use insula_meter::Meter;
 use insula_schema::{SCHEMA_BYTES_MAX, Structural, validate, validate_schema, validate_update};
 use serde_json::json;
 
@@ -36,7 +37,10 @@ fn deep_schemas_are_refused_on_a_small_stack() {
         let deepest = json!({"type": "object", "properties": {"spec": nested("properties", 95)}});
         let schema = Structural::parse(&deepest, &FieldPath::root()).unwrap();
         let object = (0..95).fold(json!(1), |inner, _| json!({"a": inner}));
-        assert_eq!(validate(&json!({"spec": object}), &schema).len(), 1);
+        assert_eq!(
+            validate(&json!({"spec": object}), &schema, &Meter::unbounded()).len(),
+            1
+        );
     });
     worker.unwrap().join().unwrap();
 }
@@ -61,7 +65,7 @@ fn a_million_errors_are_not_a_million_sentences() {
     let schema = Structural::parse(&document, &FieldPath::root()).unwrap();
     let list: Vec<Json> = (0..500_000).map(Json::from).collect();
     let set: Vec<Json> = (0..500_000).map(|i| Json::from(i / 2)).collect();
-    let errors = validate_schema(&json!({"list": list, "set": set}), &schema);
+    let errors = validate_schema(&json!({"list": list, "set": set}), &schema, &Meter::unbounded());
     assert!((1000..3000).contains(&errors.len()), "{}", errors.len());
 }
 
@@ -76,7 +80,7 @@ fn dear_rules_stop() {
     // Stored before estimates existed: run-time limits apply too.
     let schema = Structural::parse_trusted(&document).unwrap();
     let list: Vec<Json> = (0..1000).map(Json::from).collect();
-    let errors = validate(&json!({"list": list}), &schema);
+    let errors = validate(&json!({"list": list}), &schema, &Meter::unbounded());
     assert_eq!(errors.len(), 1);
     assert!(errors[0].to_string().contains("cost"), "{}", errors[0]);
 }
@@ -88,7 +92,7 @@ fn spend(rules: usize, items: usize) -> Vec<String> {
         "list": {"type": "array", "items": {"type": "integer"}, "x-kubernetes-validations": vec![rule; rules]},
     }});
     let schema = Structural::parse_trusted(&document).unwrap();
-    let errors = validate(&json!({"list": vec![1; items]}), &schema);
+    let errors = validate(&json!({"list": vec![1; items]}), &schema, &Meter::unbounded());
     errors.iter().map(ToString::to_string).collect()
 }
 
@@ -118,7 +122,7 @@ fn messages_of_expressions_have_5120_bytes() {
     }}});
     let schema = Structural::parse(&document, &FieldPath::root()).unwrap();
     let message = |bytes: usize| {
-        let errors = validate(&json!({"s": "x".repeat(bytes)}), &schema);
+        let errors = validate(&json!({"s": "x".repeat(bytes)}), &schema, &Meter::unbounded());
         errors[0].detail.clone()
     };
     assert_eq!(message(5120), "x".repeat(5120));
@@ -138,7 +142,12 @@ fn long_keyed_lists_in_opposite_orders_are_correlated() {
     let item = |i: usize, n: usize| json!({"id": i, "n": n});
     let old: Vec<Json> = (0..50_000).map(|i| item(i, 5)).collect();
     let new: Vec<Json> = (0..50_000).rev().map(|i| item(i, if i == 7 { 6 } else { 5 })).collect();
-    let outcome = validate_update(&json!({"list": new}), &json!({"list": old}), &schema);
+    let outcome = validate_update(
+        &json!({"list": new}),
+        &json!({"list": old}),
+        &schema,
+        &Meter::unbounded(),
+    );
     let errors: Vec<String> = outcome.errors.iter().map(ToString::to_string).collect();
     let want = "list[49992].n: Invalid value: 6: list[49992].n in body should be less than or equal to 1";
     assert_eq!(errors, [want]);
@@ -169,7 +178,7 @@ fn costly_pattern() -> (Structural, String) {
 fn a_match_without_work_left_refuses_the_object() {
     let (schema, text) = costly_pattern();
     for field in ["plain", "not", "any"] {
-        let errors = validate(&json!({field: text, "cheap": "a"}), &schema);
+        let errors = validate(&json!({field: text, "cheap": "a"}), &schema, &Meter::unbounded());
         let told: Vec<_> = errors
             .iter()
             .filter(|e| e.detail.contains("100000 bytes need more than"))
@@ -185,9 +194,9 @@ fn an_unchanged_text_is_not_matched_again() {
     let (schema, text) = costly_pattern();
     let old = json!({"plain": text, "any": text, "cheap": "a"});
     let new = json!({"plain": text, "any": text, "cheap": "b"});
-    assert_eq!(validate_update(&new, &old, &schema).errors, []);
+    assert_eq!(validate_update(&new, &old, &schema, &Meter::unbounded()).errors, []);
     let new = json!({"plain": text, "any": text, "cheap": "1"});
-    let errors = validate_update(&new, &old, &schema).errors;
+    let errors = validate_update(&new, &old, &schema, &Meter::unbounded()).errors;
     assert_eq!(errors.len(), 1, "{errors:?}");
     assert!(errors[0].to_string().contains("should match"), "{errors:?}");
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use insula_api::Json;
+use insula_meter::Meter;
 use insula_schema::{Structural, default, drop_nulls, prune, prune_report, validate, validate_schema, validate_update};
 use proptest::prelude::*;
 use serde_json::json;
@@ -37,10 +38,10 @@ fn tables() {
         assert_eq!(&object, row.get("keeps").unwrap_or(&row["object"]), "{name}");
         let (errors, warnings) = match row.get("old") {
             Some(old) => {
-                let outcome = validate_update(&object, old, &schema);
+                let outcome = validate_update(&object, old, &schema, &Meter::unbounded());
                 (outcome.errors, outcome.warnings)
             }
-            None => (validate(&object, &schema), Vec::new()),
+            None => (validate(&object, &schema, &Meter::unbounded()), Vec::new()),
         };
         let errors = sorted(errors.iter().map(ToString::to_string).collect());
         assert_eq!(errors, sorted(strings(&row, "errors")), "{name}");
@@ -59,7 +60,7 @@ fn formats_accept_and_refuse_these_texts() {
         let schema = Structural::parse(&schema, &"schema".into_path()).unwrap();
         for (list, valid) in [("valid", true), ("invalid", false)] {
             for text in strings(&row, list) {
-                let errors = validate(&json!({"text": text}), &schema);
+                let errors = validate(&json!({"text": text}), &schema, &Meter::unbounded());
                 assert_eq!(errors.is_empty(), valid, "{format}: {text:?}: {errors:?}");
             }
         }
@@ -191,7 +192,7 @@ proptest! {
         let theirs = jsonschema::draft7::new(&document).unwrap();
         for value in [value, guided(&schema, &noise, 0)] {
             let object = json!({"spec": value});
-            let found = validate_schema(&object, &ours);
+            let found = validate_schema(&object, &ours, &Meter::unbounded());
             prop_assert_eq!(found.is_empty(), theirs.is_valid(&object), "{} {}: {:?}", document, object, found);
         }
     }
@@ -201,7 +202,7 @@ proptest! {
     fn nothing_changed_nothing_refused(schema in any_schema(), value in any_value()) {
         let schema = Structural::parse_trusted(&rooted(&schema)).unwrap();
         let object = json!({"spec": value});
-        prop_assert!(validate_update(&object, &object, &schema).errors.is_empty());
+        prop_assert!(validate_update(&object, &object, &schema, &Meter::unbounded()).errors.is_empty());
     }
 
     /// A schema fits itself, and admission never panics on any input.

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use insula_api::{FieldError, Json};
+use insula_meter::Meter;
 use insula_schema as schema;
 use schema::Structural;
 use serde_json::json;
@@ -211,13 +212,15 @@ impl Server {
             .pointer("/spec/versions/0/subresources/status")
             .is_some();
         let errors = match (&old, verb) {
-            (Some(old), "PATCH") if is_status => schema::validate_status(&object, old, &self.compiled).errors,
-            (Some(old), "PATCH") => schema::validate_update(&object, old, &self.compiled).errors,
+            (Some(old), "PATCH") if is_status => {
+                schema::validate_status(&object, old, &self.compiled, &Meter::unbounded()).errors
+            }
+            (Some(old), "PATCH") => schema::validate_update(&object, old, &self.compiled, &Meter::unbounded()).errors,
             _ => {
                 if has_status {
                     object.as_object_mut()?.remove("status");
                 }
-                schema::validate(&object, &self.compiled)
+                schema::validate(&object, &self.compiled, &Meter::unbounded())
             }
         };
         let name = object
@@ -440,7 +443,13 @@ fn kinds_of_kcp_are_judged_as_recorded() {
             schema::drop_nulls(&mut object, compiled);
             schema::default(&mut object, compiled);
             object.as_object_mut().unwrap().remove("status");
-            compare(name, id, &schema::validate(&object, compiled), answer, &mut failures);
+            compare(
+                name,
+                id,
+                &schema::validate(&object, compiled, &Meter::unbounded()),
+                answer,
+                &mut failures,
+            );
         }
     }
     assert!(

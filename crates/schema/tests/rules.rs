@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use insula_api::{FieldPath, Json};
+use insula_meter::Meter;
 use insula_schema::{Structural, validate, validate_definition, validate_definition_update, validate_update};
 
 fn strings(row: &Json, name: &str) -> Vec<String> {
@@ -41,10 +42,10 @@ fn tables() {
         for case in row["cases"].as_array().unwrap() {
             let (errors, warnings) = match case.get("old") {
                 Some(old) => {
-                    let outcome = validate_update(&case["object"], old, &schema);
+                    let outcome = validate_update(&case["object"], old, &schema, &Meter::unbounded());
                     (outcome.errors, outcome.warnings)
                 }
-                None => (validate(&case["object"], &schema), Vec::new()),
+                None => (validate(&case["object"], &schema, &Meter::unbounded()), Vec::new()),
             };
             assert_eq!(sorted(&errors), strings(case, "errors"), "{name}: {case}");
             assert_eq!(sorted(&warnings), strings(case, "warnings"), "{name}: {case}");
@@ -64,9 +65,12 @@ fn stored_schemas_compile_always() {
         "broken": {"type": "integer", "x-kubernetes-validations": [{"rule": "self >", "message": "grows"}]},
     }});
     let schema = Structural::parse_trusted(&document).unwrap();
-    assert!(validate(&serde_json::json!({"typed": 1}), &schema).is_empty());
-    assert_eq!(validate(&serde_json::json!({"typed": 0}), &schema).len(), 1);
-    let errors = validate(&serde_json::json!({"broken": 1}), &schema);
+    assert!(validate(&serde_json::json!({"typed": 1}), &schema, &Meter::unbounded()).is_empty());
+    assert_eq!(
+        validate(&serde_json::json!({"typed": 0}), &schema, &Meter::unbounded()).len(),
+        1
+    );
+    let errors = validate(&serde_json::json!({"broken": 1}), &schema, &Meter::unbounded());
     assert!(
         errors[0]
             .to_string()
@@ -121,14 +125,14 @@ fn a_message_that_costs_too_much_locks_no_unchanged_value() {
     let document = serde_json::json!({"type": "object", "properties": {"l": list}});
     let schema = Structural::parse_trusted(&document).unwrap();
     let object = |last: i64| serde_json::json!({"l": (100..300).chain([last]).collect::<Vec<i64>>()});
-    let errors = sorted(&validate(&object(7), &schema));
+    let errors = sorted(&validate(&object(7), &schema, &Meter::unbounded()));
     let limit = "call cost exceeds limit for messageExpression";
     assert!(errors.len() == 1 && errors[0].contains(limit), "{errors:?}");
-    let outcome = validate_update(&object(7), &object(7), &schema);
+    let outcome = validate_update(&object(7), &object(7), &schema, &Meter::unbounded());
     assert!(outcome.errors.is_empty(), "{outcome:?}");
     let warned = |text: &str| outcome.warnings.iter().any(|warning| warning.contains(text));
     assert!(warned(limit) && warned("no seven"), "{outcome:?}");
-    let changed = validate_update(&object(7), &object(8), &schema);
+    let changed = validate_update(&object(7), &object(8), &schema, &Meter::unbounded());
     assert!(changed.errors.len() == 1, "{changed:?}");
 }
 
@@ -147,8 +151,8 @@ fn a_false_rule_of_the_object_locks_no_metadata() {
             "spec": {"a": "y", "b": b}, "status": {"a": status}})
     };
     let old = object("one", "one", "one");
-    let errors = |new: &Json| validate_update(new, &old, &schema).errors.len();
-    let warned = validate_update(&object("two", "one", "two"), &old, &schema).warnings;
+    let errors = |new: &Json| validate_update(new, &old, &schema, &Meter::unbounded()).errors.len();
+    let warned = validate_update(&object("two", "one", "two"), &old, &schema, &Meter::unbounded()).warnings;
     assert_eq!(errors(&object("two", "one", "two")), 0);
     assert_eq!(warned.len(), 1, "{warned:?}");
     assert_eq!(errors(&object("two", "two", "one")), 1);
@@ -157,7 +161,7 @@ fn a_false_rule_of_the_object_locks_no_metadata() {
     document["x-kubernetes-validations"] = judged;
     let schema = Structural::parse_trusted(&document).unwrap();
     assert_eq!(
-        validate_update(&object("one", "one", "two"), &old, &schema)
+        validate_update(&object("one", "one", "two"), &old, &schema, &Meter::unbounded())
             .errors
             .len(),
         1
@@ -177,7 +181,7 @@ fn errors_of_an_unchanged_object_lock_no_metadata() {
     let object =
         |label: &str, status: &str| serde_json::json!({"metadata": {"labels": {"l": label}}, "status": {"a": status}});
     let old = object("one", "one");
-    let errors = |new: &Json| sorted(&validate_update(new, &old, &schema).errors);
+    let errors = |new: &Json| sorted(&validate_update(new, &old, &schema, &Meter::unbounded()).errors);
     assert_eq!(errors(&object("two", "one")), [""; 0]);
     let mut touched = object("two", "one");
     touched["other"] = serde_json::json!({"a": 1});

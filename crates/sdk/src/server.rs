@@ -166,7 +166,7 @@ impl ServerBuilder {
             .map_err(|error| StartError::Build(format!("core dumps cannot be switched off: {error}")))?;
         self.delegation = Delegation::from_environment().or(self.delegation);
         self.config = load_over(self.config, arguments.sources())?;
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+        let runtime = insula_server::threads().enable_all().build();
         let runtime = runtime.map_err(|error| StartError::Build(format!("no threads: {error}")))?;
         runtime.block_on(async {
             let (config, additions) = self.parts().await?;

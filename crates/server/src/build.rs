@@ -13,7 +13,7 @@ use insula_edge::{
     port::{Lifecycle, PriorityRuntimes, listen::Answer},
 };
 use insula_registry::{
-    Deps, HeavyWork, StorageLimits,
+    Deps, StorageLimits,
     representation::{Cache, Workers},
 };
 use insula_store::{Sharing, Store};
@@ -214,7 +214,6 @@ fn registry(parts: &Parts, outbound: Arc<Webhook>) -> Deps {
         .map(|accounts| accounts.sign.clone());
     registry.homes = workspaces.homes;
     registry.objects_per_workspace = workspaces.objects;
-    registry.heavy = HeavyWork::new(cores());
     registry.storage = storage(workspaces, memory::usable());
     registry.store.share(Sharing {
         payers: insula_catalog::payer::rule(),
@@ -267,6 +266,7 @@ fn limits(config: &config::Limits) -> Settings {
     Settings {
         body_bytes: config.body_bytes,
         request_time: Duration::from_secs(config.request_seconds),
+        compute_time: Duration::from_secs(config.compute_seconds),
         requests: config.requests_in_flight,
         bytes: config.bytes_in_flight,
         user: Share {

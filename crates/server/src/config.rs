@@ -251,6 +251,8 @@ pub struct Limits {
     pub header_seconds: u64,
     /// Seconds in which a request other than a watch is answered.
     pub request_seconds: u64,
+    /// CPU seconds that the answer of one request may take.
+    pub compute_seconds: u64,
     /// Requests in flight, not counting watches.
     pub requests_in_flight: usize,
     /// Requests in flight of one user, not counting watches.
@@ -341,6 +343,7 @@ impl Default for Limits {
             header_bytes: 64 * 1024,
             header_seconds: 10,
             request_seconds: 60,
+            compute_seconds: 20,
             requests_in_flight: 2_000,
             requests_in_flight_per_user: 400,
             // More than one machine answers. Fair sharing throttles heavy tenants already; this

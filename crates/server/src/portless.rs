@@ -88,7 +88,12 @@ impl Portless {
         B::Error: Into<axum::BoxError>,
     {
         let mut request = request.map(Body::new);
-        let facts = PeerFacts::new(&self.tls.get(), chain, self.address, self.runtimes.meter());
+        let facts = PeerFacts::new(
+            &self.tls.get(),
+            chain,
+            self.address,
+            (&self.runtimes, self.runtimes.meter()),
+        );
         let arrival = facts.arrival(&mut request);
         let Answered { response, held, .. } = (self.answer)(request, arrival).await;
         match held {

@@ -18,7 +18,7 @@ pub struct Floor {
 pub const FLOORS: [Floor; 8] = [
     Floor {
         name: "words",
-        crates: &["api", "proto"],
+        crates: &["api", "meter", "proto"],
         what: "names and shapes",
     },
     Floor {

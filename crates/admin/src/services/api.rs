@@ -152,12 +152,13 @@ impl ApiService for AdminService {
         let registry = Arc::clone(&self.api.registry);
         let cluster = located.cluster.clone();
         let revision = snapshot.revision();
+        let meter = session.caller.work().clone();
         let tried = move || {
             let trials = match request.manifests.is_empty() {
                 true => trial::of_offer(&registry, &snapshot, &cluster, &export)?,
                 false => trial::of_manifests(&registry, &snapshot, &cluster, &export, request.manifests)?,
             };
-            trial::run(&snapshot, &trials, &page, "")
+            trial::run(&snapshot, &trials, &page, ("", &meter))
         };
         let tried = self.run_blocking(&session, &located, tried).await?;
         Ok(Response::new(CheckRolloutResponse {

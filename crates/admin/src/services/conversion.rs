@@ -12,6 +12,7 @@ use crate::{
 use insula_api::{FieldError, Json, Verb, names::groups};
 use insula_catalog::{Api, compile};
 use insula_conversion::{Cause, LossPolicy};
+use insula_meter::Meter;
 use insula_proto::{
     admin::v1::{
         ConvertRequest, ConvertResponse, FieldViolation, GetCoverageRequest, GetCoverageResponse,
@@ -76,9 +77,10 @@ impl ConversionService for AdminService {
             Some(convert_request::Source::Stored(stored)) => session.source_of(&stored)?,
             None => return Err(Status::invalid_argument("source: give inline or stored")),
         };
+        let meter = session.caller.work().clone();
         let converted = move || {
             let sent = object("object", sent)?.ok_or_else(|| Status::invalid_argument("object: is required"))?;
-            convert(&source.compile_for(&sent)?, &sent, &to_version)
+            convert(&source.compile_for(&sent)?, &sent, &to_version, &meter)
         };
         let object = self.run_blocking(&session, &located, converted).await?;
         Ok(Response::new(ConvertResponse {
@@ -214,7 +216,7 @@ impl Session {
     }
 }
 
-fn convert(api: &Api, sent: &Json, to_version: &str) -> Result<Struct, Status> {
+fn convert(api: &Api, sent: &Json, to_version: &str, meter: &Meter) -> Result<Struct, Status> {
     let bundle = &api.bundle;
     if !bundle.versions().any(|version| version == to_version) {
         let known: Vec<&str> = bundle.versions().collect();
@@ -225,7 +227,7 @@ fn convert(api: &Api, sent: &Json, to_version: &str) -> Result<Struct, Status> {
         };
         return Err(status::invalid("to_version", problem));
     }
-    let mut budget = insula_conversion::object_budget();
+    let mut budget = insula_conversion::object_budget(meter);
     let converted = bundle
         .convert(sent, to_version, &mut budget)
         .map_err(|error| match error.cause {

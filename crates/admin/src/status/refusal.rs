@@ -4,7 +4,8 @@
 use super::elsewhere;
 use insula_api::FieldError;
 use insula_apiserver::call::Unserved;
-use insula_catalog::{Denial, Error, Named};
+use insula_catalog::{Cause, Denial, Error, Named};
+use insula_meter::Ended;
 use insula_pipeline::Refusal;
 use insula_proto::{admin::v1::ErrorReason, fault::Fault};
 use serde_json::json;
@@ -149,11 +150,7 @@ fn of_error(error: &Error, names: FieldNames) -> Fault {
                 true => format!("{resource} is forbidden: {why}"),
                 false => message,
             };
-            let fault = about(plain(&message), resource, name);
-            match cause.as_deref().filter(|cause| !cause.field.is_empty()) {
-                Some(cause) => fault.field(&field_of(names, &cause.field), &cause.message, &cause.reason),
-                None => fault,
-            }
+            caused(about(plain(&message), resource, name), cause.as_deref(), names)
         }
         Error::WrongValue {
             resource, name, field, ..
@@ -190,8 +187,17 @@ fn of_error(error: &Error, names: FieldNames) -> Fault {
         | Error::Internal(_)
         | Error::Unavailable(_)
         | Error::InsufficientStorage(_)
-        | Error::TooManyRequests(_) => plain(&message),
+        | Error::TooManyRequests(_)
+        | Error::Ended(_) => plain(&message),
         Error::Warned { error, warnings: _ } => of_error(error, names),
+    }
+}
+
+/// Names the field that is the cause of a refusal.
+fn caused(fault: Fault, cause: Option<&Cause>, names: FieldNames) -> Fault {
+    match cause.filter(|cause| !cause.field.is_empty()) {
+        Some(cause) => fault.field(&field_of(names, &cause.field), &cause.message, &cause.reason),
+        None => fault,
     }
 }
 
@@ -222,10 +228,14 @@ fn code_of(error: &Error) -> (Code, ErrorReason) {
         Error::Refused { .. } => (Code::FailedPrecondition, Reason::WrongState),
         Error::MethodNotAllowed => (Code::FailedPrecondition, Reason::VerbNotSupported),
         Error::Expired { .. } => (Code::OutOfRange, Reason::RevisionCompacted),
-        Error::RevisionTooLarge { .. } | Error::Unavailable(_) => (Code::Unavailable, Reason::Unavailable),
-        Error::TooLarge(_) | Error::InsufficientStorage(_) | Error::TooManyRequests(_) => {
-            (Code::ResourceExhausted, Reason::LimitReached)
+        Error::RevisionTooLarge { .. } | Error::Unavailable(_) | Error::Ended(Ended::Closing) => {
+            (Code::Unavailable, Reason::Unavailable)
         }
+        Error::Ended(Ended::Late | Ended::Spent) => (Code::DeadlineExceeded, Reason::Timeout),
+        Error::TooLarge(_)
+        | Error::InsufficientStorage(_)
+        | Error::TooManyRequests(_)
+        | Error::Ended(Ended::Crowded) => (Code::ResourceExhausted, Reason::LimitReached),
         Error::Conversion(_) | Error::Webhook(_) | Error::Internal(_) => (Code::Internal, Reason::Internal),
         Error::Warned { error, warnings: _ } => code_of(error),
     }
@@ -235,7 +245,10 @@ fn code_of(error: &Error) -> (Code, ErrorReason) {
 fn retry_of(error: &Error) -> Option<u32> {
     let is_of_the_moment = matches!(
         error,
-        Error::NoFreeName { .. } | Error::RevisionTooLarge { .. } | Error::TooManyRequests(_)
+        Error::NoFreeName { .. }
+            | Error::RevisionTooLarge { .. }
+            | Error::TooManyRequests(_)
+            | Error::Ended(Ended::Crowded)
     );
     is_of_the_moment.then_some(RETRY_SECONDS)
 }

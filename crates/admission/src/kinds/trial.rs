@@ -70,7 +70,7 @@ impl Tried {
 pub(super) fn effects(review: &Review<'_>, (before, after): (&Api, &Api), scopes: &[Scope], most: usize) -> Tried {
     let mut tried = Tried::default();
     for scope in scopes {
-        let mut effects = Effects::new(before, after);
+        let mut effects = Effects::new(before, after, &review.served.meter);
         if scope.cluster.is_some() {
             effects = effects.of_definition();
         }
@@ -91,9 +91,14 @@ pub(super) fn warn_of_effects(review: &Review<'_>, change: (&Api, &Api), scope: 
 /// Warns of the objects of an API that an export offers no longer.
 pub(super) fn warn_of_removed(review: &Review<'_>, api: &Api, scope: &Scope, accepted: &[Acceptance]) {
     let mut tried = Tried::default();
-    review
-        .catalog
-        .run_aside(|| tried.add(review, Effects::of_removed(api), scope, OBJECTS_MAX));
+    review.catalog.run_aside(|| {
+        tried.add(
+            review,
+            Effects::of_removed(api, &review.served.meter),
+            scope,
+            OBJECTS_MAX,
+        )
+    });
     tried.warn(review, accepted);
 }
 
@@ -109,7 +114,7 @@ pub(super) fn warn_of_objects(review: &Review<'_>, api: &Api, scope: &Scope) {
             return ControlFlow::Break(());
         }
         tried += 1;
-        if let Err(why) = api.reads(&entry.object) {
+        if let Err(why) = api.reads(&entry.object, &review.served.meter) {
             failed += 1;
             let key = &entry.key;
             clusters.insert(key.cluster.clone());

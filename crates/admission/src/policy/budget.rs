@@ -9,6 +9,7 @@
 use super::evaluate::Failure;
 use insula_api::{ClusterName, Json};
 use insula_cel::{Budget, OBJECT_COST_MAX};
+use insula_meter::Meter;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Cost units of one write for the hooks of one workspace, in all attempts: two policies that spend
@@ -20,7 +21,7 @@ const POLICY_COST: u64 = 100;
 const BYTES_PER_UNIT: usize = 10;
 
 /// Cost units that are left for a write.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct WriteBudget {
     own: HomeBudget,
     exporter: HomeBudget,
@@ -28,15 +29,20 @@ pub struct WriteBudget {
 
 /// Cost units that are left for the policies and webhooks of one workspace.
 #[derive(Debug)]
-pub(crate) struct HomeBudget(AtomicU64);
-
-impl Default for HomeBudget {
-    fn default() -> Self {
-        HomeBudget(AtomicU64::new(WRITE_COST_MAX))
-    }
+pub(crate) struct HomeBudget {
+    left: AtomicU64,
+    meter: Meter,
 }
 
 impl WriteBudget {
+    /// Returns the budget of a write that a meter pays for.
+    pub fn new(meter: &Meter) -> Self {
+        WriteBudget {
+            own: HomeBudget::new(meter),
+            exporter: HomeBudget::new(meter),
+        }
+    }
+
     /// Returns the budget of the hooks of `home` for a write in `cluster`.
     pub(crate) fn of_home(&self, home: &ClusterName, cluster: &ClusterName) -> &HomeBudget {
         match home == cluster {
@@ -55,11 +61,23 @@ pub(crate) struct Portion<'a> {
 }
 
 impl HomeBudget {
+    pub(super) fn new(meter: &Meter) -> Self {
+        HomeBudget {
+            left: AtomicU64::new(WRITE_COST_MAX),
+            meter: meter.clone(),
+        }
+    }
+
+    /// The meter that pays.
+    pub(crate) fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
     /// Returns a portion of at most some units.
     pub(crate) fn portion(&self, most: u64) -> Portion<'_> {
         let given = self.left().min(most);
         Portion {
-            cel: Budget::new(given),
+            cel: Budget::new(given, &self.meter),
             given,
             of: self,
         }
@@ -70,7 +88,7 @@ impl HomeBudget {
     /// # Errors
     /// The budget is exhausted. It stays so.
     pub(crate) fn charge_policy(&self) -> Result<(), Failure> {
-        self.charge(POLICY_COST)
+        self.charge_work(POLICY_COST)
     }
 
     /// Charges the copies of a value that a policy changes or reads beside its expressions.
@@ -78,12 +96,18 @@ impl HomeBudget {
     /// # Errors
     /// The budget is exhausted.
     pub(crate) fn charge_copies(&self, value: &Json) -> Result<(), Failure> {
-        self.charge(units(value))
+        self.charge_work(units(value))
+    }
+
+    /// Charges work that is no evaluation, whose budget pays the meter itself.
+    fn charge_work(&self, units: u64) -> Result<(), Failure> {
+        self.meter.spend(units).map_err(|_| Failure::OutOfBudget)?;
+        self.charge(units)
     }
 
     fn charge(&self, units: u64) -> Result<(), Failure> {
         let pay = |left: u64| Some(left.saturating_sub(units));
-        let before = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay);
+        let before = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay);
         match before.is_ok_and(|left| left > units) {
             true => Ok(()),
             false => Err(Failure::OutOfBudget),
@@ -91,7 +115,7 @@ impl HomeBudget {
     }
 
     fn left(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.left.load(Ordering::Relaxed)
     }
 }
 
@@ -123,7 +147,7 @@ mod tests {
     #[test]
     fn portions_are_charged_to_the_write() {
         let (write, program) = (
-            HomeBudget::default(),
+            HomeBudget::new(&Meter::unbounded()),
             Program::compile("self + 1", &["self"]).expect("compiles"),
         );
         let value = json!(1);

@@ -77,11 +77,10 @@ impl<'a> Mutations<'a> {
     pub fn apply(&self, new: &mut Json) -> Result<Vec<String>> {
         let mut warnings = Vec::new();
         if !self.hooks.is_empty() {
-            self.catalog.run_aside(|| self.apply_policies(new))?;
+            self.apply_policies(new)?;
         }
         if let Some(webhooks) = &self.webhooks {
-            self.catalog
-                .run_aside(|| webhooks.apply(&self.request, new, &mut warnings))?;
+            webhooks.apply(&self.request, new, &mut warnings)?;
         }
         Ok(warnings)
     }
@@ -231,17 +230,18 @@ impl<'a> Mutations<'a> {
 
 /// Applies the mutations of a policy one after the other.
 fn mutate(policy: &CompiledPolicy, inputs: Inputs<'_>, object: &mut Json, schema: &Structural) -> Done {
+    let budget = inputs.budget;
     for mutation in &policy.mutations {
         let (CompiledMutation::JsonPatch(expression) | CompiledMutation::ApplyConfiguration(expression)) = mutation;
         let failed = |failure: Failure| failure.to_string();
         let inputs = Inputs { object, ..inputs };
-        let change = Evaluation::new(policy, inputs).value(expression, &mut inputs.budget.portion(OBJECT_COST_MAX));
+        let change = Evaluation::new(policy, inputs).value(expression, &mut budget.portion(OBJECT_COST_MAX));
         let change = change.map_err(failed)?;
         // Changes may grow the object, which is pruned and completed after each.
-        inputs.budget.charge_copies(object).map_err(failed)?;
-        inputs.budget.charge_copies(&change).map_err(failed)?;
+        budget.charge_copies(object).map_err(failed)?;
+        budget.charge_copies(&change).map_err(failed)?;
         match mutation {
-            CompiledMutation::JsonPatch(_) => patch::json_patch(object, change)?,
+            CompiledMutation::JsonPatch(_) => patch::json_patch(object, &change, budget.meter())?,
             CompiledMutation::ApplyConfiguration(_) => {
                 patch::apply_configuration(object, &change, schema.root())?;
             }

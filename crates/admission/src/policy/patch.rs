@@ -1,26 +1,20 @@
 //! Mutations of an object: operations of a JSON patch, or fields merged as in server-side apply.
 
 use insula_api::Json;
+use insula_apply::PatchError;
+use insula_meter::Meter;
 use insula_schema::{ListType, MapType, Node};
 use serde_json::Map;
 
 /// Applies the result of a `jsonPatch` expression. A failed `test` leaves the object unchanged.
-pub(crate) fn json_patch(object: &mut Json, patch: Json) -> Result<(), String> {
-    let Json::Array(operations) = patch else {
+pub(crate) fn json_patch(object: &mut Json, patch: &Json, meter: &Meter) -> Result<(), String> {
+    if !patch.is_array() {
         return Err("type mismatch: JSONPatchType.expression should evaluate to array".to_owned());
-    };
-    // Applied one by one to distinguish a failed test from another failed operation.
-    let mut patched = object.clone();
-    for operation in operations {
-        let is_test = operation["op"] == "test";
-        match insula_apply::json_patch(&mut patched, &Json::Array(vec![operation])) {
-            Ok(()) => {}
-            Err(_) if is_test => return Ok(()),
-            Err(error) => return Err(format!("JSONPath: {error}")),
-        }
     }
-    *object = patched;
-    Ok(())
+    match insula_apply::json_patch(object, patch, meter) {
+        Err(PatchError::Failed { at, .. }) if patch[at]["op"] == "test" => Ok(()),
+        applied => applied.map_err(|error| format!("JSONPath: {error}")),
+    }
 }
 
 /// Merges the result of an `applyConfiguration` expression.
@@ -172,7 +166,9 @@ mod tests {
         ];
         for (patch, want) in table {
             let mut object = json!({"a": 1});
-            let got = json_patch(&mut object, patch.clone()).map(|()| object).map_err(drop);
+            let got = json_patch(&mut object, &patch, &Meter::unbounded())
+                .map(|()| object)
+                .map_err(drop);
             assert_eq!(got, want, "{patch}");
         }
     }

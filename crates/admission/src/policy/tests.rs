@@ -11,6 +11,7 @@ use insula_catalog::policies::{
     validate,
 };
 use insula_cel::{Authorize, AuthorizerCheck, AuthorizerDecision, CheckTarget, OBJECT_COST_MAX, ResourceCheck};
+use insula_meter::Meter;
 use serde_json::json;
 
 /// Allows reading, and nothing else.
@@ -53,7 +54,7 @@ fn with_inputs<T>(object: &Json, run: impl FnOnce(Inputs<'_>) -> T) -> T {
         namespace: &namespace,
         authorizer: &Reader,
         request_resource: &resource,
-        budget: &HomeBudget::default(),
+        budget: &HomeBudget::new(&Meter::unbounded()),
     })
 }
 

@@ -44,7 +44,7 @@ pub fn review(policies: &Policies, catalog: &Catalog, request: &Request<'_>, new
         failures: Vec::new(),
         denied: None,
     };
-    catalog.run_aside(|| hooks.iter().try_for_each(|hook| review.evaluate(hook, &subject)))?;
+    hooks.iter().try_for_each(|hook| review.evaluate(hook, &subject))?;
     if !review.failures.is_empty() {
         request
             .record

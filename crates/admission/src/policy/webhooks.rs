@@ -13,7 +13,7 @@ use crate::policy::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 use insula_api::{ClusterName, Json, ResourceId, Scope};
 use insula_catalog::{
-    Catalog, Error, Result,
+    Error, Result,
     object::{place, unplace},
     policies::{
         compile::CompiledPolicy,
@@ -21,6 +21,7 @@ use insula_catalog::{
     },
     webhook::{self, Answer, PendingCall},
 };
+use insula_meter::Meter;
 use std::{collections::BTreeSet, sync::Arc};
 
 /// A webhook of a configuration, ready to be called.
@@ -203,7 +204,7 @@ fn denied(name: &str, status: &Json) -> Error {
 }
 
 /// Calls all validating webhooks at once. The sender receives the first refusal.
-pub fn validate(catalog: &Catalog, request: &Request<'_>, new: New<'_>) -> Result<Vec<String>> {
+pub fn validate(request: &Request<'_>, new: New<'_>) -> Result<Vec<String>> {
     let mut warnings = Vec::new();
     if request.is_exempt() {
         return Ok(warnings);
@@ -215,16 +216,13 @@ pub fn validate(catalog: &Catalog, request: &Request<'_>, new: New<'_>) -> Resul
     let subject = request.subject(new);
     let mut views = Views::new(request, new, subject.resource.clone());
     let mut asked = Vec::new();
-    catalog.run_aside(|| -> Result<()> {
-        for (home, hook) in found.iter().flat_map(Configuration::each) {
-            let Some(seen_as) = hook.sees(&subject)? else { continue };
-            let view = views.view(&seen_as)?;
-            if hook.holds(request, home, (&view, views.namespace()))? {
-                asked.push((hook, hook.request(request, &view, &view.object)?));
-            }
+    for (home, hook) in found.iter().flat_map(Configuration::each) {
+        let Some(seen_as) = hook.sees(&subject)? else { continue };
+        let view = views.view(&seen_as)?;
+        if hook.holds(request, home, (&view, views.namespace()))? {
+            asked.push((hook, hook.request(request, &view, &view.object)?));
         }
-        Ok(())
-    })?;
+    }
     for (hook, answer) in asked {
         // The run ends here if a response is missing; all calls are pending by now.
         hook.settle(request, answer.ok_or_else(not_called)?, &mut warnings)?;
@@ -297,7 +295,9 @@ impl Webhook {
         if encoded.is_empty() || *new == Json::Null {
             return Ok(false);
         }
-        let mut patched = self.patched(&placed, encoded).map_err(Error::Internal)?;
+        let mut patched = self
+            .patched(&placed, encoded, &target.served.meter)
+            .map_err(Error::Internal)?;
         if !has_place {
             unplace(&mut patched);
         }
@@ -316,12 +316,12 @@ impl Webhook {
         Ok(changed)
     }
 
-    fn patched(&self, object: &Json, encoded: &str) -> std::result::Result<Json, String> {
+    fn patched(&self, object: &Json, encoded: &str, meter: &Meter) -> std::result::Result<Json, String> {
         let told = |why: String| format!("admission webhook {:?}: {why}", self.spec.name);
         let bytes = STANDARD.decode(encoded).map_err(|error| told(error.to_string()))?;
         let patch: Json = serde_json::from_slice(&bytes).map_err(|error| told(error.to_string()))?;
         let mut patched = object.clone();
-        insula_apply::json_patch(&mut patched, &patch).map_err(|error| told(error.to_string()))?;
+        insula_apply::json_patch(&mut patched, &patch, meter).map_err(|error| told(error.to_string()))?;
         Ok(patched)
     }
 }

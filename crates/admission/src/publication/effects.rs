@@ -9,6 +9,7 @@
 use insula_api::{FieldError, FieldErrorKind, Json, Object, ObjectKey, counted, names::effects as names};
 use insula_catalog::{Api, locate};
 use insula_conversion::{ConvertError, LossPolicy, SchemaPath, Stored, object_budget};
+use insula_meter::Meter;
 use insula_store::{Entry, Snapshot};
 use std::{collections::BTreeMap, fmt};
 
@@ -197,6 +198,8 @@ pub struct Effects<'a> {
     is_local: bool,
     /// True for an API that is on offer no longer: each object is reached by the one effect.
     is_removed: bool,
+    /// Pays for the examination.
+    meter: Meter,
 }
 
 /// An object that a version cannot show, with the position of the version among those served.
@@ -204,7 +207,7 @@ type Unreadable = (usize, ConvertError);
 
 impl<'a> Effects<'a> {
     /// Begins with what schemas and versions alone tell.
-    pub fn new(before: &'a Api, after: &'a Api) -> Self {
+    pub fn new(before: &'a Api, after: &'a Api, meter: &Meter) -> Self {
         let mut found = reasons::of_schemas(before, after);
         found
             .iter_mut()
@@ -218,12 +221,13 @@ impl<'a> Effects<'a> {
             found,
             is_local: false,
             is_removed: false,
+            meter: meter.clone(),
         }
     }
 
     /// Begins for an API that an export offers no longer.
-    pub fn of_removed(api: &'a Api) -> Self {
-        let mut effects = Effects::new(api, api);
+    pub fn of_removed(api: &'a Api, meter: &Meter) -> Self {
+        let mut effects = Effects::new(api, api, meter);
         effects.found = vec![Effect::new(names::API_REMOVED, &effects.api, "", "", "")];
         Effects {
             told: 1,
@@ -272,7 +276,7 @@ impl<'a> Effects<'a> {
         unreadable: &mut Option<Unreadable>,
     ) -> Result<Json, ConvertError> {
         let bundle = &self.after.bundle;
-        let shown = bundle.get(stored(object, value), version, &mut object_budget());
+        let shown = bundle.get(stored(object, value), version, &mut object_budget(&self.meter));
         if let Err(error) = &shown {
             let position = bundle.served().position(|served| served == version);
             let position = position.unwrap_or(usize::MAX);
@@ -312,7 +316,11 @@ impl<'a> Effects<'a> {
             let shown = self.shown(object, value, storage, unreadable);
             let before = &self.before.bundle;
             let is_new = !before.versions().any(|version| version == storage);
-            let could = || before.get(stored(object, value), storage, &mut object_budget()).is_ok();
+            let could = || {
+                before
+                    .get(stored(object, value), storage, &mut object_budget(&self.meter))
+                    .is_ok()
+            };
             // It cannot be stored again.
             reached.extend(
                 shown
@@ -335,7 +343,11 @@ impl<'a> Effects<'a> {
     ) -> Option<Shown<'v>> {
         let stored = stored(object, value);
         // What nobody can read now is no concern of the release.
-        let mut was = self.before.bundle.get(stored, version, &mut object_budget()).ok()?;
+        let mut was = self
+            .before
+            .bundle
+            .get(stored, version, &mut object_budget(&self.meter))
+            .ok()?;
         let mut is = match shown {
             Ok(is) => is,
             Err(error) => {
@@ -359,8 +371,8 @@ impl<'a> Effects<'a> {
         for (kind, path) in &differing {
             reached.extend(self.effect_at(kind, version, path, ""));
         }
-        let known = insula_schema::judge(&was, old);
-        for error in insula_schema::judge(&is, new) {
+        let known = insula_schema::judge(&was, old, &self.meter);
+        for error in insula_schema::judge(&is, new, &self.meter) {
             let place = insula_schema::place(&error);
             let path = general(place, new.root());
             let kind = match error.kind {

@@ -169,6 +169,7 @@ impl ApiServer {
         let arrival = Arrival {
             certificate: caller.inner.peer.clone(),
             meter: caller.meter.clone(),
+            work: caller.work.clone(),
             record: record.0.clone(),
             ..Arrival::default()
         };

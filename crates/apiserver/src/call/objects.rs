@@ -229,6 +229,7 @@ impl ApiServer {
             attributes,
             at: asked.at,
             token: asked.token.map(str::to_owned),
+            meter: caller.work.clone(),
         };
         let registry = &self.registry;
         let located = match insula_pipeline::locate(registry, caller.sender.clone(), call, record).await? {
@@ -324,7 +325,8 @@ async fn act(
         Action::Replace(new) => (objects.replace(sent(objects, new)?, Part::Main, &plain).await?, false),
         Action::Merge(patch) => {
             objects.record.sent(patch);
-            let change = |current: &Json| apply_patch(PatchType::Merge, &MergeKeys::default(), current, patch);
+            let meter = &objects.target.served.meter;
+            let change = |current: &Json| apply_patch(PatchType::Merge, &MergeKeys::default(), current, patch, meter);
             let written = objects.patch(&change, Part::Main, &plain).await?;
             let created = false;
             (Configured { written, created }, true)

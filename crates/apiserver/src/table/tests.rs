@@ -1,5 +1,6 @@
 use super::*;
 use crate::fixtures;
+use insula_meter::Meter;
 
 const V1: MetaVersion = MetaVersion::V1;
 
@@ -8,7 +9,7 @@ fn now() -> Timestamp {
 }
 
 fn cells(layout: &Layout<'_>, object: &Json) -> Json {
-    let budget = &mut budget_for_row(object.to_string().len());
+    let budget = &mut budget_for_row(object.to_string().len(), &Meter::unbounded());
     layout.row(object, IncludeObject::None, V1, now(), budget)["cells"].clone()
 }
 

@@ -53,7 +53,8 @@ pub(crate) async fn serve(request: &mut ResourceRequest<'_>, verb: Verb) -> Answ
                 apply_scale(request, &paths, &bytes).await?
             } else {
                 let patch = request.decode_patch(&bytes)?;
-                let wanted = move |shown: &Json| apply_patch(kind, &MergeKeys::default(), shown, &patch);
+                let meter = request.target.served.meter.clone();
+                let wanted = move |shown: &Json| apply_patch(kind, &MergeKeys::default(), shown, &patch, &meter);
                 update(request, &paths, wanted, "PatchOptions").await?
             }
         }

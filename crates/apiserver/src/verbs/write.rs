@@ -14,6 +14,7 @@ use insula_api::Json;
 use insula_apply::OnConflict;
 use insula_apply::{ListMerge, MergeKeys};
 use insula_catalog::{Error, Part};
+use insula_meter::Meter;
 use insula_pipeline::Refusal;
 use insula_registry::{Deleted, WriteOptions};
 use insula_schema::{ListType, Node};
@@ -67,7 +68,8 @@ impl ResourceRequest<'_> {
             PatchType::StrategicMerge => self.merge_keys(),
             PatchType::Json | PatchType::Merge | PatchType::Apply => MergeKeys::default(),
         };
-        let change = |current: &Json| -> insula_catalog::Result<Json> { apply_patch(kind, &keys, current, &patch) };
+        let meter = &self.target.served.meter;
+        let change = |current: &Json| apply_patch(kind, &keys, current, &patch, meter);
         let written = self.objects().patch(&change, part, &options).await?;
         let warnings = self.with_own(written.warnings);
         self.renderer(form)?.written(200, &written.entry, &warnings).await
@@ -197,10 +199,11 @@ pub(crate) fn apply_patch(
     keys: &MergeKeys,
     current: &Json,
     patch: &Json,
+    meter: &Meter,
 ) -> insula_catalog::Result<Json> {
     let mut new = current.clone();
     let patched = match kind {
-        PatchType::Json => insula_apply::json_patch(&mut new, patch),
+        PatchType::Json => insula_apply::json_patch(&mut new, patch, meter),
         PatchType::Merge => insula_apply::merge_patch(&mut new, patch),
         PatchType::StrategicMerge => insula_apply::strategic_merge(&mut new, patch, keys),
         // An apply needs the field managers as well: `verbs::apply` of the registry does it.
@@ -214,7 +217,7 @@ fn patch_error(error: &insula_apply::PatchError) -> Error {
     use insula_apply::PatchError;
     match error {
         PatchError::Malformed(_) => Error::BadRequest(error.to_string()),
-        PatchError::Failed(_) => Error::BadPatch,
+        PatchError::Failed { .. } | PatchError::TooDeep => Error::BadPatch,
         PatchError::TooMany { .. } => {
             let text = error.to_string();
             Error::TooLarge(text.trim_start_matches("Request entity too large: ").to_owned())

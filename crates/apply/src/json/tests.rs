@@ -1,10 +1,11 @@
 use super::*;
+use insula_meter::Meter;
 use proptest::prelude::*;
 use serde_json::json;
 
 fn patched(target: &Json, patch: &Json) -> Result<Json, PatchError> {
     let mut target = target.clone();
-    json_patch(&mut target, patch).map(|()| target)
+    json_patch(&mut target, patch, &Meter::unbounded()).map(|()| target)
 }
 
 #[test]
@@ -33,8 +34,8 @@ fn object() -> Json {
 /// Checks the result of each patch of [`object`], or the text with which it fails.
 fn check(rows: &[(Json, Result<Json, &str>)]) {
     for (patch, want) in rows {
-        let got = patched(&object(), patch);
-        let want = want.clone().map_err(|text| PatchError::Failed(text.to_owned()));
+        let got = patched(&object(), patch).map_err(|error| error.to_string());
+        let want = want.clone().map_err(str::to_owned);
         assert_eq!(got, want, "{patch}");
     }
 }
@@ -148,7 +149,7 @@ fn invalid_operations_are_refused() {
         json!([{}]),
     ] {
         assert!(
-            matches!(patched(&object(), &patch), Err(PatchError::Failed(_))),
+            matches!(patched(&object(), &patch), Err(PatchError::Failed { .. })),
             "{patch}"
         );
     }
@@ -169,7 +170,7 @@ fn invalid_operations_are_refused() {
 fn a_failing_patch_changes_nothing() {
     let mut target = json!({"a": 1});
     let patch = json!([{"op": "replace", "path": "/a", "value": 2}, {"op": "test", "path": "/a", "value": 3}]);
-    assert!(json_patch(&mut target, &patch).is_err());
+    assert!(json_patch(&mut target, &patch, &Meter::unbounded()).is_err());
     assert_eq!(target, json!({"a": 1}));
 }
 
@@ -250,7 +251,7 @@ proptest! {
     fn any_operations_apply_or_leave_everything(operations in prop::collection::vec(operation(), 0..12)) {
         let before = json!({"a": {"b": [1, {"c": 2}], "c": {}}, "b": [0, 1, 2]});
         let mut target = before.clone();
-        let done = json_patch(&mut target, &Json::Array(operations));
+        let done = json_patch(&mut target, &Json::Array(operations), &Meter::unbounded());
         if done.is_err() {
             prop_assert_eq!(target, before);
         }

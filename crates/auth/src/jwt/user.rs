@@ -8,6 +8,7 @@ use crate::bearer::TOKEN_BYTES_MAX;
 use crate::user::UserInfo;
 use insula_api::{Json, Timestamp};
 use insula_cel::{Budget, OBJECT_COST_MAX};
+use insula_meter::Meter;
 use serde::Deserialize;
 use serde_json::{Map, json};
 
@@ -44,7 +45,7 @@ impl Issuer {
         let claims = keys.signed(token)?;
         self.check_standing(&claims, now)?;
         let claims = Json::Object(claims);
-        let budget = &mut Budget::new(OBJECT_COST_MAX);
+        let budget = &mut Budget::new(OBJECT_COST_MAX, &Meter::unbounded());
         let user = self.mapped(&claims, budget)?;
         for (claim, value) in &self.required {
             if claims[claim] != value.as_str() {

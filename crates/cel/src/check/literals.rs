@@ -8,6 +8,7 @@ use crate::nodes::children;
 use crate::types::Type;
 use crate::value::Val;
 use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr};
+use insula_meter::Meter;
 
 /// Policy for list and map literals of mixed types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,7 +156,7 @@ fn called(function: &str, receiver: bool, arguments: &[Val<'static>]) -> Option<
         return None;
     };
     // The cost limit of one call is enough for constants that fit into an expression.
-    let mut budget = Budget::new(CALL_COST_MAX);
+    let mut budget = Budget::new(CALL_COST_MAX, &Meter::unbounded());
     Some((function.call)(&mut Context::new(&mut budget, &[]), arguments).is_ok())
 }
 

@@ -3,8 +3,8 @@
 
 use crate::bundle::{Bundle, ToStore};
 use crate::error::ConvertError;
-use crate::object_budget;
 use crate::trace::Trace;
+use crate::unmetered_budget;
 use serde_json::Value as Json;
 use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};
@@ -44,7 +44,7 @@ impl<'b> Observed<'b> {
     pub(crate) fn view(&self, version: &str) -> Result<&Json, ConvertError> {
         let read = || {
             let stored = self.stored.stored(self.bundle.storage());
-            self.bundle.get(stored, version, &mut object_budget())
+            self.bundle.get(stored, version, &mut unmetered_budget())
         };
         let view = &self.views[self.bundle.index(version)?];
         view.get_or_init(read).as_ref().map_err(ConvertError::clone)
@@ -65,7 +65,7 @@ impl<'b> Observed<'b> {
         if let Some(schema) = bundle.schema(a) {
             insula_schema::default(&mut object, schema);
         }
-        let made = bundle.traced(&object, (a, b), &mut object_budget()).ok();
+        let made = bundle.traced(&object, (a, b), &mut unmetered_budget()).ok();
         let made = Rc::new(made.map(|(made, trace)| (bundle.without_dropped(&made, b), trace)));
         self.conversions.borrow_mut().insert(key, made.clone());
         Ok(made)

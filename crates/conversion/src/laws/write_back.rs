@@ -3,7 +3,8 @@
 
 use super::{Law, Laws, Observed, Violation, same};
 use crate::bundle::ToStore;
-use crate::object_budget;
+use crate::unmetered_budget;
+use insula_meter::Meter;
 use insula_schema::Structural;
 use serde_json::{Value as Json, json};
 use std::borrow::Cow;
@@ -29,7 +30,7 @@ impl Laws<'_> {
         insula_schema::default(&mut taken, schema);
         same(shown, &taken).map_err(broken)?;
         // GetPut says the rest about an object that its version accepts.
-        if insula_schema::validate(shown, schema).is_empty() {
+        if insula_schema::validate(shown, schema, &Meter::unbounded()).is_empty() {
             return Ok(());
         }
         let marked = with_finalizer(taken);
@@ -38,7 +39,7 @@ impl Laws<'_> {
             return Err(broken(error));
         }
         let old = stored.to_store().stored(self.bundle.storage());
-        let after: Result<ToStore, _> = self.bundle.put(&marked, version, Some(old), &mut object_budget());
+        let after: Result<ToStore, _> = self.bundle.put(&marked, version, Some(old), &mut unmetered_budget());
         let after = after.map_err(|error| broken(error.to_string()))?;
         let after = Observed::new(self.bundle, Cow::Owned(after));
         same(&marked, self.read(&after, version, Law::WriteBack)?).map_err(broken)
@@ -83,7 +84,7 @@ fn with_finalizer(mut object: Json) -> Json {
 
 /// Returns the first error of an update in which no value changed.
 fn refused(new: &Json, shown: &Json, schema: &Structural) -> Option<String> {
-    let errors = insula_schema::validate_write_back(new, shown, schema);
+    let errors = insula_schema::validate_write_back(new, shown, schema, &Meter::unbounded());
     errors.first().map(ToString::to_string)
 }
 
@@ -95,7 +96,7 @@ fn refused_beside_status(shown: &Json, schema: &Structural) -> Option<String> {
     }
     let mut new = shown.clone();
     new.as_object_mut()?.remove("status");
-    let errors = insula_schema::validate_write_back(&new, shown, schema);
+    let errors = insula_schema::validate_write_back(&new, shown, schema, &Meter::unbounded());
     let elsewhere = |error: &&insula_api::FieldError| {
         let field = insula_schema::place(error);
         !field.is_empty() && field != "status" && !field.starts_with("status.")

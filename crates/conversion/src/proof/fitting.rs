@@ -7,8 +7,9 @@ use super::shrink::{places, plainer, replaced, without};
 use super::{Search, WORK_MAX, Write, generate, values};
 use crate::bundle::{Bundle, ToStore};
 use crate::laws::Observed;
-use crate::object_budget;
+use crate::unmetered_budget;
 use insula_api::{FieldError, FieldPath, Json};
+use insula_meter::Meter;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -102,7 +103,7 @@ impl Misfits {
             let (Some(schema), Ok(view)) = (bundle.schema(version), after.view(version)) else {
                 continue;
             };
-            let errors = insula_schema::validate(view, schema);
+            let errors = insula_schema::validate(view, schema, &Meter::unbounded());
             for error in errors.iter().filter(|error| !insula_schema::is_consequence(error)) {
                 let kind = Kind::from_error(version, error);
                 let room = self.0.len() < MISFITS_MAX;
@@ -206,7 +207,7 @@ impl Shrinking<'_> {
         let bundle = self.bundle;
         let read = |after: &ToStore, version: &str| {
             let stored = after.stored(bundle.storage());
-            bundle.get(stored, version, &mut object_budget()).ok()
+            bundle.get(stored, version, &mut unmetered_budget()).ok()
         };
         let mut stored: Option<ToStore> = None;
         for write in script {
@@ -216,10 +217,11 @@ impl Shrinking<'_> {
                 Some(before) => generate::edited(write.object.clone(), &read(before, &write.version)?, schema)?,
             };
             let old = stored.as_ref().map(|before| before.stored(bundle.storage()));
-            stored = Some(bundle.put(&object, &write.version, old, &mut object_budget()).ok()?);
+            stored = Some(bundle.put(&object, &write.version, old, &mut unmetered_budget()).ok()?);
         }
         let view = read(&stored?, &self.kind.version)?;
-        let mut errors = insula_schema::validate(&view, bundle.schema(&self.kind.version)?).into_iter();
+        let mut errors =
+            insula_schema::validate(&view, bundle.schema(&self.kind.version)?, &Meter::unbounded()).into_iter();
         errors.find(|error| Kind::from_error(&self.kind.version, error) == self.kind)
     }
 }

@@ -5,6 +5,7 @@ use super::focus::{Distance, Focus};
 use super::random::Random;
 use super::text::{Patterns, text};
 use insula_api::Json;
+use insula_meter::Meter;
 use insula_schema::{ListType, Node, Structural, Type};
 use serde_json::{Map, Number, json};
 
@@ -62,7 +63,9 @@ pub(super) fn normal(mut object: Json, schema: &Structural) -> Option<Json> {
     insula_schema::prune(&mut object, schema);
     insula_schema::drop_nulls(&mut object, schema);
     insula_schema::default(&mut object, schema);
-    insula_schema::validate(&object, schema).is_empty().then_some(object)
+    insula_schema::validate(&object, schema, &Meter::unbounded())
+        .is_empty()
+        .then_some(object)
 }
 
 /// Prunes and defaults an edited object; `None` if the server would refuse the edit. Errors that
@@ -71,7 +74,7 @@ pub(super) fn edited(mut object: Json, before: &Json, schema: &Structural) -> Op
     insula_schema::prune(&mut object, schema);
     insula_schema::drop_nulls(&mut object, schema);
     insula_schema::default(&mut object, schema);
-    let outcome = insula_schema::validate_update(&object, before, schema);
+    let outcome = insula_schema::validate_update(&object, before, schema, &Meter::unbounded());
     outcome.errors.is_empty().then_some(object)
 }
 

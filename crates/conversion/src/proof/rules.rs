@@ -16,6 +16,7 @@ use crate::scope::{SchemaNode, VersionScope, metadata_schema};
 use crate::trace::Seg;
 use insula_api::{FieldError, Json};
 use insula_cel::{Budget, OBJECT_COST_MAX};
+use insula_meter::Meter;
 use serde_json::json;
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -283,7 +284,7 @@ impl Search<'_> {
         }
         self.tried += 1;
         insula_schema::default(&mut object, self.from.schema);
-        let mut budget = Budget::new(OBJECT_COST_MAX);
+        let mut budget = Budget::new(OBJECT_COST_MAX, &Meter::unbounded());
         let failed = self.converter.run(&object, &mut budget, None).err();
         self.cost = self.cost.saturating_add(budget.used());
         if let Some(failed) = failed {
@@ -298,7 +299,9 @@ impl Search<'_> {
         let Some(facts) = self.converter.facts.get(rule) else {
             return;
         };
-        if !self.open.contains(&rule) || !insula_schema::validate(object, self.from.schema).is_empty() {
+        if !self.open.contains(&rule)
+            || !insula_schema::validate(object, self.from.schema, &Meter::unbounded()).is_empty()
+        {
             return;
         }
         self.open.remove(&rule);

@@ -1,7 +1,7 @@
 //! Recomputation of objects that wrong rules wrote.
 
 use insula_api::FieldPath;
-use insula_conversion::{Bundle, LossPolicy, ToStore, object_budget, parse_rules};
+use insula_conversion::{Bundle, LossPolicy, ToStore, parse_rules, unmetered_budget};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use serde_json::{Value as Json, json};
@@ -232,16 +232,16 @@ fn a_status_that_others_write_does_not_hide_the_wrong_rule() {
     let (wrong, right) = (wrong(), right());
     let mut store = Store::create(&wrong, "v1", json!({"size": "05Gi"}), &["spec.size"]);
     for phase in ["a", "b"] {
-        let mut x = right.get(store.stored(), "v2", &mut object_budget()).expect("reads");
+        let mut x = right.get(store.stored(), "v2", &mut unmetered_budget()).expect("reads");
         x["status"] = json!({ "note": phase });
         store.stored = right
-            .put(&x, "v2", Some(store.stored()), &mut object_budget())
+            .put(&x, "v2", Some(store.stored()), &mut unmetered_budget())
             .expect("stores");
     }
     store.recompute(&right, &wrong);
     assert_eq!(store.spec(&right, "v2"), json!({"bytes": 5_368_709_120_u64}));
     assert_eq!(store.spec(&right, "v1"), json!({"size": "05Gi"}));
-    let status = right.get(store.stored(), "v1", &mut object_budget()).expect("reads")["status"].clone();
+    let status = right.get(store.stored(), "v1", &mut unmetered_budget()).expect("reads")["status"].clone();
     assert_eq!(status, json!({"note": "b"}));
 }
 

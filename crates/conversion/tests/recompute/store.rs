@@ -2,7 +2,7 @@
 
 use insula_api::FieldPath;
 use insula_conversion::{
-    Bundle, LossPolicy, Step, Stored, ToStore, VersionSchema, Writer, Written, object_budget, parse_rules, written,
+    Bundle, LossPolicy, Step, Stored, ToStore, VersionSchema, Writer, Written, parse_rules, unmetered_budget, written,
 };
 use insula_schema::Structural;
 use serde_json::{Value as Json, json};
@@ -81,7 +81,7 @@ impl Store {
     pub(crate) fn create(by: &Bundle, version: &'static str, spec: Json, owned: &[&'static str]) -> Store {
         let owned = BTreeMap::from([(version, owned.to_vec())]);
         let x = object(version, spec, &owned);
-        let stored = by.put(&x, version, None, &mut object_budget()).expect("stores");
+        let stored = by.put(&x, version, None, &mut unmetered_budget()).expect("stores");
         Store { stored, owned }
     }
 
@@ -93,15 +93,15 @@ impl Store {
     /// Moves the object to the storage version of a release.
     pub(crate) fn moved(mut self, by: &Bundle) -> Store {
         let x = by
-            .get(self.stored(), by.storage(), &mut object_budget())
+            .get(self.stored(), by.storage(), &mut unmetered_budget())
             .expect("reads");
-        let stored = by.put(&x, by.storage(), Some(self.stored()), &mut object_budget());
+        let stored = by.put(&x, by.storage(), Some(self.stored()), &mut unmetered_budget());
         self.stored = stored.expect("moves");
         self
     }
 
     pub(crate) fn spec(&self, by: &Bundle, version: &str) -> Json {
-        by.get(self.stored(), version, &mut object_budget()).expect("reads")["spec"].clone()
+        by.get(self.stored(), version, &mut unmetered_budget()).expect("reads")["spec"].clone()
     }
 
     /// Writes fields through a version, which owns them from then on.
@@ -123,7 +123,7 @@ impl Store {
         self.owned.entry(version).or_default().extend(owned);
         let x = object(version, spec, &self.owned);
         self.stored = by
-            .put(&x, version, Some(self.stored()), &mut object_budget())
+            .put(&x, version, Some(self.stored()), &mut unmetered_budget())
             .expect("stores");
     }
 
@@ -145,7 +145,7 @@ impl Store {
             rules: former,
         }];
         let done = by
-            .recompute(self.stored(), &writers, &owns, &mut object_budget())
+            .recompute(self.stored(), &writers, &owns, &mut unmetered_budget())
             .expect("recomputes");
         let text = |all: &[insula_conversion::Difference]| -> Vec<String> {
             let one = |it: &insula_conversion::Difference| {

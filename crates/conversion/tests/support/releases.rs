@@ -4,7 +4,7 @@ use super::api_model::{Api, name};
 use super::apis::Dice;
 use super::values::{Editor, Values, read, visible};
 use super::{bundle, object};
-use insula_conversion::{Bundle, ToStore, laws, object_budget};
+use insula_conversion::{Bundle, ToStore, laws, unmetered_budget};
 use serde_json::{Value as Json, json};
 use std::fmt::Write as _;
 
@@ -165,7 +165,7 @@ impl History {
         let Some((stored, storage)) = &self.stored else {
             return Ok(None);
         };
-        let shown = bundle.get(stored.stored(storage), &name(version), &mut object_budget());
+        let shown = bundle.get(stored.stored(storage), &name(version), &mut unmetered_budget());
         shown.map(Some).map_err(|error| error.to_string())
     }
 
@@ -218,7 +218,7 @@ impl History {
         insula_schema::default(&mut x, bundle.schema(&from).unwrap());
         let old = self.stored.as_ref().map(|(stored, storage)| stored.stored(storage));
         let after = bundle
-            .put(&x, &from, old, &mut object_budget())
+            .put(&x, &from, old, &mut unmetered_budget())
             .map_err(|e| e.to_string())?;
         let broken = |violation: laws::Violation| violation.to_string();
         laws::put_get(bundle, &x, &from, &after).map_err(broken)?;

@@ -196,6 +196,11 @@ impl ConnectionMeter {
         locked(&self.0).time()
     }
 
+    /// Returns the usage of the tenant that the connection is charged to.
+    pub(crate) fn usage(&self) -> Arc<TenantUsage> {
+        locked(&self.0).clone()
+    }
+
     fn charge_usage(&self, usage: &Arc<TenantUsage>) {
         *locked(&self.0) = usage.clone();
     }

@@ -47,6 +47,8 @@ pub struct Settings {
     pub body_bytes: usize,
     /// Time to answer a request that is no watch.
     pub request_time: Duration,
+    /// CPU time that the answer of one request may take.
+    pub compute_time: Duration,
     /// Requests in flight, of all users.
     pub requests: usize,
     /// Bytes in flight, of all requests and answers.

@@ -5,6 +5,7 @@ use futures_util::future::BoxFuture;
 use hyper::upgrade::OnUpgrade;
 use insula_access::{OnAuthenticated, PeerCertificate};
 use insula_auth::audit::Record;
+use insula_meter::Meter;
 use std::{net::IpAddr, sync::Arc};
 
 /// The facts about a request that its head and its body do not tell. They go with the request as an
@@ -19,6 +20,8 @@ pub struct Arrival {
     pub authenticated: Option<OnAuthenticated>,
     /// Charges the tenant of the connection for CPU time.
     pub meter: Option<Arc<ConnectionMeter>>,
+    /// Pays for the work of the request.
+    pub work: Meter,
     /// The way to another protocol, of a request that names one on a connection that can change it.
     pub upgrade: Option<Upgrade>,
     /// Record of the request in the audit log.

@@ -255,7 +255,7 @@ async fn converse(
 ) {
     let (_, session) = stream.get_ref();
     let chain = session.peer_certificates().unwrap_or_default();
-    let facts = PeerFacts::new(tls, chain, peer, Arc::clone(&open.meter));
+    let facts = PeerFacts::new(tls, chain, peer, (&shared.runtimes, Arc::clone(&open.meter)));
     // ALPN decides the protocol. Detecting it by the first bytes would have no time limit.
     let agreed_on_2 = session.alpn_protocol() == Some(b"h2");
     let connection = &open.slot.connection;
@@ -299,17 +299,24 @@ pub struct PeerFacts {
     /// The peer is no front proxy, and others may not say for whom they ask.
     forgets_forwarded: bool,
     meter: Arc<ConnectionMeter>,
+    runtimes: Arc<PriorityRuntimes>,
 }
 
 impl PeerFacts {
     /// Returns the facts about a peer that shows a verified chain of certificates, or none.
-    pub fn new(tls: &Tls, chain: &[CertificateDer<'_>], address: SocketAddr, meter: Arc<ConnectionMeter>) -> Self {
+    pub fn new(
+        tls: &Tls,
+        chain: &[CertificateDer<'_>],
+        address: SocketAddr,
+        (runtimes, meter): (&Arc<PriorityRuntimes>, Arc<ConnectionMeter>),
+    ) -> Self {
         let certificate = tls.peer(chain);
         PeerFacts {
             address,
             forgets_forwarded: tls.distrusts_forwarded(certificate.as_ref()),
             certificate,
             meter,
+            runtimes: Arc::clone(runtimes),
         }
     }
 
@@ -322,6 +329,7 @@ impl PeerFacts {
             address: Some(self.address.ip()),
             certificate: self.certificate.clone(),
             meter: Some(Arc::clone(&self.meter)),
+            work: self.runtimes.request_meter(&self.meter),
             ..Arrival::default()
         }
     }

@@ -15,21 +15,32 @@ use std::{
     pin::Pin,
     sync::{Arc, Mutex, OnceLock, PoisonError},
     task::{Context, Poll, ready},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use hyper::rt::Executor;
 use insula_api::ClusterName;
+use insula_meter::Meter;
 use rustix::process::nice;
 use tokio::runtime::{Builder, Handle, Runtime};
 
-use super::exchange::Exchange;
-use crate::guard::fair_share::{ConnectionMeter, FairShare, Tenant};
+use super::{
+    account::{self, RequestAccount},
+    exchange::Exchange,
+};
+use crate::guard::{
+    fair_queue::{FairQueue, WAITING},
+    fair_share::{ConnectionMeter, FairShare, Tenant},
+};
 
 /// Niceness of low-priority threads. Such a thread gets a quarter of a contended core. With less, a
 /// thread that waits for a lock that it holds would wait too long on a busy machine: at niceness 19
 /// for over a second.
 const NICENESS: i32 = 5;
+
+/// Threads that may block beside those of requests that wait for a turn: for files, the store, and
+/// the places of threads that have left. As many as the runtime has by default.
+const BLOCKING: usize = 512;
 
 /// Name of the low-priority threads, which `ps -L` and `/proc` show.
 const LOW_PRIORITY: &str = "low-priority";
@@ -40,6 +51,8 @@ pub struct PriorityRuntimes {
     begun: Instant,
     /// Shares of CPU time between tenants.
     pub fair_share: FairShare,
+    /// FairQueue of long computations.
+    pub queue: FairQueue,
     normal: Handle,
     low: ThreadPool,
     controllers: ThreadPool,
@@ -82,10 +95,21 @@ impl PriorityRuntimes {
         Arc::new(PriorityRuntimes {
             begun: Instant::now(),
             fair_share,
+            queue: FairQueue::new(cores),
             normal: Handle::current(),
             low: ThreadPool::new(LOW_PRIORITY, NICENESS, cores),
             controllers: ThreadPool::new("controllers", 0, cores),
         })
+    }
+
+    /// Returns the time since the start.
+    pub(super) fn now(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    /// Returns the meter of a request on a connection.
+    pub fn request_meter(self: &Arc<Self>, connection: &Arc<ConnectionMeter>) -> Meter {
+        Meter::new(RequestAccount::new(Arc::clone(self), Arc::clone(connection)))
     }
 
     /// Returns the meter of a new connection.
@@ -146,6 +170,13 @@ impl PriorityRuntimes {
     }
 }
 
+/// Returns a builder of threads that answer, which others replace while they compute for long.
+pub fn threads() -> Builder {
+    let mut threads = Builder::new_multi_thread();
+    threads.max_blocking_threads(WAITING + BLOCKING);
+    threads
+}
+
 impl ThreadPool {
     fn new(name: &'static str, niceness: i32, cores: usize) -> Self {
         ThreadPool {
@@ -159,7 +190,7 @@ impl ThreadPool {
     fn handle(&self) -> Option<&Handle> {
         let runtime = self.runtime.get_or_init(|| {
             let niceness = self.niceness;
-            let threads = Builder::new_multi_thread()
+            let threads = threads()
                 .worker_threads(self.count)
                 .thread_name(self.name)
                 .on_thread_start(move || {
@@ -227,17 +258,17 @@ impl<F: Future<Output = ()> + Send + 'static> Future for Metered<F> {
         if self.exchange.as_ref().is_some_and(|exchange| exchange.is_cut(context)) {
             return Poll::Ready(());
         }
-        let Some(task) = &mut self.task else {
-            return Poll::Ready(());
-        };
         if priority == Priority::Low {
             // The kernel lets a running thread finish its time slice, whatever its priority, unless
             // the thread yields.
             std::thread::yield_now();
         }
-        let begun = Instant::now();
-        let done = task.as_mut().poll(context);
-        self.meter.charge(begun.elapsed());
+        let (runtimes, meter) = (Arc::clone(&self.runtimes), Arc::clone(&self.meter));
+        let Some(task) = &mut self.task else {
+            return Poll::Ready(());
+        };
+        let (done, took) = account::run(&runtimes, || task.as_mut().poll(context));
+        meter.charge(took);
         ready!(done);
         Poll::Ready(())
     }
@@ -263,7 +294,6 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Spawner {
 mod tests {
     use super::*;
     use crate::guard::fair_share::Charged;
-    use std::time::Duration;
 
     /// A task moves to the low-priority threads when its tenant is throttled, and back, without
     /// restarting.

@@ -2,9 +2,9 @@
 
 use super::Error;
 use super::automaton::{Automaton, Direction};
+use insula_meter::{Empty, Fuel, Meter};
 use regex_automata::{Anchored, Input};
 use regex_syntax::hir::{Class, Hir, Look, Repetition};
-use std::fmt;
 use std::ops::Range;
 
 /// Units of work for all patterns over one object: some 0.1 s. Enough to read thirty megabytes, or
@@ -12,60 +12,45 @@ use std::ops::Range;
 /// and are read with fewer than a hundred transitions.
 const OBJECT_WORK_MAX: u64 = 30_000_000;
 
+/// Nanoseconds of a unit of work.
+const UNIT_NANOSECONDS: u64 = 3;
+
 /// Work that searches may still do. A unit is the reading of a byte by a transition that is known,
 /// about 3 ns.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Work {
-    limit: u64,
-    left: u64,
-}
+#[derive(Debug)]
+pub struct Work(Fuel);
 
 impl Work {
-    /// Returns work of `limit` units.
-    pub fn new(limit: u64) -> Self {
-        Self { limit, left: limit }
+    /// Returns work of `limit` units, which a meter pays for.
+    pub fn new(limit: u64, meter: &Meter) -> Self {
+        Work(Fuel::new(limit, UNIT_NANOSECONDS, meter))
     }
 
     /// Returns the work that all patterns may do over one object.
-    pub fn for_object() -> Self {
-        Self::new(OBJECT_WORK_MAX)
+    pub fn for_object(meter: &Meter) -> Self {
+        Self::new(OBJECT_WORK_MAX, meter)
     }
 
     /// Returns the units at the beginning.
     pub fn limit(&self) -> u64 {
-        self.limit
+        self.0.limit()
     }
 
     /// Returns the units done so far.
     pub fn done(&self) -> u64 {
-        self.limit - self.left
+        self.0.used()
     }
 
+    #[inline]
     pub(super) fn spend(&mut self, units: u64) -> Result<(), Exhausted> {
-        match self.left.checked_sub(units) {
-            Some(left) => {
-                self.left = left;
-                Ok(())
-            }
-            None => {
-                self.left = 0;
-                Err(Exhausted)
-            }
-        }
+        self.0.spend(units).map_err(|Empty| Exhausted)
     }
 }
 
 /// The end of a search whose [`Work`] was used up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the text takes too much work to match")]
 pub struct Exhausted;
-
-impl fmt::Display for Exhausted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the text takes too much work to match")
-    }
-}
-
-impl std::error::Error for Exhausted {}
 
 /// A compiled pattern, which tells whether a text matches.
 #[derive(Debug)]

@@ -1,6 +1,7 @@
 //! Tests of limits and of work; `tests/patterns.rs` compares with Go.
 
 use super::*;
+use insula_meter::Meter;
 
 const SMALL: Limits = Limits {
     pattern_bytes: 100,
@@ -75,11 +76,14 @@ fn noise(bytes: usize) -> String {
 fn a_costly_match_ends_at_its_limit() {
     let regexp = Syntax::parse(&costly(), &Limits::USUAL).unwrap().compile().unwrap();
     let text = noise(2_000_000);
-    let mut work = Work::new(5_000_000);
+    let mut work = Work::new(5_000_000, &Meter::unbounded());
     assert_eq!(regexp.is_match(&text, &mut work), Err(Exhausted));
     assert_eq!(work.done(), work.limit());
     assert_eq!(regexp.is_match("0", &mut work), Err(Exhausted), "nothing is left");
-    assert_eq!(regexp.is_match("0", &mut Work::new(1_000_000)), Ok(false));
+    assert_eq!(
+        regexp.is_match("0", &mut Work::new(1_000_000, &Meter::unbounded())),
+        Ok(false)
+    );
 }
 
 #[test]
@@ -87,7 +91,7 @@ fn work_of_a_plain_pattern_grows_with_the_text_only() {
     let name = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
     for pattern in [name, r"^\p{L}[\p{L}\p{N} .-]*$", "^.{0,200}(?s:.)*$", "(?i)^[^X]*$"] {
         let regexp = Syntax::parse(pattern, &Limits::USUAL).unwrap().compile().unwrap();
-        let mut work = Work::for_object();
+        let mut work = Work::for_object(&Meter::unbounded());
         assert_eq!(regexp.is_match(&"na-me".repeat(400_000), &mut work), Ok(true));
         assert!(work.done() < 5_000_000, "{pattern}: {}", work.done());
     }
@@ -110,7 +114,9 @@ fn matches_are_found_as_go_finds_them() {
     for (pattern, text, want) in rows {
         let syntax = Syntax::parse(pattern, &Limits::USUAL).unwrap();
         let finder = Finder::compile_within(&syntax, Limits::USUAL.compiled_bytes).unwrap();
-        let found = finder.find_at(text, 0, &mut Work::for_object()).unwrap();
+        let found = finder
+            .find_at(text, 0, &mut Work::for_object(&Meter::unbounded()))
+            .unwrap();
         let got = found.map_or("none".to_owned(), |range| format!("{range:?}"));
         assert_eq!(got, want, "{pattern} in {text}");
     }

@@ -1,9 +1,10 @@
 //! `insula conversion check`: the rules beside a converter that a project has already.
 
+use insula_meter::Meter;
 use std::{path::PathBuf, process::ExitCode};
 
 use insula_catalog::Api;
-use insula_conversion::{object_budget, proof};
+use insula_conversion::{proof, unmetered_budget};
 use insula_schema::Structural;
 use serde::Serialize;
 use serde_json::Value;
@@ -189,7 +190,7 @@ impl Pair<'_> {
     }
 
     fn difference(&self, object: &Value, other: Converted) -> Option<Difference> {
-        let rules = self.api.bundle.convert(object, self.to, &mut object_budget());
+        let rules = self.api.bundle.convert(object, self.to, &mut unmetered_budget());
         let rules: Converted = rules.map_err(|error| error.to_string());
         let difference = |field: &str, rules: String, other: String| Difference {
             object: object.clone(),
@@ -227,7 +228,7 @@ impl Pair<'_> {
             parts(&found.object, &mut Vec::new(), &mut candidates);
             let smaller = candidates.iter().map(|part| without(&found.object, part));
             let smaller: Vec<Value> = smaller
-                .filter(|object| insula_schema::validate(object, self.from_schema).is_empty())
+                .filter(|object| insula_schema::validate(object, self.from_schema, &Meter::unbounded()).is_empty())
                 .collect();
             let differing = self.differences(&smaller)?.into_iter().flatten();
             // The same fault, and not another one: a refusal stays a refusal.

@@ -1,10 +1,9 @@
 //! `insula conversion convert`.
-
 use std::{io::Write, path::PathBuf, process::ExitCode};
 
 use anyhow::{Context, anyhow, bail};
 use insula_catalog::Api;
-use insula_conversion::object_budget;
+use insula_conversion::unmetered_budget;
 use serde_json::Value;
 
 use crate::{
@@ -67,7 +66,10 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
                 known.join(", ")
             );
         }
-        match api.bundle.convert(&document.value, &arguments.to, &mut object_budget()) {
+        match api
+            .bundle
+            .convert(&document.value, &arguments.to, &mut unmetered_budget())
+        {
             Ok(object) => converted.push(object),
             Err(error) => {
                 eprintln!("error: {}: {error}", document.file);

@@ -1,11 +1,13 @@
 //! `insula conversion test`.
 
+use insula_meter::Meter;
 use std::{path::PathBuf, process::ExitCode};
 
 use insula_catalog::Api;
 use insula_conversion::{
-    Bundle, Stored, ToStore, Validation, laws, object_budget,
+    Bundle, Stored, ToStore, Validation, laws,
     proof::{self, Counterexample, Misfit, Search},
+    unmetered_budget,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -328,12 +330,12 @@ fn try_out(api: &Api, document: &Document) -> Sample {
         .extend(unknown.iter().map(|field| format!("unknown field {field}")));
     insula_schema::prune(&mut x, schema);
     insula_schema::default(&mut x, schema);
-    let invalid = insula_schema::validate(&x, schema);
+    let invalid = insula_schema::validate(&x, schema, &Meter::unbounded());
     sample.problems.extend(invalid.iter().map(ToString::to_string));
     if !invalid.is_empty() {
         return sample;
     }
-    match bundle.put(&x, version, None, &mut object_budget()) {
+    match bundle.put(&x, version, None, &mut unmetered_budget()) {
         Ok(after) => round_trips(bundle, &x, &after, &mut sample),
         Err(error) => sample.problems.push(format!("refused: {error}")),
     }
@@ -342,7 +344,7 @@ fn try_out(api: &Api, document: &Document) -> Sample {
 
 fn round_trips(bundle: &Bundle, x: &Value, after: &ToStore, sample: &mut Sample) {
     let version = sample.written_as.clone();
-    let read = |stored: Stored<'_>, to: &str| bundle.get(stored, to, &mut object_budget());
+    let read = |stored: Stored<'_>, to: &str| bundle.get(stored, to, &mut unmetered_budget());
     let stored = after.stored(bundle.storage());
     let laws = laws::put_get(bundle, x, &version, after).and_then(|()| laws::get_put(bundle, after));
     sample
@@ -362,7 +364,7 @@ fn round_trips(bundle: &Bundle, x: &Value, after: &ToStore, sample: &mut Sample)
         };
         let invalid = bundle
             .schema(other)
-            .map(|schema| insula_schema::validate(&shown, schema));
+            .map(|schema| insula_schema::validate(&shown, schema, &Meter::unbounded()));
         let invalid = invalid.unwrap_or_default();
         let found = match bundle.validation() {
             Validation::Refuse => &mut sample.problems,
@@ -373,7 +375,7 @@ fn round_trips(bundle: &Bundle, x: &Value, after: &ToStore, sample: &mut Sample)
                 .iter()
                 .map(|error| format!("as {other} it is not valid: {error}")),
         );
-        let alone = bundle.convert(&shown, &version, &mut object_budget());
+        let alone = bundle.convert(&shown, &version, &mut unmetered_budget());
         let missing = alone.map(|alone| differences::paths(x, &alone)).unwrap_or_default();
         sample.trips.push(Trip {
             read_as: other.to_owned(),

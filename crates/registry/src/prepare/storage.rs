@@ -108,7 +108,7 @@ pub(super) fn errors_in_other_versions(
             residual,
         };
         let shown = bundle
-            .get(stored, other, &mut insula_conversion::object_budget())
+            .get(stored, other, &mut insula_conversion::object_budget(&served.meter))
             .map_err(|error| stored::write_error(served, stored.value, &error))?;
         for error in errors_over_old(context, other, &shown, schema, old)? {
             let field = bundle.origin(&version.name, other, error.field.as_str());
@@ -128,10 +128,10 @@ fn errors_over_old(
     old: Option<&Entry>,
 ) -> Result<Vec<FieldError>> {
     Ok(match old {
-        None => insula_schema::validate(shown, schema),
+        None => insula_schema::validate(shown, schema, &context.served.meter),
         Some(old) => {
             let before = stored::value(context.served, old, version)?;
-            insula_schema::validate_update(shown, &before, schema).errors
+            insula_schema::validate_update(shown, &before, schema, &context.served.meter).errors
         }
     })
 }

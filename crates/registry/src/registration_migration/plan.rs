@@ -9,6 +9,7 @@ use insula_catalog::{
     ids,
     registration::{self, DefinitionKind, DefinitionName, Digest, Migration, Step},
 };
+use insula_meter::Meter;
 use insula_store::{Entry, Snapshot};
 use serde_json::json;
 use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
@@ -326,7 +327,11 @@ fn examine(snapshot: &Snapshot, cluster: &ClusterName, migration: &Migration, ap
         insula_schema::default(&mut value, schema);
         let pruned = insula_schema::prune_report(&value, schema);
         let lost = pruned.first().map(|field| format!("the schema has no field {field}"));
-        let invalid = || insula_schema::validate(&value, schema).first().map(ToString::to_string);
+        let invalid = || {
+            insula_schema::validate(&value, schema, &Meter::unbounded())
+                .first()
+                .map(ToString::to_string)
+        };
         if let Some(why) = lost.or_else(invalid) {
             let place = match &*entry.key.namespace {
                 "" => entry.key.name.to_string(),

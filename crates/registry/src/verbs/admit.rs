@@ -79,6 +79,6 @@ pub(crate) fn admit(deps: &Deps, admission: &Admission<'_>, mut new: Option<&mut
     let new = new.as_ref().map_or(policy::New::Nothing, |draft| draft.as_new());
     let request = admission.request();
     warnings.extend(policy::review(&deps.policies, &deps.catalog, &request, new)?);
-    warnings.extend(policy::ask_webhooks(&deps.catalog, &request, new)?);
+    warnings.extend(policy::ask_webhooks(&request, new)?);
     Ok(warnings)
 }

@@ -62,7 +62,7 @@ pub async fn apply(
             update(deps, target, name, Change::Apply(config, on_conflict), part, options).await
         } else if if_absent == IfAbsent::Create {
             let target = &*calls::attach_for_write(deps, target);
-            let budget = &WriteBudget::default();
+            let budget = &WriteBudget::new(&target.served.meter);
             calls::run_until_resolved(target, || {
                 create_configured(deps, target, name, config, options, budget)
             })

@@ -69,7 +69,7 @@ struct Beside {
 pub async fn create(deps: &Deps, target: &Target, body: Json, options: &WriteOptions<'_>) -> Result<Written> {
     let by = By::Update(&options.manager);
     let target = &*calls::attach_for_write(deps, target);
-    let budget = &WriteBudget::default();
+    let budget = &WriteBudget::new(&target.served.meter);
     if target.served.pending_calls.is_none() {
         return create_owned(deps, target, body, options, by, budget).await;
     }
@@ -112,7 +112,8 @@ async fn create_checked(
     let mut spare = (generated || !is_restorable(&target)).then(|| body.clone());
     let mut last = Error::Internal("no attempt was made".into());
     for _ in 0..NAMES_MAX {
-        let turn = turn(deps, &target, options).await;
+        let _turn = turn(deps, &target, options).await;
+        heavy::spend(&target.served, options.body_bytes)?;
         let (snapshot, limits, lock) = limits(deps, &target).await;
         let attempt = Attempt {
             deps,
@@ -123,8 +124,7 @@ async fn create_checked(
             snapshot: &snapshot,
             budget,
         };
-        let prepare = || attempt.prepare(&mut body, &mut spare, limits, &mut warnings);
-        let Prepared { key, mut draft, beside } = heavy::run(turn.as_ref(), &deps.catalog, prepare).await?;
+        let Prepared { key, mut draft, beside } = attempt.prepare(&mut body, &mut spare, limits, &mut warnings)?;
         if let Some(found) = snapshot.get(&key) {
             last = name_taken(&target, &found, generated);
             if !generated {

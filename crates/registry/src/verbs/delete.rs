@@ -96,7 +96,7 @@ pub async fn delete(
     options: &WriteOptions<'_>,
 ) -> Result<Deletion> {
     let target = &*calls::attach_for_write(deps, target);
-    let budget = &WriteBudget::default();
+    let budget = &WriteBudget::new(&target.served.meter);
     calls::run_until_resolved(target, || delete_once(deps, target, name, how, options, budget)).await
 }
 

@@ -48,7 +48,7 @@ pub async fn update(
     options: &WriteOptions<'_>,
 ) -> Result<Written> {
     let target = &*calls::attach_for_write(deps, target);
-    let budget = &WriteBudget::default();
+    let budget = &WriteBudget::new(&target.served.meter);
     calls::run_until_resolved(target, || {
         update_once(deps, target, name, (&change, part), options, budget)
     })
@@ -84,7 +84,7 @@ async fn update_noting(
     loop {
         attempt += 1;
         check_not_terminating(&target, name, change.verb())?;
-        let turn = turn(deps, &target, name, options).await;
+        let _turn = turn(deps, &target, name, options).await;
         let snapshot = deps.store.latest();
         let thawed = check_thawed(&snapshot, &target, (name, change.verb()), options.user)?;
         let old = read::get(deps, &snapshot, &target, name)?;
@@ -99,8 +99,8 @@ async fn update_noting(
             budget,
         };
         noted.clone_from(&unknown);
-        let prepare = || prepare(deps, &admission, &old, change, noted);
-        let changed = heavy::run(turn.as_ref(), &deps.catalog, prepare).await?;
+        heavy::spend(&target.served, options.body_bytes + old.object.body_len())?;
+        let changed = prepare(deps, &admission, &old, change, noted)?;
         let (object, gone) = (changed.object.clone(), changed.gone);
         if *object == *old.object && !gone {
             return Ok(Written {

@@ -11,6 +11,7 @@ use crate::value_path::ValuePath;
 use insula_api::{FieldError, FieldErrorKind, FieldPath, Json};
 use insula_cel::Budget;
 use insula_goformat::regexp::Work;
+use insula_meter::Meter;
 
 /// Context of a node during the walk.
 #[derive(Clone, Copy, PartialEq)]
@@ -28,7 +29,7 @@ enum DefaultContext<'a> {
 pub(super) fn check(root: &Node, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let found = &mut Found {
         errors: std::mem::take(errors),
-        work: Work::for_object(),
+        work: Work::for_object(&Meter::unbounded()),
     };
     walk(root, DefaultContext::Root, path, found);
     errors.append(&mut found.errors);
@@ -143,7 +144,13 @@ fn check_default(value: &Json, node: &Node, context: DefaultContext<'_>, path: &
     }
     embedded::validate(&completed, node, &mut found);
     if found.is_empty() {
-        found = check_value(&completed, None, node, &mut Budget::new(RULE_COST_PER_OBJECT_MAX)).errors;
+        found = check_value(
+            &completed,
+            None,
+            node,
+            &mut Budget::new(RULE_COST_PER_OBJECT_MAX, &Meter::unbounded()),
+        )
+        .errors;
     }
     out.errors.extend(relocate(found, path));
 }

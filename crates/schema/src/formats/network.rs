@@ -2,6 +2,7 @@
 
 use super::{digits, hex};
 use insula_goformat::regexp::{Limits, Regexp, Syntax, Work};
+use insula_meter::Meter;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 use std::sync::LazyLock;
@@ -94,6 +95,6 @@ fn class(pattern: &str) -> Option<Regexp> {
 
 fn matches(class: &LazyLock<Option<Regexp>>, c: char) -> bool {
     let text = c.encode_utf8(&mut [0; 4]).to_owned();
-    let one = |class: &Regexp| class.is_match(&text, &mut Work::new(u64::MAX)) == Ok(true);
+    let one = |class: &Regexp| class.is_match(&text, &mut Work::new(u64::MAX, &Meter::unbounded())) == Ok(true);
     class.as_ref().is_some_and(one)
 }

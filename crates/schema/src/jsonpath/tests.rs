@@ -1,5 +1,6 @@
 //! Tests of paths and their values.
 use super::*;
+use insula_meter::Meter;
 use serde_json::json;
 
 #[test]
@@ -35,7 +36,9 @@ fn paths_lead_where_kubectl_says() {
     ];
     for (path, want) in rows {
         let parsed = JsonPath::parse(path).unwrap();
-        let got: Vec<&Json> = parsed.eval(&object, &mut PathBudget::new(1_000)).unwrap();
+        let got: Vec<&Json> = parsed
+            .eval(&object, &mut PathBudget::new(1_000, &Meter::unbounded()))
+            .unwrap();
         assert_eq!(json!(got), want, "{path}");
     }
 }
@@ -82,7 +85,7 @@ fn an_evaluation_visits_no_more_values_than_it_may() {
     }
     let object = json!({"spec": value, "long": "x".repeat(100_000)});
     for path in [".spec..[?(@..[?(@.zz)])]", "..*..*..*..*", "..[?(@..a)]"] {
-        let mut visits = PathBudget::new(20_000);
+        let mut visits = PathBudget::new(20_000, &Meter::unbounded());
         let found = JsonPath::parse(path).unwrap().eval(&object, &mut visits);
         assert_eq!(found, Err(PathTooCostly), "{path}");
         assert_eq!(visits.used(), 20_000);
@@ -90,7 +93,7 @@ fn an_evaluation_visits_no_more_values_than_it_may() {
         let other = JsonPath::parse(".spec").unwrap().first(&object, &mut visits);
         assert_eq!(other, Err(PathTooCostly));
     }
-    let mut visits = PathBudget::new(50_000);
+    let mut visits = PathBudget::new(50_000, &Meter::unbounded());
     JsonPath::parse("..[?(@.long==@.long)]")
         .unwrap()
         .eval(&json!([object]), &mut visits)

@@ -6,7 +6,6 @@ const TYPES: &[(&str, &str)] = &[
     ("Lanes", "say PriorityRuntimes"),
     ("Shares", "say FairShare"),
     ("Account", "say TenantUsage"),
-    ("Meter", "say ConnectionMeter"),
     ("Crowd", "say Contention"),
     ("Turn", "say ThrottleSlot, CreateLock or LifecyclePhase"),
     ("Turns", "say ConversionScheduler"),

@@ -155,7 +155,8 @@ impl AdminService {
             let (mut effects, mut next) = (Vec::new(), Some((0, None)));
             while let Some(from) = next {
                 let (state, trials) = (snapshot.clone(), Arc::clone(&trials));
-                let page = move || Ok(trial::walk(&state, &trials, from, (PAGE_OBJECTS, "")));
+                let meter = session.caller.work().clone();
+                let page = move || Ok(trial::walk(&state, &trials, from, (PAGE_OBJECTS, ""), &meter));
                 let (tried, following) = self.run_blocking(session, located, page).await?;
                 add_effects(&mut effects, tried.effects);
                 next = following;

@@ -13,6 +13,7 @@ use insula_admission::publication::{Effect, Effects, Published, add_effects, kee
 use insula_api::{ClusterName, Json, ObjectKey, ResourceId, Scope, Timestamp, kinds::ApiExport};
 use insula_catalog::{Api, locate};
 use insula_conversion::ConvertError;
+use insula_meter::Meter;
 use insula_proto::admin::v1::{ErrorReason, ReleaseEffect, UnreadableObject, WorkspaceEffect};
 use insula_registry::{Deps, rewrite};
 use insula_store::{Entry, Snapshot};
@@ -135,10 +136,10 @@ impl fmt::Debug for Trial {
 
 impl Trial {
     /// Returns the effects before any object is examined; `None` for an API that replaces nothing.
-    fn effects(&self) -> Option<Effects<'_>> {
+    fn effects(&self, meter: &Meter) -> Option<Effects<'_>> {
         match (&self.before, self.is_removed) {
-            (_, true) => Some(Effects::of_removed(&self.api)),
-            (Some(before), false) => Some(Effects::new(before, &self.api)),
+            (_, true) => Some(Effects::of_removed(&self.api, meter)),
+            (Some(before), false) => Some(Effects::new(before, &self.api, meter)),
             (None, false) => None,
         }
     }
@@ -203,10 +204,10 @@ pub(in crate::services) fn run(
     snapshot: &Snapshot,
     trials: &[Trial],
     page: &Page,
-    version: &str,
+    (version, meter): (&str, &Meter),
 ) -> Result<Tried, Status> {
     let from = position(trials, page.after.as_ref().map_or("", |(_, at)| at))?;
-    let (mut tried, next) = walk(snapshot, trials, from, (page.size, version));
+    let (mut tried, next) = walk(snapshot, trials, from, (page.size, version), meter);
     if let Some((index, last)) = next {
         let last = last.as_ref().map(rewrite::position).unwrap_or_default();
         tried.next = page.next(snapshot.revision(), &format!("{index}/{last}"));
@@ -221,12 +222,13 @@ pub(super) fn walk(
     trials: &[Trial],
     (first, mut after): Position,
     (size, version): (usize, &str),
+    meter: &Meter,
 ) -> (Tried, Option<Position>) {
     let (mut tried, mut examined, mut next) = (Tried::default(), 0, None);
     for (index, trial) in trials.iter().enumerate().skip(first) {
         let (mut last, mut is_full) = (after.take(), false);
         let is_first = last.is_none();
-        let mut effects = trial.effects();
+        let mut effects = trial.effects(meter);
         let scope = Scope::everywhere(trial.resource.clone());
         snapshot.for_each_after(&scope, last.clone().as_ref(), |entry| {
             if examined == size {
@@ -236,7 +238,7 @@ pub(super) fn walk(
             examined += 1;
             let read = match &mut effects {
                 Some(effects) => effects.examine(snapshot, entry),
-                None => reads(&trial.api, entry, version),
+                None => reads(&trial.api, entry, version, meter),
             };
             if let Err(error) = read {
                 tried.clusters.insert(entry.key.cluster.clone());
@@ -274,10 +276,10 @@ fn position(trials: &[Trial], token: &str) -> Result<Position, Status> {
     parse().ok_or_else(|| Status::invalid_argument("page_token: is none that this server gave out"))
 }
 
-fn reads(api: &Api, entry: &Entry, version: &str) -> Result<(), ConvertError> {
+fn reads(api: &Api, entry: &Entry, version: &str, meter: &Meter) -> Result<(), ConvertError> {
     match version {
-        "" => api.reads(&entry.object),
-        version => api.reads_in(&entry.object, [version]),
+        "" => api.reads(&entry.object, meter),
+        version => api.reads_in(&entry.object, [version], meter),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::publication::{Manifest, publish};
+use insula_meter::Meter;
 use insula_schema::Structural;
 use serde_json::json;
 
@@ -44,11 +45,15 @@ fn fields(fields: Json) -> Json {
 fn reached(before: &[Json], after: &[Json], spec: Json) -> Vec<(String, String)> {
     let (before, after) = (api(before), api(after));
     let value = json!({"apiVersion": "example.io/v1", "kind": "Pump", "metadata": {"name": "main"}, "spec": spec});
-    let mut effects = Effects::new(&before, &after);
+    let mut effects = Effects::new(&before, &after, &Meter::unbounded());
     let object = Object::new(&value, None).expect("an object");
     let mut unreadable = None;
     let mut reached = effects.of_object(&object, &value, &mut unreadable);
-    assert_eq!(unreadable.is_some(), after.reads(&object).is_err(), "{unreadable:?}");
+    assert_eq!(
+        unreadable.is_some(),
+        after.reads(&object, &Meter::unbounded()).is_err(),
+        "{unreadable:?}"
+    );
     reached.sort_unstable();
     reached.dedup();
     let of = |index: usize| {
@@ -83,7 +88,7 @@ fn a_version_that_goes_is_told_as_one() {
     let narrow = fields(json!({"b": {"type": "string"}}));
     let v2 = json!({"name": "v2", "spec": spec()});
     let (before, after) = (api(&[v1(spec()), v2]), api(&[v1(narrow)]));
-    let effects = Effects::new(&before, &after);
+    let effects = Effects::new(&before, &after, &Meter::unbounded());
     let kinds: Vec<(&str, &str)> = effects.found.iter().map(|it| (it.kind, &*it.version)).collect();
     assert_eq!(kinds, [(names::FIELD_REMOVED, "v1"), (names::VERSION_REMOVED, "v2")]);
 }
@@ -129,7 +134,7 @@ fn a_field_that_one_version_loses_is_told_as_shown_by_the_others() {
         let [first, second] = after;
         let before = api(&[v1(both()), version("v2", both())]);
         let after = api(&[v1(first), version("v2", second)]);
-        let found = Effects::new(&before, &after).finish();
+        let found = Effects::new(&before, &after, &Meter::unbounded()).finish();
         let all = found.iter().filter(|effect| effect.kind == names::FIELD_REMOVED);
         let all = all.map(|effect| (effect.version.clone(), effect.becomes().contains("show it")));
         all.collect::<Vec<_>>()

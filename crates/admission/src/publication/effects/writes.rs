@@ -9,6 +9,7 @@ use super::{
 use insula_api::Json;
 use insula_catalog::Api;
 use insula_conversion::{ConvertError, object_budget};
+use insula_meter::Meter;
 
 /// An object as a version shows it after the release, with the differences from before.
 pub(super) struct Shown<'v> {
@@ -41,10 +42,10 @@ impl Effects<'_> {
         let mut known = written.object.clone();
         insula_schema::prune(&mut known, written_before);
         // What nobody could write before is no concern of the release.
-        let Ok(was) = converted(self.before, &known, to) else {
+        let Ok(was) = converted(self.before, &known, to, &self.meter) else {
             return;
         };
-        let is = match converted(self.after, &written.object, to) {
+        let is = match converted(self.after, &written.object, to, &self.meter) {
             Ok(is) => is,
             Err(error) => {
                 let field = error.rule.as_ref().map_or("", |rule| &rule.source);
@@ -67,8 +68,8 @@ impl Effects<'_> {
 }
 
 /// Converts what a client writes to another version.
-fn converted(api: &Api, object: &Json, to: &str) -> Result<Json, ConvertError> {
-    let mut made = api.bundle.convert(object, to, &mut object_budget())?;
+fn converted(api: &Api, object: &Json, to: &str, meter: &Meter) -> Result<Json, ConvertError> {
+    let mut made = api.bundle.convert(object, to, &mut object_budget(meter))?;
     if let Some(schema) = api.bundle.schema(to) {
         insula_schema::prune(&mut made, schema);
     }
@@ -80,7 +81,8 @@ mod tests {
     use crate::publication::{Effects, Manifest, publish};
     use insula_api::{Object, names::effects as names};
     use insula_catalog::Api;
-    use insula_conversion::{Bundle, object_budget};
+    use insula_conversion::{Bundle, unmetered_budget};
+    use insula_meter::Meter;
     use serde_json::{Value as Json, json};
 
     fn rule(source: &str, destination: &str) -> Json {
@@ -141,7 +143,7 @@ mod tests {
         let object = json!({"apiVersion": format!("example.io/{version}"), "kind": "Gadget",
             "metadata": {"name": "main", "labels": {"rack": "7", "own": "x"}}, "spec": spec});
         let made = bundle
-            .put(&object, version, None, &mut object_budget())
+            .put(&object, version, None, &mut unmetered_budget())
             .expect("it is written");
         let value = made.value.clone();
         (
@@ -157,7 +159,7 @@ mod tests {
             ("v1", json!({"size": "3", "label": "L", "color": "red"})),
             ("v2", json!({"size": 3, "tag": "T", "color": "red"})),
         ];
-        let mut effects = Effects::new(&before, &after);
+        let mut effects = Effects::new(&before, &after, &Meter::unbounded());
         let mut all = Vec::new();
         for (version, spec) in objects {
             let (object, value) = write(&before.bundle, version, spec);

@@ -197,6 +197,18 @@ impl TenantUsage {
         }
     }
 
+    /// Returns the decayed CPU seconds of all that the payer pays for.
+    pub(crate) fn payer_seconds(&self, now: Duration) -> f64 {
+        let mut used = *locked(&self.payer.used);
+        used.decay(now);
+        used.seconds
+    }
+
+    /// Returns true for the usage of a tenant of the same payer.
+    pub(crate) fn has_payer_of(&self, other: &TenantUsage) -> bool {
+        Arc::ptr_eq(&self.payer, &other.payer)
+    }
+
     pub(super) fn charge(&self, took: Duration) {
         locked(&self.used).charge(took);
         locked(&self.payer.used).charge(took);

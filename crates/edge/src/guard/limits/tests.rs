@@ -30,6 +30,7 @@ fn limits(rate: usize) -> (Limits, Arc<Still>) {
     let settings = Settings {
         body_bytes: 1,
         request_time: Duration::from_secs(60),
+        compute_time: Duration::from_secs(20),
         requests: 3,
         bytes: 2_500_000,
         user: share,

@@ -1,10 +1,9 @@
 //! Answers to ConversionReviews, without a network.
-
 use std::fmt;
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header::CONTENT_TYPE};
-use insula_conversion::{Portable, object_budget};
+use insula_conversion::{Portable, unmetered_budget};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -115,7 +114,7 @@ fn convert(apis: &[Api], object: &Value, desired: &str) -> Result<Value, String>
             text(object, "/apiVersion")
         )
     })?;
-    let made = api.portable.convert(object, version, &mut object_budget());
+    let made = api.portable.convert(object, version, &mut unmetered_budget());
     let made = made.map_err(|error| format!("{}: {error}", named()))?;
     if made.broken {
         eprintln!(

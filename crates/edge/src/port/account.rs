@@ -1,0 +1,300 @@
+//! The account of a request: its time, its CPU time, and its turns.
+//!
+//! A task of a connection computes in *pieces*: from the moment that a thread begins to run it, or
+//! that it got its turn. A piece of up to a millisecond runs on the threads that answer. Before it
+//! becomes longer, the thread leaves them (the runtime lets another one answer in its place) and
+//! takes a [turn](crate::guard::fair_queue). So a request delays others by a millisecond, whatever
+//! it computes, and nobody has to know beforehand how long it will take.
+
+use std::{
+    cell::Cell,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
+    },
+    thread::{self, Thread},
+    time::{Duration, Instant},
+};
+
+use insula_meter::{Bounds, Ended, Scheduler, UNIT_NANOSECONDS};
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    task::block_in_place,
+};
+
+use super::priority::PriorityRuntimes;
+use crate::guard::{
+    fair_queue::Waiter,
+    fair_share::{ConnectionMeter, TenantUsage},
+};
+
+/// Time that a piece may take on the threads that answer.
+const INLINE: Duration = Duration::from_millis(1);
+/// Time after which a turn is passed on, if somebody waits.
+const SLICE: Duration = Duration::from_millis(2);
+/// Longest time between two looks at whether another thread answers.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Tells that there is no bound.
+const UNBOUNDED: u64 = u64::MAX;
+
+/// A computation of the current thread.
+#[derive(Clone, Copy)]
+struct Piece {
+    begun: Instant,
+    has_turn: bool,
+}
+
+thread_local! {
+    /// The piece of the task that this thread runs; `None` outside of a task of a connection.
+    static PIECE: Cell<Option<Piece>> = const { Cell::new(None) };
+}
+
+/// The account of one request, or of the requests of one call.
+pub(super) struct RequestAccount {
+    runtimes: Arc<PriorityRuntimes>,
+    connection: Arc<ConnectionMeter>,
+    /// Microseconds since the start of the runtimes at which the request is late.
+    late_at: AtomicU64,
+    /// Microseconds of CPU time that are left.
+    left: AtomicU64,
+    /// The reason why the request has ended; 0 while it has not.
+    ended: AtomicU8,
+}
+
+impl RequestAccount {
+    pub(super) fn new(runtimes: Arc<PriorityRuntimes>, connection: Arc<ConnectionMeter>) -> Self {
+        RequestAccount {
+            runtimes,
+            connection,
+            late_at: AtomicU64::new(UNBOUNDED),
+            left: AtomicU64::new(UNBOUNDED),
+            ended: AtomicU8::new(0),
+        }
+    }
+
+    /// Charges for a piece, and begins the next one.
+    fn charge(&self, took: Duration) -> Result<(), Ended> {
+        self.connection.charge(took);
+        let left = self.left.load(Ordering::Relaxed);
+        if left == UNBOUNDED {
+            return Ok(());
+        }
+        let left = left.saturating_sub(micros(took));
+        self.left.store(left, Ordering::Relaxed);
+        if left == 0 {
+            return self.end(Ended::Spent);
+        }
+        Ok(())
+    }
+
+    fn end(&self, ended: Ended) -> Result<(), Ended> {
+        let _ = self
+            .ended
+            .compare_exchange(0, code(ended), Ordering::Relaxed, Ordering::Relaxed);
+        Err(ended)
+    }
+}
+
+impl Scheduler for RequestAccount {
+    fn check(&self, coming: u64) -> Result<(), Ended> {
+        if let Some(ended) = self.ended() {
+            return self.end(ended);
+        }
+        let Some(piece) = PIECE.get() else { return Ok(()) };
+        let took = piece.begun.elapsed();
+        if piece.has_turn {
+            if took < SLICE {
+                return Ok(());
+            }
+            let spent = self.charge(took);
+            let passed = spent.and_then(|()| {
+                let passed = self.runtimes.queue.pass(self);
+                PIECE.set(passed.is_ok().then(|| Piece::new(true)).or(Some(Piece::new(false))));
+                passed
+            });
+            return passed.or_else(|ended| self.end(ended));
+        }
+        let coming = Duration::from_nanos(coming.saturating_mul(UNIT_NANOSECONDS));
+        if took.saturating_add(coming) < INLINE {
+            return Ok(());
+        }
+        self.charge(took)?;
+        let taken = leave_threads(|| self.runtimes.queue.take(self));
+        PIECE.set(Some(Piece::new(taken.is_ok())));
+        taken.or_else(|ended| self.end(ended))
+    }
+
+    fn ended(&self) -> Option<Ended> {
+        let late_at = self.late_at.load(Ordering::Relaxed);
+        reason(self.ended.load(Ordering::Relaxed))
+            .or_else(|| self.runtimes.queue.is_closing().then_some(Ended::Closing))
+            .or_else(|| (late_at != UNBOUNDED && micros(self.now()) >= late_at).then_some(Ended::Late))
+    }
+
+    fn bound(&self, bounds: Option<Bounds>) {
+        let late_at = bounds.map_or(UNBOUNDED, |bounds| micros(self.now().saturating_add(bounds.time)));
+        self.late_at.store(late_at, Ordering::Relaxed);
+        let left = bounds.map_or(UNBOUNDED, |bounds| micros(bounds.compute));
+        self.left.store(left, Ordering::Relaxed);
+    }
+}
+
+impl Waiter for RequestAccount {
+    fn usage(&self) -> Arc<TenantUsage> {
+        self.connection.usage()
+    }
+
+    fn now(&self) -> Duration {
+        self.runtimes.now()
+    }
+
+    fn gives_up(&self) -> Option<Ended> {
+        self.ended()
+    }
+}
+
+impl Piece {
+    fn new(has_turn: bool) -> Self {
+        Piece {
+            begun: Instant::now(),
+            has_turn,
+        }
+    }
+}
+
+/// Runs a task on the current thread, and gives its turn back if it took one. Returns the time of
+/// the last piece, which nobody has charged yet.
+pub(super) fn run<T>(runtimes: &PriorityRuntimes, task: impl FnOnce() -> T) -> (T, Duration) {
+    let leaving = Leaving(runtimes);
+    PIECE.set(Some(Piece::new(false)));
+    let done = task();
+    let took = PIECE.get().map(|piece| piece.begun.elapsed()).unwrap_or_default();
+    drop(leaving);
+    (done, took)
+}
+
+/// The end of a task's run, also by a panic.
+struct Leaving<'a>(&'a PriorityRuntimes);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        if PIECE.take().is_some_and(|piece| piece.has_turn) {
+            self.0.queue.leave(self.0.now());
+        }
+    }
+}
+
+/// Lets another thread answer in the place of this one, and runs something that blocks.
+fn leave_threads<T>(block: impl FnOnce() -> T) -> T {
+    match Handle::try_current() {
+        Ok(handle) if handle.runtime_flavor() == RuntimeFlavor::MultiThread => block_in_place(|| {
+            until_another_answers(&handle);
+            block()
+        }),
+        _ => block(),
+    }
+}
+
+/// Waits until a thread of the runtime runs a task. A thread that leaves takes its place back if
+/// nobody has taken it meanwhile: then nobody would answer until the end of the computation.
+fn until_another_answers(handle: &Handle) {
+    let answers = Arc::new(AtomicBool::new(false));
+    let told = Told(thread::current(), answers.clone());
+    handle.spawn(async move { drop(told) });
+    while !answers.load(Ordering::Acquire) {
+        thread::park_timeout(LOOK);
+    }
+}
+
+/// Tells a thread that a task was run; or dropped, by a runtime that ends.
+struct Told(Thread, Arc<AtomicBool>);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.1.store(true, Ordering::Release);
+        self.0.unpark();
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(UNBOUNDED - 1)
+}
+
+fn code(ended: Ended) -> u8 {
+    match ended {
+        Ended::Late => 1,
+        Ended::Spent => 2,
+        Ended::Crowded => 3,
+        Ended::Closing => 4,
+    }
+}
+
+fn reason(code: u8) -> Option<Ended> {
+    [Ended::Late, Ended::Spent, Ended::Crowded, Ended::Closing]
+        .into_iter()
+        .find(|ended| self::code(*ended) == code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guard::fair_share::FairShare;
+    use tokio::sync::oneshot;
+
+    const BOUNDS: Bounds = Bounds {
+        time: Duration::from_secs(60),
+        compute: Duration::from_secs(20),
+    };
+
+    fn runtimes() -> Arc<PriorityRuntimes> {
+        PriorityRuntimes::new(1, FairShare::new(1, 100))
+    }
+
+    /// Computes on the only thread that answers until another task of that thread has run.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_long_computation_leaves_the_threads_that_answer() {
+        let runtimes = runtimes();
+        let connection = runtimes.meter();
+        let meter = runtimes.request_meter(&connection);
+        meter.bound(Some(BOUNDS));
+        let (answered, done) = (Arc::new(AtomicBool::new(false)), oneshot::channel());
+        let seen = answered.clone();
+        runtimes.spawn(&connection, async move {
+            let mut spent = Ok(());
+            while spent.is_ok() && !seen.load(Ordering::Relaxed) {
+                spent = meter.spend(100);
+            }
+            let _ = done.0.send(spent);
+        });
+        tokio::spawn(async move { answered.store(true, Ordering::Relaxed) });
+        assert_eq!(done.1.await, Ok(Ok(())));
+        // The turn was given back at the end.
+        let first = RequestAccount::new(runtimes.clone(), connection);
+        assert_eq!(runtimes.queue.take(&first), Ok(()));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_computation_ends_with_its_time() {
+        for (time, compute, want) in [
+            (Duration::from_millis(5), BOUNDS.compute, Ended::Late),
+            (BOUNDS.time, Duration::from_millis(5), Ended::Spent),
+        ] {
+            let runtimes = runtimes();
+            let connection = runtimes.meter();
+            let meter = runtimes.request_meter(&connection);
+            meter.bound(Some(Bounds { time, compute }));
+            let (done, ended) = oneshot::channel();
+            runtimes.spawn(&connection, async move {
+                let ended = loop {
+                    if let Err(ended) = meter.spend(100) {
+                        break ended;
+                    }
+                };
+                // It has no result any more, whatever the clock says later.
+                let _ = done.send((ended, meter.check()));
+            });
+            assert_eq!(ended.await, Ok((want, Err(want))));
+        }
+    }
+}
