@@ -1,6 +1,7 @@
 //! Faults, limits and attacks against the shipped binary, one file for each part of the server.
 
 mod columns;
+mod compute;
 mod connections;
 mod etcd;
 pub(crate) mod grpc;

@@ -1,6 +1,6 @@
 //! Shares of memory: what one tenant stores and replaces beside the others.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use insula_e2e::{
     Answer, Client, Etcd, Server, Setup, Who, etcd_programs, insula, until, workspace, workspace_owned_by,
@@ -282,7 +282,6 @@ fn a_burst_of_large_patches_delays_no_other_tenant() {
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "many"}, "secrets": names});
     alice.post(ACCOUNTS, &account).expect(201);
     bob.post(MAPS, &map("mine", 1)).expect(201);
-    let begun = Instant::now();
     let burst: Vec<_> = (0..16)
         .map(|n| {
             // Each over a connection of its own: one connection is served by one thread.
@@ -295,14 +294,11 @@ fn a_burst_of_large_patches_delays_no_other_tenant() {
             })
         })
         .collect();
-    let mut worst = Duration::ZERO;
-    while burst.iter().any(|patch| !patch.is_finished()) {
-        let asked = Instant::now();
+    // Answered one after the other while the burst computes.
+    for _ in 0..10 {
         bob.get(&format!("{MAPS}/mine")).expect(200);
-        worst = worst.max(asked.elapsed());
-        std::thread::sleep(Duration::from_millis(20));
     }
+    let computing = burst.iter().filter(|patch| !patch.is_finished()).count();
+    assert!(computing > 8, "{computing} of the burst were still computing");
     burst.into_iter().for_each(|patch| patch.join().unwrap());
-    let all = begun.elapsed();
-    assert!(worst * 4 < all, "another tenant waited {worst:?} of {all:?}");
 }
