@@ -21,7 +21,7 @@ use std::{
 use hyper::rt::Executor;
 use insula_api::ClusterName;
 use insula_meter::Meter;
-use rustix::process::nice;
+use rustix::process::{getpriority_process, nice};
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use super::{
@@ -61,6 +61,7 @@ pub struct PriorityRuntimes {
 /// A runtime beside the normal one.
 struct ThreadPool {
     name: &'static str,
+    /// Niceness of its threads: that of the thread that made the pool, and more.
     niceness: i32,
     count: usize,
     /// Created on first use. `None` when the system has no threads left.
@@ -181,7 +182,7 @@ impl ThreadPool {
     fn new(name: &'static str, niceness: i32, cores: usize) -> Self {
         ThreadPool {
             name,
-            niceness,
+            niceness: own_niceness() + niceness,
             count: cores.saturating_sub(1).max(1),
             runtime: OnceLock::new(),
         }
@@ -195,7 +196,8 @@ impl ThreadPool {
                 .thread_name(self.name)
                 .on_thread_start(move || {
                     CURRENT.set(Priority::Low);
-                    if let Err(error) = nice(niceness) {
+                    // A thread that another one of the pool started has its niceness already.
+                    if let Err(error) = nice(niceness - own_niceness()) {
                         tracing::warn!(%error, niceness, "threads keep their priority");
                     }
                 })
@@ -207,6 +209,11 @@ impl ThreadPool {
         });
         runtime.as_ref().map(Runtime::handle)
     }
+}
+
+/// Returns the niceness of the current thread.
+fn own_niceness() -> i32 {
+    getpriority_process(None).unwrap_or_default()
 }
 
 impl Drop for ThreadPool {
