@@ -111,6 +111,18 @@ impl LabelSelector {
         self.requirements.is_empty()
     }
 
+    /// Returns the comparisons that it takes to match an object, at most.
+    pub fn comparisons(&self) -> usize {
+        let of = |requirement: &Requirement| match requirement {
+            Requirement::In(_, values) | Requirement::NotIn(_, values) => 1 + values.len(),
+            Requirement::Exists(_)
+            | Requirement::DoesNotExist(_)
+            | Requirement::GreaterThan(..)
+            | Requirement::LessThan(..) => 1,
+        };
+        self.requirements.iter().map(of).sum()
+    }
+
     /// Returns true if the labels satisfy every term.
     pub fn matches(&self, labels: &Labels) -> bool {
         let get = |key: &String| labels.get(key.as_str());

@@ -75,6 +75,8 @@ pub(super) async fn for_each_selected(
                 .as_mut()
                 .is_none_or(|today| today.still_sees(&entry.key, &entry.object))
     };
+    let meter = &target.served.meter;
+    let price = (1 + selectors.labels.comparisons() + selectors.fields.terms.len()) as u64;
     let in_batches = target.served.pending_calls.is_some() && looks_inside(selectors.fields);
     let mut objects_max = extent.wanted.clamp(1, BATCH_OBJECTS_MAX);
     let consumers = |export: &ExportName| deps.bindings.consumers((&*deps.store, states.now), export);
@@ -84,6 +86,10 @@ pub(super) async fn for_each_selected(
             let mut batch = Batch::default();
             let mut end = ControlFlow::Continue(());
             states.read.for_each_after(&scope, after.as_ref(), |entry| {
+                if let Err(ended) = meter.spend(price) {
+                    end = ControlFlow::Break(Err(ended.into()));
+                    return ControlFlow::Break(());
+                }
                 if !sees(entry) || !selects_metadata(selectors, entry) {
                     return ControlFlow::Continue(());
                 }
