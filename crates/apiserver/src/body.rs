@@ -17,6 +17,7 @@ use go_error::{go_json_error, number_beyond};
 use insula_api::{Json, Timestamp};
 use insula_catalog::Error;
 use insula_pipeline::Refusal;
+use insula_registry::{Repeated, SentKeys, VisitKeys};
 use insula_schema::Structural;
 use serde::{Deserialize, de::DeserializeSeed};
 
@@ -41,6 +42,43 @@ pub struct Decoded {
     pub value: Json,
     /// Paths of duplicate keys: `spec.foo`, `spec.list[0].a`.
     pub duplicates: Vec<String>,
+}
+
+/// The keys of a body, for strict decoding.
+pub struct BodyKeys {
+    repeated: Repeated,
+    /// A body in JSON whose fields are reported in its order.
+    document: Option<Vec<u8>>,
+}
+
+impl BodyKeys {
+    /// Returns the keys of a body. Only `built_in` kinds are decoded in the order of the body.
+    pub fn new(duplicates: Vec<String>, bytes: Vec<u8>, format: Format, built_in: bool) -> Self {
+        BodyKeys {
+            repeated: match format {
+                // A second pass for their lines: hardly any body has duplicate keys.
+                Format::Yaml if !duplicates.is_empty() => Repeated::Lines(repeated_keys(&bytes)),
+                _ => Repeated::Fields(duplicates),
+            },
+            document: (built_in && format == Format::Json).then_some(bytes),
+        }
+    }
+
+    /// Calls a function with the path of each key, in the order of the body.
+    pub fn visit(&self, meet: &dyn Fn(&str)) {
+        if let Some(document) = &self.document {
+            // The body was decoded before.
+            let _ = build_json(document, &Notes::with_visitor(meet));
+        }
+    }
+
+    /// Returns the keys for a write. `visit` is [`BodyKeys::visit`].
+    pub fn sent<'a>(&self, visit: &'a VisitKeys<'a>) -> SentKeys<'a> {
+        SentKeys {
+            repeated: self.repeated.clone(),
+            in_order: self.document.is_some().then_some(visit),
+        }
+    }
 }
 
 /// The error of a body that cannot be decoded.
@@ -293,9 +331,17 @@ fn summary(bytes: &[u8]) -> String {
 
 fn decode_json(bytes: &[u8]) -> Result<Decoded, DecodeError> {
     let notes = Notes::default();
+    let value = build_json(bytes, &notes)?;
+    Ok(Decoded {
+        value,
+        duplicates: notes.take_duplicates(),
+    })
+}
+
+fn build_json(bytes: &[u8], notes: &Notes<'_>) -> Result<Json, DecodeError> {
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let value = Build {
-        notes: &notes,
+    Build {
+        notes,
         depth: 0,
         depth_max: DEPTH_MAX,
     }
@@ -304,10 +350,6 @@ fn decode_json(bytes: &[u8]) -> Result<Decoded, DecodeError> {
     .map_err(|error| match number_beyond(&error, bytes) {
         Some(number) => DecodeError::Number(number),
         None => DecodeError::Json(go_json_error(&error, bytes)),
-    })?;
-    Ok(Decoded {
-        value,
-        duplicates: notes.take_duplicates(),
     })
 }
 
@@ -330,7 +372,7 @@ pub fn repeated_keys(bytes: &[u8]) -> Vec<String> {
     }
 }
 
-fn build_yaml(bytes: &[u8], notes: &Notes) -> Result<Json, DecodeError> {
+fn build_yaml(bytes: &[u8], notes: &Notes<'_>) -> Result<Json, DecodeError> {
     let text = std::str::from_utf8(bytes).map_err(|_| DecodeError::Yaml("invalid UTF-8".into()))?;
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {

@@ -144,19 +144,20 @@ impl ResourceRequest<'_> {
         Ok(read)
     }
 
-    /// Reads the body as an object of the resource.
-    pub(crate) async fn body(&mut self) -> Result<body::Decoded, Refusal> {
+    /// Reads the body as an object of the resource, with its keys.
+    pub(crate) async fn body(&mut self) -> Result<(Json, body::BodyKeys), Refusal> {
         let kind = BodyKind::for_target(&self.target);
         self.body_of_kind(kind.expected()).await
     }
 
-    /// Reads the body as an object of a kind.
-    pub async fn body_of_kind(&mut self, expected: body::Expected<'_>) -> Result<body::Decoded, Refusal> {
+    /// Reads the body as an object of a kind, with its keys.
+    pub async fn body_of_kind(&mut self, expected: body::Expected<'_>) -> Result<(Json, body::BodyKeys), Refusal> {
         let bytes = self.read_body().await?;
         let format = negotiate::body_format(self.header(header::CONTENT_TYPE).as_deref())?;
-        let decoded = body::decode_object(&bytes, format, expected)?;
-        self.request.parsed.record.sent(&decoded.value);
-        Ok(decoded)
+        let body::Decoded { value, duplicates } = body::decode_object(&bytes, format, expected)?;
+        self.request.parsed.record.sent(&value);
+        let built_in = expected.implied.is_some();
+        Ok((value, body::BodyKeys::new(duplicates, bytes, format, built_in)))
     }
 
     /// Reads a body that may be empty.

@@ -8,7 +8,7 @@ use insula_api::Json;
 use insula_auth::UserInfo;
 use insula_bench::fixtures::{MOVES, Tenant, widget};
 use insula_registry::{
-    FieldValidation, ListOptions, WriteOptions,
+    FieldValidation, ListOptions, SentKeys, WriteOptions,
     representation::{Cache, Show},
     verbs,
 };
@@ -39,7 +39,7 @@ async fn create(tenant: &Tenant, target: &Target, user: &UserInfo, body: Json) {
         dry_run: false,
         field_validation: FieldValidation::Warn,
         body_bytes: 0,
-        duplicates: Vec::new(),
+        keys: SentKeys::default(),
         manager: String::new(),
         record: insula_auth::audit::Record::default(),
     };

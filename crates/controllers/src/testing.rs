@@ -34,7 +34,7 @@ use insula_access::Target;
 use insula_api::{Clock, ClusterName, ClusterPath, Json, Object, ObjectKey, Revision, Rng, Scope, Timestamp};
 use insula_auth::UserInfo;
 use insula_catalog::{Error, Part, ids, locate};
-use insula_registry::{Change, DeleteOptions, Deps, FieldValidation, Propagation, WriteOptions, verbs};
+use insula_registry::{Change, DeleteOptions, Deps, FieldValidation, Propagation, SentKeys, WriteOptions, verbs};
 use insula_store::{Change as Event, MemoryStore, Txn, Write};
 use serde_json::json;
 use std::{
@@ -122,7 +122,7 @@ impl TestControlPlane {
             dry_run: false,
             field_validation: FieldValidation::Strict,
             body_bytes: 0,
-            duplicates: Vec::new(),
+            keys: SentKeys::default(),
             manager: String::new(),
             record: insula_auth::audit::Record::default(),
         }

@@ -11,7 +11,7 @@ use insula_apply::OnConflict;
 use insula_auth::audit::Record;
 use insula_catalog::{Error, Part};
 use insula_registry::{
-    Change, Configured, DeleteOptions, Deletion, Deps, FieldValidation, IfAbsent, List, ListOptions, Patch,
+    Change, Configured, DeleteOptions, Deletion, Deps, FieldValidation, IfAbsent, List, ListOptions, Patch, SentKeys,
     WriteOptions, Written, verbs,
 };
 use insula_store::Entry;
@@ -50,7 +50,7 @@ impl<'a> Objects<'a> {
             dry_run,
             field_validation,
             body_bytes: 0,
-            duplicates: Vec::new(),
+            keys: SentKeys::default(),
             manager,
             record: self.record.clone(),
         }

@@ -43,5 +43,6 @@ pub use platform_annotations::set_annotations;
 pub use uses::store_uses;
 pub use verbs::{
     Change, Configured, DeleteOptions, Deleted, Deletion, Event, FieldValidation, IfAbsent, List, ListOptions, Patch,
-    Preconditions, Propagation, Watch, WatchOptions, WriteOptions, Written, mark_deleted,
+    Preconditions, Propagation, Repeated, SentKeys, VisitKeys, Watch, WatchOptions, WriteOptions, Written,
+    mark_deleted,
 };

@@ -12,6 +12,7 @@ mod options;
 mod page;
 mod read;
 mod select;
+mod strict;
 #[cfg(test)]
 mod tests;
 mod update;
@@ -25,7 +26,7 @@ pub use create::create;
 pub use delete::{
     DeleteOptions, Deleted, Deletion, Preconditions, Propagation, delete, delete_collection, mark_deleted,
 };
-pub use options::{FieldValidation, WriteOptions, Written};
+pub use options::{FieldValidation, Repeated, SentKeys, VisitKeys, WriteOptions, Written};
 pub use page::{List, ListOptions, Token};
 pub use read::{get, list, list_at, show};
 pub use update::update;

@@ -22,7 +22,7 @@ use insula_proto::{
     value,
 };
 use insula_registry::{
-    FieldValidation, WriteOptions,
+    FieldValidation, SentKeys, WriteOptions,
     registration_migration::{self as migrations, Planned, Replacement},
 };
 use serde_json::json;
@@ -281,7 +281,7 @@ fn options(session: &Session) -> Result<WriteOptions<'_>, Status> {
         dry_run: false,
         field_validation: FieldValidation::Strict,
         body_bytes: 0,
-        duplicates: Vec::new(),
+        keys: SentKeys::default(),
         manager: MANAGER.into(),
         record: session.caller.record().clone(),
     })

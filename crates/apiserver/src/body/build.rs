@@ -16,16 +16,26 @@ const DUPLICATES_MAX: usize = 100;
 
 /// Notes of duplicate keys while a value is built.
 #[derive(Default)]
-pub(super) struct Notes {
+pub(super) struct Notes<'a> {
     path: RefCell<String>,
     duplicates: RefCell<Vec<String>>,
     /// Line of the last key, if lines are wanted.
     lines: Option<Cell<usize>>,
     /// Duplicates with their lines.
     repeated: RefCell<Vec<String>>,
+    /// Called with the path of each key.
+    meet: Option<&'a dyn Fn(&str)>,
 }
 
-impl Notes {
+impl<'a> Notes<'a> {
+    /// Returns notes that call a function with the path of each key.
+    pub(super) fn with_visitor(meet: &'a dyn Fn(&str)) -> Self {
+        Notes {
+            meet: Some(meet),
+            ..Notes::default()
+        }
+    }
+
     /// Returns notes that record the lines of duplicate keys, too.
     pub(super) fn with_lines() -> Self {
         Notes {
@@ -55,6 +65,12 @@ impl Notes {
         result
     }
 
+    fn meet(&self) {
+        if let Some(meet) = self.meet {
+            meet(&self.path.borrow());
+        }
+    }
+
     fn duplicate(&self, key: &str) {
         let mut duplicates = self.duplicates.borrow_mut();
         if let Some(line) = &self.lines
@@ -81,7 +97,7 @@ impl Notes {
 /// Builds a value. Numbers are as in Go: an `int64` where they fit one, else a float; `1.0` is `1`.
 #[derive(Clone, Copy)]
 pub(super) struct Build<'a> {
-    pub(super) notes: &'a Notes,
+    pub(super) notes: &'a Notes<'a>,
     pub(super) depth: usize,
     pub(super) depth_max: usize,
 }
@@ -179,9 +195,10 @@ impl<'de> Visitor<'de> for Build<'_> {
                 self.notes.duplicate(&key);
             }
             let dot = if self.depth == 0 { "" } else { "." };
-            let value = self
-                .notes
-                .below(format_args!("{dot}{key}"), || entries.next_value_seed(inner))?;
+            let value = self.notes.below(format_args!("{dot}{key}"), || {
+                self.notes.meet();
+                entries.next_value_seed(inner)
+            })?;
             map.insert(key, value);
         }
         Ok(Json::Object(map))
@@ -189,7 +206,7 @@ impl<'de> Visitor<'de> for Build<'_> {
 }
 
 /// A key: a text, or in YAML a scalar in its text form.
-struct Key<'a>(&'a Notes);
+struct Key<'a>(&'a Notes<'a>);
 
 impl<'de> DeserializeSeed<'de> for Key<'_> {
     type Value = String;

@@ -24,7 +24,7 @@ impl ResourceRequest<'_> {
         }
         // Neither a table nor metadata is an answer.
         let form = self.negotiate(Supported::Document)?;
-        let mut sent = self.body().await?.value;
+        let mut sent = self.body().await?.0;
         self.objects().check_namespace(&sent)?;
         let schema = &self.target.api_version()?.schema;
         insula_schema::encode_struct(&mut sent, schema, &self.target.served.names().kind);
@@ -67,7 +67,7 @@ impl ResourceRequest<'_> {
             implied: Some(version),
             structure: None,
         };
-        let sent = self.body_of_kind(expected).await?.value;
+        let sent = self.body_of_kind(expected).await?.0;
         let asked = Asked {
             snapshot: &self.request.authorized.scope().snapshot,
             target: &self.target,

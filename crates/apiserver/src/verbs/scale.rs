@@ -42,7 +42,7 @@ pub(crate) async fn serve(request: &mut ResourceRequest<'_>, verb: Verb) -> Answ
                 implied: Some(API_VERSION),
                 structure: None,
             };
-            let wanted = request.body_of_kind(expected).await?.value;
+            let wanted = request.body_of_kind(expected).await?.0;
             update(request, &paths, move |_| Ok(wanted.clone()), "UpdateOptions").await?
         }
         Verb::Patch => {

@@ -16,16 +16,16 @@ use insula_apply::{ListMerge, MergeKeys};
 use insula_catalog::{Error, Part};
 use insula_meter::Meter;
 use insula_pipeline::Refusal;
-use insula_registry::{Deleted, WriteOptions};
+use insula_registry::{Deleted, Repeated, WriteOptions};
 use insula_schema::{ListType, Node};
 
 impl ResourceRequest<'_> {
     pub(crate) async fn create(&mut self) -> Answer {
         let form = self.negotiate(Supported::Object)?;
-        let sent = self.body().await?;
+        let (mut new, keys) = self.body().await?;
         let mut options = self.write_options("CreateOptions")?;
-        options.duplicates = sent.duplicates;
-        let mut new = sent.value;
+        let visit = |meet: &dyn Fn(&str)| keys.visit(meet);
+        options.keys = keys.sent(&visit);
         if self.names_creation && !self.name.is_empty() {
             third_party::name_by_path(&mut new, &self.name)?;
         }
@@ -41,10 +41,11 @@ impl ResourceRequest<'_> {
 
     pub(crate) async fn update(&mut self, part: Part) -> Answer {
         let form = self.negotiate(Supported::Object)?;
-        let sent = self.body().await?;
+        let (new, keys) = self.body().await?;
         let mut options = self.write_options("UpdateOptions")?;
-        options.duplicates = sent.duplicates;
-        let replaced = self.objects().replace(sent.value, part, &options).await?;
+        let visit = |meet: &dyn Fn(&str)| keys.visit(meet);
+        options.keys = keys.sent(&visit);
+        let replaced = self.objects().replace(new, part, &options).await?;
         let warnings = self.with_own(replaced.written.warnings);
         self.renderer(form)?
             .object(code_of(replaced.created), &replaced.written.entry, &warnings)
@@ -62,7 +63,7 @@ impl ResourceRequest<'_> {
         let patch = self.decode_patch(&bytes)?;
         let mut options = self.write_options("PatchOptions")?;
         if kind != PatchType::Json {
-            options.duplicates = body::duplicates(&bytes);
+            options.keys.repeated = Repeated::Fields(body::duplicates(&bytes));
         }
         let keys = match kind {
             PatchType::StrategicMerge => self.merge_keys(),

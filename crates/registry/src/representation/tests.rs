@@ -2,7 +2,7 @@
 //! run on the test's command.
 
 use super::{Cache, Show, Work, Workers};
-use crate::{Change, Deps, FieldValidation, WriteOptions, verbs};
+use crate::{Change, Deps, FieldValidation, SentKeys, WriteOptions, verbs};
 use futures_util::{FutureExt, future::join};
 use insula_access::Target;
 use insula_api::{Clock, ClusterName, Json, Object, ObjectKey, Revision, Rng, Timestamp};
@@ -358,7 +358,7 @@ fn what_was_written_in_a_version_is_read_there_without_a_conversion() {
         dry_run: false,
         field_validation: FieldValidation::Warn,
         body_bytes: 0,
-        duplicates: Vec::new(),
+        keys: SentKeys::default(),
         manager: "test".into(),
         record: insula_auth::audit::Record::default(),
     };

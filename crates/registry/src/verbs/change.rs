@@ -1,7 +1,10 @@
 //! Changes of a stored object: replacement, patch and server-side apply.
 
 use super::admit::{self, Admission};
-use super::check::{UnknownFields, check_fields, check_identity, check_patched};
+use super::{
+    check::{check_identity, check_patched},
+    strict::{UnknownFields, check_fields},
+};
 use crate::{
     context::{By, Context},
     deps::Deps,

@@ -1,10 +1,8 @@
 //! Checks of a request body before preparation: its kind and name match the URL, its revision
-//! matches the stored object, and it has no unknown fields.
+//! matches the stored object.
 
-use super::options::{FieldValidation, WriteOptions};
-use crate::metadata;
 use insula_access::{Target, view::ViewScope};
-use insula_api::{ClusterName, FieldError, FieldPath, Json, ObjectKey, Verb, distinct};
+use insula_api::{ClusterName, FieldError, FieldPath, Json, ObjectKey, Verb};
 use insula_auth::{GROUP_KCP_ADMIN, GROUP_MASTERS, UserInfo};
 use insula_catalog::{Error, Result, freeze, ids, locate, registration};
 use insula_store::{Entry, Guard, Snapshot};
@@ -133,7 +131,7 @@ fn undecodable(target: &Target, body: &Json) -> Result<Option<String>> {
         .or_else(|| target.served.api.strategy.undecodable(body)))
 }
 
-fn not_handled(target: &Target, why: &str) -> Error {
+pub(super) fn not_handled(target: &Target, why: &str) -> Error {
     let kind = &target.served.names().kind;
     Error::BadRequest(format!(
         "{kind} in version {:?} cannot be handled as a {kind}: {why}",
@@ -243,50 +241,10 @@ fn check_revision(target: &Target, name: &str, given: &str, old: &Entry) -> Resu
 }
 
 /// Returns the refusal of a whole patch. Kubernetes names neither kind nor object in it.
-fn nameless(error: FieldError) -> Error {
+pub(super) fn nameless(error: FieldError) -> Error {
     Error::Invalid {
         subject: insula_catalog::Named::default(),
         name: String::new(),
         errors: vec![error],
     }
-}
-
-pub(super) enum UnknownFields {
-    Create,
-    Patch,
-}
-
-/// Reports duplicate fields, then unknown ones: as an error, as warnings, or not at all.
-pub(super) fn check_fields(
-    target: &Target,
-    body: &Json,
-    options: &WriteOptions<'_>,
-    from: UnknownFields,
-) -> Result<Vec<String>> {
-    if options.field_validation == FieldValidation::Ignore {
-        return Ok(Vec::new());
-    }
-    let schema = &target.api_version()?.schema;
-    let mut problems: Vec<String> = options
-        .duplicates
-        .iter()
-        .map(|f| format!("duplicate field \"{f}\""))
-        .collect();
-    let unknown = insula_schema::prune_report(body, schema)
-        .into_iter()
-        .chain(metadata::unknown(body))
-        .chain(target.served.api.strategy.unknown_fields(body));
-    let unknown = distinct(unknown);
-    problems.extend(unknown.iter().map(|f| format!("unknown field \"{f}\"")));
-    if problems.is_empty() || options.field_validation == FieldValidation::Warn {
-        return Ok(problems);
-    }
-    let text = format!("strict decoding error: {}", problems.join(", "));
-    Err(match from {
-        UnknownFields::Create => not_handled(target, &text),
-        UnknownFields::Patch => {
-            let error = FieldError::invalid_text(&FieldPath::new("patch"), body.to_string(), text);
-            nameless(error)
-        }
-    })
 }

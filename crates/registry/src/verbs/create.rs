@@ -2,9 +2,10 @@
 
 use super::{
     admit::{self, Admission},
-    check::{UnknownFields, check_fields, check_not_terminating, check_thawed, check_type},
+    check::{check_not_terminating, check_thawed, check_type},
     commit::{commit_error, next_target},
     options::{WriteOptions, Written},
+    strict::{UnknownFields, check_fields},
 };
 use crate::{
     calls,

@@ -2,6 +2,7 @@
 
 use insula_auth::{UserInfo, audit::Record};
 use insula_store::Entry;
+use std::fmt;
 
 /// The treatment of fields that the schema does not know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -15,6 +16,43 @@ pub enum FieldValidation {
     Strict,
 }
 
+/// Keys that a body has more than once, as the decoder of its format reports them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Repeated {
+    /// Paths of the fields.
+    Fields(Vec<String>),
+    /// Messages with lines, of a body in YAML.
+    Lines(Vec<String>),
+}
+
+/// Calls a function with the path of each key of a body, in the order of the body. Used only for
+/// bodies whose fields strict decoding refuses.
+pub type VisitKeys<'a> = dyn Fn(&dyn Fn(&str)) + Send + Sync + 'a;
+
+/// Keys of a body, as its decoder found them.
+#[derive(Clone)]
+pub struct SentKeys<'a> {
+    /// Keys that the body has more than once.
+    pub repeated: Repeated,
+    /// Visits the paths of all keys in the order of the body.
+    pub in_order: Option<&'a VisitKeys<'a>>,
+}
+
+impl Default for SentKeys<'_> {
+    fn default() -> Self {
+        SentKeys {
+            repeated: Repeated::Fields(Vec::new()),
+            in_order: None,
+        }
+    }
+}
+
+impl fmt::Debug for SentKeys<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.repeated.fmt(f)
+    }
+}
+
 /// The caller of a write, and its options.
 #[derive(Debug, Clone)]
 pub struct WriteOptions<'a> {
@@ -26,8 +64,8 @@ pub struct WriteOptions<'a> {
     pub field_validation: FieldValidation,
     /// Length of the request's body in bytes; 0 for writes without one.
     pub body_bytes: usize,
-    /// Duplicate fields that the decoder found in the body.
-    pub duplicates: Vec<String>,
+    /// Keys of the body; none for writes without one.
+    pub keys: SentKeys<'a>,
     /// The field manager that owns the changed fields (`metadata.managedFields`); `unknown` if
     /// empty.
     pub manager: String,

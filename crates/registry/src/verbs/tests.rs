@@ -37,7 +37,7 @@ fn options(user: &UserInfo) -> WriteOptions<'_> {
         dry_run: false,
         field_validation: FieldValidation::Warn,
         body_bytes: 0,
-        duplicates: Vec::new(),
+        keys: SentKeys::default(),
         manager: "test".into(),
         record: Record::default(),
     }

@@ -3,10 +3,11 @@
 use super::{
     admit::{self, Admission},
     change::{self, Change},
-    check::{UnknownFields, check_fields, check_not_terminating, check_thawed, check_type, is_about_others},
+    check::{check_not_terminating, check_thawed, check_type, is_about_others},
     commit::{ATTEMPTS_MAX, commit_error, next_target},
     options::{WriteOptions, Written},
     read,
+    strict::{UnknownFields, check_fields},
 };
 use crate::{
     calls,
