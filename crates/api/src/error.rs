@@ -1,6 +1,6 @@
 //! Errors about one field, with the texts of Kubernetes' `field.Error`.
 
-use crate::{FieldPath, text::distinct};
+use crate::{FieldPath, go_value::go_shown, text::distinct};
 use std::fmt;
 
 /// Bytes of a value that a message repeats: enough to recognize it, and no echo of a large body.
@@ -95,11 +95,7 @@ impl FieldError {
 
     /// Reports a malformed value, printed as JSON.
     pub fn invalid(field: &FieldPath, value: &crate::Json, detail: impl Into<String>) -> Self {
-        let shown = match value {
-            crate::Json::String(text) => go_quoted(text),
-            value => value.to_string(),
-        };
-        Self::new(FieldErrorKind::Invalid, field, shown, detail.into())
+        Self::new(FieldErrorKind::Invalid, field, go_shown(value), detail.into())
     }
 
     /// Reports a malformed value, printed as given (`"object"`, `0`, or nothing).
@@ -120,7 +116,7 @@ impl FieldError {
         } else {
             format!("supported values: {}", list.join(", "))
         };
-        Self::new(FieldErrorKind::NotSupported, field, value.to_string(), detail)
+        Self::new(FieldErrorKind::NotSupported, field, go_shown(value), detail)
     }
 
     /// Reports a value that is not allowed.
@@ -130,7 +126,7 @@ impl FieldError {
 
     /// Reports a repeated value.
     pub fn duplicate(field: &FieldPath, value: &crate::Json) -> Self {
-        Self::new(FieldErrorKind::Duplicate, field, value.to_string(), String::new())
+        Self::new(FieldErrorKind::Duplicate, field, go_shown(value), String::new())
     }
 
     /// Reports a string of more than `max` bytes.
@@ -156,7 +152,7 @@ impl FieldError {
 
     /// Reports a reference to an object that does not exist.
     pub fn not_found(field: &FieldPath, value: &crate::Json) -> Self {
-        Self::new(FieldErrorKind::NotFound, field, value.to_string(), String::new())
+        Self::new(FieldErrorKind::NotFound, field, go_shown(value), String::new())
     }
 
     /// Returns the message without the field, as a Status cause has it.

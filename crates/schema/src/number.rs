@@ -1,7 +1,7 @@
 //! Numbers as in Kubernetes: 64-bit integers or floating point. Integers compare exactly.
 
 use crate::node::Type;
-use insula_api::Json;
+use insula_api::{Json, go_float};
 
 /// The largest integer that floating-point JSON numbers represent exactly.
 const EXACT_MAX: f64 = 9_007_199_254_740_991.0;
@@ -91,22 +91,5 @@ pub(crate) fn shown(bound: f64, beside: Number) -> String {
     if bound.fract() == 0.0 && bound.abs() <= EXACT_MAX && matches!(beside, Number::Int(_)) {
         return format!("{}", bound as i64);
     }
-    let exponent = if bound == 0.0 {
-        0
-    } else {
-        format!("{bound:e}")
-            .split_once('e')
-            .map_or(0, |(_, e)| e.parse().unwrap_or(0))
-    };
-    if (-4..6).contains(&exponent) {
-        return format!("{bound}");
-    }
-    let text = format!("{bound:e}");
-    match text.split_once('e') {
-        Some((digits, exponent)) => {
-            let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |e| ('-', e));
-            format!("{digits}e{sign}{exponent:0>2}")
-        }
-        None => text,
-    }
+    go_float(bound)
 }
