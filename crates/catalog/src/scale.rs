@@ -4,7 +4,7 @@
 //! made through v1beta1 have the stricter rules of the proposal for subresources: the replicas must
 //! be there, the observed ones must be an integer, and the selector must parse.
 
-use insula_api::{FieldError, FieldPath, Json, LabelSelector};
+use insula_api::{FieldError, FieldPath, Json, LabelSelector, go_float};
 
 /// The maximum of a Scale's replicas, which are 32-bit integers.
 const REPLICAS_MAX: i64 = i32::MAX as i64;
@@ -75,16 +75,14 @@ impl Scale {
     /// to the status, an empty one for all. A value that the old object has as well is no error.
     pub fn errors(&self, object: &Json, old: Option<&Json>, prefix: &str) -> Vec<FieldError> {
         let mut errors = Vec::new();
-        let mut check = |path: &str, wrong: fn(&Scale, Option<&Json>) -> Option<String>| {
-            let value = Scale::value(object, path);
-            let is_unchanged = old.is_some_and(|old| Scale::value(old, path) == value);
+        let mut check = |path: &str, wrong: fn(&Scale, &Json, &str) -> Option<Wrong>| {
+            let is_unchanged = || old.is_some_and(|old| Scale::found(old, path) == Scale::found(object, path));
             if !path.is_empty()
                 && path.starts_with(prefix)
-                && !is_unchanged
-                && let Some(why) = wrong(self, value)
+                && let Some((value, why)) = wrong(self, object, path)
+                && !is_unchanged()
             {
-                let value = value.unwrap_or(&Json::Null);
-                errors.push(FieldError::invalid(&FieldPath::new(path), value, why));
+                errors.push(FieldError::invalid(&FieldPath::new(path), &value, why));
             }
         };
         check(&self.spec_replicas, Scale::wrong_replicas);
@@ -112,29 +110,50 @@ impl Scale {
             .collect()
     }
 
-    fn wrong_replicas(&self, replicas: Option<&Json>) -> Option<String> {
-        let why = match replicas.and_then(Json::as_i64) {
-            None if self.strict => "should be a non-negative integer",
-            Some(..0) => "should be a non-negative integer",
-            None | Some(0..=REPLICAS_MAX) => return None,
-            Some(_) => "should be less than or equal to 2147483647",
+    fn wrong_replicas(&self, object: &Json, path: &str) -> Option<Wrong> {
+        if self.strict && Scale::value(object, path).and_then(Json::as_i64).is_none() {
+            let value = Scale::value(object, path).cloned().unwrap_or_default();
+            return Some((value, "should be a non-negative integer".into()));
+        }
+        wrong_number(object, path)
+    }
+
+    fn wrong_status(&self, object: &Json, path: &str) -> Option<Wrong> {
+        let value = Scale::value(object, path).filter(|value| self.strict && !value.is_i64());
+        match value {
+            Some(value) => Some((value.clone(), "should be an integer".into())),
+            None => wrong_number(object, path),
+        }
+    }
+
+    fn wrong_selector(&self, object: &Json, path: &str) -> Option<Wrong> {
+        let value = Scale::value(object, path).filter(|_| self.strict);
+        let text = match (value, Scale::text(object, path)) {
+            (Some(value), Err(_)) => return Some((value.clone(), "should be a label selector as a string".into())),
+            (_, Err(why)) => return Some((Json::from(""), why)),
+            (_, Ok(text)) => text.filter(|_| self.strict)?,
         };
-        Some(why.into())
+        let why = LabelSelector::parse(text).err()?;
+        Some((Json::from(text), why.to_string()))
     }
+}
 
-    fn wrong_status(&self, replicas: Option<&Json>) -> Option<String> {
-        let wrong = self.strict && replicas.is_some_and(|replicas| !replicas.is_i64());
-        wrong.then(|| "should be an integer".into())
-    }
+/// A value that a Scale refuses, as Kubernetes prints it, with the reason.
+type Wrong = (Json, String);
 
-    fn wrong_selector(&self, selector: Option<&Json>) -> Option<String> {
-        let selector = selector.filter(|_| self.strict)?;
-        match selector.as_str() {
-            None => Some("should be a label selector as a string".into()),
-            Some(text) => LabelSelector::parse(text).err().map(|why| why.to_string()),
+/// Returns the reason why replicas do not fit a Scale. A value of another type prints as 0.
+fn wrong_number(object: &Json, path: &str) -> Option<Wrong> {
+    match Scale::number(object, path) {
+        Err(why) => Some((Json::from(0), why)),
+        Ok(None | Some(0..=REPLICAS_MAX)) => None,
+        Ok(Some(replicas @ ..0)) => Some((Json::from(replicas), "should be a non-negative integer".into())),
+        Ok(Some(replicas)) => {
+            let why = format!("should be less than or equal to {REPLICAS_MAX}");
+            Some((Json::from(replicas), why))
         }
     }
 }
+
 /// Returns the error of Go's accessors for unstructured objects.
 fn mistyped(path: &str, value: &Json, wanted: &str) -> String {
     let path = path.trim_start_matches('.');
@@ -152,6 +171,7 @@ fn printed(value: &Json) -> String {
             let fields = fields.iter().map(|(name, value)| format!("{name}:{}", printed(value)));
             format!("map[{}]", fields.collect::<Vec<_>>().join(" "))
         }
+        Json::Number(number) if !number.is_i64() => go_float(number.as_f64().unwrap_or(f64::NAN)),
         other => other.to_string(),
     }
 }
