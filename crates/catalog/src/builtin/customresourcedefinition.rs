@@ -58,6 +58,26 @@ impl Strategy for Definitions {
         unknown_keywords(sent)
     }
 
+    /// Adds what Go encodes without a value, before the schema requires it.
+    fn default_version(&self, new: &mut Json, _version: &str) {
+        if new["spec"].is_null() {
+            new["spec"] = json!({});
+        }
+        let status = new.get_mut("status").and_then(Json::as_object_mut);
+        for (field, value) in status.into_iter().flatten() {
+            let (list, encoded) = match (&**field, value) {
+                ("conditions", Json::Array(conditions)) => (&mut conditions[..], ["type", "status"]),
+                ("acceptedNames", names) => (std::slice::from_mut(names), ["plural", "kind"]),
+                _ => continue,
+            };
+            for fields in list.iter_mut().filter_map(Json::as_object_mut) {
+                for name in encoded {
+                    fields.entry(name).or_insert_with(|| json!(""));
+                }
+            }
+        }
+    }
+
     fn default(&self, new: &mut Json) {
         default_definition(new);
     }

@@ -8,10 +8,11 @@ use crate::ratchet::relocate;
 use crate::rules::{RULE_COST_PER_OBJECT_MAX, check_value};
 use crate::validate::validate_value;
 use crate::value_path::ValuePath;
-use insula_api::{FieldError, FieldErrorKind, FieldPath, Json};
+use insula_api::{FieldError, FieldErrorKind, FieldPath, Json, aggregate};
 use insula_cel::Budget;
 use insula_goformat::regexp::Work;
 use insula_meter::Meter;
+use serde_json::json;
 
 /// Context of a node during the walk.
 #[derive(Clone, Copy, PartialEq)]
@@ -19,11 +20,37 @@ enum DefaultContext<'a> {
     Root,
     /// In `apiVersion`, `kind` or `metadata` of the whole object.
     TopLevel(&'a str),
-    /// In `metadata` of an embedded object.
-    Metadata,
-    /// In `apiVersion` or `kind` of an embedded object.
-    TypeOf(&'a str),
+    /// In `apiVersion`, `kind` or `metadata` of an embedded object.
+    Metadata(&'a Place<'a>),
     Elsewhere,
+}
+
+/// Place of a value below the embedded object that surrounds it.
+#[derive(Clone, Copy, PartialEq)]
+struct Place<'a> {
+    above: Option<&'a Place<'a>>,
+    /// A field; `None` for an item of a list.
+    field: Option<&'a str>,
+}
+
+impl Place<'_> {
+    /// Returns the object with a value in this place and nothing else.
+    fn object_with(&self, value: Json) -> Json {
+        let value = match self.field {
+            Some(field) => Json::Object([(field.to_owned(), value)].into_iter().collect()),
+            None => Json::Array(vec![value]),
+        };
+        match self.above {
+            Some(above) => above.object_with(value),
+            None => {
+                let mut object = json!({"apiVersion": "validation/v1", "kind": "Validation"});
+                if let (Some(object), Json::Object(fields)) = (object.as_object_mut(), value) {
+                    object.extend(fields);
+                }
+                object
+            }
+        }
+    }
 }
 
 pub(super) fn check(root: &Node, path: &FieldPath, errors: &mut Vec<FieldError>) {
@@ -49,48 +76,50 @@ fn walk(node: &Node, context: DefaultContext<'_>, path: &FieldPath, out: &mut Fo
         check_default(value, node, context, &path.child("default"), out);
     }
     for (name, field) in node.properties() {
+        let (above, path) = (around(context), path.child("properties").key(name));
+        let place = Place {
+            above,
+            field: Some(name),
+        };
         let below = match context {
             DefaultContext::Root if is_meta(name) => DefaultContext::TopLevel(name),
-            DefaultContext::Root | DefaultContext::Elsewhere if node.embedded && name == "metadata" => {
-                DefaultContext::Metadata
-            }
             DefaultContext::Root | DefaultContext::Elsewhere if node.embedded && is_meta(name) => {
-                DefaultContext::TypeOf(name)
+                DefaultContext::Metadata(&place)
             }
             DefaultContext::Root => DefaultContext::Elsewhere,
+            DefaultContext::Metadata(_) => DefaultContext::Metadata(&place),
             other => other,
         };
-        walk(field, below, &path.child("properties").key(name), out);
+        walk(field, below, &path, out);
     }
+    // The fields of an embedded object's lists and maps are no metadata of its own.
+    let place = Place {
+        above: around(context),
+        field: None,
+    };
+    let below = match context {
+        DefaultContext::Root => DefaultContext::Elsewhere,
+        DefaultContext::Metadata(_) => DefaultContext::Metadata(&place),
+        other => other,
+    };
     if let Some(items) = node.items() {
-        walk(
-            items,
-            if context == DefaultContext::Root {
-                DefaultContext::Elsewhere
-            } else {
-                context
-            },
-            &path.child("items"),
-            out,
-        );
+        walk(items, below, &path.child("items"), out);
     }
     if let Some(values) = node.additional() {
         let path = path.child("additionalProperties");
-        if context == DefaultContext::Metadata && values.default.is_some() {
+        if matches!(context, DefaultContext::Metadata(_)) && values.default.is_some() {
             let why = "must not be set inside additionalProperties applying to object metadata";
             out.errors.push(FieldError::forbidden(&path.child("default"), why));
         } else {
-            walk(
-                values,
-                if context == DefaultContext::Root {
-                    DefaultContext::Elsewhere
-                } else {
-                    context
-                },
-                &path,
-                out,
-            );
+            walk(values, below, &path, out);
         }
+    }
+}
+
+fn around<'a>(context: DefaultContext<'a>) -> Option<&'a Place<'a>> {
+    match context {
+        DefaultContext::Metadata(place) => Some(place),
+        DefaultContext::Root | DefaultContext::TopLevel(_) | DefaultContext::Elsewhere => None,
     }
 }
 
@@ -107,29 +136,22 @@ fn check_default(value: &Json, node: &Node, context: DefaultContext<'_>, path: &
             ));
             return;
         }
-        DefaultContext::TypeOf(name) => {
-            let object = match name {
-                "kind" => serde_json::json!({"apiVersion": "v1", "kind": value}),
-                _ => serde_json::json!({"apiVersion": value, "kind": "Kind"}),
-            };
-            let mut found = Vec::new();
-            embedded::resource(&object, &ValuePath::ROOT, &mut found);
-            for why in found {
-                out.errors.push(FieldError::invalid(
-                    path,
-                    value,
-                    format!("must result in valid metadata: {why}"),
-                ));
+        DefaultContext::Metadata(place) => {
+            if let Some(why) = bad_metadata(&place.object_with(value.clone())) {
+                let why = format!("must result in valid metadata: {why}");
+                out.errors.push(FieldError::invalid(path, value, why));
+                return;
             }
         }
-        DefaultContext::Root | DefaultContext::Metadata | DefaultContext::Elsewhere => {}
+        DefaultContext::Root | DefaultContext::Elsewhere => {
+            if !is_pruned(value, node, context == DefaultContext::Root) {
+                let why = "must not have unknown fields";
+                out.errors.push(FieldError::invalid(path, value, why));
+                return;
+            }
+        }
     }
     let is_root = context == DefaultContext::Root;
-    if !is_pruned(value, node, is_root) {
-        out.errors
-            .push(FieldError::invalid(path, value, "must not have unknown fields"));
-        return;
-    }
     // The defaults below complete a default before it is used.
     let mut completed = value.clone();
     default_value(&mut completed, node);
@@ -153,4 +175,16 @@ fn check_default(value: &Json, node: &Node, context: DefaultContext<'_>, path: &
         .errors;
     }
     out.errors.extend(relocate(found, path));
+}
+
+/// Returns the error of an embedded object's metadata. Unknown fields are none: they are dropped
+/// where the default is used.
+fn bad_metadata(object: &Json) -> Option<String> {
+    if let Some(why) = embedded::metadata_type_error(&object["metadata"]) {
+        let metadata = FieldPath::new("metadata");
+        return Some(FieldError::invalid(&metadata, &object["metadata"], why).to_string());
+    }
+    let mut found = Vec::new();
+    embedded::resource(object, &ValuePath::ROOT, &mut found);
+    (!found.is_empty()).then(|| aggregate(&found))
 }

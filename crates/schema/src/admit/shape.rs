@@ -127,12 +127,29 @@ fn metadata(schema: &Json, level: Level, path: &FieldPath, errors: &mut Vec<Fiel
     }
     let Some(metadata) = fields.get("metadata") else { return };
     let path = path.key("metadata");
-    let others = properties(metadata).is_some_and(|p| p.keys().any(|k| k != "name" && k != "generateName"));
-    if level == Level::Root && others {
+    if level == Level::Root && !is_plain_metadata(metadata) {
         let why = "must not specify anything other than name and generateName, but metadata is implicitly specified";
         errors.push(FieldError::forbidden(&path, why));
     }
     no_embedded(metadata, &path, errors);
+}
+
+/// Returns true for metadata that restricts nothing but the name. Go reads null, false, zero and
+/// what is empty as absent; defaults have an error of their own.
+fn is_plain_metadata(metadata: &Json) -> bool {
+    let is_name = |field: &String| field == "name" || field == "generateName";
+    metadata
+        .as_object()
+        .into_iter()
+        .flatten()
+        .all(|(keyword, value)| match (&**keyword, value) {
+            ("type" | "default" | "id" | "$schema" | "externalDocs" | "example", _) => true,
+            ("properties", Json::Object(fields)) => fields.keys().all(is_name),
+            (_, Json::Null | Json::Bool(false)) => true,
+            (_, Json::String(text)) => text.is_empty(),
+            (_, Json::Array(list)) => list.is_empty(),
+            _ => false,
+        })
 }
 
 fn no_embedded(schema: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) {

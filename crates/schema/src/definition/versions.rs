@@ -237,7 +237,10 @@ fn scale_paths(scale: &Json, made_as: MadeAs, path: &FieldPath, errors: &mut Vec
 
 fn selectable_fields(fields: &[Json], version: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) {
     if !fields.is_empty() && version.pointer("/schema/openAPIV3Schema").is_none_or(Json::is_null) {
-        let why = "may only be set when `version.schema.openAPIV3Schema` is not included";
+        let why = match path.as_str() {
+            "spec.selectableFields" => "may only be set when validations.schema is included",
+            _ => "may only be set when `version.schema.openAPIV3Schema` is not included",
+        };
         return errors.push(FieldError::invalid(path, &Json::from(""), why));
     }
     let schema = version.pointer("/schema/openAPIV3Schema").unwrap_or(&Json::Null);
