@@ -117,7 +117,8 @@ impl Edge {
             Protocol::Http | Protocol::Health => Box::pin(self.api.serve(request, arrival)).await,
         };
         if let Some(unread) = unread {
-            unread.drain(self.api.limits.settings.body_bytes).await;
+            let most = self.api.limits.settings.body_bytes;
+            unread.drain(most, answered.response.status()).await;
         }
         answered
     }

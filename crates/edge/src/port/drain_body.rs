@@ -7,7 +7,7 @@
 
 use super::{ObservedBody, Observer};
 use axum::{body::Body, extract::Request};
-use http::header::EXPECT;
+use http::{StatusCode, header::EXPECT};
 use http_body::Body as _;
 use http_body_util::{BodyExt, Limited};
 use std::{
@@ -17,6 +17,11 @@ use std::{
 
 /// Time for the part of the body in transit. Slower bodies are reset.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
+/// Bytes that are read of a body that was refused for its size. A client that still writes when the
+/// connection closes sees a broken connection instead of the answer.
+const TOO_LARGE_BYTES_MAX: usize = 64 << 20;
+/// Time for the rest of such a body.
+const TOO_LARGE_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// The rest of a body whose reader stopped before the end.
 #[derive(Clone, Default)]
@@ -35,8 +40,13 @@ impl UnreadBody {
         Some(unread)
     }
 
-    /// Reads the rest of the body, at most `most` bytes.
-    pub async fn drain(self, most: usize) {
+    /// Reads the rest of the body: at most `most` bytes, and more of one that was refused for its
+    /// size.
+    pub async fn drain(self, most: usize, code: StatusCode) {
+        let (most, time) = match code {
+            StatusCode::PAYLOAD_TOO_LARGE => (TOO_LARGE_BYTES_MAX, TOO_LARGE_TIME_MAX),
+            _ => (most, DRAIN_TIME_MAX),
+        };
         let left = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(body) = left.filter(|body| body.size_hint().lower() <= most as u64) else {
             return;
@@ -44,7 +54,7 @@ impl UnreadBody {
         let mut body = Limited::new(body, most);
         let read = async { while let Some(Ok(_)) = body.frame().await {} };
         // A slower client is answered now.
-        let _ = tokio::time::timeout(DRAIN_TIME_MAX, read).await;
+        let _ = tokio::time::timeout(time, read).await;
     }
 }
 
