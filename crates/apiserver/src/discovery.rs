@@ -241,7 +241,9 @@ fn verbs(served: &Served) -> Vec<&'static str> {
         return vec![Verb::Create.name()];
     }
     let deletes_collection = served.api.strategy.traits().deletes_collection;
+    let read_only = served.api.strategy.traits().read_only;
     let exists = |verb: &Verb| match verb {
+        verb if read_only => verb.reads(),
         Verb::DeleteCollection if !deletes_collection => false,
         // What is being deleted can still be deleted, except for the objects of a
         // ThirdPartyResource.

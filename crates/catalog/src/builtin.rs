@@ -11,6 +11,7 @@ mod config_data;
 mod configmap;
 mod customresourcedefinition;
 mod event;
+mod flowcontrol;
 mod lease;
 mod namespace;
 mod policies;
@@ -42,6 +43,7 @@ static KINDS: &[&[Builtin]] = &[
     configmap::KINDS,
     customresourcedefinition::KINDS,
     event::KINDS,
+    flowcontrol::KINDS,
     lease::KINDS,
     namespace::KINDS,
     policies::KINDS,

@@ -27,6 +27,8 @@ pub struct Traits {
     pub created_by_update: bool,
     /// True for reviews: they can only be created, are answered at once, and are never stored.
     pub review: bool,
+    /// True for kinds whose objects nobody writes.
+    pub read_only: bool,
     /// Fields of the metadata that writes to `/status` may change as well (built-in kinds, never
     /// custom resources).
     pub status_takes: &'static [&'static str],
@@ -47,6 +49,7 @@ impl Traits {
         is_struct: false,
         created_by_update: false,
         review: false,
+        read_only: false,
         status_takes: &[],
         ratchets: false,
     };
@@ -67,6 +70,7 @@ impl Traits {
         is_struct: true,
         created_by_update: false,
         review: false,
+        read_only: false,
         status_takes: &["labels", "annotations"],
         ratchets: false,
     };

@@ -16,6 +16,7 @@ import (
 	coordination "k8s.io/api/coordination/v1"
 	core "k8s.io/api/core/v1"
 	events "k8s.io/api/events/v1"
+	flowcontrol "k8s.io/api/flowcontrol/v1"
 	rbac "k8s.io/api/rbac/v1"
 	storagemigration "k8s.io/api/storagemigration/v1beta1"
 	extensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -34,6 +35,7 @@ const (
 	admissionVersion      = "admissionregistration.k8s.io/v1"
 	authenticationVersion = "authentication.k8s.io/v1"
 	authorizationVersion  = "authorization.k8s.io/v1"
+	flowVersion           = "flowcontrol.apiserver.k8s.io/v1"
 	rbacVersion           = "rbac.authorization.k8s.io/v1"
 	metaVersion           = "meta.k8s.io/v1"
 )
@@ -75,6 +77,9 @@ var roots = []root{
 	{"certificates.k8s.io/v1", "CertificateSigningRequestList", certificates.CertificateSigningRequestList{}},
 	{"coordination.k8s.io/v1", "Lease", coordination.Lease{}}, {"coordination.k8s.io/v1", "LeaseList", coordination.LeaseList{}},
 	{"events.k8s.io/v1", "Event", events.Event{}}, {"events.k8s.io/v1", "EventList", events.EventList{}},
+	{flowVersion, "FlowSchema", flowcontrol.FlowSchema{}}, {flowVersion, "FlowSchemaList", flowcontrol.FlowSchemaList{}},
+	{flowVersion, "PriorityLevelConfiguration", flowcontrol.PriorityLevelConfiguration{}},
+	{flowVersion, "PriorityLevelConfigurationList", flowcontrol.PriorityLevelConfigurationList{}},
 	{rbacVersion, "ClusterRole", rbac.ClusterRole{}}, {rbacVersion, "ClusterRoleList", rbac.ClusterRoleList{}},
 	{rbacVersion, "ClusterRoleBinding", rbac.ClusterRoleBinding{}}, {rbacVersion, "ClusterRoleBindingList", rbac.ClusterRoleBindingList{}},
 	{rbacVersion, "Role", rbac.Role{}}, {rbacVersion, "RoleList", rbac.RoleList{}},

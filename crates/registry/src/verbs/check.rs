@@ -43,9 +43,9 @@ fn check_not_frozen(snapshot: &Snapshot, target: &Target, name: &str, verb: Verb
     }
 }
 
-/// Refuses changes of objects that are being migrated, and all writes in a frozen workspace.
-/// Returns the guard that keeps a write from committing after a freeze. Platform administrators
-/// write the LogicalCluster, by which they thaw the workspace.
+/// Refuses writes of kinds that nobody writes, changes of objects that are being migrated, and all
+/// writes in a frozen workspace. Returns the guard that keeps a write from committing after a
+/// freeze. Platform administrators write the LogicalCluster, by which they thaw the workspace.
 ///
 /// # Errors
 /// 403 that names the verb, or the workspace, the reason and those who may thaw it.
@@ -55,6 +55,9 @@ pub(super) fn check_thawed(
     (name, verb): (&str, Verb),
     user: &UserInfo,
 ) -> Result<Option<Guard>> {
+    if target.served.api.strategy.traits().read_only {
+        return Err(Error::MethodNotAllowed);
+    }
     check_not_frozen(snapshot, target, name, verb)?;
     let Target { served, cluster, .. } = target;
     let itself = served.resource_id() == ids::logicalclusters();
