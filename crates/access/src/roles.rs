@@ -75,6 +75,13 @@ static BOOTSTRAP: LazyLock<Bootstrap> = LazyLock::new(|| {
     }
 });
 
+/// Returns the names of the ClusterRoles that every cluster has without storing them, sorted.
+pub fn built_in() -> impl Iterator<Item = &'static str> {
+    let mut names: Vec<&str> = BOOTSTRAP.roles.keys().map(String::as_str).collect();
+    names.sort_unstable();
+    names.into_iter()
+}
+
 fn read_binding(binding: &Json) -> Binding {
     let own = binding["metadata"]["namespace"].as_str().unwrap_or_default();
     let subject = |subject: &Json| {

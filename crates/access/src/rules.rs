@@ -2,10 +2,26 @@
 
 use insula_api::Json;
 use insula_auth::PolicyRule;
+use serde_json::json;
 
 /// The rules of a role.
 pub fn rules(role: &Json) -> Vec<PolicyRule> {
     read_rules(&role["rules"])
+}
+
+/// Returns a rule as a role lists it.
+pub fn json(rule: &PolicyRule) -> Json {
+    let mut shown = json!({"verbs": rule.verbs});
+    let lists = [
+        ("apiGroups", &rule.api_groups),
+        ("resources", &rule.resources),
+        ("resourceNames", &rule.resource_names),
+        ("nonResourceURLs", &rule.non_resource_urls),
+    ];
+    for (field, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
+        shown[field] = json!(list);
+    }
+    shown
 }
 
 /// A list of rules.

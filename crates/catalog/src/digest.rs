@@ -1,7 +1,7 @@
 //! Names derived from digests, by the algorithms of kcp.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use insula_api::{ClusterName, Json};
+use insula_api::{ClusterName, Json, Uid};
 use serde_json::json;
 use sha2::{Digest, Sha224, Sha256};
 
@@ -26,6 +26,15 @@ fn in_base(bytes: &[u8], base: u32) -> String {
 /// Returns base62(SHA-224(text)).
 pub fn base62(text: &str) -> String {
     in_base(&Sha224::digest(text.as_bytes()), 62)
+}
+
+/// Returns the UID of an object that is not stored: the same at each read. A UUID of version 8.
+pub fn uid(text: &str) -> Uid {
+    let digest = Sha256::digest(text.as_bytes());
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&digest[..16]);
+    let bits = u128::from_be_bytes(bytes) & !(0xf << 76) & !(0x3 << 62);
+    Uid(bits | 0x8 << 76 | 0x2 << 62)
 }
 
 /// Returns the value of the label `internal.apis.kcp.io/export` for bindings of an export.

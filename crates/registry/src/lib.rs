@@ -5,6 +5,7 @@
 //! the decision read. Every edge (HTTP, virtual workspaces, gRPC, controllers) calls this crate.
 
 pub mod bindings;
+mod built_in_roles;
 pub mod calls;
 mod client;
 mod context;

@@ -8,7 +8,7 @@ use super::{
     update::update,
 };
 use crate::{
-    calls,
+    built_in_roles, calls,
     context::{By, Context},
     deps::Deps,
     owners,
@@ -54,7 +54,6 @@ pub async fn apply(
     options: &WriteOptions<'_>,
 ) -> Result<Configured> {
     check_configuration(target, config)?;
-    let api = &target.served.api;
     let mut last = Err(Error::Internal("no attempt was made".into()));
     for _ in 0..ATTEMPTS_MAX {
         let exists = deps.store.latest().get(&target.key(name)).is_some();
@@ -68,7 +67,7 @@ pub async fn apply(
             })
             .await
         } else {
-            Err(api.not_found(name))
+            Err(built_in_roles::absent(target, name))
         };
         match tried.as_ref().map_err(Error::bare) {
             Err(Error::AlreadyExists { .. }) if !exists => {}

@@ -9,7 +9,7 @@ use super::{
     read,
 };
 use crate::{
-    calls,
+    built_in_roles, calls,
     deps::Deps,
     ended, grace,
     metadata::{FOREGROUND, ORPHAN},
@@ -113,7 +113,7 @@ async fn delete_once(
     for _ in 0..ATTEMPTS_MAX {
         let snapshot = deps.store.latest();
         let thawed = check_thawed(&snapshot, target, (name, Verb::Delete), options.user)?;
-        let old = read::get(deps, &snapshot, target, name)?;
+        let old = read::get_stored(deps, &snapshot, target, name)?;
         check_webhook(target, &old)?;
         check_preconditions(target, &how.preconditions, &old)?;
         let admission = Admission {
@@ -188,7 +188,8 @@ pub async fn delete_collection(
     check_not_terminating(target, "", Verb::DeleteCollection)?;
     let snapshot = deps.store.latest();
     check_thawed(&snapshot, target, ("", Verb::DeleteCollection), options.user)?;
-    let found = read::list(deps, &snapshot, target, list).await?;
+    let mut found = read::list(deps, &snapshot, target, list).await?;
+    found.entries.retain(|entry| !built_in_roles::is_one(entry));
     if target.served.api.webhook.is_some() {
         let target = calls::attach(deps, target);
         prefetch(&target, found.entries.iter()).await;

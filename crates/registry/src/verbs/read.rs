@@ -2,9 +2,9 @@
 
 use super::{
     page::{List, ListOptions, Token},
-    select::{Extent, Selectors, States, check_fields, for_each_selected},
+    select::{Extent, Selectors, States, check_fields, for_each_selected, selects_metadata},
 };
-use crate::{calls, deps::Deps, representation::prefetch};
+use crate::{built_in_roles, calls, deps::Deps, representation::prefetch};
 use insula_access::{Target, view::ViewScope};
 use insula_api::{Json, Revision, measure::TRACE};
 use insula_catalog::{Result, ids, stored};
@@ -17,11 +17,23 @@ use tracing::Instrument;
 /// # Errors
 /// The object does not exist, or the view scope hides it (404).
 pub fn get(deps: &Deps, snapshot: &Snapshot, target: &Target, name: &str) -> Result<Entry> {
+    match get_stored(deps, snapshot, target, name) {
+        Ok(entry) => Ok(entry),
+        Err(absent) => built_in_roles::find(snapshot, target, name).ok_or(absent),
+    }
+}
+
+/// Returns one object that a write may change.
+///
+/// # Errors
+/// The object does not exist, or the view scope hides it (404); or it is a built-in role, which is
+/// not stored (403).
+pub(super) fn get_stored(deps: &Deps, snapshot: &Snapshot, target: &Target, name: &str) -> Result<Entry> {
     let mut looking = target.looking(&deps.catalog, snapshot);
     snapshot
         .get(&target.key(name))
         .filter(|entry| looking.sees_entry(entry))
-        .ok_or_else(|| target.served.api.not_found(name))
+        .ok_or_else(|| built_in_roles::absent(target, name))
 }
 
 /// Returns an object in the target's version, and calls its conversion webhook if it has one.
@@ -88,6 +100,15 @@ pub async fn list_at(
     ranged
         .instrument(tracing::info_span!(target: TRACE, "store range"))
         .await?;
+    if !more {
+        // The last page has them all: they have no keys at which a page could begin.
+        let built_in = built_in_roles::all(snapshot, target).into_iter();
+        let before = entries.len();
+        entries.extend(built_in.filter(|entry| selects_metadata(selectors, entry)));
+        if entries.len() > before {
+            entries.sort_by(|a, b| a.key.cmp(&b.key));
+        }
+    }
     let last = if more { entries.last() } else { None };
     let is_counted = options.labels.is_empty()
         && options.fields.is_empty()

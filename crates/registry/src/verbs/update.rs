@@ -88,7 +88,7 @@ async fn update_noting(
         let _turn = turn(deps, &target, name, options).await;
         let snapshot = deps.store.latest();
         let thawed = check_thawed(&snapshot, &target, (name, change.verb()), options.user)?;
-        let old = read::get(deps, &snapshot, &target, name)?;
+        let old = read::get_stored(deps, &snapshot, &target, name)?;
         let admission = Admission {
             snapshot: &snapshot,
             target: &target,

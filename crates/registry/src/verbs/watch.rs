@@ -5,7 +5,7 @@ use super::{
     read::served_since,
     select::{Extent, Selectors, States, check_fields, for_each_selected, looks_inside, selects, selects_metadata},
 };
-use crate::{calls, deps::Deps, representation::prefetch};
+use crate::{built_in_roles, calls, deps::Deps, representation::prefetch};
 use futures_util::future::{Either, select};
 use insula_access::{
     EventKind, Target,
@@ -70,6 +70,8 @@ pub struct Watch {
 /// memory.
 struct Initial {
     keys: VecDeque<ObjectKey>,
+    /// Objects that are not stored.
+    built_in: Vec<Entry>,
     /// The state's revision.
     revision: Revision,
 }
@@ -79,7 +81,9 @@ impl Initial {
     /// the history holds the state's revision.
     fn next(&mut self, deps: &Deps) -> Result<Vec<Event>> {
         let (state, latest) = (deps.store.at_revision(self.revision), deps.store.latest());
-        let (mut events, mut bytes) = (Vec::new(), 0);
+        let (kind, built_in) = (EventKind::Added, self.built_in.drain(..));
+        let mut events: Vec<Event> = built_in.map(|entry| Event { kind, entry }).collect();
+        let mut bytes = 0;
         while events.len() < INITIAL_CHUNK && bytes < INITIAL_BYTES {
             let Some(key) = self.keys.front() else { break };
             // Where history was cut, the state may lack an object that it had.
@@ -175,6 +179,11 @@ pub async fn watch_with_state(
         ControlFlow::Continue(())
     })
     .await?;
+    let built_in = built_in_roles::all(snapshot, target).into_iter();
+    let built_in = built_in
+        .filter(|entry| selects_metadata(options.selectors(), entry))
+        .collect();
+    watch.initial.built_in = built_in;
     watch.initial.keys = keys;
     Ok(watch)
 }
@@ -206,6 +215,7 @@ fn begin(deps: &Deps, after: Revision, target: &Target, options: WatchOptions) -
         options,
         initial: Initial {
             keys: VecDeque::new(),
+            built_in: Vec::new(),
             revision: after,
         },
         unseen: (Vec::new(), cursor.position()),
@@ -247,7 +257,7 @@ pub fn gone(gone: Gone) -> Error {
 impl Watch {
     /// Returns true once the initial state was handed out.
     pub fn is_live(&self) -> bool {
-        self.initial.keys.is_empty()
+        self.initial.keys.is_empty() && self.initial.built_in.is_empty()
     }
 
     /// Returns the next events. During the initial state it returns at once, and later it waits.
