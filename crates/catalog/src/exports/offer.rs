@@ -1,7 +1,13 @@
 //! Parsed APIExports and APIBindings, cached with their stored objects.
 
 use insula_api::{Json, LabelSelector, Labels, Object, Verb};
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    iter,
+};
+
+/// Groups and names of events, which are the same objects.
+const EVENTS: [(&str, &str); 2] = [("", "events"), ("events.k8s.io", "events")];
 
 /// The resources that an APIExport offers and its permission claims.
 #[derive(Debug)]
@@ -85,6 +91,20 @@ impl Terms {
                 .map(str::to_owned)
                 .collect(),
         }
+    }
+
+    /// Returns true if the claim covers a resource. Events of both groups are the same objects, and
+    /// programs of Kubernetes write the ones and claim the others.
+    pub(crate) fn covers(&self, group: &str, resource: &str) -> bool {
+        let is_event = |group: &str| EVENTS.contains(&(group, resource));
+        self.resource == resource && (self.group == group || is_event(&self.group) && is_event(group))
+    }
+
+    /// Returns the names of the resources that the claim covers.
+    pub(crate) fn covered(&self) -> impl Iterator<Item = (&str, &str)> {
+        let others = EVENTS.into_iter().filter(|(group, _)| *group != self.group);
+        let others = others.filter(|(group, resource)| self.covers(group, resource));
+        iter::once((&*self.group, &*self.resource)).chain(others)
     }
 
     /// Returns true if both name the same resource of the same API.

@@ -208,7 +208,7 @@ impl ExportName {
     ) -> Option<Grant> {
         let AccessRequest { group, resource, verb } = access_request;
         let claims = offer.claims.iter();
-        let mut claims = claims.filter(|claim| claim.group == group && claim.resource == resource);
+        let mut claims = claims.filter(|claim| claim.covers(group, resource));
         let accepted = claims.find_map(|claim| {
             let (terms, selection) = binding.accepted.iter().find(|(terms, _)| terms.is_about(claim))?;
             // Built-in kinds have no identity of their own.

@@ -27,9 +27,10 @@ impl ExportName {
             .iter()
             .filter_map(|offered| self.offered(catalog, snapshot, offer, offered));
         let claims = offer.claims.iter();
-        let claimed = claims.filter_map(|claim| match claim.identity.as_str() {
-            "" => catalog.system().get(&claim.group, &claim.resource).cloned(),
-            identity => of_identity(catalog, snapshot, (&claim.group, &claim.resource), identity),
+        let covered = claims.flat_map(|claim| claim.covered().map(move |named| (claim, named)));
+        let claimed = covered.filter_map(|(claim, named)| match claim.identity.as_str() {
+            "" => catalog.system().get(named.0, named.1).cloned(),
+            identity => of_identity(catalog, snapshot, named, identity),
         });
         let mut all: Vec<Served> = Vec::new();
         for served in own.chain(claimed).chain(bindings) {
