@@ -1,7 +1,9 @@
 //! URL paths, parsed into routes. No later stage splits a path.
 
 use insula_api::{ClusterName, ClusterPath};
+use insula_catalog::locate;
 use insula_pipeline::ObjectPath;
+use insula_store::Snapshot;
 
 /// The target of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +23,20 @@ pub enum Route {
     Service(String),
     /// A path without a cluster that only clusters serve.
     NoCluster,
+}
+
+impl Route {
+    /// Returns the cluster of the path, and the path, as far as they exist.
+    pub(crate) fn place(&self, snapshot: &Snapshot) -> (Option<ClusterName>, Option<ClusterPath>) {
+        match self {
+            Route::Cluster { path: Some(path), .. } => {
+                let cluster = locate::locate(snapshot, path).ok();
+                (cluster, Some(path.clone()))
+            }
+            Route::Virtual { cluster, .. } => (cluster.clone(), None),
+            Route::Cluster { path: None, .. } | Route::Server(_) | Route::Service(_) | Route::NoCluster => (None, None),
+        }
+    }
 }
 
 /// A virtual workspace as its path under `/services` names it, with names of clusters and never

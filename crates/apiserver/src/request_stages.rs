@@ -76,7 +76,8 @@ impl Parsed {
             None => self.route_to(own_cluster(&caller).or(self.is_proxied()?.then_some(ROOT)))?,
         }
         self.record.about(self.attributes.clone());
-        self.record.known(&caller);
+        self.record
+            .known_at(&caller, || self.route.place(&registry.store.latest()));
         let acts_as = match forwarded {
             Some(user) => Some(user),
             None => impersonate::requested_user(&self.headers)?,

@@ -171,6 +171,9 @@ fn an_audit_policy_selects_requests_and_levels() {
 
     let events = of(id(&client.post(MAPS, &map("a"))), 2);
     assert_eq!(stages(&events), ["RequestReceived", "ResponseComplete"]);
+    let place = |event: &Value| ["kcp.io/path", "kcp.io/cluster"].map(|key| event["annotations"][key].clone());
+    assert!(place(&events[0])[1].is_string(), "{}", events[0]);
+    assert_eq!(place(&events[0]), place(&events[1]));
     assert!(events[0].get("requestObject").is_none(), "{}", events[0]);
     assert_eq!(events[1]["requestObject"]["data"]["a"], "hush");
     assert_eq!(events[1]["responseObject"]["metadata"]["name"], "a");

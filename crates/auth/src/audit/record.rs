@@ -161,6 +161,12 @@ impl Record {
 
     /// Sets the user, after the attributes; from here on the policy's verdict is known.
     pub fn known(&self, user: &UserInfo) {
+        self.known_at(user, || (None, None));
+    }
+
+    /// Sets the user like [`Record::known`]. `place` finds the cluster and its path for the event
+    /// of the request's arrival, if the policy has that: the request is located later.
+    pub fn known_at(&self, user: &UserInfo, place: impl FnOnce() -> (Option<ClusterName>, Option<ClusterPath>)) {
         let Some(shared) = &self.0 else { return };
         let mut held = shared.state();
         let Some(State { facts, .. }) = held.as_mut() else {
@@ -176,8 +182,9 @@ impl Record {
         facts.user = user.clone();
         facts.verdict = Some(verdict);
         if !verdict.omit_stages.has(Stage::RequestReceived) {
-            let facts = facts.clone();
+            let mut facts = facts.clone();
             drop(held);
+            (facts.cluster, facts.path) = place();
             shared.write(Stage::RequestReceived, facts);
         }
     }
