@@ -1,6 +1,6 @@
-//! FlowSchemas and PriorityLevelConfigurations: served without objects. Every server that is built on
-//! Kubernetes' library lists and watches them, and would do so for ever where they are not served.
-//! Fairness between tenants needs no configuration here.
+//! FlowSchemas and PriorityLevelConfigurations, served without objects. Every server that is built
+//! on Kubernetes' library lists and watches them, and would do so for ever where they are not
+//! served. Fairness between tenants needs no configuration here.
 
 use crate::{Builtin, CellValue, Strategy, Table, TableColumn, Traits, kind::crd};
 

@@ -21,19 +21,19 @@ enum DefaultContext<'a> {
     /// In `apiVersion`, `kind` or `metadata` of the whole object.
     TopLevel(&'a str),
     /// In `apiVersion`, `kind` or `metadata` of an embedded object.
-    Metadata(&'a Place<'a>),
+    Metadata(&'a Surrounding<'a>),
     Elsewhere,
 }
 
 /// Place of a value below the embedded object that surrounds it.
 #[derive(Clone, Copy, PartialEq)]
-struct Place<'a> {
-    above: Option<&'a Place<'a>>,
+struct Surrounding<'a> {
+    above: Option<&'a Surrounding<'a>>,
     /// A field; `None` for an item of a list.
     field: Option<&'a str>,
 }
 
-impl Place<'_> {
+impl Surrounding<'_> {
     /// Returns the object with a value in this place and nothing else.
     fn object_with(&self, value: Json) -> Json {
         let value = match self.field {
@@ -77,29 +77,29 @@ fn walk(node: &Node, context: DefaultContext<'_>, path: &FieldPath, out: &mut Fo
     }
     for (name, field) in node.properties() {
         let (above, path) = (around(context), path.child("properties").key(name));
-        let place = Place {
+        let surrounding = Surrounding {
             above,
             field: Some(name),
         };
         let below = match context {
             DefaultContext::Root if is_meta(name) => DefaultContext::TopLevel(name),
             DefaultContext::Root | DefaultContext::Elsewhere if node.embedded && is_meta(name) => {
-                DefaultContext::Metadata(&place)
+                DefaultContext::Metadata(&surrounding)
             }
             DefaultContext::Root => DefaultContext::Elsewhere,
-            DefaultContext::Metadata(_) => DefaultContext::Metadata(&place),
+            DefaultContext::Metadata(_) => DefaultContext::Metadata(&surrounding),
             other => other,
         };
         walk(field, below, &path, out);
     }
     // The fields of an embedded object's lists and maps are no metadata of its own.
-    let place = Place {
+    let surrounding = Surrounding {
         above: around(context),
         field: None,
     };
     let below = match context {
         DefaultContext::Root => DefaultContext::Elsewhere,
-        DefaultContext::Metadata(_) => DefaultContext::Metadata(&place),
+        DefaultContext::Metadata(_) => DefaultContext::Metadata(&surrounding),
         other => other,
     };
     if let Some(items) = node.items() {
@@ -116,9 +116,9 @@ fn walk(node: &Node, context: DefaultContext<'_>, path: &FieldPath, out: &mut Fo
     }
 }
 
-fn around<'a>(context: DefaultContext<'a>) -> Option<&'a Place<'a>> {
+fn around<'a>(context: DefaultContext<'a>) -> Option<&'a Surrounding<'a>> {
     match context {
-        DefaultContext::Metadata(place) => Some(place),
+        DefaultContext::Metadata(surrounding) => Some(surrounding),
         DefaultContext::Root | DefaultContext::TopLevel(_) | DefaultContext::Elsewhere => None,
     }
 }
@@ -136,8 +136,8 @@ fn check_default(value: &Json, node: &Node, context: DefaultContext<'_>, path: &
             ));
             return;
         }
-        DefaultContext::Metadata(place) => {
-            if let Some(why) = bad_metadata(&place.object_with(value.clone())) {
+        DefaultContext::Metadata(surrounding) => {
+            if let Some(why) = bad_metadata(&surrounding.object_with(value.clone())) {
                 let why = format!("must result in valid metadata: {why}");
                 out.errors.push(FieldError::invalid(path, value, why));
                 return;
