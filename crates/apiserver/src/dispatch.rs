@@ -1,7 +1,7 @@
 //! Dispatch of requests: from the HTTP request through all stages to the handler that answers it.
 
 use crate::{
-    aggregation, audit, discovery, documents, gzip, metered, mounts,
+    aggregation, audit, discovery, documents, gzip, hosts, metered, mounts,
     negotiate::{self, Representation, Supported},
     no_workspace,
     path::{Rest, Route},
@@ -45,6 +45,7 @@ impl ApiServer {
 
 /// Serves a request through all stages, and notes its kind on the way.
 async fn serve(server: &ApiServer, request: Request<Body>, arrival: Arrival, kind: &mut RequestKind) -> Replied {
+    let request = hosts::located(server.hosts.as_ref(), arrival.server_name.as_deref(), request)?;
     // Shares its bytes: only a refusal looks at it.
     let uri = request.uri().clone();
     let parsed = Parsed::new(request, arrival)?;

@@ -17,6 +17,7 @@ mod extensions;
 #[cfg(test)]
 mod fixtures;
 mod gzip;
+mod hosts;
 mod impersonate;
 mod metered;
 mod mounts;
@@ -42,6 +43,7 @@ mod watch_encoder;
 pub mod websocket;
 
 pub use extensions::{ExtensionServers, Extensions, Outages, Unreachable};
+pub use hosts::HostPattern;
 pub use impersonate::{NotActing, acting, proxied_user};
 pub use mounts::{Forward, Nowhere};
 pub use named_identity::IdentityError;

@@ -99,6 +99,7 @@ impl Parsed {
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let Arrival {
             address: _,
+            server_name: _,
             certificate,
             authenticated,
             meter,

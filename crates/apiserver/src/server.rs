@@ -1,6 +1,6 @@
 //! The API server: the parts that every request shares.
 
-use crate::{extensions::Extensions, mounts::Forward, openapi};
+use crate::{extensions::Extensions, hosts::HostPattern, mounts::Forward, openapi};
 use insula_access::Authenticator;
 use insula_edge::guard::{fair_share, limits};
 use insula_pipeline::TenantLimits;
@@ -16,6 +16,8 @@ pub struct ApiServer {
     pub mounts: Arc<dyn Forward>,
     /// Extension servers of APIServices.
     pub extensions: Extensions,
+    /// Hosts of workspaces, if they have some.
+    pub hosts: Option<HostPattern>,
     /// Authenticates the senders of requests.
     pub authenticator: Arc<Authenticator>,
     /// Limits of each user and each workspace.

@@ -189,6 +189,7 @@ fn api_server(
             (config.limits.requests_in_flight / 2).max(1),
         ),
         third_party_resources: config.workspaces.third_party_resources,
+        hosts: config.hosts(),
         authenticator,
         fair_share: runtimes.fair_share.clone(),
         openapi: insula_apiserver::openapi::Cache::new(block_in_place),

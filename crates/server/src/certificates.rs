@@ -8,6 +8,7 @@
 
 mod by_name;
 mod given;
+mod shown;
 
 use std::{
     collections::BTreeMap,
@@ -21,6 +22,7 @@ use std::{
 };
 
 use insula_api::{Clock, Timestamp};
+use insula_apiserver::HostPattern;
 use insula_edge::port::tls::{self, CurrentTls, Proxies, Tls};
 use rustls::{
     Error as TlsError, InconsistentKeys, RootCertStore,
@@ -32,8 +34,11 @@ use rustls::{
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
-use self::by_name::{ByName, Pair, PairFiles};
 pub(crate) use self::given::check;
+use self::{
+    by_name::{ByName, Pair, PairFiles},
+    shown::{check_host, check_hosts, shown_for},
+};
 use crate::{
     StartError,
     config::{Config, is_dns_name},
@@ -63,6 +68,8 @@ pub(crate) struct Files {
     own_ca: PathBuf,
     /// Host of the external URL.
     host: String,
+    /// Hosts of workspaces.
+    hosts: Option<HostPattern>,
 }
 
 /// The last failed reload, for health.
@@ -111,6 +118,7 @@ impl Files {
             proxies: proxy.ca_file.clone().map(|ca| (ca, proxy.allowed_names.0.clone())),
             own_ca: identity.ca.clone(),
             host: host.to_owned(),
+            hosts: config.hosts(),
         }
     }
 
@@ -188,6 +196,7 @@ impl Files {
         let shown = ByName { default, others };
         let (files, chain) = shown_for(&self.host, &shown, (&self.default, &self.others));
         check_host(&self.host, files, chain)?;
+        check_hosts(self.hosts.as_ref(), &shown, (&self.default, &self.others))?;
         let trust = self.trust(files, chain, contents)?;
         let users = self.users.iter().collect::<Vec<_>>();
         let mut accepted = users.clone();
@@ -257,31 +266,6 @@ fn read_contents<'a>(
         }
     }
     Ok(contents)
-}
-
-/// Returns the certificate that clients of the URL get, which decides about the name and the CA.
-fn shown_for<'a>(
-    host: &str,
-    shown: &'a ByName,
-    (default, others): (&'a PairFiles, &'a [PairFiles]),
-) -> (&'a PairFiles, &'a [CertificateDer<'static>]) {
-    match shown.find(host) {
-        Some(index) => (&others[index], &shown.others[index].key.cert),
-        None => (default, &shown.default.cert),
-    }
-}
-
-/// Checks that a certificate names the host of the URL.
-fn check_host(host: &str, files: &PairFiles, chain: &[CertificateDer<'static>]) -> Result<(), StartError> {
-    if is_named(files, chain, host)? {
-        return Ok(());
-    }
-    let names = names(chain);
-    let cause = format!(
-        "does not name {host}, which the URL of this server has. It names {names}: set externalUrl to \
-         https://NAME:PORT with one of them, or get a certificate for {host}"
-    );
-    Err(refused(&files.certificate, cause))
 }
 
 /// Checks that a CA signed a certificate.

@@ -21,6 +21,7 @@ pub use workspaces::Workspaces;
 
 use std::{path::PathBuf, time::Duration};
 
+use insula_apiserver::HostPattern;
 use insula_edge::port::ConnectionLimits;
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +40,8 @@ pub struct Config {
     /// URL under which clients reach the server: `https://HOST[:PORT]`. `None` for one that follows
     /// from `listen`.
     pub external_url: Option<String>,
+    /// Hosts of workspaces: `{cluster}.api.example.com`. `None` for workspaces at paths alone.
+    pub host_pattern: Option<String>,
     /// Certificates of the port.
     pub tls: TlsConfig,
     /// Proxies that name users in headers.
@@ -288,12 +291,21 @@ pub struct Limits {
     pub streams_per_connection: u32,
 }
 
+impl Config {
+    /// Returns the hosts of workspaces. A pattern that is none was refused with the settings.
+    pub(crate) fn hosts(&self) -> Option<HostPattern> {
+        let pattern = self.host_pattern.as_deref().map(HostPattern::parse);
+        pattern.and_then(Result::ok)
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
             data_dir: PathBuf::from(".insula"),
             listen: "127.0.0.1:6443".to_owned(),
             external_url: None,
+            host_pattern: None,
             tls: TlsConfig::default(),
             front_proxy: FrontProxyConfig::default(),
             kubeconfig: None,

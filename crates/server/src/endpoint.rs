@@ -180,6 +180,7 @@ fn names(config: &Config, listen: SocketAddr) -> Vec<String> {
         .map(str::to_owned)
         .chain(addresses.iter().map(IpAddr::to_string))
         .chain([url(config, listen).host])
+        .chain(config.hosts().map(|hosts| hosts.wildcard()))
         .chain(config.tls.names.0.iter().cloned())
         .collect()
 }

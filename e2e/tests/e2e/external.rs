@@ -2,6 +2,7 @@
 //! reload, and front proxies.
 
 mod authority;
+mod hosts;
 mod names;
 mod proxies;
 

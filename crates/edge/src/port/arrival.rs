@@ -14,6 +14,8 @@ use std::{net::IpAddr, sync::Arc};
 pub struct Arrival {
     /// Address of the peer.
     pub address: Option<IpAddr>,
+    /// Name of the server in the TLS handshake.
+    pub server_name: Option<Arc<str>>,
     /// Certificate of the peer.
     pub certificate: Option<PeerCertificate>,
     /// Notified of the account that the request authenticates.

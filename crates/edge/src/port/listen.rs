@@ -255,7 +255,8 @@ async fn converse(
 ) {
     let (_, session) = stream.get_ref();
     let chain = session.peer_certificates().unwrap_or_default();
-    let facts = PeerFacts::new(tls, chain, peer, (&shared.runtimes, Arc::clone(&open.meter)));
+    let mut facts = PeerFacts::new(tls, chain, peer, (&shared.runtimes, Arc::clone(&open.meter)));
+    facts.server_name = session.server_name().map(Arc::from);
     // ALPN decides the protocol. Detecting it by the first bytes would have no time limit.
     let agreed_on_2 = session.alpn_protocol() == Some(b"h2");
     let connection = &open.slot.connection;
@@ -295,6 +296,7 @@ async fn converse(
 /// Facts about a peer, which each of its requests carries.
 pub struct PeerFacts {
     address: SocketAddr,
+    server_name: Option<Arc<str>>,
     certificate: Option<PeerCertificate>,
     /// The peer is no front proxy, and others may not say for whom they ask.
     forgets_forwarded: bool,
@@ -313,6 +315,7 @@ impl PeerFacts {
         let certificate = tls.peer(chain);
         PeerFacts {
             address,
+            server_name: None,
             forgets_forwarded: tls.distrusts_forwarded(certificate.as_ref()),
             certificate,
             meter,
@@ -327,6 +330,7 @@ impl PeerFacts {
         }
         Arrival {
             address: Some(self.address.ip()),
+            server_name: self.server_name.clone(),
             certificate: self.certificate.clone(),
             meter: Some(Arc::clone(&self.meter)),
             work: self.runtimes.request_meter(&self.meter),

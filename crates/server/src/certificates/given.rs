@@ -6,7 +6,9 @@ use insula_api::Timestamp;
 
 use super::{
     by_name::{ByName, PairFiles},
-    certificates, check_host, check_signed, read_contents, read_named, read_pair, shown_for, verifier,
+    certificates, check_signed, read_contents, read_named, read_pair,
+    shown::{check_host, check_hosts, shown_for},
+    verifier,
 };
 use crate::{
     StartError,
@@ -58,6 +60,7 @@ pub(crate) fn check(config: &Config, host: &str, now: Timestamp) -> Result<(), S
     };
     let (files, chain) = shown_for(host, &shown, (&default, &others));
     check_host(host, files, chain)?;
+    check_hosts(config.hosts().as_ref(), &shown, (&default, &others))?;
     match &tls.ca_file {
         Some(ca) => check_signed(ca, files, chain, &contents),
         None => Ok(()),

@@ -64,6 +64,7 @@ fn scene(own: &Ca) -> Scene {
         proxies: None,
         own_ca: path("own.crt"),
         host: "api.example.com".to_owned(),
+        hosts: None,
     };
     fs::write(&files.own_ca, &own.pem).unwrap();
     Scene { folder, files }

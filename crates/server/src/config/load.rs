@@ -222,7 +222,8 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     if let Some((key, cause)) = workspaces::mistake(&config.workspaces) {
         return refuse(key, cause);
     }
-    if let Some((key, cause)) = serving::mistake(config.external_url.as_deref(), &config.tls, &config.front_proxy) {
+    let serving = serving::mistake(config.external_url.as_deref(), &config.tls, &config.front_proxy);
+    if let Some((key, cause)) = serving.or_else(|| serving::host_mistake(config.host_pattern.as_deref())) {
         return refuse(key, cause);
     }
     if let Err(cause) = crate::telemetry::filter(&config.log.level) {

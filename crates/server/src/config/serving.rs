@@ -4,6 +4,7 @@
 use std::{net::IpAddr, path::PathBuf};
 
 use http::uri::Uri;
+use insula_apiserver::HostPattern;
 use serde::{Deserialize, Serialize};
 
 /// Certificates of the port. The server reads the files again when they change.
@@ -191,6 +192,12 @@ pub(super) fn mistake(
         }
         (Some(_), false) | (None, true) => None,
     }
+}
+
+/// Returns the key of a pattern for hosts that is none, and the mistake.
+pub(super) fn host_mistake(pattern: Option<&str>) -> Option<(&'static str, String)> {
+    let why = HostPattern::parse(pattern?).err()?;
+    Some(("hostPattern", why))
 }
 
 /// Returns true for an address, and for a DNS name that may begin with `*.`.

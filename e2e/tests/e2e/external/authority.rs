@@ -245,8 +245,11 @@ impl OpenConnection {
         body: &str,
     ) -> Result<Answer, String> {
         let length = body.len();
-        let head = format!("{method} {path} HTTP/1.1\r\nHost: test\r\nContent-Length: {length}\r\n");
+        let head = format!("{method} {path} HTTP/1.1\r\nContent-Length: {length}\r\n");
         let mut bytes = head.into_bytes();
+        if !headers.iter().any(|(name, _)| *name == "host") {
+            bytes.extend(b"Host: test\r\n");
+        }
         bytes.extend(b"Content-Type: application/json\r\nAccept: application/json\r\n");
         for (name, value) in headers {
             bytes.extend([name.as_bytes(), b": ", value, b"\r\n"].concat());
