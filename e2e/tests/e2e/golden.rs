@@ -7,11 +7,9 @@
 //! - `crd-openapi-v3`: descriptions are in our own words; parameters and fields of alpha features
 //!   that are not served are not published; a redirect stays in its workspace, where the recorded
 //!   one leaves it.
-//! - `crd-versions-invalid`: unknown fields are reported sorted by name, and not in the order of
-//!   the request.
 //! - `builtin-openapi`: whole objects are written as JSON, and OpenAPI v3 too, which every client
 //!   takes; the paths of tokens are not published.
-//! - `builtin-discovery`: workspaces have APIServices, which kcp's have not.
+//! - `builtin-discovery`: workspaces have APIServices and flow control, which kcp's have not.
 //! - `builtin-rbac-validation`: the rules that an aggregated role gathers have no owner.
 //! - `builtin-strategic-patch`: the refusal of a patch shows the resulting object, and not a map of
 //!   Go's.
@@ -37,11 +35,11 @@ use insula_e2e::{Server, run_bounded};
 /// Scenarios by name, and the number of their steps with equal answers.
 const FLOORS: &[(&str, usize)] = &[
     ("^apply-", 318),
-    ("^crd-", 295),
+    ("^crd-", 296),
     ("^verbs-", 367),
     ("^listwatch-", 359),
     ("^schema-", 341),
-    ("^builtin-", 340),
+    ("^builtin-", 342),
     ("^kcp-access", 26),
     ("^kcp-workspaces", 22),
     ("^kcp-schema", 43),
