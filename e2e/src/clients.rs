@@ -137,6 +137,20 @@ impl Runtime {
     }
 }
 
+/// Returns the newest kubectl, built from the Go modules of Kubernetes.
+///
+/// # Errors
+/// A sentence about what is missing: Go, or the modules.
+pub fn newest_kubectl() -> Result<PathBuf, String> {
+    let source = clients().join("kubectl");
+    let installed = install("kubectl", &source, &["go.mod", "go.sum", "main.go"], false, &|into| {
+        let version = "-ldflags=-X k8s.io/component-base/version.gitVersion=v1.36.0";
+        let program = into.join("kubectl").into_os_string();
+        run("go", &["build", version, "-o"], &[program, ".".into()], &source)
+    })?;
+    Ok(installed.join("kubectl"))
+}
+
 /// Returns the folder `name` and a hash of `files` beside the build, which `fetch` fills if it is
 /// not there or `anew`. An error is a sentence.
 pub(crate) fn install(

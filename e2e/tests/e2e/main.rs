@@ -42,6 +42,7 @@ mod kinds;
 mod kube_rs;
 mod kubeconfigs;
 mod kubectl;
+mod kubectls;
 mod life;
 mod limits;
 mod migrate;
