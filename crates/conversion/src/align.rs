@@ -1,8 +1,9 @@
 //! Alignment of two lists: pairs each item of one list with its item of the other.
 //!
 //! Items of keyed lists and sets are paired by key, or by the part of it that both lists have.
-//! Other lists are aligned by a longest common subsequence; gaps of equal length then pair in
-//! order, so that an item edited in place stays the same item.
+//! Other lists are aligned by a longest common subsequence, if possible of items that stay in their
+//! places; gaps of equal length then pair in order, so that an item edited in place stays the same
+//! item.
 //!
 //! ```text
 //! a = [x y z]   b = [x Y z w]     x–x, z–z are common; the gap [y]/[Y] pairs; w is new
@@ -190,8 +191,14 @@ fn by_sequence<T>(a: &[T], b: &[T], same: &dyn Fn(&T, &T) -> bool) -> Vec<Option
     }
     let (mid_a, mid_b) = (&a[head..a.len() - tail], &b[head..b.len() - tail]);
     if mid_a.len().saturating_mul(mid_b.len()) <= CELLS_MAX {
-        for (i, j) in common(mid_a, mid_b, same) {
-            pairs[head + i] = Some(head + j);
+        let common = common(mid_a, mid_b, same);
+        // Of sequences of equal length, the one whose items stay in their places counts: what is
+        // beside items that look alike may have been edited.
+        let in_place = mid_a.iter().zip(mid_b).filter(|(x, y)| same(x, y)).count();
+        if mid_a.len() != mid_b.len() || in_place < common.len() {
+            for (i, j) in common {
+                pairs[head + i] = Some(head + j);
+            }
         }
     }
     pair_gaps(&mut pairs, b.len());
@@ -283,6 +290,12 @@ mod tests {
             (json!(["bob"]), json!(["rob"]), vec![Some(0)]),
             (json!([1, 2]), json!([2, 1]), vec![None, Some(0)]),
             (json!([1, 1]), json!([1]), vec![Some(0), None]),
+            (json!([0, 0, 0]), json!([1, 0, 2]), vec![Some(0), Some(1), Some(2)]),
+            (
+                json!([0, 0, 1, 2]),
+                json!([0, 1, 2, 0]),
+                vec![Some(0), None, Some(1), Some(2)],
+            ),
         ];
         for (a, b, want) in rows {
             let got = align(a.as_array().unwrap(), b.as_array().unwrap(), None, equal);

@@ -396,10 +396,13 @@ impl Bundle {
     }
 
     /// Returns the object without the fields that the author allows to be lost.
-    pub(crate) fn without_dropped(&self, object: &Json, version: &str) -> Json {
-        let mut kept = object.clone();
-        if let Ok(version) = self.index(version) {
-            crate::residual::forget(&mut kept, &Json::Null, &self.versions[version].drop);
+    pub(crate) fn without_dropped<'o>(&self, object: &'o Json, version: &str) -> Cow<'o, Json> {
+        let mut kept = Cow::Borrowed(object);
+        if let Ok(version) = self.index(version)
+            && let dropped = &self.versions[version].drop
+            && !dropped.is_empty()
+        {
+            crate::residual::forget(kept.to_mut(), &Json::Null, dropped);
         }
         kept
     }

@@ -64,24 +64,24 @@ pub struct Search {
     /// Most writes of one case.
     pub writes: usize,
     /// Most work: no write follows the one that exceeds it. Every write is work for each of its
-    /// values in each pair of versions, and for the cost of its expressions. Small APIs end with
+    /// values to each version and back, and for the cost of its expressions. Small APIs end with
     /// the last case, large ones with the work.
     pub work: u64,
 }
 
 impl Search {
-    /// Returns the extent of a search over an API: a search of two versions for each pair of its
-    /// versions, so that more versions do not leave less for each. Versions that nobody can write
-    /// or read make no pairs.
+    /// Returns the extent of a search over an API: each pair of its versions is searched as in an
+    /// API of these two, since every version is written as often, and every write is read in all
+    /// others. So the search grows with the versions and not with their pairs. Versions that nobody
+    /// can write or read do not count.
     #[must_use]
     pub fn of_every_pair(self, bundle: &Bundle) -> Search {
-        let versions = in_use(bundle) as u32;
-        let pairs = (versions * versions.saturating_sub(1) / 2).max(1);
-        // Work counts both directions, and a version with itself: four for two versions.
-        let work = u64::from(versions * versions).max(4) / 4;
+        let versions = in_use(bundle).max(2);
+        // Writes of n versions are n times as many, and each costs n times as much.
+        let work = (versions * versions) as u64;
         Search {
-            cases: self.cases.saturating_mul(pairs),
-            work: self.work.saturating_mul(work),
+            cases: self.cases.saturating_mul(versions as u32) / 2,
+            work: self.work.saturating_mul(work) / 4,
             ..self
         }
     }
@@ -279,10 +279,10 @@ impl<'b> Prover<'b> {
         self.work.get() > self.work_max
     }
 
-    /// Counts the work of one write: the laws convert its object between all pairs of versions.
+    /// Counts the work of one write: the laws convert its object to each version and back.
     fn count(&self, object: &Json, budget: &Budget) {
         let versions = in_use(self.bundle) as u64;
-        let one = (values(object) + budget.used() / COST_PER_VALUE).saturating_mul(versions * versions);
+        let one = (values(object) + budget.used() / COST_PER_VALUE).saturating_mul(2 * versions);
         self.work.set(self.work.get().saturating_add(one));
     }
 

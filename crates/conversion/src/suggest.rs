@@ -140,7 +140,7 @@ fn scope(objects: Objects<'_, '_>, keys: &[(Segment, Segment)], out: &mut Sugges
             vec!["both are the key of their list".to_owned()],
         ));
     }
-    let pairs = ranked(&olds, &news, whole, out);
+    let pairs = ranked(objects, (&olds, &news), out);
     for pair in &pairs {
         let (a, b) = (&olds[pair.old], &news[pair.new]);
         if taken(&used.old, &a.path) || taken(&used.new, &b.path) {
@@ -194,7 +194,8 @@ fn rival<'p>(pair: &Pair, pairs: &'p [Pair], (olds, news): (&[Loose<'_>], &[Loos
 }
 
 /// Returns all similar pairs, the best first.
-fn ranked(olds: &[Loose<'_>], news: &[Loose<'_>], whole: bool, out: &Suggestions) -> Vec<Pair> {
+fn ranked(objects: Objects<'_, '_>, (olds, news): (&[Loose<'_>], &[Loose<'_>]), out: &Suggestions) -> Vec<Pair> {
+    let whole = objects.whole();
     let (olds, news) = (&olds[..olds.len().min(PLACES_MAX)], &news[..news.len().min(PLACES_MAX)]);
     let anchors = Anchors::find(olds, news, whole);
     let versions = (out.versions.0.as_str(), out.versions.1.as_str());
@@ -203,6 +204,9 @@ fn ranked(olds: &[Loose<'_>], news: &[Loose<'_>], whole: bool, out: &Suggestions
         for (j, b) in news.iter().enumerate() {
             // Equal names have different meanings in spec and status.
             if whole && a.path.first() != b.path.first() && a.path.len() > 1 && b.path.len() > 1 {
+                continue;
+            }
+            if objects.are_apart(&a.path, &b.path) {
                 continue;
             }
             let context = anchors.context((i, olds), (j, news));
@@ -217,8 +221,8 @@ fn ranked(olds: &[Loose<'_>], news: &[Loose<'_>], whole: bool, out: &Suggestions
             }));
         }
     }
-    // Of equal pairs, the one that is higher up.
-    let depth = |pair: &Pair| olds[pair.old].path.len();
+    // Of equal pairs, the one that is higher up in both versions.
+    let depth = |pair: &Pair| olds[pair.old].path.len() + news[pair.new].path.len();
     pairs.sort_by(|a, b| {
         let best = b.first.cmp(&a.first).then(b.score.total_cmp(&a.score));
         best.then(depth(a).cmp(&depth(b)))

@@ -3,7 +3,7 @@
 
 mod support;
 
-use insula_conversion::proof::{Search, search};
+use insula_conversion::proof::{Search, prove, search};
 use support::{bundle, yaml};
 
 fn found(text: &str) -> String {
@@ -144,4 +144,21 @@ fn what_does_not_hold_is_shown_by_the_smallest_object() {
 fn the_same_seed_finds_the_same() {
     let (_, text, _) = BREAK[0];
     assert_eq!(found(text), found(text));
+}
+
+/// Every version is written as often as one of two, whatever their number, so that each pair is
+/// searched as in an API of these two.
+#[test]
+fn more_versions_leave_no_less_for_each_pair() {
+    for versions in 2..=6_u32 {
+        let one = |version| format!("  v{version}: {{spec: {{f: string, g: integer}}}}\n");
+        let text: String = (1..=versions).map(one).collect();
+        let bundle = bundle(&yaml(&format!("versions:\n{text}"))).unwrap();
+        let searched = prove(&bundle, Search::default()).unwrap();
+        assert_eq!(searched.cases, 150 * versions, "{versions}: {searched:?}");
+        assert!(
+            !searched.stopped && searched.writes > 300 * u64::from(versions),
+            "{searched:?}"
+        );
+    }
 }

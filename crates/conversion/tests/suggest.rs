@@ -117,6 +117,26 @@ fn fields_of_items_are_renamed() {
     );
 }
 
+/// A field that went from an object which both versions have is not another one's of an object
+/// beside it, and a general name says nothing about the object that it was in.
+#[test]
+fn fields_of_objects_apart_are_no_pairs() {
+    check(
+        "{spec: {vault: {auth: {secretAccessKeyRef: string}, url: string}, ref: {name: string, kind: string}, \
+            network: {hostName: string, mtu: integer}}}",
+        "{spec: {vault: {url: string}, alibaba: {auth: {accessKeySecretRef: string}}, name: string, network: {dns: \
+            {hostName: string}, mtu: integer}}}",
+        expect![[r#"
+            .spec.alibaba.auth.accessKeySecretRef only in new
+            .spec.name only in new
+            .spec.network.hostName → .spec.network.dns.hostName
+            .spec.ref.kind only in old
+            .spec.ref.name only in old
+            .spec.vault.auth.secretAccessKeyRef only in old
+        "#]],
+    );
+}
+
 #[test]
 fn equal_descriptions_speak_for_a_pair() {
     let field = |name: &str, words: &str| -> Json {

@@ -66,7 +66,11 @@ impl<'b> Observed<'b> {
             insula_schema::default(&mut object, schema);
         }
         let made = bundle.traced(&object, (a, b), &mut unmetered_budget()).ok();
-        let made = Rc::new(made.map(|(made, trace)| (bundle.without_dropped(&made, b), trace)));
+        let kept = |(made, trace)| match bundle.without_dropped(&made, b) {
+            Cow::Owned(kept) => (kept, trace),
+            Cow::Borrowed(_) => (made, trace),
+        };
+        let made = Rc::new(made.map(kept));
         self.conversions.borrow_mut().insert(key, made.clone());
         Ok(made)
     }

@@ -151,9 +151,8 @@ impl Context {
                     Some(Segment::Field(name)) => name.clone(),
                     _ => String::new(),
                 };
-                let nested = (x.starts_with(y) || y.starts_with(x)) && x.len().abs_diff(y.len()) <= 1;
-                let near = matches!(self, Context::Free) && nested || self.holds(x, y);
-                !near && (matches!(self, Context::Apart) || names::names_alike(&last(x), &last(y)) < NAMES_MIN)
+                !self.holds(x, y)
+                    && (matches!(self, Context::Apart) || names::names_alike(&last(x), &last(y)) < NAMES_MIN)
             }
         }
     }

@@ -61,6 +61,23 @@ impl Objects<'_, '_> {
     pub(super) fn whole(&self) -> bool {
         self.above.0.is_empty() && self.above.1.is_empty()
     }
+
+    /// Returns true for fields of other names in two objects of which both versions have one: what
+    /// went from it is seldom in an object beside it.
+    pub(super) fn are_apart(&self, a: &[Segment], b: &[Segment]) -> bool {
+        let shared = a.iter().zip(b).take_while(|(a, b)| a == b).count();
+        let differ = a.len() > shared + 1 && b.len() > shared + 1;
+        differ && a.last() != b.last() && (has(self.new, &a[..=shared]) || has(self.old, &b[..=shared]))
+    }
+}
+
+/// Returns true if there is a field at a path of fields.
+fn has(node: &Node, path: &[Segment]) -> bool {
+    match path.split_first() {
+        Some((Segment::Field(name), below)) => node.property(name).is_some_and(|child| has(child, below)),
+        Some(_) => false,
+        None => true,
+    }
 }
 
 /// Collector of the fields that exist in one version only.
