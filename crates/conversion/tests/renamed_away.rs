@@ -65,7 +65,7 @@ rules:
     assert_eq!(released.shows(&with, "v2"), json!({"l": ["d", "b"], "t": "t"}));
 }
 
-/// What is cleared stays cleared, also where the version is gone whose names its values had beside
+/// A cleared value stays cleared, also where the version is gone whose names its values had beside
 /// the hub.
 #[test]
 fn entries_of_a_map_stay_removed_when_the_version_of_their_names_is_gone() {

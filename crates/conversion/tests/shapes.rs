@@ -40,10 +40,10 @@ enum Shape {
 
 /// The fields of a shape that a version has.
 #[derive(Debug)]
-enum View {
+enum Seen {
     Whole,
-    Inside(Box<View>),
-    Fields(Vec<Option<View>>),
+    Inside(Box<Seen>),
+    Fields(Vec<Option<Seen>>),
 }
 
 fn name(field: usize) -> String {
@@ -80,31 +80,31 @@ fn fields(dice: &mut Dice, depth: usize, has_key: bool) -> Shape {
 }
 
 /// Chooses what a version shows.
-fn view(shape: &Shape, dice: &mut Dice) -> View {
+fn view(shape: &Shape, dice: &mut Dice) -> Seen {
     match shape {
-        Shape::List(inner) | Shape::Keyed(inner) | Shape::Map(inner) => View::Inside(Box::new(view(inner, dice))),
+        Shape::List(inner) | Shape::Keyed(inner) | Shape::Map(inner) => Seen::Inside(Box::new(view(inner, dice))),
         Shape::Object { fields, .. } => {
             let shown = |field| (dice.below(3) != 0).then(|| view(field, dice));
-            View::Fields(fields.iter().map(shown).collect())
+            Seen::Fields(fields.iter().map(shown).collect())
         }
-        _ => View::Whole,
+        _ => Seen::Whole,
     }
 }
 
-fn schema(shape: &Shape, view: &View) -> Json {
+fn schema(shape: &Shape, view: &Seen) -> Json {
     match (shape, view) {
         (Shape::Text { nullable: true }, _) => json!({"type": "string", "nullable": true}),
         (Shape::Text { .. }, _) => json!({"type": "string"}),
         (Shape::Number, _) => json!({"type": "integer"}),
-        (Shape::List(inner), View::Inside(below)) => json!({"type": "array", "items": schema(inner, below)}),
-        (Shape::Keyed(inner), View::Inside(below)) => json!({"type": "array", "items": schema(inner, below),
+        (Shape::List(inner), Seen::Inside(below)) => json!({"type": "array", "items": schema(inner, below)}),
+        (Shape::Keyed(inner), Seen::Inside(below)) => json!({"type": "array", "items": schema(inner, below),
             "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]}),
-        (Shape::Map(inner), View::Inside(below)) => {
+        (Shape::Map(inner), Seen::Inside(below)) => {
             json!({"type": "object", "additionalProperties": schema(inner, below)})
         }
-        (Shape::Object { fields, has_key }, View::Fields(shown)) => {
+        (Shape::Object { fields, has_key }, Seen::Fields(shown)) => {
             let shown = fields.iter().zip(shown).enumerate();
-            let one = |(number, (field, view)): (usize, (&Shape, &Option<View>))| {
+            let one = |(number, (field, view)): (usize, (&Shape, &Option<Seen>))| {
                 Some((name(number), schema(field, view.as_ref()?)))
             };
             let mut out = json!({"type": "object", "properties": shown.filter_map(one).collect::<Map<_, _>>()});
@@ -119,17 +119,17 @@ fn schema(shape: &Shape, view: &View) -> Json {
 }
 
 /// Returns what a version shows of a value. An object without fields is as good as none.
-fn shown(shape: &Shape, view: &View, value: &Json) -> Option<Json> {
-    let below = |inner: &Shape, view: &View, value: &Json| shown(inner, view, value).unwrap_or_else(|| json!({}));
+fn shown(shape: &Shape, view: &Seen, value: &Json) -> Option<Json> {
+    let below = |inner: &Shape, view: &Seen, value: &Json| shown(inner, view, value).unwrap_or_else(|| json!({}));
     match (shape, view, value) {
-        (Shape::List(inner) | Shape::Keyed(inner), View::Inside(view), Json::Array(items)) => {
+        (Shape::List(inner) | Shape::Keyed(inner), Seen::Inside(view), Json::Array(items)) => {
             Some(items.iter().map(|item| below(inner, view, item)).collect())
         }
-        (Shape::Map(inner), View::Inside(view), Json::Object(entries)) => {
+        (Shape::Map(inner), Seen::Inside(view), Json::Object(entries)) => {
             let one = |(key, value): (&String, &Json)| (key.clone(), below(inner, view, value));
             Some(Json::Object(entries.iter().map(one).collect()))
         }
-        (Shape::Object { fields, .. }, View::Fields(views), Json::Object(values)) => {
+        (Shape::Object { fields, .. }, Seen::Fields(views), Json::Object(values)) => {
             let mut out = Map::new();
             out.extend(values.get("k").map(|key| ("k".to_owned(), key.clone())));
             for (number, (field, view)) in fields.iter().zip(views).enumerate() {
@@ -200,21 +200,21 @@ impl Editor<'_> {
         self.next
     }
 
-    fn fresh(&mut self, shape: &Shape, view: &View) -> Json {
+    fn fresh(&mut self, shape: &Shape, view: &Seen) -> Json {
         let count = 1 + self.dice.below(2);
         match (shape, view) {
             (Shape::Text { nullable: true }, _) if self.dice.below(3) == 0 => Json::Null,
             (Shape::Text { .. }, _) => json!(format!("t{}", self.number())),
             (Shape::Number, _) => json!(self.number()),
-            (Shape::List(inner) | Shape::Keyed(inner), View::Inside(view)) => {
+            (Shape::List(inner) | Shape::Keyed(inner), Seen::Inside(view)) => {
                 (0..count).map(|_| self.fresh(inner, view)).collect()
             }
-            (Shape::Map(inner), View::Inside(view)) => {
+            (Shape::Map(inner), Seen::Inside(view)) => {
                 let first = self.dice.below(3);
                 let keys = (first..3).take(count).map(|key| ["a", "b", "c.d/e"][key].to_owned());
                 Json::Object(keys.map(|key| (key, self.fresh(inner, view))).collect())
             }
-            (Shape::Object { fields, has_key }, View::Fields(views)) => {
+            (Shape::Object { fields, has_key }, Seen::Fields(views)) => {
                 let mut out = Map::new();
                 if *has_key {
                     out.insert("k".to_owned(), json!(format!("k{}", self.number())));
@@ -234,9 +234,9 @@ impl Editor<'_> {
     }
 
     /// Edits a value that is there.
-    fn edit(&mut self, shape: &Shape, view: &View, value: &mut Json) {
+    fn edit(&mut self, shape: &Shape, view: &Seen, value: &mut Json) {
         match (shape, view, &mut *value) {
-            (Shape::List(inner) | Shape::Keyed(inner), View::Inside(below), Json::Array(items)) => {
+            (Shape::List(inner) | Shape::Keyed(inner), Seen::Inside(below), Json::Array(items)) => {
                 let at = self.dice.below(items.len());
                 match self.dice.below(8) {
                     0 => items.clear(),
@@ -247,7 +247,7 @@ impl Editor<'_> {
                     _ => self.edit(inner, below, &mut items[at]),
                 }
             }
-            (Shape::Map(inner), View::Inside(below), Json::Object(entries)) => {
+            (Shape::Map(inner), Seen::Inside(below), Json::Object(entries)) => {
                 let key = ["a", "b", "c.d/e"][self.dice.below(3)];
                 match (self.dice.below(5), entries.get_mut(key)) {
                     (0, _) => entries.clear(),
@@ -256,7 +256,7 @@ impl Editor<'_> {
                     (_, None) => drop(entries.insert(key.to_owned(), self.fresh(inner, below))),
                 }
             }
-            (Shape::Object { fields, .. }, View::Fields(views), Json::Object(values)) => {
+            (Shape::Object { fields, .. }, Seen::Fields(views), Json::Object(values)) => {
                 let shown: Vec<usize> = (0..fields.len()).filter(|field| views[*field].is_some()).collect();
                 let Some(field) = shown.get(self.dice.below(shown.len())).copied() else {
                     return;
@@ -283,8 +283,8 @@ impl Editor<'_> {
 }
 
 /// Removes what a version shows of a value; returns true if the whole goes.
-fn clear(shape: &Shape, view: &View, value: &mut Json) -> bool {
-    let (Shape::Object { fields, .. }, View::Fields(views), Json::Object(values)) = (shape, view, value) else {
+fn clear(shape: &Shape, view: &Seen, value: &mut Json) -> bool {
+    let (Shape::Object { fields, .. }, Seen::Fields(views), Json::Object(values)) = (shape, view, value) else {
         return true;
     };
     for (number, (field, view)) in fields.iter().zip(views).enumerate() {
@@ -301,7 +301,7 @@ fn version(number: usize) -> String {
     format!("v{}", number + 1)
 }
 
-fn compiled(shape: &Shape, views: &[View], storage: usize) -> Bundle {
+fn compiled(shape: &Shape, views: &[Seen], storage: usize) -> Bundle {
     let schemas = views.iter().enumerate();
     let schemas = schemas.map(|(at, view)| (version(at), json!({"spec": {"$": schema(shape, view)}})));
     let doc = json!({"storage": version(storage), "versions": schemas.collect::<Map<_, _>>()});
@@ -314,7 +314,7 @@ fn hold(seed: u64) -> Result<u64, String> {
     dice.below(2);
     let shape = fields(&mut dice, DEPTH, false);
     let count = 2 + dice.below(4);
-    let views: Vec<View> = (0..count).map(|_| view(&shape, &mut dice)).collect();
+    let views: Vec<Seen> = (0..count).map(|_| view(&shape, &mut dice)).collect();
     let (mut all, mut stored, mut next, mut writes) = (json!({}), None::<(ToStore, String)>, 0, 0);
     let mut log = String::new();
     for _ in 0..MOVES {

@@ -1,7 +1,5 @@
 //! Shares of memory: what one tenant stores and replaces beside the others.
 
-use std::time::Duration;
-
 use insula_e2e::{
     Answer, Client, Etcd, Server, Setup, Who, etcd_programs, insula, until, workspace, workspace_owned_by,
 };
