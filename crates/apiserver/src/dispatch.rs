@@ -19,6 +19,7 @@ use insula_edge::{
     guard::limits::{Held, InFlightPermit},
     port::{Answered, Arrival, RequestKind, ResourceClass},
 };
+use insula_meter::Bounds;
 use insula_pipeline::{Destination, Entered, ObjectPath, Refusal};
 use std::pin::pin;
 use tracing::Instrument;
@@ -54,6 +55,11 @@ async fn serve(server: &ApiServer, request: Request<Body>, arrival: Arrival, kin
         Some(Verb::Watch) => None,
         _ => parsed.query.timeout()?,
     };
+    let settings = &server.limits.settings;
+    if let Some(time) = timeout.filter(|time| *time < settings.request_time) {
+        let compute = settings.compute_time;
+        parsed.work.bound(Some(Bounds { time, compute }));
+    }
     let served = pin!(async {
         let (authenticated, permit) = server.admit(parsed).await?;
         serve_authenticated(server, authenticated, Some(permit), kind).await

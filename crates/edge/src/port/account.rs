@@ -17,6 +17,7 @@ use std::{
 };
 
 use insula_meter::{Bounds, Ended, Scheduler, UNIT_NANOSECONDS};
+use rustix::time::{ClockId, clock_gettime};
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
     task::block_in_place,
@@ -42,7 +43,9 @@ const UNBOUNDED: u64 = u64::MAX;
 #[derive(Clone, Copy)]
 struct Piece {
     begun: Instant,
-    has_turn: bool,
+    /// CPU time of the thread at the start of a turn; `None` for a piece without one. Times that
+    /// pass are no measure of a request on a busy machine.
+    cpu: Option<Duration>,
 }
 
 thread_local! {
@@ -73,56 +76,70 @@ impl RequestAccount {
         }
     }
 
-    /// Charges for a piece, and begins the next one.
-    fn charge(&self, took: Duration) -> Result<(), Ended> {
-        self.connection.charge(took);
+    /// Takes CPU time from what is left.
+    fn spend(&self, cpu: Duration) -> Result<(), Ended> {
         let left = self.left.load(Ordering::Relaxed);
         if left == UNBOUNDED {
             return Ok(());
         }
-        let left = left.saturating_sub(micros(took));
+        let left = left.saturating_sub(micros(cpu));
         self.left.store(left, Ordering::Relaxed);
-        if left == 0 {
-            return self.end(Ended::Spent);
-        }
-        Ok(())
+        if left == 0 { Err(Ended::Spent) } else { Ok(()) }
     }
 
-    fn end(&self, ended: Ended) -> Result<(), Ended> {
+    fn end(&self, ended: Ended) -> Ended {
         let _ = self
             .ended
             .compare_exchange(0, code(ended), Ordering::Relaxed, Ordering::Relaxed);
-        Err(ended)
+        ended
+    }
+
+    /// Ends a piece that has a turn, and begins the next one when it has a turn again.
+    fn pass(&self, took: Duration, since: Duration) -> Result<(), Ended> {
+        self.connection.charge(took);
+        PIECE.set(Some(Piece::with_turn()));
+        self.spend(cpu_time().saturating_sub(since))?;
+        let passed = self.runtimes.queue.pass(self);
+        PIECE.set(Some(if passed.is_ok() {
+            Piece::with_turn()
+        } else {
+            Piece::inline()
+        }));
+        passed
+    }
+
+    /// Leaves the threads that answer, and begins a piece when it has a turn.
+    fn leave(&self, took: Duration) -> Result<(), Ended> {
+        self.connection.charge(took);
+        let taken = leave_threads(|| self.runtimes.queue.take(self));
+        PIECE.set(Some(if taken.is_ok() {
+            Piece::with_turn()
+        } else {
+            Piece::inline()
+        }));
+        taken
     }
 }
 
 impl Scheduler for RequestAccount {
     fn check(&self, coming: u64) -> Result<(), Ended> {
         if let Some(ended) = self.ended() {
-            return self.end(ended);
+            return Err(self.end(ended));
         }
         let Some(piece) = PIECE.get() else { return Ok(()) };
         let took = piece.begun.elapsed();
-        if piece.has_turn {
-            if took < SLICE {
-                return Ok(());
+        let next = match piece.cpu {
+            Some(_) if took < SLICE => Ok(()),
+            Some(since) => self.pass(took, since),
+            None => {
+                let coming = Duration::from_nanos(coming.saturating_mul(UNIT_NANOSECONDS));
+                match took.saturating_add(coming) < INLINE {
+                    true => Ok(()),
+                    false => self.leave(took),
+                }
             }
-            let spent = self.charge(took);
-            let passed = spent.and_then(|()| {
-                let passed = self.runtimes.queue.pass(self);
-                PIECE.set(passed.is_ok().then(|| Piece::new(true)).or(Some(Piece::new(false))));
-                passed
-            });
-            return passed.or_else(|ended| self.end(ended));
-        }
-        let coming = Duration::from_nanos(coming.saturating_mul(UNIT_NANOSECONDS));
-        if took.saturating_add(coming) < INLINE {
-            return Ok(());
-        }
-        self.charge(took)?;
-        let taken = leave_threads(|| self.runtimes.queue.take(self));
-        PIECE.set(Some(Piece::new(taken.is_ok())));
-        taken.or_else(|ended| self.end(ended))
+        };
+        next.map_err(|ended| self.end(ended))
     }
 
     fn ended(&self) -> Option<Ended> {
@@ -155,19 +172,33 @@ impl Waiter for RequestAccount {
 }
 
 impl Piece {
-    fn new(has_turn: bool) -> Self {
+    fn inline() -> Self {
         Piece {
             begun: Instant::now(),
-            has_turn,
+            cpu: None,
         }
     }
+
+    fn with_turn() -> Self {
+        Piece {
+            begun: Instant::now(),
+            cpu: Some(cpu_time()),
+        }
+    }
+}
+
+/// Returns the CPU time of the current thread so far.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let nanoseconds = u32::try_from(time.tv_nsec).unwrap_or_default();
+    Duration::new(time.tv_sec.unsigned_abs(), nanoseconds)
 }
 
 /// Runs a task on the current thread, and gives its turn back if it took one. Returns the time of
 /// the last piece, which nobody has charged yet.
 pub(super) fn run<T>(runtimes: &PriorityRuntimes, task: impl FnOnce() -> T) -> (T, Duration) {
     let leaving = Leaving(runtimes);
-    PIECE.set(Some(Piece::new(false)));
+    PIECE.set(Some(Piece::inline()));
     let done = task();
     let took = PIECE.get().map(|piece| piece.begun.elapsed()).unwrap_or_default();
     drop(leaving);
@@ -179,7 +210,7 @@ struct Leaving<'a>(&'a PriorityRuntimes);
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
-        if PIECE.take().is_some_and(|piece| piece.has_turn) {
+        if PIECE.take().is_some_and(|piece| piece.cpu.is_some()) {
             self.0.queue.leave(self.0.now());
         }
     }

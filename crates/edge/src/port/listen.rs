@@ -143,6 +143,7 @@ pub async fn serve(server: Server) {
         );
     }
     lifecycle.set_gone();
+    shared.runtimes.queue.close();
     tracker.wait().await;
     sweeping.abort();
 }
