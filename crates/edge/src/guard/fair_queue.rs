@@ -1,4 +1,4 @@
-//! FairQueue of long computations: payers share the machine by the time that they have used.
+//! Turns of long computations: payers share the machine by the time that they have used.
 //!
 //! A request that has computed for a millisecond goes on when it has a turn. There are as many
 //! turns as cores. Whoever waits gets the next one in the order of what its payer has used lately,
@@ -33,7 +33,7 @@ pub struct FairQueue {
 
 #[derive(Default)]
 struct State {
-    /// FairQueue that are taken.
+    /// Turns that are taken.
     taken: usize,
     /// Requests that wait, in the order of their arrival.
     waiting: Vec<Waiting>,
