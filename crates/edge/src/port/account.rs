@@ -9,7 +9,7 @@
 use std::{
     cell::Cell,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
     thread::{self, Thread},
@@ -33,7 +33,7 @@ use crate::guard::{
 const INLINE: Duration = Duration::from_millis(1);
 /// Time after which a turn is passed on, if somebody waits.
 const SLICE: Duration = Duration::from_millis(2);
-/// Longest time between two looks at whether another thread answers.
+/// Longest time between two looks at whether another thread has started.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Tells that there is no bound.
@@ -111,7 +111,7 @@ impl RequestAccount {
     /// Leaves the threads that answer, and begins a piece when it has a turn.
     fn leave(&self, took: Duration) -> Result<(), Ended> {
         self.connection.charge(took);
-        let taken = leave_threads(|| self.runtimes.queue.take(self));
+        let taken = leave_threads(&self.runtimes.handover, || self.runtimes.queue.take(self));
         PIECE.set(Some(if taken.is_ok() {
             Piece::with_turn()
         } else {
@@ -217,28 +217,41 @@ impl Drop for Leaving<'_> {
 }
 
 /// Lets another thread answer in the place of this one, and runs something that blocks.
-fn leave_threads<T>(block: impl FnOnce() -> T) -> T {
+///
+/// The runtime keeps the place of a thread that leaves in a slot, and a thread that comes back
+/// takes what it finds there: also the place of the one that has left after it. Then that one
+/// computes in its place, and nobody answers. So one thread at a time leaves or comes back.
+fn leave_threads<T>(handover: &Mutex<()>, block: impl FnOnce() -> T) -> T {
     match Handle::try_current() {
-        Ok(handle) if handle.runtime_flavor() == RuntimeFlavor::MultiThread => block_in_place(|| {
-            until_another_answers(&handle);
-            block()
-        }),
+        Ok(handle) if handle.runtime_flavor() == RuntimeFlavor::MultiThread => {
+            let leaving = locked(handover);
+            let (done, _coming_back) = block_in_place(|| {
+                until_another_starts(&handle);
+                drop(leaving);
+                (block(), locked(handover))
+            });
+            done
+        }
         _ => block(),
     }
 }
 
-/// Waits until a thread of the runtime runs a task. A thread that leaves takes its place back if
-/// nobody has taken it meanwhile: then nobody would answer until the end of the computation.
-fn until_another_answers(handle: &Handle) {
-    let answers = Arc::new(AtomicBool::new(false));
-    let told = Told(thread::current(), answers.clone());
-    handle.spawn(async move { drop(told) });
-    while !answers.load(Ordering::Acquire) {
+fn locked(handover: &Mutex<()>) -> MutexGuard<'_, ()> {
+    handover.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until another thread has the place of this one. Threads that block start in the order in
+/// which they are wanted, and the runtime has wanted the one for the place before.
+fn until_another_starts(handle: &Handle) {
+    let started = Arc::new(AtomicBool::new(false));
+    let told = Told(thread::current(), started.clone());
+    handle.spawn_blocking(move || drop(told));
+    while !started.load(Ordering::Acquire) {
         thread::park_timeout(LOOK);
     }
 }
 
-/// Tells a thread that a task was run; or dropped, by a runtime that ends.
+/// Tells a thread that another one has started; or that it never will, when the runtime ends.
 struct Told(Thread, Arc<AtomicBool>);
 
 impl Drop for Told {
@@ -271,7 +284,8 @@ fn reason(code: u8) -> Option<Ended> {
 mod tests {
     use super::*;
     use crate::guard::fair_share::FairShare;
-    use tokio::sync::oneshot;
+    use std::sync::atomic::AtomicUsize;
+    use tokio::sync::{mpsc, oneshot};
 
     const BOUNDS: Bounds = Bounds {
         time: Duration::from_secs(60),
@@ -303,6 +317,46 @@ mod tests {
         // The turn was given back at the end.
         let first = RequestAccount::new(runtimes.clone(), connection);
         assert_eq!(runtimes.queue.take(&first), Ok(()));
+    }
+
+    /// Threads that leave and threads that come back pass one slot of the runtime: whatever their
+    /// order, somebody answers.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn computations_that_come_and_go_leave_somebody_to_answer() {
+        let runtimes = PriorityRuntimes::new(2, FairShare::new(2, 100));
+        let (answers, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let (told, mut ends) = mpsc::unbounded_channel();
+        let (count, ended) = (answers.clone(), over.clone());
+        tokio::spawn(async move {
+            while !ended.load(Ordering::Relaxed) {
+                count.fetch_add(1, Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        });
+        let spawner = thread::spawn(move || {
+            for n in 0..400 {
+                let connection = runtimes.meter();
+                let meter = runtimes.request_meter(&connection);
+                meter.bound(Some(BOUNDS));
+                let (seen, told) = (answers.clone(), told.clone());
+                runtimes.spawn(&connection, async move {
+                    let until = seen.load(Ordering::Relaxed) + 5;
+                    let mut spent = Ok(());
+                    while spent.is_ok() && seen.load(Ordering::Relaxed) < until {
+                        spent = meter.spend(100);
+                    }
+                    let _ = told.send(spent);
+                });
+                if n % 8 == 0 {
+                    thread::sleep(Duration::from_millis(2));
+                }
+            }
+        });
+        for _ in 0..400 {
+            assert_eq!(ends.recv().await, Some(Ok(())));
+        }
+        over.store(true, Ordering::Relaxed);
+        spawner.join().expect("no panic");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

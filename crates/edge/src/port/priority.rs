@@ -53,6 +53,8 @@ pub struct PriorityRuntimes {
     pub fair_share: FairShare,
     /// FairQueue of long computations.
     pub queue: FairQueue,
+    /// Held by a thread that leaves those that answer, or comes back to them.
+    pub(super) handover: Mutex<()>,
     normal: Handle,
     low: ThreadPool,
     controllers: ThreadPool,
@@ -97,6 +99,7 @@ impl PriorityRuntimes {
             begun: Instant::now(),
             fair_share,
             queue: FairQueue::new(cores),
+            handover: Mutex::default(),
             normal: Handle::current(),
             low: ThreadPool::new(LOW_PRIORITY, NICENESS, cores),
             controllers: ThreadPool::new("controllers", 0, cores),

@@ -2,8 +2,15 @@
 
 use std::thread;
 
-use insula_e2e::{Client, Server, Setup, Who, until, workspace, workspace_owned_by};
+use insula_e2e::{Client, Server, Setup, Who, runtime, until, workspace, workspace_owned_by};
+use insula_proto::{
+    admin::v1::{ApplyObjectRequest, object_service_client::ObjectServiceClient},
+    value::from_json,
+};
 use serde_json::{Value, json};
+use tonic::Code;
+
+use crate::grpc::{self, client};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -42,32 +49,67 @@ fn as_user(server: &Server, user: &str, place: &str) -> Client {
     server.client(Who::Token(format!("{user}-token"))).in_workspace(place)
 }
 
+/// Defines sums in a workspace of alice, and a map in one of bob. Returns alice's workspace, and
+/// bob in his.
+fn burning(server: &Server) -> (String, Client) {
+    let (place, _) = workspace_owned_by(server, "alice");
+    let alice = as_user(server, "alice", &place);
+    let bob = as_user(server, "bob", &workspace_owned_by(server, "bob").0);
+    bob.post(MAPS, &map("mine")).expect(201);
+    alice.post(DEFINITIONS, &definition()).expect(201);
+    until("sums are served", || (alice.get(SUMS).code == 200).then_some(()));
+    (place, bob)
+}
+
+/// Checks that bob is answered, again and again, while most of a burst computes.
+fn assert_answers(bob: &Client, computing: impl Fn() -> usize) {
+    for _ in 0..10 {
+        bob.get(&format!("{MAPS}/mine")).expect(200);
+    }
+    let computing = computing();
+    assert!(computing > 8, "{computing} of the burst were still computing");
+}
+
 /// The rules of a small object ran whole on a thread that answers: sixteen requests kept all of
 /// them, and everybody else waited.
 #[test]
 fn a_burst_of_costly_rules_delays_no_other_tenant() {
     let server = Server::start();
-    let (place, _) = workspace_owned_by(&server, "alice");
-    let alice = as_user(&server, "alice", &place);
-    let bob = as_user(&server, "bob", &workspace_owned_by(&server, "bob").0);
-    bob.post(MAPS, &map("mine")).expect(201);
-    alice.post(DEFINITIONS, &definition()).expect(201);
-    until("sums are served", || (alice.get(SUMS).code == 200).then_some(()));
+    let (place, bob) = burning(&server);
     let burst: Vec<_> = (0..16)
         .map(|n| {
             let alice = as_user(&server, "alice", &place);
             thread::spawn(move || alice.post(SUMS, &sum(n)).code)
         })
         .collect();
-    // Answered one after the other while the burst computes.
-    for _ in 0..10 {
-        bob.get(&format!("{MAPS}/mine")).expect(200);
-    }
-    let computing = burst.iter().filter(|request| !request.is_finished()).count();
-    assert!(computing > 8, "{computing} of the burst were still computing");
-    for request in burst {
-        // Its rules ran out of their budget: the end of the request says so and nothing else.
-        assert_eq!(request.join().unwrap(), 422);
+    assert_answers(&bob, || burst.iter().filter(|request| !request.is_finished()).count());
+    // Their rules run out of their budget.
+    let codes: Vec<u16> = burst.into_iter().map(|request| request.join().unwrap()).collect();
+    assert_eq!(codes, [422; 16]);
+}
+
+#[test]
+fn a_burst_of_costly_calls_delays_no_other_tenant() {
+    let server = Server::start();
+    let (place, bob) = burning(&server);
+    let burst: Vec<_> = (0..16)
+        .map(|n| {
+            let mut client = client!(ObjectServiceClient<_>, server, Who::Anonymous);
+            let mut object = sum(n);
+            object["metadata"]["namespace"] = json!("default");
+            let applied = ApplyObjectRequest {
+                workspace: place.clone(),
+                object: Some(from_json(object.as_object().unwrap()).unwrap()),
+                field_manager: "burst".to_owned(),
+                ..ApplyObjectRequest::default()
+            };
+            let applied = grpc::as_user("alice-token", applied);
+            runtime().spawn(async move { client.apply_object(applied).await.unwrap_err().code() })
+        })
+        .collect();
+    assert_answers(&bob, || burst.iter().filter(|call| !call.is_finished()).count());
+    for call in burst {
+        assert_eq!(runtime().block_on(call).unwrap(), Code::InvalidArgument);
     }
 }
 
