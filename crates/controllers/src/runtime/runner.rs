@@ -12,10 +12,12 @@ use insula_registry::{Deps, Plan};
 use insula_store::{Change, Cursor, Gone, Snapshot};
 use std::{
     fmt::Debug,
+    future::poll_fn,
     hash::Hash,
     ops::ControlFlow,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
+    task::{Context, Poll},
 };
 
 /// Keys in work at once: enough for the store to group commits.
@@ -31,6 +33,16 @@ enum Outcome {
 type Work<K> = BoxFuture<'static, (K, Outcome)>;
 type Timer<K> = BoxFuture<'static, (K, u64)>;
 type Watched = BoxFuture<'static, (Cursor, Result<Vec<Arc<Change>>, Gone>)>;
+
+/// An event that a loop waits for.
+enum Next<K> {
+    Changes(Cursor, Result<Vec<Arc<Change>>, Gone>),
+    Ended(K, Outcome),
+    Fired(K, u64),
+}
+
+/// Kinds of events that a loop waits for.
+const KINDS: u8 = 3;
 
 /// A reconciler without the type of its world, so that the loop is compiled once for each type of
 /// key and not for each reconciler.
@@ -99,6 +111,7 @@ async fn repeat<K: Key>(
         queue,
         work: FuturesUnordered::new(),
         timers: FuturesUnordered::new(),
+        looks: 0,
     };
     loop {
         match runner.begin() {
@@ -118,6 +131,7 @@ struct Runner<K> {
     queue: Queue<K>,
     work: FuturesUnordered<Work<K>>,
     timers: FuturesUnordered<Timer<K>>,
+    looks: u8,
 }
 
 impl<K: Key> Runner<K> {
@@ -194,22 +208,41 @@ impl<K: Key> Runner<K> {
                     outcome
                 }));
             }
-            tokio::select! {
-                Some((cursor, changes)) = watched.next() => match changes {
-                    Ok(changes) => {
-                        let snapshot = self.registry.store.latest();
-                        changes.iter().for_each(|change| self.notice(change, &snapshot));
-                        watched.push(next(cursor));
-                    }
-                    Err(gone) => {
-                        tracing::debug!(reconciler = self.reconciler.name(), %gone, "starting over");
-                        return;
-                    }
-                },
-                Some((key, outcome)) = self.work.next(), if !self.work.is_empty() => self.finish(key, outcome),
-                Some((key, timer)) = self.timers.next(), if !self.timers.is_empty() => self.queue.fire(key, timer),
+            match self.next(&mut watched).await {
+                Next::Changes(cursor, Ok(changes)) => {
+                    let snapshot = self.registry.store.latest();
+                    changes.iter().for_each(|change| self.notice(change, &snapshot));
+                    watched.push(next(cursor));
+                }
+                Next::Changes(_, Err(gone)) => {
+                    tracing::debug!(reconciler = self.reconciler.name(), %gone, "starting over");
+                    return;
+                }
+                Next::Ended(key, outcome) => self.finish(key, outcome),
+                Next::Fired(key, timer) => self.queue.fire(key, timer),
             }
         }
+    }
+
+    /// Waits for the next event. Each kind is looked at first in turn, so that none waits for the
+    /// others for ever, and the order is the same in every run.
+    async fn next(&mut self, watched: &mut FuturesUnordered<Watched>) -> Next<K> {
+        self.looks = self.looks.wrapping_add(1);
+        let first = self.looks;
+        poll_fn(|context| {
+            for turn in 0..KINDS {
+                let found = match first.wrapping_add(turn) % KINDS {
+                    0 => ready(watched, context).map(|(cursor, changes)| Next::Changes(cursor, changes)),
+                    1 => ready(&mut self.work, context).map(|(key, outcome)| Next::Ended(key, outcome)),
+                    _ => ready(&mut self.timers, context).map(|(key, timer)| Next::Fired(key, timer)),
+                };
+                if let Some(found) = found {
+                    return Poll::Ready(found);
+                }
+            }
+            Poll::Pending
+        })
+        .await
     }
 
     fn finish(&mut self, key: K, outcome: Outcome) {
@@ -243,6 +276,14 @@ fn next(mut cursor: Cursor) -> Watched {
         let changes = cursor.next().await;
         (cursor, changes)
     })
+}
+
+/// Returns the result of a future that has ended; `None` if none has.
+fn ready<F: Future>(futures: &mut FuturesUnordered<F>, context: &mut Context<'_>) -> Option<F::Output> {
+    match futures.poll_next_unpin(context) {
+        Poll::Ready(output) => output,
+        Poll::Pending => None,
+    }
 }
 
 async fn attempt<K: Key>(registry: Arc<Deps>, reconciler: Arc<dyn Decisions<K>>, key: K) -> (K, Outcome) {
