@@ -76,7 +76,11 @@ fn ends_the_shell(line: &str) -> Option<&str> {
 }
 
 fn command(line: &str) -> String {
-    for run in ["cargo run --profile quick -- ", "cargo run -- ", "cargo run --release -- "] {
+    for run in [
+        "cargo run --profile quick -- ",
+        "cargo run -- ",
+        "cargo run --release -- ",
+    ] {
         if let Some(arguments) = line.strip_prefix(run) {
             return format!("insula {arguments}");
         }

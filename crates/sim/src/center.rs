@@ -1,0 +1,200 @@
+//! The store that all servers of a world share: one order of commits, and the calls on their way.
+
+use crate::plant::Plant;
+use futures_util::FutureExt;
+use insula_api::{Revision, Scope};
+use insula_store::{Change, Commit, CommitError, Cursor, MemoryStore, Snapshot, Store, Txn, Write};
+use parking_lot::Mutex;
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    task::{Poll, Waker},
+};
+
+/// A call of a server.
+#[derive(Clone)]
+pub enum Request {
+    /// A transaction.
+    Commit(Txn),
+    /// The latest revision.
+    Revision,
+}
+
+/// The result of a call.
+pub type Answer = Result<Revision, CommitError>;
+
+/// Place where a caller waits for its answer.
+#[derive(Default)]
+pub struct Slot(Mutex<(Option<Answer>, Option<Waker>)>);
+
+impl Slot {
+    fn fill(&self, answer: Answer) {
+        let mut slot = self.0.lock();
+        slot.0 = Some(answer);
+        if let Some(waker) = slot.1.take() {
+            waker.wake();
+        }
+    }
+
+    /// Waits for the answer.
+    pub async fn answer(&self) -> Answer {
+        std::future::poll_fn(|context| {
+            let mut slot = self.0.lock();
+            match slot.0.take() {
+                Some(answer) => Poll::Ready(answer),
+                None => {
+                    slot.1 = Some(context.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+}
+
+/// Calls and answers on their way.
+#[derive(Default)]
+struct Wire {
+    last: u64,
+    calls: BTreeMap<u64, (Request, Arc<Slot>)>,
+    answers: BTreeMap<u64, (Answer, Arc<Slot>)>,
+}
+
+/// The commits of a world in their order.
+pub struct Center {
+    store: MemoryStore,
+    log: Mutex<(Cursor, Vec<Vec<Arc<Change>>>)>,
+    wire: Mutex<Wire>,
+    plant: Option<Plant>,
+}
+
+impl Center {
+    /// Creates an empty store. `plant`: the fault that it has.
+    ///
+    /// # Panics
+    /// Never: a new store can be watched.
+    pub fn new(plant: Option<Plant>) -> Arc<Center> {
+        let store = MemoryStore::new();
+        let everything = store.watch(Scope::everything(), Revision(1));
+        let cursor = everything.expect("revision 1 is the latest");
+        Arc::new(Center {
+            store,
+            log: Mutex::new((cursor, Vec::new())),
+            wire: Mutex::default(),
+            plant,
+        })
+    }
+
+    /// Returns the planted fault.
+    pub fn plant(&self) -> Option<&Plant> {
+        self.plant.as_ref()
+    }
+
+    /// Returns all objects as they are now.
+    pub fn now(&self) -> Snapshot {
+        self.store.latest()
+    }
+
+    /// Returns the number of commits.
+    pub fn commits(&self) -> usize {
+        self.log.lock().1.len()
+    }
+
+    /// Returns the changes of some commits, oldest first: each commit is one revision.
+    pub fn changes(&self, from: usize, to: usize) -> Vec<Vec<Arc<Change>>> {
+        self.log.lock().1[from..to].to_vec()
+    }
+
+    /// Sends a call. It is executed when the world says so.
+    pub fn send(&self, request: Request) -> Arc<Slot> {
+        let mut wire = self.wire.lock();
+        wire.last += 1;
+        let (id, slot) = (wire.last, Arc::<Slot>::default());
+        wire.calls.insert(id, (request, slot.clone()));
+        slot
+    }
+
+    /// Returns the numbers of calls and of answers on their way.
+    pub fn on_the_way(&self) -> (usize, usize) {
+        let wire = self.wire.lock();
+        (wire.calls.len(), wire.answers.len())
+    }
+
+    /// Executes one of the calls. Returns its changes, and the answer that it was given. The answer
+    /// is on its way then.
+    pub fn execute(&self, place: usize) -> usize {
+        let Some((id, (request, slot))) = take(&mut self.wire.lock().calls, place) else {
+            return 0;
+        };
+        let (answer, changed) = self.run(request);
+        self.wire.lock().answers.insert(id, (answer, slot));
+        changed
+    }
+
+    /// Refuses one of the calls: nothing of it happens.
+    pub fn refuse(&self, place: usize, error: CommitError) {
+        let taken = take(&mut self.wire.lock().calls, place);
+        if let Some((id, (_, slot))) = taken {
+            self.wire.lock().answers.insert(id, (Err(error), slot));
+        }
+    }
+
+    /// Returns true if a call writes objects.
+    pub fn puts(&self, place: usize) -> bool {
+        let wire = self.wire.lock();
+        let call = wire.calls.values().nth(place).map(|(request, _)| request);
+        matches!(call, Some(Request::Commit(txn)) if txn.writes.iter().any(|write| matches!(write, Write::Put(..))))
+    }
+
+    /// Delivers one of the answers; `lost` tells the caller that there is none.
+    pub fn deliver(&self, place: usize, lost: bool) {
+        let taken = take(&mut self.wire.lock().answers, place);
+        let Some((_, (answer, slot))) = taken else { return };
+        let unknown = || match self.plant {
+            Some(Plant::LostIsRefused) => CommitError::Unavailable("the answer is lost".into()),
+            _ => CommitError::Unknown("the answer is lost".into()),
+        };
+        slot.fill(if lost { Err(unknown()) } else { answer });
+    }
+
+    fn run(&self, request: Request) -> (Answer, usize) {
+        let Request::Commit(txn) = request else {
+            return (Ok(self.store.latest().revision()), 0);
+        };
+        let before = self.commits();
+        let parts = match &self.plant {
+            Some(plant) => plant.changed(txn),
+            None => vec![txn],
+        };
+        let mut answer = Ok(self.store.latest().revision());
+        for txn in parts {
+            let done = self.store.commit(txn).now_or_never();
+            answer = done.unwrap_or_else(|| Err(CommitError::Unavailable("the store waits".into())));
+            let mut log = self.log.lock();
+            let (cursor, commits) = &mut *log;
+            let changes = cursor.try_next().unwrap_or_default();
+            if !changes.is_empty() {
+                commits.push(changes);
+            }
+            if answer.is_err() {
+                break;
+            }
+        }
+        (answer, self.commits() - before)
+    }
+}
+
+fn take<T>(all: &mut BTreeMap<u64, T>, place: usize) -> Option<(u64, T)> {
+    let id = *all.keys().nth(place)?;
+    all.remove_entry(&id)
+}
+
+/// Returns a commit as mirrors apply it.
+pub fn commit_of(changes: &[Arc<Change>]) -> Option<Commit> {
+    let revision = changes.first()?.revision;
+    let writes = changes.iter().map(|change| (change.key.clone(), change.new.clone()));
+    Some(Commit {
+        revision,
+        writes: writes.collect(),
+    })
+}

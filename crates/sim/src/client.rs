@@ -1,0 +1,319 @@
+//! Requests of clients, one after the other, each through a server that the seed chooses.
+
+use crate::dice::Dice;
+use crate::yaml;
+use insula_access::Target;
+use insula_api::{ClusterPath, Json, ObjectKey, Revision};
+use insula_auth::UserInfo;
+use insula_catalog::{Error, Part, locate};
+use insula_registry::{
+    Change, DeleteOptions, Deleted, Deps, FieldValidation, ListOptions, SentKeys, WriteOptions, verbs,
+};
+use insula_store::Snapshot;
+use std::sync::Arc;
+
+/// Names of the tenants' workspaces.
+pub const TENANTS: [&str; 2] = ["t0", "t1"];
+/// Names of the providers' workspaces.
+pub const PROVIDERS: [&str; 2] = ["p0", "p1"];
+const OBJECTS: [&str; 2] = ["a", "b"];
+const MAPS: [&str; 5] = ["m0", "m1", "m2", "m3", "m4"];
+const VERSIONS: [&str; 2] = ["v1", "v2"];
+
+/// A request.
+#[derive(Debug, Clone)]
+pub enum Op {
+    /// Creates an object in a workspace: path, resource, body.
+    Create(String, &'static str, Json),
+    /// Changes an object: path, resource, apiVersion, name, merge patch.
+    Patch(String, &'static str, &'static str, &'static str, Json),
+    /// Deletes an object: path, resource, apiVersion, name.
+    Delete(String, &'static str, &'static str, &'static str),
+    /// Writes a field of a widget in a version, new or not: tenant, version, name, field.
+    Write(&'static str, &'static str, &'static str, &'static str),
+    /// Creates what a tenant lacks: its workspace, or its binding to a provider's export.
+    Mend(&'static str, &'static str),
+    /// Creates a ConfigMap: tenant, name.
+    Map(&'static str, &'static str),
+    /// Reads a widget: tenant, version, name.
+    Get(&'static str, &'static str, &'static str),
+    /// Lists widgets: tenant, version.
+    List(&'static str, &'static str),
+}
+
+/// The outcome of a request.
+#[derive(Debug, Clone)]
+pub enum Effect {
+    /// An object is as it was written at a revision.
+    Wrote(ObjectKey, Revision),
+    /// An object that was last written at a revision is gone.
+    Gone(ObjectKey, Revision),
+    /// A read of a state: the revision at which the object was written last, `None` for no object.
+    Saw(ObjectKey, Revision, Option<Revision>),
+    /// A list: the cluster, and the marks of what it showed.
+    Listed(String, Vec<String>),
+    /// Nothing happened, and nothing will.
+    Refused(String),
+    /// It may have happened, or may still happen.
+    Unknown,
+}
+
+/// Mark of a write: no other has the same, and it tells the cluster that it was meant for.
+pub fn mark(cluster: &str, write: u64) -> String {
+    format!("{cluster}/{write}")
+}
+
+impl Op {
+    /// Chooses a request.
+    pub fn choose(dice: &Dice) -> Op {
+        let tenant = *dice.pick(&TENANTS);
+        let place = || format!("root:{tenant}");
+        let (version, name, provider) = (*dice.pick(&VERSIONS), *dice.pick(&OBJECTS), *dice.pick(&PROVIDERS));
+        let (map, field) = (*dice.pick(&MAPS), *dice.pick(yaml::fields(version)));
+        let release = dice.below(yaml::RELEASES);
+        let bindings = ("apibindings", "apis.kcp.io/v1alpha2", "widgets");
+        match dice.weighted(&[30, 6, 12, 6, 16, 10, 4, 1, 1, 4, 15, 1, 1]) {
+            0 => Op::Write(tenant, version, name, field),
+            1 => Op::Delete(place(), "widgets", "example.io/v1", name),
+            2 => Op::Get(tenant, version, name),
+            3 => Op::List(tenant, version),
+            4 => Op::Map(tenant, map),
+            5 => Op::Delete(place(), "configmaps", "v1", map),
+            6 => Op::Create(place(), "resourcequotas", yaml::quota()),
+            7 => Op::Create(place(), bindings.0, yaml::binding(provider)),
+            8 => Op::Delete(place(), bindings.0, bindings.1, bindings.2),
+            9 => Op::Patch(
+                format!("root:{provider}"),
+                "apiexports",
+                "apis.kcp.io/v1alpha2",
+                "widgets",
+                serde_json::json!({"spec": {"resources": yaml::offered(release)}}),
+            ),
+            10 => Op::Mend(tenant, provider),
+            11 => Op::Delete("root".to_owned(), "workspaces", "tenancy.kcp.io/v1alpha1", tenant),
+            _ => Op::Delete(place(), "resourcequotas", "v1", "few"),
+        }
+    }
+
+    /// Returns the requests that set a world up.
+    pub fn setting_up() -> Vec<Op> {
+        let all = PROVIDERS.iter().chain(&TENANTS);
+        let mut ops: Vec<Op> = all
+            .map(|name| Op::Create("root".to_owned(), "workspaces", yaml::workspace(name)))
+            .collect();
+        for provider in PROVIDERS {
+            let place = format!("root:{provider}");
+            for release in 0..yaml::RELEASES {
+                if release > 0 {
+                    ops.push(Op::Create(place.clone(), "apiconversions", yaml::rules(release)));
+                }
+                ops.push(Op::Create(place.clone(), "apiresourceschemas", yaml::schema(release)));
+            }
+            ops.push(Op::Create(place, "apiexports", yaml::export(0)));
+        }
+        let bound = TENANTS.iter().zip(PROVIDERS.iter().cycle());
+        let bind = |(tenant, provider): (&&str, &&str)| {
+            Op::Create(format!("root:{tenant}"), "apibindings", yaml::binding(provider))
+        };
+        ops.extend(bound.map(bind));
+        ops
+    }
+
+    /// Sends the request to a server. `write` is its number, which a write leaves in its mark.
+    pub async fn run(self, deps: Arc<Deps>, write: u64) -> Effect {
+        match self.outcome(&deps, write).await {
+            Ok(effect) => effect,
+            Err(error) => match error.bare() {
+                Error::Unavailable(_) => Effect::Unknown,
+                other => Effect::Refused(other.to_string()),
+            },
+        }
+    }
+
+    async fn outcome(self, deps: &Deps, write: u64) -> Result<Effect, Error> {
+        let user = UserInfo::authenticated("alice", "", vec!["system:kcp:admin".to_owned()]);
+        let options = &options(&user);
+        match self {
+            Op::Create(path, plural, body) => create(deps, (&path, plural), body, write, options).await,
+            Op::Patch(path, plural, version, name, mut patch) => {
+                let target = target(deps, &path, version, plural, &Json::Null)?;
+                yaml::set_mark(&mut patch, &mark(target.cluster.as_str(), write));
+                update(deps, &target, name, &patch, options).await
+            }
+            Op::Delete(path, plural, version, name) => delete(deps, (&path, plural, version, name), options).await,
+            Op::Write(tenant, version, name, field) => {
+                let path = format!("root:{tenant}");
+                let api_version = format!("example.io/{version}");
+                let target = target(deps, &path, &api_version, "widgets", &in_default())?;
+                let body = yaml::widget(version, name, field, &mark(target.cluster.as_str(), write));
+                match deps.store.latest().get(&target.key(name)) {
+                    Some(_) => {
+                        let patch = serde_json::json!({"spec": body["spec"]});
+                        update(deps, &target, name, &patch, options).await
+                    }
+                    None => create_at(deps, &target, body, options).await,
+                }
+            }
+            Op::Mend(tenant, provider) => {
+                let path = format!("root:{tenant}");
+                match target(deps, &path, "v1", "configmaps", &in_default()) {
+                    Ok(_) => create(deps, (&path, "apibindings"), yaml::binding(provider), write, options).await,
+                    Err(_) => create(deps, ("root", "workspaces"), yaml::workspace(tenant), write, options).await,
+                }
+            }
+            Op::Map(tenant, name) => {
+                let target = target(deps, &format!("root:{tenant}"), "v1", "configmaps", &in_default())?;
+                let body = yaml::map(name, &mark(target.cluster.as_str(), write));
+                create_at(deps, &target, body, options).await
+            }
+            Op::Get(tenant, version, name) => {
+                let snapshot = current(deps).await?;
+                let target = target_at(deps, &snapshot, (tenant, version))?;
+                let key = target.key(name);
+                let found = match verbs::get(deps, &snapshot, &target, name) {
+                    Ok(entry) => Some(entry),
+                    Err(Error::NotFound { .. }) => None,
+                    Err(other) => return Err(other),
+                };
+                if let Some(entry) = &found {
+                    verbs::show(deps, &target, entry).await?;
+                }
+                Ok(Effect::Saw(key, snapshot.revision(), found.map(|entry| entry.revision)))
+            }
+            Op::List(tenant, version) => {
+                let snapshot = current(deps).await?;
+                let target = target_at(deps, &snapshot, (tenant, version))?;
+                let list = verbs::list(deps, &snapshot, &target, &ListOptions::default()).await?;
+                let mut marks = Vec::new();
+                for entry in &list.entries {
+                    let shown = verbs::show(deps, &target, entry).await?;
+                    marks.extend(yaml::marks_of(&shown).map(|(_, mark)| mark.to_owned()));
+                }
+                Ok(Effect::Listed(target.cluster.to_string(), marks))
+            }
+        }
+    }
+}
+
+fn in_default() -> Json {
+    serde_json::json!({"metadata": {"namespace": "default"}})
+}
+
+async fn current(deps: &Deps) -> Result<Snapshot, Error> {
+    let snapshot = deps.store.snapshot(Revision(0)).await;
+    snapshot.map_err(|error| Error::Unavailable(error.to_string()))
+}
+
+async fn create(
+    deps: &Deps,
+    (path, plural): (&str, &str),
+    mut body: Json,
+    write: u64,
+    options: &WriteOptions<'_>,
+) -> Result<Effect, Error> {
+    let target = target(
+        deps,
+        path,
+        body["apiVersion"].as_str().unwrap_or_default(),
+        plural,
+        &body,
+    )?;
+    yaml::set_mark(&mut body, &mark(target.cluster.as_str(), write));
+    create_at(deps, &target, body, options).await
+}
+
+async fn create_at(deps: &Deps, target: &Target, body: Json, options: &WriteOptions<'_>) -> Result<Effect, Error> {
+    let entry = verbs::create(deps, target, body, options).await?.entry;
+    Ok(Effect::Wrote(entry.key, entry.revision))
+}
+
+async fn update(
+    deps: &Deps,
+    target: &Target,
+    name: &str,
+    patch: &Json,
+    options: &WriteOptions<'_>,
+) -> Result<Effect, Error> {
+    let change = |old: &Json| {
+        let mut new = old.clone();
+        merge(&mut new, patch);
+        Ok(new)
+    };
+    let entry = verbs::update(deps, target, name, Change::Patch(&change), Part::Main, options)
+        .await?
+        .entry;
+    Ok(Effect::Wrote(entry.key, entry.revision))
+}
+
+async fn delete(
+    deps: &Deps,
+    (path, plural, version, name): (&str, &str, &str, &str),
+    options: &WriteOptions<'_>,
+) -> Result<Effect, Error> {
+    let namespace = match plural {
+        "widgets" | "configmaps" | "resourcequotas" => in_default(),
+        _ => Json::Null,
+    };
+    let target = target(deps, path, version, plural, &namespace)?;
+    let deletion = verbs::delete(deps, &target, name, &DeleteOptions::default(), options).await?;
+    Ok(match deletion.deleted {
+        Deleted::Gone(entry) => Effect::Gone(entry.key, entry.revision),
+        Deleted::Held(entry) => Effect::Wrote(entry.key, entry.revision),
+    })
+}
+
+fn options(user: &UserInfo) -> WriteOptions<'_> {
+    WriteOptions {
+        user,
+        dry_run: false,
+        field_validation: FieldValidation::Strict,
+        body_bytes: 0,
+        keys: SentKeys::default(),
+        manager: "sim".to_owned(),
+        record: insula_auth::audit::Record::default(),
+    }
+}
+
+fn target_at(deps: &Deps, snapshot: &Snapshot, (tenant, version): (&str, &str)) -> Result<Target, Error> {
+    let path = format!("root:{tenant}");
+    resolved(
+        deps,
+        snapshot,
+        (&path, &format!("example.io/{version}"), "widgets"),
+        "default",
+    )
+}
+
+fn target(deps: &Deps, path: &str, version: &str, plural: &str, body: &Json) -> Result<Target, Error> {
+    let namespace = body["metadata"]["namespace"].as_str().unwrap_or_default();
+    resolved(deps, &deps.store.latest(), (path, version, plural), namespace)
+}
+
+fn resolved(
+    deps: &Deps,
+    snapshot: &Snapshot,
+    (path, api_version, plural): (&str, &str, &str),
+    namespace: &str,
+) -> Result<Target, Error> {
+    let path = ClusterPath::parse(path).map_err(|_| Error::UnknownResource)?;
+    let cluster = locate::locate(snapshot, &path).map_err(|_| Error::UnknownResource)?;
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let served = deps.catalog.resolve(snapshot, &cluster, group, plural);
+    let target = Target::for_the_server(cluster, served.ok_or(Error::UnknownResource)?, version.into());
+    target.api_version()?;
+    Ok(match namespace {
+        "" => target,
+        namespace => target.in_namespace(namespace.into()),
+    })
+}
+
+fn merge(target: &mut Json, patch: &Json) {
+    match (target, patch) {
+        (Json::Object(fields), Json::Object(patch)) => {
+            for (name, value) in patch {
+                merge(fields.entry(name).or_insert(Json::Null), value);
+            }
+        }
+        (target, patch) => *target = patch.clone(),
+    }
+}

@@ -1,0 +1,109 @@
+//! Faults that a world can be given, to see that it is noticed.
+
+use insula_api::ResourceId;
+use insula_catalog::ids;
+use insula_store::{Guard, Txn};
+use std::{fmt, str::FromStr};
+
+/// A fault of the store, or a guard that is missing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Plant {
+    /// Guards on objects of one kind are not checked.
+    NoGuard(&'static str),
+    /// Commits are acknowledged and do not happen, at times.
+    AcksEarly,
+    /// A transaction is two.
+    SplitsTransactions,
+    /// A copy misses commits.
+    SkipsCommits,
+    /// A copy has two commits in the wrong order.
+    SwapsCommits,
+    /// A read that must be current reads the copy as it is.
+    ReadsStale,
+    /// An answer that is lost is told as a refusal.
+    LostIsRefused,
+}
+
+/// Kinds of objects whose guards can be left out, with their resources.
+fn guarded() -> Vec<(&'static str, ResourceId)> {
+    vec![
+        ("binding", ids::apibindings()),
+        ("export", ids::apiexports()),
+        ("schema", ids::apiresourceschemas()),
+        ("rules", ids::apiconversions()),
+        ("bundle", ids::bundles()),
+        ("workspace", ids::workspaces()),
+        ("cluster", ids::logicalclusters()),
+    ]
+}
+
+impl Plant {
+    /// Returns all of them.
+    pub fn all() -> Vec<Plant> {
+        let guards = guarded().into_iter().map(|(name, _)| name);
+        let guards = guards.chain(["route", "quota", "object"]).map(Plant::NoGuard);
+        let others = [
+            Plant::AcksEarly,
+            Plant::SplitsTransactions,
+            Plant::SkipsCommits,
+            Plant::SwapsCommits,
+            Plant::ReadsStale,
+            Plant::LostIsRefused,
+        ];
+        guards.chain(others).collect()
+    }
+
+    /// Returns a transaction as the faulty store executes it.
+    pub fn changed(&self, mut txn: Txn) -> Vec<Txn> {
+        match self {
+            Plant::NoGuard(name) => {
+                txn.guards.retain(|guard| !is_about(name, guard));
+                vec![txn]
+            }
+            Plant::SplitsTransactions if txn.writes.len() > 1 => {
+                let second = txn.writes.split_off(1);
+                let second = Txn {
+                    guards: Vec::new(),
+                    writes: second,
+                };
+                vec![txn, second]
+            }
+            _ => vec![txn],
+        }
+    }
+}
+
+fn is_about(name: &str, guard: &Guard) -> bool {
+    let resource = &guard.key().resource;
+    match name {
+        "route" => *resource == ids::resource_routes(),
+        "quota" => *resource.resource == *"resourcequotas",
+        "object" => ["widgets", "configmaps"].contains(&&*resource.resource),
+        name => guarded().iter().any(|(known, id)| *known == name && id == resource),
+    }
+}
+
+impl fmt::Display for Plant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Plant::NoGuard(name) => write!(f, "no-guard-{name}"),
+            Plant::AcksEarly => f.write_str("acks-early"),
+            Plant::SplitsTransactions => f.write_str("splits-transactions"),
+            Plant::SkipsCommits => f.write_str("skips-commits"),
+            Plant::SwapsCommits => f.write_str("swaps-commits"),
+            Plant::ReadsStale => f.write_str("reads-stale"),
+            Plant::LostIsRefused => f.write_str("lost-is-refused"),
+        }
+    }
+}
+
+impl FromStr for Plant {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Plant, String> {
+        let all = Plant::all();
+        let names: Vec<String> = all.iter().map(Plant::to_string).collect();
+        let found = all.into_iter().find(|plant| plant.to_string() == text);
+        found.ok_or_else(|| format!("one of {}", names.join(", ")))
+    }
+}

@@ -1,0 +1,35 @@
+//! Settings of a run, and its result.
+
+use crate::plant::Plant;
+
+/// Settings of a run.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Everything that happens follows from it.
+    pub seed: u64,
+    /// Steps with clients and faults.
+    pub steps: usize,
+    /// Servers on the store.
+    pub servers: usize,
+    /// The fault that the store has.
+    pub plant: Option<Plant>,
+    /// True to keep all steps, and what each poll is of.
+    pub whole_trace: bool,
+}
+
+/// The result of a run.
+#[derive(Debug)]
+pub struct Report {
+    /// The promise that is broken.
+    pub failure: Option<String>,
+    /// The last steps.
+    pub trace: Vec<String>,
+    /// Hash of everything that happened.
+    pub hash: u64,
+    /// Steps, and commits in them.
+    pub steps: usize,
+    /// Commits.
+    pub commits: usize,
+    /// Requests by what they came to: written, read, refused, unknown.
+    pub outcomes: [usize; 4],
+}

@@ -1,0 +1,163 @@
+//! Promises about the state when nothing happens any more.
+
+use crate::{client::PROVIDERS, client::TENANTS, world::World};
+use insula_access::Target;
+use insula_api::{ClusterName, ClusterPath, Json, ObjectKey, Scope};
+use insula_catalog::{ResourceRoute, ids, locate, stored};
+use insula_registry::Deps;
+use insula_store::{Entry, Snapshot};
+use std::collections::BTreeSet;
+
+/// Checks the state of all servers.
+pub(crate) fn check(world: &World) -> Result<(), String> {
+    let now = world.center.now();
+    let all = entries(&now);
+    for (number, server) in world.servers.iter().enumerate() {
+        let Some(server) = server else { continue };
+        let told = |why: String| format!("server {number}: {why}");
+        same(&all, &entries(&server.deps.store.latest())).map_err(told)?;
+        workspaces(&server.deps, &now).map_err(told)?;
+    }
+    leftovers(&all)?;
+    unbound(&now, &all)
+}
+
+fn entries(snapshot: &Snapshot) -> Vec<Entry> {
+    snapshot.range(&Scope::everything(), None, usize::MAX)
+}
+
+/// Checks that a copy equals the store.
+fn same(store: &[Entry], copy: &[Entry]) -> Result<(), String> {
+    let brief = |entry: &Entry| (entry.key.clone(), entry.revision, entry.object.body().concat());
+    let store: BTreeSet<_> = store.iter().map(brief).collect();
+    let copy: BTreeSet<_> = copy.iter().map(brief).collect();
+    match store.symmetric_difference(&copy).next() {
+        Some((key, revision, _)) => Err(format!("{key:?} at {revision} is in one of store and copy")),
+        None => Ok(()),
+    }
+}
+
+/// Checks that workspaces are ready, and that bindings serve what their export offers.
+fn workspaces(deps: &Deps, now: &Snapshot) -> Result<(), String> {
+    let workspaces = now.range(&Scope::everywhere(ids::workspaces()), None, usize::MAX);
+    for entry in workspaces {
+        let phase = text(&entry, "/status/phase");
+        if phase != "Ready" {
+            return Err(format!("workspace {} is {phase:?}", entry.key.name));
+        }
+    }
+    for tenant in TENANTS {
+        let Some(cluster) = cluster(now, tenant) else { continue };
+        let key = ObjectKey::cluster_scoped(ids::apibindings(), cluster.clone(), "widgets");
+        let Some(binding) = now.get(&key) else { continue };
+        bound(deps, now, tenant, &cluster, &binding)?;
+    }
+    Ok(())
+}
+
+fn bound(deps: &Deps, now: &Snapshot, tenant: &str, cluster: &ClusterName, binding: &Entry) -> Result<(), String> {
+    let phase = text(binding, "/status/phase");
+    if phase != "Bound" {
+        let why = condition(binding, "Ready").to_string();
+        return Err(format!("the binding of {tenant} is {phase:?}: {why}"));
+    }
+    let provider = text(binding, "/spec/reference/export/path");
+    let export = PROVIDERS.iter().find(|name| provider == format!("root:{name}"));
+    let export = export.and_then(|name| {
+        now.get(&ObjectKey::cluster_scoped(
+            ids::apiexports(),
+            cluster_of(now, name)?,
+            "widgets",
+        ))
+    });
+    let Some(export) = export else {
+        return Err(format!("{provider} has no export"));
+    };
+    let (offers, has) = (
+        text(&export, "/spec/resources/0/schema"),
+        text(binding, "/status/boundResources/0/schema/name"),
+    );
+    let up_to_date = condition(binding, "BindingUpToDate");
+    if offers != has && up_to_date["status"] == "True" {
+        return Err(format!("{tenant} has {has}, is offered {offers}, and is up to date"));
+    }
+    if offers != has && up_to_date["reason"] != "APIResourceSchemaInvalid" {
+        return Err(format!("{tenant} has {has} and not {offers}: {up_to_date}"));
+    }
+    let versions: &[&str] = match has.starts_with("r0") {
+        true => &["v1"],
+        false => &["v1", "v2"],
+    };
+    let Some(served) = deps
+        .catalog
+        .resolve(&deps.store.latest(), cluster, "example.io", "widgets")
+    else {
+        return Err(format!("{tenant} is bound, and serves no widgets"));
+    };
+    if let Some(missing) = versions.iter().find(|version| served.version(version).is_none()) {
+        return Err(format!("{tenant} has {has}, and does not serve {missing}"));
+    }
+    for version in versions {
+        let target = Target::for_the_server(cluster.clone(), served.clone(), (*version).into());
+        for entry in now.range(&Scope::cluster(served.resource_id(), cluster.clone()), None, usize::MAX) {
+            let shown = stored::value(&target.served, &entry, version);
+            shown.map_err(|why| format!("{:?} cannot be shown in {version}: {why}", entry.key))?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks that nothing is left of workspaces that are gone.
+fn leftovers(all: &[Entry]) -> Result<(), String> {
+    let there: BTreeSet<String> = all
+        .iter()
+        .filter(|entry| entry.key.resource == ids::logicalclusters())
+        .map(|entry| entry.key.cluster.to_string())
+        .collect();
+    let is_left = |entry: &&Entry| {
+        let cluster = entry.key.cluster.to_string();
+        !cluster.starts_with("system:") && !there.contains(&cluster)
+    };
+    match all.iter().find(is_left) {
+        Some(entry) => Err(format!("{:?} is left of a workspace that is gone", entry.key)),
+        None => Ok(()),
+    }
+}
+
+/// Checks that nothing is left of bindings that are gone.
+fn unbound(now: &Snapshot, all: &[Entry]) -> Result<(), String> {
+    for entry in all.iter().filter(|entry| *entry.key.resource.resource == *"widgets") {
+        let route = ids::resource_route(&entry.key.cluster, "example.io", "widgets");
+        let identity = now
+            .get(&route)
+            .map(|route| ResourceRoute::read(&route.object).identity.clone());
+        if identity.as_ref() != Some(&entry.key.resource.identity) {
+            return Err(format!("{:?} is left of a binding that is gone", entry.key));
+        }
+    }
+    Ok(())
+}
+
+fn cluster(now: &Snapshot, name: &str) -> Option<ClusterName> {
+    let path = ClusterPath::parse(&format!("root:{name}")).ok()?;
+    locate::locate(now, &path).ok()
+}
+
+fn cluster_of(now: &Snapshot, name: &&str) -> Option<ClusterName> {
+    cluster(now, name)
+}
+
+fn text(entry: &Entry, place: &str) -> String {
+    let value = entry.object.body_value();
+    value
+        .pointer(place)
+        .and_then(Json::as_str)
+        .unwrap_or_default()
+        .to_owned()
+}
+
+fn condition(entry: &Entry, kind: &str) -> Json {
+    insula_api::condition(&entry.object.body_value(), kind)
+        .cloned()
+        .unwrap_or_default()
+}

@@ -1,0 +1,155 @@
+//! Objects that clients write: two providers' releases of one API, bindings, widgets and maps.
+
+use insula_api::Json;
+use serde_json::json;
+
+/// Releases of the API, each with a schema of its own.
+pub const RELEASES: usize = 3;
+
+/// A workspace of the universal type.
+pub fn workspace(name: &str) -> Json {
+    json!({
+        "apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": {"name": name},
+        "spec": {"type": {"name": "universal", "path": "root"}},
+    })
+}
+
+fn object(fields: Json) -> Json {
+    json!({"type": "object", "properties": fields})
+}
+
+fn version(name: &str, stored: bool, spec: Json) -> Json {
+    json!({"name": name, "served": true, "storage": stored, "schema": object(json!({"spec": object(spec)}))})
+}
+
+/// The schema of a release. The first has one version, the others have two.
+pub fn schema(release: usize) -> Json {
+    let text = || json!({"type": "string"});
+    let mut v1 = json!({"first": text(), "last": text(), "note": text()});
+    let name = object(json!({"first": text(), "last": text()}));
+    let mut v2 = json!({"name": name, "color": text(), "note": text()});
+    if release > 1 {
+        v1["weight"] = json!({"type": "integer"});
+        v2["weight"] = json!({"type": "integer"});
+    }
+    let mut versions = vec![version("v1", true, v1)];
+    if release > 0 {
+        versions.push(version("v2", false, v2));
+    }
+    json!({
+        "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIResourceSchema",
+        "metadata": {"name": format!("r{release}.widgets.example.io")},
+        "spec": {
+            "group": "example.io", "scope": "Namespaced", "versions": versions,
+            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
+        },
+    })
+}
+
+/// The rules of a release.
+pub fn rules(release: usize) -> Json {
+    let pairs = [("first", "name.first"), ("last", "name.last")];
+    let to = |from: &str, to: &str| json!({"field": format!(".spec.{from}"), "destination": format!(".spec.{to}")});
+    let up: Vec<Json> = pairs.iter().map(|(v1, v2)| to(v1, v2)).collect();
+    let down: Vec<Json> = pairs.iter().map(|(v1, v2)| to(v2, v1)).collect();
+    json!({
+        "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIConversion",
+        "metadata": {"name": format!("r{release}.widgets.example.io")},
+        "spec": {"conversions": [
+            {"from": "v1", "to": "v2", "rules": up},
+            {"from": "v2", "to": "v1", "rules": down},
+        ]},
+    })
+}
+
+/// The resources of an export that offers a release.
+pub fn offered(release: usize) -> Json {
+    json!([{"name": "widgets", "group": "example.io", "schema": format!("r{release}.widgets.example.io")}])
+}
+
+/// An export that offers a release.
+pub fn export(release: usize) -> Json {
+    json!({
+        "apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIExport", "metadata": {"name": "widgets"},
+        "spec": {"resources": offered(release)},
+    })
+}
+
+/// A binding to a provider's export.
+pub fn binding(provider: &str) -> Json {
+    json!({
+        "apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding", "metadata": {"name": "widgets"},
+        "spec": {"reference": {"export": {"path": format!("root:{provider}"), "name": "widgets"}}},
+    })
+}
+
+/// Fields of a widget that a write can change, in each version.
+pub fn fields(version: &str) -> &'static [&'static str] {
+    match version {
+        "v1" => &["first", "note"],
+        _ => &["first", "note", "color"],
+    }
+}
+
+/// A widget of which a write sets one field to its mark.
+pub fn widget(version: &str, name: &str, field: &str, mark: &str) -> Json {
+    let spec = match (version, field) {
+        ("v2", "first") => json!({"name": {"first": mark}}),
+        (_, field) => json!({field: mark}),
+    };
+    json!({
+        "apiVersion": format!("example.io/{version}"), "kind": "Widget",
+        "metadata": {"name": name, "namespace": "default"}, "spec": spec,
+    })
+}
+
+/// A ConfigMap.
+pub fn map(name: &str, mark: &str) -> Json {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"},
+        "data": {"mark": mark},
+    })
+}
+
+/// ConfigMaps that the quota of a workspace allows.
+pub const MAPS_MAX: usize = 3;
+
+/// A quota.
+pub fn quota() -> Json {
+    json!({
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few", "namespace": "default"},
+        "spec": {"hard": {"count/configmaps": MAPS_MAX.to_string()}},
+    })
+}
+
+/// Annotation for the mark of a write that has no other place for it.
+const MARK: &str = "/metadata/annotations/mark";
+
+/// Leaves the mark of a write in an object or a patch of one.
+pub fn set_mark(body: &mut Json, mark: &str) {
+    body["metadata"]["annotations"]["mark"] = Json::from(mark);
+}
+
+/// Resources whose objects have marks.
+pub const MARKED: [&str; 6] = [
+    "widgets",
+    "configmaps",
+    "workspaces",
+    "apibindings",
+    "apiexports",
+    "resourcequotas",
+];
+
+/// Returns the marks in an object, with their places.
+pub fn marks_of(value: &Json) -> impl Iterator<Item = (&'static str, &str)> {
+    let places = [
+        "/spec/first",
+        "/spec/name/first",
+        "/spec/note",
+        "/spec/color",
+        "/data/mark",
+        MARK,
+    ];
+    let mark = |place| Some((place, value.pointer(place)?.as_str()?));
+    places.into_iter().filter_map(mark)
+}
