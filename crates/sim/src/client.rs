@@ -1,7 +1,7 @@
 //! Requests of clients, one after the other, each through a server that the seed chooses.
 
 use crate::dice::Dice;
-use crate::yaml;
+use crate::yaml::{self, Kind};
 use insula_access::Target;
 use insula_api::{ClusterPath, Json, ObjectKey, Revision};
 use insula_auth::UserInfo;
@@ -10,6 +10,7 @@ use insula_registry::{
     Change, DeleteOptions, Deleted, Deps, FieldValidation, ListOptions, SentKeys, WriteOptions, verbs,
 };
 use insula_store::Snapshot;
+use serde_json::json;
 use std::sync::Arc;
 
 /// Names of the tenants' workspaces.
@@ -29,12 +30,13 @@ pub enum Op {
     Patch(String, &'static str, &'static str, &'static str, Json),
     /// Deletes an object: path, resource, apiVersion, name.
     Delete(String, &'static str, &'static str, &'static str),
-    /// Writes a field of a widget in a version, new or not: tenant, version, name, field.
-    Write(&'static str, &'static str, &'static str, &'static str),
+    /// Writes a field of an object in a version, new or not: tenant, kind, version, name, field.
+    Write(&'static str, Kind, &'static str, &'static str, &'static str),
     /// Creates what a tenant lacks: its workspace, or its binding to a provider's export.
     Mend(&'static str, &'static str),
-    /// Creates a ConfigMap: tenant, name.
-    Map(&'static str, &'static str),
+    /// Creates a ConfigMap: tenant, namespace, name. One of each name but the first goes with the
+    /// first.
+    Map(&'static str, &'static str, &'static str),
     /// Reads a widget: tenant, version, name.
     Get(&'static str, &'static str, &'static str),
     /// Lists widgets: tenant, version.
@@ -71,13 +73,20 @@ impl Op {
         let (version, name, provider) = (*dice.pick(&VERSIONS), *dice.pick(&OBJECTS), *dice.pick(&PROVIDERS));
         let (map, field) = (*dice.pick(&MAPS), *dice.pick(yaml::fields(version)));
         let release = dice.below(yaml::RELEASES);
+        let namespace = *dice.pick(&["default", yaml::NAMESPACE]);
+        let kind = *dice.pick(&yaml::KINDS);
         let bindings = ("apibindings", "apis.kcp.io/v1alpha2", "widgets");
-        match dice.weighted(&[30, 6, 12, 6, 16, 10, 4, 1, 1, 4, 15, 1, 1]) {
-            0 => Op::Write(tenant, version, name, field),
+        let definitions = (
+            "customresourcedefinitions",
+            "apiextensions.k8s.io/v1",
+            "gadgets.acme.io",
+        );
+        match dice.weighted(&[30, 6, 12, 6, 16, 10, 4, 1, 1, 4, 15, 1, 1, 3, 2, 4, 1, 3, 3, 1]) {
+            0 => Op::Write(tenant, kind, version, name, field),
             1 => Op::Delete(place(), "widgets", "example.io/v1", name),
             2 => Op::Get(tenant, version, name),
             3 => Op::List(tenant, version),
-            4 => Op::Map(tenant, map),
+            4 => Op::Map(tenant, namespace, map),
             5 => Op::Delete(place(), "configmaps", "v1", map),
             6 => Op::Create(place(), "resourcequotas", yaml::quota()),
             7 => Op::Create(place(), bindings.0, yaml::binding(provider)),
@@ -87,11 +96,24 @@ impl Op {
                 "apiexports",
                 "apis.kcp.io/v1alpha2",
                 "widgets",
-                serde_json::json!({"spec": {"resources": yaml::offered(release)}}),
+                json!({"spec": {"resources": yaml::offered(release)}}),
             ),
             10 => Op::Mend(tenant, provider),
             11 => Op::Delete("root".to_owned(), "workspaces", "tenancy.kcp.io/v1alpha1", tenant),
-            _ => Op::Delete(place(), "resourcequotas", "v1", "few"),
+            12 => Op::Delete(place(), "resourcequotas", "v1", "few"),
+            13 => Op::Create(place(), "namespaces", yaml::namespace()),
+            14 => Op::Delete(place(), "namespaces", "v1", yaml::NAMESPACE),
+            15 => Op::Create(place(), definitions.0, yaml::definition(release)),
+            16 => Op::Delete(place(), definitions.0, definitions.1, definitions.2),
+            17 => Op::Patch(
+                place(),
+                definitions.0,
+                definitions.1,
+                definitions.2,
+                json!({"spec": {"versions": yaml::definition(release)["spec"]["versions"]}}),
+            ),
+            18 => Op::Create(place(), "apiconversions", yaml::rules_named(definitions.2)),
+            _ => Op::Delete(place(), "apiconversions", "apis.kcp.io/v1alpha1", definitions.2),
         }
     }
 
@@ -141,16 +163,13 @@ impl Op {
                 update(deps, &target, name, &patch, options).await
             }
             Op::Delete(path, plural, version, name) => delete(deps, (&path, plural, version, name), options).await,
-            Op::Write(tenant, version, name, field) => {
+            Op::Write(tenant, kind, version, name, field) => {
                 let path = format!("root:{tenant}");
-                let api_version = format!("example.io/{version}");
-                let target = target(deps, &path, &api_version, "widgets", &in_default())?;
-                let body = yaml::widget(version, name, field, &mark(target.cluster.as_str(), write));
+                let api_version = format!("{}/{version}", kind.group);
+                let target = target(deps, &path, &api_version, kind.plural, &in_default())?;
+                let body = yaml::written(kind, version, name, field, &mark(target.cluster.as_str(), write));
                 match deps.store.latest().get(&target.key(name)) {
-                    Some(_) => {
-                        let patch = serde_json::json!({"spec": body["spec"]});
-                        update(deps, &target, name, &patch, options).await
-                    }
+                    Some(_) => update(deps, &target, name, &json!({"spec": body["spec"]}), options).await,
                     None => create_at(deps, &target, body, options).await,
                 }
             }
@@ -161,9 +180,17 @@ impl Op {
                     Err(_) => create(deps, ("root", "workspaces"), yaml::workspace(tenant), write, options).await,
                 }
             }
-            Op::Map(tenant, name) => {
-                let target = target(deps, &format!("root:{tenant}"), "v1", "configmaps", &in_default())?;
-                let body = yaml::map(name, &mark(target.cluster.as_str(), write));
+            Op::Map(tenant, namespace, name) => {
+                let place = json!({"metadata": {"namespace": namespace}});
+                let target = target(deps, &format!("root:{tenant}"), "v1", "configmaps", &place)?;
+                let owner = deps
+                    .store
+                    .latest()
+                    .get(&target.key(MAPS[0]))
+                    .filter(|_| name != MAPS[0]);
+                let uid = owner.map(|owner| owner.object.body_value()["metadata"]["uid"].clone());
+                let owner = uid.as_ref().and_then(Json::as_str).map(|uid| (MAPS[0], uid));
+                let body = yaml::map(namespace, name, owner, &mark(target.cluster.as_str(), write));
                 create_at(deps, &target, body, options).await
             }
             Op::Get(tenant, version, name) => {
@@ -196,7 +223,7 @@ impl Op {
 }
 
 fn in_default() -> Json {
-    serde_json::json!({"metadata": {"namespace": "default"}})
+    json!({"metadata": {"namespace": "default"}})
 }
 
 async fn current(deps: &Deps) -> Result<Snapshot, Error> {
@@ -251,7 +278,7 @@ async fn delete(
     options: &WriteOptions<'_>,
 ) -> Result<Effect, Error> {
     let namespace = match plural {
-        "widgets" | "configmaps" | "resourcequotas" => in_default(),
+        "widgets" | "gadgets" | "configmaps" | "resourcequotas" => in_default(),
         _ => Json::Null,
     };
     let target = target(deps, path, version, plural, &namespace)?;

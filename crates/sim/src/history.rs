@@ -54,7 +54,7 @@ impl History {
         let key = &change.key;
         let revisions = self.objects.entry(key.clone()).or_default();
         revisions.push((change.revision, change.new.is_some()));
-        if *key.resource.resource == *"configmaps" {
+        if *key.resource.resource == *"configmaps" && *key.namespace == *"default" {
             self.count(change)?;
         }
         match yaml::MARKED.contains(&&*key.resource.resource) {

@@ -1,6 +1,10 @@
 //! Promises about the state when nothing happens any more.
 
-use crate::{client::PROVIDERS, client::TENANTS, world::World};
+use crate::{
+    client::{PROVIDERS, TENANTS},
+    world::World,
+    yaml,
+};
 use insula_access::Target;
 use insula_api::{ClusterName, ClusterPath, Json, ObjectKey, Scope};
 use insula_catalog::{ResourceRoute, ids, locate, stored};
@@ -19,7 +23,8 @@ pub(crate) fn check(world: &World) -> Result<(), String> {
         workspaces(&server.deps, &now).map_err(told)?;
     }
     leftovers(&all)?;
-    unbound(&now, &all)
+    all.iter().try_for_each(|entry| has_its_place(&now, entry))?;
+    orphans(&all)
 }
 
 fn entries(snapshot: &Snapshot) -> Vec<Entry> {
@@ -124,15 +129,42 @@ fn leftovers(all: &[Entry]) -> Result<(), String> {
     }
 }
 
-/// Checks that nothing is left of bindings that are gone.
-fn unbound(now: &Snapshot, all: &[Entry]) -> Result<(), String> {
-    for entry in all.iter().filter(|entry| *entry.key.resource.resource == *"widgets") {
-        let route = ids::resource_route(&entry.key.cluster, "example.io", "widgets");
-        let identity = now
-            .get(&route)
-            .map(|route| ResourceRoute::read(&route.object).identity.clone());
-        if identity.as_ref() != Some(&entry.key.resource.identity) {
-            return Err(format!("{:?} is left of a binding that is gone", entry.key));
+/// Checks that the namespace of an object is there, and what serves it.
+fn has_its_place(now: &Snapshot, entry: &Entry) -> Result<(), String> {
+    let key = &entry.key;
+    if key.cluster.as_str().starts_with("system:") {
+        return Ok(());
+    }
+    let namespace = ObjectKey::cluster_scoped(ids::namespaces(), key.cluster.clone(), &key.namespace);
+    if !key.namespace.is_empty() && now.get(&namespace).is_none() {
+        return Err(format!("{key:?} is left of a namespace that is gone"));
+    }
+    let Some(kind) = yaml::KINDS.iter().find(|kind| *kind.plural == *key.resource.resource) else {
+        return Ok(());
+    };
+    let route = now.get(&ids::resource_route(&key.cluster, kind.group, kind.plural));
+    let identity = route.map(|route| ResourceRoute::read(&route.object).identity);
+    match identity.as_ref() == Some(&key.resource.identity) {
+        true => Ok(()),
+        false => Err(format!("{key:?} is left of an API that is gone")),
+    }
+}
+
+/// Checks that each object with owners has one that is there.
+fn orphans(all: &[Entry]) -> Result<(), String> {
+    let uid = |value: &Json| value["uid"].as_str().unwrap_or_default().to_owned();
+    let uids: BTreeSet<String> = all
+        .iter()
+        .map(|entry| uid(&entry.object.body_value()["metadata"]))
+        .collect();
+    for entry in all.iter().filter(|entry| *entry.key.resource.resource == *"configmaps") {
+        let value = entry.object.body_value();
+        let owners = value["metadata"]["ownerReferences"]
+            .as_array()
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        if !owners.is_empty() && !owners.iter().any(|owner| uids.contains(&uid(owner))) {
+            return Err(format!("{:?} is left of its owner", entry.key));
         }
     }
     Ok(())

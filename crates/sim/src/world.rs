@@ -33,7 +33,7 @@ const REST_STEPS_MAX: usize = 400_000;
 const REST_SECONDS: i64 = 400;
 /// Most commits that a mirror applies at once.
 const BATCH_MAX: usize = 6;
-const CLIENTS: usize = 4;
+const CLIENTS: usize = 6;
 
 /// A server that runs.
 pub(crate) struct Server {
@@ -260,7 +260,7 @@ impl World {
             lagging.len().min(1) * (100 - faults.lag),
             calls.min(1) * 100,
             answers.min(1) * 100,
-            idle.min(1) * 12,
+            idle.min(1) * 40,
             3,
             answers.min(1) * faults.lose,
             calls.min(1) * faults.refuse,

@@ -3,6 +3,30 @@
 use insula_api::Json;
 use serde_json::json;
 
+/// A kind of objects that clients write.
+#[derive(Debug, Clone, Copy)]
+pub struct Kind {
+    /// API group.
+    pub group: &'static str,
+    /// Plural name.
+    pub plural: &'static str,
+    name: &'static str,
+}
+
+/// Kinds with two versions: one that providers publish, and one that tenants define.
+pub const KINDS: [Kind; 2] = [
+    Kind {
+        group: "example.io",
+        plural: "widgets",
+        name: "Widget",
+    },
+    Kind {
+        group: "acme.io",
+        plural: "gadgets",
+        name: "Gadget",
+    },
+];
+
 /// Releases of the API, each with a schema of its own.
 pub const RELEASES: usize = 3;
 
@@ -46,15 +70,38 @@ pub fn schema(release: usize) -> Json {
     })
 }
 
+/// The definition of gadgets, with one version or two.
+pub fn definition(release: usize) -> Json {
+    let Kind { group, plural, name } = KINDS[1];
+    let mut versions = schema(release)["spec"]["versions"].take();
+    for version in versions.as_array_mut().into_iter().flatten() {
+        let schema = version["schema"].take();
+        version["schema"] = json!({"openAPIV3Schema": schema});
+    }
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{group}")},
+        "spec": {
+            "group": group, "scope": "Namespaced", "versions": versions,
+            "names": {"plural": plural, "singular": "gadget", "kind": name, "listKind": "GadgetList"},
+        },
+    })
+}
+
 /// The rules of a release.
 pub fn rules(release: usize) -> Json {
+    rules_named(&format!("r{release}.widgets.example.io"))
+}
+
+/// The rules between the two versions of a kind.
+pub fn rules_named(name: &str) -> Json {
     let pairs = [("first", "name.first"), ("last", "name.last")];
     let to = |from: &str, to: &str| json!({"field": format!(".spec.{from}"), "destination": format!(".spec.{to}")});
     let up: Vec<Json> = pairs.iter().map(|(v1, v2)| to(v1, v2)).collect();
     let down: Vec<Json> = pairs.iter().map(|(v1, v2)| to(v2, v1)).collect();
     json!({
         "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIConversion",
-        "metadata": {"name": format!("r{release}.widgets.example.io")},
+        "metadata": {"name": name},
         "spec": {"conversions": [
             {"from": "v1", "to": "v2", "rules": up},
             {"from": "v2", "to": "v1", "rules": down},
@@ -83,7 +130,7 @@ pub fn binding(provider: &str) -> Json {
     })
 }
 
-/// Fields of a widget that a write can change, in each version.
+/// Fields of an object that a write can change, in each version.
 pub fn fields(version: &str) -> &'static [&'static str] {
     match version {
         "v1" => &["first", "note"],
@@ -91,23 +138,33 @@ pub fn fields(version: &str) -> &'static [&'static str] {
     }
 }
 
-/// A widget of which a write sets one field to its mark.
-pub fn widget(version: &str, name: &str, field: &str, mark: &str) -> Json {
+/// An object of a kind, of which a write sets one field to its mark.
+pub fn written(kind: Kind, version: &str, name: &str, field: &str, mark: &str) -> Json {
     let spec = match (version, field) {
         ("v2", "first") => json!({"name": {"first": mark}}),
         (_, field) => json!({field: mark}),
     };
     json!({
-        "apiVersion": format!("example.io/{version}"), "kind": "Widget",
+        "apiVersion": format!("{}/{version}", kind.group), "kind": kind.name,
         "metadata": {"name": name, "namespace": "default"}, "spec": spec,
     })
 }
 
-/// A ConfigMap.
-pub fn map(name: &str, mark: &str) -> Json {
+/// The namespace that comes and goes.
+pub const NAMESPACE: &str = "n";
+
+/// A namespace.
+pub fn namespace() -> Json {
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+}
+
+/// A ConfigMap. `owner`: the name and the uid of the ConfigMap that it goes with.
+pub fn map(namespace: &str, name: &str, owner: Option<(&str, &str)>, mark: &str) -> Json {
+    let reference = |(name, uid)| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid});
+    let owners: Vec<Json> = owner.map(reference).into_iter().collect();
     json!({
-        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"},
-        "data": {"mark": mark},
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": namespace, "ownerReferences": owners}, "data": {"mark": mark},
     })
 }
 
@@ -131,13 +188,16 @@ pub fn set_mark(body: &mut Json, mark: &str) {
 }
 
 /// Resources whose objects have marks.
-pub const MARKED: [&str; 6] = [
+pub const MARKED: [&str; 9] = [
     "widgets",
+    "gadgets",
     "configmaps",
+    "namespaces",
     "workspaces",
     "apibindings",
     "apiexports",
     "resourcequotas",
+    "customresourcedefinitions",
 ];
 
 /// Returns the marks in an object, with their places.
