@@ -72,8 +72,11 @@ impl History {
             .map(|old| old.object.body_value())
             .unwrap_or_default();
         let new = change.new.as_ref().map(|new| new.body_value()).unwrap_or_default();
+        let known: Vec<&str> = yaml::marks_of(&old).map(|(_, mark)| mark).collect();
         for (place, mark) in yaml::marks_of(&new) {
-            if old.pointer(place).and_then(Json::as_str) == Some(mark) {
+            // A storage version has a field that another one has not, and an object moves back and
+            // forth.
+            if known.contains(&mark) || place == yaml::IN_ONE_VERSION {
                 continue;
             }
             if !mark.starts_with(&format!("{}/", change.key.cluster)) {

@@ -5,7 +5,6 @@ use crate::{
     world::World,
     yaml,
 };
-use insula_access::Target;
 use insula_api::{ClusterName, ClusterPath, Json, ObjectKey, Scope};
 use insula_catalog::{ResourceRoute, ids, locate, stored};
 use insula_registry::Deps;
@@ -102,14 +101,28 @@ fn bound(deps: &Deps, now: &Snapshot, tenant: &str, cluster: &ClusterName, bindi
     if let Some(missing) = versions.iter().find(|version| served.version(version).is_none()) {
         return Err(format!("{tenant} has {has}, and does not serve {missing}"));
     }
-    for version in versions {
-        let target = Target::for_the_server(cluster.clone(), served.clone(), (*version).into());
-        for entry in now.range(&Scope::cluster(served.resource_id(), cluster.clone()), None, usize::MAX) {
-            let shown = stored::value(&target.served, &entry, version);
-            shown.map_err(|why| format!("{:?} cannot be shown in {version}: {why}", entry.key))?;
-        }
+    for entry in now.range(&Scope::cluster(served.resource_id(), cluster.clone()), None, usize::MAX) {
+        let show = |version: &&str| {
+            let shown = stored::value(&served, &entry, version);
+            shown.map_err(|why| format!("{:?} cannot be shown in {version}: {why}", entry.key))
+        };
+        let shown = versions.iter().map(show).collect::<Result<Vec<Json>, String>>()?;
+        same_values(&entry.key, &shown)?;
     }
     Ok(())
+}
+
+/// Checks that what versions of an object share is the same in each.
+fn same_values(key: &ObjectKey, shown: &[Json]) -> Result<(), String> {
+    let [v1, v2] = shown else { return Ok(()) };
+    let pairs = [
+        (&v1["spec"]["first"], &v2["spec"]["name"]["first"]),
+        (&v1["spec"]["note"], &v2["spec"]["note"]),
+    ];
+    match pairs.iter().find(|(a, b)| a != b) {
+        Some((a, b)) => Err(format!("{key:?} shows {a} in v1, and {b} in v2")),
+        None => Ok(()),
+    }
 }
 
 /// Checks that nothing is left of workspaces that are gone.

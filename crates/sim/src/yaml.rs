@@ -28,7 +28,7 @@ pub const KINDS: [Kind; 2] = [
 ];
 
 /// Releases of the API, each with a schema of its own.
-pub const RELEASES: usize = 3;
+pub const RELEASES: usize = 4;
 
 /// A workspace of the universal type.
 pub fn workspace(name: &str) -> Json {
@@ -46,7 +46,8 @@ fn version(name: &str, stored: bool, spec: Json) -> Json {
     json!({"name": name, "served": true, "storage": stored, "schema": object(json!({"spec": object(spec)}))})
 }
 
-/// The schema of a release. The first has one version, the others have two.
+/// The schema of a release. The first has one version, the others have two; the last is stored in
+/// the second.
 pub fn schema(release: usize) -> Json {
     let text = || json!({"type": "string"});
     let mut v1 = json!({"first": text(), "last": text(), "note": text()});
@@ -56,9 +57,10 @@ pub fn schema(release: usize) -> Json {
         v1["weight"] = json!({"type": "integer"});
         v2["weight"] = json!({"type": "integer"});
     }
-    let mut versions = vec![version("v1", true, v1)];
+    let is_moved = release == RELEASES - 1;
+    let mut versions = vec![version("v1", !is_moved, v1)];
     if release > 0 {
-        versions.push(version("v2", false, v2));
+        versions.push(version("v2", is_moved, v2));
     }
     json!({
         "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIResourceSchema",
@@ -200,13 +202,16 @@ pub const MARKED: [&str; 9] = [
     "customresourcedefinitions",
 ];
 
+/// Place of a mark that the second version alone has.
+pub const IN_ONE_VERSION: &str = "/spec/color";
+
 /// Returns the marks in an object, with their places.
 pub fn marks_of(value: &Json) -> impl Iterator<Item = (&'static str, &str)> {
     let places = [
         "/spec/first",
         "/spec/name/first",
         "/spec/note",
-        "/spec/color",
+        IN_ONE_VERSION,
         "/data/mark",
         MARK,
     ];
