@@ -1,5 +1,6 @@
-//! End of a binding: its objects first, then its routes and itself in one transaction. Needs
-//! neither export nor schema. If the workspace has another binding to the same export, or to an
+//! End of a binding: its routes are closed, so that a create that was prepared before fails. Then
+//! its objects go, and at last its routes and itself in one transaction. Needs neither export nor
+//! schema. If the workspace has another binding to the same export, or to an
 //! export of the same identity, names and objects go over to that successor.
 //!
 //! A binding with a grace period keeps its objects and routes until the end of it, as long as it
@@ -8,6 +9,7 @@
 
 use super::world::{Successor, World};
 use crate::{
+    crd::decide::close,
     loaded::Loaded,
     write::{self, drop_condition, drop_finalizer, list, patience, sort_conditions, text},
 };
@@ -48,6 +50,15 @@ fn delete(world: &World, binding: &Loaded<ApiBinding>) -> Plan {
         // with all of them or not at all.
         grace::end(&mut value, world.now);
         drop_condition(&mut value, CONTENT_DELETED);
+    }
+    let to_close = world.routes.iter().filter(|_| world.successor.is_none());
+    let mut closing: Vec<Intent> = to_close.filter_map(close).collect();
+    if !closing.is_empty() {
+        closing.push(binding.update(value));
+        return Plan {
+            intents: closing,
+            again_after: Some(0),
+        };
     }
     let content = &world.content;
     let mut intents = content.intents.clone();
@@ -99,6 +110,9 @@ fn hand_over(world: &World, binding: &Loaded<ApiBinding>, to: &Successor) -> Vec
     let renamed = world.routes.iter().map(|route| {
         let mut value = route.object.body_value();
         value["spec"]["binding"] = json!(&*key.name);
+        if let Some(spec) = value["spec"].as_object_mut() {
+            spec.remove("closing");
+        }
         value["spec"]["export"] = to.export.write();
         Intent::Update(route.clone(), value)
     });

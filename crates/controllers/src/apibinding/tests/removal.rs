@@ -1,6 +1,8 @@
 //! Removal of bindings and of resources from exports.
 
 use super::*;
+use crate::{apibinding::ApiBindings, runtime::Reconciler};
+use insula_registry::verbs;
 
 #[tokio::test]
 async fn a_binding_that_goes_takes_its_objects_along_and_no_others() {
@@ -43,6 +45,35 @@ async fn a_binding_that_goes_takes_its_objects_along_and_no_others() {
     assert!(rig.get("root:tenant", BINDINGS.0, BINDINGS.1, "widgets").is_none());
     assert!(rig.target("root:tenant", WIDGETS.0, WIDGETS.1, "default").is_none());
     assert!(rig.get("root:bob", WIDGETS.0, WIDGETS.1, "default/a").is_some());
+}
+
+/// A server whose copy of the store is late creates objects in the moment in which another one
+/// finds none.
+#[tokio::test]
+async fn no_object_is_left_of_a_binding_that_goes() {
+    let rig = provider_and_tenant().await;
+    rig.create("root:tenant", "apibindings", &binding("widgets", "root:provider"))
+        .await;
+    rig.settle().await;
+    let late = rig
+        .target("root:tenant", WIDGETS.0, WIDGETS.1, "default")
+        .expect("widgets are served");
+    rig.delete("root:tenant", BINDINGS.0, BINDINGS.1, "widgets")
+        .await
+        .unwrap();
+    let reconciler = ApiBindings::new(rig.registry.clone());
+    let key = rig.keys(ids::apibindings())[0].clone();
+    for n in 0..8 {
+        let plan = reconciler.decide(&reconciler.observe(&key, &rig.registry.store.latest()));
+        let name = WIDGET.replace("name: a,", &format!("name: late{n},"));
+        let body = serde_saphyr::from_str(&name).unwrap();
+        // Refused once the server that creates it can know of the deletion.
+        let _ = verbs::create(&rig.registry, &late, body, &rig.options()).await;
+        let _ = insula_registry::commit(&rig.registry, &plan).await;
+    }
+    rig.settle().await;
+    assert!(rig.get("root:tenant", BINDINGS.0, BINDINGS.1, "widgets").is_none());
+    assert_eq!(rig.keys(late.served.resource_id()), []);
 }
 
 #[tokio::test]
