@@ -151,7 +151,7 @@ impl Center {
         let taken = take(&mut self.wire.lock().answers, place);
         let Some((_, (answer, slot))) = taken else { return };
         let unknown = || match self.plant {
-            Some(Plant::LostIsRefused) => CommitError::Unavailable("the answer is lost".into()),
+            Some(Plant::LostIsRefused) => CommitError::Full("the answer is lost".into()),
             _ => CommitError::Unknown("the answer is lost".into()),
         };
         slot.fill(if lost { Err(unknown()) } else { answer });
