@@ -177,7 +177,7 @@ fn review_deletion(review: &Review<'_>, old: &Json) -> Result<()> {
     if !usage.is_empty() {
         let why = format!(
             "{} are read by these rules: nothing would take their place",
-            usage.message(review.snapshot)
+            usage.message(&review.names())
         );
         return Err(review.forbid(old, why));
     }

@@ -66,7 +66,7 @@ fn review_deletion(review: &Review<'_>, old: &Json) -> Result<()> {
     }
     let why = format!(
         "it serves {}: let the APIExports offer another schema in its place first",
-        usage.message(review.snapshot)
+        usage.message(&review.names())
     );
     Err(review.forbid(old, why))
 }

@@ -7,7 +7,7 @@ use crate::{
     publication::{Acceptance, Effect, Effects, add_effects, unanswered},
 };
 use insula_api::{ClusterName, Scope, counted};
-use insula_catalog::{Api, locate};
+use insula_catalog::Api;
 use insula_store::Entry;
 use std::{collections::BTreeSet, ops::ControlFlow};
 
@@ -40,6 +40,7 @@ pub(super) struct Tried {
 
 impl Tried {
     fn add(&mut self, review: &Review<'_>, mut effects: Effects<'_>, scope: &Scope, most: usize) {
+        let names = review.names();
         review.snapshot.for_each(scope, |entry| {
             if self.objects == most {
                 self.is_cut = true;
@@ -47,7 +48,7 @@ impl Tried {
             }
             self.objects += 1;
             // Objects that cannot be read have a warning of their own.
-            let _ = effects.examine(review.snapshot, entry);
+            let _ = effects.examine(&names, entry);
             ControlFlow::Continue(())
         });
         add_effects(&mut self.effects, effects.finish());
@@ -104,6 +105,7 @@ pub(super) fn warn_of_removed(review: &Review<'_>, api: &Api, scope: &Scope, acc
 
 /// Warns of stored objects that the API could not show in each of its served versions.
 pub(super) fn warn_of_objects(review: &Review<'_>, api: &Api, scope: &Scope) {
+    let names = review.names();
     let (mut tried, mut failed) = (0, 0);
     let mut clusters: BTreeSet<ClusterName> = BTreeSet::new();
     let mut named: Vec<String> = Vec::new();
@@ -119,7 +121,7 @@ pub(super) fn warn_of_objects(review: &Review<'_>, api: &Api, scope: &Scope) {
             let key = &entry.key;
             clusters.insert(key.cluster.clone());
             if named.len() < NAMED_MAX {
-                let path = locate::path_of(review.snapshot, &key.cluster);
+                let path = names.name(&key.cluster);
                 named.push(match &*key.namespace {
                     "" => format!("{} in {path}: {why}", key.name),
                     namespace => format!("{namespace}/{} in {path}: {why}", key.name),
