@@ -69,6 +69,9 @@ pub enum Ended {
     /// The server ends.
     #[error("the server is shutting down")]
     Closing,
+    /// Its client has closed the connection.
+    #[error("the client has closed the connection")]
+    Left,
 }
 
 /// The account that work is charged to. Clones charge the same one.
