@@ -7,6 +7,7 @@ mod etcd;
 pub(crate) mod grpc;
 mod memory;
 mod openapi;
+mod pages;
 mod policies;
 mod restore;
 mod storage;
