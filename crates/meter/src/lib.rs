@@ -99,6 +99,11 @@ impl Meter {
         Meter(None)
     }
 
+    /// Returns true for work that no tenant makes the server do.
+    pub const fn is_unbounded(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// Spends units on work that comes next.
     ///
     /// # Errors

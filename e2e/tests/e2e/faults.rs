@@ -10,6 +10,7 @@ mod openapi;
 mod pages;
 mod policies;
 mod restore;
+mod searches;
 mod storage;
 mod store;
 mod watches;

@@ -167,7 +167,10 @@ fn check_rules(review: &Review<'_>, schema: &Json) -> Result<()> {
         Ok(Some(_)) => Vec::new(),
         Err(malformed) => malformed.errors,
     };
-    match review.catalog.prove(&bundle::of_schema(schema, None)) {
+    match review
+        .catalog
+        .prove(&bundle::of_schema(schema, None), &review.served.meter)
+    {
         Ok(api) if errors.is_empty() => {
             super::apiconversion::warn_of_rules(review, &api);
             Ok(())

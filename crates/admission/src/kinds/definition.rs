@@ -137,7 +137,7 @@ fn check_rules(review: &Review<'_>, new: &Json, old: Option<&Json>, accepted: &[
         return Ok(());
     };
     let bundle = bundle::of_definition(new, &rules);
-    match review.catalog.prove(&bundle) {
+    match review.catalog.prove(&bundle, &review.served.meter) {
         Ok(api) => {
             super::apiconversion::warn_of_rules(review, &api);
             warn_of_effects(&api);

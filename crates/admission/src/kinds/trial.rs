@@ -11,7 +11,7 @@ use insula_catalog::Api;
 use insula_store::Entry;
 use std::{collections::BTreeSet, ops::ControlFlow};
 
-/// Objects that are tried in one request, aside from others: how long that takes depends on their
+/// Objects that are tried in one request: how long that takes depends on their
 /// size and on the number of versions. The rest is left to
 /// `insula export publish --check` and to the rollout gate, which have no such limit.
 const OBJECTS_MAX: usize = 1_000;
@@ -83,23 +83,15 @@ pub(super) fn effects(review: &Review<'_>, (before, after): (&Api, &Api), scopes
 /// Warns of what a changed API does to stored objects, aside from what is accepted.
 pub(super) fn warn_of_effects(review: &Review<'_>, change: (&Api, &Api), scope: &Scope, accepted: &[Acceptance]) {
     let scopes = std::slice::from_ref(scope);
-    let tried = review
-        .catalog
-        .run_aside(|| effects(review, change, scopes, OBJECTS_MAX));
+    let tried = effects(review, change, scopes, OBJECTS_MAX);
     tried.warn(review, accepted);
 }
 
 /// Warns of the objects of an API that an export offers no longer.
 pub(super) fn warn_of_removed(review: &Review<'_>, api: &Api, scope: &Scope, accepted: &[Acceptance]) {
     let mut tried = Tried::default();
-    review.catalog.run_aside(|| {
-        tried.add(
-            review,
-            Effects::of_removed(api, &review.served.meter),
-            scope,
-            OBJECTS_MAX,
-        )
-    });
+    let removed = Effects::of_removed(api, &review.served.meter);
+    tried.add(review, removed, scope, OBJECTS_MAX);
     tried.warn(review, accepted);
 }
 
@@ -130,7 +122,7 @@ pub(super) fn warn_of_objects(review: &Review<'_>, api: &Api, scope: &Scope) {
         }
         ControlFlow::Continue(())
     };
-    review.catalog.run_aside(|| review.snapshot.for_each(scope, read));
+    review.snapshot.for_each(scope, read);
     if failed == 0 {
         return;
     }
