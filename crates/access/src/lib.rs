@@ -17,6 +17,7 @@ pub mod static_tokens;
 mod target;
 mod unauthenticated;
 pub mod view;
+mod workspace_names;
 pub mod workspace_types;
 
 pub use authenticator::{Authenticator, OnAuthenticated, PeerCertificate, PeerRoles};
@@ -24,3 +25,4 @@ pub use roles::{facts, facts_with};
 pub use target::Target;
 pub use unauthenticated::Unauthenticated;
 pub use view::EventKind;
+pub use workspace_names::WorkspaceNames;

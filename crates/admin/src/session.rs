@@ -3,6 +3,7 @@
 
 use crate::{host::Host, operations::Operations, requests::Requests, servers::Server, status, workers::WorkerPool};
 use futures_util::future::BoxFuture;
+use insula_access::WorkspaceNames;
 use insula_api::{
     ClusterName, ClusterPath, Json, Revision, Timestamp, Verb,
     names::{groups, well_known},
@@ -260,6 +261,11 @@ impl Session {
             self.caller.record().refused(&refused.message);
             status::forbidden(refused)
         })
+    }
+
+    /// Returns the names of workspaces that the answer may have, as of a state.
+    pub(crate) fn names(&self, snapshot: &Snapshot) -> Result<WorkspaceNames, Status> {
+        Ok(WorkspaceNames::new(snapshot, self.user()?))
     }
 
     /// Asks the authorizers for a right in a cluster.

@@ -14,7 +14,7 @@ use crate::{
 use axum::body::Body;
 use http::{HeaderValue, Response, header};
 use insula_api::Json;
-use insula_catalog::Served;
+use insula_catalog::{Error, Served};
 use insula_pipeline::Refusal;
 use insula_pipeline::VirtualWorkspace;
 
@@ -23,6 +23,8 @@ use insula_pipeline::VirtualWorkspace;
 const RESOURCE_BYTES: usize = 4 << 10;
 /// Bytes in memory of each text of a list.
 const TEXT_BYTES: usize = 64;
+/// Bytes in memory that are made in a unit of work.
+const BYTES_PER_UNIT: u64 = 8;
 /// Copies of a text while a document is made.
 const VALUES: usize = 3;
 
@@ -48,7 +50,7 @@ fn served(server: &ApiServer, request: &Permitted) -> Result<Vec<Served>, Refusa
     Ok(served)
 }
 
-/// Reserves the memory of a document about APIs before it is made.
+/// Reserves the memory of a document about APIs before it is made, and pays for the work.
 fn hold(request: &Permitted, served: &[Served]) -> Result<(), Refusal> {
     let bytes = |one: &Served| {
         let names = one.names();
@@ -57,7 +59,9 @@ fn hold(request: &Permitted, served: &[Served]) -> Result<(), Refusal> {
         one.served_versions().count() * (RESOURCE_BYTES + texts)
     };
     let bytes = served.iter().map(bytes).sum();
-    Ok(request.parsed.budget.hold(bytes)?)
+    request.parsed.budget.hold(bytes)?;
+    let paid = request.authorized.scope().meter.spend(bytes as u64 / BYTES_PER_UNIT);
+    Ok(paid.map_err(Error::Ended)?)
 }
 
 /// Adapts a discovery document to the request's virtual workspace.
@@ -223,7 +227,7 @@ pub(crate) fn openapi_v2<'a>(server: &'a ApiServer, request: &Permitted) -> impl
     let served = served(server, request);
     let extensions = aggregation::openapi_v2(server, &aggregation::services(server, request));
     let (headers, payer) = (request.parsed.headers.clone(), Payer::from_request(request));
-    async move { Ok(openapi::serve::v2(&server.openapi, &served?, &extensions, &headers, &payer).await?) }
+    async move { openapi::serve::v2(&server.openapi, &served?, &extensions, &headers, &payer).await }
 }
 
 impl Payer {
@@ -231,6 +235,7 @@ impl Payer {
         Payer {
             user: request.parsed.payer.clone(),
             budget: request.parsed.budget.clone(),
+            meter: request.authorized.scope().meter.clone(),
         }
     }
 }

@@ -41,7 +41,7 @@ impl ApiServer {
                 // What an evaluator returned at the end is no answer.
                 Some(Ended::Late) => Refusal::Timeout,
                 Some(Ended::Crowded) => Refusal::Limit(self.limits.over_compute(&Ended::Crowded.to_string())),
-                Some(ended @ (Ended::Spent | Ended::Closing)) => Refusal::Verb(Error::Ended(ended)),
+                Some(ended @ (Ended::Spent | Ended::Closing | Ended::Left)) => Refusal::Verb(Error::Ended(ended)),
             },
             Ok(Err(_)) => {
                 reply::record_refusal(&Refusal::Panicked, record);

@@ -23,6 +23,7 @@ use crate::discovery::hex_upper;
 use cache::Made;
 use insula_api::Json;
 use insula_catalog::{ApiVersion, Served};
+use insula_meter::{Ended, Meter};
 use members::{add_json, write_all};
 use packed::{Piece, PieceWriter};
 use serde_json::{Map, json};
@@ -82,13 +83,16 @@ struct Part<'a> {
 
 impl Part<'_> {
     /// Makes the part, in the format of a version 2 document or in version 3.
-    fn make(&self, form: Option<V2>) -> Made {
+    ///
+    /// # Errors
+    /// The request may compute no further.
+    fn make(&self, form: Option<V2>, meter: &Meter) -> Result<Made, Ended> {
         let whole = |piece: Piece| [piece, Piece::compress(b"")].into();
-        match (form, &self.discovery) {
-            (Some(form), _) => v2::part(&self.apis, form),
+        Ok(match (form, &self.discovery) {
+            (Some(form), _) => v2::part(&self.apis, form, meter)?,
             (None, Some(path)) => whole(Piece::compress(discovery::document(path).to_string().as_bytes())),
-            (None, None) => whole(v3_document(&self.apis)),
-        }
+            (None, None) => whole(v3_document(&self.apis, meter)?),
+        })
     }
 }
 
@@ -202,7 +206,7 @@ fn hash_of(path: &str, apis: &[ApiOf<'_>]) -> String {
 }
 
 /// Returns a version 3 document. What is made of an API is dropped before the next one.
-fn v3_document(apis: &[ApiOf<'_>]) -> Piece {
+fn v3_document(apis: &[ApiOf<'_>], meter: &Meter) -> Result<Piece, Ended> {
     let built_in = apis.iter().all(|(served, _)| served.api.strategy.traits().built_in);
     let title = if built_in {
         "Kubernetes"
@@ -224,6 +228,7 @@ fn v3_document(apis: &[ApiOf<'_>]) -> Piece {
     };
     let mut names = BTreeSet::new();
     for (served, version) in apis {
+        meter.check()?;
         let mut own = Map::new();
         paths::add(&mut own, served, version);
         own.into_iter()
@@ -232,6 +237,7 @@ fn v3_document(apis: &[ApiOf<'_>]) -> Piece {
     write_all(&mut writer, b"},\"components\":{\"schemas\":{");
     let mut names = BTreeSet::new();
     for (served, version) in apis {
+        meter.check()?;
         let schema = insula_schema::openapi_v3(&version.openapi);
         let own = components(served, version, schema).into_iter();
         own.chain(subresource_components(served, version, insula_schema::openapi_v3))
@@ -243,7 +249,7 @@ fn v3_document(apis: &[ApiOf<'_>]) -> Piece {
         names.insert(name);
     }
     write_all(&mut writer, b"}}}");
-    writer.finish()
+    Ok(writer.finish())
 }
 
 /// Returns the schemas of a kind and of its list.

@@ -236,7 +236,7 @@ fn status_of_ended(ended: Ended, message: String) -> StatusReply {
     match ended {
         Ended::Late | Ended::Spent => failure(Failure::Timeout, "Timeout", message).details(Map::new()),
         Ended::Crowded => too_many_requests(message),
-        Ended::Closing => failure(Failure::Unavailable, "ServiceUnavailable", message),
+        Ended::Closing | Ended::Left => failure(Failure::Unavailable, "ServiceUnavailable", message),
     }
 }
 

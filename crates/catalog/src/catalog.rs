@@ -22,6 +22,7 @@ use insula_meter::Meter;
 use insula_store::{Entry, Snapshot};
 use parking_lot::Mutex;
 use std::{
+    borrow::Cow,
     collections::VecDeque,
     ops::ControlFlow,
     sync::{Arc, Weak},
@@ -72,16 +73,10 @@ impl Catalog {
         self.system.add(kind)
     }
 
-    /// Sets the executor for long work. The default runs it on the caller's thread.
+    /// Sets the executor for long work of the server for itself. The default runs it on the
+    /// caller's thread.
     pub fn work_aside(&mut self, aside: BlockingExecutor) {
         self.prover.aside = aside;
-    }
-
-    /// Runs work that may take more than some milliseconds, without blocking other requests.
-    pub fn run_aside<T>(&self, work: impl FnOnce() -> T) -> T {
-        let (mut work, mut done) = (Some(work), None);
-        (self.prover.aside)(&mut || done = work.take().map(|work| work()));
-        done.expect("an executor runs its work before it returns")
     }
 
     /// Returns the built-in kinds.
@@ -265,31 +260,36 @@ impl Catalog {
         self.compile(&bundle::of_schema(&found, rules.as_ref())).ok()
     }
 
-    /// Compiles a new bundle and searches its rules for a counterexample to the conversion laws.
+    /// Compiles a new bundle and searches its rules for a counterexample to the conversion laws. A
+    /// meter that has ended gives no verdict.
     ///
     /// # Errors
     /// Returns the field errors of a bundle that does not compile or whose rules break a law.
-    pub fn prove(&self, source: &Json) -> Compiled {
+    pub fn prove(&self, source: &Json, meter: &Meter) -> Compiled {
         let api = self.compile(source)?;
-        match self.proof(&api) {
-            Ok(_) => Ok(api),
-            Err(errors) => Err(errors.clone()),
-        }
+        let refused = self.proof(&api, meter).as_ref().as_ref().err().cloned();
+        refused.map_or(Ok(api), Err)
     }
 
     /// Returns the result of the search for a counterexample in an API's rules. Searches each API
-    /// once.
-    pub fn proof<'a>(&self, api: &'a Arc<Api>) -> &'a Proof {
-        api.proof.get_or_init(|| {
-            let proof = self.prover.prove(&api.bundle);
-            let mut searched = self.searched.lock();
-            searched.truncate(SEARCHED_MAX - 1);
-            searched.push_front(Arc::clone(api));
-            proof
-        })
+    /// once, unless the meter ends before the search does: then the result is no verdict.
+    pub fn proof<'a>(&self, api: &'a Arc<Api>, meter: &Meter) -> Cow<'a, Proof> {
+        if let Some(known) = api.proof.get() {
+            return Cow::Borrowed(known);
+        }
+        // Not in the cell: a search waits for its turn, and all others would wait for the cell.
+        let proof = self.prover.prove(&api.bundle, meter);
+        if meter.check().is_err() {
+            return Cow::Owned(proof);
+        }
+        let mut searched = self.searched.lock();
+        searched.truncate(SEARCHED_MAX - 1);
+        searched.push_front(Arc::clone(api));
+        Cow::Borrowed(api.proof.get_or_init(|| proof))
     }
 
-    /// Compiles the bundle that replaces `present`. Searches its rules only if the content differs.
+    /// Compiles the bundle that replaces `present`, for the server itself. Searches its rules only
+    /// if the content differs.
     ///
     /// # Errors
     /// Returns the field errors of a bundle that does not compile or whose rules break a law.
@@ -302,7 +302,7 @@ impl Catalog {
         if present.is_some_and(serves) {
             Ok(api)
         } else {
-            self.prove(wanted)
+            self.prove(wanted, &Meter::unbounded())
         }
     }
 

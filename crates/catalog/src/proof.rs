@@ -1,5 +1,5 @@
-//! Search of conversion rules for a counterexample before they serve: once for each content,
-//! outside the threads that answer requests. A tool that searches the same rules finds the same.
+//! Search of conversion rules for a counterexample before they serve: once for each content, paid
+//! for by the request that brings them. A tool that searches the same rules finds the same.
 //!
 //! Only new rules are searched. Rules of a stored bundle passed the search at their creation. They
 //! keep serving even if a later, deeper search would find a counterexample.
@@ -7,15 +7,16 @@
 use insula_api::FieldError;
 use insula_conversion::Bundle;
 use insula_conversion::proof::{self, Search, Searched};
+use insula_meter::Meter;
 
-/// An executor for long work that must not block other requests. Runs the function once, before it
-/// returns.
+/// An executor for long work of the server for itself, which has no turns. Runs the function once,
+/// before it returns.
 pub type BlockingExecutor = fn(&mut dyn FnMut());
 
 /// The result of a search: its extent, or the counterexamples found.
 pub type Proof = Result<Searched, Vec<FieldError>>;
 
-/// The search, with its executor.
+/// The search, with the executor of those that nobody pays for.
 pub struct Prover {
     pub(crate) aside: BlockingExecutor,
 }
@@ -28,13 +29,18 @@ impl Default for Prover {
 }
 
 impl Prover {
-    /// Searches the rules of a bundle for a counterexample to the conversion laws.
+    /// Searches the rules of a bundle for a counterexample to the conversion laws. Work that a
+    /// meter pays for leaves the threads that answer by itself.
     ///
     /// # Errors
     /// Returns the first counterexamples as field errors, and the number of the others.
-    pub fn prove(&self, bundle: &Bundle) -> Proof {
+    pub fn prove(&self, bundle: &Bundle, meter: &Meter) -> Proof {
         let mut told = Ok(Searched::default());
-        (self.aside)(&mut || told = proof::prove(bundle, Search::default()));
+        let mut search = || told = proof::prove(bundle, Search::default(), meter);
+        match meter.is_unbounded() {
+            true => (self.aside)(&mut search),
+            false => search(),
+        }
         told.map_err(proof::counted)
     }
 }

@@ -9,6 +9,7 @@ use crate::{loaded::Loaded, runtime::Reconciler};
 use insula_api::{FieldPath, Json, ObjectKey, ResourceId, Timestamp, kinds::ApiConversion};
 use insula_catalog::{bundle, ids, parts};
 use insula_conversion::parse_rules;
+use insula_meter::Meter;
 use insula_registry::{Deps, Plan};
 use insula_store::{Change, Entry, Snapshot};
 use serde_json::json;
@@ -44,7 +45,7 @@ impl ApiConversions {
             Err(errors) => Outcome::Wrong(errors),
             Ok(api) if conversion.status.observed == status::observed(&api) => Outcome::Known,
             Ok(api) => {
-                let proof = catalog.proof(&api).clone();
+                let proof = catalog.proof(&api, &Meter::unbounded()).into_owned();
                 Outcome::Compiled(api, proof)
             }
         }

@@ -11,7 +11,7 @@ use crate::{
     write::{list, text},
 };
 use insula_api::{Json, ObjectKey, ResourceId, Timestamp};
-use insula_catalog::{Api, Served, exports::ExportName, ids, locate};
+use insula_catalog::{Api, Served, exports::ExportName, ids};
 use insula_registry::{
     Deps, Intent, Plan,
     recompute::{self, Former, Limits, Page, State, Verdict},
@@ -207,7 +207,7 @@ impl Recomputations {
         let page = self.page(export, &api, (after, allowed), snapshot);
         self.pace.give_back(allowed.saturating_sub(page.verdicts.len()), now);
         let mut left = page.verdicts.iter().filter(|verdict| !is_repaired(verdict));
-        let message = left.next().map(|verdict| message(&resource, verdict, snapshot));
+        let message = left.next().map(|verdict| message(&resource, verdict));
         Step::Examine {
             resource,
             page,
@@ -241,20 +241,19 @@ fn is_repaired(verdict: &Verdict) -> bool {
     )
 }
 
-fn message(resource: &str, verdict: &Verdict, snapshot: &Snapshot) -> String {
+fn message(resource: &str, verdict: &Verdict) -> String {
     let key = &verdict.entry.key;
     let why = match verdict.state {
         State::OtherRules => "its former rules are not known: keep them in an APIConversion of another name",
         State::Unknown => "it does not record its rules",
         _ => verdict.message.as_str(),
     };
-    let place = locate::path_of(snapshot, &key.cluster);
     let namespace = if key.namespace.is_empty() {
         String::new()
     } else {
         format!("{}/", key.namespace)
     };
-    format!("{resource} {namespace}{} in {place}: {why}", key.name)
+    format!("{resource} {namespace}{} in {}: {why}", key.name, key.cluster)
 }
 
 fn decide(world: &World) -> Plan {

@@ -10,7 +10,7 @@
 //! it can be deleted.
 
 use insula_api::{ClusterName, Condition, Json, ObjectKey, Revision, Scope, Timestamp, condition, set_condition};
-use insula_catalog::{Api, locate};
+use insula_catalog::Api;
 use insula_meter::Meter;
 use insula_store::{Entry, Snapshot};
 use std::{
@@ -117,7 +117,7 @@ fn advance(trial: &Trial<'_>, snapshot: &Snapshot, now: Timestamp, known: Option
         Some(Run::Passed(when, at)) if now.since(when) <= VALID_SECONDS => {
             let mut failure = Box::default();
             step_since(api, next, snapshot, at, &mut failure);
-            return outcome(failure, snapshot, when, at);
+            return outcome(failure, when, at);
         }
         Some(Run::Failed(failure)) if failure.stands(snapshot) => {
             return (Run::Failed(failure.clone()), Verdict::Blocked(failure));
@@ -134,16 +134,16 @@ fn advance(trial: &Trial<'_>, snapshot: &Snapshot, now: Timestamp, known: Option
             if failure.counts.is_empty() && since < snapshot.revision() {
                 step_since(api, scope, snapshot, since, &mut failure);
             }
-            outcome(failure, snapshot, now, snapshot.revision())
+            outcome(failure, now, snapshot.revision())
         }
     }
 }
 
-fn outcome(mut failure: Box<Failure>, snapshot: &Snapshot, when: Timestamp, at: Revision) -> (Run, Verdict) {
+fn outcome(mut failure: Box<Failure>, when: Timestamp, at: Revision) -> (Run, Verdict) {
     if failure.counts.is_empty() {
         return (Run::Passed(when, at), Verdict::Open);
     }
-    failure.write_message(snapshot);
+    failure.write_message();
     let failure: Arc<Failure> = failure.into();
     (Run::Failed(failure.clone()), Verdict::Blocked(failure))
 }
@@ -200,14 +200,15 @@ impl Failure {
         self.first.as_ref().is_some_and(still)
     }
 
-    /// Writes the message for the provider.
-    fn write_message(&mut self, snapshot: &Snapshot) {
+    /// Writes the message for the provider, who may not enter the workspaces of tenants: it names
+    /// their logical clusters.
+    fn write_message(&mut self) {
         let total: usize = self.counts.values().sum();
         let mut named: Vec<String> = self
             .counts
             .iter()
             .take(NAMED_MAX)
-            .map(|(cluster, count)| format!("{}: {count}", locate::path_of(snapshot, cluster)))
+            .map(|(cluster, count)| format!("{cluster}: {count}"))
             .collect();
         if self.counts.len() > NAMED_MAX {
             named.push("…".to_owned());
@@ -219,7 +220,7 @@ impl Failure {
             } else {
                 format!("{}/", key.namespace)
             };
-            format!("{namespace}{} in {}", key.name, locate::path_of(snapshot, &key.cluster))
+            format!("{namespace}{} in {}", key.name, key.cluster)
         });
         self.provider_message = format!(
             "{total} stored objects could not be read ({}), e.g. {place}: {}; what was served before is served on",

@@ -10,10 +10,10 @@ use crate::{
     apibinding::world::find_export, loaded::Loaded, rollout::OF_OTHERS, rollout_steps, runtime::Reconciler, write::text,
 };
 use insula_api::{
-    Object, ObjectKey, ResourceId, Timestamp, condition,
+    ClusterName, Object, ObjectKey, ResourceId, Timestamp, condition,
     kinds::{self, ApiBinding, ApiExport, ApiExportRollout},
 };
-use insula_catalog::{ResourceRoute, digest, exports::offering, ids, locate, parts};
+use insula_catalog::{ResourceRoute, digest, exports::offering, ids, parts};
 use insula_registry::{Deps, Plan};
 use insula_store::{Change, Entry, Snapshot};
 use release::{Fingerprints, Release};
@@ -67,7 +67,8 @@ pub(crate) struct World {
 
 /// Binding that stays on the previous release.
 struct Held {
-    workspace: String,
+    /// Logical cluster of the binding. The provider need not know its path.
+    workspace: ClusterName,
     name: String,
     message: String,
     /// True if its own objects are the reason.
@@ -129,7 +130,7 @@ impl World {
             let is_cause = !message.starts_with(OF_OTHERS);
             if let Some(at) = self.place(is_cause) {
                 let held = Held {
-                    workspace: locate::path_of(looked.1, cluster).to_string(),
+                    workspace: cluster.clone(),
                     name: entry.key.name.to_string(),
                     message: message.clone(),
                     is_cause,

@@ -17,8 +17,9 @@
 use crate::bundle::{Bundle, ToStore};
 use crate::error::ConvertError;
 use crate::merge::Side;
+use crate::object_budget;
 use crate::trace::Trace;
-use crate::unmetered_budget;
+use insula_meter::Meter;
 use insula_schema::Node;
 use serde_json::Value as Json;
 use std::borrow::Cow;
@@ -86,7 +87,7 @@ impl fmt::Display for Violation {
 /// # Errors
 /// Returns the first path that differs.
 pub fn put_get(bundle: &Bundle, x: &Json, from: &str, after: &ToStore) -> Result<(), Violation> {
-    Laws::new(bundle).put_get(x, from, &Observed::new(bundle, Cow::Borrowed(after)))
+    Laws::unmetered(bundle).put_get(x, from, &unmetered(bundle, after))
 }
 
 /// Checks laws 2 and 5: every version can be read, and writing back what it reads changes no byte.
@@ -94,7 +95,7 @@ pub fn put_get(bundle: &Bundle, x: &Json, from: &str, after: &ToStore) -> Result
 /// # Errors
 /// Returns the first version that breaks the law.
 pub fn get_put(bundle: &Bundle, stored: &ToStore) -> Result<(), Violation> {
-    Laws::new(bundle).get_put(&Observed::new(bundle, Cow::Borrowed(stored)))
+    Laws::unmetered(bundle).get_put(&unmetered(bundle, stored))
 }
 
 /// Checks law 3 outside of lists, for each conversion that the edit passes: where the source
@@ -103,8 +104,8 @@ pub fn get_put(bundle: &Bundle, stored: &ToStore) -> Result<(), Violation> {
 /// # Errors
 /// Returns the first path that changed although the writer cannot see it.
 pub fn non_interference(bundle: &Bundle, from: &str, before: &ToStore, after: &ToStore) -> Result<(), Violation> {
-    let [before, after] = [before, after].map(|stored| Observed::new(bundle, Cow::Borrowed(stored)));
-    Laws::new(bundle).non_interference(from, &before, &after)
+    let [before, after] = [before, after].map(|stored| unmetered(bundle, stored));
+    Laws::unmetered(bundle).non_interference(from, &before, &after)
 }
 
 /// Checks law 4 outside of lists, for each conversion that the edit passes: where the edit changes
@@ -113,8 +114,8 @@ pub fn non_interference(bundle: &Bundle, from: &str, before: &ToStore, after: &T
 /// # Errors
 /// Returns the first path that still shows an older value.
 pub fn later_edit_wins(bundle: &Bundle, from: &str, before: &ToStore, after: &ToStore) -> Result<(), Violation> {
-    let [before, after] = [before, after].map(|stored| Observed::new(bundle, Cow::Borrowed(stored)));
-    Laws::new(bundle).later_edit_wins(from, &before, &after)
+    let [before, after] = [before, after].map(|stored| unmetered(bundle, stored));
+    Laws::unmetered(bundle).later_edit_wins(from, &before, &after)
 }
 
 /// Checks law 6 between all versions.
@@ -122,7 +123,7 @@ pub fn later_edit_wins(bundle: &Bundle, from: &str, before: &ToStore, after: &To
 /// # Errors
 /// Returns the first path whose values differ.
 pub fn carried(bundle: &Bundle, stored: &ToStore) -> Result<(), Violation> {
-    Laws::new(bundle).carried(&Observed::new(bundle, Cow::Borrowed(stored)))
+    Laws::unmetered(bundle).carried(&unmetered(bundle, stored))
 }
 
 /// Checks law 7 between the version of the writer and all others.
@@ -130,8 +131,8 @@ pub fn carried(bundle: &Bundle, stored: &ToStore) -> Result<(), Violation> {
 /// # Errors
 /// Returns the first item that the edit changes although the writer did not.
 pub fn identity(bundle: &Bundle, from: &str, before: &ToStore, after: &ToStore) -> Result<(), Violation> {
-    let [before, after] = [before, after].map(|stored| Observed::new(bundle, Cow::Borrowed(stored)));
-    Laws::new(bundle).identity(from, &before, &after)
+    let [before, after] = [before, after].map(|stored| unmetered(bundle, stored));
+    Laws::unmetered(bundle).identity(from, &before, &after)
 }
 
 /// Checks law 8 in a version, as a server takes a write: pruned, with defaults, and validated as an
@@ -140,17 +141,31 @@ pub fn identity(bundle: &Bundle, from: &str, before: &ToStore, after: &ToStore) 
 /// # Errors
 /// Returns the first path that the server would change, or the error.
 pub fn write_back(bundle: &Bundle, version: &str, stored: &ToStore) -> Result<(), Violation> {
-    Laws::new(bundle).write_back(version, &Observed::new(bundle, Cow::Borrowed(stored)))
+    Laws::unmetered(bundle).write_back(version, &unmetered(bundle, stored))
+}
+
+fn unmetered<'a>(bundle: &'a Bundle, stored: &'a ToStore) -> Observed<'a> {
+    Observed::new(bundle, Cow::Borrowed(stored), &Meter::unbounded())
 }
 
 /// The laws of one API.
 pub(crate) struct Laws<'a> {
     bundle: &'a Bundle,
+    /// Pays for the conversions and the validations.
+    meter: Meter,
 }
 
 impl<'a> Laws<'a> {
-    pub(crate) fn new(bundle: &'a Bundle) -> Self {
-        Laws { bundle }
+    pub(crate) fn new(bundle: &'a Bundle, meter: &Meter) -> Self {
+        Laws {
+            bundle,
+            meter: meter.clone(),
+        }
+    }
+
+    /// Returns the laws for tests and tools.
+    fn unmetered(bundle: &'a Bundle) -> Self {
+        Laws::new(bundle, &Meter::unbounded())
     }
 
     pub(crate) fn put_get(&self, x: &Json, from: &str, after: &Observed<'_>) -> Result<(), Violation> {
@@ -174,7 +189,7 @@ impl<'a> Laws<'a> {
             };
             let was = stored.to_store();
             let old = Some(was.stored(bundle.storage()));
-            let again = bundle.put(shown, version, old, &mut unmetered_budget());
+            let again = bundle.put(shown, version, old, &mut object_budget(&self.meter));
             let again = again.map_err(|error| violation(error.to_string()))?;
             same(&was.value, &again.value).map_err(violation)?;
             if was.residual != again.residual {

@@ -178,8 +178,7 @@ pub fn object_budget(meter: &Meter) -> Budget {
     Budget::new(insula_cel::OBJECT_COST_MAX, meter).growing()
 }
 
-/// Returns the cost budget of one object where nobody waits for others: in tools, in tests, and in
-/// searches, which count their own work.
+/// Returns the cost budget of one object where nobody waits for others: in tools and in tests.
 pub fn unmetered_budget() -> Budget {
     object_budget(&Meter::unbounded())
 }

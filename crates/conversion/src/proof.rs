@@ -28,13 +28,14 @@ mod text;
 use crate::bundle::{Bundle, LossPolicy};
 use crate::error::{Cause, ConvertError};
 use crate::laws::{Laws, Observed, Violation};
+use crate::object_budget;
 use crate::rules::Validation;
-use crate::unmetered_budget;
 use fitting::Misfits;
 use focus::Focus;
 use generate::Fill;
 use insula_api::{FieldError, Json};
 use insula_cel::Budget;
+use insula_meter::Meter;
 use insula_schema::Structural;
 use random::Random;
 use std::borrow::Cow;
@@ -51,6 +52,8 @@ const SHRINKS_MAX: usize = 2_000;
 const COUNTEREXAMPLES_MAX: usize = 8;
 /// Work of a search by default: a fraction of a second.
 const WORK_MAX: u64 = 400_000;
+/// Units of a meter that a unit of work takes, about: the work of a large API is five seconds.
+const METER_UNITS: u64 = 100;
 /// Cost of expressions, in CEL cost units, that counts as the work of one value.
 const COST_PER_VALUE: u64 = 100;
 
@@ -132,13 +135,13 @@ pub struct Write {
 }
 
 /// Searches for a reason not to serve an API: with and without rules, for each pair of its
-/// versions.
+/// versions. A meter pays for it. Once it has ended, the search ends, and its result is no verdict.
 ///
 /// # Errors
 /// Returns the findings at the paths of their rules, each with an object that shows it and with
 /// advice; [`counted`] shortens them for people. Values that another version's schema refuses are
 /// findings under [`Validation::Refuse`] only.
-pub fn prove(bundle: &Bundle, how: Search) -> Result<Searched, Vec<FieldError>> {
+pub fn prove(bundle: &Bundle, how: Search, meter: &Meter) -> Result<Searched, Vec<FieldError>> {
     let refuses = bundle.validation() == Validation::Refuse;
     let is_lawful = bundle.loss_policy() == LossPolicy::Lossless || bundle.has_rules();
     if bundle.versions().count() < 2 || !is_lawful && !refuses {
@@ -147,8 +150,8 @@ pub fn prove(bundle: &Bundle, how: Search) -> Result<Searched, Vec<FieldError>> 
     let how = how.of_every_pair(bundle);
     let mut found = finding::withheld(bundle);
     found.extend(finding::hiding(bundle));
-    found.extend(rules::failing(bundle));
-    let searched = match search_all(bundle, how) {
+    found.extend(rules::failing(bundle, meter));
+    let searched = match up_to(bundle, how, COUNTEREXAMPLES_MAX, meter) {
         Ok(searched) if found.is_empty() => searched,
         Ok(_) => return Err(found),
         Err(all) => {
@@ -174,7 +177,7 @@ pub fn prove(bundle: &Bundle, how: Search) -> Result<Searched, Vec<FieldError>> 
 /// # Errors
 /// Returns the first counterexample, shrunk.
 pub fn search(bundle: &Bundle, how: Search) -> Result<Searched, Box<Counterexample>> {
-    up_to(bundle, how, 1).map_err(|mut found| Box::new(found.swap_remove(0)))
+    up_to(bundle, how, 1, &Meter::unbounded()).map_err(|mut found| Box::new(found.swap_remove(0)))
 }
 
 /// Searches for counterexamples: one for each rule that fails, and for each field of a version that
@@ -183,11 +186,11 @@ pub fn search(bundle: &Bundle, how: Search) -> Result<Searched, Box<Counterexamp
 /// # Errors
 /// Returns the counterexamples, shrunk: lost values before failures, of equals the smallest first.
 pub fn search_all(bundle: &Bundle, how: Search) -> Result<Searched, Vec<Counterexample>> {
-    up_to(bundle, how, COUNTEREXAMPLES_MAX)
+    up_to(bundle, how, COUNTEREXAMPLES_MAX, &Meter::unbounded())
 }
 
-fn up_to(bundle: &Bundle, how: Search, most: usize) -> Result<Searched, Vec<Counterexample>> {
-    let prover = Prover::new(bundle, how.work);
+fn up_to(bundle: &Bundle, how: Search, most: usize, meter: &Meter) -> Result<Searched, Vec<Counterexample>> {
+    let prover = Prover::new(bundle, how.work, meter);
     let mut random = Random::new(how.seed);
     let mut searched = Searched::default();
     let mut found: Vec<Counterexample> = Vec::new();
@@ -207,7 +210,7 @@ fn up_to(bundle: &Bundle, how: Search, most: usize) -> Result<Searched, Vec<Coun
         }
         kinds.push(finding.clone());
         // As much work again makes the finding smaller.
-        let (script, finding) = Prover::new(bundle, how.work).smallest(script, finding);
+        let (script, finding) = Prover::new(bundle, how.work, meter).smallest(script, finding);
         if found.iter().any(|known| known.finding.is_of_one_kind(&finding)) {
             continue;
         }
@@ -225,14 +228,14 @@ fn up_to(bundle: &Bundle, how: Search, most: usize) -> Result<Searched, Vec<Coun
         found.sort_by_key(Counterexample::rank);
         return Err(found);
     }
-    searched.misfits = prover.misfits.into_inner().smallest(bundle, how);
+    searched.misfits = prover.misfits.into_inner().smallest(bundle, how, meter);
     Ok(searched)
 }
 
 /// Generates valid objects of a schema: first the corners (minimal, complete), then objects
 /// between. The same seed generates the same objects.
 pub fn objects(schema: &Structural, (api_version, kind): (&str, &str), seed: u64, count: u32) -> Vec<Json> {
-    let (mut random, patterns) = (Random::new(seed), Patterns::default());
+    let (mut random, patterns, meter) = (Random::new(seed), Patterns::default(), Meter::unbounded());
     let api_version = Json::from(api_version);
     let one = |case| {
         let mut random = random.fork();
@@ -240,13 +243,21 @@ pub fn objects(schema: &Structural, (api_version, kind): (&str, &str), seed: u64
             Fill::Near => Fill::Some(50),
             other => other,
         };
-        generate::object(schema, (&api_version, kind), fill, (None, &patterns), &mut random)
+        generate::object(
+            schema,
+            (&api_version, kind),
+            fill,
+            (None, &patterns),
+            &mut random,
+            &meter,
+        )
     };
     (0..count).filter_map(one).collect()
 }
 
 struct Prover<'b> {
     bundle: &'b Bundle,
+    meter: &'b Meter,
     /// The fields of each served version that rules touch.
     focus: Vec<(&'b str, Focus)>,
     patterns: Patterns,
@@ -264,10 +275,11 @@ enum WriteOutcome<'b> {
 }
 
 impl<'b> Prover<'b> {
-    fn new(bundle: &'b Bundle, work_max: u64) -> Self {
+    fn new(bundle: &'b Bundle, work_max: u64, meter: &'b Meter) -> Self {
         let focus = |version| (version, Focus::for_version(bundle, version));
         Prover {
             bundle,
+            meter,
             focus: bundle.served().map(focus).collect(),
             patterns: Patterns::default(),
             work: Cell::new(0),
@@ -277,14 +289,17 @@ impl<'b> Prover<'b> {
     }
 
     fn exhausted(&self) -> bool {
-        self.work.get() > self.work_max
+        self.work.get() > self.work_max || self.meter.check().is_err()
     }
 
-    /// Counts the work of one write: the laws convert its object to each version and back.
+    /// Counts the work of one write, and pays for it: the laws convert its object to each version
+    /// and back.
     fn count(&self, object: &Json, budget: &Budget) {
         let versions = in_use(self.bundle) as u64;
         let one = (values(object) + budget.used() / COST_PER_VALUE).saturating_mul(2 * versions);
         self.work.set(self.work.get().saturating_add(one));
+        // A search that may go no further is exhausted.
+        let _ = self.meter.spend(one.saturating_mul(METER_UNITS));
     }
 
     fn case(
@@ -318,7 +333,7 @@ impl<'b> Prover<'b> {
             match self.write(script.last().unwrap_or(&script[0]), stored.as_ref()) {
                 Ok(WriteOutcome::Stored(after)) => {
                     searched.writes += 1;
-                    self.misfits.borrow_mut().look(self.bundle, &script, &after);
+                    self.misfits.borrow_mut().look(self.bundle, &script, &after, self.meter);
                     stored = Some(after);
                 }
                 Ok(WriteOutcome::Refused) => {
@@ -344,20 +359,21 @@ impl<'b> Prover<'b> {
             fill,
             (focus, &self.patterns),
             random,
+            self.meter,
         )?;
         let Some(stored) = stored else { return Some(fresh) };
         let shown = stored.view(version).ok()?;
         // What a version shows may be refused by its own schema, and so may an edit of it.
-        Some(generate::edited(edit::mix(shown, &fresh, random), shown, schema).unwrap_or(fresh))
+        Some(generate::edited(edit::mix(shown, &fresh, random), shown, schema, self.meter).unwrap_or(fresh))
     }
 
     fn write(&self, write: &Write, before: Option<&Observed<'b>>) -> Result<WriteOutcome<'b>, Finding> {
         let old = before.map(|before| before.to_store().stored(self.bundle.storage()));
-        let mut budget = unmetered_budget();
+        let mut budget = object_budget(self.meter);
         let after = self.bundle.put(&write.object, &write.version, old, &mut budget);
         self.count(&write.object, &budget);
         let after = match after {
-            Ok(after) => Observed::new(self.bundle, Cow::Owned(after)),
+            Ok(after) => Observed::new(self.bundle, Cow::Owned(after), self.meter),
             Err(error) if self.may_fail(&error) => return Ok(WriteOutcome::Refused),
             Err(error) => return Err(Finding::Fails(error)),
         };
@@ -370,7 +386,7 @@ impl<'b> Prover<'b> {
 
     /// Checks the laws after a write.
     fn check(&self, write: &Write, before: Option<&Observed<'b>>, after: &Observed<'b>) -> Result<(), Violation> {
-        let (laws, from) = (Laws::new(self.bundle), &*write.version);
+        let (laws, from) = (Laws::new(self.bundle, self.meter), &*write.version);
         laws.put_get(&write.object, from, after)?;
         laws.get_put(after)?;
         laws.carried(after)?;
@@ -403,7 +419,7 @@ impl<'b> Prover<'b> {
         let status = |stored: &Observed<'b>| Some(stored.view(version).ok()?.get("status")?.clone());
         let (was, is) = (before.and_then(status), status(after));
         let other = was.filter(|was| Some(was) != is.as_ref());
-        Laws::new(self.bundle).status(version, after, other.as_ref())
+        Laws::new(self.bundle, self.meter).status(version, after, other.as_ref())
     }
 
     /// Returns true if a rule failed whose author marked it `mayFail`.
@@ -439,7 +455,7 @@ impl<'b> Prover<'b> {
         let mut result = Vec::new();
         for write in script {
             self.work.set(self.work.get().saturating_add(values(&write.object)));
-            let object = generate::normal(write.object.clone(), self.bundle.schema(&write.version)?)?;
+            let object = generate::normal(write.object.clone(), self.bundle.schema(&write.version)?, self.meter)?;
             result.push(Write { object, ..write });
             match self.write(result.last()?, stored.as_ref()) {
                 Ok(WriteOutcome::Stored(after)) => stored = Some(after),

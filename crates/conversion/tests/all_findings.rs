@@ -6,6 +6,7 @@ mod support;
 use insula_api::FieldPath;
 use insula_conversion::proof::{Search, prove};
 use insula_conversion::{Bundle, LossPolicy, VersionSchema, parse_rules};
+use insula_meter::Meter;
 use insula_schema::Structural;
 use serde_json::{Value as Json, json};
 use support::yaml;
@@ -108,7 +109,7 @@ fn every_rule_that_fails_and_every_field_that_breaks_a_law_is_shown() {
           - {field: .spec.p, destination: .spec.a, transformation: string(self)}
           - {field: .spec.q, destination: .spec.b, transformation: \"'n' + string(self)\"}",
     );
-    let errors = prove(&compile(&rules).unwrap(), Search::default()).unwrap_err();
+    let errors = prove(&compile(&rules).unwrap(), Search::default(), &Meter::unbounded()).unwrap_err();
     let shown: Vec<String> = errors.iter().map(ToString::to_string).collect();
     for rule in ["rules[0].transformation", "rules[1].transformation"] {
         let found = shown.iter().find(|text| text.contains(rule));

@@ -6,6 +6,7 @@ mod support;
 
 use insula_conversion::Bundle;
 use insula_conversion::proof::{Search, prove, search};
+use insula_meter::Meter;
 use support::{bundle, yaml};
 
 const RULES: &str = r"
@@ -29,7 +30,7 @@ fn compiled(text: &str) -> Bundle {
 
 #[test]
 fn every_kind_is_shown_once_by_its_smallest_object() {
-    let searched = prove(&compiled(RULES), Search::default()).unwrap();
+    let searched = prove(&compiled(RULES), Search::default(), &Meter::unbounded()).unwrap();
     let shown: Vec<String> = searched.misfits.iter().map(ToString::to_string).collect();
     assert_eq!(
         shown,
@@ -81,7 +82,7 @@ fn an_author_may_want_such_rules_refused() {
     assert_eq!(missing.len(), 1, "{missing:?}");
     assert!(missing[0].contains("v2 requires .spec.size"), "{missing:?}");
     let bounds = refuse.replace("size!", "size");
-    let errors = prove(&compiled(&bounds), Search::default()).unwrap_err();
+    let errors = prove(&compiled(&bounds), Search::default(), &Meter::unbounded()).unwrap_err();
     let fields: Vec<&str> = errors.iter().map(|error| error.field.as_str()).collect();
     assert_eq!(
         fields,

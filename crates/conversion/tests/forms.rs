@@ -7,6 +7,7 @@ mod support;
 use insula_api::FieldPath;
 use insula_conversion::proof::Search;
 use insula_conversion::{Bundle, ToStore, laws, proof, unmetered_budget};
+use insula_meter::Meter;
 use serde_json::Value as Json;
 use support::{bundle, object, yaml};
 
@@ -46,7 +47,11 @@ fn run(doc: &Json) -> Result<(), String> {
             cases: 0,
             ..Search::default()
         };
-        failing.extend(proof::prove(&bundle, edges).err().unwrap_or_default());
+        failing.extend(
+            proof::prove(&bundle, edges, &Meter::unbounded())
+                .err()
+                .unwrap_or_default(),
+        );
         if failing.is_empty() {
             Ok(bundle)
         } else {

@@ -4,6 +4,7 @@
 mod support;
 
 use insula_conversion::proof::{Search, prove, search};
+use insula_meter::Meter;
 use support::{bundle, yaml};
 
 fn found(text: &str) -> String {
@@ -154,7 +155,7 @@ fn more_versions_leave_no_less_for_each_pair() {
         let one = |version| format!("  v{version}: {{spec: {{f: string, g: integer}}}}\n");
         let text: String = (1..=versions).map(one).collect();
         let bundle = bundle(&yaml(&format!("versions:\n{text}"))).unwrap();
-        let searched = prove(&bundle, Search::default()).unwrap();
+        let searched = prove(&bundle, Search::default(), &Meter::unbounded()).unwrap();
         assert_eq!(searched.cases, 150 * versions, "{versions}: {searched:?}");
         assert!(
             !searched.stopped && searched.writes > 300 * u64::from(versions),

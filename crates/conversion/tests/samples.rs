@@ -179,7 +179,7 @@ fn rules_are_admitted_and_hold() {
         let Sample { name, bundle, .. } = Sample::load(&folder);
         let over_budget = bundle.over_budget(&FieldPath::new("spec"));
         assert!(over_budget.is_empty(), "{name}: {}", printed(&over_budget));
-        match prove(&bundle, Search::default()) {
+        match prove(&bundle, Search::default(), &Meter::unbounded()) {
             Ok(searched) => assert!(searched.writes > u64::from(searched.cases), "{name}: {searched:?}"),
             Err(found) => panic!("{name}: {}", printed(&found)),
         }

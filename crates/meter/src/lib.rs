@@ -69,6 +69,9 @@ pub enum Ended {
     /// The server ends.
     #[error("the server is shutting down")]
     Closing,
+    /// Its client has closed the connection.
+    #[error("the client has closed the connection")]
+    Left,
 }
 
 /// The account that work is charged to. Clones charge the same one.
@@ -94,6 +97,11 @@ impl Meter {
     /// tools, of tests, and of the server for itself.
     pub const fn unbounded() -> Self {
         Meter(None)
+    }
+
+    /// Returns true for work that no tenant makes the server do.
+    pub const fn is_unbounded(&self) -> bool {
+        self.0.is_none()
     }
 
     /// Spends units on work that comes next.

@@ -1845,7 +1845,7 @@ impl ::prost::Name for FormerRelease {
 /// A binding that stays on the schemas and rules before a release.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct HeldBinding {
-    /// The path of its workspace.
+    /// The name of its logical cluster, which is a path too.
     #[prost(string, tag = "1")]
     pub workspace: ::prost::alloc::string::String,
     /// Its name.
@@ -2272,7 +2272,7 @@ impl ::prost::Name for ReleaseEffect {
 /// The objects of one workspace that an effect reaches.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WorkspaceEffect {
-    /// Its path.
+    /// Its path; the name of the logical cluster for callers who may not enter it.
     #[prost(string, tag = "1")]
     pub workspace: ::prost::alloc::string::String,
     /// Their number.
@@ -2295,7 +2295,8 @@ pub struct UnreadableObject {
     /// The API: "widgets.example.io".
     #[prost(string, tag = "1")]
     pub api: ::prost::alloc::string::String,
-    /// The path of its workspace.
+    /// The path of its workspace; the name of the logical cluster, which is a path too, for callers
+    /// who may not enter it.
     #[prost(string, tag = "2")]
     pub workspace: ::prost::alloc::string::String,
     /// Its logical cluster.
@@ -3233,7 +3234,8 @@ impl ::prost::Name for ListConsumersResponse {
 /// A binding of an export.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Consumer {
-    /// The path of its workspace.
+    /// The path of its workspace; the name of the logical cluster, which is a path too, for callers
+    /// who may not enter it.
     #[prost(string, tag = "1")]
     pub workspace: ::prost::alloc::string::String,
     /// Its logical cluster.
@@ -3577,7 +3579,8 @@ impl ::prost::Name for RetireFieldResponse {
 /// An object that holds something in a field that its version has no more.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct FieldHolder {
-    /// The path of its workspace.
+    /// The path of its workspace; the name of the logical cluster, which is a path too, for callers
+    /// who may not enter it.
     #[prost(string, tag = "1")]
     pub workspace: ::prost::alloc::string::String,
     /// Its namespace; empty without.
@@ -9611,7 +9614,8 @@ pub struct RecomputedObject {
     /// The reason of a failure.
     #[prost(string, tag = "9")]
     pub message: ::prost::alloc::string::String,
-    /// The path of its workspace.
+    /// The path of its workspace; the name of the logical cluster, which is a path too, for callers
+    /// who may not enter it.
     #[prost(string, tag = "10")]
     pub workspace: ::prost::alloc::string::String,
 }

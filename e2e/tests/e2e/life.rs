@@ -2,6 +2,7 @@
 //! writes and restarts.
 
 mod leaving;
+mod names;
 mod progress;
 mod rollout;
 
@@ -273,7 +274,7 @@ fn rollout_waits_for_stored_objects_that_do_not_convert() {
     let mut export = object("APIExport", "widgets", &offer("one"));
     export["spec"]["rollout"] = json!({"strategy": "AllOrNothing"});
     at_provider.post(&format!("{APIS}/apiexports"), &export).expect(201);
-    let (tenant, _) = workspace(&server.admin(), "tenant");
+    let (tenant, cluster) = workspace(&server.admin(), "tenant");
     let at_tenant = server.admin().in_workspace(&tenant);
     bind(&at_tenant, &provider);
     at_tenant.post(WIDGETS_V2, &widget(200)).expect(201);
@@ -311,7 +312,7 @@ fn rollout_waits_for_stored_objects_that_do_not_convert() {
     assert!(
         why.as_str()
             .unwrap()
-            .contains(&format!("({tenant}: 1), e.g. default/w200 in {tenant}")),
+            .contains(&format!("({cluster}: 1), e.g. default/w200 in {cluster}")),
         "{why}"
     );
     let binding = format!("{APIS}/apibindings/widgets");

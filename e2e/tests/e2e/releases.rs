@@ -24,6 +24,7 @@ struct Scene {
     server: std::sync::Arc<Server>,
     dir: tempfile::TempDir,
     provider: String,
+    /// Logical clusters of the tenants, with clients of them.
     tenants: Vec<(String, Client)>,
 }
 
@@ -77,7 +78,12 @@ impl Scene {
             let valve = json!({"apiVersion": format!("{GROUP}/v1"), "kind": "Valve",
                 "metadata": {"name": "main"}, "spec": {"size": size}});
             tenant.post(&valves("v1", ""), &valve).expect(201);
-            scene.tenants.push((path, tenant));
+            let own = tenant
+                .get("/apis/core.kcp.io/v1alpha1/logicalclusters/cluster")
+                .expect(200);
+            assert_eq!(own["metadata"]["annotations"]["kcp.io/path"], path.as_str());
+            let cluster = own["metadata"]["annotations"]["kcp.io/cluster"].as_str().unwrap();
+            scene.tenants.push((cluster.to_owned(), tenant));
         }
         scene
     }

@@ -51,7 +51,7 @@ fn grow(admin: &Client, path: &str, children: &[usize]) {
 }
 
 /// Returns the seconds of CPU that a process used.
-fn cpu_seconds(pid: u32) -> f64 {
+pub(crate) fn cpu_seconds(pid: u32) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |n: usize| {

@@ -152,13 +152,14 @@ impl ApiService for AdminService {
         let registry = Arc::clone(&self.api.registry);
         let cluster = located.cluster.clone();
         let revision = snapshot.revision();
+        let names = session.names(&snapshot)?;
         let meter = session.caller.work().clone();
         let tried = move || {
             let trials = match request.manifests.is_empty() {
                 true => trial::of_offer(&registry, &snapshot, &cluster, &export)?,
                 false => trial::of_manifests(&registry, &snapshot, &cluster, &export, request.manifests)?,
             };
-            trial::run(&snapshot, &trials, &page, ("", &meter))
+            trial::run((&snapshot, &names), &trials, &page, ("", &meter))
         };
         let tried = self.run_blocking(&session, &located, tried).await?;
         Ok(Response::new(CheckRolloutResponse {
@@ -415,7 +416,8 @@ impl ApiService for AdminService {
         let snapshot = page.snapshot(&session).await?;
         let revision = snapshot.revision();
         let registry = Arc::clone(&self.api.registry);
-        let listed = move || Ok(consumers::page(&registry, &snapshot, &export, &page));
+        let names = session.names(&snapshot)?;
+        let listed = move || Ok(consumers::page(&registry, (&snapshot, &names), &export, &page));
         let (consumers, next_page_token) = self.run_blocking(&session, &located, listed).await?;
         Ok(Response::new(ListConsumersResponse {
             header: session.header_at(revision),

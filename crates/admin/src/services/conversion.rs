@@ -33,13 +33,13 @@ impl ConversionService for AdminService {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
         let located = session.validated_in(&request)?;
-        let registry = Arc::clone(&self.api.registry);
+        let (registry, meter) = (Arc::clone(&self.api.registry), session.caller.work().clone());
         let verdict = move || match request.manifests.is_empty() {
             true => {
                 let pair = Pair::read("", request.schema, request.rules)?;
                 let proven = compiled(&pair.schema, pair.rules.as_ref());
                 // The fields of these violations are those of the object that they are about.
-                Ok(proof(&registry, proven, |errors| {
+                Ok(proof((&registry, &meter), proven, |errors| {
                     errors.iter().map(violation).collect()
                 }))
             }
@@ -49,7 +49,7 @@ impl ConversionService for AdminService {
                 let (mut violations, mut warnings) = (Vec::new(), Vec::new());
                 for source in &sources {
                     let fields = |errors: &[FieldError]| source.positions().violations(errors);
-                    let verdict = proof(&registry, source.manifest().compile(), fields);
+                    let verdict = proof((&registry, &meter), source.manifest().compile(), fields);
                     violations.extend(verdict.0);
                     warnings.extend(verdict.1);
                 }
@@ -175,11 +175,11 @@ type Verdict = (Vec<FieldViolation>, Vec<String>);
 
 /// Tries what an API loses, and returns the violations of one that is wrong.
 fn proof(
-    registry: &Deps,
+    (registry, meter): (&Deps, &Meter),
     compiled: Result<Api, Vec<FieldError>>,
     violations: impl Fn(&[FieldError]) -> Vec<FieldViolation>,
 ) -> Verdict {
-    match compiled.and_then(|api| registry.catalog.proof(&Arc::new(api)).clone()) {
+    match compiled.and_then(|api| registry.catalog.proof(&Arc::new(api), meter).into_owned()) {
         Ok(proven) => (Vec::new(), proven.misfits.iter().map(ToString::to_string).collect()),
         Err(errors) => (violations(&errors), Vec::new()),
     }

@@ -12,9 +12,10 @@ use crate::{
     requests::Once,
     session::{AdminService, Located, Session, right},
 };
+use insula_access::WorkspaceNames;
 use insula_api::{ClusterName, Json, ObjectKey, Revision, names::groups};
 use insula_auth::Attributes;
-use insula_catalog::{Served, exports::ExportName, ids, locate};
+use insula_catalog::{Served, exports::ExportName, ids};
 use insula_conversion::{Difference, RULES_UNKNOWN};
 use insula_proto::{
     Message,
@@ -99,13 +100,14 @@ impl AdminService {
             Ok((page, former))
         };
         let (page, former): (Page, Former) = self.run_blocking(session, &located, examine).await?;
+        let names = session.names(&session.snapshot)?;
         let mut objects = Vec::with_capacity(page.verdicts.len());
         for mut verdict in page.verdicts {
             if apply {
                 let done = recompute::apply(self.registry(), verdict, &former).await;
                 verdict = done.map_err(|error| Status::unavailable(error.to_string()))?;
             }
-            objects.extend(answer(&session.snapshot, &verdict));
+            objects.extend(answer(&names, &verdict));
         }
         Ok(RecomputeResponse {
             header: match apply {
@@ -198,7 +200,7 @@ fn after(api: &Served, position: &str) -> Result<ObjectKey, Status> {
         .ok_or_else(|| Status::invalid_argument("page_token: is none that this server gave out"))
 }
 
-fn answer(snapshot: &Snapshot, verdict: &Verdict) -> Option<RecomputedObject> {
+fn answer(names: &WorkspaceNames, verdict: &Verdict) -> Option<RecomputedObject> {
     let state = match verdict.state {
         State::Current => return None,
         State::Differs => RecomputeState::Differs,
@@ -218,7 +220,7 @@ fn answer(snapshot: &Snapshot, verdict: &Verdict) -> Option<RecomputedObject> {
         },
     };
     Some(RecomputedObject {
-        workspace: locate::path_of(snapshot, &key.cluster).to_string(),
+        workspace: names.name(&key.cluster).to_string(),
         cluster: key.cluster.to_string(),
         namespace: key.namespace.to_string(),
         name: key.name.to_string(),

@@ -164,6 +164,7 @@ impl AdminService {
         let revision = snapshot.revision();
         let cluster = located.cluster.clone();
         let registry = Arc::clone(&self.api.registry);
+        let names = session.names(&snapshot)?;
         let meter = session.caller.work().clone();
         let tried = move || {
             let wanted = trial::objects_of(&export, group_named(&request.group), &request.resource);
@@ -183,7 +184,7 @@ impl AdminService {
                     known.join(", ")
                 )));
             }
-            trial::run(&snapshot, &trials, &page, (version, &meter))
+            trial::run((&snapshot, &names), &trials, &page, (version, &meter))
         };
         Ok((self.run_blocking(session, &located, tried).await?, revision))
     }

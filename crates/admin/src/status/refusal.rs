@@ -228,7 +228,7 @@ fn code_of(error: &Error) -> (Code, ErrorReason) {
         Error::Refused { .. } => (Code::FailedPrecondition, Reason::WrongState),
         Error::MethodNotAllowed => (Code::FailedPrecondition, Reason::VerbNotSupported),
         Error::Expired { .. } => (Code::OutOfRange, Reason::RevisionCompacted),
-        Error::RevisionTooLarge { .. } | Error::Unavailable(_) | Error::Ended(Ended::Closing) => {
+        Error::RevisionTooLarge { .. } | Error::Unavailable(_) | Error::Ended(Ended::Closing | Ended::Left) => {
             (Code::Unavailable, Reason::Unavailable)
         }
         Error::Ended(Ended::Late | Ended::Spent) => (Code::DeadlineExceeded, Reason::Timeout),

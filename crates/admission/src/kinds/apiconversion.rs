@@ -65,7 +65,7 @@ fn review_rules(review: &Review<'_>, new: &Json, old: Option<&Json>, accepted: &
         }
         (None, None) => return parsed.map(drop).map_err(invalid),
     };
-    let api = review.catalog.prove(&bundle).map_err(invalid)?;
+    let api = review.catalog.prove(&bundle, &review.served.meter).map_err(invalid)?;
     warn_of_rules(review, &api);
     let scopes = scopes(review, schema, &api);
     if let Some(before) = old.and_then(|_| present(review, schema)) {
@@ -156,7 +156,7 @@ pub(super) fn warn_of_rules(review: &Review<'_>, api: &Arc<Api>) {
     for idle in api.bundle.idle_rules().into_iter().take(FINDINGS_SHOWN) {
         review.warn(idle);
     }
-    if let Ok(searched) = review.catalog.proof(api) {
+    if let Ok(searched) = &*review.catalog.proof(api, &review.served.meter) {
         for misfit in searched.misfits.iter().take(FINDINGS_SHOWN) {
             review.warn(misfit.to_string());
         }
@@ -177,7 +177,7 @@ fn review_deletion(review: &Review<'_>, old: &Json) -> Result<()> {
     if !usage.is_empty() {
         let why = format!(
             "{} are read by these rules: nothing would take their place",
-            usage.message(review.snapshot)
+            usage.message(&review.names())
         );
         return Err(review.forbid(old, why));
     }

@@ -136,7 +136,7 @@ fn review_change(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<
                 "lacks {}, in which {} are stored: keep it in spec.versions, not served if it is to go, until they \
                  were written in another storage version",
                 stored.join(", "),
-                usage.message(review.snapshot)
+                usage.message(&review.names())
             );
             let at = FieldPath::new("spec").child("resources").index(i).child("schema");
             errors.push(FieldError::invalid(&at, &resource["schema"], why));

@@ -66,7 +66,7 @@ fn review_deletion(review: &Review<'_>, old: &Json) -> Result<()> {
     }
     let why = format!(
         "it serves {}: let the APIExports offer another schema in its place first",
-        usage.message(review.snapshot)
+        usage.message(&review.names())
     );
     Err(review.forbid(old, why))
 }
@@ -167,7 +167,10 @@ fn check_rules(review: &Review<'_>, schema: &Json) -> Result<()> {
         Ok(Some(_)) => Vec::new(),
         Err(malformed) => malformed.errors,
     };
-    match review.catalog.prove(&bundle::of_schema(schema, None)) {
+    match review
+        .catalog
+        .prove(&bundle::of_schema(schema, None), &review.served.meter)
+    {
         Ok(api) if errors.is_empty() => {
             super::apiconversion::warn_of_rules(review, &api);
             Ok(())

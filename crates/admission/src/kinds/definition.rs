@@ -75,7 +75,7 @@ fn check_stored_versions(review: &Review<'_>, new: &Json, old: &Json) -> Result<
     let stored: Vec<&str> = usage.versions.iter().map(String::as_str).collect();
     let why = format!(
         "{} are stored in {}: a StorageVersionMigration of this resource writes them anew, and takes it out",
-        usage.message(review.snapshot),
+        usage.message(&review.names()),
         stored.join(", ")
     );
     let error = FieldError::invalid(&at, &Json::Array(kept), why);
@@ -104,7 +104,7 @@ fn explain(review: &Review<'_>, name: &str, mut errors: Vec<FieldError>) -> Vec<
             |object| object.version() == version,
         );
         if !usage.is_empty() {
-            let words = usage.message(review.snapshot);
+            let words = usage.message(&review.names());
             error.detail += &format!("; still to be written anew: {words}, see the condition StorageMigrating");
         }
     }
@@ -137,7 +137,7 @@ fn check_rules(review: &Review<'_>, new: &Json, old: Option<&Json>, accepted: &[
         return Ok(());
     };
     let bundle = bundle::of_definition(new, &rules);
-    match review.catalog.prove(&bundle) {
+    match review.catalog.prove(&bundle, &review.served.meter) {
         Ok(api) => {
             super::apiconversion::warn_of_rules(review, &api);
             warn_of_effects(&api);

@@ -9,7 +9,7 @@ use insula_api::{
     kinds::{self, ApiExport, ApiResourceSchema, ExportedResource},
     names::annotations::CONFIRM_REMOVAL,
 };
-use insula_catalog::{exports::ExportName, ids, locate, version_uses::for_each_of_export};
+use insula_catalog::{exports::ExportName, ids, version_uses::for_each_of_export};
 use std::collections::BTreeMap;
 
 /// Seconds of a day.
@@ -87,10 +87,9 @@ pub(super) fn review(review: &Review<'_>, new: &Json, old: &Json) -> Vec<FieldEr
 fn message(review: &Review<'_>, tenants: &Tenants) -> String {
     let mut latest: Vec<&(Timestamp, ClusterName)> = tenants.iter().collect();
     latest.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
+    let names = review.names();
     let named = latest.iter().take(NAMED_MAX);
-    let mut named: Vec<String> = named
-        .map(|(_, cluster)| locate::path_of(review.snapshot, cluster).to_string())
-        .collect();
+    let mut named: Vec<String> = named.map(|(_, cluster)| names.name(cluster).to_string()).collect();
     if tenants.len() > NAMED_MAX {
         named.push("…".to_owned());
     }

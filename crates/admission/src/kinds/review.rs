@@ -1,6 +1,6 @@
 //! A write under review, and the form of a kind's rules.
 
-use insula_access::facts;
+use insula_access::{WorkspaceNames, facts};
 use insula_api::{ClusterName, ClusterPath, Json, ObjectKey, Timestamp, Verb};
 use insula_auth::{Attributes, ClusterFacts, RoleVerb, UserInfo};
 use insula_catalog::{Catalog, Error, Part, Result, Served, ids, locate};
@@ -119,6 +119,11 @@ impl Review<'_> {
     pub(super) fn has_export(&self, cluster: &ClusterName, name: &str) -> bool {
         let key = ObjectKey::cluster_scoped(ids::apiexports(), cluster.clone(), name);
         self.snapshot.get(&key).is_some()
+    }
+
+    /// Returns the names of workspaces that a message to the caller may have.
+    pub(super) fn names(&self) -> WorkspaceNames {
+        WorkspaceNames::new(self.snapshot, self.user)
     }
 
     /// Adds a warning for the caller.

@@ -7,11 +7,11 @@ use crate::{
     publication::{Acceptance, Effect, Effects, add_effects, unanswered},
 };
 use insula_api::{ClusterName, Scope, counted};
-use insula_catalog::{Api, locate};
+use insula_catalog::Api;
 use insula_store::Entry;
 use std::{collections::BTreeSet, ops::ControlFlow};
 
-/// Objects that are tried in one request, aside from others: how long that takes depends on their
+/// Objects that are tried in one request: how long that takes depends on their
 /// size and on the number of versions. The rest is left to
 /// `insula export publish --check` and to the rollout gate, which have no such limit.
 const OBJECTS_MAX: usize = 1_000;
@@ -40,6 +40,7 @@ pub(super) struct Tried {
 
 impl Tried {
     fn add(&mut self, review: &Review<'_>, mut effects: Effects<'_>, scope: &Scope, most: usize) {
+        let names = review.names();
         review.snapshot.for_each(scope, |entry| {
             if self.objects == most {
                 self.is_cut = true;
@@ -47,7 +48,7 @@ impl Tried {
             }
             self.objects += 1;
             // Objects that cannot be read have a warning of their own.
-            let _ = effects.examine(review.snapshot, entry);
+            let _ = effects.examine(&names, entry);
             ControlFlow::Continue(())
         });
         add_effects(&mut self.effects, effects.finish());
@@ -82,28 +83,21 @@ pub(super) fn effects(review: &Review<'_>, (before, after): (&Api, &Api), scopes
 /// Warns of what a changed API does to stored objects, aside from what is accepted.
 pub(super) fn warn_of_effects(review: &Review<'_>, change: (&Api, &Api), scope: &Scope, accepted: &[Acceptance]) {
     let scopes = std::slice::from_ref(scope);
-    let tried = review
-        .catalog
-        .run_aside(|| effects(review, change, scopes, OBJECTS_MAX));
+    let tried = effects(review, change, scopes, OBJECTS_MAX);
     tried.warn(review, accepted);
 }
 
 /// Warns of the objects of an API that an export offers no longer.
 pub(super) fn warn_of_removed(review: &Review<'_>, api: &Api, scope: &Scope, accepted: &[Acceptance]) {
     let mut tried = Tried::default();
-    review.catalog.run_aside(|| {
-        tried.add(
-            review,
-            Effects::of_removed(api, &review.served.meter),
-            scope,
-            OBJECTS_MAX,
-        )
-    });
+    let removed = Effects::of_removed(api, &review.served.meter);
+    tried.add(review, removed, scope, OBJECTS_MAX);
     tried.warn(review, accepted);
 }
 
 /// Warns of stored objects that the API could not show in each of its served versions.
 pub(super) fn warn_of_objects(review: &Review<'_>, api: &Api, scope: &Scope) {
+    let names = review.names();
     let (mut tried, mut failed) = (0, 0);
     let mut clusters: BTreeSet<ClusterName> = BTreeSet::new();
     let mut named: Vec<String> = Vec::new();
@@ -119,7 +113,7 @@ pub(super) fn warn_of_objects(review: &Review<'_>, api: &Api, scope: &Scope) {
             let key = &entry.key;
             clusters.insert(key.cluster.clone());
             if named.len() < NAMED_MAX {
-                let path = locate::path_of(review.snapshot, &key.cluster);
+                let path = names.name(&key.cluster);
                 named.push(match &*key.namespace {
                     "" => format!("{} in {path}: {why}", key.name),
                     namespace => format!("{namespace}/{} in {path}: {why}", key.name),
@@ -128,7 +122,7 @@ pub(super) fn warn_of_objects(review: &Review<'_>, api: &Api, scope: &Scope) {
         }
         ControlFlow::Continue(())
     };
-    review.catalog.run_aside(|| review.snapshot.for_each(scope, read));
+    review.snapshot.for_each(scope, read);
     if failed == 0 {
         return;
     }

@@ -1,8 +1,9 @@
 //! Usage of an API by stored objects: their number in each workspace, and the versions they are
 //! stored in. A refusal to remove a version, a schema or conversion rules lists the usage.
 
+use insula_access::WorkspaceNames;
 use insula_api::{ClusterName, Object, ResourceId, Scope, counted};
-use insula_catalog::{ResourceRoute, ids, locate};
+use insula_catalog::{ResourceRoute, ids};
 use insula_store::{Entry, Snapshot};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -80,14 +81,14 @@ impl Usage {
     }
 
     /// Formats the usage: `3 objects in 2 workspaces (root:bob: 2, root:eve: 1)`.
-    pub(super) fn message(&self, snapshot: &Snapshot) -> String {
+    pub(super) fn message(&self, names: &WorkspaceNames) -> String {
         let total = self.total();
         let mut by_count: Vec<(&ClusterName, &usize)> = self.objects.iter().collect();
         by_count.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
         let named = by_count
             .iter()
             .take(NAMED_MAX)
-            .map(|(cluster, count)| format!("{}: {count}", locate::path_of(snapshot, cluster)));
+            .map(|(cluster, count)| format!("{}: {count}", names.name(cluster)));
         let mut named: Vec<String> = named.collect();
         if by_count.len() > NAMED_MAX {
             named.push("…".to_owned());

@@ -6,11 +6,12 @@
 //! value-refused:widgets.example.io/v2:.spec.mode       2 objects in 1 workspace
 //! ```
 
+use insula_access::WorkspaceNames;
 use insula_api::{FieldError, FieldErrorKind, Json, Object, ObjectKey, counted, names::effects as names};
-use insula_catalog::{Api, locate};
+use insula_catalog::Api;
 use insula_conversion::{ConvertError, LossPolicy, SchemaPath, Stored, object_budget};
 use insula_meter::Meter;
-use insula_store::{Entry, Snapshot};
+use insula_store::Entry;
 use std::{collections::BTreeMap, fmt};
 
 mod acceptance;
@@ -50,7 +51,7 @@ pub struct Effect {
     pub objects: usize,
     /// The first of them: `<namespace>/<name> in <workspace>`.
     pub named: Vec<String>,
-    /// Number of objects by the path of their workspace.
+    /// Number of objects by the name of their workspace.
     pub workspaces: BTreeMap<String, usize>,
     /// The times of the objects.
     pub times: Times,
@@ -243,12 +244,12 @@ impl<'a> Effects<'a> {
         self
     }
 
-    /// Examines a stored object.
+    /// Examines a stored object, for somebody who may see some names of workspaces.
     ///
     /// # Errors
     /// It cannot be read in every served version of after, or not be stored again: what
     /// [`Api::reads`] tells, for one conversion to each version.
-    pub fn examine(&mut self, snapshot: &Snapshot, entry: &Entry) -> Result<(), ConvertError> {
+    pub fn examine(&mut self, names: &WorkspaceNames, entry: &Entry) -> Result<(), ConvertError> {
         let value = entry.object.body_value();
         let mut unreadable = None;
         let mut reached = match self.is_removed {
@@ -258,7 +259,7 @@ impl<'a> Effects<'a> {
         reached.sort_unstable();
         reached.dedup();
         if !reached.is_empty() {
-            let workspace = locate::path_of(snapshot, &entry.key.cluster).to_string();
+            let workspace = names.name(&entry.key.cluster).to_string();
             let times = Times::of_object(&value);
             for index in reached {
                 self.found[index].reach(&workspace, &entry.key, &times);

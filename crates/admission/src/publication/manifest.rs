@@ -9,6 +9,7 @@ use insula_conversion::{
     proof::{self, Search},
     rules_in_schema,
 };
+use insula_meter::Meter;
 
 /// An APIResourceSchema or a CustomResourceDefinition, and the rules outside of it.
 #[derive(Debug, Clone, Copy)]
@@ -84,7 +85,7 @@ impl Manifest<'_> {
             cases: 0,
             ..Search::default()
         };
-        proof::prove(&api.bundle, edges)?;
+        proof::prove(&api.bundle, edges, &Meter::unbounded())?;
         Ok(api)
     }
 
@@ -96,7 +97,7 @@ impl Manifest<'_> {
             .is_empty()
             .then(|| self.compiled().ok())
             .flatten()?;
-        proof::prove(&api.bundle, Search::default()).err()
+        proof::prove(&api.bundle, Search::default(), &Meter::unbounded()).err()
     }
 
     /// Compiles it without the search for counterexamples.

@@ -3,9 +3,11 @@
 use super::{
     Extension, Part, Wanted,
     packed::{Document, Piece},
+    serve::Payer,
     v2,
 };
 use insula_catalog::BlockingExecutor;
+use insula_meter::{Ended, Meter};
 use std::{
     collections::{HashMap, VecDeque},
     fmt,
@@ -71,9 +73,12 @@ impl Cache {
         made.unwrap_or_else(|| Extension::read(b"", of))
     }
 
-    /// Returns a document. Parts that are not cached are made for a user, one part at a time.
-    pub(crate) async fn document(&self, wanted: &Wanted<'_>, user: &str) -> Document {
-        let parts = self.parts(wanted, user).await;
+    /// Returns a document. Parts that are not cached are made for a payer, one part at a time.
+    ///
+    /// # Errors
+    /// The request may compute no further.
+    pub(crate) async fn document(&self, wanted: &Wanted<'_>, payer: &Payer) -> Result<Document, Ended> {
+        let parts = self.parts(wanted, payer).await?;
         let of = |at: usize| parts.iter().map(move |part| part[at].clone());
         let pieces = match wanted.form {
             None => of(0).collect(),
@@ -84,35 +89,34 @@ impl Cache {
                 all.chain([middle]).chain(paths).chain([tail]).collect()
             }
         };
-        Document::new(pieces)
+        Ok(Document::new(pieces))
     }
 
-    async fn parts(&self, wanted: &Wanted<'_>, user: &str) -> Vec<Made> {
+    async fn parts(&self, wanted: &Wanted<'_>, payer: &Payer) -> Result<Vec<Made>, Ended> {
         let mut found: Vec<Option<Made>> = wanted.parts.iter().map(|part| self.find(part)).collect();
         if found.iter().any(Option::is_none) {
-            let lock = self.users.for_user(user);
+            let lock = self.users.for_user(&payer.user);
             let _turn = lock.lock().await;
             for (found, part) in found.iter_mut().zip(&wanted.parts) {
                 if found.is_none() {
-                    *found = Some(self.find_or_make(part, wanted).await);
+                    *found = Some(self.find_or_make(part, wanted, &payer.meter).await?);
                 }
             }
         }
-        found
-            .into_iter()
-            .flatten()
-            .chain(wanted.extensions.iter().cloned())
-            .collect()
+        let parts = found.into_iter().flatten();
+        Ok(parts.chain(wanted.extensions.iter().cloned()).collect())
     }
 
-    async fn find_or_make(&self, part: &Part<'_>, wanted: &Wanted<'_>) -> Made {
+    /// Finds a part, or makes it. The payer's meter ends the work, but gives it no turns: the one
+    /// place of a maker is a turn already, and others wait for it.
+    async fn find_or_make(&self, part: &Part<'_>, wanted: &Wanted<'_>, meter: &Meter) -> Result<Made, Ended> {
         let _maker = self.makers.acquire().await;
         if let Some(made) = self.find(part) {
-            return made;
+            return Ok(made);
         }
-        let mut made = None;
-        (self.aside)(&mut || made = Some(part.make(wanted.form)));
-        self.keep(&part.hash, made.unwrap_or_else(|| part.make(wanted.form)))
+        let mut made = Err(Ended::Closing);
+        (self.aside)(&mut || made = part.make(wanted.form, meter));
+        Ok(self.keep(&part.hash, made?))
     }
 
     fn find(&self, part: &Part<'_>) -> Option<Made> {

@@ -10,14 +10,17 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use insula_api::Timestamp;
-use insula_catalog::Served;
-use insula_edge::guard::{Limit, limits::Budget};
+use insula_catalog::{Error, Served};
+use insula_edge::guard::limits::Budget;
+use insula_meter::Meter;
+use insula_pipeline::Refusal;
 use std::{convert::Infallible, sync::Arc};
 
-/// The user that a document is for, and the bytes in flight of their request.
+/// The user that a document is for, with the bytes in flight and the work of their request.
 pub(crate) struct Payer {
     pub(crate) user: Arc<str>,
     pub(crate) budget: Budget,
+    pub(crate) meter: Meter,
 }
 
 /// A document under its own hash never changes.
@@ -56,13 +59,13 @@ pub(crate) fn index(bytes: Bytes, headers: &HeaderMap) -> Response<Body> {
 /// Answers `/openapi/v3/<path>`; nothing where that is not served.
 ///
 /// # Errors
-/// 429: the user has too many bytes in flight.
+/// The user has too many bytes in flight, or the request may compute no further.
 pub(crate) async fn v3(
     cache: &Cache,
     served: &[Served],
     path: &str,
     conditions: Conditions<'_>,
-) -> Result<Option<Response<Body>>, Limit> {
+) -> Result<Option<Response<Body>>, Refusal> {
     let Some(wanted) = super::v3(served, path, conditions.all_groups) else {
         return Ok(None);
     };
@@ -97,14 +100,14 @@ pub(crate) async fn v3(
 /// Answers `/openapi/v2`, in protobuf to clients that prefer it to JSON.
 ///
 /// # Errors
-/// 429: the user has too many bytes in flight.
+/// The user has too many bytes in flight, or the request may compute no further.
 pub(crate) async fn v2(
     cache: &Cache,
     served: &[Served],
     extensions: &[Arc<Extension>],
     headers: &HeaderMap,
     payer: &Payer,
-) -> Result<Response<Body>, Limit> {
+) -> Result<Response<Body>, Refusal> {
     let accepts = all(headers, header::ACCEPT);
     match negotiate::first_supported(accepts.as_deref(), &V2_MEDIA_TYPES) {
         Some(form) => document(cache, &super::v2(served, extensions, form), headers, payer).await,
@@ -134,11 +137,12 @@ async fn document(
     wanted: &Wanted<'_>,
     headers: &HeaderMap,
     payer: &Payer,
-) -> Result<Response<Body>, Limit> {
+) -> Result<Response<Body>, Refusal> {
     let response = if is_known(headers, &wanted.hash) {
         empty(StatusCode::NOT_MODIFIED)
     } else {
-        let document = cache.document(wanted, &payer.user).await;
+        let document = cache.document(wanted, payer).await;
+        let document = document.map_err(Error::Ended)?;
         // The pieces are held until they are sent, even if the cache drops them.
         payer.budget.hold(document.gzip_bytes() + 2 * CHUNK_BYTES)?;
         sent(document, headers)

@@ -36,9 +36,10 @@ fn golden() -> Vec<Served> {
 
 fn plain(cache: &Cache, wanted: &Wanted<'_>) -> Json {
     let document = cache
-        .document(wanted, "ann")
+        .document(wanted, &FREE)
         .now_or_never()
-        .expect("nobody else makes parts");
+        .expect("nobody else makes parts")
+        .expect("nothing ends it");
     let chunks: Vec<bytes::Bytes> = document.plain().collect::<Result<_, _>>().expect("is whole");
     serde_json::from_slice(&chunks.concat()).expect("documents are JSON")
 }
@@ -76,6 +77,7 @@ fn third(
 static FREE: std::sync::LazyLock<serve::Payer> = std::sync::LazyLock::new(|| serve::Payer {
     user: "ann".into(),
     budget: Default::default(),
+    meter: insula_meter::Meter::unbounded(),
 });
 
 #[test]
@@ -201,9 +203,10 @@ fn a_change_makes_its_own_part_of_version_2() {
     let (cache, mut served) = (Cache::default(), golden());
     for form in [V2::Json, V2::Protobuf] {
         cache
-            .document(&v2(&served, &[], form), "ann")
+            .document(&v2(&served, &[], form), &FREE)
             .now_or_never()
-            .expect("is made");
+            .expect("is made")
+            .expect("nothing ends it");
     }
     assert_eq!(cache.kept().order.len(), 2);
     served.push(fixtures::served(&fixtures::widgets(

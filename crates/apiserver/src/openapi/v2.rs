@@ -4,6 +4,7 @@ use super::{
     ApiOf, COMPONENTS, Made, V2, components, gnostic, members::Members, packed::Piece, paths, subresource_components,
 };
 use insula_api::Json;
+use insula_meter::{Ended, Meter};
 use serde_json::{Map, json};
 use std::sync::LazyLock;
 
@@ -56,9 +57,13 @@ fn make_frame(form: V2) -> Frame {
 }
 
 /// Returns the definitions and paths of a group version.
-pub(super) fn part(apis: &[ApiOf<'_>], form: V2) -> Made {
+///
+/// # Errors
+/// The request may compute no further.
+pub(super) fn part(apis: &[ApiOf<'_>], form: V2, meter: &Meter) -> Result<Made, Ended> {
     let (mut definitions, mut paths) = (Members::new("definitions", form), Members::new("paths", form));
     for (served, version) in apis {
+        meter.check()?;
         let mut own = Map::new();
         paths::add(&mut own, served, version);
         paths.extend(own.into_iter().map(|(path, item)| (path, path_item(item))));
@@ -67,7 +72,7 @@ pub(super) fn part(apis: &[ApiOf<'_>], form: V2) -> Made {
         let all = schemas.into_iter().chain(subresources);
         definitions.extend(all.map(|(name, schema)| (name, relocated(schema))));
     }
-    [definitions.finish(), paths.finish()].into()
+    Ok([definitions.finish(), paths.finish()].into())
 }
 
 /// Returns definitions and paths as parts of a document.

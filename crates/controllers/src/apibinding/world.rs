@@ -19,6 +19,7 @@ use insula_catalog::{
     ids, locate, parts,
     registration::Migration,
 };
+use insula_meter::Meter;
 use insula_registry::{Deps, Intent};
 use insula_store::{Entry, Snapshot};
 use std::{
@@ -323,8 +324,10 @@ impl OfferedExport<'_> {
         let known = known.into_iter().find(serves_it);
         let (name, compiled) = match known {
             Some(name) => (name, Ok(api)),
-            None if snapshot.get(&ids::bundle(&uid)).is_none() => (&*uid, registry.catalog.prove(&wanted)),
-            None => (&*generation, registry.catalog.prove(&wanted)),
+            None if snapshot.get(&ids::bundle(&uid)).is_none() => {
+                (&*uid, registry.catalog.prove(&wanted, &Meter::unbounded()))
+            }
+            None => (&*generation, registry.catalog.prove(&wanted, &Meter::unbounded())),
         };
         wanted["metadata"]["name"] = name.into();
         (wanted, Some(fingerprint), compiled)

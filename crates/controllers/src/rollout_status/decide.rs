@@ -61,7 +61,8 @@ pub(super) fn decide(world: &World) -> Plan {
         status["history"] = history_value(&known.history);
     }
     let named = world.named.iter();
-    let named = named.map(|held| json!({"workspace": held.workspace, "name": held.name, "message": held.message}));
+    let named =
+        named.map(|held| json!({"workspace": held.workspace.as_str(), "name": held.name, "message": held.message}));
     let named: Vec<Json> = named.collect();
     if !named.is_empty() {
         status["heldBindings"] = json!(named);

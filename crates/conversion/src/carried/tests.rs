@@ -4,6 +4,7 @@ use crate::laws::Law;
 use crate::proof::{Finding, Search, prove, search};
 use crate::{Bundle, FieldOutcome, LossPolicy, VersionSchema, field_coverage, parse_rules};
 use insula_api::FieldPath;
+use insula_meter::Meter;
 use insula_schema::Structural;
 use serde_json::{Value as Json, json};
 
@@ -41,7 +42,7 @@ fn outcome(bundle: &Bundle, path: &str) -> FieldOutcome {
 fn a_withheld_field_is_found_by_law_search_and_coverage() {
     let rule = json!({"field": ".spec.r", "destination": ".spec.r.group", "transformation": "self.x"});
     let mut bundle = bundle(&rule);
-    assert!(prove(&bundle, Search::default()).is_ok());
+    assert!(prove(&bundle, Search::default(), &Meter::unbounded()).is_ok());
     assert_eq!(outcome(&bundle, ".spec.r.name"), FieldOutcome::Carried);
     // A plan as if the rule used up all that it reads.
     let plan = &mut bundle.converters.get_mut(&(0, 1)).unwrap().plan;
@@ -53,7 +54,7 @@ fn a_withheld_field_is_found_by_law_search_and_coverage() {
         matches!(&found.finding, Finding::Breaks(broken) if broken.law == Law::Carried),
         "{found}"
     );
-    let errors = prove(&bundle, Search::default()).unwrap_err();
+    let errors = prove(&bundle, Search::default(), &Meter::unbounded()).unwrap_err();
     assert!(
         errors.iter().any(|error| error.to_string().contains(".spec.r.name")),
         "{errors:?}"
@@ -69,7 +70,9 @@ fn fields_that_rules_move_or_write_may_differ() {
     ] {
         let bundle = bundle(&rule);
         // Two values for one field: the author must say which one counts.
-        let findings = prove(&bundle, Search::default()).err().unwrap_or_default();
+        let findings = prove(&bundle, Search::default(), &Meter::unbounded())
+            .err()
+            .unwrap_or_default();
         let texts: Vec<String> = findings.iter().map(ToString::to_string).collect();
         assert!(
             texts.iter().all(|text| text.contains("its value would be hidden")),

@@ -3,8 +3,9 @@
 
 use crate::bundle::{Bundle, ToStore};
 use crate::error::ConvertError;
+use crate::object_budget;
 use crate::trace::Trace;
-use crate::unmetered_budget;
+use insula_meter::Meter;
 use serde_json::Value as Json;
 use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};
@@ -17,6 +18,8 @@ pub(super) type Conversion = Option<(Json, Trace)>;
 /// A stored object and its views.
 pub(crate) struct Observed<'b> {
     bundle: &'b Bundle,
+    /// Pays for the conversions.
+    meter: Meter,
     stored: Cow<'b, ToStore>,
     /// Views by the index of their version.
     views: Vec<OnceCell<Result<Json, ConvertError>>>,
@@ -24,9 +27,10 @@ pub(crate) struct Observed<'b> {
 }
 
 impl<'b> Observed<'b> {
-    pub(crate) fn new(bundle: &'b Bundle, stored: Cow<'b, ToStore>) -> Self {
+    pub(crate) fn new(bundle: &'b Bundle, stored: Cow<'b, ToStore>, meter: &Meter) -> Self {
         Observed {
             bundle,
+            meter: meter.clone(),
             stored,
             views: bundle.versions.iter().map(|_| OnceCell::new()).collect(),
             conversions: RefCell::default(),
@@ -44,7 +48,7 @@ impl<'b> Observed<'b> {
     pub(crate) fn view(&self, version: &str) -> Result<&Json, ConvertError> {
         let read = || {
             let stored = self.stored.stored(self.bundle.storage());
-            self.bundle.get(stored, version, &mut unmetered_budget())
+            self.bundle.get(stored, version, &mut object_budget(&self.meter))
         };
         let view = &self.views[self.bundle.index(version)?];
         view.get_or_init(read).as_ref().map_err(ConvertError::clone)
@@ -65,7 +69,7 @@ impl<'b> Observed<'b> {
         if let Some(schema) = bundle.schema(a) {
             insula_schema::default(&mut object, schema);
         }
-        let made = bundle.traced(&object, (a, b), &mut unmetered_budget()).ok();
+        let made = bundle.traced(&object, (a, b), &mut object_budget(&self.meter)).ok();
         let kept = |(made, trace)| match bundle.without_dropped(&made, b) {
             Cow::Owned(kept) => (kept, trace),
             Cow::Borrowed(_) => (made, trace),

@@ -1,8 +1,7 @@
 //! The law of the status: who may write `/status` alone writes no spec, in no version.
 
 use super::{Law, Laws, Observed, Violation, same};
-use crate::unmetered_budget;
-use insula_meter::Meter;
+use crate::object_budget;
 use serde_json::Value as Json;
 use std::borrow::Cow;
 
@@ -23,17 +22,20 @@ impl Laws<'_> {
         }
         insula_schema::default(&mut written, schema);
         if written == *shown
-            || !insula_schema::validate_update(&written, shown, schema, &Meter::unbounded())
+            || !insula_schema::validate_update(&written, shown, schema, &self.meter)
                 .errors
                 .is_empty()
         {
             return Ok(());
         }
         let old = stored.to_store().stored(self.bundle.storage());
-        let Ok(after) = self.bundle.put(&written, version, Some(old), &mut unmetered_budget()) else {
+        let Ok(after) = self
+            .bundle
+            .put(&written, version, Some(old), &mut object_budget(&self.meter))
+        else {
             return Ok(());
         };
-        let after = Observed::new(self.bundle, Cow::Owned(after));
+        let after = Observed::new(self.bundle, Cow::Owned(after), &self.meter);
         self.put_get(&written, version, &after)?;
         for other in self.bundle.served() {
             let [had, has] = [stored, &after].map(|stored| self.read(stored, other, Law::Status));

@@ -3,7 +3,7 @@
 
 use super::{Law, Laws, Observed, Violation, same};
 use crate::bundle::ToStore;
-use crate::unmetered_budget;
+use crate::object_budget;
 use insula_meter::Meter;
 use insula_schema::Structural;
 use serde_json::{Value as Json, json};
@@ -30,18 +30,20 @@ impl Laws<'_> {
         insula_schema::default(&mut taken, schema);
         same(shown, &taken).map_err(broken)?;
         // GetPut says the rest about an object that its version accepts.
-        if insula_schema::validate(shown, schema, &Meter::unbounded()).is_empty() {
+        if insula_schema::validate(shown, schema, &self.meter).is_empty() {
             return Ok(());
         }
         let marked = with_finalizer(taken);
-        refused(&marked, shown, schema).map_or(Ok(()), |error| Err(broken(error)))?;
-        if let Some(error) = refused_beside_status(shown, schema) {
+        refused(&marked, shown, schema, &self.meter).map_or(Ok(()), |error| Err(broken(error)))?;
+        if let Some(error) = refused_beside_status(shown, schema, &self.meter) {
             return Err(broken(error));
         }
         let old = stored.to_store().stored(self.bundle.storage());
-        let after: Result<ToStore, _> = self.bundle.put(&marked, version, Some(old), &mut unmetered_budget());
+        let after: Result<ToStore, _> = self
+            .bundle
+            .put(&marked, version, Some(old), &mut object_budget(&self.meter));
         let after = after.map_err(|error| broken(error.to_string()))?;
-        let after = Observed::new(self.bundle, Cow::Owned(after));
+        let after = Observed::new(self.bundle, Cow::Owned(after), &self.meter);
         same(&marked, self.read(&after, version, Law::WriteBack)?).map_err(broken)
     }
 
@@ -83,20 +85,20 @@ fn with_finalizer(mut object: Json) -> Json {
 }
 
 /// Returns the first error of an update in which no value changed.
-fn refused(new: &Json, shown: &Json, schema: &Structural) -> Option<String> {
-    let errors = insula_schema::validate_write_back(new, shown, schema, &Meter::unbounded());
+fn refused(new: &Json, shown: &Json, schema: &Structural, meter: &Meter) -> Option<String> {
+    let errors = insula_schema::validate_write_back(new, shown, schema, meter);
     errors.first().map(ToString::to_string)
 }
 
 /// Returns the first error outside of the status where a controller takes its status away through
 /// `/status`. Rules of the whole object may read the status, and judge the change.
-fn refused_beside_status(shown: &Json, schema: &Structural) -> Option<String> {
+fn refused_beside_status(shown: &Json, schema: &Structural, meter: &Meter) -> Option<String> {
     if !schema.root().rules().is_empty() || shown.get("status").is_none() {
         return None;
     }
     let mut new = shown.clone();
     new.as_object_mut()?.remove("status");
-    let errors = insula_schema::validate_write_back(&new, shown, schema, &Meter::unbounded());
+    let errors = insula_schema::validate_write_back(&new, shown, schema, meter);
     let elsewhere = |error: &&insula_api::FieldError| {
         let field = insula_schema::place(error);
         !field.is_empty() && field != "status" && !field.starts_with("status.")

@@ -4,10 +4,10 @@
 
 use super::finding::{writer, written};
 use super::shrink::{places, plainer, replaced, without};
-use super::{Search, WORK_MAX, Write, generate, values};
+use super::{METER_UNITS, Search, WORK_MAX, Write, generate, values};
 use crate::bundle::{Bundle, ToStore};
 use crate::laws::Observed;
-use crate::unmetered_budget;
+use crate::object_budget;
 use insula_api::{FieldError, FieldPath, Json};
 use insula_meter::Meter;
 use std::collections::BTreeMap;
@@ -97,13 +97,13 @@ pub(super) struct Misfits(BTreeMap<Kind, Vec<Write>>);
 
 impl Misfits {
     /// Looks for misfits in the views after a sequence of writes.
-    pub(super) fn look(&mut self, bundle: &Bundle, script: &[Write], after: &Observed<'_>) {
+    pub(super) fn look(&mut self, bundle: &Bundle, script: &[Write], after: &Observed<'_>, meter: &Meter) {
         let writer = script.last().map(|write| write.version.as_str());
         for version in bundle.served().filter(|version| Some(*version) != writer) {
             let (Some(schema), Ok(view)) = (bundle.schema(version), after.view(version)) else {
                 continue;
             };
-            let errors = insula_schema::validate(view, schema, &Meter::unbounded());
+            let errors = insula_schema::validate(view, schema, meter);
             for error in errors.iter().filter(|error| !insula_schema::is_consequence(error)) {
                 let kind = Kind::from_error(version, error);
                 let room = self.0.len() < MISFITS_MAX;
@@ -117,11 +117,12 @@ impl Misfits {
     }
 
     /// Makes the examples smaller.
-    pub(super) fn smallest(self, bundle: &Bundle, how: Search) -> Vec<Misfit> {
+    pub(super) fn smallest(self, bundle: &Bundle, how: Search, meter: &Meter) -> Vec<Misfit> {
         let share = how.work.min(WORK_MAX) / (self.0.len() as u64).max(1);
         let smallest = |(kind, script): (Kind, Vec<Write>)| {
             let mut shrinking = Shrinking {
                 bundle,
+                meter,
                 kind,
                 tries: 0,
                 work: share,
@@ -152,6 +153,7 @@ fn size(script: &[Write]) -> u64 {
 
 struct Shrinking<'b> {
     bundle: &'b Bundle,
+    meter: &'b Meter,
     kind: Kind,
     tries: usize,
     work: u64,
@@ -190,11 +192,16 @@ impl Shrinking<'_> {
         script
     }
 
-    /// Returns true if a sequence shows the misfit; false once the work is used up.
+    /// Returns true if a sequence shows the misfit; false once the work is used up, or the request
+    /// has ended.
     fn attempt(&mut self, script: &[Write]) -> bool {
         self.tries += 1;
         let work = script.iter().map(|write| values(&write.object)).sum();
-        let Some(left) = self.work.checked_sub(work).filter(|_| self.tries <= TRIES_MAX) else {
+        let Some(left) = self
+            .work
+            .checked_sub(work)
+            .filter(|_| self.tries <= TRIES_MAX && self.meter.spend(work * METER_UNITS).is_ok())
+        else {
             self.work = 0;
             return false;
         };
@@ -207,21 +214,26 @@ impl Shrinking<'_> {
         let bundle = self.bundle;
         let read = |after: &ToStore, version: &str| {
             let stored = after.stored(bundle.storage());
-            bundle.get(stored, version, &mut unmetered_budget()).ok()
+            bundle.get(stored, version, &mut object_budget(self.meter)).ok()
         };
         let mut stored: Option<ToStore> = None;
         for write in script {
             let schema = bundle.schema(&write.version)?;
             let object = match &stored {
-                None => generate::normal(write.object.clone(), schema)?,
-                Some(before) => generate::edited(write.object.clone(), &read(before, &write.version)?, schema)?,
+                None => generate::normal(write.object.clone(), schema, self.meter)?,
+                Some(before) => {
+                    generate::edited(write.object.clone(), &read(before, &write.version)?, schema, self.meter)?
+                }
             };
             let old = stored.as_ref().map(|before| before.stored(bundle.storage()));
-            stored = Some(bundle.put(&object, &write.version, old, &mut unmetered_budget()).ok()?);
+            stored = Some(
+                bundle
+                    .put(&object, &write.version, old, &mut object_budget(self.meter))
+                    .ok()?,
+            );
         }
         let view = read(&stored?, &self.kind.version)?;
-        let mut errors =
-            insula_schema::validate(&view, bundle.schema(&self.kind.version)?, &Meter::unbounded()).into_iter();
+        let mut errors = insula_schema::validate(&view, bundle.schema(&self.kind.version)?, self.meter).into_iter();
         errors.find(|error| Kind::from_error(&self.kind.version, error) == self.kind)
     }
 }

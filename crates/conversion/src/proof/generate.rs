@@ -42,6 +42,7 @@ pub(super) fn object(
     fill: Fill,
     (focus, patterns): (Option<&Focus>, &Patterns),
     random: &mut Random,
+    meter: &Meter,
 ) -> Option<Json> {
     (0..TRIES).find_map(|_| {
         let mut maker = Maker {
@@ -54,27 +55,27 @@ pub(super) fn object(
         made.insert("apiVersion".to_owned(), api_version.clone());
         made.insert("kind".to_owned(), Json::from(kind));
         made.insert("metadata".to_owned(), maker.metadata());
-        normal(Json::Object(made), schema)
+        normal(Json::Object(made), schema, meter)
     })
 }
 
 /// Prunes and defaults an object, as the server does; `None` if it is not valid.
-pub(super) fn normal(mut object: Json, schema: &Structural) -> Option<Json> {
+pub(super) fn normal(mut object: Json, schema: &Structural, meter: &Meter) -> Option<Json> {
     insula_schema::prune(&mut object, schema);
     insula_schema::drop_nulls(&mut object, schema);
     insula_schema::default(&mut object, schema);
-    insula_schema::validate(&object, schema, &Meter::unbounded())
+    insula_schema::validate(&object, schema, meter)
         .is_empty()
         .then_some(object)
 }
 
 /// Prunes and defaults an edited object; `None` if the server would refuse the edit. Errors that
 /// the object had before, in unchanged fields, are none.
-pub(super) fn edited(mut object: Json, before: &Json, schema: &Structural) -> Option<Json> {
+pub(super) fn edited(mut object: Json, before: &Json, schema: &Structural, meter: &Meter) -> Option<Json> {
     insula_schema::prune(&mut object, schema);
     insula_schema::drop_nulls(&mut object, schema);
     insula_schema::default(&mut object, schema);
-    let outcome = insula_schema::validate_update(&object, before, schema, &Meter::unbounded());
+    let outcome = insula_schema::validate_update(&object, before, schema, meter);
     outcome.errors.is_empty().then_some(object)
 }
 

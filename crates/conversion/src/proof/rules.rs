@@ -33,18 +33,18 @@ const DEPTH_MAX: usize = 4;
 /// Returns an error for each rule that fails for a valid object, at the rule's path. Unlike
 /// [`super::search`] it examines only rules whose types leave failure open, one conversion at a
 /// time; it takes milliseconds.
-pub(super) fn failing(bundle: &Bundle) -> Vec<FieldError> {
+pub(super) fn failing(bundle: &Bundle, meter: &Meter) -> Vec<FieldError> {
     let metadata = metadata_schema();
     let mut errors = Vec::new();
     for ((from, _), converter) in bundle.converters.iter().filter(|(_, converter)| converter.ruled) {
         let (version, declared) = (&bundle.versions[*from], OnceCell::new());
         let view = VersionScope::new(&version.name, &version.schema, &metadata, &declared);
-        errors.extend(counterexamples(converter, &view, bundle.kind()));
+        errors.extend(counterexamples(converter, &view, bundle.kind(), meter));
     }
     errors
 }
 
-fn counterexamples(converter: &Converter, from: &VersionScope<'_>, kind: &str) -> Vec<FieldError> {
+fn counterexamples(converter: &Converter, from: &VersionScope<'_>, kind: &str, meter: &Meter) -> Vec<FieldError> {
     let mut reads = Reads {
         version: from.name,
         facts: &converter.facts,
@@ -60,6 +60,7 @@ fn counterexamples(converter: &Converter, from: &VersionScope<'_>, kind: &str) -
         converter,
         from,
         kind,
+        meter,
         cost: 0,
         tried: 0,
         open: reads.rules,
@@ -198,6 +199,8 @@ struct Search<'a> {
     from: &'a VersionScope<'a>,
     /// Kind of the objects.
     kind: &'a str,
+    /// Pays for the conversions.
+    meter: &'a Meter,
     cost: u64,
     tried: usize,
     /// Rules without a failing object so far.
@@ -279,12 +282,13 @@ impl Search<'_> {
     }
 
     fn convert(&mut self, mut object: Json) {
-        if self.open.is_empty() || self.tried >= OBJECTS_MAX || self.cost >= SEARCH_COST_MAX {
+        let is_over = self.tried >= OBJECTS_MAX || self.cost >= SEARCH_COST_MAX;
+        if self.open.is_empty() || is_over || self.meter.check().is_err() {
             return;
         }
         self.tried += 1;
         insula_schema::default(&mut object, self.from.schema);
-        let mut budget = Budget::new(OBJECT_COST_MAX, &Meter::unbounded());
+        let mut budget = Budget::new(OBJECT_COST_MAX, self.meter);
         let failed = self.converter.run(&object, &mut budget, None).err();
         self.cost = self.cost.saturating_add(budget.used());
         if let Some(failed) = failed {
@@ -299,9 +303,7 @@ impl Search<'_> {
         let Some(facts) = self.converter.facts.get(rule) else {
             return;
         };
-        if !self.open.contains(&rule)
-            || !insula_schema::validate(object, self.from.schema, &Meter::unbounded()).is_empty()
-        {
+        if !self.open.contains(&rule) || !insula_schema::validate(object, self.from.schema, self.meter).is_empty() {
             return;
         }
         self.open.remove(&rule);

@@ -6,6 +6,7 @@ use crate::bundle::{Bundle, LossPolicy, VersionSchema};
 use crate::proof::{Search, Searched, prove};
 use crate::rules::parse_rules;
 use insula_api::{FieldError, FieldPath};
+use insula_meter::Meter;
 
 /// Maximum number of trials. Each marks rules or leaves suggestions out, so that the loop ends
 /// anyway; a draft that needs more is useless.
@@ -63,7 +64,7 @@ impl Suggestions {
         let rules = parse_rules(&self.rules(), &spec)?;
         let versions = vec![old.clone(), new.clone()];
         let bundle = Bundle::compile(group, versions, &old.name, Some(&rules), LossPolicy::Lossless, &spec)?;
-        prove(&bundle, how)
+        prove(&bundle, how, &Meter::unbounded())
     }
 
     /// Returns the pair that has a rule.

@@ -27,7 +27,7 @@ use insula_api::ClusterName;
 use std::{
     sync::{
         Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -89,7 +89,10 @@ struct Limit {
 
 /// Meter of a connection. It charges the tenant of the connection's last request; before any
 /// request, a usage of its own.
-pub struct ConnectionMeter(Mutex<Arc<TenantUsage>>);
+pub struct ConnectionMeter {
+    usage: Mutex<Arc<TenantUsage>>,
+    is_closed: AtomicBool,
+}
 
 impl Charged {
     /// Returns a workspace with the owner that pays for it, if there is one.
@@ -132,7 +135,10 @@ impl FairShare {
 
     /// Returns the meter of a new connection.
     pub fn meter(&self, now: Duration) -> ConnectionMeter {
-        ConnectionMeter(Mutex::new(self.0.new_usage(None, now)))
+        ConnectionMeter {
+            usage: Mutex::new(self.0.new_usage(None, now)),
+            is_closed: AtomicBool::new(false),
+        }
     }
 
     /// Charges the connection to a tenant from here on, and returns the tenant's usage.
@@ -193,26 +199,36 @@ impl ConnectionMeter {
     /// Returns the time of the last [`ConnectionMeter::is_throttled`], which precedes every run of
     /// the connection's tasks.
     fn now(&self) -> Duration {
-        locked(&self.0).time()
+        locked(&self.usage).time()
     }
 
     /// Returns the usage of the tenant that the connection is charged to.
     pub(crate) fn usage(&self) -> Arc<TenantUsage> {
-        locked(&self.0).clone()
+        locked(&self.usage).clone()
     }
 
     fn charge_usage(&self, usage: &Arc<TenantUsage>) {
-        *locked(&self.0) = usage.clone();
+        *locked(&self.usage) = usage.clone();
+    }
+
+    /// Notes that nobody waits for answers on the connection any more.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns true once nobody waits for answers on the connection.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
     }
 
     /// Decides whether the tenant of the connection is throttled.
     pub fn is_throttled(&self, now: Duration) -> bool {
-        locked(&self.0).is_throttled(now)
+        locked(&self.usage).is_throttled(now)
     }
 
     /// Charges the tenant of the connection for CPU time.
     pub fn charge(&self, took: Duration) {
-        locked(&self.0).charge(took);
+        locked(&self.usage).charge(took);
     }
 }
 

@@ -146,6 +146,7 @@ impl Scheduler for RequestAccount {
         let late_at = self.late_at.load(Ordering::Relaxed);
         reason(self.ended.load(Ordering::Relaxed))
             .or_else(|| self.runtimes.queue.is_closing().then_some(Ended::Closing))
+            .or_else(|| self.connection.is_closed().then_some(Ended::Left))
             .or_else(|| (late_at != UNBOUNDED && micros(self.now()) >= late_at).then_some(Ended::Late))
     }
 
@@ -271,11 +272,13 @@ fn code(ended: Ended) -> u8 {
         Ended::Spent => 2,
         Ended::Crowded => 3,
         Ended::Closing => 4,
+        Ended::Left => 5,
     }
 }
 
 fn reason(code: u8) -> Option<Ended> {
-    [Ended::Late, Ended::Spent, Ended::Crowded, Ended::Closing]
+    use Ended::{Closing, Crowded, Late, Left, Spent};
+    [Late, Spent, Crowded, Closing, Left]
         .into_iter()
         .find(|ended| self::code(*ended) == code)
 }

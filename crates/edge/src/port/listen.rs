@@ -284,7 +284,10 @@ async fn converse(
             next,
         };
         let served = http_2(spawner, limits).serve_connection(io, requests);
-        until_closed(shared, connection, served, |served| served.graceful_shutdown()).await
+        let ended = until_closed(shared, connection, served, |served| served.graceful_shutdown()).await;
+        // Its requests are tasks of their own, and may compute.
+        open.meter.close();
+        ended
     } else {
         let served = http_1(limits).serve_connection(io, requests).with_upgrades();
         until_closed_softly(shared, connection, served, |served| served.graceful_shutdown()).await

@@ -12,12 +12,12 @@ use tonic::Code;
 
 use crate::grpc::{self, client};
 
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+pub(super) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+pub(super) const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const SUMS: &str = "/apis/burn.example.io/v1/namespaces/default/sums";
 const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1";
 
-fn map(name: &str) -> Value {
+pub(super) fn map(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}})
 }
 
@@ -45,7 +45,7 @@ fn sum(name: usize) -> Value {
     })
 }
 
-fn as_user(server: &Server, user: &str, place: &str) -> Client {
+pub(super) fn as_user(server: &Server, user: &str, place: &str) -> Client {
     server.client(Who::Token(format!("{user}-token"))).in_workspace(place)
 }
 

@@ -144,7 +144,12 @@ fn a_rollout_is_paused_held_and_taken_back() {
         export.rollout.as_ref().is_some_and(|it| it.held == 1)
     });
     let rollout = held.rollout.unwrap();
-    assert_eq!(rollout.held_bindings[0].workspace, scene.tenant);
+    let binding = scene
+        .at_tenant
+        .get("/apis/apis.kcp.io/v1alpha2/apibindings")
+        .expect(200);
+    let cluster = &binding["items"][0]["metadata"]["annotations"]["kcp.io/cluster"];
+    assert_eq!(json!(rollout.held_bindings[0].workspace), *cluster);
     let mut conversions = ConversionServiceClient::with_origin(channel(&server, &Who::KcpAdmin), origin(&server));
     runtime().block_on(async {
         let all = conversions

@@ -30,21 +30,21 @@ fn one_tenant_stays_and_follows_when_its_object_is_corrected() {
     at_provider.post(&format!("{APIS}/apiexports"), &export).expect(201);
     let tenants: Vec<(String, Client)> = ["first", "second", "third"]
         .map(|name| {
-            let (path, _) = workspace(&server.admin(), name);
+            let (path, cluster) = workspace(&server.admin(), name);
             let client = server.admin().in_workspace(&path);
             bind(&client, &provider);
             client.post(WIDGETS_V2, &widget(20)).expect(201);
-            (path, client)
+            (cluster, client)
         })
         .into();
-    let (path, second) = &tenants[1];
+    let (cluster, second) = &tenants[1];
     second.post(WIDGETS_V2, &widget(200)).expect(201);
 
     let one = "one.widgets.life.example.io";
     let rules = format!("{APIS}/apiconversions/{one}");
     at_provider.merge(&rules, &rules_below_100(one)).expect(200);
     let held = counted(&at_provider, 2, 1);
-    assert_eq!(held[0]["workspace"], json!(path));
+    assert_eq!(held[0]["workspace"], json!(cluster));
     assert_eq!(held[0]["name"], "widgets");
     let state = condition(second, BINDING, "BindingUpToDate");
     assert_eq!(state["reason"], "RolloutBlocked");

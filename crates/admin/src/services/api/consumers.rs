@@ -6,13 +6,14 @@ use super::{
     rollout::{for_each_binding, up_to_date},
 };
 use crate::{pages::Page, services::workspace::delete_time};
+use insula_access::WorkspaceNames;
 use insula_api::{
     ClusterName, Json, ObjectKey, Scope, Timestamp,
     kinds::{self, ApiBinding, ApiExport, RETIREMENT_DAYS},
 };
 use insula_catalog::{
     exports::ExportName,
-    ids, locate,
+    ids,
     version_uses::{UseRecord, for_each_of_export, record_of},
 };
 use insula_proto::admin::v1::{Consumer, OfferedResource, RemovedObjects, UsedVersion, VersionUsage};
@@ -25,7 +26,12 @@ use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
 const DAY_SECONDS: i64 = 86_400;
 
 /// Returns a page of the bindings of an export, and the token of the next one.
-pub(super) fn page(registry: &Deps, snapshot: &Snapshot, export: &ExportName, page: &Page) -> (Vec<Consumer>, String) {
+pub(super) fn page(
+    registry: &Deps,
+    (snapshot, names): (&Snapshot, &WorkspaceNames),
+    export: &ExportName,
+    page: &Page,
+) -> (Vec<Consumer>, String) {
     let after = page.after.as_ref();
     let after = after.and_then(|(_, at)| rewrite::key_at(ids::apibindings(), at));
     let (mut found, mut last, mut next) = (Vec::new(), None, String::new());
@@ -35,19 +41,19 @@ pub(super) fn page(registry: &Deps, snapshot: &Snapshot, export: &ExportName, pa
             next = page.next(snapshot.revision(), &last);
             return ControlFlow::Break(());
         }
-        found.push(consumer(snapshot, key, binding));
+        found.push(consumer((snapshot, names), key, binding));
         last = Some(key.clone());
         ControlFlow::Continue(())
     });
     (found, next)
 }
 
-fn consumer(snapshot: &Snapshot, key: &ObjectKey, binding: &Json) -> Consumer {
+fn consumer((snapshot, names): (&Snapshot, &WorkspaceNames), key: &ObjectKey, binding: &Json) -> Consumer {
     let resources = objects::bound(binding);
     let (up_to_date, message) = up_to_date(binding);
     let versions = resources.iter().flat_map(|resource| used(snapshot, key, resource));
     Consumer {
-        workspace: locate::path_of(snapshot, &key.cluster).to_string(),
+        workspace: names.name(&key.cluster).to_string(),
         cluster: key.cluster.to_string(),
         binding: key.name.to_string(),
         phase: text(binding, "/status/phase").to_owned(),

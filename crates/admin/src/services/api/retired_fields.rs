@@ -7,8 +7,9 @@ use crate::{
     session::{AdminService, Located, Session, right},
     status::{self, Fault},
 };
+use insula_access::WorkspaceNames;
 use insula_api::{ObjectKey, Scope, Verb, names::groups};
-use insula_catalog::{Origin, Served, exports::ExportName, ids, locate};
+use insula_catalog::{Origin, Served, exports::ExportName, ids};
 use insula_conversion::SchemaPath;
 use insula_proto::admin::v1::{ErrorReason, FieldHolder, RetireFieldRequest, RetireFieldResponse};
 use insula_registry::{
@@ -180,13 +181,14 @@ impl AdminService {
             ))
         };
         let found = self.run_blocking(session, &located, scan).await?;
+        let names = session.names(&session.snapshot)?;
         let mut objects = Vec::with_capacity(found.holders.len());
         for mut holder in found.holders {
             if apply {
                 let done = retire::apply(self.registry(), holder, &field).await;
                 holder = done.map_err(|error| Status::unavailable(error.to_string()))?;
             }
-            objects.push(shown(&session.snapshot, &holder));
+            objects.push(shown(&names, &holder));
         }
         let next = found.next.map(|key| rewrite::position(&key));
         Ok(RetireFieldResponse {
@@ -237,10 +239,10 @@ fn defined(registry: &Deps, snapshot: &Snapshot, key: &ObjectKey) -> Result<Serv
     })
 }
 
-fn shown(snapshot: &Snapshot, holder: &Holder) -> FieldHolder {
+fn shown(names: &WorkspaceNames, holder: &Holder) -> FieldHolder {
     let key = &holder.entry.key;
     FieldHolder {
-        workspace: locate::path_of(snapshot, &key.cluster).to_string(),
+        workspace: names.name(&key.cluster).to_string(),
         namespace: key.namespace.to_string(),
         name: key.name.to_string(),
         message: holder.failed.clone(),

@@ -9,9 +9,10 @@ use crate::{
     pages::{Page, hash_bytes},
     status::Fault,
 };
+use insula_access::WorkspaceNames;
 use insula_admission::publication::{Effect, Effects, Published, add_effects, keep_rules, offered};
 use insula_api::{ClusterName, Json, ObjectKey, ResourceId, Scope, Timestamp, kinds::ApiExport};
-use insula_catalog::{Api, locate};
+use insula_catalog::Api;
 use insula_conversion::ConvertError;
 use insula_meter::Meter;
 use insula_proto::admin::v1::{ErrorReason, ReleaseEffect, UnreadableObject, WorkspaceEffect};
@@ -201,13 +202,13 @@ type Position = (usize, Option<ObjectKey>);
 
 /// Tries one page of objects in a version, or for an empty one in every served version.
 pub(in crate::services) fn run(
-    snapshot: &Snapshot,
+    (snapshot, names): (&Snapshot, &WorkspaceNames),
     trials: &[Trial],
     page: &Page,
     (version, meter): (&str, &Meter),
 ) -> Result<Tried, Status> {
     let from = position(trials, page.after.as_ref().map_or("", |(_, at)| at))?;
-    let (mut tried, next) = walk(snapshot, trials, from, (page.size, version), meter);
+    let (mut tried, next) = walk((snapshot, names), trials, from, (page.size, version), meter);
     if let Some((index, last)) = next {
         let last = last.as_ref().map(rewrite::position).unwrap_or_default();
         tried.next = page.next(snapshot.revision(), &format!("{index}/{last}"));
@@ -218,7 +219,7 @@ pub(in crate::services) fn run(
 /// Tries some objects from a position on. Returns the position of the next ones, if there are any.
 /// Each object is converted once to each version.
 pub(super) fn walk(
-    snapshot: &Snapshot,
+    (snapshot, names): (&Snapshot, &WorkspaceNames),
     trials: &[Trial],
     (first, mut after): Position,
     (size, version): (usize, &str),
@@ -237,12 +238,12 @@ pub(super) fn walk(
             }
             examined += 1;
             let read = match &mut effects {
-                Some(effects) => effects.examine(snapshot, entry),
+                Some(effects) => effects.examine(names, entry),
                 None => reads(&trial.api, entry, version, meter),
             };
             if let Err(error) = read {
                 tried.clusters.insert(entry.key.cluster.clone());
-                tried.failures.push(failure(snapshot, trial, &entry.key, &error));
+                tried.failures.push(failure(names, trial, &entry.key, &error));
             }
             last = Some(entry.key.clone());
             ControlFlow::Continue(())
@@ -283,10 +284,10 @@ fn reads(api: &Api, entry: &Entry, version: &str, meter: &Meter) -> Result<(), C
     }
 }
 
-fn failure(snapshot: &Snapshot, trial: &Trial, key: &ObjectKey, error: &ConvertError) -> UnreadableObject {
+fn failure(names: &WorkspaceNames, trial: &Trial, key: &ObjectKey, error: &ConvertError) -> UnreadableObject {
     UnreadableObject {
         api: resource_name(&trial.resource.group, &trial.resource.resource),
-        workspace: locate::path_of(snapshot, &key.cluster).to_string(),
+        workspace: names.name(&key.cluster).to_string(),
         cluster: key.cluster.to_string(),
         namespace: key.namespace.to_string(),
         name: key.name.to_string(),

@@ -51,15 +51,18 @@ fn assert_eve_stays(rig: &TestControlPlane, step: &str) {
     let export = export(rig);
     let (reason, why) = says(&export, "RolledOut");
     assert_eq!(reason, "StoredObjectsNotConvertible", "{step}");
+    let eve = rig.cluster("root:eve");
     assert!(
-        why.starts_with("1 of 3 bindings stay on the previous generation, e.g. widgets in root:eve: "),
+        why.starts_with(&format!(
+            "1 of 3 bindings stay on the previous generation, e.g. widgets in {eve}: "
+        )),
         "{step}: {why}"
     );
     let rollout = &export["status"]["rollout"];
     assert_eq!(rollout["bindings"], 3, "{step}");
     assert_eq!(rollout["current"], 2, "{step}");
     assert_eq!(rollout["held"], 1, "{step}");
-    assert_eq!(rollout["heldBindings"][0]["workspace"], "root:eve", "{step}");
+    assert_eq!(rollout["heldBindings"][0]["workspace"], eve.as_str(), "{step}");
     assert_eq!(rollout["heldBindings"][0]["message"], json!(message), "{step}");
 }
 
