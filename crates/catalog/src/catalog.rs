@@ -193,7 +193,7 @@ impl Catalog {
             (None, None) => return None,
         };
         let owner = snapshot.get(&owner);
-        let terminating = owner.is_none_or(|owner| owner.object.meta.is_deleting());
+        let terminating = said.closing || owner.is_none_or(|owner| owner.object.meta.is_deleting());
         Some(Served {
             api,
             identity: said.identity.clone(),

@@ -305,7 +305,8 @@ pub struct Served {
     pub identity: Arc<str>,
     /// Origin of the resource.
     pub origin: Origin,
-    /// True if the binding or definition is being deleted, so creates fail.
+    /// True if the binding or definition is being deleted, or the binding gives the resource up, so
+    /// creates fail.
     pub terminating: bool,
     /// Alias of the resource: the group and kind that clients see instead of the API's own.
     pub alias: Option<Alias>,

@@ -96,7 +96,10 @@ impl Op {
                 "apiexports",
                 "apis.kcp.io/v1alpha2",
                 "widgets",
-                json!({"spec": {"resources": yaml::offered(release)}}),
+                match dice.chance(10) {
+                    true => json!({"spec": {"resources": []}}),
+                    false => json!({"spec": {"resources": yaml::offered(release)}}),
+                },
             ),
             10 => Op::Mend(tenant, provider),
             11 => Op::Delete("root".to_owned(), "workspaces", "tenancy.kcp.io/v1alpha1", tenant),

@@ -5,6 +5,7 @@ use super::{
     world::{Dropped, Resource, World},
 };
 use crate::{
+    crd::decide::{close, open},
     loaded::Loaded,
     rollout::{self, Hold, Verdict},
     rollout_steps::StepState,
@@ -12,7 +13,7 @@ use crate::{
 };
 use insula_api::{
     Condition, Json, ObjectKey, aggregate, condition,
-    kinds::{ApiBinding, ApiExport},
+    kinds::{ApiBinding, ApiExport, BoundResource},
     names::labels,
     set_condition,
 };
@@ -213,7 +214,9 @@ fn bind(world: &World, binding: &Loaded<ApiBinding>, export: &Loaded<ApiExport>,
         plan.again_after = Some(0);
     }
     if problems.is_empty() && complete && world.step == StepState::Open {
-        plan.intents.extend(release(world, value));
+        let (intents, again) = release(world, value);
+        plan.intents.extend(intents);
+        plan.again_after = again;
     }
     if world.dropped.iter().any(|dropped| dropped.in_use) {
         plan.again_after = plan.again_after.or(Some(IN_USE_SECONDS));
@@ -369,27 +372,42 @@ fn show_bound(value: &mut Json, binding: &Loaded<ApiBinding>, resource: &Resourc
     }
 }
 
-/// Releases dropped resources without objects: their entries in the status and their routes. Others
-/// are served as before.
-fn release(world: &World, value: &mut Json) -> Vec<Intent> {
+/// Releases dropped resources without objects: closes their routes, and removes a closed one with
+/// its entry in the status. Others are served as before; so is one that got an object until its
+/// route was closed. Returns the seconds until the next look as well, if there is one.
+fn release(world: &World, value: &mut Json) -> (Vec<Intent>, Option<u64>) {
+    let is_closed = |route: &Entry| route.object.parsed(ResourceRoute::read).closing;
+    let leads_to = |route: &Entry, bound: &BoundResource| {
+        ids::resource_route(&route.key.cluster, &bound.group, &bound.resource) == route.key
+    };
     let is_gone = |entry: &Json| {
         let mut gone = world.dropped.iter().filter(|dropped| !dropped.in_use);
         gone.any(|Dropped { bound, .. }| {
-            text(entry, "/group") == bound.group && text(entry, "/resource") == bound.resource
+            let mut routes = world.routes.iter().filter(|route| leads_to(route, bound));
+            let is_it = text(entry, "/group") == bound.group && text(entry, "/resource") == bound.resource;
+            is_it && routes.all(is_closed)
         })
     };
     if let Some(list) = value["status"]["boundResources"].as_array_mut() {
         list.retain(|entry| !is_gone(entry));
     }
-    let is_released = |route: &&Entry| {
-        let offered = world.resources.iter().any(|resource| resource.route_key == route.key);
-        let in_use = world.dropped.iter().any(|Dropped { bound, in_use }| {
-            *in_use && ids::resource_route(&route.key.cluster, &bound.group, &bound.resource) == route.key
+    let offered = |route: &Entry| world.resources.iter().any(|resource| resource.route_key == route.key);
+    let mut again = None;
+    let mut intents = Vec::new();
+    for route in world.routes.iter().filter(|route| !offered(route)) {
+        let mut dropped = world.dropped.iter().filter(|dropped| dropped.in_use);
+        let in_use = dropped.any(|dropped| leads_to(route, &dropped.bound));
+        intents.extend(match (in_use, is_closed(route)) {
+            (true, false) => None,
+            (true, true) => Some(open(route)),
+            (false, true) => Some(Intent::Delete(route.clone())),
+            (false, false) => {
+                again = Some(0);
+                close(route)
+            }
         });
-        !offered && !in_use
-    };
-    let released = world.routes.iter().filter(is_released);
-    released.cloned().map(Intent::Delete).collect()
+    }
+    (intents, again)
 }
 
 /// Writes the conditions and the phase that follow from the problems.

@@ -198,6 +198,15 @@ pub(crate) fn close(route: &Entry) -> Option<Intent> {
     })
 }
 
+/// Returns the write that takes the mark of a closing route back.
+pub(crate) fn open(route: &Entry) -> Intent {
+    let mut value = route.object.body_value();
+    if let Some(spec) = value["spec"].as_object_mut() {
+        spec.remove("closing");
+    }
+    Intent::Update(route.clone(), value)
+}
+
 /// Deletes instances first, then the route and the definition in one transaction.
 fn delete(world: &World, entry: &Entry, old: &Json) -> Plan {
     let mut value = old.clone();

@@ -134,6 +134,46 @@ async fn a_dropped_resource_is_served_while_objects_exist() {
     assert_eq!(status(&rig, "root:tenant", "widgets")["boundResources"], json!([]));
 }
 
+/// The same beside a late server: an object that it creates is served until it is deleted.
+#[tokio::test]
+async fn no_object_is_left_of_a_dropped_resource() {
+    for creates in [1, 8] {
+        let rig = provider_and_tenant().await;
+        rig.create("root:tenant", "apibindings", &binding("widgets", "root:provider"))
+            .await;
+        rig.settle().await;
+        let late = rig
+            .target("root:tenant", WIDGETS.0, WIDGETS.1, "default")
+            .expect("widgets are served");
+        let nothing = json!({"spec": {"resources": []}});
+        rig.patch("root:provider", BINDINGS.0, "apiexports", "widgets", nothing)
+            .await
+            .unwrap();
+        let reconciler = ApiBindings::new(rig.registry.clone());
+        let key = rig.keys(ids::apibindings())[0].clone();
+        for n in 0..creates {
+            let plan = reconciler.decide(&reconciler.observe(&key, &rig.registry.store.latest()));
+            let body = WIDGET.replace("name: a,", &format!("name: late{n},"));
+            let body = serde_saphyr::from_str(&body).unwrap();
+            let _ = verbs::create(&rig.registry, &late, body, &rig.options()).await;
+            let _ = insula_registry::commit(&rig.registry, &plan).await;
+        }
+        rig.settle().await;
+        let left = rig.keys(late.served.resource_id());
+        assert!(!left.is_empty(), "the first is created before the route is closed");
+        assert!(rig.try_create("root:tenant", "widgets", WIDGET).await.is_ok());
+        for key in left {
+            let name = format!("default/{}", key.name);
+            rig.delete("root:tenant", WIDGETS.0, WIDGETS.1, &name).await.unwrap();
+        }
+        rig.delete("root:tenant", WIDGETS.0, WIDGETS.1, "default/a")
+            .await
+            .unwrap();
+        rig.settle().await;
+        assert_eq!(rig.keys(ids::resource_routes()).len(), 0);
+    }
+}
+
 #[tokio::test]
 async fn extra_annotations_of_an_export_reach_its_bindings() {
     let rig = provider_and_tenant().await;
