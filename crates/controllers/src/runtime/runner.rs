@@ -111,7 +111,7 @@ async fn repeat<K: Key>(
         queue,
         work: FuturesUnordered::new(),
         timers: FuturesUnordered::new(),
-        looks: 0,
+        first: 0,
     };
     loop {
         match runner.begin() {
@@ -131,7 +131,8 @@ struct Runner<K> {
     queue: Queue<K>,
     work: FuturesUnordered<Work<K>>,
     timers: FuturesUnordered<Timer<K>>,
-    looks: u8,
+    /// Kind of events that is looked at first.
+    first: u8,
 }
 
 impl<K: Key> Runner<K> {
@@ -227,11 +228,12 @@ impl<K: Key> Runner<K> {
     /// Waits for the next event. Each kind is looked at first in turn, so that none waits for the
     /// others for ever, and the order is the same in every run.
     async fn next(&mut self, watched: &mut FuturesUnordered<Watched>) -> Next<K> {
-        self.looks = self.looks.wrapping_add(1);
-        let first = self.looks;
+        self.first = (self.first + 1) % KINDS;
+        let first = self.first;
         poll_fn(|context| {
+            // All of them, or a wake-up of the one left out is lost.
             for turn in 0..KINDS {
-                let found = match first.wrapping_add(turn) % KINDS {
+                let found = match (first + turn) % KINDS {
                     0 => ready(watched, context).map(|(cursor, changes)| Next::Changes(cursor, changes)),
                     1 => ready(&mut self.work, context).map(|(key, outcome)| Next::Ended(key, outcome)),
                     _ => ready(&mut self.timers, context).map(|(key, timer)| Next::Fired(key, timer)),

@@ -114,6 +114,33 @@ async fn a_panic_is_an_error_like_any_other() {
     assert!(measures.queue_seconds.read().count() > 0 && measures.work_seconds.read().count() > 0);
 }
 
+/// A wake-up that is lost shows where nothing else wakes the loop.
+#[tokio::test]
+async fn changes_that_come_one_by_one_are_all_noticed() {
+    let rig = TestControlPlane::new().await;
+    let org = rig.workspace("root", "org").await;
+    let measures = Arc::new(QueueMeasures::new("clumsy"));
+    let one_by_one = async {
+        for i in 0..150 {
+            label(&rig, &org, i).await;
+        }
+    };
+    tokio::select! {
+        () = run(rig.registry.clone(), Arc::new(Clumsy(AtomicUsize::new(0))), measures, sleep()) => unreachable!(),
+        () = one_by_one => {}
+    }
+}
+
+async fn label(rig: &TestControlPlane, org: &str, i: usize) {
+    let yaml = format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: c{i}, namespace: default}}}}");
+    rig.create(org, "configmaps", &yaml).await;
+    let seen = || {
+        let found = rig.get(org, "v1", "configmaps", &format!("default/c{i}"));
+        found.is_some_and(|map| map["metadata"]["labels"]["seen"] == "yes")
+    };
+    until("it is labelled", seen).await;
+}
+
 async fn label_all(rig: &TestControlPlane, org: &str) {
     for i in 0..9 {
         let yaml = format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: c{i}, namespace: default}}}}");
