@@ -111,7 +111,7 @@ impl RequestAccount {
     /// Leaves the threads that answer, and begins a piece when it has a turn.
     fn leave(&self, took: Duration) -> Result<(), Ended> {
         self.connection.charge(took);
-        let taken = leave_threads(&self.runtimes.handover, || self.runtimes.queue.take(self));
+        let taken = leave_threads(self.runtimes.handover(), || self.runtimes.queue.take(self));
         PIECE.set(Some(if taken.is_ok() {
             Piece::with_turn()
         } else {
