@@ -25,4 +25,4 @@ pub use roles::{facts, facts_with};
 pub use target::Target;
 pub use unauthenticated::Unauthenticated;
 pub use view::EventKind;
-pub use workspace_names::WorkspaceNames;
+pub use workspace_names::{WorkspaceNames, may_enter};

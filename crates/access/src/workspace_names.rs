@@ -37,21 +37,20 @@ impl WorkspaceNames {
         if let Some(name) = known.get(cluster) {
             return name.clone();
         }
-        let name = match self.may_enter(cluster) {
+        let name = match may_enter(&self.snapshot, &self.reader, cluster) {
             true => locate::path_of(&self.snapshot, cluster),
             false => ClusterPath::from(cluster),
         };
         known.insert(cluster.clone(), name.clone());
         name
     }
+}
 
-    fn may_enter(&self, cluster: &ClusterName) -> bool {
-        let access = Attributes {
-            verb: "access".into(),
-            path: "/".to_owned(),
-            cluster: Some(cluster.clone()),
-            ..Attributes::default()
-        };
-        permit(&self.reader, access, &facts(&self.snapshot, cluster)).is_ok()
-    }
+/// Returns true for users whom a workspace lets in when it is available.
+pub fn may_enter(snapshot: &Snapshot, user: &UserInfo, cluster: &ClusterName) -> bool {
+    let right = Attributes {
+        cluster: Some(cluster.clone()),
+        ..Attributes::entering()
+    };
+    permit(user, right, &facts(snapshot, cluster)).is_ok()
 }

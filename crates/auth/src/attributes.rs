@@ -105,6 +105,17 @@ pub struct Attributes {
     pub is_resource_request: bool,
 }
 
+impl Attributes {
+    /// The right to enter a workspace, as kcp's workspace content authorizer asks for it.
+    pub fn entering() -> Self {
+        Attributes {
+            verb: "access".into(),
+            path: "/".to_owned(),
+            ..Attributes::default()
+        }
+    }
+}
+
 /// Opinion of a step. Reasons are for the audit log, not for clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {

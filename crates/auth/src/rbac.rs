@@ -106,10 +106,8 @@ pub fn leaves_to(user: &UserInfo, attributes: &Attributes, facts: &ClusterFacts)
 /// `access` on the path `/`. Its service accounts may.
 pub(crate) fn may_enter(user: &Identities<'_>, attributes: &Attributes, facts: &ClusterFacts) -> bool {
     let enter = Attributes {
-        verb: "access".into(),
-        path: "/".to_owned(),
         cluster: attributes.cluster.clone(),
-        ..Attributes::default()
+        ..Attributes::entering()
     };
     concern(facts, attributes)
         && (facts.entered || administers(user, facts) || is_account(user) || holds(user, &enter, facts))

@@ -7,6 +7,7 @@
 //! each.
 
 use crate::{Call, Refusal, ScopePath, Sender, impersonation};
+use insula_access::may_enter;
 use insula_api::{ClusterName, ClusterPath, Verb};
 use insula_auth::{Attributes, ClusterFacts, GROUP_MASTERS, UserInfo, forbidden_message, permit};
 use insula_catalog::{
@@ -46,7 +47,9 @@ pub(crate) fn refusal(call: &Call, snapshot: &Snapshot, sender: &Sender, why: &N
     match why {
         NotLocated::UnknownWorkspace { parent, name } if may_read(snapshot, caller, parent, name) => unknown(call),
         NotLocated::Unavailable { parent, name, phase }
-            if may_read(snapshot, caller, parent, name) || may_enter(snapshot, caller, parent, name) =>
+            if may_read(snapshot, caller, parent, name)
+                || locate::cluster_of(snapshot, parent, name)
+                    .is_some_and(|cluster| may_enter(snapshot, caller, &cluster)) =>
         {
             Refusal::from(Error::Unavailable(format!(
                 "workspace {name:?} is not available: its phase is {phase}; wait until it is Ready"
@@ -100,18 +103,4 @@ fn may_read(snapshot: &Snapshot, caller: &UserInfo, parent: &ClusterName, name: 
         ..Attributes::default()
     };
     permit(caller, right, &insula_access::facts(snapshot, parent)).is_ok()
-}
-
-/// Returns true for callers whom a workspace lets in when it is available.
-fn may_enter(snapshot: &Snapshot, caller: &UserInfo, parent: &ClusterName, name: &str) -> bool {
-    let Some(cluster) = locate::cluster_of(snapshot, parent, name) else {
-        return false;
-    };
-    let right = Attributes {
-        verb: "access".into(),
-        path: "/".into(),
-        cluster: Some(cluster.clone()),
-        ..Attributes::default()
-    };
-    permit(caller, right, &insula_access::facts(snapshot, &cluster)).is_ok()
 }

@@ -68,7 +68,7 @@ impl AccessService for AdminService {
         let request = request.into_inner();
         let needed = match &request.subject {
             Some(_) => reviewing(),
-            None => entering(),
+            None => Attributes::entering(),
         };
         let located = session.locate(or_root(&request.workspace), &needed)?;
         let entered = self.enter(&session, &located.cluster).await?;
@@ -99,15 +99,6 @@ impl AccessService for AdminService {
 /// Returns a path, or `root` for an empty one.
 fn or_root(path: &str) -> &str {
     if path.is_empty() { "root" } else { path }
-}
-
-/// The right to enter a workspace.
-fn entering() -> Attributes {
-    Attributes {
-        verb: "access".into(),
-        path: "/".to_owned(),
-        ..Attributes::default()
-    }
 }
 
 /// The right to ask what others may do.

@@ -1,6 +1,5 @@
 //! Kubeconfigs of workspaces: self-contained, with the server's CA in them.
 
-use super::entering;
 use crate::{
     api_request::{ApiRequest, ObjectPath},
     host::{CertificateEnd, blocking},
@@ -10,7 +9,7 @@ use crate::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 use insula_api::{ClusterName, Timestamp};
 use insula_apiserver::call::NotCertifiable;
-use insula_auth::GROUP_AUTHENTICATED;
+use insula_auth::{Attributes, GROUP_AUTHENTICATED};
 use insula_catalog::locate;
 use insula_proto::admin::v1::{ErrorReason, GetKubeconfigRequest, GetKubeconfigResponse};
 use serde_json::{Value, json};
@@ -41,7 +40,7 @@ impl AdminService {
     ) -> Result<Response<GetKubeconfigResponse>, Status> {
         let session = self.begin(&request).await?;
         let request = request.into_inner();
-        let Located { cluster, .. } = session.locate(&request.workspace, &entering())?;
+        let Located { cluster, .. } = session.locate(&request.workspace, &Attributes::entering())?;
         let account = &*request.token_for_service_account;
         let wants_token = !account.is_empty();
         let token_seconds = lifetime(

@@ -1,6 +1,6 @@
 //! The workspaces and resources that a subject sees, without acting as them.
 
-use super::{check_groups, cut, entering, reviewing, subject};
+use super::{check_groups, cut, reviewing, subject};
 use crate::{
     pages::Page,
     session::{AdminService, Located, Session},
@@ -64,7 +64,7 @@ fn walk(
         looked_at += 1;
         // The answer tells the caller nothing that a review in the workspace would not.
         let asks = session.caller.permit(snapshot, &cluster, reviewing()).is_ok();
-        if asks && allowed(user, &cluster, entering(), &facts(snapshot, &cluster)) {
+        if asks && allowed(user, &cluster, Attributes::entering(), &facts(snapshot, &cluster)) {
             seen.push((cluster.clone(), path.clone()));
         }
         if max_depth > 0 && depth >= max_depth {
