@@ -5,7 +5,7 @@ use super::{
     world::{Dropped, Resource, World},
 };
 use crate::{
-    crd::decide::{close, open},
+    crd::decide::{close, opened},
     loaded::Loaded,
     rollout::{self, Hold, Verdict},
     rollout_steps::StepState,
@@ -399,7 +399,7 @@ fn release(world: &World, value: &mut Json) -> (Vec<Intent>, Option<u64>) {
         let in_use = dropped.any(|dropped| leads_to(route, &dropped.bound));
         intents.extend(match (in_use, is_closed(route)) {
             (true, false) => None,
-            (true, true) => Some(open(route)),
+            (true, true) => Some(Intent::Update(route.clone(), opened(route))),
             (false, true) => Some(Intent::Delete(route.clone())),
             (false, false) => {
                 again = Some(0);

@@ -9,7 +9,7 @@
 
 use super::world::{Successor, World};
 use crate::{
-    crd::decide::close,
+    crd::decide::{close, opened},
     loaded::Loaded,
     write::{self, drop_condition, drop_finalizer, list, patience, sort_conditions, text},
 };
@@ -108,11 +108,8 @@ fn hand_over(world: &World, binding: &Loaded<ApiBinding>, to: &Successor) -> Vec
     }
     value["status"]["boundResources"] = json!(all);
     let renamed = world.routes.iter().map(|route| {
-        let mut value = route.object.body_value();
+        let mut value = opened(route);
         value["spec"]["binding"] = json!(&*key.name);
-        if let Some(spec) = value["spec"].as_object_mut() {
-            spec.remove("closing");
-        }
         value["spec"]["export"] = to.export.write();
         Intent::Update(route.clone(), value)
     });

@@ -198,13 +198,13 @@ pub(crate) fn close(route: &Entry) -> Option<Intent> {
     })
 }
 
-/// Returns the write that takes the mark of a closing route back.
-pub(crate) fn open(route: &Entry) -> Intent {
+/// Returns a route without the mark of a closing one.
+pub(crate) fn opened(route: &Entry) -> Json {
     let mut value = route.object.body_value();
     if let Some(spec) = value["spec"].as_object_mut() {
         spec.remove("closing");
     }
-    Intent::Update(route.clone(), value)
+    value
 }
 
 /// Deletes instances first, then the route and the definition in one transaction.

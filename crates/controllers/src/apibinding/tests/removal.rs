@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::{apibinding::ApiBindings, runtime::Reconciler};
+use insula_access::Target;
 use insula_registry::verbs;
 
 #[tokio::test]
@@ -47,8 +48,22 @@ async fn a_binding_that_goes_takes_its_objects_along_and_no_others() {
     assert!(rig.get("root:bob", WIDGETS.0, WIDGETS.1, "default/a").is_some());
 }
 
-/// A server whose copy of the store is late creates objects in the moment in which another one
-/// finds none.
+/// Lets the reconciler of the only binding decide, again and again. Between each look and its
+/// commit a server whose copy of the store is late creates an object.
+async fn decide_beside(rig: &TestControlPlane, late: &Target, creates: usize) {
+    let reconciler = ApiBindings::new(rig.registry.clone());
+    let key = rig.keys(ids::apibindings())[0].clone();
+    for n in 0..creates {
+        let plan = reconciler.decide(&reconciler.observe(&key, &rig.registry.store.latest()));
+        let body = WIDGET.replace("name: a,", &format!("name: late{n},"));
+        let body = serde_saphyr::from_str(&body).unwrap();
+        // Refused once that server can know what was decided.
+        let _ = verbs::create(&rig.registry, late, body, &rig.options()).await;
+        let _ = insula_registry::commit(&rig.registry, &plan).await;
+    }
+    rig.settle().await;
+}
+
 #[tokio::test]
 async fn no_object_is_left_of_a_binding_that_goes() {
     let rig = provider_and_tenant().await;
@@ -61,17 +76,7 @@ async fn no_object_is_left_of_a_binding_that_goes() {
     rig.delete("root:tenant", BINDINGS.0, BINDINGS.1, "widgets")
         .await
         .unwrap();
-    let reconciler = ApiBindings::new(rig.registry.clone());
-    let key = rig.keys(ids::apibindings())[0].clone();
-    for n in 0..8 {
-        let plan = reconciler.decide(&reconciler.observe(&key, &rig.registry.store.latest()));
-        let name = WIDGET.replace("name: a,", &format!("name: late{n},"));
-        let body = serde_saphyr::from_str(&name).unwrap();
-        // Refused once the server that creates it can know of the deletion.
-        let _ = verbs::create(&rig.registry, &late, body, &rig.options()).await;
-        let _ = insula_registry::commit(&rig.registry, &plan).await;
-    }
-    rig.settle().await;
+    decide_beside(&rig, &late, 8).await;
     assert!(rig.get("root:tenant", BINDINGS.0, BINDINGS.1, "widgets").is_none());
     assert_eq!(rig.keys(late.served.resource_id()), []);
 }
@@ -149,16 +154,7 @@ async fn no_object_is_left_of_a_dropped_resource() {
         rig.patch("root:provider", BINDINGS.0, "apiexports", "widgets", nothing)
             .await
             .unwrap();
-        let reconciler = ApiBindings::new(rig.registry.clone());
-        let key = rig.keys(ids::apibindings())[0].clone();
-        for n in 0..creates {
-            let plan = reconciler.decide(&reconciler.observe(&key, &rig.registry.store.latest()));
-            let body = WIDGET.replace("name: a,", &format!("name: late{n},"));
-            let body = serde_saphyr::from_str(&body).unwrap();
-            let _ = verbs::create(&rig.registry, &late, body, &rig.options()).await;
-            let _ = insula_registry::commit(&rig.registry, &plan).await;
-        }
-        rig.settle().await;
+        decide_beside(&rig, &late, creates).await;
         let left = rig.keys(late.served.resource_id());
         assert!(!left.is_empty(), "the first is created before the route is closed");
         assert!(rig.try_create("root:tenant", "widgets", WIDGET).await.is_ok());
