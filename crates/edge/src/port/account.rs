@@ -99,25 +99,15 @@ impl RequestAccount {
         self.connection.charge(took);
         PIECE.set(Some(Piece::with_turn()));
         self.spend(cpu_time().saturating_sub(since))?;
-        let passed = self.runtimes.queue.pass(self);
-        PIECE.set(Some(if passed.is_ok() {
-            Piece::with_turn()
-        } else {
-            Piece::inline()
-        }));
-        passed
+        begin_piece(self.runtimes.queue.pass(self))
     }
 
     /// Leaves the threads that answer, and begins a piece when it has a turn.
     fn leave(&self, took: Duration) -> Result<(), Ended> {
         self.connection.charge(took);
-        let taken = leave_threads(self.runtimes.handover(), || self.runtimes.queue.take(self));
-        PIECE.set(Some(if taken.is_ok() {
-            Piece::with_turn()
-        } else {
-            Piece::inline()
-        }));
-        taken
+        begin_piece(leave_threads(self.runtimes.handover(), || {
+            self.runtimes.queue.take(self)
+        }))
     }
 }
 
@@ -186,6 +176,15 @@ impl Piece {
             cpu: Some(cpu_time()),
         }
     }
+}
+
+/// Begins a piece, with the turn if it was granted. Returns whether it was.
+fn begin_piece(turn: Result<(), Ended>) -> Result<(), Ended> {
+    PIECE.set(Some(match turn {
+        Ok(()) => Piece::with_turn(),
+        Err(_) => Piece::inline(),
+    }));
+    turn
 }
 
 /// Returns the CPU time of the current thread so far.
