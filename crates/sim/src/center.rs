@@ -5,11 +5,8 @@ use futures_util::FutureExt;
 use insula_api::{Revision, Scope};
 use insula_store::{Change, Commit, CommitError, Cursor, MemoryStore, Snapshot, Store, Txn, Write};
 use parking_lot::Mutex;
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    task::{Poll, Waker},
-};
+use std::{collections::BTreeMap, sync::Arc};
+use tokio::sync::oneshot::{self, Sender};
 
 /// A call of a server.
 #[derive(Clone)]
@@ -23,41 +20,12 @@ pub enum Request {
 /// The result of a call.
 pub type Answer = Result<Revision, CommitError>;
 
-/// Place where a caller waits for its answer.
-#[derive(Default)]
-pub struct Slot(Mutex<(Option<Answer>, Option<Waker>)>);
-
-impl Slot {
-    fn fill(&self, answer: Answer) {
-        let mut slot = self.0.lock();
-        slot.0 = Some(answer);
-        if let Some(waker) = slot.1.take() {
-            waker.wake();
-        }
-    }
-
-    /// Waits for the answer.
-    pub async fn answer(&self) -> Answer {
-        std::future::poll_fn(|context| {
-            let mut slot = self.0.lock();
-            match slot.0.take() {
-                Some(answer) => Poll::Ready(answer),
-                None => {
-                    slot.1 = Some(context.waker().clone());
-                    Poll::Pending
-                }
-            }
-        })
-        .await
-    }
-}
-
 /// Calls and answers on their way.
 #[derive(Default)]
 struct Wire {
     last: u64,
-    calls: BTreeMap<u64, (Request, Arc<Slot>)>,
-    answers: BTreeMap<u64, (Answer, Arc<Slot>)>,
+    calls: BTreeMap<u64, (Request, Sender<Answer>)>,
+    answers: BTreeMap<u64, (Answer, Sender<Answer>)>,
 }
 
 /// The commits of a world in their order.
@@ -105,13 +73,17 @@ impl Center {
         self.log.lock().1[from..to].to_vec()
     }
 
-    /// Sends a call. It is executed when the world says so.
-    pub fn send(&self, request: Request) -> Arc<Slot> {
-        let mut wire = self.wire.lock();
-        wire.last += 1;
-        let (id, slot) = (wire.last, Arc::<Slot>::default());
-        wire.calls.insert(id, (request, slot.clone()));
-        slot
+    /// Sends a call, and waits for its answer. Both go on when the world says so.
+    pub async fn call(&self, request: Request) -> Answer {
+        let (caller, answer) = oneshot::channel();
+        {
+            let mut wire = self.wire.lock();
+            wire.last += 1;
+            let id = wire.last;
+            wire.calls.insert(id, (request, caller));
+        }
+        let gone = |_| CommitError::Unknown("the world is over".into());
+        answer.await.map_err(gone)?
     }
 
     /// Returns the numbers of calls and of answers on their way.
@@ -120,22 +92,21 @@ impl Center {
         (wire.calls.len(), wire.answers.len())
     }
 
-    /// Executes one of the calls. Returns its changes, and the answer that it was given. The answer
-    /// is on its way then.
+    /// Executes one of the calls; its answer is on its way then. Returns the number of commits.
     pub fn execute(&self, place: usize) -> usize {
-        let Some((id, (request, slot))) = take(&mut self.wire.lock().calls, place) else {
+        let Some((id, (request, caller))) = take(&mut self.wire.lock().calls, place) else {
             return 0;
         };
         let (answer, changed) = self.run(request);
-        self.wire.lock().answers.insert(id, (answer, slot));
+        self.wire.lock().answers.insert(id, (answer, caller));
         changed
     }
 
     /// Refuses one of the calls: nothing of it happens.
     pub fn refuse(&self, place: usize, error: CommitError) {
         let taken = take(&mut self.wire.lock().calls, place);
-        if let Some((id, (_, slot))) = taken {
-            self.wire.lock().answers.insert(id, (Err(error), slot));
+        if let Some((id, (_, caller))) = taken {
+            self.wire.lock().answers.insert(id, (Err(error), caller));
         }
     }
 
@@ -149,12 +120,13 @@ impl Center {
     /// Delivers one of the answers; `lost` tells the caller that there is none.
     pub fn deliver(&self, place: usize, lost: bool) {
         let taken = take(&mut self.wire.lock().answers, place);
-        let Some((_, (answer, slot))) = taken else { return };
+        let Some((_, (answer, caller))) = taken else { return };
         let unknown = || match self.plant {
             Some(Plant::LostIsRefused) => CommitError::Full("the answer is lost".into()),
             _ => CommitError::Unknown("the answer is lost".into()),
         };
-        slot.fill(if lost { Err(unknown()) } else { answer });
+        // The server that called may have crashed.
+        let _ = caller.send(if lost { Err(unknown()) } else { answer });
     }
 
     fn run(&self, request: Request) -> (Answer, usize) {

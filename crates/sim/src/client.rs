@@ -4,6 +4,7 @@ use crate::dice::Dice;
 use crate::yaml::{self, Kind};
 use insula_access::Target;
 use insula_api::{ClusterPath, Json, ObjectKey, Revision};
+use insula_apply::merge_patch;
 use insula_auth::UserInfo;
 use insula_catalog::{Error, Part, locate};
 use insula_registry::{
@@ -266,7 +267,7 @@ async fn update(
 ) -> Result<Effect, Error> {
     let change = |old: &Json| {
         let mut new = old.clone();
-        merge(&mut new, patch);
+        merge_patch(&mut new, patch).map_err(|_| Error::BadPatch)?;
         Ok(new)
     };
     let entry = verbs::update(deps, target, name, Change::Patch(&change), Part::Main, options)
@@ -335,15 +336,4 @@ fn resolved(
         "" => target,
         namespace => target.in_namespace(namespace.into()),
     })
-}
-
-fn merge(target: &mut Json, patch: &Json) {
-    match (target, patch) {
-        (Json::Object(fields), Json::Object(patch)) => {
-            for (name, value) in patch {
-                merge(fields.entry(name).or_insert(Json::Null), value);
-            }
-        }
-        (target, patch) => *target = patch.clone(),
-    }
 }

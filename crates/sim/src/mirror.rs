@@ -117,7 +117,7 @@ impl Store for Mirror {
             if self.center.plant() == Some(&Plant::AcksEarly) && self.center.commits() % 41 == 40 {
                 return Ok(self.mvcc.applied());
             }
-            let revision = self.center.send(Request::Commit(txn)).answer().await?;
+            let revision = self.center.call(Request::Commit(txn)).await?;
             self.reached(revision).await;
             Ok(revision)
         })
@@ -127,7 +127,7 @@ impl Store for Mirror {
         Box::pin(async move {
             let is_open = at_least == Revision(0) && self.center.plant() != Some(&Plant::ReadsStale);
             let at_least = match is_open {
-                true => self.center.send(Request::Revision).answer().await,
+                true => self.center.call(Request::Revision).await,
                 false => Ok(at_least),
             };
             let at_least = at_least.map_err(|error| SnapshotError::Unavailable(error.to_string()))?;

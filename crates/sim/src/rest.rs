@@ -70,7 +70,7 @@ fn bound(deps: &Deps, now: &Snapshot, tenant: &str, cluster: &ClusterName, bindi
     let export = export.and_then(|name| {
         now.get(&ObjectKey::cluster_scoped(
             ids::apiexports(),
-            cluster_of(now, name)?,
+            self::cluster(now, name)?,
             "widgets",
         ))
     });
@@ -190,10 +190,6 @@ fn orphans(all: &[Entry]) -> Result<(), String> {
 fn cluster(now: &Snapshot, name: &str) -> Option<ClusterName> {
     let path = ClusterPath::parse(&format!("root:{name}")).ok()?;
     locate::locate(now, &path).ok()
-}
-
-fn cluster_of(now: &Snapshot, name: &&str) -> Option<ClusterName> {
-    cluster(now, name)
 }
 
 fn text(entry: &Entry, place: &str) -> String {

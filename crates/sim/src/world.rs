@@ -348,9 +348,10 @@ impl World {
     }
 
     fn execute(&mut self, call: usize) -> Result<(), String> {
-        if self.center.execute(call) > 0 {
+        let changed = self.center.execute(call);
+        if changed > 0 {
             let commits = self.center.commits();
-            for changes in self.center.changes(commits - 1, commits) {
+            for changes in self.center.changes(commits - changed, commits) {
                 let keys: Vec<String> = changes
                     .iter()
                     .map(|change| shown(&change.key, change.new.is_some()))
