@@ -21,6 +21,7 @@ pub mod descriptors;
 mod drain_body;
 mod exchange;
 mod guarded_body;
+mod handover;
 mod lifecycle;
 #[expect(
     clippy::disallowed_methods,
@@ -43,6 +44,7 @@ pub use connection_limits::ConnectionLimits;
 pub use content_type::{is_call, is_protobuf};
 pub use drain_body::UnreadBody;
 pub use guarded_body::{Cut, GuardedBody, LastFrame};
+pub use handover::leave_threads;
 pub use lifecycle::Lifecycle;
 pub use metrics::{ClosedFor, PortMetrics};
 pub use priority::{PriorityRuntimes, threads};

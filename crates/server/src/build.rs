@@ -402,11 +402,7 @@ async fn end_streams(lifecycle: Lifecycle, calls: insula_admin::Health, closing:
 /// Runs work that blocks the thread. The other tasks of the thread move to another one meanwhile,
 /// if the runtime has several threads.
 pub(crate) fn block_in_place(work: &mut dyn FnMut()) {
-    use tokio::runtime::{Handle, RuntimeFlavor};
-    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
-        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
-        _ => work(),
-    }
+    insula_edge::port::leave_threads(work);
 }
 
 pub(crate) fn cores() -> usize {

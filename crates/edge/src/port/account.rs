@@ -9,21 +9,16 @@
 use std::{
     cell::Cell,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
+        Arc,
+        atomic::{AtomicU8, AtomicU64, Ordering},
     },
-    thread::{self, Thread},
     time::{Duration, Instant},
 };
 
 use insula_meter::{Bounds, Ended, Scheduler, UNIT_NANOSECONDS};
 use rustix::time::{ClockId, clock_gettime};
-use tokio::{
-    runtime::{Handle, RuntimeFlavor},
-    task::block_in_place,
-};
 
-use super::priority::PriorityRuntimes;
+use super::{handover::leave_threads, priority::PriorityRuntimes};
 use crate::guard::{
     fair_queue::Waiter,
     fair_share::{ConnectionMeter, TenantUsage},
@@ -33,8 +28,6 @@ use crate::guard::{
 const INLINE: Duration = Duration::from_millis(1);
 /// Time after which a turn is passed on, if somebody waits.
 const SLICE: Duration = Duration::from_millis(2);
-/// Longest time between two looks at whether another thread has started.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// Tells that there is no bound.
 const UNBOUNDED: u64 = u64::MAX;
@@ -105,9 +98,7 @@ impl RequestAccount {
     /// Leaves the threads that answer, and begins a piece when it has a turn.
     fn leave(&self, took: Duration) -> Result<(), Ended> {
         self.connection.charge(took);
-        begin_piece(leave_threads(self.runtimes.handover(), || {
-            self.runtimes.queue.take(self)
-        }))
+        begin_piece(leave_threads(|| self.runtimes.queue.take(self)))
     }
 }
 
@@ -216,51 +207,6 @@ impl Drop for Leaving<'_> {
     }
 }
 
-/// Lets another thread answer in the place of this one, and runs something that blocks.
-///
-/// The runtime keeps the place of a thread that leaves in a slot, and a thread that comes back
-/// takes what it finds there: also the place of the one that has left after it. Then that one
-/// computes in its place, and nobody answers. So one thread at a time leaves or comes back.
-fn leave_threads<T>(handover: &Mutex<()>, block: impl FnOnce() -> T) -> T {
-    match Handle::try_current() {
-        Ok(handle) if handle.runtime_flavor() == RuntimeFlavor::MultiThread => {
-            let leaving = locked(handover);
-            let (done, _coming_back) = block_in_place(|| {
-                until_another_starts(&handle);
-                drop(leaving);
-                (block(), locked(handover))
-            });
-            done
-        }
-        _ => block(),
-    }
-}
-
-fn locked(handover: &Mutex<()>) -> MutexGuard<'_, ()> {
-    handover.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Waits until another thread has the place of this one. Threads that block start in the order in
-/// which they are wanted, and the runtime has wanted the one for the place before.
-fn until_another_starts(handle: &Handle) {
-    let started = Arc::new(AtomicBool::new(false));
-    let told = Told(thread::current(), started.clone());
-    handle.spawn_blocking(move || drop(told));
-    while !started.load(Ordering::Acquire) {
-        thread::park_timeout(LOOK);
-    }
-}
-
-/// Tells a thread that another one has started; or that it never will, when the runtime ends.
-struct Told(Thread, Arc<AtomicBool>);
-
-impl Drop for Told {
-    fn drop(&mut self) {
-        self.1.store(true, Ordering::Release);
-        self.0.unpark();
-    }
-}
-
 fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(UNBOUNDED - 1)
 }
@@ -286,7 +232,10 @@ fn reason(code: u8) -> Option<Ended> {
 mod tests {
     use super::*;
     use crate::guard::fair_share::FairShare;
-    use std::sync::atomic::AtomicUsize;
+    use std::{
+        sync::atomic::{AtomicBool, AtomicUsize},
+        thread,
+    };
     use tokio::sync::{mpsc, oneshot};
 
     const BOUNDS: Bounds = Bounds {

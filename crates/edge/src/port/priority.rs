@@ -53,9 +53,6 @@ pub struct PriorityRuntimes {
     pub fair_share: FairShare,
     /// FairQueue of long computations.
     pub queue: FairQueue,
-    /// Held by a thread that leaves those that answer, or comes back to them: of normal and of low
-    /// priority.
-    handovers: [Mutex<()>; 2],
     normal: Handle,
     low: ThreadPool,
     controllers: ThreadPool,
@@ -100,21 +97,10 @@ impl PriorityRuntimes {
             begun: Instant::now(),
             fair_share,
             queue: FairQueue::new(cores),
-            handovers: Default::default(),
             normal: Handle::current(),
             low: ThreadPool::new(LOW_PRIORITY, NICENESS, cores),
             controllers: ThreadPool::new("controllers", 0, cores),
         })
-    }
-
-    /// Returns the lock that a thread of the current one's runtime holds while it leaves those that
-    /// answer, or comes back to them.
-    pub(super) fn handover(&self) -> &Mutex<()> {
-        let [normal, low] = &self.handovers;
-        match Priority::current() {
-            Priority::Normal => normal,
-            Priority::Low => low,
-        }
     }
 
     /// Returns the time since the start.
