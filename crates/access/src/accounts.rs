@@ -3,7 +3,7 @@
 //! `pkg/serviceaccount`).
 
 use crate::{
-    Target, Unauthenticated,
+    AccountLookup, Target, Unauthenticated,
     reviews::{self, texts},
 };
 use insula_api::{Clock, ClusterName, FieldError, FieldPath, Json, ObjectKey, ResourceId, Rng, Timestamp, Uid};
@@ -75,15 +75,15 @@ pub struct Asked<'a> {
 impl Accounts {
     /// The user of a token that is for one of `audiences`, and for which of them it is.
     ///
-    /// The account is looked for in the latest state, whatever the request reads: who was deleted
-    /// is gone at once.
+    /// The store is read for tokens alone that this installation signed.
     ///
     /// # Errors
-    /// The token does not count, or its account or Secret is gone.
-    pub fn user(
+    /// The token does not count, its account or Secret is gone, or the store does not answer.
+    pub async fn user(
         &self,
         token: &str,
         audiences: &[String],
+        lookup: &AccountLookup,
     ) -> std::result::Result<(UserInfo, Vec<String>), Unauthenticated> {
         let claims = self.verifier.verify(token, audiences, self.clock.now());
         let claims = claims.map_err(|why| Unauthenticated::Refused(format!("[invalid bearer token, {why}]")))?;
@@ -92,7 +92,7 @@ impl Accounts {
         };
         let account = &claims.account;
         let cluster = ClusterName::parse(&account.cluster).map_err(|_| gone())?;
-        let snapshot = self.store.latest();
+        let snapshot = lookup.snapshot(&*self.store).await?;
         let same = |resource: ResourceId, reference: &Reference| {
             let key = in_namespace(resource, &cluster, &account.namespace, &reference.name);
             let found = snapshot.get(&key).filter(|entry| !entry.object.meta.is_deleting());

@@ -1,6 +1,7 @@
 //! Authentication of requests by bearer token or client certificate, shared by all endpoints.
 
 use crate::{
+    AccountLookup,
     accounts::Accounts,
     delegate::{Delegate, adopted},
     issuers::{At, Issuers},
@@ -143,14 +144,15 @@ impl Authenticator {
     /// anonymous. The token counts before the certificate, since it comes with the request and the
     /// certificate with the connection. `named` is the user in the headers of proxies, which counts
     /// from proxies alone. `at` is the workspace that the request is for, whose own issuers may
-    /// know a token; it waits only where an issuer's keys have to be fetched, and for a bounded
-    /// time.
+    /// know a token, and `lookup` the state in which an account is looked up. It waits only where
+    /// that state or an issuer's keys have to be fetched.
     pub async fn authenticate<'a>(
         &self,
         peer: Option<&PeerCertificate>,
         named: impl FnOnce() -> Result<Option<UserInfo>, Unauthenticated>,
         authorization: impl IntoIterator<Item = &'a [u8]>,
         at: impl FnOnce() -> Option<At>,
+        lookup: &AccountLookup,
     ) -> Result<UserInfo, Unauthenticated> {
         if let Some(proxy) = peer.filter(|peer| peer.is_front_proxy())
             && let Some(user) = named()?
@@ -158,7 +160,7 @@ impl Authenticator {
             return self.valid(proxy).map(|_| self.foreign(user));
         }
         match bearer::token(authorization).map_err(|error| Unauthenticated::Refused(error.to_string()))? {
-            Some(token) => self.by_token(token, &[], at).await.map(|(user, _)| user),
+            Some(token) => self.by_token(token, &[], at, lookup).await.map(|(user, _)| user),
             None => peer.map_or_else(|| Ok(UserInfo::anonymous()), |peer| self.by_certificate(peer)),
         }
     }
@@ -219,6 +221,7 @@ impl Authenticator {
         token: &str,
         audiences: &[String],
         at: impl FnOnce() -> Option<At>,
+        lookup: &AccountLookup,
     ) -> Result<(UserInfo, Vec<String>), Unauthenticated> {
         let server = [ISSUER.to_owned()];
         let audiences = if audiences.is_empty() { &server } else { audiences };
@@ -236,8 +239,9 @@ impl Authenticator {
                 return answered.map(|user| (user, server.to_vec()));
             }
             if let Some(accounts) = &self.accounts {
-                match accounts.user(token, audiences) {
+                match accounts.user(token, audiences, lookup).await {
                     Ok(known) => return Ok(known),
+                    Err(why @ Unauthenticated::Unavailable(_)) => return Err(why),
                     Err(why) => refused = why,
                 }
             }

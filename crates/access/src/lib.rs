@@ -10,6 +10,7 @@ mod authenticator;
 pub mod delegate;
 pub mod issuers;
 pub mod lifecycle;
+mod lookup;
 pub mod reviews;
 pub mod roles;
 pub mod rules;
@@ -21,6 +22,7 @@ mod workspace_names;
 pub mod workspace_types;
 
 pub use authenticator::{Authenticator, OnAuthenticated, PeerCertificate, PeerRoles};
+pub use lookup::AccountLookup;
 pub use roles::{facts, facts_with};
 pub use target::Target;
 pub use unauthenticated::Unauthenticated;

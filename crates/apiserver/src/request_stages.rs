@@ -9,8 +9,8 @@ use crate::{
     websocket,
 };
 use http::Method;
-use insula_access::{Authenticator, PeerCertificate, Unauthenticated, delegate};
-use insula_api::names::well_known::ROOT;
+use insula_access::{AccountLookup, Authenticator, PeerCertificate, Unauthenticated, delegate};
+use insula_api::{Revision, names::well_known::ROOT};
 use insula_auth::{EXTRA_CLUSTER, UserInfo};
 use insula_catalog::{Error, locate};
 use insula_pipeline::{Authorized, Call, Destination, ReadAt, Refusal, ScopePath, Sender, VirtualWorkspace};
@@ -21,6 +21,8 @@ use std::sync::Arc;
 pub struct Authenticated {
     parsed: Parsed,
     sender: Sender,
+    /// The revision in which the account of its token was looked up, if that was the latest one.
+    seen: Option<Revision>,
 }
 
 /// A request that may be served: the only one that handlers take.
@@ -63,7 +65,9 @@ impl Parsed {
             let user = impersonate::proxied_user(&self.headers, authenticator.delegate.is_some());
             user.map_err(Unauthenticated::from)
         };
-        let caller = authenticator.authenticate(self.peer.as_ref(), named, credentials, workspace);
+        let reads_any = matches!(read_options(&self), Ok((ReadAt::Any, _)));
+        let lookup = AccountLookup::new(reads_any);
+        let caller = authenticator.authenticate(self.peer.as_ref(), named, credentials, workspace, &lookup);
         let caller = caller.await.map_err(|why| self.unauthenticated(why))?;
         if let Some(connection) = &self.connection {
             connection.tell(&caller);
@@ -82,23 +86,18 @@ impl Parsed {
             Some(user) => Some(user),
             None => impersonate::requested_user(&self.headers)?,
         };
-        match acts_as {
+        let (user, impersonator) = match acts_as {
             Some(user) => {
                 self.record.acts_as(&user);
-                let impersonator = Some(caller);
-                Ok(Authenticated {
-                    parsed: self,
-                    sender: Sender { user, impersonator },
-                })
+                (user, Some(caller))
             }
-            None => Ok(Authenticated {
-                parsed: self,
-                sender: Sender {
-                    user: caller,
-                    impersonator: None,
-                },
-            }),
-        }
+            None => (caller, None),
+        };
+        Ok(Authenticated {
+            parsed: self,
+            sender: Sender { user, impersonator },
+            seen: lookup.seen(),
+        })
     }
 
     /// Routes a request that names no cluster to a cluster.
@@ -155,7 +154,8 @@ impl Authenticated {
         if sender.impersonator.is_some() {
             parsed.record.acts_as(&sender.user);
         }
-        Authenticated { parsed, sender }
+        let seen = None;
+        Authenticated { parsed, sender, seen }
     }
 
     /// The account whose limits the request counts against.
@@ -173,8 +173,17 @@ impl Authenticated {
     /// # Errors
     /// Parameters of a read that make no sense, and the refusals of [`insula_pipeline::locate`].
     pub(crate) async fn locate(self, registry: &Deps) -> Result<(Parsed, Destination), Refusal> {
-        let Authenticated { mut parsed, sender } = self;
+        let Authenticated {
+            mut parsed,
+            sender,
+            seen,
+        } = self;
         let (at, list_options) = read_options(&parsed)?;
+        let at = match (at, seen) {
+            // That state has all that was acknowledged before the request came.
+            (ReadAt::Latest, Some(seen)) => ReadAt::NotOlderThan(seen),
+            (at, _) => at,
+        };
         parsed.list_options = list_options;
         let call = parsed.call_at(at);
         let destination = insula_pipeline::locate(registry, sender, call, &parsed.record).await?;

@@ -19,7 +19,7 @@ use http::{
     header::{ACCEPT, ALLOW, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, VARY},
     request::Parts,
 };
-use insula_access::{Authenticator, Unauthenticated};
+use insula_access::{AccountLookup, Authenticator, Unauthenticated};
 use insula_api::{Clock, ClusterName};
 use insula_apiserver::{ApiServer, NotActing, proxied_user};
 use insula_auth::{Attributes, ClusterFacts, Permit};
@@ -256,7 +256,10 @@ pub(crate) async fn permit(health: &Health, probe: Probe<'_>, path: &str) -> Res
     let (headers, authenticator) = (&head.headers, &health.authenticator);
     let authorization = headers.get_all(AUTHORIZATION).iter().map(http::HeaderValue::as_bytes);
     let named = || proxied_user(headers, authenticator.delegate.is_some()).map_err(Unauthenticated::from);
-    let user = authenticator.authenticate(peer, named, authorization, || None).await;
+    let lookup = AccountLookup::default();
+    let user = authenticator
+        .authenticate(peer, named, authorization, || None, &lookup)
+        .await;
     let user = user.map_err(|error| {
         tracing::debug!(%error, "a credential was refused");
         record.refused(&error);

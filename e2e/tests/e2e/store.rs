@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use insula_e2e::{Client, Etcd, Server, until, workspace};
+use insula_e2e::{Client, Etcd, Server, Setup, Who, until, workspace};
 use serde_json::{Value, json};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -340,4 +340,47 @@ fn a_killed_server_on_etcd_loses_no_write() {
             .iter()
             .all(|name| names(&one.admin().in_workspace(&path)).contains(name))
     );
+}
+
+/// Starts a server on an etcd with the keys of another one.
+fn beside(first: &Server, store: &str) -> Server {
+    let folder = tempfile::TempDir::new().unwrap();
+    for name in ["ca.crt", "ca.key", "service-accounts.key"] {
+        std::fs::copy(first.data_dir().join("pki").join(name), folder.path().join(name)).unwrap();
+    }
+    let keys = folder.keep().to_str().unwrap().to_owned();
+    Server::with(Setup {
+        flags: vec!["--store".to_owned(), store.to_owned()],
+        environment: vec![("INSULA_SHARED_KEYS".to_owned(), keys)],
+        ..Setup::default()
+    })
+}
+
+#[test]
+fn accounts_come_and_go_at_every_server_at_once() {
+    let Some(etcd) = Etcd::start() else { return };
+    let store = etcd.store();
+    let one = Server::with_flags(&["--store", &store]);
+    let two = beside(&one, &store);
+    let (path, _) = workspace(&one.admin(), "accounts");
+    let here = one.admin().in_workspace(&path);
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    for round in 0..20 {
+        let name = format!("a{round}");
+        let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}});
+        here.post(accounts, &account).expect(201);
+        let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"});
+        let token = here.post(&format!("{accounts}/{name}/token"), &request).expect(201);
+        let token = token["status"]["token"].as_str().unwrap().to_owned();
+        let there = two.client(Who::Token(token)).in_workspace(&path);
+        let known = there.get(MAPS).code;
+        assert!(matches!(known, 200 | 403), "round {round}: {known}");
+        // What the other server has not applied yet comes together with the request.
+        two.signal("-STOP");
+        here.delete(&format!("{accounts}/{name}")).expect(200);
+        let sent = std::thread::spawn(move || there.get(MAPS).code);
+        std::thread::sleep(Duration::from_millis(20));
+        two.signal("-CONT");
+        assert_eq!(sent.join().unwrap(), 401, "round {round}");
+    }
 }

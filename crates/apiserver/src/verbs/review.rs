@@ -9,6 +9,7 @@ use crate::{
 };
 use axum::response::Response;
 use insula_access::{
+    AccountLookup,
     accounts::{self, Asked},
     reviews::{self, Requester},
 };
@@ -46,8 +47,14 @@ impl ResourceRequest<'_> {
                 self.target.cluster.clone(),
             ))
         };
+        let lookup = AccountLookup::default();
         let authenticated = match reviews::asked_token(&self.target, &sent) {
-            Some((token, audiences)) => Some(self.server.authenticator.by_token(token, &audiences, scope).await),
+            Some((token, audiences)) => Some(
+                self.server
+                    .authenticator
+                    .by_token(token, &audiences, scope, &lookup)
+                    .await,
+            ),
             None => None,
         };
         let answer = reviews::answer(requester, &self.target, sent, authenticated)?;
