@@ -144,6 +144,26 @@ impl Etcd {
         answer["count"].as_str().map_or(0, |count| count.parse().unwrap())
     }
 
+    /// Returns the number of transactions that the first member has executed, without those in
+    /// which servers write their own records.
+    pub fn transactions(&self) -> u64 {
+        let metrics = exchange(self.members[0].client, "GET", "/metrics", "").expect("etcd has metrics");
+        let is_txn = |line: &&str| line.starts_with("grpc_server_handled_total{") && line.contains("\"Txn\"");
+        let counts = metrics.lines().filter(is_txn).filter_map(|line| line.rsplit_once(' '));
+        let all: u64 = counts.map(|(_, count)| count.parse::<u64>().unwrap()).sum();
+        let records = "/insula/objects/internal.insula.io/servers/";
+        let [key, end] = [records.to_owned(), records.replace("servers/", "servers0")];
+        let [key, end] = [key, end].map(|text| crate::base64(text.as_bytes()));
+        let range = json!({"key": key, "range_end": end, "keys_only": true});
+        let answer = post(self.members[0].client, "/v3/kv/range", &range).expect("etcd answers");
+        let records = answer["kvs"].as_array().into_iter().flatten();
+        // A version counts the writes of a key.
+        let versions = records.map(|kv| kv["version"].as_str().unwrap());
+        let beats: u64 = versions.map(|version| version.parse::<u64>().unwrap()).sum();
+        assert!(beats > 0, "servers write their records");
+        all - beats
+    }
+
     /// Returns the leader's index, if a member knows one.
     pub fn leader(&self) -> Option<usize> {
         let status = |member: &Member| post(member.client, "/v3/maintenance/status", &json!({}));
@@ -348,15 +368,19 @@ fn launch(
 
 /// Sends one request to etcd's JSON gateway. Returns None without an answer within a second.
 fn post(to: SocketAddr, path: &str, body: &Value) -> Option<Value> {
+    serde_json::from_str(&exchange(to, "POST", path, &body.to_string())?).ok()
+}
+
+/// Returns the body of an answer.
+fn exchange(to: SocketAddr, method: &str, path: &str, body: &str) -> Option<String> {
     let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(1)).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
-    let body = body.to_string();
     let head = format!(
-        "POST {path} HTTP/1.0\r\nHost: {to}\r\nContent-Length: {}\r\n\r\n",
+        "{method} {path} HTTP/1.0\r\nHost: {to}\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );
-    stream.write_all((head + &body).as_bytes()).ok()?;
+    stream.write_all((head + body).as_bytes()).ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
-    serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()
+    Some(answer.split_once("\r\n\r\n")?.1.to_owned())
 }

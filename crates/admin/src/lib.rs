@@ -9,7 +9,6 @@ pub mod host;
 pub mod operations;
 mod pages;
 mod requests;
-pub mod servers;
 mod services;
 mod session;
 pub mod status;

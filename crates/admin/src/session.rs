@@ -1,7 +1,7 @@
 //! Sessions: authorisation of gRPC calls. The edge has authenticated the caller; a session asks for
 //! each right at one state.
 
-use crate::{host::Host, operations::Operations, requests::Requests, servers::Server, status, workers::WorkerPool};
+use crate::{host::Host, operations::Operations, requests::Requests, status, workers::WorkerPool};
 use futures_util::future::BoxFuture;
 use insula_access::WorkspaceNames;
 use insula_api::{
@@ -20,6 +20,7 @@ use insula_catalog::{
 use insula_edge::port::crossing;
 use insula_proto::admin::v1::ResponseHeader;
 use insula_registry::Deps;
+use insula_registry::servers::Server;
 use insula_store::Snapshot;
 use std::sync::{Arc, OnceLock};
 use tonic::{Request, Status};
@@ -134,7 +135,7 @@ impl AdminService {
     /// Returns this server, as it shows itself to others on the same store.
     pub fn server(&self) -> Server {
         Server {
-            name: self.operations.holder().to_owned(),
+            name: self.registry().team.run().to_owned(),
             url: self.registry().external_url.clone(),
             version: self.info.version.clone(),
             started: self.info.started.0,

@@ -4,9 +4,10 @@
 //! There is no informer: the store's state in memory is the cache, and its cursors are the events.
 //! Nothing here spawns; the server spawns the futures that [`crate::Controllers::tasks`] gives.
 //!
-//! Several servers on one store all run all reconcilers. Guards make the double work harmless: the
-//! second commit conflicts, and its server observes again and finds nothing to do. Electing a
-//! leader would save cost; correctness does not need it.
+//! Several servers on one store all run all reconcilers, each for the clusters that fall to it; a
+//! key of another server is looked at some 15 seconds late, when there is mostly nothing left to
+//! do. That saves work and decides nothing: guards make double work harmless, for the second commit
+//! conflicts, and its server observes again and finds nothing to do.
 
 mod measures;
 mod queue;
@@ -19,7 +20,7 @@ use futures_util::future::BoxFuture;
 use insula_api::{ResourceId, Scope};
 use insula_registry::Plan;
 use insula_store::{Change, Snapshot};
-use runner::Key;
+pub(crate) use runner::Key;
 use std::sync::Arc;
 
 pub use measures::QueueMeasures;

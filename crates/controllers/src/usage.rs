@@ -7,8 +7,8 @@ mod world;
 #[cfg(test)]
 mod tests;
 
-use crate::runtime::Reconciler;
-use insula_api::{ObjectKey, ResourceId, Scope};
+use crate::runtime::{self, Reconciler};
+use insula_api::{ClusterName, ObjectKey, ResourceId, Scope};
 use insula_catalog::{
     exports::ExportView,
     ids,
@@ -40,6 +40,14 @@ pub(crate) enum Key {
     Export(ObjectKey),
     /// A record, which is deleted with its route.
     Record(ObjectKey),
+}
+
+impl runtime::Key for Key {
+    fn cluster(&self) -> Option<&ClusterName> {
+        match self {
+            Key::Export(key) | Key::Record(key) => Some(&key.cluster),
+        }
+    }
 }
 
 impl Usages {

@@ -1,6 +1,6 @@
 //! The state that all verbs share: the store, the catalog, the clock, randomness and limits.
 
-use crate::{bindings::BindingIndex, heavy::HeavyWork, representation::cache::Cache};
+use crate::{Team, bindings::BindingIndex, heavy::HeavyWork, representation::cache::Cache};
 use insula_access::accounts::Sign;
 use insula_admission::{quota, storage_limit::StorageLimits};
 use insula_api::{Clock, Rng};
@@ -46,6 +46,8 @@ pub struct Deps {
     pub uses: VersionUses,
     /// Bindings by export.
     pub bindings: BindingIndex,
+    /// This server among those on the store.
+    pub team: Team,
     pub(crate) policies: insula_admission::policy::Policies,
     pub(crate) create_locks: quota::CreateLocks,
     pub(crate) responses: Arc<insula_catalog::webhook::ResponseCache>,
@@ -100,6 +102,7 @@ impl Deps {
             outbound: Arc::new(insula_catalog::Nobody),
             uses: VersionUses::default(),
             bindings: BindingIndex::default(),
+            team: Team::alone("server"),
             policies: insula_admission::policy::Policies::default(),
             create_locks: quota::CreateLocks::default(),
             responses: Arc::default(),

@@ -30,6 +30,7 @@ pub mod registration_migration;
 pub mod representation;
 pub mod retire;
 pub mod rewrite;
+pub mod servers;
 pub mod undelete;
 mod uses;
 pub mod verbs;
@@ -41,6 +42,7 @@ pub use in_force::until_in_force;
 pub use insula_admission::storage_limit::StorageLimits;
 pub use metadata::{FOREGROUND, ORPHAN};
 pub use platform_annotations::set_annotations;
+pub use servers::Team;
 pub use uses::store_uses;
 pub use verbs::{
     Change, Configured, DeleteOptions, Deleted, Deletion, Event, FieldValidation, IfAbsent, List, ListOptions, Patch,

@@ -13,7 +13,7 @@ use insula_edge::{
     port::{Lifecycle, PriorityRuntimes, listen::Answer},
 };
 use insula_registry::{
-    Deps, StorageLimits,
+    Deps, StorageLimits, Team,
     representation::{Cache, Workers},
 };
 use insula_store::{Sharing, Store};
@@ -139,7 +139,7 @@ pub async fn build(mut parts: Parts) -> Result<App, StartError> {
         certificates,
     };
     let host = ServerHost::new(&config, &health, log);
-    let (admin, admin_tasks) = admin(&config, &server, &runtimes, host);
+    let (admin, admin_tasks) = admin(&config, &server, &runtimes, host, lifecycle.clone());
     let (calls, calls_health) = calls(&config, admin, (&metrics, &lifecycle, &runtimes)).await?;
     let edge = Edge {
         rng: env.rng,
@@ -213,6 +213,11 @@ fn registry(parts: &Parts, outbound: Arc<Webhook>) -> Deps {
         .accounts
         .as_ref()
         .map(|accounts| accounts.sign.clone());
+    let run = format!("{:016x}", env.rng.next_u64());
+    registry.team = match parts.config.store {
+        StoreChoice::Etcd(_) => Team::member(&run),
+        _ => Team::alone(&run),
+    };
     registry.homes = workspaces.homes;
     registry.objects_per_workspace = workspaces.objects;
     registry.storage = storage(workspaces, memory::usable());
@@ -291,9 +296,10 @@ fn admin(
     api: &Arc<ApiServer>,
     runtimes: &Arc<PriorityRuntimes>,
     host: ServerHost,
+    lifecycle: Lifecycle,
 ) -> (AdminService, Vec<Background>) {
     let registry = &api.registry;
-    let is_alone = !matches!(config.store, StoreChoice::Etcd(_));
+    let is_alone = registry.team.is_alone();
     let marks = Arc::clone(&host.marks);
     let host: Arc<dyn Host> = Arc::new(host);
     let workers = Arc::new(insula_admin::WorkerPool::new(converters(runtimes)));
@@ -318,9 +324,11 @@ fn admin(
         Box::pin(housekeeping::mark(Arc::clone(registry), marks)),
     ];
     if !is_alone {
-        tasks.push(Box::pin(insula_admin::servers::keep(
+        tasks.push(Box::pin(insula_registry::servers::keep(
             Arc::clone(registry),
             admin.server(),
+            |seconds| Box::pin(tokio::time::sleep(Duration::from_secs(seconds))),
+            async move { lifecycle.draining().await },
         )));
     }
     (admin, tasks)

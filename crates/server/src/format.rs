@@ -17,9 +17,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use insula_admin::servers::{self, GONE_SECONDS};
 use insula_api::{Clock, Revision, Scope};
 use insula_catalog::earlier_names;
+use insula_registry::servers::{self, GONE_SECONDS};
 use insula_store::{CommitError, Entry, Guard, Snapshot, Store, Txn, Write};
 use insula_store_etcd::EtcdStore;
 use tokio::time::Instant;

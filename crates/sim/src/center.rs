@@ -73,6 +73,15 @@ impl Center {
         self.log.lock().1[from..to].to_vec()
     }
 
+    /// Writes at once, with no call on its way. Returns the number of commits.
+    pub fn write(&self, write: Write) -> usize {
+        let txn = Txn {
+            guards: Vec::new(),
+            writes: vec![write],
+        };
+        self.run(Request::Commit(txn)).1
+    }
+
     /// Sends a call, and waits for its answer. Both go on when the world says so.
     pub async fn call(&self, request: Request) -> Answer {
         let (caller, answer) = oneshot::channel();

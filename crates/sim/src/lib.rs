@@ -13,6 +13,7 @@ pub mod dice;
 pub mod history;
 pub mod mirror;
 pub mod plant;
+mod presence;
 pub mod report;
 mod rest;
 pub mod tasks;

@@ -6,6 +6,7 @@ use crate::{
     dice::Dice,
     history::History,
     mirror::Mirror,
+    presence::{appear, run_name},
     report::{Report, Settings},
     rest,
     tasks::Tasks,
@@ -13,8 +14,8 @@ use crate::{
 };
 use insula_api::{ObjectKey, Revision, Scope};
 use insula_controllers::{Controllers, bootstrap};
-use insula_registry::Deps;
-use insula_store::{CommitError, Cursor};
+use insula_registry::{Deps, Team, servers};
+use insula_store::{CommitError, Cursor, Write};
 use parking_lot::Mutex;
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -76,6 +77,8 @@ pub(crate) struct World {
     clients: Vec<Option<Running>>,
     history: History,
     faults: Faults,
+    /// Servers share the clusters out among them. Where they do not, guards have more to do.
+    shares: bool,
     last_write: u64,
     trace: VecDeque<String>,
     hash: DefaultHasher,
@@ -110,6 +113,7 @@ impl World {
             forget: sometimes(1),
             lag: sometimes(97),
         };
+        let shares = dice.chance(50);
         let (center, time) = (Center::new(settings.plant.clone()), Time::begin());
         let mut world = World {
             dice,
@@ -120,6 +124,7 @@ impl World {
             clients: (0..CLIENTS).map(|_| None).collect(),
             history: History::default(),
             faults,
+            shares,
             last_write: 0,
             trace: VecDeque::new(),
             hash: DefaultHasher::new(),
@@ -169,12 +174,16 @@ impl World {
 
     fn start(&mut self, server: usize) {
         let mirror = Mirror::load(&self.center);
-        let deps = Arc::new(Deps::new(
+        let mut deps = Deps::new(
             mirror.clone(),
             self.time.clone(),
             Arc::new(self.dice.fork()),
             "https://server:6443".to_owned(),
-        ));
+        );
+        if self.shares {
+            deps.team = Team::member(&run_name(server));
+        }
+        let deps = Arc::new(deps);
         let latest = insula_store::Store::latest(&*mirror).revision();
         let watch = insula_store::Store::watch(&*mirror, Scope::everything(), latest);
         let has_begun = Arc::new(AtomicBool::new(false));
@@ -188,6 +197,7 @@ impl World {
         });
         let begin = async move {
             while bootstrap(&deps).await.is_err() {}
+            while appear(&deps).await.is_err() {}
             has_begun.store(true, Ordering::Relaxed);
         };
         self.tasks.spawn(server, "bootstrap", Box::pin(begin));
@@ -198,6 +208,11 @@ impl World {
         self.tasks.end(server);
         self.servers[server] = None;
         self.note(format!("server {server} crashes"));
+        // Others have noticed it, or think that it is there.
+        if self.dice.chance(50) {
+            self.center.write(Write::Delete(servers::key(&run_name(server))));
+            self.history.absorb(&self.center)?;
+        }
         for client in 0..self.clients.len() {
             if self.clients[client]
                 .as_ref()

@@ -384,3 +384,36 @@ fn accounts_come_and_go_at_every_server_at_once() {
         assert_eq!(sent.join().unwrap(), 401, "round {round}");
     }
 }
+
+/// Returns the transactions of etcd for some workspaces, from the first request until the servers
+/// that others would leave them to have looked at them too.
+fn transactions_for_workspaces(servers: usize) -> Option<u64> {
+    let etcd = Etcd::start()?;
+    let store = etcd.store();
+    let one = Server::with_flags(&["--store", &store]);
+    let _others: Vec<Server> = (1..servers).map(|_| beside(&one, &store)).collect();
+    let rest = || {
+        until("all servers are at rest", || {
+            let before = etcd.transactions();
+            std::thread::sleep(Duration::from_secs(3));
+            (etcd.transactions() == before).then_some(before)
+        })
+    };
+    let before = rest();
+    for n in 0..30 {
+        workspace(&one.admin(), &format!("w{n}"));
+    }
+    // Servers take what is not theirs after 15 to 20 seconds.
+    std::thread::sleep(Duration::from_secs(21));
+    Some(rest() - before)
+}
+
+#[test]
+fn three_servers_need_no_more_transactions_than_one() {
+    let three = std::thread::spawn(|| transactions_for_workspaces(3));
+    let (Some(one), Some(three)) = (transactions_for_workspaces(1), three.join().unwrap()) else {
+        return;
+    };
+    eprintln!("transactions of 30 workspaces: {one} with one server, {three} with three");
+    assert!(three * 100 <= one * 115, "{one} with one server, {three} with three");
+}

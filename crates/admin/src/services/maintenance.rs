@@ -4,7 +4,6 @@ use crate::{
     operations::{Operations, Record},
     pages::Page,
     requests::Once,
-    servers,
     session::{AdminService, Session},
     status,
 };
@@ -18,6 +17,7 @@ use insula_proto::{
     },
     value,
 };
+use insula_registry::servers;
 use insula_store::Gone;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
@@ -222,7 +222,7 @@ impl AdminService {
         let now = self.registry().clock.now();
         let known = servers::list(&session.snapshot, now, self.server());
         let servers = known.into_iter().map(|(server, seen)| ServerMember {
-            answers: server.name == self.operations.holder(),
+            answers: server.name == self.registry().team.run(),
             name: server.name,
             url: server.url,
             version: server.version,

@@ -3,7 +3,7 @@
 use super::QueueMeasures;
 use insula_api::Clock;
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     hash::Hash,
     sync::Arc,
 };
@@ -12,6 +12,11 @@ use std::{
 const ROOM: usize = 1024;
 /// Longest pause between two attempts at a key that fails, in seconds.
 const BACKOFF_SECONDS_MAX: u64 = 300;
+/// Rounds of [`ROUND_SECONDS`] after which a server takes a key of another one: the first may have
+/// been nearly over.
+const LATE_ROUNDS: u64 = 4;
+/// Seconds of a round.
+pub(super) const ROUND_SECONDS: u64 = 5;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -41,6 +46,12 @@ pub(super) struct Queue<K> {
     /// Latest timer of a key; earlier ones are ignored.
     timers: HashMap<K, Timer>,
     last_timer: u64,
+    /// Keys that are other servers', with the round in which they came.
+    others: VecDeque<(K, u64)>,
+    of_others: HashSet<K>,
+    round: u64,
+    /// Keys of other servers that this one takes.
+    left_over: HashSet<K>,
     measures: Arc<QueueMeasures>,
     clock: Arc<dyn Clock>,
 }
@@ -53,6 +64,10 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             failures: HashMap::new(),
             timers: HashMap::new(),
             last_timer: 0,
+            others: VecDeque::new(),
+            of_others: HashSet::new(),
+            round: 0,
+            left_over: HashSet::new(),
             measures,
             clock,
         }
@@ -71,14 +86,44 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
     }
 
-    pub(super) fn pop(&mut self) -> Option<K> {
-        let (key, since) = self.order.pop_front()?;
-        self.measures.depth.add(-1);
-        self.measures
-            .queue_seconds
-            .observe_micros(since, self.clock.monotonic_micros());
-        self.states.insert(key.clone(), State::Running);
-        Some(key)
+    /// Takes the next key that is this server's, or that no server has been quick enough with; lets
+    /// those before it wait for the server whose they are.
+    pub(super) fn pop(&mut self, is_own: impl Fn(&K) -> bool) -> Option<K> {
+        while let Some((key, since)) = self.order.pop_front() {
+            self.measures.depth.add(-1);
+            if self.left_over.remove(&key) || is_own(&key) {
+                self.measures
+                    .queue_seconds
+                    .observe_micros(since, self.clock.monotonic_micros());
+                self.states.insert(key.clone(), State::Running);
+                return Some(key);
+            }
+            self.states.remove(&key);
+            if self.of_others.insert(key.clone()) {
+                self.others.push_back((key, self.round));
+            }
+        }
+        None
+    }
+
+    /// Returns true while keys wait for other servers.
+    pub(super) fn waits_for_others(&self) -> bool {
+        !self.others.is_empty()
+    }
+
+    /// Ends a round of waiting for other servers: queues the keys that have waited for
+    /// [`LATE_ROUNDS`].
+    pub(super) fn end_round(&mut self) {
+        self.round += 1;
+        while let Some((key, since)) = self.others.pop_front() {
+            if self.round - since < LATE_ROUNDS {
+                self.others.push_front((key, since));
+                break;
+            }
+            self.of_others.remove(&key);
+            self.left_over.insert(key.clone());
+            self.add(key);
+        }
     }
 
     /// Ends the work on a key.
@@ -91,6 +136,9 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             self.states.shrink_to(ROOM / 2);
             self.failures.shrink_to(ROOM / 2);
             self.timers.shrink_to(ROOM / 2);
+            self.others.shrink_to(ROOM / 2);
+            self.of_others.shrink_to(ROOM / 2);
+            self.left_over.shrink_to(ROOM / 2);
         }
     }
 
@@ -165,20 +213,42 @@ mod tests {
         for key in ["a", "b", "a"] {
             queue.add(key);
         }
-        assert_eq!(queue.pop(), Some("a"));
+        assert_eq!(queue.pop(|_| true), Some("a"));
         queue.add("a");
         queue.add("a");
-        assert_eq!((queue.pop(), queue.pop()), (Some("b"), None));
+        assert_eq!((queue.pop(|_| true), queue.pop(|_| true)), (Some("b"), None));
         queue.done(&"b");
         queue.done(&"a");
-        assert_eq!((queue.pop(), queue.pop()), (Some("a"), None));
+        assert_eq!((queue.pop(|_| true), queue.pop(|_| true)), (Some("a"), None));
+    }
+
+    #[test]
+    fn a_key_of_another_server_is_taken_late_and_once() {
+        let mut queue = queue();
+        for key in ["own", "other", "own", "other"] {
+            queue.add(key);
+        }
+        let own = |key: &&str| *key == "own";
+        assert_eq!((queue.pop(own), queue.pop(own)), (Some("own"), None));
+        queue.done(&"own");
+        for _ in 1..LATE_ROUNDS {
+            queue.end_round();
+            // It changes again, and waits on since its first change.
+            queue.add("other");
+            assert_eq!((queue.pop(own), queue.waits_for_others()), (None, true));
+        }
+        queue.end_round();
+        assert_eq!((queue.pop(own), queue.waits_for_others()), (Some("other"), false));
+        queue.done(&"other");
+        queue.add("other");
+        assert_eq!(queue.pop(own), None);
     }
 
     #[test]
     fn a_storm_leaves_no_room_behind() {
         let mut queue = queue();
         (0..10 * ROOM).for_each(|key| queue.add(key));
-        while let Some(key) = queue.pop() {
+        while let Some(key) = queue.pop(|_| true) {
             queue.done(&key);
         }
         assert!(queue.states.capacity() <= ROOM && queue.order.capacity() <= ROOM);
@@ -199,9 +269,9 @@ mod tests {
         let mut queue = queue();
         let [old, new] = [queue.arm(&"a", false), queue.arm(&"a", false)].map(|timer| timer.expect("a timer"));
         queue.fire("a", old);
-        assert_eq!(queue.pop(), None);
+        assert_eq!(queue.pop(|_| true), None);
         queue.fire("a", new);
-        assert_eq!(queue.pop(), Some("a"));
+        assert_eq!(queue.pop(|_| true), Some("a"));
     }
 
     #[test]
@@ -214,6 +284,6 @@ mod tests {
         assert_eq!(queue.arm(&"a", false), None);
         queue.disarm(&"a");
         queue.fire("a", settling);
-        assert_eq!(queue.pop(), Some("a"));
+        assert_eq!(queue.pop(|_| true), Some("a"));
     }
 }

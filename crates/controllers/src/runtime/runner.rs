@@ -1,12 +1,16 @@
 //! Loop of one reconciler.
 
-use super::{QueueMeasures, Reconciler, Sleep, queue::Queue};
+use super::{
+    QueueMeasures, Reconciler, Sleep,
+    queue::{Queue, ROUND_SECONDS},
+};
 use crate::plan_yaml::PlanYaml;
 use futures_util::{
+    FutureExt,
     future::BoxFuture,
     stream::{FuturesUnordered, StreamExt},
 };
-use insula_api::Scope;
+use insula_api::{ClusterName, ObjectKey, Scope};
 use insula_catalog::Error;
 use insula_registry::{Deps, Plan};
 use insula_store::{Change, Cursor, Gone, Snapshot};
@@ -39,10 +43,11 @@ enum Next<K> {
     Changes(Cursor, Result<Vec<Arc<Change>>, Gone>),
     Ended(K, Outcome),
     Fired(K, u64),
+    Round,
 }
 
 /// Kinds of events that a loop waits for.
-const KINDS: u8 = 3;
+const KINDS: u8 = 4;
 
 /// A reconciler without the type of its world, so that the loop is compiled once for each type of
 /// key and not for each reconciler.
@@ -83,8 +88,28 @@ impl<R: Reconciler> Decisions<R::Key> for R {
 }
 
 /// Bounds of a key.
-pub(crate) trait Key: Clone + Eq + Hash + Debug + Send + Sync + 'static {}
-impl<K: Clone + Eq + Hash + Debug + Send + Sync + 'static> Key for K {}
+pub(crate) trait Key: Clone + Eq + Hash + Debug + Send + Sync + 'static {
+    /// Returns the cluster whose server reconciles the key; `None` for the installation.
+    fn cluster(&self) -> Option<&ClusterName>;
+}
+
+impl Key for ObjectKey {
+    fn cluster(&self) -> Option<&ClusterName> {
+        Some(&self.cluster)
+    }
+}
+
+impl Key for ClusterName {
+    fn cluster(&self) -> Option<&ClusterName> {
+        Some(self)
+    }
+}
+
+impl Key for () {
+    fn cluster(&self) -> Option<&ClusterName> {
+        None
+    }
+}
 
 /// Runs a reconciler for ever.
 pub(crate) fn run<R: Reconciler>(
@@ -111,6 +136,7 @@ async fn repeat<K: Key>(
         queue,
         work: FuturesUnordered::new(),
         timers: FuturesUnordered::new(),
+        round: None,
         first: 0,
     };
     loop {
@@ -131,6 +157,8 @@ struct Runner<K> {
     queue: Queue<K>,
     work: FuturesUnordered<Work<K>>,
     timers: FuturesUnordered<Timer<K>>,
+    /// End of the round, while keys wait for other servers.
+    round: Option<BoxFuture<'static, ()>>,
     /// Kind of events that is looked at first.
     first: u8,
 }
@@ -196,8 +224,9 @@ impl<K: Key> Runner<K> {
     async fn drive(&mut self, cursors: Vec<Cursor>) {
         let mut watched: FuturesUnordered<Watched> = cursors.into_iter().map(next).collect();
         loop {
+            let team = self.registry.clone();
             while self.work.len() < IN_FLIGHT_MAX
-                && let Some(key) = self.queue.pop()
+                && let Some(key) = self.queue.pop(|key| team.reconciles(key.cluster()))
             {
                 let (registry, measures) = (self.registry.clone(), self.measures.clone());
                 let attempt = attempt(registry.clone(), self.reconciler.clone(), key);
@@ -208,6 +237,9 @@ impl<K: Key> Runner<K> {
                     measures.work_seconds.observe_micros(begun, ended);
                     outcome
                 }));
+            }
+            if self.round.is_none() && self.queue.waits_for_others() {
+                self.round = Some((self.sleep)(ROUND_SECONDS));
             }
             match self.next(&mut watched).await {
                 Next::Changes(cursor, Ok(changes)) => {
@@ -221,6 +253,10 @@ impl<K: Key> Runner<K> {
                 }
                 Next::Ended(key, outcome) => self.finish(key, outcome),
                 Next::Fired(key, timer) => self.queue.fire(key, timer),
+                Next::Round => {
+                    self.round = None;
+                    self.queue.end_round();
+                }
             }
         }
     }
@@ -236,7 +272,8 @@ impl<K: Key> Runner<K> {
                 let found = match (first + turn) % KINDS {
                     0 => ready(watched, context).map(|(cursor, changes)| Next::Changes(cursor, changes)),
                     1 => ready(&mut self.work, context).map(|(key, outcome)| Next::Ended(key, outcome)),
-                    _ => ready(&mut self.timers, context).map(|(key, timer)| Next::Fired(key, timer)),
+                    2 => ready(&mut self.timers, context).map(|(key, timer)| Next::Fired(key, timer)),
+                    _ => self.round.as_mut().and_then(|round| round_ended(round, context)),
                 };
                 if let Some(found) = found {
                     return Poll::Ready(found);
@@ -286,6 +323,10 @@ fn ready<F: Future>(futures: &mut FuturesUnordered<F>, context: &mut Context<'_>
         Poll::Ready(output) => output,
         Poll::Pending => None,
     }
+}
+
+fn round_ended<K>(round: &mut BoxFuture<'static, ()>, context: &mut Context<'_>) -> Option<Next<K>> {
+    round.poll_unpin(context).is_ready().then_some(Next::Round)
 }
 
 async fn attempt<K: Key>(registry: Arc<Deps>, reconciler: Arc<dyn Decisions<K>>, key: K) -> (K, Outcome) {
