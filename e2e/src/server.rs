@@ -1,6 +1,8 @@
 //! Processes of the binary. The test that starts a process watches it and kills it.
 
 use std::{
+    collections::BTreeMap,
+    fs,
     io::{BufRead, BufReader},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
@@ -138,12 +140,29 @@ impl Server {
         Self::with_data(setup, |_| ())
     }
 
+    /// Starts a server with a setup. Returns its output if it ends before it is ready.
+    ///
+    /// # Errors
+    /// It ended.
+    pub fn try_with(setup: Setup) -> Result<Self, String> {
+        Self::begin(setup, |_| ())
+    }
+
     /// Starts a server on a data directory that `prepare` creates or fills.
     pub fn with_data(setup: Setup, prepare: impl FnOnce(&Path)) -> Self {
+        Self::begin(setup, prepare).unwrap_or_else(|end| panic!("{end}"))
+    }
+
+    fn begin(setup: Setup, prepare: impl FnOnce(&Path)) -> Result<Self, String> {
         let dir = TempDir::with_prefix("insula-e2e-").unwrap();
         write_tokens(dir.path());
         prepare(&dir.path().join("data"));
-        Self::launch(setup, Arc::new(dir)).unwrap_or_else(|end| panic!("{end}"))
+        Self::launch(setup, Arc::new(dir))
+    }
+
+    /// Gives its keys to servers that are started on an etcd from here on.
+    pub fn share_keys(&self, store: &str) {
+        SharedKeys(store.to_owned()).take(&self.data_dir().join("pki"));
     }
 
     /// Starts a process, and waits until it is ready. Returns its output if it ends instead.
@@ -165,6 +184,10 @@ impl Server {
         if let Some(descriptors) = setup.descriptors {
             command = limited(&command, descriptors);
         }
+        let keys = SharedKeys::of_store(&setup);
+        if let Some(keys) = &keys {
+            keys.give(&dir.path().join("data/pki"));
+        }
         let mut process = command.spawn().unwrap();
         let lines = Arc::new(Mutex::new(Vec::new()));
         let (stderr, kept) = (BufReader::new(process.stderr.take().unwrap()), Arc::clone(&lines));
@@ -183,6 +206,9 @@ impl Server {
         };
         let ready = until("the server is ready or ends", || server.ready());
         server.url = ready?;
+        if let Some(keys) = &keys {
+            keys.take(&server.data_dir().join("pki"));
+        }
         Ok(server)
     }
 
@@ -309,6 +335,44 @@ impl Server {
             setup: self.setup.clone(),
             dir: Arc::clone(&self.dir),
         }
+    }
+}
+
+/// Keys that all servers on one etcd have, by its URL: those of the first server that a test
+/// starts.
+struct SharedKeys(String);
+
+type KeyFiles = BTreeMap<&'static str, Vec<u8>>;
+
+static KEYS: Mutex<BTreeMap<String, KeyFiles>> = Mutex::new(BTreeMap::new());
+
+impl SharedKeys {
+    /// Returns the keys for a server on etcd whose setup names none.
+    fn of_store(setup: &Setup) -> Option<Self> {
+        let names_keys = setup.environment.iter().any(|(name, _)| name == "INSULA_SHARED_KEYS");
+        let store = setup.flags.iter().find(|flag| flag.starts_with("etcd"))?;
+        (!names_keys).then(|| SharedKeys(store.clone()))
+    }
+
+    /// Writes the keys, where there are some and the server has none.
+    fn give(&self, pki: &Path) {
+        let known = KEYS.lock().unwrap();
+        let Some(files) = known.get(&self.0).filter(|_| !pki.join("ca.key").exists()) else {
+            return;
+        };
+        fs::create_dir_all(pki).unwrap();
+        for (name, bytes) in files {
+            fs::write(pki.join(name), bytes).unwrap();
+            fs::set_permissions(pki.join(name), fs::Permissions::from_mode(0o600)).unwrap();
+        }
+    }
+
+    /// Keeps the keys of a server that is ready.
+    fn take(&self, pki: &Path) {
+        let names = ["ca.crt", "ca.key", "service-accounts.key"];
+        let read = |name| fs::read(pki.join(name)).ok().map(|bytes| (name, bytes));
+        let files = names.into_iter().filter_map(read).collect();
+        KEYS.lock().unwrap().insert(self.0.clone(), files);
     }
 }
 

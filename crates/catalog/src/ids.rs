@@ -55,6 +55,8 @@ resource! {
     operations = INTERNAL, "operations";
     /// Records of the servers on one store, in `root`.
     servers = INTERNAL, "servers";
+    /// The record of the keys that all servers on one store have, in `root`.
+    installation_keys = INTERNAL, "installationkeys";
     /// Records of metered amounts ([`crate::metering`]).
     meterings = INTERNAL, "meterings";
     /// Namespaces.

@@ -44,6 +44,17 @@ pub(crate) fn open(data_dir: &Path, env: &Env, store: &Arc<dyn Store>) -> Result
     })
 }
 
+/// Returns the names of the keys in a data directory: of the one that signs, and of the previous
+/// one.
+///
+/// # Errors
+/// A key cannot be read, is readable by others, or is none.
+pub(crate) fn key_names(data_dir: &Path) -> Result<(String, Option<String>), StartError> {
+    let dir = data_dir.join(IDENTITY_DIR);
+    let name = |file: &str| read(&dir.join(file)).map(|key| key.map(|key| key_name(key.public_key_raw())));
+    Ok((name(KEY)?.unwrap_or_default(), name(PREVIOUS)?))
+}
+
 /// Checks the keys of a directory, without making any.
 ///
 /// # Errors

@@ -105,6 +105,8 @@ pub struct EtcdConfig {
     pub attempt_seconds: u64,
     /// Uses members whose version may lose events of watches, with a warning.
     pub accept_old_versions: bool,
+    /// Takes the keys of this server as the new ones of all servers on the store.
+    pub accept_new_keys: bool,
 }
 
 impl Default for EtcdConfig {
@@ -119,6 +121,7 @@ impl Default for EtcdConfig {
             // An election takes one to two seconds.
             attempt_seconds: 2,
             accept_old_versions: false,
+            accept_new_keys: false,
         }
     }
 }

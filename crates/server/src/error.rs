@@ -56,6 +56,20 @@ pub enum StartError {
         /// The mistake and its remedy.
         cause: String,
     },
+    /// The other servers on the store have other keys. Exit code 5.
+    #[error(
+        "the keys of this server are not those of the other servers on {store}, such as {other}: clients of one would \
+         not trust the other. Copy ca.crt, ca.key and service-accounts.key from `pki` in the data directory of that \
+         server to a directory of this one, `scp HOST:DATA-DIR/pki/{{ca.crt,ca.key,service-accounts.key}} DIRECTORY`, \
+         and name it in INSULA_SHARED_KEYS (sharedKeys); where these are the new keys of all servers, set \
+         etcd.acceptNewKeys for this start"
+    )]
+    OtherKeys {
+        /// The setting as written.
+        store: String,
+        /// URL of another server.
+        other: String,
+    },
     /// The objects of every installation could not be written. Exit code 1.
     #[error("preparing the root workspace: {0}")]
     Bootstrap(String),
@@ -171,7 +185,7 @@ impl StartError {
             Self::ForeignKubeconfig { .. } | Self::OtherKubeconfig { .. } | Self::Telemetry { .. } => 2,
             Self::InUse { .. } => 3,
             Self::Listen { .. } => 4,
-            Self::LooseKey { .. } | Self::Identity { .. } => 5,
+            Self::LooseKey { .. } | Self::Identity { .. } | Self::OtherKeys { .. } => 5,
             Self::Bootstrap(_) | Self::DataDir { .. } | Self::File { .. } | Self::Build(_) => 1,
             Self::Store { .. } | Self::StoreEnded(_) => 1,
         }

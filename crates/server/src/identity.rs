@@ -17,6 +17,7 @@ use std::{
 };
 
 use insula_api::Timestamp;
+use insula_auth::service_account::key_name;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, PublicKeyData, SanType,
@@ -101,6 +102,19 @@ pub(crate) fn ensure(data_dir: &Path, names: &[String], now: Timestamp) -> Resul
         shard_admin: client(SHARD_ADMIN)?,
         front: client(FRONT)?,
     })
+}
+
+/// Returns the name of the CA's public key; `None` where the server does not have its key.
+pub(crate) fn ca_key_name(data_dir: &Path) -> Result<Option<String>, StartError> {
+    let path = Pair::in_dir(&data_dir.join(IDENTITY_DIR), "ca").key;
+    let Some(pem) = read_secret(&path)? else {
+        return Ok(None);
+    };
+    let key = KeyPair::from_pem(&pem).map_err(|error| StartError::Identity {
+        path,
+        cause: format!("is not a private key: {error}"),
+    })?;
+    Ok(Some(key_name(key.public_key_raw())))
 }
 
 fn server_subject(extra: &[String]) -> Subject {

@@ -28,6 +28,7 @@ mod health;
 mod host;
 mod housekeeping;
 mod identity;
+mod installation_keys;
 mod issuers;
 mod kubeconfig;
 mod measured_store;

@@ -27,6 +27,7 @@ use crate::{
     config::{Config, Limits},
     endpoint::{self, Endpoint},
     files, format, identity,
+    installation_keys::{self, Fingerprints},
     metrics::Metrics,
     open::{self, Opened},
     preflight::{self, Checked},
@@ -146,6 +147,20 @@ impl Starting {
         })
     }
 
+    /// Checks that other servers on the store have the same keys.
+    async fn check_keys(&self, url: &str) -> Result<(), StartError> {
+        let config = &self.config;
+        let (accounts, accounts_before) = accounts::key_names(&config.data_dir)?;
+        let own = Fingerprints {
+            authority: identity::ca_key_name(&config.data_dir)?.unwrap_or_default(),
+            accounts,
+            accounts_before,
+        };
+        let name = config.store.to_string();
+        let accepts_new = config.etcd.accept_new_keys;
+        installation_keys::check(&*self.store, &name, &own, url, accepts_new).await
+    }
+
     /// Builds a server that clients reach at an address.
     pub(crate) async fn assemble(
         self,
@@ -155,6 +170,9 @@ impl Starting {
     ) -> Result<Assembled, StartError> {
         let kubeconfig = endpoint.kubeconfig.clone();
         let url = endpoint::url(&self.config, address).url;
+        if self.etcd.is_some() {
+            self.check_keys(&url).await?;
+        }
         let lifecycle = Lifecycle::default();
         let metrics = telemetry.metrics();
         let config = Arc::new(self.config);

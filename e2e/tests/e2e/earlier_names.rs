@@ -252,6 +252,7 @@ fn two_servers_upgrade_one_etcd() {
     assert_eq!(names_in_etcd(&etcd), (EARLIER, 0));
     let store = etcd.store();
     let start = || Server::with(setup(&["--store", &store]));
+    Server::start().share_keys(&store);
     let (one, other) = std::thread::scope(|scope| {
         let other = scope.spawn(start);
         (start(), other.join().unwrap())

@@ -342,26 +342,12 @@ fn a_killed_server_on_etcd_loses_no_write() {
     );
 }
 
-/// Starts a server on an etcd with the keys of another one.
-fn beside(first: &Server, store: &str) -> Server {
-    let folder = tempfile::TempDir::new().unwrap();
-    for name in ["ca.crt", "ca.key", "service-accounts.key"] {
-        std::fs::copy(first.data_dir().join("pki").join(name), folder.path().join(name)).unwrap();
-    }
-    let keys = folder.keep().to_str().unwrap().to_owned();
-    Server::with(Setup {
-        flags: vec!["--store".to_owned(), store.to_owned()],
-        environment: vec![("INSULA_SHARED_KEYS".to_owned(), keys)],
-        ..Setup::default()
-    })
-}
-
 #[test]
 fn accounts_come_and_go_at_every_server_at_once() {
     let Some(etcd) = Etcd::start() else { return };
     let store = etcd.store();
     let one = Server::with_flags(&["--store", &store]);
-    let two = beside(&one, &store);
+    let two = Server::with_flags(&["--store", &store]);
     let (path, _) = workspace(&one.admin(), "accounts");
     let here = one.admin().in_workspace(&path);
     let accounts = "/api/v1/namespaces/default/serviceaccounts";
@@ -391,7 +377,7 @@ fn transactions_for_workspaces(servers: usize) -> Option<u64> {
     let etcd = Etcd::start()?;
     let store = etcd.store();
     let one = Server::with_flags(&["--store", &store]);
-    let _others: Vec<Server> = (1..servers).map(|_| beside(&one, &store)).collect();
+    let _others: Vec<Server> = (1..servers).map(|_| Server::with_flags(&["--store", &store])).collect();
     let rest = || {
         until("all servers are at rest", || {
             let before = etcd.transactions();
@@ -416,4 +402,39 @@ fn three_servers_need_no_more_transactions_than_one() {
     };
     eprintln!("transactions of 30 workspaces: {one} with one server, {three} with three");
     assert!(three * 100 <= one * 115, "{one} with one server, {three} with three");
+}
+
+#[test]
+fn a_server_with_other_keys_is_refused() {
+    let Some(etcd) = Etcd::start() else { return };
+    let one = Server::with_flags(&["--store", &etcd.store()]);
+    let other = Server::start();
+    let keys = other.data_dir().join("pki").to_str().unwrap().to_owned();
+    let setup = |variables: &[(&str, &str)]| Setup {
+        flags: vec!["--store".to_owned(), etcd.store()],
+        environment: variables
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect(),
+        ..Setup::default()
+    };
+    let refusal = Server::try_with(setup(&[("INSULA_SHARED_KEYS", &keys)])).map(drop);
+    let refusal = refusal.unwrap_err();
+    for wanted in [
+        "exit status: 5",
+        one.url(),
+        "INSULA_SHARED_KEYS",
+        "service-accounts.key",
+    ] {
+        assert!(refusal.contains(wanted), "{wanted}: {refusal}");
+    }
+    // As an operator does who has given all servers new keys.
+    drop(one);
+    let accepted = setup(&[("INSULA_SHARED_KEYS", &keys), ("INSULA_ETCD_ACCEPT_NEW_KEYS", "true")]);
+    let stopped = Server::with(accepted).stopped();
+    stopped
+        .start()
+        .map(drop)
+        .expect("the keys are those of the installation now");
+    Server::with(setup(&[("INSULA_SHARED_KEYS", &keys)]));
 }

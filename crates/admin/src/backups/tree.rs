@@ -170,6 +170,7 @@ pub(crate) fn is_content(key: &ObjectKey) -> bool {
         [
             ids::operations(),
             ids::servers(),
+            ids::installation_keys(),
             ids::serialization_points(),
             // It says where the server is reached now.
             ids::shards(),
