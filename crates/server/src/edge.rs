@@ -81,7 +81,7 @@ impl Edge {
             return refusal.into();
         }
         let (started, only_head) = (Instant::now(), *request.method() == Method::HEAD);
-        let mut answered = match Protocol::from_request(&request) {
+        let mut answered = match Protocol::from_request(&request, &self.calls) {
             Protocol::Health => health::answer(&self.health, &arrival, request).await.into(),
             protocol => self.in_flight(protocol, request, arrival).await,
         };
@@ -130,13 +130,13 @@ enum Protocol {
     /// Health probes, version, metrics and backups, recognized by their paths.
     Health,
     Http,
-    /// gRPC, recognized by the content type.
+    /// gRPC, recognized by the content type; its methods take JSON, too.
     Grpc,
 }
 
 impl Protocol {
-    fn from_request(request: &Request) -> Self {
-        if is_call(request.headers()) {
+    fn from_request(request: &Request, calls: &Calls) -> Self {
+        if is_call(request.headers()) || calls.takes_json(request) {
             return Protocol::Grpc;
         }
         match health::serves(request.uri().path()) {
