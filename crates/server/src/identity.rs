@@ -103,6 +103,11 @@ pub(crate) fn ensure(data_dir: &Path, names: &[String], now: Timestamp) -> Resul
     })
 }
 
+/// Returns the key of the CA, PEM. Several servers of one installation have the same.
+pub(crate) fn ca_key(data_dir: &Path) -> Result<Option<String>, StartError> {
+    read_secret(&Pair::in_dir(&data_dir.join(IDENTITY_DIR), "ca").key)
+}
+
 fn server_subject(extra: &[String]) -> Subject {
     let mut names = vec!["localhost".to_owned()];
     let mut addresses = vec![IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
